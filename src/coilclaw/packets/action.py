@@ -1,0 +1,84 @@
+"""An Action: one proposed effect on its way through the gate, and the result it ends with."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from coilclaw.packets.canonical import Json, JsonObject, canonical_bytes, sha256_hex
+from coilclaw.packets.decision import Decision
+
+Source: TypeAlias = Literal["chat", "job", "schedule", "cli", "gateway", "sop", "session"]
+Identity: TypeAlias = Literal["user", "bot"]
+Status: TypeAlias = Literal["PENDING", "APPROVED", "REJECTED", "EXECUTED", "FAILED", "UNKNOWN"]
+FINAL: frozenset[Status] = frozenset({"REJECTED", "EXECUTED", "FAILED", "UNKNOWN"})
+
+Label: TypeAlias = str
+"""Where content came from: `owner`, `internal`, or `untrusted:<source>`."""
+
+OWNER: Label = "owner"
+INTERNAL: Label = "internal"
+
+
+def untrusted(source: str) -> Label:
+    """The label of content that somebody else wrote."""
+    return f"untrusted:{source}"
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposed call (the ToolCallPacket): tool, arguments as canonical bytes, and why."""
+
+    tool: str
+    args: msgspec.Raw
+    call_id: str = ""
+    identity: Identity | None = None
+    justification: str = ""
+    expected_outputs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, tool: str, args: JsonObject, *, call_id: str = "", justification: str = "") -> "ToolCall":
+        """Encode the arguments once; these bytes are what is stored, hashed, shown and executed."""
+        return cls(tool=tool, args=msgspec.Raw(canonical_bytes(args)), call_id=call_id, justification=justification)
+
+    @property
+    def args_bytes(self) -> bytes:
+        """The canonical bytes of the arguments."""
+        return bytes(self.args)
+
+    @property
+    def args_hash(self) -> str:
+        """SHA-256 of the canonical arguments."""
+        return sha256_hex(self.args_bytes)
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a call ended (the ToolResultPacket)."""
+
+    success: bool
+    output: str
+    error: str | None = None
+    code: str = ""
+    metadata: dict[str, Json] = {}
+    receipt_id: str | None = None
+    label: Label = INTERNAL
+    exit: int | None = None
+    artifacts: tuple[str, ...] = ()
+
+
+class Action(msgspec.Struct, kw_only=True, frozen=True):
+    """One row of the conveyor: a call, who it came from, what was decided, and where it stands."""
+
+    action_id: str
+    thread_id: str
+    turn_id: str
+    source: Source
+    source_id: str
+    call: ToolCall
+    idempotency_key: str
+    digest: str
+    taint: tuple[Label, ...]
+    decision: Decision
+    status: Status
+    attempt: int
+    expires_at: str
+    created_at: str
+    rejection_reason: str | None = None

@@ -1,0 +1,75 @@
+"""What the gate says about a call, and the words it is said in."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+Risk: TypeAlias = Literal["R0", "R1", "R2", "R3"]
+RiskWord: TypeAlias = Literal["low", "medium", "high"]
+RiskClass: TypeAlias = Literal["READ", "WRITE", "EXFILTRATION"]
+Lane: TypeAlias = Literal["A", "B", "C"]
+Autonomy: TypeAlias = Literal["readonly", "supervised", "full"]
+Destination: TypeAlias = Literal["internal", "workspace", "machine", "external"]
+"""Where an effect lands: our own rows, the owner's workspace, this machine otherwise, or outside it."""
+
+RISK_WORDS: dict[Risk, RiskWord] = {"R0": "low", "R1": "low", "R2": "medium", "R3": "high"}
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a rule spoke: its id, a stable code, one sentence, and what would change its mind."""
+
+    rule: str
+    code: str
+    text: str
+    change: str = ""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The gate's answer to one call, explainable wherever it is shown (the PolicyDecisionPacket)."""
+
+    verdict: Verdict
+    risk: Risk
+    risk_word: RiskWord
+    risk_class: RiskClass
+    lane: Lane
+    code: str
+    rule: str
+    reasons: tuple[str, ...]
+    recommended_changes: tuple[str, ...]
+    policy_hash: str
+    risk_level: Risk
+    allowed: bool
+    requires_approval: bool
+    job_id: str | None = None
+
+    @classmethod
+    def of(  # noqa: PLR0913
+        cls,
+        verdict: Verdict,
+        reasons: tuple[Reason, ...],
+        *,
+        risk: Risk,
+        risk_class: RiskClass,
+        lane: Lane,
+        policy_hash: str,
+        job_id: str | None = None,
+    ) -> "Decision":
+        """Build a decision whose derived fields cannot disagree with the verdict."""
+        first = reasons[0]
+        return cls(
+            verdict=verdict,
+            risk=risk,
+            risk_word=RISK_WORDS[risk],
+            risk_class=risk_class,
+            lane=lane,
+            code=first.code,
+            rule=first.rule,
+            reasons=tuple(reason.text for reason in reasons),
+            recommended_changes=tuple(dict.fromkeys(reason.change for reason in reasons if reason.change)),
+            policy_hash=policy_hash,
+            risk_level=risk,
+            allowed=verdict == "allow",
+            requires_approval=verdict == "ask",
+            job_id=job_id,
+        )

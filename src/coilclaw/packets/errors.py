@@ -1,0 +1,131 @@
+"""The error tree. Every error carries a message, what to do next, and the exit code it ends a command with.
+
+CoilclawError
+├── ConfigError          2  the configuration does not hold; `problems` lists every fault found
+├── UsageError           2  a name or an argument that does not exist or does not fit
+├── ToolError            1  a tool ran and could not do what was asked
+│   ├── ToolTimeout      1  it ran out of time
+│   └── ToolStopped      5  ESTOP ended it
+├── ProviderError        1  a model provider could not answer
+│   ├── ProviderUnavailable  network, timeout, 429, 5xx: another try or another provider may help
+│   ├── ProviderRefused      credentials or request refused: only another provider may help
+│   └── ModelOutputError     the answer is not one we can read
+├── EgressRefused        3  the airlock did not let a request out
+├── TransportError       1  the network did not deliver: refused, timed out, broken TLS, a body over its cap
+├── BoxUnavailable       1  no box passes its probes here, so nothing is run
+├── LedgerBroken         6  the receipts do not hold together
+└── StorageError         7  the database, the log or the disk failed
+
+Denied and asked are values (`Decision`), never exceptions.
+"""
+
+
+class CoilclawError(Exception):
+    """The root: something the owner can be told in one sentence, with what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip()
+
+
+class ConfigError(CoilclawError):
+    """The configuration does not hold; every fault found is in `problems`."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[str], *, remedy: str = "") -> None:
+        super().__init__("; ".join(problems), remedy=remedy)
+        self.problems = problems
+
+
+class UsageError(CoilclawError):
+    """A name or an argument that does not exist or does not fit."""
+
+    exit_code = 2
+
+
+class ToolError(CoilclawError):
+    """A tool ran and could not do what was asked. `code` is stable, for receipts and tests."""
+
+    code = "TOOL_FAILED"
+
+    def __init__(self, message: str, *, remedy: str = "", code: str = "", begun: bool = True) -> None:
+        super().__init__(message, remedy=remedy)
+        self.code = code or type(self).code
+        self.begun = begun
+        """False only when the tool knows that no effect can have started."""
+
+
+class ToolTimeout(ToolError):
+    """The tool ran out of time."""
+
+    code = "TOOL_TIMEOUT"
+
+
+class ToolStopped(ToolError):
+    """ESTOP ended the tool while it ran."""
+
+    exit_code = 5
+    code = "ESTOP"
+
+
+class ProviderError(CoilclawError):
+    """A model provider could not answer."""
+
+
+class ProviderUnavailable(ProviderError):
+    """Network, timeout, 429 or 5xx: another try or another provider may help."""
+
+    def __init__(self, message: str, *, remedy: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.retry_after = retry_after
+
+
+class ProviderRefused(ProviderError):
+    """Credentials or request refused: the same provider will not change its mind."""
+
+
+class ModelOutputError(ProviderError):
+    """The provider answered with something that is neither text nor a valid proposal."""
+
+
+class EgressRefused(CoilclawError):
+    """The airlock did not let a request out; `code` names the rule."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, code: str, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.code = code
+
+
+class TransportError(CoilclawError):
+    """The network did not deliver: connection refused, timeout, broken TLS, a body over its cap."""
+
+    def __init__(self, message: str, *, sent: bool, timeout: bool = False, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.sent = sent
+        """False when not one byte of the request can have left."""
+        self.timeout = timeout
+
+
+class BoxUnavailable(CoilclawError):
+    """No box passes its probes here, so nothing is run."""
+
+
+class LedgerBroken(CoilclawError):
+    """The receipts do not hold together."""
+
+    exit_code = 6
+
+
+class StorageError(CoilclawError):
+    """The database, the log or the disk failed."""
+
+    exit_code = 7

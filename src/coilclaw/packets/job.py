@@ -1,0 +1,82 @@
+"""Messages and work: what an owner asked, what was understood, planned and proposed."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from coilclaw.packets.action import Label, Source
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.decision import Risk
+
+JobState: TypeAlias = Literal[
+    "RECEIVED", "PARSED", "POLICY_CHECKED", "PLANNED", "EXECUTING", "WAITING_APPROVAL", "PR_OPENED", "MERGED",
+    "DEPLOYED", "DONE", "DENIED", "FAILED", "CANCELLED", "TIMED_OUT", "PAUSED_BUDGET",
+]  # fmt: skip
+
+
+class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A raw request and where it came from (the UserMessagePacket)."""
+
+    message_id: str
+    thread_id: str
+    channel: str
+    source: Source
+    text: str
+    label: Label
+    received_at: str
+    metadata: dict[str, Json] = {}
+
+
+class Constraints(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits a job puts on itself; they only ever narrow what the configuration grants."""
+
+    allowed_tools: tuple[str, ...] | None = None
+    allowed_domains: tuple[str, ...] | None = None
+    max_files_changed: int | None = None
+    max_prs: int | None = None
+
+
+class Outputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job must leave behind."""
+
+    pr_required: bool = False
+    evidence_required: tuple[str, ...] = ()
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Intent, scope and constraints of a job (the JobSpecPacket)."""
+
+    job_id: str
+    intent: str
+    repo: str | None = None
+    inputs: dict[str, Json] = {}
+    constraints: Constraints = Constraints()
+    outputs: Outputs = Outputs()
+
+
+class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a plan and the evidence it must produce."""
+
+    step_id: str
+    description: str
+    tool: str | None = None
+    evidence: tuple[str, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Ordered steps and the evidence they need (the PlanPacket)."""
+
+    job_id: str
+    steps: tuple[PlanStep, ...]
+    required_evidence: tuple[str, ...] = ()
+
+
+class ChangeProposal(msgspec.Struct, frozen=True, kw_only=True):
+    """Files a change would touch, how it reads, and what it does to the risk (the ChangeProposalPacket)."""
+
+    job_id: str
+    files_touched: tuple[str, ...]
+    pr_title: str
+    pr_summary: str
+    risk_before: Risk
+    risk_after: Risk

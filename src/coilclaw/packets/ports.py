@@ -1,0 +1,190 @@
+"""Sockets between rooms: a Protocol stands here only where a second implementation exists or ships as a fake."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+from coilclaw.packets.action import Label, Source
+from coilclaw.packets.box import BoxResult, BoxSpec, Probe, Tier
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.chat import ChatRequest, ChatResponse, ProviderCapabilities
+from coilclaw.packets.decision import Destination, RiskClass
+from coilclaw.packets.http import HttpRequest, HttpResponse
+from coilclaw.packets.ids import Clock
+
+
+class Provider(Protocol):
+    """A model that answers."""
+
+    @property
+    def name(self) -> str:
+        """The name it has in the configuration."""
+        ...
+
+    @property
+    def capabilities(self) -> ProviderCapabilities:
+        """What it can do."""
+        ...
+
+    async def chat(self, request: ChatRequest, on_text: Callable[[str], None] | None = None) -> ChatResponse:
+        """Answer once. Text is also handed to `on_text` piece by piece where the provider can stream."""
+        ...
+
+
+class StreamedResponse(Protocol):
+    """A response whose body is still arriving; the byte cap holds over the whole of it."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The decoded body, piece by piece."""
+        ...
+
+
+class Transport(Protocol):
+    """The way out for HTTP. The airlock is one; the fake that ships with the package is another."""
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        """Send and read the whole answer, or raise EgressRefused or TransportError."""
+        ...
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[StreamedResponse]:
+        """Send and hand the answer over while it arrives."""
+        ...
+
+
+class Box(Protocol):
+    """A place where a command can run and do no harm."""
+
+    @property
+    def tier(self) -> Tier:
+        """Which kind of walls it has."""
+        ...
+
+    async def run(self, spec: BoxSpec) -> BoxResult:
+        """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
+        ...
+
+    def probes(self) -> list[Probe]:
+        """Try each wall by behaviour."""
+        ...
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One name in a directory."""
+
+    name: str
+    kind: str
+    """`file`, `dir`, `link` or `other`."""
+    size: int
+
+
+class Files(Protocol):
+    """The workspace files a call was granted; any other path is refused."""
+
+    def list(self, path: str, *, limit: int) -> list[FileEntry]:
+        """Names under a granted directory."""
+        ...
+
+    def read(self, path: str, *, max_bytes: int) -> bytes:
+        """The bytes of a granted regular file."""
+        ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace or create a granted file, atomically."""
+        ...
+
+
+class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
+    """One remembered message that matches."""
+
+    thread_id: str
+    message_id: str
+    role: str
+    created_at: str
+    snippet: str
+    score: float
+    label: Label
+
+
+class Memory(Protocol):
+    """Search over what was said before."""
+
+    def search(self, query: str, *, limit: int) -> list[MemoryHit]:
+        """Best first."""
+        ...
+
+
+class Touches(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call would touch, read from its arguments before anything is decided."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    command: str | None = None
+    url: str | None = None
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call was granted. What is None was not."""
+
+    source: Source
+    thread_id: str
+    clock: Clock
+    idempotency_key: str
+    timeout_seconds: float
+    files: Files | None = None
+    run_command: Callable[[str], Awaitable[BoxResult]] | None = None
+    http_get: Callable[[str], Awaitable[HttpResponse]] | None = None
+    memory: Memory | None = None
+    ask_owner: Callable[[str], Awaitable[str]] | None = None
+
+
+class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool hands back: text for the model, and where that text came from."""
+
+    text: str
+    label: Label
+    success: bool = True
+    code: str = ""
+    exit: int | None = None
+    metadata: dict[str, Json] = {}
+
+
+class Tool(Protocol):
+    """Something the agent can ask for. Everything the gate needs to know is declared, nothing is defaulted."""
+
+    name: str
+    description: str
+    effect: RiskClass
+    destination: Destination
+    idempotent: bool
+    always_ask: bool
+
+    @property
+    def parameters(self) -> dict[str, Json]:
+        """JSON Schema of the arguments."""
+        ...
+
+    @property
+    def declaration_hash(self) -> str:
+        """Hash of everything declared; a changed tool needs a new approval."""
+        ...
+
+    def parse(self, args: bytes) -> msgspec.Struct:
+        """The typed arguments, or msgspec.ValidationError."""
+        ...
+
+    def touches(self, args: msgspec.Struct) -> Touches:
+        """What the call would touch."""
+        ...
+
+    def summary(self, args: msgspec.Struct) -> str:
+        """One deterministic sentence for the approval card."""
+        ...
+
+    async def invoke(self, args: msgspec.Struct, context: Context) -> ToolOutput:
+        """Do it."""
+        ...
