@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 JsonObject: TypeAlias = Mapping[str, Json]
 
 SAFE_INTEGER = 2**53
@@ -71,7 +71,7 @@ def parse_object(text: str | bytes) -> JsonObject:
     """Parse strict JSON that must be an object."""
     value = parse_json(text)
     if not isinstance(value, Mapping):
-        raise NotCanonical("a JSON object is needed here, like {\"path\": \".\"}")
+        raise NotCanonical('a JSON object is needed here, like {"path": "."}')
     return value
 
 

@@ -44,7 +44,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None = None
 
     @classmethod
-    def of(  # noqa: PLR0913
+    def of(
         cls,
         verdict: Verdict,
         reasons: tuple[Reason, ...],
