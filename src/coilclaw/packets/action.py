@@ -35,9 +35,23 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     expected_outputs: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tool: str, args: JsonObject, *, call_id: str = "", justification: str = "") -> "ToolCall":
+    def of(
+        cls,
+        tool: str,
+        args: JsonObject,
+        *,
+        call_id: str = "",
+        identity: Identity | None = None,
+        justification: str = "",
+    ) -> "ToolCall":
         """Encode the arguments once; these bytes are what is stored, hashed, shown and executed."""
-        return cls(tool=tool, args=msgspec.Raw(canonical_bytes(args)), call_id=call_id, justification=justification)
+        return cls(
+            tool=tool,
+            args=msgspec.Raw(canonical_bytes(args)),
+            call_id=call_id,
+            identity=identity,
+            justification=justification,
+        )
 
     @property
     def args_bytes(self) -> bytes:

@@ -7,9 +7,12 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+if TYPE_CHECKING:
+    Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+else:
+    Json = Any  # decoders know no recursive types; any JSON value is what they should accept here
 JsonObject: TypeAlias = Mapping[str, Json]
 
 SAFE_INTEGER = 2**53
@@ -81,7 +84,9 @@ def _number(value: float) -> str:
         raise NotCanonical("a non-finite number has no JSON")
     if value == 0:
         return "0"
-    if value.is_integer() and abs(value) < SAFE_INTEGER:
+    if value.is_integer() and abs(value) < 1e21:  # written without an exponent, so it reads back as an integer
+        if abs(value) > SAFE_INTEGER:
+            raise NotCanonical(f"the integer {value:.0f} is beyond 2^53; send it as a string")
         return str(int(value))
     mantissa, _, exponent = repr(value).partition("e")
     digits = mantissa.replace("-", "").replace(".", "").lstrip("0").rstrip("0")

@@ -15,6 +15,7 @@ class ProposedCall(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str
     tool: str
     arguments: str
+    identity: Literal["user", "bot"] | None = None
     justification: str = ""
 
 
@@ -68,6 +69,7 @@ class ChatResponse(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: tuple[ProposedCall, ...] = ()
     raw_provider_payload: dict[str, Json] | None = None
     usage: Usage | None = None
+    finish_reason: str = ""
     provider: str = ""
     model: str = ""
     """Which provider and model really answered."""

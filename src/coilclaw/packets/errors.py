@@ -108,11 +108,15 @@ class EgressRefused(CoilclawError):
 class TransportError(CoilclawError):
     """The network did not deliver: connection refused, timeout, broken TLS, a body over its cap."""
 
-    def __init__(self, message: str, *, sent: bool, timeout: bool = False, remedy: str = "") -> None:
+    def __init__(
+        self, message: str, *, sent: bool, timeout: bool = False, over_cap: bool = False, remedy: str = ""
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.sent = sent
         """False when not one byte of the request can have left."""
         self.timeout = timeout
+        self.over_cap = over_cap
+        """The answer was larger than the caller would take."""
 
 
 class BoxUnavailable(CoilclawError):

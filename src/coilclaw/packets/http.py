@@ -19,6 +19,9 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float = 20.0
     max_bytes: int = 1 << 20
 
+    def __repr__(self) -> str:
+        return f"HttpRequest({self.principal} {self.method})"
+
 
 class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A whole response, decoded and capped; `url` is where the last redirect led."""

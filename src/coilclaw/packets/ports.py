@@ -11,7 +11,7 @@ from coilclaw.packets.box import BoxResult, BoxSpec, Probe, Tier
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatRequest, ChatResponse, ProviderCapabilities
 from coilclaw.packets.decision import Destination, RiskClass
-from coilclaw.packets.http import HttpRequest, HttpResponse
+from coilclaw.packets.http import HttpRequest, HttpResponse, Principal
 from coilclaw.packets.ids import Clock
 
 
@@ -125,6 +125,8 @@ class Touches(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     command: str | None = None
     url: str | None = None
+    principal: Principal | None = None
+    """In whose name the URL would be asked for."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,42 @@
+# Shared by scripts/up, scripts/test and scripts/check: finding Python and keeping .venv as the locks say.
+# POSIX sh; sourced with $root set.
+
+say() { printf '%s\n' "$*" >&2; }
+stop() { say "$*"; exit 1; }
+
+find_python() {
+  for candidate in ${COILCLAW_PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11 python; do
+    if command -v "$candidate" >/dev/null 2>&1 &&
+      "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+      printf '%s\n' "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# install LOCK: the locked set of that file, and this project, in .venv. Does nothing when nothing changed.
+install() {
+  venv="$root/.venv"
+  stamp="$venv/.$(basename "$1").stamp"
+  if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c pass >/dev/null 2>&1; then
+    python=$(find_python) || stop "Python 3.11 or newer is needed: install the package python3 (and python3-venv)."
+    "$python" -m venv "$venv" >/dev/null 2>&1 || "$python" -m venv --clear "$venv" >/dev/null 2>&1 ||
+      stop "$python cannot make a virtual environment: install the package python3-venv (or ensurepip)."
+  fi
+  wanted=$(cat "$root/pyproject.toml" "$root/requirements-boot.lock" "$root/$1" | cksum)
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    say "Installing $1 into .venv …"
+    if [ ! -x "$venv/bin/uv" ]; then
+      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+        -r "$root/requirements-boot.lock" ||
+        stop "The packages could not be fetched: check the network or the package index, then run this again."
+    fi
+    "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes --compile-bytecode \
+      -r "$root/$1" || stop "The locked packages could not be installed: see the lines above, then run this again."
+    "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e "$root" ||
+      stop "The project itself could not be installed: see the lines above."
+    printf '%s\n' "$wanted" >"$stamp"
+  fi
+  "$venv/bin/python" -m compileall -q "$root/src" >/dev/null 2>&1 || true
+}

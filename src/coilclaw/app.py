@@ -1,0 +1,395 @@
+"""The wiring: the one place where rooms meet. Everything is built when first needed, so commands start fast."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.config import Config, Home, policy_inputs, secret_variables
+from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
+from coilclaw.packets.errors import UsageError
+from coilclaw.packets.ids import Clock, utc_now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from coilclaw.agent.loop import Agent
+    from coilclaw.config import MockModel, OpenAIModel
+    from coilclaw.gate.case import Policy, UrlFact
+    from coilclaw.gate.conveyor import Approver, Conveyor
+    from coilclaw.gate.estop import Estop
+    from coilclaw.gate.facts import Inspector
+    from coilclaw.gate.paths import Places
+    from coilclaw.ledger.heads import SigningKey
+    from coilclaw.ledger.ledger import Ledger
+    from coilclaw.packets.http import Principal
+    from coilclaw.packets.ports import Box, Provider, Tool, Transport
+    from coilclaw.sandbox.airlock import Listing
+    from coilclaw.secrets.redactor import Redactor
+    from coilclaw.store.database import Database
+    from coilclaw.store.memory import MemorySearch
+
+Say = Callable[[str, str, dict[str, Json]], None]
+"""Says an event to the people and programs that watch: level, event name, fields."""
+
+
+def did_you_mean(name: str, names: "Iterable[str]") -> str:
+    """A remedy that names the nearest valid names."""
+    from difflib import get_close_matches
+
+    known = list(names)
+    near = get_close_matches(name[:80], known, n=2)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return f"There are: {', '.join(known[:20])}." if known else "There are none yet."
+
+
+class App:
+    """One home, opened."""
+
+    def __init__(
+        self, home: Home, config: Config, environ: Mapping[str, str], say: Say, *, unsafe: bool = False
+    ) -> None:
+        self.home = home
+        self.config = config
+        self.environ = environ
+        self.clock: Clock = utc_now
+        self._say = say
+        self._unsafe = unsafe
+
+    def observe(self, event: str, fields: dict[str, Json]) -> None:
+        """Say an ordinary event, without secrets."""
+        level = "info" if event.startswith(("tool_", "approval_", "provider_fell")) else "debug"
+        self._say(level, event, fields)
+
+    def warn(self, text: str) -> None:
+        """Say something the owner should know."""
+        self._say("warning", "warning", {"message": text})
+
+    # Storage and proof
+
+    @cached_property
+    def db(self) -> "Database":
+        """The database."""
+        from coilclaw.store.database import Database
+
+        return Database(self.config.memory.path, self.home.locks_dir)
+
+    @cached_property
+    def signing_key(self) -> "SigningKey":
+        """The key that seals the ledger."""
+        from coilclaw.ledger.heads import SigningKey
+
+        return SigningKey(self.home.keys_dir)
+
+    @cached_property
+    def ledger(self) -> "Ledger":
+        """The ledger."""
+        from coilclaw.ledger.ledger import Ledger
+
+        receipts = self.config.receipts
+        return Ledger(
+            self.db,
+            receipts.path,
+            self.signing_key,
+            clock=self.clock,
+            warn=self.warn,
+            head_every=receipts.head_every,
+            head_seconds=receipts.head_seconds,
+        )
+
+    @cached_property
+    def memory(self) -> "MemorySearch":
+        """Search over past conversations."""
+        from coilclaw.store.memory import MemorySearch
+
+        return MemorySearch(self.db.reader, self.clock)
+
+    def close(self) -> None:
+        """Seal the ledger and give everything back."""
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+        if "db" in self.__dict__:
+            self.db.close()
+
+    # Limits
+
+    @cached_property
+    def redactor(self) -> "Redactor":
+        """Takes secrets out of everything that leaves."""
+        from coilclaw.secrets.redactor import Redactor
+
+        named = ((name, self.environ.get(name, "")) for name in secret_variables(self.config))
+        return Redactor((name, value) for name, value in named if value)
+
+    @cached_property
+    def estop(self) -> "Estop":
+        """The emergency stop."""
+        from coilclaw.gate.estop import Estop
+
+        return Estop(self.home.estop_file)
+
+    @cached_property
+    def workspace(self) -> Path:
+        """The workspace, checked to be a real directory."""
+        path = self.config.workspace_dir
+        if path.is_symlink():
+            raise UsageError(
+                f"the workspace {path} is a symbolic link.",
+                remedy=f"Set workspace_dir to the directory itself ({os.path.realpath(path)}).",
+            )
+        if not path.is_dir():
+            raise UsageError(f"the workspace {path} is not there.", remedy="Run `coilclaw init` to make it again.")
+        return Path(os.path.realpath(path))
+
+    @cached_property
+    def places(self) -> "Places":
+        """What every path is held against."""
+        from coilclaw.gate.paths import Places
+
+        forbidden = tuple(str(path) for path in self.config.security.forbidden_paths)
+        user_home = Path(self.environ.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111
+        return Places.of(self.workspace, self.home.root, user_home, forbidden)
+
+    @cached_property
+    def tools(self) -> "dict[str, Tool]":
+        """Every tool there is."""
+        from coilclaw.tools.builtin import builtin_tools
+
+        return builtin_tools()
+
+    @cached_property
+    def listing(self) -> "Listing":
+        """Who may reach what."""
+        from coilclaw.config import OpenAIModel
+        from coilclaw.sandbox.airlock import Listing
+
+        models = self.config.providers.models.values()
+        port = self.config.server.http_addr.rpartition(":")[2]
+        return Listing.build(
+            providers=[model.base_url for model in models if isinstance(model, OpenAIModel)],
+            allowed_domains=self.config.security.allowed_domains,
+            own_ports=[int(port)],
+        )
+
+    def judge_url(self, url: str, principal: "Principal") -> "UrlFact":
+        """What the airlock thinks of a URL before any look-up."""
+        from coilclaw.gate.case import UrlFact
+        from coilclaw.sandbox.airlock import Target, judge_url
+
+        judged = judge_url(url, principal, self.listing)
+        if isinstance(judged, Target):
+            return UrlFact(host=judged.host, code="", reason="")
+        return UrlFact(host="", code=judged.code, reason=judged.reason)
+
+    @cached_property
+    def transport(self) -> "Transport":
+        """The way out."""
+        from coilclaw.sandbox.airlock.log import EgressLine
+        from coilclaw.sandbox.airlock.transport import Airlock
+
+        def note(line: EgressLine) -> None:
+            fields: dict[str, Json] = msgspec.to_builtins(line)
+            self._say("debug", "egress", fields)
+
+        return Airlock(self.listing, log=note, clock=self.clock)
+
+    def open_box(self) -> "Box":
+        """The best box that holds here."""
+        return self._box
+
+    @cached_property
+    def _box(self) -> "Box":
+        from coilclaw.sandbox.box import open_box
+
+        hidden = (str(self.home.root), *(str(path) for path in self.config.security.forbidden_paths))
+        if self._unsafe:
+            self._say("warning", "unsafe_box", {"message": "--unsafe: commands run without a box."})
+        return open_box(hide=hidden, unsafe=self._unsafe)
+
+    # The gate
+
+    def policy(self) -> "Policy":
+        """The rules in force now; policy files are read afresh."""
+        from coilclaw.gate.case import Policy
+        from coilclaw.gate.policy_file import load_policies
+
+        loaded = load_policies(self.workspace / "policies")
+        security = self.config.security
+        return Policy(
+            autonomy=security.autonomy,
+            workspace_only=security.workspace_only,
+            allowed_commands=self._allowed_commands,
+            forbidden_commands=self._forbidden_commands,
+            allowlists=(("channels.cli.tools_allow", self._cli_tools),),
+            rules=loaded.rules,
+            broken=loaded.broken,
+            hash=sha256_hex(f"{self._config_hash}:{loaded.hash}:{loaded.broken}".encode()),
+        )
+
+    @cached_property
+    def _config_hash(self) -> str:
+        return sha256_hex(canonical_bytes(policy_inputs(self.config)))
+
+    @cached_property
+    def _allowed_commands(self) -> frozenset[str]:
+        return frozenset(self.config.security.allowed_commands)
+
+    @cached_property
+    def _forbidden_commands(self) -> frozenset[str]:
+        return frozenset(self.config.security.forbidden_commands)
+
+    @cached_property
+    def _cli_tools(self) -> frozenset[str]:
+        return frozenset(self.config.channels.cli.tools_allow)
+
+    @cached_property
+    def inspector(self) -> "Inspector":
+        """Gathers the facts of calls."""
+        from coilclaw.gate.facts import Inspector
+
+        return Inspector(self.tools, self.places, self.estop, self.judge_url)
+
+    def conveyor(self, approve: "Approver", ask_owner: Callable[[str], Awaitable[str]] | None = None) -> "Conveyor":
+        """The gate's conveyor, with somebody to ask."""
+        from coilclaw.gate.conveyor import Conveyor
+        from coilclaw.gate.grants import Granter, Limits
+
+        bounds = self.config.agent
+        granter = Granter(
+            workspace=self.workspace,
+            forbidden_commands=self._forbidden_commands,
+            limits=Limits(
+                tool_seconds=bounds.tool_timeout_seconds,
+                shell_seconds=bounds.shell_timeout_seconds,
+                http_seconds=bounds.http_timeout_seconds,
+                max_bytes=bounds.max_response_bytes,
+            ),
+            clock=self.clock,
+            memory=self.memory,
+            open_box=self.open_box,
+            transport=lambda: self.transport,
+            ask_owner=ask_owner,
+        )
+        return Conveyor(
+            db=self.db,
+            ledger=self.ledger,
+            inspector=self.inspector,
+            granter=granter,
+            estop=self.estop,
+            clock=self.clock,
+            policy=self.policy,
+            approve=approve,
+            observe=self.observe,
+            redact=self.redactor.text,
+            ttl=timedelta(hours=self.config.approvals.ttl_hours),
+        )
+
+    # The model
+
+    def provider(self, name: str = "") -> "Provider":
+        """A configured provider by name, or the default one."""
+        return self._provider(name or self.config.default_provider)
+
+    def _provider(self, name: str) -> "Provider":
+        from coilclaw.config import MockModel, OpenAIModel, ReliableModel
+
+        model = self.config.providers.models.get(name)
+        if model is None:
+            raise UsageError(
+                f"there is no provider named {name!r}.", remedy=did_you_mean(name, self.config.providers.models)
+            )
+        if isinstance(model, MockModel):
+            return self._mock(name, model)
+        if isinstance(model, OpenAIModel):
+            return self._openai(name, model)
+        if isinstance(model, ReliableModel):
+            from coilclaw.providers.reliable import ReliableProvider
+
+            return ReliableProvider(name, [self._provider(each) for each in model.providers], self._fell)
+        from coilclaw.providers.router import RouterProvider
+
+        routes = {hint: self._provider(each) for hint, each in model.routes.items()}
+        return RouterProvider(name, routes, self._provider(model.default))
+
+    def _fell(self, text: str) -> None:
+        self._say("warning", "provider_fallback", {"message": text})
+
+    def _mock(self, name: str, model: "MockModel") -> "Provider":
+        import asyncio
+
+        from coilclaw.providers.mock import MockProvider
+        from coilclaw.providers.script import Script
+
+        chosen = self.environ.get("COILCLAW_MOCK_SCRIPT") or model.script
+        script = Script.read(Path(chosen)) if chosen else None
+        return MockProvider(name, model.model, script, sleep=asyncio.sleep)
+
+    def _openai(self, name: str, model: "OpenAIModel") -> "Provider":
+        import asyncio
+        import random
+
+        from coilclaw.providers.openai import OpenAIProvider
+
+        return OpenAIProvider(
+            name,
+            model.base_url,
+            model.model,
+            self.environ.get(model.api_key_env) if model.api_key_env else None,
+            self.transport,
+            sleep=asyncio.sleep,
+            random=random.random,
+            api_key_env=model.api_key_env,
+            timeout_seconds=model.timeout_seconds,
+            max_response_bytes=self.config.agent.max_response_bytes,
+            max_retries=model.max_retries,
+            temperature=model.temperature,
+            max_output_tokens=model.max_output_tokens,
+        )
+
+    def agent(self, conveyor: "Conveyor") -> "Agent":
+        """The turn loop over a conveyor."""
+        from coilclaw.agent.loop import Agent, LoopLimits
+        from coilclaw.packets.chat import ToolSpec
+        from coilclaw.providers.structured import read_structured
+
+        provider = self.provider()
+        self.observe("provider_selected", {"provider": provider.name})
+        offered = [tool for name, tool in self.tools.items() if name in self._cli_tools]
+        bounds = self.config.agent
+        return Agent(
+            db=self.db,
+            conveyor=conveyor,
+            provider=provider,
+            model=self.config.default_model,
+            fallback_model=self.config.fallback_model,
+            tools=tuple(
+                ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in offered
+            ),
+            owner_prompt=self.owner_prompt,
+            read_proposal=read_structured,
+            estop=self.estop,
+            clock=self.clock,
+            limits=LoopLimits(
+                max_tool_rounds=bounds.max_tool_rounds,
+                turn_token_budget=bounds.turn_token_budget,
+                max_message_bytes=bounds.max_message_bytes,
+                recent_messages=self.config.memory.recent_messages,
+            ),
+            observe=self.observe,
+            redact=self.redactor.text,
+        )
+
+    def owner_prompt(self) -> str:
+        """The owner's SYSTEM.md, or nothing."""
+        try:
+            return (self.workspace / "SYSTEM.md").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+        except (OSError, UnicodeDecodeError) as error:
+            self.warn(f"SYSTEM.md cannot be read ({error}); going on without it.")
+            return ""

@@ -1,0 +1,47 @@
+"""The command line: thin commands over the App. Each module is imported only when its command runs."""
+
+import sys
+
+
+def main() -> int:
+    """Run a command and return its exit code (docs/exit-codes.md)."""
+    import click
+
+    from coilclaw.cli.group import coilclaw
+    from coilclaw.packets.errors import CoilclawError
+
+    try:
+        result = coilclaw.main(standalone_mode=False, prog_name="coilclaw")
+    except CoilclawError as error:
+        _say_error(error)
+        return error.exit_code
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.Abort:
+        click.echo("cancelled", err=True)
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except KeyboardInterrupt:
+        click.echo("cancelled", err=True)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _say_error(error: Exception) -> None:
+    import click
+
+    from coilclaw.packets.errors import CoilclawError, ConfigError
+
+    if isinstance(error, ConfigError) and len(error.problems) > 1:
+        click.echo("coilclaw: the configuration does not hold:", err=True)
+        for problem in error.problems:
+            click.echo(f"  {problem}", err=True)
+        if error.remedy:
+            click.echo(error.remedy, err=True)
+    elif isinstance(error, CoilclawError):
+        click.echo(f"coilclaw: {error}", err=True)

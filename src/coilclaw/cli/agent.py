@@ -1,0 +1,105 @@
+"""coilclaw agent."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from coilclaw.cli.output import print_json
+from coilclaw.cli.session import opened
+from coilclaw.packets.errors import UsageError
+
+if TYPE_CHECKING:
+    from coilclaw.agent.loop import Reply
+    from coilclaw.app import App
+
+
+@click.command()
+@click.option("-m", "--message", help="One message; the answer goes to stdout. `-` reads it from stdin.")
+@click.option("-c", "--conversation", "thread_id", help="Go on with this conversation instead of a new one.")
+@click.option("--yes", is_flag=True, help="Approve lane A actions of untainted turns without asking.")
+@click.option("--unsafe", is_flag=True, help="Run commands without a box. Said, logged and receipted.")
+@click.option("--json", "as_json", is_flag=True, help="With -m: print the whole outcome as JSON.")
+def agent(message: str | None, thread_id: str | None, yes: bool, unsafe: bool, as_json: bool) -> int:
+    """Talk to the agent. Without -m a conversation opens; /help lists its commands.
+
+    With -m the exit code is 0 when there was an answer, even if calls inside were denied.
+    """
+    with opened(unsafe=unsafe) as app:
+        if not app.config.channels.cli.enabled:
+            raise UsageError("the terminal channel is switched off.", remedy="Set channels.cli.enabled = true.")
+        thread = _thread(app, thread_id)
+        app.observe("channel_started", {"channel": "cli"})
+        if message is None:
+            if not sys.stdin.isatty():
+                raise UsageError("a conversation needs a terminal.", remedy="Use -m MESSAGE, or -m - to read stdin.")
+            from coilclaw.cli.repl import converse
+
+            return asyncio.run(converse(app, thread, assume_yes=yes))
+        text = _stdin() if message == "-" else message
+        reply = asyncio.run(_one_turn(app, thread, text, yes=yes, stream=not as_json and sys.stdout.isatty()))
+        _show(reply, as_json=as_json)
+    return 0
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.buffer.read(64 << 20).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError("the message on stdin is not UTF-8 text.") from error
+
+
+def _thread(app: "App", thread_id: str | None) -> str:
+    from coilclaw.packets.ids import new_id
+    from coilclaw.store.threads import near_thread_ids, thread_exists
+
+    if thread_id is None:
+        return new_id("conv", app.clock())
+    if not thread_exists(app.db.reader, thread_id):
+        from coilclaw.app import did_you_mean
+
+        raise UsageError(
+            f"there is no conversation {thread_id!r}.", remedy=did_you_mean(thread_id, near_thread_ids(app.db.reader))
+        )
+    return thread_id
+
+
+async def _one_turn(app: "App", thread: str, text: str, *, yes: bool, stream: bool) -> "Reply":
+    from coilclaw.channels.terminal import Terminal
+    from coilclaw.cli.turns import TextOut, post
+
+    terminal = Terminal(assume_yes=yes)
+    conveyor = app.conveyor(terminal.approve, terminal.ask if terminal.interactive else None)
+    out = TextOut(app.redactor) if stream else None
+    reply = await post(app.agent(conveyor), app, thread, text, out)
+    if out is not None:
+        out.finish(reply.text)
+    return reply
+
+
+def _show(reply: "Reply", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "conversation_id": reply.thread_id,
+                "turn_id": reply.turn_id,
+                "text": reply.text,
+                "ending": reply.ending,
+                "provider": reply.provider,
+                "model": reply.model,
+                "tokens": reply.tokens,
+                "actions": [
+                    {
+                        "action_id": outcome.action.action_id,
+                        "tool": outcome.action.call.tool,
+                        "status": outcome.receipt.status if outcome.receipt else "pending",
+                        "code": outcome.result.code or outcome.action.decision.code,
+                        "receipt_id": outcome.receipt.id if outcome.receipt else None,
+                    }
+                    for outcome in reply.outcomes
+                ],
+            }
+        )
+    elif not sys.stdout.isatty():
+        click.echo(reply.text)

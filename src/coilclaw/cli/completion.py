@@ -1,0 +1,16 @@
+"""coilclaw completion."""
+
+import click
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for a shell; load it with eval "$(coilclaw completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    from coilclaw.cli.group import coilclaw
+
+    found = get_completion_class(shell)
+    assert found is not None  # noqa: S101 - the choice above lists only shells click knows
+    click.echo(found(coilclaw, {}, "coilclaw", "_COILCLAW_COMPLETE").source())

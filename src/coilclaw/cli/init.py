@@ -1,0 +1,127 @@
+"""coilclaw init."""
+
+import os
+import shutil
+from pathlib import Path
+
+import click
+
+from coilclaw.cli.session import here
+from coilclaw.config import Config, Home, default_toml, load
+from coilclaw.packets.errors import StorageError, ToolError, UsageError
+
+TEMPLATES = Path(__file__).parent.parent / "templates" / "workspace"
+
+
+@click.command()
+@click.option("--quiet", is_flag=True, help="Say only what was made.")
+def init(quiet: bool) -> None:
+    """Make a home (config, keys, database) and the workspace repository. Safe to repeat: nothing is overwritten."""
+    home = here()
+    try:
+        made = make_home(home)
+        config = load(home, os.environ).config
+        made += make_parts(home, config)
+        made += make_workspace(home, config.workspace_dir)
+    except OSError as error:
+        raise StorageError(
+            f"{error.filename or home.root} cannot be written ({error.strerror}).",
+            remedy="Choose another home with COILCLAW_HOME, or fix the owner, the mode or the free space.",
+        ) from error
+    for line in made:
+        click.echo(f"made {line}")
+    if not made and not quiet:
+        click.echo(f"Everything is in place: {home.root}, {config.workspace_dir}")
+    if not quiet:
+        click.echo('Next: `coilclaw agent -m "What files are here?"`, or `coilclaw onboard` to choose a model.')
+
+
+def make_home(home: Home) -> list[str]:
+    """The home folder and its configuration file."""
+    made: list[str] = []
+    if home.root.exists() and not home.root.is_dir():
+        raise UsageError(f"{home.root} is not a directory.", remedy="Move it aside or set COILCLAW_HOME.")
+    if not home.root.is_dir():
+        home.root.mkdir(parents=True, mode=0o700)
+        made.append(str(home.root))
+    home.root.chmod(0o700)
+    for folder in (home.keys_dir, home.plugins_dir, home.logs_dir, home.locks_dir):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    if not home.config_file.exists() and not home.config_file.is_symlink():
+        _write_private(home.config_file, default_toml(home))
+        made.append(str(home.config_file))
+    return made
+
+
+def make_parts(home: Home, config: Config) -> list[str]:
+    """The database and the signing key."""
+    from coilclaw.ledger.heads import SigningKey
+    from coilclaw.packets.ids import utc_now
+    from coilclaw.store.database import Database
+    from coilclaw.store.threads import ensure_owner
+
+    made: list[str] = []
+    if not config.memory.path.exists():
+        made.append(str(config.memory.path))
+    db = Database(config.memory.path, home.locks_dir)
+    try:
+        db.write_now(lambda tx: ensure_owner(tx, utc_now))
+    finally:
+        db.close()
+    config.memory.path.chmod(0o600)
+    key = SigningKey(home.keys_dir)
+    if not key.private_file.exists():
+        key.create()
+        made.append(str(key.private_file))
+    return made
+
+
+def make_workspace(home: Home, workspace: Path) -> list[str]:
+    """The workspace: a git repository with what the templates have and it has not."""
+    made: list[str] = []
+    if workspace.is_symlink() or (workspace.exists() and not workspace.is_dir()):
+        raise UsageError(f"the workspace {workspace} is not a plain directory.", remedy="Set workspace_dir to one.")
+    fresh = not workspace.exists()
+    workspace.mkdir(parents=True, exist_ok=True)
+    for source in sorted(TEMPLATES.rglob("*")):
+        if source.is_dir() or "__pycache__" in source.parts:
+            continue
+        relative = source.relative_to(TEMPLATES)
+        target = workspace / (".gitignore" if relative.name == "gitignore" else relative)
+        if not target.exists() and (fresh or not _taken_out(workspace, target)):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+            made.append(str(target))
+    made += _make_repository(workspace)
+    if not home.workspace_link.is_symlink() and not home.workspace_link.exists():
+        home.workspace_link.symlink_to(workspace)
+    return made
+
+
+def _taken_out(workspace: Path, target: Path) -> bool:
+    """Whether the owner removed this template on purpose: the folder it belongs to is there without it."""
+    return (workspace / ".git").exists() and target.parent.exists()
+
+
+def _make_repository(workspace: Path) -> list[str]:
+    from coilclaw.sandbox.git import have_git, run_git
+
+    if (workspace / ".git").exists():
+        return []
+    if not have_git():
+        click.echo("warning: git is not installed, so the workspace is no repository yet.", err=True)
+        return []
+    try:
+        run_git(workspace, "init", "--quiet")
+        run_git(workspace, "add", "--all")
+        run_git(workspace, "commit", "--quiet", "--allow-empty", "-m", "The workspace as CoilClaw made it")
+    except ToolError as error:
+        click.echo(f"warning: the workspace could not be made a repository: {error}", err=True)
+        return []
+    return [f"{workspace}/.git"]
+
+
+def _write_private(path: Path, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -1,0 +1,50 @@
+"""Logs on stderr: lines for people, or JSON for programs. Nothing is said before the redactor has seen it."""
+
+import sys
+from collections.abc import Callable
+
+from coilclaw.packets.canonical import Json
+
+LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+
+
+class Logger:
+    """Says events at or above a level."""
+
+    def __init__(self, level: str, *, as_json: bool, redact: Callable[[Json], Json]) -> None:
+        self._level = LEVELS[level]
+        self._as_json = as_json
+        self._redact = redact
+        self.quiet = False
+        """True while something else owns the terminal."""
+
+    def say(self, level: str, event: str, fields: dict[str, Json]) -> None:
+        """Write one line, if it matters enough. JSON logs carry every event."""
+        if self._as_json:
+            self._write(self._json_line(level, event, fields))
+        elif LEVELS[level] >= self._level and not (self.quiet and level == "info"):
+            self._write(self._text_line(level, event, fields))
+
+    def _json_line(self, level: str, event: str, fields: dict[str, Json]) -> str:
+        import msgspec
+
+        from coilclaw.packets.ids import stamp, utc_now
+
+        line = {"time": stamp(utc_now()), "level": level, "event": event, **fields}
+        return msgspec.json.encode(self._redact(line)).decode()
+
+    def _text_line(self, level: str, event: str, fields: dict[str, Json]) -> str:
+        words = self._redact(fields)
+        assert isinstance(words, dict)  # noqa: S101 - the redactor keeps the shape
+        message = words.get("message")
+        if message is None:
+            message = " ".join([event.replace("_", " "), *(f"{name}={value}" for name, value in words.items())])
+        prefix = "" if level in ("debug", "info") else f"{level}: "
+        return f"· {prefix}{message}"
+
+    def _write(self, line: str) -> None:
+        try:
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            pass  # a closed stderr must never stop the work

@@ -1,0 +1,92 @@
+"""coilclaw memory."""
+
+import sys
+
+import click
+
+from coilclaw.app import did_you_mean
+from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.session import opened
+from coilclaw.packets.errors import UsageError
+
+limit_option = click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
+
+
+@click.group()
+def memory() -> None:
+    """List, search, show or clear past conversations."""
+
+
+@memory.command("list")
+@limit_option
+@json_option
+def list_conversations(limit: int, as_json: bool) -> None:
+    """List conversations, the most recent first."""
+    from coilclaw.store.threads import list_threads
+
+    with opened() as app:
+        threads = list_threads(app.db.reader, limit)
+    if as_json:
+        print_json(threads)
+        return
+    rows = [(t.thread_id, t.updated_at[:16].replace("T", " "), str(t.messages), t.title) for t in threads]
+    print_rows(rows, ("conversation", "last", "messages", "began with"), empty="Nothing is remembered yet.")
+
+
+@memory.command()
+@click.argument("query")
+@limit_option
+@json_option
+def search(query: str, limit: int, as_json: bool) -> None:
+    """Search everything that was said; the best and most recent matches come first."""
+    with opened() as app:
+        hits = app.memory.search(query, limit=limit)
+    if as_json:
+        print_json(hits)
+        return
+    rows = [(hit.thread_id, hit.created_at[:16].replace("T", " "), hit.role, hit.snippet) for hit in hits]
+    print_rows(rows, ("conversation", "when", "who", "what"), empty="Nothing found.")
+
+
+@memory.command()
+@click.argument("conversation_id")
+@json_option
+def show(conversation_id: str, as_json: bool) -> None:
+    """Show a conversation, calls and results included."""
+    from coilclaw.store.threads import near_thread_ids, recent_messages, thread_exists
+
+    with opened() as app:
+        db = app.db.reader
+        if not thread_exists(db, conversation_id):
+            near = did_you_mean(conversation_id, near_thread_ids(db))
+            raise UsageError(f"there is no conversation {conversation_id!r}.", remedy=near)
+        messages = recent_messages(db, conversation_id, 100_000)
+    if as_json:
+        print_json(messages)
+        return
+    from coilclaw.gate.cards import visible
+
+    for message in messages:
+        click.echo(f"[{message.created_at[:19].replace('T', ' ')}] {message.role}")
+        for call in message.tool_calls:
+            click.echo(f"  → {call.tool} {visible(call.arguments)[:400]}")
+        if message.content:
+            click.echo("\n".join(f"  {line}" for line in visible(message.content).splitlines()))
+
+
+@memory.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clear(yes: bool) -> int:
+    """Forget every conversation. Actions, receipts and the audit trail stay."""
+    from coilclaw.store.threads import clear_memory
+
+    with opened() as app:
+        if not yes:
+            if not sys.stdin.isatty():
+                raise UsageError("clearing memory needs --yes or a terminal to ask at.")
+            if not click.confirm("Forget every conversation?", default=False, err=True):
+                click.echo("Nothing was changed.")
+                return 4
+        gone = app.db.write_now(clear_memory)
+    click.echo(f"Forgot {gone} messages.")
+    return 0

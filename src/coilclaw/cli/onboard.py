@@ -1,0 +1,228 @@
+"""coilclaw onboard."""
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.cli.session import here, opened
+from coilclaw.config import Home, load
+from coilclaw.packets.errors import CoilclawError, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider that could be configured."""
+
+    name: str
+    base_url: str
+    model: str
+    api_key_env: str
+    why: str
+
+
+HOSTED = (
+    Choice(name="openai", base_url="https://api.openai.com/v1", model="gpt-5-mini", api_key_env="OPENAI_API_KEY", why=""),
+    Choice(name="openrouter", base_url="https://openrouter.ai/api/v1", model="openrouter/auto",
+           api_key_env="OPENROUTER_API_KEY", why=""),
+    Choice(name="openrouter", base_url="https://openrouter.ai/api/v1", model="openrouter/auto",
+           api_key_env="COILCLAW_OPENROUTER_API_KEY", why=""),
+    Choice(name="groq", base_url="https://api.groq.com/openai/v1", model="openai/gpt-oss-120b",
+           api_key_env="GROQ_API_KEY", why=""),
+    Choice(name="mistral", base_url="https://api.mistral.ai/v1", model="mistral-large-latest",
+           api_key_env="MISTRAL_API_KEY", why=""),
+    Choice(name="deepseek", base_url="https://api.deepseek.com/v1", model="deepseek-chat",
+           api_key_env="DEEPSEEK_API_KEY", why=""),
+)  # fmt: skip
+LOCAL_PORTS = {11434: "ollama", 1234: "lmstudio", 8080: "llamacpp", 8000: "vllm"}
+
+
+@click.command()
+@click.option("--provider", "name", help="A name for the provider, or mock to stay with the built-in one.")
+@click.option("--base-url", help="Where the server is, such as http://localhost:1234/v1.")
+@click.option("--model", help="The model to ask for.")
+@click.option("--api-key-env", help="The NAME of the environment variable with the key; never the key itself.")
+@click.option("--autonomy", type=click.Choice(["readonly", "supervised", "full"]), help="How much runs by itself.")
+@click.option("--non-interactive", is_flag=True, help="Ask nothing; take the flags and what is found.")
+@click.option("--no-test", is_flag=True, help="Do not try the provider.")
+def onboard(
+    name: str | None,
+    base_url: str | None,
+    model: str | None,
+    api_key_env: str | None,
+    autonomy: str | None,
+    non_interactive: bool,
+    no_test: bool,
+) -> int:
+    """Set things up: find keys in the environment and model servers on this machine, choose, write, test."""
+    home = here()
+    interactive = not non_interactive and sys.stdin.isatty()
+    _prepare(home)
+    found = find_providers(os.environ, asyncio.run(find_local()))
+    choice = _from_flags(name, base_url, model, api_key_env, found)
+    if choice is None and name != "mock":
+        choice = _ask(found) if interactive else next(iter(found), None)
+    if interactive and choice is not None and model is None:
+        choice = msgspec.structs.replace(choice, model=click.prompt("Model", default=choice.model, err=True))
+    if interactive and autonomy is None:
+        autonomy = click.prompt(
+            "Autonomy", default="supervised", type=click.Choice(["readonly", "supervised", "full"]), err=True
+        )
+    _write(home, choice, autonomy)
+    load(home, os.environ)  # what was written must hold
+    click.echo(f"Wrote {home.config_file}: provider {choice.name if choice else 'local (mock)'}.")
+    return 0 if no_test else _test()
+
+
+def _prepare(home: Home) -> None:
+    try:
+        make_home(home)
+        config = load(home, os.environ).config
+        make_parts(home, config)
+        make_workspace(home, config.workspace_dir)
+    except OSError as error:
+        raise StorageError(f"{error.filename or home.root} cannot be written ({error.strerror}).") from error
+
+
+async def find_local() -> list[Choice]:
+    """Model servers that answer on loopback, asked through the airlock like any provider."""
+    from coilclaw.packets.errors import EgressRefused, TransportError
+    from coilclaw.packets.http import HttpRequest
+    from coilclaw.packets.ids import utc_now
+    from coilclaw.sandbox.airlock import Listing
+    from coilclaw.sandbox.airlock.transport import Airlock
+
+    urls = {f"http://127.0.0.1:{port}/v1": name for port, name in LOCAL_PORTS.items()}
+    airlock = Airlock(Listing.build(providers=list(urls)), log=lambda _: None, clock=utc_now)
+
+    async def look(url: str, name: str) -> Choice | None:
+        request = HttpRequest(principal="provider", method="GET", url=f"{url}/models", timeout_seconds=1.5)
+        try:
+            response = await airlock.send(request)
+            models = msgspec.json.decode(response.body, type=_Models) if response.status == 200 else None
+        except (TransportError, EgressRefused, msgspec.DecodeError):
+            return None
+        if models is None or not models.data:
+            return None
+        return Choice(name=name, base_url=url, model=models.data[0].id, api_key_env="", why=f"answers at {url}")
+
+    looked = await asyncio.gather(*(look(url, name) for url, name in urls.items()))
+    return [choice for choice in looked if choice is not None]
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def find_providers(environ: "Mapping[str, str]", local: list[Choice]) -> list[Choice]:
+    """What could be used here, local servers first."""
+    hosted = [
+        msgspec.structs.replace(choice, why=f"{choice.api_key_env} is set")
+        for choice in HOSTED
+        if environ.get(choice.api_key_env)
+    ]
+    return [*local, *hosted]
+
+
+def _from_flags(
+    name: str | None, base_url: str | None, model: str | None, api_key_env: str | None, found: list[Choice]
+) -> Choice | None:
+    if name == "mock" or (name is None and base_url is None):
+        return None
+    known = next((choice for choice in (*found, *HOSTED) if choice.name == name), None)
+    if base_url is None and known is None:
+        names = sorted({choice.name for choice in (*found, *HOSTED)})
+        raise UsageError(
+            f"--provider {name} needs --base-url and --model.", remedy=f"Known without: {', '.join(names)}."
+        )
+    if base_url is not None and not model and known is None:
+        raise UsageError("--base-url needs --model.", remedy="Name the model the server should use.")
+    return Choice(
+        name=name or "model",
+        base_url=base_url or (known.base_url if known else ""),
+        model=model or (known.model if known else ""),
+        api_key_env=api_key_env if api_key_env is not None else (known.api_key_env if known else ""),
+        why="from the flags",
+    )
+
+
+def _ask(found: list[Choice]) -> Choice | None:
+    click.echo("Which model should answer?", err=True)
+    for number, choice in enumerate(found, start=1):
+        click.echo(f"  {number}) {choice.name}: {choice.model} ({choice.why})", err=True)
+    click.echo(f"  {len(found) + 1}) another OpenAI-compatible server", err=True)
+    click.echo(f"  {len(found) + 2}) none yet: the built-in mock", err=True)
+    default = 1 if found else 2
+    picked = click.prompt("Number", default=default, type=click.IntRange(1, len(found) + 2), err=True)
+    if picked <= len(found):
+        return found[picked - 1]
+    if picked == len(found) + 2:
+        return None
+    return Choice(
+        name=click.prompt("A name for it", default="model", err=True),
+        base_url=click.prompt("Base URL", default="http://localhost:1234/v1", err=True),
+        model=click.prompt("Model", err=True),
+        api_key_env=click.prompt("Variable that holds the key (empty: none)", default="", err=True),
+        why="typed in",
+    )
+
+
+def _write(home: Home, choice: Choice | None, autonomy: str | None) -> None:
+    """Edit config.toml, keeping everything the owner wrote, comments too."""
+    import tomlkit
+
+    try:
+        document = tomlkit.parse(home.config_file.read_text(encoding="utf-8"))
+        if choice is None:
+            models = document.get("providers", {}).get("models", {})
+            if models and "local" not in models:
+                document.setdefault("providers", tomlkit.table()).setdefault("models", tomlkit.table())["local"] = {
+                    "kind": "mock"
+                }
+            document["default_provider"] = "local"
+        else:
+            entry = tomlkit.table()
+            entry["kind"] = "openai-compatible"
+            entry["base_url"] = choice.base_url
+            entry["model"] = choice.model
+            if choice.api_key_env:
+                entry["api_key_env"] = choice.api_key_env
+            providers = document.setdefault("providers", tomlkit.table(is_super_table=True))
+            models = providers.setdefault("models", tomlkit.table(is_super_table=True))
+            models[choice.name] = entry
+            document["default_provider"] = choice.name
+        if autonomy is not None:
+            document.setdefault("security", tomlkit.table())["autonomy"] = autonomy
+        partial = home.config_file.with_suffix(".new")
+        partial.write_text(tomlkit.dumps(document), encoding="utf-8")
+        partial.chmod(0o600)
+        partial.replace(home.config_file)
+    except OSError as error:
+        raise StorageError(f"{home.config_file} cannot be written ({error.strerror}).") from error
+
+
+def _test() -> int:
+    from coilclaw.cli.provider import try_provider
+
+    with opened() as app:
+        name = app.config.default_provider
+        click.echo(f"Asking {name} for one word …", err=True)
+        try:
+            text, model = asyncio.run(try_provider(app, name))
+        except CoilclawError as error:
+            click.echo(f"coilclaw: {name} did not answer: {error}", err=True)
+            click.echo("The configuration was written; try again with `coilclaw provider test`.", err=True)
+            return error.exit_code
+    click.echo(f"{name} answers ({model}): {text[:200]}")
+    click.echo("Next: `coilclaw agent`.")
+    return 0

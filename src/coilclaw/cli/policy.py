@@ -1,0 +1,117 @@
+"""coilclaw policy."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from coilclaw.cli.output import json_option, print_json
+from coilclaw.cli.session import opened
+from coilclaw.packets.action import Label, Source
+from coilclaw.packets.errors import UsageError
+
+if TYPE_CHECKING:
+    from coilclaw.app import App
+    from coilclaw.packets.decision import Decision
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call to try: tool and arguments, and optionally where it would come from."""
+
+    tool: str
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+    source: Source = "chat"
+    taint: tuple[Label, ...] = ()
+
+
+@click.group()
+def policy() -> None:
+    """Show the rules in force, or try a call against them."""
+
+
+@policy.command()
+@json_option
+def show(as_json: bool) -> None:
+    """Show autonomy, boundaries, allowlists and policy files."""
+    with opened() as app:
+        rules = app.policy()
+        shown = {
+            "autonomy": rules.autonomy,
+            "workspace": str(app.workspace),
+            "workspace_only": rules.workspace_only,
+            "forbidden_paths": [str(path) for path in app.config.security.forbidden_paths],
+            "forbidden_commands": sorted(rules.forbidden_commands),
+            "allowed_commands": sorted(rules.allowed_commands),
+            "allowed_domains": list(app.config.security.allowed_domains),
+            "tools_allow": list(app.config.channels.cli.tools_allow),
+            "rules": rules.rules,
+            "broken": rules.broken or None,
+            "estop": app.estop.engaged(),
+            "policy_hash": rules.hash,
+        }
+    if as_json:
+        print_json(shown)
+        return
+    for name, value in shown.items():
+        if name == "rules":
+            for rule in rules.rules:
+                click.echo(f"rule {rule.id}: {rule.verdict} – {rule.reason}")
+        else:
+            text = ", ".join(value) if isinstance(value, list) else value
+            click.echo(f"{name}: {text}")
+
+
+@policy.command()
+@click.option("--json", "call", metavar="CALL", help='A call such as {"tool": "shell", "args": {"command": "ls"}}.')
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read one call per line; print one decision per line.")
+@click.option("--exit-code", is_flag=True, help="Exit 0 for allow, 4 for ask, 3 for deny.")
+def check(call: str | None, from_stdin: bool, exit_code: bool) -> int:
+    """Print the decision a call would get. Nothing is run and nothing is stored."""
+    if (call is None) == (not from_stdin):
+        raise UsageError("give one of --json CALL or --stdin.")
+    worst = 0
+    with opened() as app:
+        if call is not None:
+            decision = _decide(app, call)
+            print_json(decision)
+            worst = _code(decision)
+        else:
+            for line in sys.stdin.buffer:
+                if line.strip():
+                    worst = max(worst, _check_line(app, line))
+    return worst if exit_code else 0
+
+
+def _check_line(app: "App", line: bytes) -> int:
+    try:
+        decision = _decide(app, line)
+    except UsageError as error:
+        click.echo(msgspec.json.encode({"error": str(error), "verdict": "deny", "code": "BAD_CALL"}))
+        return 3
+    click.echo(msgspec.json.encode(decision))
+    return _code(decision)
+
+
+def _decide(app: "App", text: str | bytes) -> "Decision":
+    from coilclaw.gate.case import Setting
+    from coilclaw.gate.policy import decide
+    from coilclaw.gate.turn import Turn
+    from coilclaw.packets.action import ToolCall
+    from coilclaw.packets.canonical import NotCanonical, parse_json, parse_object
+
+    try:
+        parse_json(text)
+        sample = msgspec.json.decode(text, type=Sample)
+        args = parse_object(bytes(sample.args))
+    except (NotCanonical, msgspec.DecodeError) as error:
+        raise UsageError(f"this is not a call: {error}") from error
+    turn = Turn("turn_check", "", sample.source)
+    for label in sample.taint:
+        turn.take_in(label)
+    inspected = app.inspector.inspect(ToolCall.of(sample.tool, args), turn)
+    return decide(inspected.facts, app.policy(), Setting(source=sample.source))
+
+
+def _code(decision: "Decision") -> int:
+    return {"allow": 0, "ask": 4, "deny": 3}[decision.verdict]

@@ -1,0 +1,72 @@
+"""coilclaw receipt."""
+
+import click
+
+from coilclaw.cli.output import json_option, print_json, print_line, print_rows
+from coilclaw.cli.session import opened
+from coilclaw.packets.errors import UsageError
+
+
+@click.group()
+def receipt() -> None:
+    """List, show or verify receipts."""
+
+
+@receipt.command("list")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000_000))
+@json_option
+def list_all(limit: int, as_json: bool) -> None:
+    """List receipts, the newest first."""
+    from coilclaw.ledger.chain import list_receipts
+
+    with opened() as app:
+        receipts = list_receipts(app.db.reader, limit)
+    if as_json:
+        print_json(receipts)
+        return
+    rows = [(r.id, r.timestamp[:19].replace("T", " "), r.tool, r.status, r.risk, r.code) for r in receipts]
+    print_rows(rows, ("receipt", "when", "tool", "status", "risk", "code"), empty="There are no receipts yet.")
+
+
+@receipt.command()
+@click.argument("key")
+@json_option
+def show(key: str, as_json: bool) -> None:
+    """Show the receipts with this id, number, id prefix or action id."""
+    from coilclaw.ledger.chain import find_receipts
+
+    with opened() as app:
+        found = find_receipts(app.db.reader, key)
+    if not found:
+        raise UsageError(f"there is no receipt {key!r}.", remedy="See `coilclaw receipt list`.")
+    if as_json:
+        print_json(found)
+        return
+    import msgspec
+
+    for each in found:
+        for name, value in msgspec.structs.asdict(each).items():
+            click.echo(f"{name:16}{value}")
+        click.echo("")
+
+
+@receipt.command()
+@json_option
+def verify(as_json: bool) -> int:
+    """Replay the log against the rows and the signed heads; name the first broken link. Exit 6 if there is one."""
+    from coilclaw.ledger.verify import verify_ledger
+
+    with opened() as app:
+        report = verify_ledger(app.db.reader, app.config.receipts.path, app.signing_key)
+    if as_json:
+        print_json(report)
+        return 0 if report.valid else 6
+    for note in report.notes:
+        click.echo(f"note: {note}", err=True)
+    if report.broken is None:
+        print_line(f"The chain is intact: {report.receipts} receipts, {report.heads} signed heads.", style="green")
+        return 0
+    broken = report.broken
+    print_line(f"invalid chain at receipt {broken.receipt}: {broken.kind}. {broken.detail}.", style="red")
+    click.echo("What to do is in SECURITY.md, 'A broken ledger'.", err=True)
+    return 6

@@ -1,0 +1,162 @@
+"""The conversation at the terminal: history, multi-line editing, streamed answers, slash commands."""
+
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from coilclaw.channels.terminal import Terminal
+from coilclaw.cli.output import print_line, print_rows
+from coilclaw.cli.turns import TextOut, post
+from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.ids import new_id
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+    from coilclaw.agent.loop import Agent
+    from coilclaw.app import App
+
+HELP = {
+    "/help": "this list",
+    "/tools": "list the tools of this channel",
+    "/memory WORDS": "search past conversations",
+    "/policy": "autonomy and boundaries in force",
+    "/approve-history": "what you were asked in this conversation, and what you said",
+    "/new": "begin a new conversation",
+    "/exit": "leave (Ctrl-D too)",
+}
+
+
+class Repl:
+    """One sitting."""
+
+    def __init__(self, app: "App", thread: str, *, assume_yes: bool) -> None:
+        self._app = app
+        self._thread = thread
+        self._terminal = Terminal(assume_yes=assume_yes)
+        self._agent: Agent = app.agent(app.conveyor(self._terminal.approve, self._terminal.ask))
+
+    async def run(self) -> int:
+        """Talk until the owner leaves."""
+        config = self._app.config
+        print_line(
+            f"CoilClaw – provider {config.default_provider}, autonomy {config.security.autonomy}. /help for help."
+        )
+        print_line(f"Conversation {self._thread}. Enter sends, Alt-Enter adds a line, Ctrl-C cancels a call.")
+        session = _session(self._app)
+        while True:
+            if self._app.estop.engaged():
+                print_line("ESTOP is engaged: tools are stopped.", style="red")
+            try:
+                text = (await session.prompt_async("› ")).strip()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return 0
+            if not text:
+                continue
+            if text.startswith("/"):
+                if self._command(text):
+                    return 0
+                continue
+            await self._turn(text)
+
+    async def _turn(self, text: str) -> None:
+        """One turn that Ctrl-C ends without ending the sitting."""
+        out = TextOut(self._app.redactor)
+        task = asyncio.ensure_future(post(self._agent, self._app, self._thread, text, out))
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, task.cancel)
+        try:
+            reply = await task
+            out.finish(reply.text)
+        except asyncio.CancelledError:
+            print_line("\ncancelled", style="yellow")
+        except CoilclawError as error:
+            print_line(f"\n{error}", style="red")
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def _command(self, text: str) -> bool:
+        """Run a slash command; True means leave."""
+        name, _, rest = text.partition(" ")
+        match name:
+            case "/exit" | "/quit":
+                return True
+            case "/help":
+                print_rows(list(HELP.items()), ("command", "what it does"), empty="")
+            case "/tools":
+                allowed = self._app.config.channels.cli.tools_allow
+                rows = [(t.name, t.effect, t.description) for t in self._app.tools.values() if t.name in allowed]
+                print_rows(rows, ("tool", "effect", "what it does"), empty="This channel has no tools.")
+            case "/memory":
+                self._search(rest.strip())
+            case "/policy":
+                rules = self._app.policy()
+                print_line(f"autonomy: {rules.autonomy}\nworkspace: {self._app.workspace}")
+                print_line(f"workspace only: {'yes' if rules.workspace_only else 'no'}\npolicy hash: {rules.hash[:16]}")
+                if rules.broken:
+                    print_line(f"BROKEN: {rules.broken}", style="red")
+            case "/approve-history":
+                rows = [
+                    (c.tool_name, c.risk_word, c.human_summary, _said(a.approved)) for c, a in self._terminal.history
+                ]
+                print_rows(rows, ("tool", "risk", "what", "answer"), empty="You were not asked anything yet.")
+            case "/new":
+                self._thread = new_id("conv", self._app.clock())
+                print_line(f"Conversation {self._thread}.")
+            case _:
+                from coilclaw.app import did_you_mean
+
+                print_line(f"There is no {name}. {did_you_mean(name, [each.split()[0] for each in HELP])}")
+        return False
+
+    def _search(self, query: str) -> None:
+        try:
+            hits = self._app.memory.search(query, limit=10)
+        except CoilclawError as error:
+            print_line(str(error))
+            return
+        rows = [(hit.thread_id, hit.created_at[:16], hit.snippet) for hit in hits]
+        print_rows(rows, ("conversation", "when", "what"), empty="Nothing found.")
+
+
+def _said(approved: bool | None) -> str:
+    return {True: "approved", False: "refused", None: "waits"}[approved]
+
+
+def _session(app: "App") -> "PromptSession[str]":
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import WordCompleter
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def send(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def newline(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    history_file = app.home.logs_dir / "history"
+    try:
+        history_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        history_file.touch(mode=0o600)
+        history: FileHistory | InMemoryHistory = FileHistory(str(history_file))
+    except OSError:
+        history = InMemoryHistory()
+    words = WordCompleter([each.split()[0] for each in HELP], sentence=True)
+    return PromptSession(
+        history=history, multiline=True, key_bindings=keys, completer=words, complete_while_typing=False
+    )
+
+
+async def converse(app: "App", thread: str, *, assume_yes: bool) -> int:
+    """Open the conversation."""
+    code = await Repl(app, thread, assume_yes=assume_yes).run()
+    sys.stdout.write("\n")
+    return code

@@ -1,0 +1,110 @@
+"""coilclaw tool."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.session import opened
+
+if TYPE_CHECKING:
+    from coilclaw.app import App
+    from coilclaw.gate.conveyor import Outcome
+
+
+@click.group()
+def tool() -> None:
+    """List tools, or run one through the gate."""
+
+
+@tool.command("list")
+@json_option
+def list_tools(as_json: bool) -> None:
+    """List every tool, what it does to the world, and whether this channel may use it."""
+    with opened() as app:
+        allowed = app.config.channels.cli.tools_allow
+        if as_json:
+            print_json(
+                [
+                    {
+                        "name": each.name,
+                        "description": each.description,
+                        "effect": each.effect,
+                        "destination": each.destination,
+                        "idempotent": each.idempotent,
+                        "allowed": each.name in allowed,
+                        "parameters": each.parameters,
+                    }
+                    for each in app.tools.values()
+                ]
+            )
+            return
+        rows = [
+            (each.name, each.effect, each.destination, "yes" if each.name in allowed else "no", each.description)
+            for each in app.tools.values()
+        ]
+        print_rows(rows, ("tool", "effect", "where", "allowed", "what it does"), empty="There are no tools.")
+
+
+@tool.command()
+@click.argument("name")
+@click.option("--json", "args_json", default="{}", metavar="ARGS", help="The arguments, a JSON object.")
+@click.option("--yes", is_flag=True, help="Approve lane A actions without asking. External ones still ask.")
+@click.option("--unsafe", is_flag=True, help="Run commands without a box. Said, logged and receipted.")
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def run(name: str, args_json: str, yes: bool, unsafe: bool, output: str) -> int:
+    """Run one tool through the gate: decided, approved where needed, receipted.
+
+    Exit code: 0 done, 1 failed, 3 denied, 4 approval needed or refused, 5 ESTOP.
+    """
+    with opened(unsafe=unsafe) as app:
+        outcome = asyncio.run(_run(app, name, args_json, yes=yes))
+        if output == "json":
+            print_json(
+                {
+                    "action_id": outcome.action.action_id,
+                    "decision": outcome.action.decision,
+                    "result": outcome.result,
+                    "receipt": outcome.receipt,
+                }
+            )
+        elif outcome.result.success:
+            click.echo(outcome.result.output)
+        else:
+            click.echo(outcome.result.output, err=True)
+        return exit_code(outcome)
+
+
+async def _run(app: "App", name: str, args_json: str, *, yes: bool) -> "Outcome":
+    from coilclaw.app import did_you_mean
+    from coilclaw.channels.terminal import Terminal
+    from coilclaw.gate.turn import Turn
+    from coilclaw.packets.action import ToolCall
+    from coilclaw.packets.canonical import NotCanonical, parse_object
+    from coilclaw.packets.errors import UsageError
+    from coilclaw.packets.ids import new_id
+
+    if name not in app.tools:
+        raise UsageError(f"there is no tool named {name!r}.", remedy=did_you_mean(name, app.tools))
+    try:
+        args = parse_object(args_json)
+    except NotCanonical as error:
+        raise UsageError(f"--json: {error}") from error
+    terminal = Terminal(assume_yes=yes)
+    conveyor = app.conveyor(terminal.approve, terminal.ask if terminal.interactive else None)
+    now = app.clock()
+    turn = Turn(new_id("turn", now), "", "cli")
+    action = conveyor.propose(ToolCall.of(name, args), turn, new_id("key", now))
+    return await conveyor.carry(action, turn, stored=False)
+
+
+def exit_code(outcome: "Outcome") -> int:
+    """What a command ends with for this outcome."""
+    if outcome.receipt is None:
+        return 4
+    if outcome.result.code == "ESTOP":
+        return 5
+    if outcome.receipt.status == "denied":
+        return 4 if outcome.result.code in ("OWNER_REFUSED", "EXPIRED") else 3
+    return 0 if outcome.receipt.status == "allowed" else 1

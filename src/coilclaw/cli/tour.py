@@ -1,0 +1,64 @@
+"""coilclaw tour."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from coilclaw.cli.output import print_line
+from coilclaw.cli.session import opened
+
+if TYPE_CHECKING:
+    from coilclaw.agent.loop import Reply
+    from coilclaw.app import App
+
+QUESTION = "What files are in this workspace?"
+
+
+@click.command()
+def tour() -> int:
+    """One real turn on the built-in mock: a call through the gate, its receipt, the ledger verified."""
+    from coilclaw.config import MockModel, Providers
+    from coilclaw.ledger.verify import verify_ledger
+
+    with opened() as app:
+        app.config = msgspec.structs.replace(
+            app.config, default_provider="tour", default_model="", providers=Providers(models={"tour": MockModel()})
+        )
+        print_line(f"› {QUESTION}", style="cyan")
+        reply = asyncio.run(_turn(app))
+        click.echo(reply.text)
+        for outcome in reply.outcomes:
+            receipt = outcome.receipt
+            decision = outcome.action.decision
+            if receipt is not None:
+                print_line(
+                    f"✓ {receipt.id}: {receipt.tool} {receipt.status}, {decision.risk} {decision.risk_word} – "
+                    f"{decision.reasons[0]}",
+                    style="green",
+                )
+    with opened() as app:
+        report = verify_ledger(app.db.reader, app.config.receipts.path, app.signing_key)
+    if report.broken is not None:
+        print_line(f"invalid chain at receipt {report.broken.receipt}: {report.broken.kind}", style="red")
+        return 6
+    print_line(f"✓ the ledger is intact: {report.receipts} receipts, {report.heads} signed heads", style="green")
+    click.echo(
+        "\nTry next:\n"
+        "  coilclaw onboard                      choose a real model\n"
+        "  coilclaw agent                        talk to it\n"
+        "  coilclaw tool run shell --json '{\"command\": \"git log --oneline\"}'   a call that asks first\n"
+        "  coilclaw receipt list                 what happened, provably\n"
+        "  coilclaw estop                        stop everything"
+    )
+    return 0 if reply.outcomes and all(outcome.receipt for outcome in reply.outcomes) else 1
+
+
+async def _turn(app: "App") -> "Reply":
+    from coilclaw.channels.terminal import Terminal
+    from coilclaw.cli.turns import post
+    from coilclaw.packets.ids import new_id
+
+    conveyor = app.conveyor(Terminal().approve)
+    return await post(app.agent(conveyor), app, new_id("conv", app.clock()), QUESTION, None)

@@ -1,0 +1,63 @@
+"""Configuration: defaults, config.toml and COILCLAW_* variables become one typed, frozen Config.
+
+Owns every option, where each value came from, and the home's layout. Never writes a file, never keeps a secret.
+"""
+
+from coilclaw.config.load import Loaded, config_origins, load, load_config
+from coilclaw.config.options import Origin
+from coilclaw.config.paths import Home, home_from
+from coilclaw.config.reference import default_toml, docs_markdown
+from coilclaw.config.schema import (
+    Agent,
+    Approvals,
+    Budgets,
+    Channels,
+    CliChannel,
+    Config,
+    Log,
+    Memory,
+    MockModel,
+    OpenAIModel,
+    ProviderModel,
+    Providers,
+    Receipts,
+    ReliableModel,
+    Retention,
+    RouterModel,
+    Security,
+    Server,
+)
+from coilclaw.config.show import policy_inputs, secret_variables, show_config
+
+__all__ = [
+    "Agent",
+    "Approvals",
+    "Budgets",
+    "Channels",
+    "CliChannel",
+    "Config",
+    "Home",
+    "Loaded",
+    "Log",
+    "Memory",
+    "MockModel",
+    "OpenAIModel",
+    "Origin",
+    "ProviderModel",
+    "Providers",
+    "Receipts",
+    "ReliableModel",
+    "Retention",
+    "RouterModel",
+    "Security",
+    "Server",
+    "config_origins",
+    "default_toml",
+    "docs_markdown",
+    "home_from",
+    "load",
+    "load_config",
+    "policy_inputs",
+    "secret_variables",
+    "show_config",
+]

@@ -1,0 +1,202 @@
+"""What no single value shows: how paths lie to each other, who names whom, and switches that do not exist."""
+
+from collections.abc import Collection, Mapping, Set
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from coilclaw.config.faults import Faults, display, safe_text
+from coilclaw.config.options import MODELS, KeyPath, nearest
+from coilclaw.config.paths import BadPath, Home, absolute, resolved, stands_as
+from coilclaw.config.schema import (
+    BUILT_IN_TOOLS,
+    Config,
+    MockModel,
+    OpenAIModel,
+    ProviderModel,
+    ReliableModel,
+    RouterModel,
+)
+
+
+def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults: Faults) -> Config:
+    """Every path absolute; forbidden ones with their links followed."""
+
+    def at(path: KeyPath, written: Path, start: Path) -> Path:
+        try:
+            return absolute(str(written), start, environ)
+        except BadPath as error:
+            faults.note(path, f"the path {error}")
+            return start.parent / f".{'.'.join(path)}"  # stands in, beside everything, so that the checks go on
+
+    workspace = at(("workspace_dir",), config.workspace_dir, home.root)
+    forbidden = [
+        resolved(at(("security", "forbidden_paths"), path, workspace)) for path in config.security.forbidden_paths
+    ]
+    models: dict[str, ProviderModel] = {}
+    for name, model in config.providers.models.items():
+        if isinstance(model, MockModel) and model.script is not None:
+            models[name] = replace(model, script=at((*MODELS, name, "script"), model.script, home.root))
+        else:
+            models[name] = model
+    return replace(
+        config,
+        workspace_dir=workspace,
+        security=replace(config.security, forbidden_paths=tuple(dict.fromkeys(forbidden))),
+        providers=replace(config.providers, models=models),
+        memory=replace(config.memory, path=at(("memory", "path"), config.memory.path, home.root)),
+        receipts=replace(config.receipts, path=at(("receipts", "path"), config.receipts.path, home.root)),
+    )
+
+
+def check(config: Config, home: Home, declared: Set[str], faults: Faults) -> None:
+    """Note every fault that only shows when values are seen together."""
+    if _check_workspace(config, home, faults):
+        _check_files(config, home, faults)
+    _check_switches(config, faults)
+    _check_providers(config, declared, faults)
+    fault = address_fault(config.server.http_addr)
+    if fault:
+        faults.note(("server", "http_addr"), fault)
+    strange = [tool for tool in config.channels.cli.tools_allow if tool not in BUILT_IN_TOOLS]
+    if strange:
+        close = nearest(strange[0], BUILT_IN_TOOLS)
+        hint = f"; did you mean {close}?" if close else ""
+        faults.warn(("channels", "cli", "tools_allow"), f"no built-in tool is called {_some(strange)}{hint}")
+
+
+def _check_workspace(config: Config, home: Home, faults: Faults) -> bool:
+    """Whether the workspace lies apart from the home."""
+    key = ("workspace_dir",)
+    shown = display(config.workspace_dir)
+    workspace, root = resolved(config.workspace_dir), resolved(home.root)
+    if workspace == root:
+        faults.note(key, f"the workspace {shown} is the home itself; the agent must not reach its own keys")
+    elif root.is_relative_to(workspace):
+        faults.note(key, f"the workspace {shown} contains the home {display(home.root)}; choose one beside it")
+    elif workspace.is_relative_to(root):
+        faults.note(key, f"the workspace {shown} lies in the home {display(home.root)}; choose one beside it")
+    elif stands_as(workspace) == "other":
+        faults.note(key, f"{shown} is not a directory")
+    for path in config.security.forbidden_paths:
+        if workspace.is_relative_to(path):
+            text = f"{display(path)} holds the workspace, so nothing in it can be read or written"
+            faults.warn(("security", "forbidden_paths"), text)
+    return not (root.is_relative_to(workspace) or workspace.is_relative_to(root))
+
+
+def _check_files(config: Config, home: Home, faults: Faults) -> None:
+    workspace = resolved(config.workspace_dir)
+    reserved = {resolved(home.config_file): "config.toml", resolved(home.estop_file): "the ESTOP file"}
+    for key, path in (("memory", config.memory.path), ("receipts", config.receipts.path)):
+        real = resolved(path)
+        if real.is_relative_to(workspace):
+            text = f"{display(path)} lies in the workspace, where the agent could change it; put it in the home"
+            faults.note((key, "path"), text)
+        elif stands_as(real) == "directory":
+            faults.note((key, "path"), f"{display(path)} is a directory; name a file")
+        elif real in reserved:
+            faults.note((key, "path"), f"{display(path)} is already {reserved[real]}; name another file")
+        reserved[real] = f"{key}.path"
+
+
+def _check_switches(config: Config, faults: Faults) -> None:
+    if not config.security.audit_log:
+        text = "the audit trail cannot be switched off: without it nobody could tell what the agent did; remove the key"
+        faults.note(("security", "audit_log"), text)
+    if not config.receipts.enabled:
+        text = "receipts cannot be switched off: no outcome goes without one; remove the key"
+        faults.note(("receipts", "enabled"), text)
+
+
+def _check_providers(config: Config, declared: Set[str], faults: Faults) -> None:
+    _check_name(config.default_provider, ("default_provider",), declared, faults)
+    models = config.providers.models
+    for name, model in models.items():
+        path = (*MODELS, name)
+        if isinstance(model, OpenAIModel):
+            _check_server(model, path, faults)
+        elif isinstance(model, ReliableModel):
+            if not model.providers:
+                faults.note((*path, "providers"), "needs the name of at least one other provider")
+            for other in model.providers:
+                _check_name(other, (*path, "providers"), declared, faults)
+        elif isinstance(model, RouterModel):
+            for other in model.routes.values():
+                _check_name(other, (*path, "routes"), declared, faults)
+            if not model.default:
+                faults.note((*path, "default"), "is missing; name the provider for requests that no route fits")
+            else:
+                _check_name(model.default, (*path, "default"), declared, faults)
+    _check_cycles(models, faults)
+
+
+def _check_name(name: str, path: KeyPath, declared: Set[str], faults: Faults) -> None:
+    if name in declared or faults.full:
+        return
+    close = nearest(name, declared)
+    hint = f'did you mean "{safe_text(close)}"?' if close else f"configured: {_some(declared)}"
+    faults.note(path, f'there is no provider "{safe_text(name)}"; {hint}')
+
+
+def _some(names: Collection[str]) -> str:
+    ordered = sorted(names)
+    return ", ".join(safe_text(name) for name in ordered[:10]) + (", ..." if len(ordered) > 10 else "") or "none"
+
+
+def _check_cycles(models: Mapping[str, ProviderModel], faults: Faults) -> None:
+    graph: dict[str, tuple[str, ...]] = {}
+    for name, model in models.items():
+        if isinstance(model, ReliableModel):
+            graph[name] = model.providers
+        elif isinstance(model, RouterModel):
+            graph[name] = (*model.routes.values(), model.default)
+    if not graph:
+        return
+    import graphlib
+
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        ring: list[str] = error.args[1]
+        around = " -> ".join(reversed(ring[:10]))
+        faults.note((*MODELS, ring[0]), f"providers name each other in a circle: {around}; take one out")
+
+
+def _check_server(model: OpenAIModel, path: KeyPath, faults: Faults) -> None:
+    if not model.model:
+        faults.note((*path, "model"), "is missing; name the model to ask for")
+    fault = url_fault(model.base_url)
+    if fault:
+        faults.note((*path, "base_url"), fault)
+    elif "@" in model.base_url:
+        faults.warn((*path, "base_url"), "holds a name or password; keep it in a variable that api_key_env names")
+
+
+def url_fault(url: str) -> str:
+    """Why a base_url cannot be used, or nothing. The address is never repeated: it may hold a password."""
+    if not url:
+        return "is missing; write where the server is, such as http://localhost:1234/v1"
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or any(char.isspace() for char in url):
+        return "needs an http:// or https:// address with a host, such as http://localhost:1234/v1"
+    if "?" in url or "#" in url:
+        return "must end with its path; take out what follows the ? or #"
+    return ""
+
+
+def address_fault(address: str) -> str:
+    """Why an address cannot be listened on, or nothing."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not host.strip("[]") or (":" in host and not bracketed) or any(char.isspace() for char in address):
+        return 'needs an address and a port, such as "127.0.0.1:8377" or "[::1]:8377"'
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65_535):
+        return "the port needs a whole number from 0 to 65535 (0: any free one)"
+    return ""

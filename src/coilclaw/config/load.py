@@ -1,0 +1,188 @@
+"""Defaults, then config.toml, then the environment: one Config, or every fault at once."""
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from coilclaw.config.checks import check, settle_paths
+from coilclaw.config.environment import ENCRYPTION_KEY, SECRETS, Override, read_environment
+from coilclaw.config.faults import Faults, display
+from coilclaw.config.options import MODELS, KeyPath, Origin, values_of
+from coilclaw.config.paths import Home
+from coilclaw.config.schema import Config, OpenAIModel, default_models
+from coilclaw.config.walk import build
+
+MAX_FILE_BYTES = 1_000_000
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration, and what is to be said about it."""
+
+    config: Config
+    origins: dict[str, Origin]
+    """Where each value came from, by dotted key."""
+    warnings: tuple[str, ...]
+    """What works but is probably not meant."""
+    secrets_present: tuple[str, ...]
+    """The known secret variables that are set; their values are not kept."""
+
+
+def load_config(home: Home, environ: Mapping[str, str]) -> Config:
+    """The configuration of a home, or a ConfigError that lists every fault."""
+    return load(home, environ).config
+
+
+def config_origins(home: Home, environ: Mapping[str, str]) -> dict[str, Origin]:
+    """Where each value comes from, by dotted key."""
+    return load(home, environ).origins
+
+
+def load(home: Home, environ: Mapping[str, str]) -> Loaded:
+    """The configuration with the origin of each value and what to warn of, or a ConfigError that lists every fault."""
+    faults = Faults(display(home.config_file))
+    table = read_table(home, faults)
+    faults.raise_if_any()  # a file that cannot be read says nothing about its values
+    overrides = read_environment(environ, _models_in(table) or default_models(), faults)
+    faults.variables = {override.path: override.variable for override in overrides}
+    merged = _merged(table, overrides)
+    config = settle_paths(build(Config, merged, (), faults), home, environ, faults)
+    check(config, home, _models_in(merged).keys() | config.providers.models.keys(), faults)
+    _check_encryption_key(environ.get(ENCRYPTION_KEY, ""), faults)
+    faults.raise_if_any()
+    return Loaded(
+        config=config,
+        origins=_origins(config, table, faults.variables),
+        warnings=(*faults.warnings, *_strangers(config, faults)),
+        secrets_present=tuple(name for name in SECRETS if environ.get(name)),
+    )
+
+
+def _origins(config: Config, table: Mapping[str, object], variables: Mapping[KeyPath, str]) -> dict[str, Origin]:
+    origins: dict[str, Origin] = {}
+    for path, _ in values_of(config):
+        written: Origin = "file" if _stands_in(table, path) else "default"
+        origins[".".join(path)] = "environment" if path in variables else written
+    return origins
+
+
+def _strangers(config: Config, faults: Faults) -> list[str]:
+    """Variables that set nothing; one that a provider reads its key from is none of them."""
+    keys = {model.api_key_env for model in config.providers.models.values() if isinstance(model, OpenAIModel)}
+    return [text for name, text in faults.strangers.items() if name not in keys]
+
+
+def read_table(home: Home, faults: Faults) -> dict[str, object]:
+    """The file's tables; none when there is no file. What is wrong with the file itself is noted."""
+    data = _read_bytes(home, faults)
+    if not data:
+        return {}
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        faults.add(faults.file, f"line {line} is not UTF-8; save the file as UTF-8")
+        return {}
+    if "\0" in text:
+        faults.add(faults.file, f"line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL character")
+        return {}
+    import tomllib
+
+    try:
+        table = tomllib.loads(text)
+    except RecursionError:
+        faults.add(faults.file, "is nested too deeply")
+        return {}
+    except ValueError as error:  # also a number of thousands of digits, which tomllib passes to int()
+        reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it holds a number that is far too long"
+        faults.add(faults.file, f"is not valid TOML: {reason}")
+        return {}
+    faults.text = text
+    return table
+
+
+def _read_bytes(home: Home, faults: Faults) -> bytes:
+    path = home.config_file
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if path.is_symlink():  # a link to nothing is not a wish for defaults
+            faults.add(faults.file, "is a link to a file that does not exist")
+        return b""
+    except OSError as error:
+        faults.add(faults.file, f"cannot be read: {error.strerror}")
+        return b""
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        faults.add(faults.file, f"is {what}; a text file is needed here")
+        return b""
+    if mode & stat.S_IWOTH:
+        faults.warnings.append(f"{faults.file}: everybody on this machine can change it; run chmod 600 on it")
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        faults.add(faults.file, f"cannot be read: {error.strerror}")
+        return b""
+    if len(data) > MAX_FILE_BYTES:
+        faults.add(faults.file, "is larger than 1 MB; a configuration is a few kilobytes")
+        return b""
+    return data
+
+
+def _merged(table: dict[str, object], overrides: list[Override]) -> dict[str, object]:
+    """The file's tables with the environment's values put over them; the file's own are left as they are."""
+    if any(override.path[:2] == MODELS for override in overrides) and not _models_in(table):
+        models = cast("dict[str, dict[str, object]]", msgspec.to_builtins(default_models()))
+        for name, model in models.items():
+            for key, value in model.items():
+                table = _put(table, (*MODELS, name, key), value)
+    for override in overrides:
+        table = _put(table, override.path, override.value)
+    return table
+
+
+def _put(table: dict[str, object], path: KeyPath, value: object) -> dict[str, object]:
+    if len(path) == 1:
+        return {**table, path[0]: value}
+    inner = table.get(path[0], {})
+    if not isinstance(inner, dict):
+        return table  # the file has no table there; the walk says so
+    return {**table, path[0]: _put(cast("dict[str, object]", inner), path[1:], value)}
+
+
+def _models_in(table: Mapping[str, object]) -> Mapping[str, object]:
+    inner: object = table
+    for name in MODELS:
+        inner = _as_table(inner).get(name)
+    return _as_table(inner)
+
+
+def _stands_in(table: Mapping[str, object], path: KeyPath) -> bool:
+    inner: object = table
+    for name in path:
+        if name not in _as_table(inner):
+            return False
+        inner = _as_table(inner)[name]
+    return True
+
+
+def _as_table(value: object) -> Mapping[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _check_encryption_key(text: str, faults: Faults) -> None:
+    if not text:
+        return
+    import binascii
+
+    try:
+        size = len(binascii.a2b_base64(text.strip(), strict_mode=True))
+    except (binascii.Error, ValueError):
+        size = 0
+    if size != 32:
+        faults.add(ENCRYPTION_KEY, "needs exactly 32 bytes in base64; make one with: openssl rand -base64 32")

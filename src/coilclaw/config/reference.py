@@ -1,0 +1,185 @@
+"""The options written out: as docs/config.md, and as the commented config.toml that `init` writes."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from coilclaw.config import schema
+from coilclaw.config.environment import ALIASES, OTHERS, variable_for
+from coilclaw.config.faults import display
+from coilclaw.config.options import Option, allowed, is_section, model_options, options_of
+from coilclaw.config.paths import Home
+from coilclaw.config.schema import MODEL_KINDS, Config
+
+ACTIVE = (
+    "default_provider",
+    "security.autonomy",
+    "security.workspace_only",
+    "security.forbidden_paths",
+    "security.forbidden_commands",
+)
+"""Keys that stand in a new file uncommented: what an owner looks at first. Paths are not among them,
+so that a home can be moved with everything in it."""
+
+
+def docs_markdown() -> str:
+    """Every option with its type, default and variable, as Markdown."""
+    told = _told()
+    lines = [_INTRODUCTION]
+    for section, options in _sections():
+        if section == "providers":
+            lines += _model_docs(told)
+            continue
+        heading = f"`[{section}]`" if section else "Top of the file"
+        about = options[0].owner.__doc__ if section else "Keys that belong to no section."
+        lines += [f"## {heading}", "", f"{about}", "", *_table(options, told), ""]
+    lines += ["## Variables", "", "| variable | what it does |", "|---|---|"]
+    lines += [f"| `{name}` | The same as `{variable_for(path)}`. |" for name, path in ALIASES.items()]
+    lines += [f"| `{name}` | {text} |" for name, text in OTHERS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def default_toml(home: Home) -> str:
+    """The file that `init` writes: it loads to the defaults, and every option stands in it."""
+    told = _told()
+    where = display(home.root).replace("\n", "?")
+    lines = [
+        "# CoilClaw's configuration. Lines that begin with # show the defaults: take the # away to change one.",
+        f"# Relative paths begin at the home, {where}; ~ and $VARIABLES are expanded.",
+        "# Check what you wrote with `coilclaw config validate`; docs/config.md explains every key.",
+        "",
+    ]
+    for section, options in _sections():
+        if section == "providers":
+            lines += _model_template()
+            continue
+        if section:
+            lines += [f"[{section}]"]
+        for option in options:
+            lines += _wrapped(told[option.owner.__name__, option.path[-1]], "# ")
+            lines += _assignment(option)
+        lines += [""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def toml_value(value: object) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(int(value)) if float(value).is_integer() else str(value)
+    if isinstance(value, tuple):
+        return "[" + ", ".join(toml_value(item) for item in cast("tuple[object, ...]", value)) + "]"
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return "{" + ", ".join(f"{key} = {toml_value(item)}" for key, item in items) + "}"
+    text = str(value) if isinstance(value, Path) else value
+    return msgspec.json.encode(text).decode()
+
+
+def _sections() -> list[tuple[str, list[Option]]]:
+    """Sections in the order of the schema, each with its options; providers stand between as an empty one."""
+    found: dict[str, list[Option]] = {}
+    for option in options_of():
+        found.setdefault(".".join(option.path[:-1]), []).append(option)
+    ordered: list[tuple[str, list[Option]]] = [("", found.pop(""))]
+    for field in msgspec.structs.fields(Config):
+        if field.name == "providers":
+            ordered.append(("providers", []))
+        elif is_section(field.type):
+            ordered += [(name, options) for name, options in found.items() if name.split(".")[0] == field.name]
+    return ordered
+
+
+def _told() -> dict[tuple[str, str], str]:
+    """The text under each field, read from the schema's source: Python itself does not keep it."""
+    import ast
+    import inspect
+
+    told: dict[tuple[str, str], str] = {}
+    for node in ast.parse(inspect.getsource(schema)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for field, below in zip(node.body, node.body[1:], strict=False):
+            is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
+                text = cast("ast.Constant", cast("ast.Expr", below).value).value
+                told[node.name, field.target.id] = " ".join(str(text).split())
+    return told
+
+
+def _table(options: Iterable[Option], told: Mapping[tuple[str, str], str]) -> list[str]:
+    rows = ["| key | allowed | default | what it does |", "|---|---|---|---|"]
+    for option in options:
+        default = "not set" if option.default is None else f"`{toml_value(option.default)}`"
+        text = told[option.owner.__name__, option.path[-1]]
+        variable = "" if option.path[0] == "providers" else f"<br>`{variable_for(option.path)}`"
+        rows.append(f"| `{option.path[-1]}`{variable} | {allowed(option.type)} | {default} | {text} |")
+    return rows
+
+
+def _model_docs(told: Mapping[tuple[str, str], str]) -> list[str]:
+    lines = ["## `[providers.models.NAME]`", "", f"{schema.Providers.__doc__}", "", _MODELS, ""]
+    for kind, shape in MODEL_KINDS.items():
+        options = list(model_options(kind))
+        lines += [f'### `kind = "{kind}"`', "", f"{shape.__doc__}", "", *_table(options, told), ""]
+    return lines
+
+
+def _model_template() -> list[str]:
+    return [
+        "[providers.models.local]",
+        'kind = "mock"',
+        'model = "mock"',
+        "",
+        "# A model server of your own, or a remote one; set default_provider to its name.",
+        "# [providers.models.server]",
+        '# kind = "openai-compatible"',
+        '# base_url = "http://localhost:1234/v1"',
+        '# model = "local-model"',
+        '# api_key_env = "OPENAI_API_KEY"  # the variable that holds the key, never the key itself',
+        "",
+        "# Tries others in order until one answers.",
+        "# [providers.models.steady]",
+        '# kind = "reliable"',
+        '# providers = ["server", "local"]',
+        "",
+    ]
+
+
+def _assignment(option: Option) -> list[str]:
+    line = f"{option.path[-1]} = {toml_value(option.default)}"
+    if option.key in ACTIVE:
+        return [line]
+    return _wrapped(line, "# ", "#     ")
+
+
+def _wrapped(text: str, first: str, later: str = "# ") -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, 110, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
+
+
+_INTRODUCTION = """\
+# Configuration
+
+<!-- Made from src/coilclaw/config/schema.py by coilclaw.config.docs_markdown(); a test compares them. -->
+
+CoilClaw reads `config.toml` in its home, `~/.coilclaw` or where `COILCLAW_HOME` says. A missing file or key means the
+default. An unknown key, a wrong type or a value out of bounds is an error; `coilclaw config validate` lists all of them
+at once, and `coilclaw config show --json` says where each value came from.
+
+- A variable overrides its key: `COILCLAW_<SECTION>_<KEY>`. An empty variable counts as not set. Switches take `true`,
+  `yes`, `on`, `1` and their opposites; lists take `a, b` or `["a", "b"]` (`[]` for none); tables `a=b, c=d` or JSON.
+- Two variables for one key must agree. A variable that begins like a section but names no key is an error; any other
+  unknown `COILCLAW_` variable is a warning.
+- Paths expand `~`, `$NAME` and `${NAME}`; a variable that is not set is an error. `..` is taken as written.
+- Secrets never stand in this file. A provider's key is named by `api_key_env` and read from the environment.
+"""
+
+_MODELS = """\
+Without any such table there is one provider, `local`, of kind `mock`. Every key is overridden by
+`COILCLAW_PROVIDERS_MODELS_<NAME>_<KEY>`, the name in capitals with `_` for any other sign; a name that is not in the
+file makes a new provider, in small letters."""

@@ -1,0 +1,63 @@
+"""A configuration as plain values: for people, without secrets; for the policy hash, without what decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from coilclaw.config.environment import SECRETS
+from coilclaw.config.faults import display
+from coilclaw.config.options import Origin
+from coilclaw.config.schema import Config, OpenAIModel
+
+if TYPE_CHECKING:  # only words for the types: hashing and JSON are not needed to load a configuration
+    from coilclaw.packets.canonical import Json, JsonObject
+
+
+def show_config(config: Config, origins: Mapping[str, Origin] | None = None) -> JsonObject:
+    """Every value by section, JSON-able; with origins, also where each came from. Holds no secret."""
+    shown = _plain(config)
+    models = cast("dict[str, dict[str, Json]]", cast("dict[str, Json]", shown["providers"])["models"])
+    for model in models.values():
+        if model.get("base_url"):
+            model["base_url"] = _masked(str(model["base_url"]))
+    if origins is not None:
+        shown["origins"] = dict(origins)
+    return shown
+
+
+def policy_inputs(config: Config) -> JsonObject:
+    """What decisions depend on, ready for canonical JSON; lists are sorted, because their order decides nothing."""
+    parts = _plain(config)
+    chosen = ("workspace_dir", "security", "channels", "agent", "approvals", "budgets")
+    return {name: _ordered(parts[name]) for name in chosen}
+
+
+def secret_variables(config: Config) -> tuple[str, ...]:
+    """The variables whose values are secrets, for redaction."""
+    models = config.providers.models.values()
+    named = [model.api_key_env for model in models if isinstance(model, OpenAIModel) and model.api_key_env]
+    return tuple(dict.fromkeys((*SECRETS, *named)))
+
+
+def _plain(config: Config) -> dict[str, Json]:
+    return cast("dict[str, Json]", msgspec.json.decode(msgspec.json.encode(config, enc_hook=display)))
+
+
+def _ordered(value: Json) -> Json:
+    if isinstance(value, Mapping):
+        return {key: _ordered(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return sorted(str(item) for item in value)
+    return value
+
+
+def _masked(url: str) -> str:
+    """The address without its user and password."""
+    from urllib.parse import urlsplit, urlunsplit
+
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return url if host == parts.netloc else urlunsplit(parts._replace(netloc=f"***@{host}"))

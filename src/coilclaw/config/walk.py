@@ -1,0 +1,153 @@
+"""From raw tables to structs: each value is checked against its field's type, and every fault is noted."""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+
+import msgspec
+
+from coilclaw.config.faults import Faults, safe_text
+from coilclaw.config.options import (
+    MODELS,
+    KeyPath,
+    allowed,
+    bare_type,
+    fields_of,
+    is_section,
+    model_options,
+    nearest,
+    options_of,
+)
+from coilclaw.config.schema import MODEL_KINDS, ProviderModel, default_models
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+
+
+def build(shape: type[Shape], raw: object, path: KeyPath, faults: Faults) -> Shape:
+    """A struct from a table. What does not fit is noted, and stands at its default so that the walk goes on."""
+    if not isinstance(raw, dict):
+        faults.note(path, f"needs a table, written [{'.'.join(path)}]")
+        return shape()
+    fields = fields_of(shape)
+    made: dict[str, object] = {}
+    for name, value in cast("dict[str, object]", raw).items():
+        here = (*path, name)
+        if name not in fields:
+            _unknown(here, [*fields], faults)
+        elif here == MODELS:
+            made[name] = _models(value, faults)
+        elif is_section(fields[name].type):
+            made[name] = build(fields[name].type, value, here, faults)
+        else:
+            _leaf(made, value, fields[name].type, here, faults)
+    return shape(**made)
+
+
+def _leaf(made: dict[str, object], value: object, kind: Any, path: KeyPath, faults: Faults) -> None:
+    """Put the checked value where it belongs, or note why it does not fit."""
+    try:
+        fitting = cast("object", msgspec.convert(value, kind, dec_hook=_path))
+    except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
+        faults.note(path, f"needs {allowed(kind)}{_instead(value, kind)}")
+        return
+    if isinstance(fitting, float) and not math.isfinite(fitting):
+        faults.note(path, f"needs {allowed(kind)}")
+    elif any(_is_unfit(text) for text in _texts(value)):
+        faults.note(path, "holds a control character or text that is not UTF-8; write it without")
+    else:
+        made[path[-1]] = fitting
+
+
+def _path(kind: type, value: object) -> object:
+    """msgspec asks here for what it does not know itself: paths."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return kind(value)
+
+
+def _is_unfit(text: str) -> bool:
+    return not text.isprintable() and re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", text) is not None
+
+
+def _is_name(text: str) -> bool:
+    plain = all(char.isalnum() or char in "._-" for char in text)
+    return plain and text.isascii() and 0 < len(text) <= 64 and text[0].isalnum()
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return [text for item in cast("list[object]", value) for text in _texts(item)]
+    if isinstance(value, dict):
+        return [text for pair in cast("dict[str, object]", value).items() for text in (pair[0], *_texts(pair[1]))]
+    return []
+
+
+def _instead(value: object, kind: Any) -> str:
+    """What stands there, said only of words and numbers: a string in any other place may be a secret."""
+    inner, _ = bare_type(kind)
+    if isinstance(value, bool):
+        return f", not {str(value).lower()}"
+    if isinstance(value, int | float):
+        return f", not {safe_text(repr(value))}" if abs(value) < 1e18 else ", not so large a number"
+    if isinstance(value, str):
+        if get_origin(inner) is Literal:
+            close = nearest(value, get_args(inner))
+            return f', not "{safe_text(value)}"' + (f'; did you mean "{close}"?' if close else "")
+        return "" if inner in {str, Path} else ", not a string"
+    if isinstance(value, list):
+        return "" if get_origin(inner) is tuple else ", not a list"
+    return ", not a table" if isinstance(value, dict) else ", not a date or time"
+
+
+def _models(raw: object, faults: Faults) -> dict[str, ProviderModel]:
+    if not isinstance(raw, dict):
+        faults.note(MODELS, "needs tables, each written [providers.models.NAME]")
+        return default_models()
+    if not raw:
+        return default_models()
+    made: dict[str, ProviderModel] = {}
+    for name, table in cast("dict[str, object]", raw).items():
+        path = (*MODELS, name)
+        if not _is_name(name):
+            faults.note(path, "a provider's name is letters, digits, '.', '_' and '-', at most 64 of them")
+        elif not isinstance(table, dict):
+            faults.note(path, f"needs a table, written [{'.'.join(path)}]")
+        else:
+            model = _model(cast("dict[str, object]", table), path, faults)
+            if model is not None:
+                made[name] = model
+    return made
+
+
+def _model(table: Mapping[str, object], path: KeyPath, faults: Faults) -> ProviderModel | None:
+    kind = table.get("kind")
+    words = ", ".join(f'"{word}"' for word in MODEL_KINDS)
+    if not isinstance(kind, str) or kind not in MODEL_KINDS:
+        there = "is missing; " if kind is None else ""
+        close = nearest(kind, MODEL_KINDS) if isinstance(kind, str) else ""
+        hint = f'; did you mean "{close}"?' if close else ""
+        faults.note((*path, "kind"), f"{there}needs one of {words}{hint}")
+        return None
+    return build(MODEL_KINDS[kind], table, path, faults)
+
+
+def _unknown(path: KeyPath, siblings: list[str], faults: Faults) -> None:
+    """Say that a key does not exist, and which one was probably meant: here, or in another section."""
+    if faults.full:
+        faults.note(path, "")
+        return
+    name = path[-1]
+    if path[:2] == MODELS:
+        kinds = [kind for kind in MODEL_KINDS if name in {option.path[-1] for option in model_options(kind)}]
+        if kinds:
+            faults.note(path, f"belongs to kind {' and '.join(kinds)} only; this kind has {', '.join(siblings)}")
+            return
+    close = nearest(name, siblings)
+    if not close and len(path) <= 2:
+        close = next((option.key for option in options_of() if option.path[-1] == name), "")
+    hint = f"did you mean {close}?" if close else f"allowed here: {', '.join(siblings)}"
+    faults.note(path, f"no such key; {hint}")

@@ -1,0 +1,53 @@
+"""Why a call needs the owner's word: every rule that asks, in the order their reasons are given."""
+
+from collections.abc import Iterator
+
+from coilclaw.gate.case import MATRIX, Case, Rule, describe
+from coilclaw.gate.policy_match import matching_rules
+from coilclaw.packets.decision import Reason
+
+
+def _ask_lane(case: Case) -> Iterator[Reason]:
+    if case.lane == "B":
+        yield Reason(rule="lane.external", code="LANE_B", text="It would have an effect outside this machine.")
+    if case.lane == "C":
+        yield Reason(
+            rule="lane.owner",
+            code="LANE_C",
+            text="It changes what governs the agent itself; only the owner decides that.",
+        )
+
+
+def _ask_always(case: Case) -> Iterator[Reason]:
+    if case.facts.tool is not None and case.facts.tool.always_ask:
+        yield Reason(rule="tool.always_ask", code="TOOL_ASKS", text=f"{case.facts.tool.name} always asks.")
+
+
+def _ask_taint(case: Case) -> Iterator[Reason]:
+    if case.lane == "B" and case.facts.inherited:
+        yield Reason(
+            rule="taint.inherited",
+            code="TAINT_INHERITED",
+            text=f"Earlier content of this conversation is untrusted ({', '.join(case.facts.inherited)}).",
+        )
+
+
+def _ask_opaque(case: Case) -> Iterator[Reason]:
+    if case.facts.command is not None:
+        yield from case.facts.command.opaque
+
+
+def _ask_rules(case: Case) -> Iterator[Reason]:
+    yield from matching_rules(case, "ask")
+
+
+def _ask_autonomy(case: Case) -> Iterator[Reason]:
+    if case.lane == "A" and MATRIX[case.policy.autonomy][case.risk] == "ask":
+        yield Reason(
+            rule=f"autonomy.{case.policy.autonomy}",
+            code="AUTONOMY_ASKS",
+            text=f"{describe(case).capitalize()} needs approval when autonomy is {case.policy.autonomy}.",
+        )
+
+
+ASKS: tuple[Rule, ...] = (_ask_lane, _ask_always, _ask_taint, _ask_opaque, _ask_rules, _ask_autonomy)

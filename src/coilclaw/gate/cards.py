@@ -1,0 +1,64 @@
+"""Approval cards: rendered here from the stored bytes, the same every time, with nothing hidden in them."""
+
+from coilclaw.gate.facts import Inspected
+from coilclaw.packets.action import Action
+from coilclaw.packets.canonical import parse_object
+from coilclaw.packets.card import Card
+
+PREVIEW_LINES = 200
+PREVIEW_BYTES = 256 * 1024
+
+
+def visible(text: str) -> str:
+    """Text with every character shown that could hide or reorder others: controls, bidi marks, zero-width ones."""
+    return "".join(c if c in "\n\t" or c.isprintable() else f"⟨U+{ord(c):04X}⟩" for c in text)
+
+
+def render_card(action: Action, inspected: Inspected, existing: bytes | None) -> Card:
+    """What the owner is shown. `existing` is what a file to be written holds now, if anything."""
+    touches = inspected.touches
+    target = next(iter((*touches.writes, *touches.reads)), None) or touches.url or touches.command or action.call.tool
+    summary = action.call.tool
+    if inspected.tool is not None and inspected.args is not None:
+        summary = inspected.tool.summary(inspected.args)
+    return Card(
+        action_id=action.action_id,
+        tool_name=action.call.tool,
+        human_summary=visible(summary),
+        target_entity=visible(target.splitlines()[0][:200] if target else ""),
+        risk_class=action.decision.risk_class,
+        risk=action.decision.risk,
+        risk_word=action.decision.risk_word,
+        lane=action.decision.lane,
+        preview_or_diff=visible(_preview(action, inspected, existing)),
+        source_type=action.source,
+        expires_at=action.expires_at,
+        reasons=tuple(visible(reason) for reason in action.decision.reasons),
+        provenance=action.taint,
+        digest=action.digest,
+        args=visible(action.call.args_bytes.decode("utf-8")),
+    )
+
+
+def _preview(action: Action, inspected: Inspected, existing: bytes | None) -> str:
+    touches = inspected.touches
+    if touches.command is not None:
+        return f"{touches.command}\n\n(The approval binds this text and its box, not what the files it uses hold.)"
+    if touches.writes:
+        content = parse_object(action.call.args_bytes).get("content")
+        if isinstance(content, str):
+            return _diff(touches.writes[0], existing, content)
+    return touches.url or ""
+
+
+def _diff(path: str, existing: bytes | None, content: str) -> str:
+    from difflib import unified_diff
+
+    if existing is not None and len(existing) + len(content) > PREVIEW_BYTES:
+        return f"{path}: {len(existing)} bytes become {len(content.encode())} (too large to compare here)"
+    before = [] if existing is None else existing.decode("utf-8", "replace").splitlines()
+    name = "/dev/null" if existing is None else path
+    lines = list(unified_diff(before, content.splitlines(), name, path, lineterm="", n=3))
+    if len(lines) > PREVIEW_LINES:
+        lines = [*lines[:PREVIEW_LINES], f"… {len(lines) - PREVIEW_LINES} more lines"]
+    return "\n".join(lines) or "(no change)"

@@ -1,0 +1,95 @@
+"""What a shell command would do, read from its text: programs, destructive patterns, blind spots, paths.
+
+Pure and never a decision. The box is the boundary; this explains, and refuses early.
+"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from coilclaw.gate.command_call import NOTHING, Feed, Findings, Scope
+from coilclaw.gate.command_rules import RULES, reason
+from coilclaw.gate.command_words import Word
+from coilclaw.packets.decision import Reason
+
+__all__ = ["MAX_BYTES", "RULES", "CommandFacts", "read_command"]
+
+MAX_BYTES = 64 * 1024
+"""Longer text is not read at all."""
+
+_ODD = re.compile(
+    "[\x01-\x08\x0b-\x1f\x7f-\x9f\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ue000-\uf8ff]"
+)
+
+
+class CommandFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the policy is told about one command."""
+
+    programs: tuple[str, ...]
+    """Basename of every program that would run, wrappers included."""
+    blocked: tuple[Reason, ...]
+    """Destructive patterns."""
+    opaque: tuple[Reason, ...]
+    """What could not be followed to its end, runs code, or may not end."""
+    reads: tuple[str, ...]
+    """Paths that would be read, as written; a pattern stands for all it matches."""
+    writes: tuple[str, ...]
+    """Paths that would be written, removed or created, as written."""
+    text: str
+
+
+def read_command(text: str) -> CommandFacts:
+    """Read shell text. Never raises, never runs anything; what it cannot read it says it cannot."""
+    found = Findings()
+    refusal = _unreadable(text)
+    if refusal:
+        found.opaque[refusal] = None
+    else:
+        _read(text, found)
+    return CommandFacts(
+        programs=tuple(found.programs),
+        blocked=tuple(found.blocked),
+        opaque=tuple(found.opaque),
+        reads=tuple(found.reads),
+        writes=tuple(found.writes),
+        text=text,
+    )
+
+
+def _unreadable(text: str) -> Reason | None:
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        return reason("command.unparsed", "text that is not UTF-8")
+    if size > MAX_BYTES:
+        return reason("command.unparsed", f"{size} bytes of shell text")
+    return reason("command.unparsed", "NUL byte") if "\0" in text else None
+
+
+def _read(text: str, found: Findings) -> None:
+    from coilclaw.gate.command_judge import judge
+    from coilclaw.gate.command_tree import walk
+
+    def follow(inner: str, scope: Scope, feed: Feed) -> Feed:
+        return walk(inner, scope, feed, found)
+
+    def run(argv: Sequence[Word], scope: Scope, feed: Feed) -> Feed:
+        found.nesting += 1
+        try:
+            return judge(argv, scope, feed, found) if found.nesting < 40 else NOTHING
+        finally:
+            found.nesting -= 1
+
+    found.follow, found.run = follow, run
+    if not text.isascii() or not text.isprintable():
+        _characters(text, found)
+    walk(text, Scope(), NOTHING, found)
+    if found.evaluates and found.smuggles:
+        found.cloud("opaque.index")
+
+
+def _characters(text: str, found: Findings) -> None:
+    odd = _ODD.search(text)
+    if odd:
+        found.cloud("opaque.characters", f"U+{ord(odd[0]):04X}")

@@ -1,0 +1,250 @@
+"""One program about to run, where it stands, and what has been found so far."""
+
+import posixpath
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from coilclaw.gate.command_rules import reason
+from coilclaw.gate.command_words import UNKNOWN, Word
+from coilclaw.packets.decision import Reason
+
+BUDGET = 3000
+"""Commands looked at before giving up; loops and nested text count each time."""
+
+
+class Feed(msgspec.Struct, frozen=True):
+    """What flows out of one command and into another."""
+
+    kind: str
+    """`none` the shell's own input, `text` known text, `file` a named file, `unknown` anything else."""
+    text: str = ""
+    fetched: bool = False
+    """A downloader stands somewhere upstream."""
+
+
+NOTHING = Feed("none")
+ANYTHING = Feed("unknown")
+
+
+class Scope:
+    """What the shell knows at one place: variables, functions, the directory, and what bounds the command."""
+
+    __slots__ = ("bounded", "certain", "cwd", "functions", "timed", "variables")
+
+    def __init__(self) -> None:
+        self.variables: dict[str, Word | None] = {}
+        self.functions: dict[str, bool] = {}
+        """Functions this text defines, and whether they change the directory."""
+        self.cwd: str | None = ""
+        """Relative to where it started; None when only running tells."""
+        self.certain = True
+        """False where a command may not be reached."""
+        self.timed = False
+        """Something ends it after a while."""
+        self.bounded = False
+        """Something downstream takes only so much."""
+
+    def fork(self, *, certain: bool | None = None) -> "Scope":
+        """A copy for a subshell, a pipe or a branch: what happens there stays there."""
+        made = Scope()
+        made.variables = dict(self.variables)
+        made.functions = dict(self.functions)
+        made.cwd, made.timed, made.bounded = self.cwd, self.timed, self.bounded
+        made.certain = self.certain if certain is None else certain
+        return made
+
+    def unsettle(self, other: "Scope") -> None:
+        """Take back a branch that may or may not have run: whatever it changed is unknown now."""
+        for name, value in other.variables.items():
+            if self.variables.get(name, msgspec.UNSET) != value:
+                self.variables[name] = None
+        if other.cwd != self.cwd:
+            self.cwd = None
+
+    def forget(self) -> None:
+        """Something ran that may have changed any variable."""
+        self.variables = dict.fromkeys(self.variables)
+
+    def paths(self, path: str) -> tuple[str, ...]:
+        """Where a path as written may lead: from the start, and from every directory changed to."""
+        if not self.cwd or path.startswith(("/", "~")):
+            return (path,)
+        return (posixpath.join(self.cwd, path), path)
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One program with its arguments, as far as they are known."""
+
+    name: str
+    path: str
+    args: tuple[Word, ...]
+    scope: Scope
+    feed: Feed
+
+    @property
+    def shown(self) -> str:
+        """For people."""
+        return " ".join((self.path, *(word.shown for word in self.args)))
+
+
+class Findings:
+    """Everything read so far; the tree walk and the judges write here."""
+
+    def __init__(self) -> None:
+        self.programs: dict[str, None] = {}
+        self.blocked: dict[Reason, None] = {}
+        self.opaque: dict[Reason, None] = {}
+        self.reads: dict[str, None] = {}
+        self.writes: dict[str, None] = {}
+        self.files: dict[str, Feed] = {}
+        """What this very text puts into files, to know it again when it is run."""
+        self.budget = BUDGET
+        self.nesting = 0
+        self.fetches = 0
+        """How many downloaders were met so far."""
+        self.evaluates = False
+        """Arithmetic on variables stands somewhere."""
+        self.smuggles = False
+        """Quoted text looks like an array index with a command in it."""
+        self.follow: Callable[[str, Scope, Feed], Feed] = _nowhere
+        """Reads shell text found inside this one."""
+        self.run: Callable[[Sequence[Word], Scope, Feed], Feed] = _nobody
+        """Judges a program found inside another's arguments."""
+
+    def block(self, rule: str, subject: str) -> None:
+        """Note a destructive pattern."""
+        self.blocked[reason(f"command.destructive.{rule}", subject)] = None
+
+    def cloud(self, rule: str, subject: str = "") -> None:
+        """Note something that cannot be plainly allowed."""
+        self.opaque[reason(f"command.{rule}", subject)] = None
+
+    def read(self, scope: Scope, *words: Word) -> None:
+        """Note paths that would be read; an unknown one is left out."""
+        for word in words:
+            if word.sure and word.text not in {"", "-"}:
+                self._hidden(word)
+                for path in scope.paths(word.path):
+                    self.reads[path] = None
+
+    def write(self, scope: Scope, *words: Word) -> None:
+        """Note paths that would be written; an unknown one is opaque."""
+        for word in words:
+            if not word.sure:
+                self.cloud("opaque.target", word.shown)
+            elif word.text:
+                self._hidden(word)
+                if scope.cwd is None and not word.text.startswith(("/", "~")):
+                    self.cloud("opaque.directory", word.shown)
+                for path in scope.paths(word.path):
+                    self.writes[path] = None
+
+    def _hidden(self, word: Word) -> None:
+        """A pattern that could reach what its spelling does not show."""
+        if word.glob and pattern_hides(word.text):
+            self.cloud("opaque.glob", word.shown)
+
+
+def pattern_hides(text: str) -> bool:
+    """True when a pattern may match a dot name, a top-level directory, or a directory on an absolute path."""
+    outside = text.startswith(("/", "~")) or ".." in text.split("/")
+    parts = [part for part in text.split("/") if part]
+    last = len(parts) - 1
+    for index, part in enumerate(parts):
+        if any(c in part for c in "*?["):
+            if part[0] == "." or (outside and (index < last or index == 0)):
+                return True
+            if outside and part[0] != "*" and index < 2:
+                return True
+    return False
+
+
+def _nowhere(text: str, scope: Scope, feed: Feed) -> Feed:
+    raise NotImplementedError(text, scope, feed)
+
+
+def _nobody(argv: Sequence[Word], scope: Scope, feed: Feed) -> Feed:
+    raise NotImplementedError(argv, scope, feed)
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Arguments sorted into options and operands."""
+
+    flags: tuple[tuple[str, Word | None], ...]
+    operands: tuple[Word, ...]
+
+    def has(self, *names: str) -> bool:
+        """True when one of the options is given; long ones may be abbreviated."""
+        return any(matches(flag, names) for flag, _ in self.flags)
+
+    def values(self, *names: str) -> tuple[Word, ...]:
+        """The values given to any of the options."""
+        return tuple(value for flag, value in self.flags if value is not None and matches(flag, names))
+
+
+def matches(flag: str, names: Iterable[str]) -> bool:
+    """True when a flag is one of the names, or a long flag abbreviates one."""
+    if flag in names:
+        return True
+    return flag.startswith("--") and len(flag) > 4 and any(name.startswith(flag) for name in names)
+
+
+NO_OPTIONS: frozenset[str] = frozenset()
+
+
+def sort_options(args: Sequence[Word], valued: frozenset[str] = NO_OPTIONS, *, permute: bool = True) -> Options:
+    """Sort arguments the way getopt does; without permuting, the first operand ends the options."""
+    flags: list[tuple[str, Word | None]] = []
+    operands: list[Word] = []
+    index = 0
+    while index < len(args):
+        word = args[index]
+        index += 1
+        text = word.text
+        if text == "--" and not word.glob:
+            operands += args[index:]
+            break
+        if len(text) < 2 or text[0] != "-":
+            operands.append(word)
+            if not permute:
+                operands += args[index:]
+                break
+        elif text[1] == "-":
+            index += _long(word, args[index : index + 1], valued, flags)
+        else:
+            index += _cluster(word, args[index : index + 1], valued, flags)
+    return Options(tuple(flags), tuple(operands))
+
+
+def _piece(word: Word, text: str) -> Word:
+    return Word(text, word.glob, word.loose, word.computed, word.fetched)
+
+
+def _long(word: Word, after: Sequence[Word], valued: frozenset[str], flags: list[tuple[str, Word | None]]) -> int:
+    name, equals, value = word.text.partition("=")
+    if equals:
+        flags.append((name, _piece(word, value)))
+        return 0
+    takes = bool(after) and name in valued
+    flags.append((name, after[0] if takes else None))
+    return int(takes)
+
+
+def _cluster(word: Word, after: Sequence[Word], valued: frozenset[str], flags: list[tuple[str, Word | None]]) -> int:
+    text = word.text
+    for at in range(1, len(text)):
+        name = "-" + text[at]
+        if name in valued:
+            glued = text[at + 1 :]
+            flags.append((name, _piece(word, glued) if glued else (after[0] if after else None)))
+            return int(not glued and bool(after))
+        flags.append((name, None))
+        if text[at] == UNKNOWN:
+            break
+    return 0
+
+
+def words(*texts: str) -> tuple[Word, ...]:
+    """Plain words from plain texts."""
+    return tuple(Word(text) for text in texts)

@@ -1,0 +1,571 @@
+"""The walk over a parsed command: which programs run, in which order, fed by what.
+
+Node kinds are whitelisted: whatever is not known here is opaque. Nothing is run and nothing is decided.
+"""
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from coilclaw.gate.command_call import ANYTHING, NOTHING, Feed, Findings, Scope
+from coilclaw.gate.command_environment import assigned
+from coilclaw.gate.command_expand import WORDS, Expander, here_string
+from coilclaw.gate.command_heredoc import lift
+from coilclaw.gate.command_judge import judge
+from coilclaw.gate.command_loops import fork_bomb, goes_on_forever, takes_only_so_much
+from coilclaw.gate.command_patterns import overwrites
+from coilclaw.gate.command_words import UNKNOWN, Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+DEEPEST = 40
+MOST_ITEMS = 12
+
+_REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
+_KEYWORDS = frozenset({
+    "if", "then", "elif", "else", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
+    "in", "{", "}", "!", "[[", "]]",
+})  # fmt: skip
+_GAP = re.compile(rb"(?:[ \t\n]|\\\n)*[ \t\n](?:[ \t\n]|\\\n)*")
+_READERS = frozenset({"read", "mapfile", "readarray"})
+
+
+@cache
+def parser() -> "Parser":
+    """The one parser, made when first needed."""
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def walk(text: str, scope: Scope, feed: Feed, found: Findings) -> Feed:
+    """Read shell text into the findings; what it would print comes back where that is plain."""
+    if found.nesting >= DEEPEST:
+        found.cloud("opaque.depth")
+        return ANYTHING
+    lifted = lift(text)
+    if not lifted.sure:
+        found.cloud("opaque.heredoc")
+    source = lifted.text.encode()
+    root = parser().parse(source).root_node
+    if root.has_error:
+        found.cloud("unparsed")
+    walker = _Walker(source, found)
+    walker.expand = Expander(source, lifted.bodies, found, walker.substituted)
+    return walker.visit(root, scope, feed)
+
+
+class _Walker:
+    expand: Expander
+
+    def __init__(self, source: bytes, found: Findings) -> None:
+        self.source = source
+        self.found = found
+
+    def visit(self, node: "Node", scope: Scope, feed: Feed, outer: tuple["Node", ...] = ()) -> Feed:
+        """One statement. `outer` are redirections that the grammar hung on a list but belong to its last command."""
+        found = self.found
+        found.budget -= 1
+        if found.nesting >= DEEPEST or found.budget < 0:
+            found.cloud("opaque.depth")
+            return ANYTHING
+        found.nesting += 1
+        try:
+            kind = node.type
+            if kind == "redirected_statement":
+                inner = [child for child in node.children if child.type not in _REDIRECTS]
+                mine = tuple(child for child in node.children if child.type in _REDIRECTS)
+                self.gaps(node)
+                if inner:
+                    return self.visit(inner[0], scope, feed, mine + outer)
+                self.redirects(mine + outer, scope, feed)
+                return Feed("text")
+            if kind == "command":
+                return self.command(node, scope, feed, outer)
+            if kind == "pipeline":
+                return self.pipeline(node, scope, feed, outer)
+            if kind == "list":
+                return self.chain(node, scope, feed, outer)
+            return self.compound(node, scope, feed, outer)
+        finally:
+            found.nesting -= 1
+
+    def compound(self, node: "Node", scope: Scope, feed: Feed, outer: tuple["Node", ...]) -> Feed:
+        """Everything that is not a plain command: redirections first, then the node's own visitor."""
+        before = self.found.fetches
+        targets: list[Word] = []
+        if outer:
+            feed, targets, extra = self.redirects(outer, scope, feed)
+            if extra:
+                self.found.cloud("opaque.construct", extra[0].shown)
+        visitor = _VISITORS.get(node.type)
+        out = ANYTHING
+        if visitor is None:
+            self.strange(node, scope, feed)
+        else:
+            out = visitor(self, node, scope, feed) or ANYTHING
+        out = Feed(out.kind, out.text, out.fetched or self.found.fetches > before)
+        return self.landed(out, targets, scope)
+
+    def strange(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """A broken or unknown node: what can be read in it is still read."""
+        self.found.cloud("unparsed" if node.is_error or node.is_missing else "opaque.construct")
+        loose: list[Word] = []
+        for child in node.children:
+            if child.type in WORDS or child.type == "command_name":
+                target = child.children[0] if child.type == "command_name" and child.children else child
+                text = self.expand.text(target)
+                brace = self.source[child.start_byte - 1 : child.start_byte] == b"{" and "," in text
+                loose += _brace_words(text) if brace else self.expand.words(target, scope)
+            elif child.is_named and child.type != "comment":
+                self.visit(child, scope, feed)
+        if loose:
+            judge(loose, scope, feed, self.found)
+
+    # lists, pipes and groups
+
+    def sequence(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
+        """Statements one after the other; an `&` lets one outlive the others."""
+        out = NOTHING
+        statements = 0
+        self.gaps(node)
+        for child in node.children:
+            if child.type == "&":
+                self.found.cloud("unbounded", "&")
+            elif child.is_named and child.type not in {"comment", "heredoc_body", "heredoc_end"}:
+                statements += 1
+                out = self.visit(child, scope, feed)
+        return out if statements == 1 else ANYTHING
+
+    def chain(self, node: "Node", scope: Scope, feed: Feed, outer: tuple["Node", ...]) -> Feed:
+        """`a && b || c`: all but the first may not be reached."""
+        links = [node]
+        while links[-1].children and links[-1].children[0].type == "list":
+            links.append(links[-1].children[0])
+        parts = [links[-1].children[0]]
+        for link in reversed(links):
+            self.gaps(link)
+            parts += [child for child in link.children[1:] if child.is_named and child.type != "comment"]
+        self.visit(parts[0], scope, feed)
+        for index, part in enumerate(parts[1:], 2):
+            branch = scope.fork(certain=False)
+            self.visit(part, branch, feed, outer if index == len(parts) else ())
+            self.keep(scope, branch)
+        return ANYTHING
+
+    def keep(self, scope: Scope, branch: Scope) -> None:
+        """Carry on after `&&` or `||`: a directory it changed to is one more place to be in."""
+        cwd = branch.cwd
+        scope.unsettle(branch)
+        scope.cwd = cwd
+
+    def pipeline(self, node: "Node", scope: Scope, feed: Feed, outer: tuple["Node", ...]) -> Feed:
+        """Each stage is fed by the one before; a downloader upstream taints all that follow."""
+        self.gaps(node)
+        stages = [child for child in node.children if child.is_named and child.type != "comment"]
+        current = feed
+        for index, stage in enumerate(stages):
+            before = self.found.fetches
+            inner = scope.fork()
+            inner.bounded = any(takes_only_so_much(self.expand.text(later)) for later in stages[index + 1 :])
+            out = self.visit(stage, inner, current, outer if index == len(stages) - 1 else ())
+            kind = "unknown" if out.kind == "none" else out.kind
+            current = Feed(kind, out.text, current.fetched or out.fetched or self.found.fetches > before)
+        return current
+
+    def subshell(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
+        """A copy of the shell."""
+        return self.sequence(node, scope.fork(), feed)
+
+    def group(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
+        """`{ …; }`, or an arithmetic command, which a plain shell reads as two subshells."""
+        if not node.children or node.children[0].type != "((":
+            return self.sequence(node, scope, feed)
+        self.expand.inside(node, scope)
+        inside = self.expand.text(node)[2:-2]
+        if re.match(r"\s*[\w./-]+\s+[-/~\w]", inside) or "`" in inside:
+            self.found.cloud("opaque.construct", inside)
+            self.found.follow(inside, scope.fork(), feed)
+        return NOTHING
+
+    def substituted(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
+        """The inside of `$(…)`, backticks or `<(…)`."""
+        if self.found.nesting >= DEEPEST:
+            self.found.cloud("opaque.depth")
+            return ANYTHING
+        redirects = tuple(child for child in node.children if child.type in _REDIRECTS)
+        if redirects:
+            self.redirects(redirects, scope, feed)
+            return ANYTHING
+        feeding = self.expand.feeding
+        self.found.nesting += 1
+        try:
+            return self.sequence(node, scope, feed)
+        finally:
+            self.found.nesting -= 1
+            self.expand.feeding = feeding
+
+    # one command
+
+    def command(self, node: "Node", scope: Scope, feed: Feed, outer: tuple["Node", ...]) -> Feed:
+        """A simple command: its assignments, redirections and words, judged together."""
+        self.expand.feeding = feed
+        children = node.children
+        self.gaps(node, glue=True)
+        redirects = tuple(child for child in children if child.type in _REDIRECTS)
+        assignments: list[tuple[str, Word | None]] = []
+        argv: list[Word] = []
+        for index, child in enumerate(children):
+            kind = child.type
+            if kind == "variable_assignment":
+                assignments.append(self.assignment(child, scope))
+            elif kind == "command_name":
+                argv += self.name(child, scope)
+            elif kind in WORDS:
+                if kind == "$" and index + 1 < len(children) and children[index + 1].start_byte == child.end_byte:
+                    continue  # $"…" is a string that is looked up in a catalogue first
+                argv += self.expand.words(child, scope)
+            elif kind in {"==", "=~"}:
+                argv.append(Word(kind))
+            elif kind not in _REDIRECTS and kind != "comment":
+                self.strange(child, scope, feed)
+        feed, targets, extra = self.redirects(redirects + outer, scope, feed)
+        argv += extra
+        for name, value in assignments:
+            if name != "IFS" or not argv or argv[0].text not in _READERS:
+                assigned(name, value, self.found)
+        out = judge(argv, scope, feed, self.found)
+        return self.landed(out, targets, scope)
+
+    def name(self, node: "Node", scope: Scope) -> list[Word]:
+        """The words of a command's name; a keyword there means the grammar lost its way."""
+        target = node.children[0] if node.children else node
+        if target.type == "word" and self.expand.text(target) in _KEYWORDS:
+            self.found.cloud("opaque.construct", self.expand.text(target))
+        return self.expand.words(target, scope)
+
+    def gaps(self, node: "Node", *, glue: bool = False) -> None:
+        """Nothing but blanks may lie between children: the grammar skips some characters that a shell does not."""
+        end = node.start_byte
+        for index, child in enumerate(node.children):
+            start = child.start_byte
+            if start > end:
+                if _GAP.fullmatch(self.source, end, start) is None:
+                    self.found.cloud("opaque.construct", self.source[end:start].decode(errors="replace"))
+            elif glue and index and child.type in WORDS:
+                before = node.children[index - 1].type
+                if before in WORDS | {"command_name"} and not (before == "$" and child.type == "string"):
+                    self.found.cloud("opaque.construct", self.expand.text(child))
+            end = child.end_byte
+        if node.parent is None and self.source[end:].strip(b" \t\n") not in {b"", b"\\"}:
+            self.found.cloud("opaque.construct", self.source[end:].decode(errors="replace"))
+
+    def redirects(self, nodes: tuple["Node", ...], scope: Scope, feed: Feed) -> tuple[Feed, list[Word], list[Word]]:
+        """Redirections: what feeds the command now, where its output lands, and words that were swept along."""
+        targets: list[Word] = []
+        extra: list[Word] = []
+        for node in nodes:
+            if node.type != "file_redirect":
+                self.found.cloud("opaque.heredoc")
+                continue
+            self.gaps(node)
+            feed = self.redirect(node, scope, feed, targets, extra)
+        return feed, targets, extra
+
+    def redirect(self, node: "Node", scope: Scope, feed: Feed, targets: list[Word], extra: list[Word]) -> Feed:
+        descriptor, operator = "", ""
+        made: list[Word] = []
+        for child in node.children:
+            if child.type == "file_descriptor":
+                descriptor = self.expand.text(child)
+            elif child.type in WORDS:
+                made += [self.expand.word(child, scope)] if not made else self.expand.words(child, scope)
+            elif child.is_named:
+                self.strange(child, scope, feed)
+            else:
+                operator = child.type
+        if not made:
+            return feed
+        target, *rest = made
+        extra += rest
+        if operator == "<":
+            new = self.source_of(target, scope)
+            return new if descriptor in {"", "0"} else feed
+        if operator in {"<&", ">&", "<&-", ">&-"} and re.fullmatch(r"\d*-?", target.text):
+            return ANYTHING if operator == "<&" else feed
+        overwrites(target, scope, self.found)
+        if descriptor in {"", "1"}:
+            targets.append(target)
+        return feed
+
+    def source_of(self, target: Word, scope: Scope) -> Feed:
+        """What `<` brings: a lifted body, a here-string, or a file."""
+        text = self.expand.body(target.text, scope) or here_string(target)
+        if text is not None:
+            return Feed("text", text.text) if text.sure else Feed("unknown", fetched=text.fetched)
+        if target.text.startswith(("/dev/tcp/", "/dev/udp/")):
+            self.found.cloud("opaque.network", target.shown)
+        known = self.found.files.get(target.text)
+        if known is not None:
+            return known
+        self.found.read(scope, target)
+        return Feed("file", target.path) if target.sure else ANYTHING
+
+    def landed(self, out: Feed, targets: list[Word], scope: Scope) -> Feed:
+        """Remember what went into which file, so that running that file later is understood."""
+        if not targets:
+            return out
+        for target in targets:
+            for path in scope.paths(target.path):
+                self.found.files[path] = out
+        return Feed("text", fetched=False)
+
+    # assignments and declarations
+
+    def assignment(self, node: "Node", scope: Scope) -> tuple[str, Word | None]:
+        """A variable's name and value; the value's substitutions are read on the way."""
+        target, *rest = node.children
+        name = self.expand.text(target)
+        if target.type == "subscript":
+            self.expand.inside(target, scope, index=True)
+            name = name.partition("[")[0]
+            self.found.evaluates = True
+        values = [child for child in rest if child.is_named or child.type == "$"]
+        appended = any(child.type == "+=" for child in rest)
+        if not values:
+            return name, None if appended or target.type == "subscript" else Word("")
+        if values[0].type == "array":
+            for item in values[0].children:
+                if item.type in WORDS:
+                    self.expand.words(item, scope)
+                elif item.is_named:
+                    self.expand.inside(item, scope, index=True)
+            return name, None
+        value = self.expand.word(values[0], scope)
+        keep = value.sure and not appended and target.type != "subscript" and len(values) == 1
+        return name, value if keep else Word(UNKNOWN, fetched=value.fetched)
+
+    def variable(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """An assignment that stays."""
+        self.gaps(node)
+        nodes = node.children if node.type == "variable_assignments" else [node]
+        self.expand.feeding = feed
+        for each in nodes:
+            if each.type == "variable_assignment":
+                name, value = self.assignment(each, scope)
+                assigned(name, value, self.found)
+                scope.variables[name] = value
+
+    def declaration(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """`export`, `declare` and the like."""
+        self.gaps(node)
+        for child in node.children[1:]:
+            if child.type == "variable_assignment":
+                self.variable(child, scope, feed)
+            elif child.type in WORDS:
+                word = self.expand.word(child, scope)
+                options = word.text.startswith("-")
+                if not word.literal or "=" in word.text or (options and "n" in word.text):
+                    self.found.cloud("opaque.builtin", self.expand.text(node))
+                elif not options:
+                    scope.variables[word.text] = None
+                self.found.evaluates |= options and "i" in word.text
+            elif child.is_named and child.type != "comment":
+                self.strange(child, scope, feed)
+
+    def unset(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """`unset`: the name is not known any more."""
+        del feed
+        self.gaps(node)
+        for child in node.children[1:]:
+            word = self.expand.word(child, scope)
+            if not word.literal or "$" in word.text or "`" in word.text:
+                self.found.cloud("opaque.index", self.expand.text(node))
+            scope.variables.pop(word.text, None)
+            scope.functions.pop(word.text, None)
+
+    # branches and loops
+
+    def branch(self, nodes: list["Node"], scope: Scope, feed: Feed) -> None:
+        """Statements that may not be reached."""
+        before = scope.fork(certain=False)
+        inner = scope.fork(certain=False)
+        for child in nodes:
+            if child.type == "&":
+                self.found.cloud("unbounded", "&")
+            elif child.type in {"elif_clause", "else_clause"}:
+                other = before.fork()
+                self.visit(child, other, feed)
+                scope.unsettle(other)
+            elif child.is_named and child.type != "comment":
+                self.visit(child, inner, feed)
+        scope.unsettle(inner)
+
+    def conditional(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """if, elif, else."""
+        self.gaps(node)
+        self.branch(node.children, scope, feed)
+
+    def case(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """case: patterns hold no commands unless expanded."""
+        self.gaps(node)
+        for child in node.children:
+            if child.type == "case_item":
+                self.gaps(child)
+                self.case_item(child, scope, feed)
+            elif child.type in WORDS:
+                self.expand.words(child, scope)
+            elif child.is_named and child.type != "comment":
+                self.strange(child, scope, feed)
+
+    def case_item(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        statements: list[Node] = []
+        for child in node.children:
+            if child.type in WORDS:
+                self.expand.words(child, scope)
+            elif child.is_named or child.type == "&":
+                statements.append(child)
+        self.branch(statements, scope, feed)
+
+    def loop(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """while and until: the body may run any number of times."""
+        self.gaps(node)
+        if goes_on_forever(node, self.source) and not scope.timed:
+            self.found.cloud("unbounded", self.expand.text(node))
+        self.unsettled(node, scope)
+        self.branch(node.children, scope, feed)
+
+    def unsettled(self, node: "Node", scope: Scope) -> None:
+        """Variables assigned in a loop may hold the value of an earlier round."""
+        text = self.source[node.start_byte : node.end_byte]
+        if re.search(rb"\b(cd|pushd|popd)\b", text):
+            scope.cwd = None
+        for name in re.findall(rb"(?<![\w$])(\w+)\+?=", text):
+            scope.variables[name.decode()] = None
+
+    def counting(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """for ((…; …; …))."""
+        self.gaps(node)
+        if goes_on_forever(node, self.source) and not scope.timed:
+            self.found.cloud("unbounded", self.expand.text(node))
+        self.unsettled(node, scope)
+        self.found.evaluates = True
+        bodies: list[Node] = []
+        for child in node.children:
+            if child.type in {"do_group", "compound_statement"}:
+                bodies.append(child)
+            elif child.type == "variable_assignment":
+                name, _ = self.assignment(child, scope)
+                scope.variables[name] = None
+            elif child.is_named:
+                self.expand.inside(child, scope)
+        self.branch(bodies, scope, feed)
+
+    def each(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """for x in …: few plain items are followed one by one, otherwise x is unknown."""
+        self.gaps(node)
+        items: list[Word] = []
+        bodies: list[Node] = []
+        name = ""
+        for child in node.children:
+            if child.type == "variable_name" and not name:
+                name = self.expand.text(child)
+            elif child.type in WORDS:
+                items += self.expand.words(child, scope)
+            elif child.type in {"do_group", "compound_statement"}:
+                bodies.append(child)
+            elif child.is_named and child.type != "comment":
+                self.strange(child, scope, feed)
+        assigned(name, None, self.found)
+        self.unsettled(node, scope)
+        plain = 0 < len(items) <= MOST_ITEMS and all(item.sure for item in items)
+        values: list[Word | None] = [*items] if plain and self.found.nesting < 8 else [None]
+        for value in values:
+            scope.variables[name] = value
+            self.branch(bodies, scope, feed)
+        scope.variables[name] = None
+
+    def function(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """A function: its body is read where it stands, with nothing known about its arguments."""
+        self.gaps(node)
+        name, body = "", None
+        redirects: list[Node] = []
+        for child in node.children:
+            if child.type == "word" and not name:
+                name = self.expand.text(child)
+            elif child.type in _REDIRECTS:
+                redirects.append(child)
+            elif child.is_named and child.type != "comment":
+                body = child
+        if body is None:
+            self.found.cloud("unparsed")
+            return
+        if fork_bomb(name, body, self.source):
+            self.found.block("fork-bomb", self.expand.text(node))
+        inner = scope.fork(certain=True)
+        inner.variables, inner.cwd = {}, scope.cwd
+        inner.functions[name] = False
+        self.visit(body, inner, ANYTHING, tuple(redirects))
+        if scope.certain:
+            scope.functions[name] = inner.cwd != scope.cwd
+
+    def test(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
+        """`[ … ]` and `[[ … ]]`: no command, but words that may hold some; `>` in `[` is a redirection."""
+        del feed
+        self.gaps(node)
+        single = node.children[0].type == "["
+        todo = list(node.children)
+        while todo:
+            child = todo.pop()
+            kind = child.type
+            if kind == "binary_expression":
+                operator = child.child_by_field_name("operator")
+                right = child.child_by_field_name("right")
+                if operator is not None and right is not None and operator.type == ">":
+                    target = self.expand.word(right, scope)
+                    if single or "/" in target.text:
+                        overwrites(target, scope, self.found)
+                todo += child.children
+            elif kind in {"unary_expression", "parenthesized_expression"}:
+                todo += child.children
+            elif single and kind in {"&&", "||", "|", "&", ";", "<"}:
+                self.found.cloud("opaque.construct", self.expand.text(node))
+            elif kind in {"raw_string", "string"} and re.search(r"\[.*(\$\(|`)", self.expand.text(child)):
+                self.found.cloud("opaque.index", self.expand.text(child))
+                self.expand.words(child, scope)
+            elif kind in WORDS:
+                indexed = kind == "concatenation" and "[" in self.expand.text(child)
+                self.expand.inside(child, scope, index=indexed) if kind == "concatenation" else self.expand.words(
+                    child, scope
+                )
+            elif child.is_named:
+                self.expand.inside(child, scope)
+        return NOTHING
+
+
+def _brace_words(text: str) -> list[Word]:
+    return [Word(part) for part in text.strip("{}").split(",")]
+
+
+_VISITORS = {
+    "program": _Walker.sequence,
+    "compound_statement": _Walker.group,
+    "do_group": _Walker.sequence,
+    "subshell": _Walker.subshell,
+    "negated_command": _Walker.sequence,
+    "if_statement": _Walker.conditional,
+    "elif_clause": _Walker.conditional,
+    "else_clause": _Walker.conditional,
+    "case_statement": _Walker.case,
+    "while_statement": _Walker.loop,
+    "for_statement": _Walker.each,
+    "c_style_for_statement": _Walker.counting,
+    "function_definition": _Walker.function,
+    "test_command": _Walker.test,
+    "declaration_command": _Walker.declaration,
+    "unset_command": _Walker.unset,
+    "variable_assignment": _Walker.variable,
+    "variable_assignments": _Walker.variable,
+}

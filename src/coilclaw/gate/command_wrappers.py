@@ -1,0 +1,296 @@
+"""Programs that run another program named in their arguments: looked through, so that the inner one is judged too."""
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from coilclaw.gate.command_call import ANYTHING, Call, Feed, Findings, Scope, sort_options
+from coilclaw.gate.command_environment import assigned
+from coilclaw.gate.command_programs import harmless
+from coilclaw.gate.command_shells import fresh, run_text
+from coilclaw.gate.command_words import UNKNOWN, Word
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+class Wrapper(msgspec.Struct, frozen=True):
+    """How a wrapper's own arguments end and the inner command begins."""
+
+    valued: frozenset[str] = frozenset()
+    skip: int = 0
+    """Operands of its own before the inner command."""
+    assigns: bool = False
+    """NAME=VALUE may stand before the inner command."""
+    timed: bool = False
+    """It ends the inner command after a while."""
+    cloud: str = ""
+    """What is noted whenever it is used."""
+
+
+def _w(valued: str = "", skip: int = 0, *, assigns: bool = False, timed: bool = False, cloud: str = "") -> Wrapper:
+    return Wrapper(frozenset(valued.split()), skip, assigns, timed, cloud)
+
+
+_SUDO = "-u -g -h -p -C -r -t -U -D -R -T --user --group --host --prompt --chdir --chroot"
+WRAPPERS: dict[str, Wrapper] = {
+    "env": _w("-u -C --unset --chdir", assigns=True),
+    "nohup": _w(cloud="unbounded"),
+    "setsid": _w(cloud="unbounded"),
+    "daemonize": _w("-p -l -u -o -e -c", cloud="unbounded"),
+    "timeout": _w("-s -k --signal --kill-after", 1, timed=True),
+    "gtimeout": _w("-s -k --signal --kill-after", 1, timed=True),
+    "nice": _w("-n --adjustment"),
+    "ionice": _w("-c -n -p --class --classdata"),
+    "stdbuf": _w("-i -o -e --input --output --error"),
+    "time": _w("-f -o --format --output"),
+    "sudo": _w(_SUDO, assigns=True),
+    "doas": _w("-u -C"),
+    "pkexec": _w("--user"),
+    "busybox": _w(),
+    "toybox": _w(),
+    "chronic": _w(),
+    "unbuffer": _w(),
+    "caffeinate": _w("-t -w"),
+    "taskset": _w("-p", 1),
+    "numactl": _w("-N -m -C"),
+    "chrt": _w("-T -P -D", 1, cloud="executes"),
+    "unshare": _w("-S -G -R -w", cloud="executes"),
+    "nsenter": _w("-t -S -G --target", cloud="executes"),
+    "chroot": _w("", 1, cloud="executes"),
+    "strace": _w("-e -o -p -s -u -E -P -a -O -S -I -b", cloud="executes"),
+    "ltrace": _w("-e -o -p -s -u -a -n -l", cloud="executes"),
+    "valgrind": _w(cloud="executes"),
+    "setarch": _w("", 1, cloud="executes"),
+    "linux32": _w(cloud="executes"),
+    "linux64": _w(cloud="executes"),
+    "setpriv": _w("--reuid --regid --groups --inh-caps --bounding-set", cloud="executes"),
+    "prlimit": _w("-p --pid -o --output", cloud="executes"),
+    "systemd-run": _w("-u -p -E -M -t --unit --property --slice", cloud="executes"),
+    "fakeroot": _w("-l -s -i -u", cloud="executes"),
+    "firejail": _w(cloud="executes"),
+    "bwrap": _w(cloud="executes"),
+    "proot": _w("-r -b -w", cloud="executes"),
+    "dbus-run-session": _w("--config-file", cloud="executes"),
+    "xvfb-run": _w("-s -n -f -e", cloud="executes"),
+    "ssh-agent": _w("-t -a", cloud="executes"),
+    "entr": _w(cloud="executes"),
+    "rlwrap": _w(cloud="executes"),
+    "torsocks": _w(cloud="executes"),
+    "proxychains": _w("-f", cloud="executes"),
+    "start-stop-daemon": _w(cloud="executes"),
+    "cpulimit": _w("-l -p", cloud="executes"),
+}
+_EXECS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fprintf", "-fls"})
+_NARROWS = re.compile(
+    r"-(i?name|i?path|i?regex|i?wholename|newer\w*|[amc](time|min)|size|empty|user|group|perm|inum|i?lname)"
+)
+
+
+def look_through(call: Call, found: Findings) -> Feed | None:
+    """Judge what a wrapper would run; None when this program is no wrapper."""
+    special = _SPECIAL.get(call.name)
+    if special is not None:
+        return special(call, found)
+    wrapper = WRAPPERS.get(call.name)
+    if wrapper is None:
+        return (
+            _loader(call, found) if re.match(r"ld(-linux[\w-]*|-musl[\w-]*)?\.so|ld-linux|ld-musl", call.name) else None
+        )
+    return _unwrap(call, wrapper, found)
+
+
+def _unwrap(call: Call, wrapper: Wrapper, found: Findings) -> Feed:
+    if wrapper.cloud:
+        found.cloud(wrapper.cloud, call.shown)
+    options = sort_options(call.args, wrapper.valued, permute=False)
+    rest = list(options.operands[wrapper.skip :])
+    scope = call.scope
+    if wrapper.timed:
+        scope = scope.fork()
+        scope.timed = True
+    while wrapper.assigns and rest and (match := _ASSIGNMENT.fullmatch(rest[0].text)):
+        assigned(match[1], Word(match[2], loose=rest[0].loose, computed=rest[0].computed), found)
+        rest = rest[1:]
+    if call.name == "env":
+        scope = _env(call, options.values("-C", "--chdir"), scope, found)
+    if not rest:
+        return Feed("unknown")
+    return found.run(rest, scope, call.feed)
+
+
+def _env(call: Call, directories: Sequence[Word], scope: Scope, found: Findings) -> Scope:
+    for index, word in enumerate(call.args):
+        split = re.match(r"-\w*S|--split-string=?|--sp\w*=?", word.text)
+        if split:
+            found.cloud("executes", call.shown)
+            rest = word.text[split.end() :].lstrip("=")
+            words = [Word(rest, loose=word.loose), *call.args[index + 1 :]] if rest else call.args[index + 1 :]
+            whole = " ".join(each.text for each in words)
+            run_text(Word(whole, loose=any(each.loose for each in words)), call, found)
+        elif not word.text.startswith("-"):
+            break
+    if not directories:
+        return scope
+    moved = scope.fork()
+    moved.cwd = directories[0].text if directories[0].literal else None
+    return moved
+
+
+def _loader(call: Call, found: Findings) -> Feed:
+    found.cloud("executes", call.shown)
+    options = sort_options(call.args, frozenset({"--library-path", "--preload", "--argv0"}), permute=False)
+    return found.run(options.operands, call.scope, call.feed) if options.operands else ANYTHING
+
+
+def _xargs(call: Call, found: Findings) -> Feed:
+    """xargs: a plain reader inside is left clean, everything else runs on arguments nobody has seen."""
+    valued = "-I -i -n -P -L -l -s -d -E -e -a --max-args --max-procs --replace --delimiter --arg-file --max-lines"
+    options = sort_options(call.args, frozenset(valued.split()) - {"-i", "-l", "-e"}, permute=False)
+    found.read(call.scope, *options.values("-a", "--arg-file"))
+    inner = list(options.operands)
+    if not inner:
+        return Feed("unknown", fetched=call.feed.fetched)
+    marks = [word.text for word in options.values("-I", "--replace")] or ["{}"] * options.has("-i", "--replace")
+    if marks:
+        inner = [Word(word.text.replace(marks[0] or "{}", UNKNOWN), word.glob, word.loose) for word in inner]
+    else:
+        inner.append(Word(UNKNOWN, loose=True))
+    name = inner[0].text.rpartition("/")[2]
+    if name not in harmless():
+        found.cloud("executes", call.shown)
+        if call.feed.fetched:
+            found.block("download-run", call.shown)
+    found.run(inner, call.scope, ANYTHING)
+    return Feed("unknown", fetched=call.feed.fetched)
+
+
+def _find(call: Call, found: Findings) -> Feed:
+    """find: its roots are read, -delete and -exec act on everything under them."""
+    from coilclaw.gate.command_patterns import overwrites, places
+
+    args = list(call.args)
+    while args and args[0].text in {"-H", "-L", "-P"}:
+        args = args[1:]
+    start = next((at for at, word in enumerate(args) if word.text[:1] in {"-", "(", "!"}), len(args))
+    roots = args[:start] or [Word(".")]
+    found.read(call.scope, *roots)
+    if any(word.optional for word in args):
+        found.cloud("opaque.argument", call.shown)
+    if any(word.glob and word.text[:1] in "*?[" for word in roots):
+        found.cloud("opaque.glob", call.shown)
+    deletes = any(word.text == "-delete" for word in args)
+    for index, word in enumerate(args):
+        if word.text in _EXECS:
+            deletes |= _find_exec(call, args[index + 1 :], found)
+        elif word.text in _FIND_WRITES and index + 1 < len(args):
+            overwrites(args[index + 1], call.scope, found)
+    if deletes:
+        found.cloud("executes", call.shown)
+        where = {each for root in roots for each in places(root, call.scope)}
+        narrow = any(_NARROWS.fullmatch(word.text) and not _any_name(args, at) for at, word in enumerate(args))
+        if where & {"root", "system", "home"}:
+            found.block("find-delete", call.shown)
+        elif "all" in where and not narrow:
+            found.block("remove-all", call.shown)
+        found.write(call.scope, *roots)
+    return Feed("unknown")
+
+
+def _any_name(args: list[Word], at: int) -> bool:
+    return at + 1 < len(args) and args[at + 1].text in {"*", ".*", "**"}
+
+
+def _find_exec(call: Call, after: list[Word], found: Findings) -> bool:
+    """Judge the command of -exec; True when it removes what it is given."""
+    found.cloud("executes", call.shown)
+    end = next((at for at, word in enumerate(after) if word.text in {";", "+"}), len(after))
+    inner = [Word(word.text.replace("{}", UNKNOWN), word.glob, word.loose) for word in after[:end]]
+    if inner:
+        found.run(inner, call.scope, ANYTHING)
+    return bool(inner) and inner[0].text.rpartition("/")[2] in {"rm", "unlink", "shred", "srm"}
+
+
+def _text_runner(call: Call, found: Findings, words: Sequence[Word]) -> Feed:
+    """Programs that join their words and hand them to a shell."""
+    found.cloud("executes", call.shown)
+    if words:
+        text = " ".join(word.text for word in words)
+        run_text(Word(text, loose=any(word.loose for word in words)), call, found, fresh(call.scope))
+    return ANYTHING
+
+
+def _watch(call: Call, found: Findings) -> Feed:
+    if not call.scope.timed:
+        found.cloud("unbounded", call.shown)
+    return _text_runner(call, found, sort_options(call.args, frozenset({"-n", "--interval"}), permute=False).operands)
+
+
+def _parallel(call: Call, found: Findings) -> Feed:
+    operands = sort_options(call.args, frozenset({"-j", "--jobs", "-a", "-I"}), permute=False).operands
+    stop = next((at for at, word in enumerate(operands) if word.text.startswith(":::")), len(operands))
+    return _text_runner(call, found, operands[:stop])
+
+
+def _flock(call: Call, found: Findings) -> Feed:
+    found.cloud("executes", call.shown)
+    options = sort_options(call.args, frozenset({"-w", "-E", "--timeout", "--wait"}), permute=False)
+    inner = options.operands[1:]
+    found.write(call.scope, *options.operands[:1])
+    if inner and inner[0].text in {"-c", "--command"}:
+        return run_text(inner[1] if len(inner) > 1 else None, call, found)
+    return found.run(inner, call.scope, call.feed) if inner else ANYTHING
+
+
+def _with_command(call: Call, found: Findings) -> Feed:
+    """su, script, runuser, nix-shell: a shell line behind an option."""
+    found.cloud("interpreter", call.shown)
+    options = sort_options(call.args, frozenset({"-c", "--command", "--run", "-u", "-s", "--shell", "-g"}))
+    for word in options.values("-c", "--command", "--run"):
+        run_text(word, call, found)
+    return ANYTHING
+
+
+def _hyperfine(call: Call, found: Findings) -> Feed:
+    found.cloud("executes", call.shown)
+    for word in sort_options(call.args, frozenset({"-w", "-r", "-m", "-M", "-p", "-c", "-s", "-n", "-L"})).operands:
+        run_text(word, call, found)
+    return ANYTHING
+
+
+def _runner(call: Call, found: Findings) -> Feed | None:
+    """`uv run`, `poetry run`, `bundle exec`: one verb, then a command."""
+    options = sort_options(call.args, frozenset({"-C", "--directory", "--project"}), permute=False)
+    if not options.operands or options.operands[0].text not in {"run", "exec"}:
+        return None
+    rest = options.operands[1:]
+    valued = frozenset(
+        {"--with", "--extra", "--group", "--python", "-p", "-m", "--directory", "--project", "--env-file"}
+    )
+    inner = sort_options(rest, valued, permute=False)
+    if inner.has("--with", "--with-requirements", "--index-url", "--index", "--script"):
+        found.cloud("executes", call.shown)
+    return found.run(inner.operands, call.scope, call.feed) if inner.operands else ANYTHING
+
+
+_SPECIAL: dict[str, Callable[[Call, Findings], Feed | None]] = {
+    "xargs": _xargs,
+    "find": _find,
+    "watch": _watch,
+    "parallel": _parallel,
+    "flock": _flock,
+    "su": _with_command,
+    "runuser": _with_command,
+    "script": _with_command,
+    "nix-shell": _with_command,
+    "hyperfine": _hyperfine,
+    "uv": _runner,
+    "poetry": _runner,
+    "pipenv": _runner,
+    "pdm": _runner,
+    "hatch": _runner,
+    "rye": _runner,
+    "bundle": _runner,
+    "direnv": _runner,
+}

@@ -1,0 +1,193 @@
+"""Why a call is refused: every rule that denies, in the order their reasons are given."""
+
+from collections.abc import Iterator
+
+from coilclaw.gate.case import MATRIX, Case, Rule, describe, reaches_outside
+from coilclaw.gate.policy_match import matching_rules
+from coilclaw.packets.decision import Reason
+
+
+def _deny_estop(case: Case) -> Iterator[Reason]:
+    if case.facts.estop:
+        yield Reason(
+            rule="estop",
+            code="ESTOP",
+            text="ESTOP is engaged: no tool runs until the owner clears it.",
+            change="Clear it with `coilclaw estop --clear`.",
+        )
+
+
+def _deny_unknown(case: Case) -> Iterator[Reason]:
+    if case.facts.tool is None:
+        near = case.facts.near_names
+        yield Reason(
+            rule="tool.unknown",
+            code="TOOL_UNKNOWN",
+            text=f"There is no tool named {case.facts.tool_name[:80]!r}.",
+            change=f"Did you mean {' or '.join(near)}?" if near else "See `coilclaw tool list`.",
+        )
+
+
+def _deny_schema(case: Case) -> Iterator[Reason]:
+    if case.facts.schema_error:
+        yield Reason(
+            rule="tool.arguments",
+            code="ARGS_INVALID",
+            text=f"The arguments do not fit the tool: {case.facts.schema_error}",
+            change="Send arguments that fit the tool's schema.",
+        )
+
+
+def _deny_not_listed(case: Case) -> Iterator[Reason]:
+    for layer, tools in case.policy.allowlists:
+        if case.facts.tool_name not in tools and case.facts.tool is not None:
+            yield Reason(
+                rule=f"allowlist.{layer}",
+                code="TOOL_NOT_ALLOWED",
+                text=f"{case.facts.tool_name} is not in the allowlist of {layer}.",
+                change=f"Add it to {layer} if the agent should have it.",
+            )
+
+
+def _deny_broken_policy(case: Case) -> Iterator[Reason]:
+    if case.policy.broken and case.risk != "R0":
+        yield Reason(
+            rule="policy.broken",
+            code="POLICY_BROKEN",
+            text=f"A policy file is broken, so only reads run: {case.policy.broken}",
+            change="Mend the file; `coilclaw policy show` says where.",
+        )
+
+
+def _deny_paths(case: Case) -> Iterator[Reason]:
+    for path in case.facts.paths:
+        if path.fault:
+            yield Reason(rule="path.fault", code="PATH_INVALID", text=f"{path.asked[:80]!r}: {path.fault}.")
+        elif path.in_home:
+            yield Reason(
+                rule="path.home",
+                code="PATH_HOME",
+                text=f"{path.asked} lies in CoilClaw's own home, which no tool sees.",
+            )
+        elif path.forbidden_by:
+            yield Reason(
+                rule="path.forbidden",
+                code="PATH_FORBIDDEN",
+                text=f"{path.asked} lies under {path.forbidden_by}, which is forbidden.",
+                change="Use a path inside the workspace.",
+            )
+        elif case.policy.workspace_only and reaches_outside(path):
+            yield Reason(
+                rule="path.outside",
+                code="PATH_OUTSIDE_WORKSPACE",
+                text=f"{path.asked} is outside the workspace.",
+                change="Use a path inside the workspace.",
+            )
+
+
+def _deny_protected(case: Case) -> Iterator[Reason]:
+    tainted = bool(case.facts.fresh or case.facts.inherited)
+    for path in case.facts.paths:
+        if not path.write or path.relative is None:
+            continue
+        if path.path_class == "never":
+            yield Reason(
+                rule="path.runtime",
+                code="PATH_PROTECTED",
+                text=f"{path.asked} is written by the runtime only (.git, audit, jobs).",
+                change="Write somewhere else in the workspace.",
+            )
+        elif path.path_class == "owner" and path.boxed:
+            yield Reason(
+                rule="path.owner",
+                code="PATH_PROTECTED",
+                text=f"{path.asked} governs the agent; commands cannot write it.",
+                change="Propose the change with file_write: the owner is asked.",
+            )
+        elif path.path_class == "guarded" and tainted:
+            yield Reason(
+                rule="path.tainted",
+                code="PATH_TAINTED",
+                text=f"{path.asked} steers later work, and this conversation took in untrusted content.",
+                change="Start a new conversation, or let the owner make the change.",
+            )
+
+
+def _deny_commands(case: Case) -> Iterator[Reason]:
+    command = case.facts.command
+    if command is None:
+        return
+    yield from command.blocked
+    for program in command.programs:
+        if any(program == name or program.startswith(f"{name}.") for name in case.policy.forbidden_commands):
+            yield Reason(
+                rule="command.forbidden",
+                code="COMMAND_FORBIDDEN",
+                text=f"The command runs {program}, which is forbidden.",
+                change="Do it another way, or take it off security.forbidden_commands.",
+            )
+
+
+def _deny_network(case: Case) -> Iterator[Reason]:
+    url = case.facts.url
+    if url is not None and url.code:
+        yield Reason(
+            rule="network.airlock",
+            code=url.code,
+            text=url.reason,
+            change="Add the domain to security.allowed_domains if the agent should reach it.",
+        )
+
+
+def _deny_fresh_taint(case: Case) -> Iterator[Reason]:
+    if case.lane == "B" and case.facts.fresh:
+        yield Reason(
+            rule="taint.fresh",
+            code="POLICY_BLOCKED_UNTRUSTED_TURN",
+            text=f"This turn took in untrusted content ({', '.join(case.facts.fresh)}), so nothing goes out in it.",
+            change="The owner can propose it again by hand, in a turn of their own.",
+        )
+
+
+def _deny_rules(case: Case) -> Iterator[Reason]:
+    yield from matching_rules(case, "deny")
+
+
+def _deny_autonomy(case: Case) -> Iterator[Reason]:
+    autonomy = case.policy.autonomy
+    if autonomy == "readonly" and (case.lane != "A" or case.risk != "R0"):
+        yield Reason(
+            rule="autonomy.readonly",
+            code="AUTONOMY_READONLY",
+            text=f"Autonomy is readonly and this is {describe(case)}.",
+            change="Set security.autonomy to supervised to be asked instead.",
+        )
+    elif case.lane == "A" and MATRIX[autonomy][case.risk] == "deny":
+        yield Reason(
+            rule=f"autonomy.{autonomy}",
+            code="AUTONOMY_DENIES",
+            text=f"{describe(case).capitalize()} is blocked when autonomy is {autonomy}.",
+            change=_way_out(case),
+        )
+
+
+def _way_out(case: Case) -> str:
+    if case.facts.command is not None:
+        return "Add the program to security.allowed_commands if the agent should have it."
+    return "Use a path inside the workspace."
+
+
+DENIES: tuple[Rule, ...] = (
+    _deny_estop,
+    _deny_unknown,
+    _deny_schema,
+    _deny_not_listed,
+    _deny_broken_policy,
+    _deny_paths,
+    _deny_protected,
+    _deny_commands,
+    _deny_network,
+    _deny_fresh_taint,
+    _deny_rules,
+    _deny_autonomy,
+)

@@ -1,0 +1,115 @@
+"""Grants: a Context holding exactly what one allowed call may use."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from coilclaw.gate.facts import Inspected
+from coilclaw.gate.paths import box_read_only
+from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import Action
+from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
+from coilclaw.packets.http import HttpRequest, HttpResponse
+from coilclaw.packets.ids import Clock
+from coilclaw.packets.ports import Box, Context, Memory, Transport
+from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
+
+
+class Limits:
+    """How long a call may take."""
+
+    def __init__(self, *, tool_seconds: float, shell_seconds: float, http_seconds: float, max_bytes: int) -> None:
+        self.tool_seconds = tool_seconds
+        self.shell_seconds = shell_seconds
+        self.http_seconds = http_seconds
+        self.max_bytes = max_bytes
+
+
+class Granter:
+    """Hands out contexts. The box and the way out are opened only when a call needs them."""
+
+    def __init__(
+        self,
+        *,
+        workspace: Path,
+        forbidden_commands: frozenset[str],
+        limits: Limits,
+        clock: Clock,
+        memory: Memory,
+        open_box: Callable[[], Box],
+        transport: Callable[[], Transport],
+        ask_owner: Callable[[str], Awaitable[str]] | None,
+    ) -> None:
+        self.workspace = workspace
+        self.limits = limits
+        self._forbidden = tuple(sorted(forbidden_commands))
+        self._clock = clock
+        self._memory = memory
+        self._open_box = open_box
+        self._transport = transport
+        self._ask_owner = ask_owner
+
+    def grant(self, action: Action, inspected: Inspected, turn: Turn) -> Context:
+        """The context for one call, from what was decided about it."""
+        touches = inspected.touches
+        return Context(
+            source=action.source,
+            thread_id=action.thread_id,
+            clock=self._clock,
+            idempotency_key=action.idempotency_key,
+            timeout_seconds=self.limits.tool_seconds,
+            files=WorkspaceFiles(self._files(inspected)) if touches.reads or touches.writes else None,
+            run_command=self._runner(touches.command, tainted=bool(turn.taint)) if touches.command else None,
+            http_get=self._getter(touches.url) if touches.url and touches.principal else None,
+            memory=self._memory,
+            ask_owner=self._ask_owner,
+        )
+
+    def _files(self, inspected: Inspected) -> tuple[FileGrant, ...]:
+        grants: list[FileGrant] = []
+        for path in inspected.facts.paths:
+            if path.boxed:
+                continue
+            inside = path.relative is not None
+            grants.append(
+                FileGrant(
+                    asked=path.asked,
+                    root=str(self.workspace) if inside else "/",
+                    relative=path.relative if path.relative is not None else path.absolute.lstrip("/"),
+                    writable=path.write,
+                )
+            )
+        return tuple(grants)
+
+    def _runner(self, granted: str, *, tainted: bool) -> Callable[[str], Awaitable[BoxResult]]:
+        async def run(command: str) -> BoxResult:
+            if command != granted:
+                raise ValueError("a tool ran another command than the one that was decided on")
+            workspace = str(self.workspace)
+            spec = BoxSpec(
+                command=command,
+                workspace=workspace,
+                cwd=workspace,
+                read_only=box_read_only(self.workspace, tainted=tainted),
+                forbidden_binaries=self._forbidden,
+                environment=(("LANG", "C.UTF-8"), ("GIT_OPTIONAL_LOCKS", "0")),
+                limits=BoxLimits(wall_seconds=self.limits.shell_seconds),
+            )
+            return await self._open_box().run(spec)
+
+        return run
+
+    def _getter(self, granted: str) -> Callable[[str], Awaitable[HttpResponse]]:
+        async def get(url: str) -> HttpResponse:
+            if url != granted:
+                raise ValueError("a tool asked for another address than the one that was decided on")
+            return await self._transport().send(
+                HttpRequest(
+                    principal="http",
+                    method="GET",
+                    url=url,
+                    timeout_seconds=self.limits.http_seconds,
+                    max_bytes=self.limits.max_bytes,
+                )
+            )
+
+        return get

@@ -1,0 +1,142 @@
+"""Paths: what a name really points at, and which class of place that is."""
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias
+
+import msgspec
+
+PathClass: TypeAlias = Literal["never", "owner", "guarded", "informal", "plain"]
+"""never: written by the runtime only · owner: lane C · guarded: R2 and denied when tainted · informal: R1 · plain: R2."""
+
+CLASS_OF_TOP: dict[str, PathClass] = {
+    "audit": "never",
+    "jobs": "never",
+    "system.md": "owner",
+    "policies": "owner",
+    ".github": "owner",
+    "agent": "owner",
+    "skills": "guarded",
+    "sops": "guarded",
+    "cron": "guarded",
+    "intel": "informal",
+    "memory": "informal",
+}
+
+
+class PathFact(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a path asked for really leads."""
+
+    asked: str
+    absolute: str
+    relative: str | None
+    """Below the workspace, or None when it is outside. Empty means the workspace itself."""
+    path_class: PathClass
+    forbidden_by: str
+    """The forbidden path it lies under, or empty."""
+    in_home: bool
+    write: bool
+    boxed: bool
+    """Named in a command: inside the box the system is read-only and /tmp is its own."""
+    fault: str
+    """Why the name cannot be a path at all, or empty."""
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """The places every path is held against, already resolved."""
+
+    workspace: str
+    home: str
+    """CoilClaw's own home: never visible to any tool."""
+    user_home: str
+    """What `~` means."""
+    forbidden: tuple[str, ...]
+
+    @classmethod
+    def of(cls, workspace: Path, home: Path, user_home: Path, forbidden: tuple[str, ...]) -> "Places":
+        """Resolve the links in all of them once."""
+        return cls(
+            workspace=os.path.realpath(workspace),
+            home=os.path.realpath(home),
+            user_home=str(user_home),
+            forbidden=tuple(dict.fromkeys(p for path in forbidden for p in (path, os.path.realpath(path)))),
+        )
+
+
+def _under(path: str, top: str) -> bool:
+    return path == top or path.startswith(top if top == "/" else top + "/")
+
+
+def classify(relative: str) -> PathClass:
+    """The class of a path inside the workspace (DESIGN's table of path classes).
+
+    Letter case is folded, so that the classes also hold where the file system folds it.
+    """
+    parts = PurePosixPath(relative.casefold()).parts
+    if not parts:
+        return "plain"
+    if ".git" in parts:
+        return "never"
+    if parts == ("memory", "preferences.md"):
+        return "guarded"
+    known = CLASS_OF_TOP.get(parts[0])
+    if known is not None:
+        return known
+    return "guarded" if any(part.startswith(".") for part in parts) else "plain"
+
+
+def _absolute(asked: str, places: Places) -> str:
+    if asked == "~" or asked.startswith("~/"):
+        asked = places.user_home + asked[1:]
+    return os.path.join(places.workspace, asked)  # noqa: PTH118 - text in, text out
+
+
+def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> PathFact:
+    """Resolve a path against links and dots, and say where it lies."""
+    fault = ""
+    if "\0" in asked:
+        fault = "the path holds a NUL byte"
+    elif not asked:
+        fault = "the path is empty"
+    elif len(asked.encode("utf-8", "surrogatepass")) > 4096:
+        fault = "the path is longer than 4096 bytes"
+    try:
+        absolute = "/" if fault else os.path.realpath(_absolute(asked, places))
+    except (OSError, ValueError) as error:
+        absolute, fault = "/", f"the path cannot be resolved ({error})"
+    relative = None
+    if not fault and _under(absolute, places.workspace):
+        relative = absolute[len(places.workspace) :].lstrip("/")
+    # The name as asked is held against the forbidden places too: a link must not excuse it.
+    spelled = os.path.normpath(_absolute(asked, places)) if not fault else "/"
+    forbidden_by = next((top for top in places.forbidden if _under(absolute, top) or _under(spelled, top)), "")
+    if relative is not None and _under(places.workspace, forbidden_by or "\0"):
+        forbidden_by = ""  # the owner put the workspace itself below a forbidden path
+    return PathFact(
+        asked=asked,
+        absolute=absolute,
+        relative=relative,
+        path_class=classify(relative) if relative is not None else "plain",
+        forbidden_by="" if fault else forbidden_by,
+        in_home=not fault and _under(absolute, places.home),
+        write=write,
+        boxed=boxed,
+        fault=fault,
+    )
+
+
+RUNTIME_ONLY = (".git", "audit", "jobs")
+OWNER_ONLY = ("SYSTEM.md", "policies", ".github", "agent")
+GUARDED = ("skills", "sops", "cron", "memory/PREFERENCES.md")
+
+
+def box_read_only(workspace: Path, *, tainted: bool) -> tuple[str, ...]:
+    """The workspace paths a boxed command may not write. A tainted turn also loses what other programs execute."""
+    names = [*RUNTIME_ONLY, *OWNER_ONLY]
+    if tainted:
+        names += GUARDED
+        try:
+            names += sorted(entry.name for entry in workspace.iterdir() if entry.name.startswith("."))
+        except OSError:
+            pass  # a vanished workspace is the box's to report
+    return tuple(dict.fromkeys(str(workspace / name) for name in names))

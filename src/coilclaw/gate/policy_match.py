@@ -1,0 +1,58 @@
+"""Which policy-file rules apply to a case. Matching is exact: the rule `bash` says nothing of `bash_anything`."""
+
+from collections.abc import Iterator
+
+from coilclaw.gate.case import Case
+from coilclaw.gate.policy_file import When
+from coilclaw.packets.decision import Reason, Verdict
+
+
+def _one_of(wanted: str | tuple[str, ...], values: tuple[str, ...]) -> bool:
+    choices = (wanted,) if isinstance(wanted, str) else wanted
+    return any(value in choices for value in values)
+
+
+def _path_matches(wanted: str | tuple[str, ...], values: tuple[str, ...]) -> bool:
+    for choice in (wanted,) if isinstance(wanted, str) else wanted:
+        folder = choice.removesuffix("**").rstrip("/") if choice.endswith("/**") else None
+        for value in values:
+            if value == choice or (folder is not None and (value == folder or value.startswith(folder + "/"))):
+                return True
+    return False
+
+
+def _domain_matches(wanted: str | tuple[str, ...], host: str) -> bool:
+    for choice in (wanted,) if isinstance(wanted, str) else wanted:
+        lowered = choice.lower()
+        if host == lowered or (lowered.startswith("*.") and host.endswith(lowered[1:])):
+            return True
+    return False
+
+
+def _holds(when: When, case: Case) -> bool:
+    """Whether every condition given holds."""
+    facts = case.facts
+    paths = tuple(path.relative for path in facts.paths if path.relative is not None)
+    checks: list[bool] = []
+    if when.tool is not None:
+        checks.append(_one_of(when.tool, (facts.tool_name,)))
+    if when.path is not None:
+        checks.append(_path_matches(when.path, paths))
+    if when.command is not None:
+        checks.append(_one_of(when.command, facts.command.programs if facts.command else ()))
+    if when.domain is not None:
+        checks.append(facts.url is not None and _domain_matches(when.domain, facts.url.host))
+    if when.source is not None:
+        checks.append(_one_of(when.source, (case.setting.source,)))
+    if when.lane is not None:
+        checks.append(_one_of(when.lane, (case.lane,)))
+    if when.risk is not None:
+        checks.append(_one_of(when.risk, (case.risk,)))
+    return all(checks)
+
+
+def matching_rules(case: Case, verdict: Verdict) -> Iterator[Reason]:
+    """A reason for every rule of that verdict that applies."""
+    for rule in case.policy.rules:
+        if rule.verdict == verdict and _holds(rule.when, case):
+            yield Reason(rule=f"policy.{rule.id}", code="POLICY_RULE", text=rule.reason)

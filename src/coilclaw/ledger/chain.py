@@ -1,0 +1,79 @@
+"""The chain: one receipt per attempt, each carrying its predecessor's hash, written in the caller's transaction."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+
+import msgspec
+
+from coilclaw.packets.action import Action
+from coilclaw.packets.ids import Clock, stamp
+from coilclaw.packets.receipt import GENESIS, Receipt, ReceiptStatus, sealed
+
+Randomness = Callable[[int], bytes]
+_RECEIPT = msgspec.json.Decoder(Receipt)
+
+
+def receipt_number(receipt_id: str) -> int:
+    """The place in the chain that a receipt's id names: 12 for receipt-00000012-ab12cd34."""
+    return int(receipt_id.split("-")[1])
+
+
+def last_link(db: sqlite3.Connection) -> tuple[int, str]:
+    """Size of the chain and the hash of its last receipt."""
+    row = db.execute("SELECT seq, receipt_hash FROM receipts ORDER BY seq DESC LIMIT 1").fetchone()
+    return (0, GENESIS) if row is None else (int(row[0]), str(row[1]))
+
+
+def append_receipt(
+    tx: sqlite3.Connection,
+    clock: Clock,
+    action: Action,
+    status: ReceiptStatus,
+    *,
+    code: str,
+    result_hash: str,
+    random: Randomness = os.urandom,
+) -> Receipt:
+    """Write the next receipt; it is durable together with whatever else the transaction does."""
+    size, previous = last_link(tx)
+    receipt = sealed(
+        {
+            "id": f"receipt-{size + 1:08d}-{random(4).hex()}",
+            "timestamp": stamp(clock()),
+            "conversation_id": action.thread_id,
+            "tool": action.call.tool,
+            "args_hash": action.call.args_hash,
+            "result_hash": result_hash,
+            "status": status,
+            "risk": action.decision.risk_word,
+            "risk_level": action.decision.risk,
+            "code": code,
+            "action_id": action.action_id,
+            "digest": action.digest,
+            "policy_hash": action.decision.policy_hash,
+            "previous_hash": previous,
+        }
+    )
+    tx.execute(
+        "INSERT INTO receipts (seq, receipt_id, action_id, receipt_hash, line) VALUES (?, ?, ?, ?, ?)",
+        (size + 1, receipt.id, action.action_id, receipt.receipt_hash, receipt.line().decode()),
+    )
+    return receipt
+
+
+def list_receipts(db: sqlite3.Connection, limit: int) -> list[Receipt]:
+    """The newest receipts, newest first."""
+    rows = db.execute("SELECT line FROM receipts ORDER BY seq DESC LIMIT ?", (limit,))
+    return [_RECEIPT.decode(row[0]) for row in rows]
+
+
+def find_receipts(db: sqlite3.Connection, key: str) -> list[Receipt]:
+    """Receipts whose id, id prefix, number or action is `key`."""
+    number = int(key) if key.isdigit() and len(key) < 16 else -1
+    rows = db.execute(
+        "SELECT line FROM receipts WHERE receipt_id = ? OR action_id = ? OR seq = ? OR receipt_id LIKE ? || '%'"
+        " ORDER BY seq LIMIT 100",
+        (key, key, number, key.replace("%", "").replace("_", "") or "\0"),
+    )
+    return [_RECEIPT.decode(row[0]) for row in rows]

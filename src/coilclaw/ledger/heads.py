@@ -1,0 +1,124 @@
+"""Signed heads: from time to time, and on exit, a signature over how long the chain is and where it ends."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.errors import LedgerBroken, StorageError
+from coilclaw.packets.ids import Clock, stamp
+from coilclaw.packets.receipt import Head
+
+_HEAD = msgspec.json.Decoder(Head)
+
+
+def key_name(public: bytes) -> str:
+    """How heads name the key they were signed with."""
+    return sha256_hex(public)[:16]
+
+
+class SigningKey:
+    """The ledger's Ed25519 key, in the keys folder, readable by the owner alone."""
+
+    def __init__(self, keys: Path) -> None:
+        self.private_file = keys / "ledger.key"
+        self.public_file = keys / "ledger.pub"
+
+    def create(self) -> None:
+        """Make the key if there is none."""
+        if self.private_file.exists():
+            return
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        self.private_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private = Ed25519PrivateKey.generate()
+        self._write(self.public_file, private.public_key().public_bytes_raw().hex())
+        self._write(self.private_file, private.private_bytes_raw().hex())
+
+    def _write(self, path: Path, text: str) -> None:
+        partial = path.with_suffix(".new")
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(fd)
+        partial.rename(path)
+
+    def _read(self, path: Path) -> bytes:
+        try:
+            return bytes.fromhex(path.read_text().strip())
+        except (OSError, ValueError) as error:
+            raise StorageError(
+                f"the ledger key {path} cannot be read.", remedy="Restore it from a backup or run `coilclaw init`."
+            ) from error
+
+    def sign(self, size: int, chain_hash: str, time: str) -> Head:
+        """A signed head."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        self.create()
+        private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
+        name = key_name(private.public_key().public_bytes_raw())
+        head = Head(size=size, hash=chain_hash, time=time, key=name, signature="")
+        return msgspec.structs.replace(head, signature=private.sign(head.signed_bytes()).hex())
+
+    def holds(self, head: Head) -> bool:
+        """Whether the head was signed by this key."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        public = self._read(self.public_file)
+        if head.key != key_name(public):
+            return False
+        try:
+            Ed25519PublicKey.from_public_bytes(public).verify(bytes.fromhex(head.signature), head.signed_bytes())
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+def store_head(tx: sqlite3.Connection, key: SigningKey, clock: Clock, size: int, chain_hash: str) -> Head:
+    """Sign the chain as it stands and keep the head in the database."""
+    head = key.sign(size, chain_hash, stamp(clock()))
+    tx.execute(
+        "INSERT INTO ledger_heads (size, line) VALUES (?, ?) ON CONFLICT (size) DO NOTHING",
+        (size, msgspec.json.encode(head).decode()),
+    )
+    return head
+
+
+def append_head(path: Path, head: Head) -> None:
+    """Keep the head beside the log too."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, msgspec.json.encode(head) + b"\n")
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def heads_from_rows(db: sqlite3.Connection) -> list[Head]:
+    """Every head the database knows."""
+    return [_decode(row[0]) for row in db.execute("SELECT line FROM ledger_heads ORDER BY size")]
+
+
+def heads_from_file(path: Path) -> list[Head]:
+    """Every head kept beside the log; a torn last line is passed over."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read ({error.strerror}).") from error
+    return [_decode(line) for line in lines]
+
+
+def _decode(line: str | bytes) -> Head:
+    try:
+        return _HEAD.decode(line)
+    except msgspec.DecodeError as error:
+        raise LedgerBroken(
+            f"a signed head is damaged ({error}).", remedy="See SECURITY.md, 'A broken ledger'."
+        ) from error

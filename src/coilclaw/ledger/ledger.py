@@ -1,0 +1,92 @@
+"""The ledger as the rest of the product uses it: write a receipt in your transaction; the rest happens by itself."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from coilclaw.ledger.chain import append_receipt, last_link
+from coilclaw.ledger.heads import SigningKey, append_head, store_head
+from coilclaw.ledger.log import ReceiptLog, set_exported_size
+from coilclaw.packets.action import Action
+from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.ids import Clock
+from coilclaw.packets.receipt import Head, Receipt, ReceiptStatus
+from coilclaw.store.database import Database
+
+
+def heads_file(log: Path) -> Path:
+    """Where the heads are kept beside the log."""
+    return log.with_name(log.name + ".heads")
+
+
+class Ledger:
+    """Receipts in rows, copied to the log after each commit, sealed with a signed head now and then and on exit."""
+
+    def __init__(
+        self,
+        db: Database,
+        log_path: Path,
+        key: SigningKey,
+        *,
+        clock: Clock,
+        warn: Callable[[str], None],
+        head_every: int = 64,
+        head_seconds: float = 60.0,
+    ) -> None:
+        self._db = db
+        self._key = key
+        self._clock = clock
+        self._warn = warn
+        self._log_path = log_path
+        self._log = ReceiptLog(log_path, warn)
+        self._unexported = False
+        self._unsealed = 0
+        self._every = head_every
+        self._seconds = head_seconds
+        self._sealed_at = clock()
+        db.after_commit(self._copy)
+
+    def add(
+        self, tx: sqlite3.Connection, action: Action, status: ReceiptStatus, *, code: str, result_hash: str
+    ) -> Receipt:
+        """Write a receipt in the caller's transaction."""
+        receipt = append_receipt(tx, self._clock, action, status, code=code, result_hash=result_hash)
+        self._unexported = True
+        self._unsealed += 1
+        return receipt
+
+    async def seal_if_due(self) -> None:
+        """Sign the chain when enough receipts or time have gone by since the last head."""
+        waited = (self._clock() - self._sealed_at).total_seconds()
+        if self._unsealed >= self._every or (self._unsealed and waited >= self._seconds):
+            self._keep(await self._db.write(self._seal))
+
+    def close(self) -> None:
+        """Seal on the way out. A failure is said, not raised: the receipts themselves are safe in their rows."""
+        try:
+            if self._unsealed:
+                self._keep(self._db.write_now(self._seal))
+        except CoilclawError as error:
+            self._warn(f"the ledger could not be sealed on exit: {error}")
+        self._log.close()
+
+    def _copy(self, db: sqlite3.Connection) -> None:
+        if self._unexported:
+            self._log.export(db)
+            self._unexported = False
+
+    def _seal(self, tx: sqlite3.Connection) -> Head:
+        exported = self._log.sync()
+        if exported:
+            set_exported_size(tx, exported)
+        size, chain_hash = last_link(tx)
+        return store_head(tx, self._key, self._clock, size, chain_hash)
+
+    def _keep(self, head: Head) -> None:
+        """Once the head is committed, keep it beside the log as well."""
+        self._unsealed = 0
+        self._sealed_at = self._clock()
+        try:
+            append_head(heads_file(self._log_path), head)
+        except OSError as error:
+            self._warn(f"the signed head could not be kept beside the log ({error.strerror}); the database has it.")

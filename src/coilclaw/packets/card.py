@@ -1,0 +1,33 @@
+"""The approval card: what the owner sees before saying yes, and what they said."""
+
+import msgspec
+
+from coilclaw.packets.action import Label, Source
+from coilclaw.packets.decision import Lane, Risk, RiskClass, RiskWord
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """Rendered by the gate from stored data, never by the model."""
+
+    action_id: str
+    tool_name: str
+    human_summary: str
+    target_entity: str
+    risk_class: RiskClass
+    risk: Risk
+    risk_word: RiskWord
+    lane: Lane
+    preview_or_diff: str
+    source_type: Source
+    expires_at: str
+    reasons: tuple[str, ...]
+    provenance: tuple[Label, ...]
+    digest: str
+    args: str
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner said. `approved` is None when there was nobody to ask."""
+
+    approved: bool | None
+    reason: str = ""

@@ -1,0 +1,136 @@
+"""Failures of a model server, told in one sentence with what to do next, and never with the key."""
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from coilclaw.packets.errors import ModelOutputError, ProviderError, ProviderRefused, ProviderUnavailable
+from coilclaw.providers.retry import Transient
+
+RETRIED = frozenset({408, 429, 502, 503, 504, 529})
+"""Statuses that pass by themselves. A plain 500 is not one: servers answer so to requests they choke on."""
+
+# Patterns are compiled when something fails, not when this is imported.
+_CONTEXT = r"(?i)context.{0,20}(length|size|window)|maximum context|too many tokens|prompt is too long"
+_QUOTA = r"(?i)insufficient[_ ]quota"
+_UNPRINTABLE = r"[\x00-\x20\x7f-\xa0\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069]+"
+QUOTED = 200
+
+
+class Faults(msgspec.Struct, frozen=True, kw_only=True):
+    """The errors of one provider; knows its names and how to take the key out of a text, not the key."""
+
+    name: str
+    base_url: str
+    model: str
+    api_key_env: str
+    has_key: bool
+    scrub: Callable[[str], str]
+
+    def quote(self, text: str) -> str:
+        """The beginning of a server's own words on one line, printable, without the key."""
+        return re.sub(_UNPRINTABLE, " ", self.scrub(text)).strip()[:QUOTED]
+
+    def unreadable(self, why: str, data: bytes) -> ModelOutputError:
+        """The answer is not one we can read."""
+        beginning = self.quote(data[: 8 * QUOTED].decode("utf-8", "replace"))
+        return ModelOutputError(
+            _ended(f"{self.name} sent an answer that cannot be read ({self.quote(why)}): {beginning or 'nothing'}"),
+            remedy="Check that base_url leads to an OpenAI-compatible server.",
+        )
+
+    def too_large(self, limit: int) -> ModelOutputError:
+        """The answer is longer than we are ready to read."""
+        return ModelOutputError(
+            f"{self.name} sent more than {limit} bytes; the rest was not read.",
+            remedy="Lower max_output_tokens of this provider.",
+        )
+
+    def broken_off(self, why: str, *, timeout: bool = False) -> Transient:
+        """The network failed, or the server hung up."""
+        remedy = (
+            "Raise timeout_seconds of this provider or use a faster model."
+            if timeout
+            else f"Check that the server at {self.base_url} runs; `coilclaw provider test {self.name}` tries it."
+        )
+        return Transient(_ended(f"{self.name} did not answer: {self.quote(why)}"), remedy=remedy)
+
+    def reported(self, error: bytes) -> ProviderError:
+        """What an error object means that came with status 200 or in the middle of a stream."""
+        return self.failed(_status_of(error), b'{"error":' + error + b"}")
+
+    def failed(self, status: int, body: bytes, retry_after: float | None = None) -> ProviderError:
+        """What an error status or an error object means."""
+        text = _error_text(body)
+        said = _ended(f"{self.name} answered {status}: {self.quote(text) or 'nothing more'}")
+        if status in {401, 403}:
+            return ProviderRefused(said, remedy=self._key_remedy())
+        if status == 402 or (status == 429 and re.search(_QUOTA, text)):
+            return ProviderRefused(
+                said, remedy="The account behind this key has no credit left, or a limit is reached."
+            )
+        if status in {400, 413, 422} and re.search(_CONTEXT, text):
+            return ProviderRefused(
+                f"The conversation is too long for {self.model}. {said}",
+                remedy="Start a new conversation, or use a model with a larger context.",
+            )
+        if status == 404:
+            return ProviderRefused(
+                said,
+                remedy=f"Check model = {self.model!r} and base_url = {self.base_url!r}; "
+                f"`coilclaw provider test {self.name}` lists the models it has.",
+            )
+        if status in RETRIED:
+            return Transient(said, remedy="Try again later.", retry_after=retry_after)
+        if status >= 500:
+            return ProviderUnavailable(
+                said, remedy="The server failed; its own log tells why.", retry_after=retry_after
+            )
+        if 300 <= status < 400:
+            return ProviderRefused(said, remedy="The server redirects: put the address it leads to into base_url.")
+        return ProviderRefused(said, remedy="The server does not accept this request; check model and base_url.")
+
+    def _key_remedy(self) -> str:
+        if not self.api_key_env:
+            return f"Set api_key_env of {self.name} to the name of the environment variable that holds its key."
+        state = "was refused" if self.has_key else "is not set"
+        return f"The key in the environment variable {self.api_key_env} {state}; put a valid one there."
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
+
+
+class _Error(msgspec.Struct, frozen=True):
+    message: str = ""
+    type: str | None = None
+    code: int | str | None = None
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    error: _Error | str = ""
+
+
+def _error_text(body: bytes) -> str:
+    """The message of an error object with its type and code, or the body as it is."""
+    try:
+        error = msgspec.json.decode(body, type=_Envelope).error
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        error = ""
+    if isinstance(error, str):
+        return error or body.decode("utf-8", "replace")
+    kind = ", ".join(str(part) for part in (error.type, error.code) if part)
+    return f"{error.message} ({kind})" if kind else error.message
+
+
+def _status_of(error: bytes) -> int:
+    """The status an error object inside a 200 stands for; 502 when it names none, since something upstream failed."""
+    try:
+        code = msgspec.json.decode(error, type=_Error).code
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 502
+    if isinstance(code, str):
+        code = int(code) if code.isdecimal() and len(code) == 3 else None
+    number = code or 0
+    return number if 400 <= number < 600 else 502

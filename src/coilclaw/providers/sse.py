@@ -1,0 +1,58 @@
+"""Server-sent events, fed in pieces of any size; only the data of each event matters here."""
+
+
+class EventReader:
+    """Takes the bytes of an event stream as they arrive and hands back each whole event's data."""
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+        self._data: list[bytes] = []
+        self._after_return = False
+        self._first_line = True
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The events that this chunk completes."""
+        if not chunk:
+            return []
+        if self._after_return and chunk.startswith(b"\n"):  # CRLF was split between two chunks
+            chunk = chunk[1:]
+            self._after_return = False
+            if not chunk:
+                return []
+        self._after_return = chunk.endswith(b"\r")
+        *ended, rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        events: list[bytes] = []
+        for piece in ended:
+            self._line.append(piece)
+            event = self._end_line()
+            if event is not None:
+                events.append(event)
+        if rest:
+            self._line.append(rest)
+        return events
+
+    def close(self) -> bytes | None:
+        """What an unfinished last event holds: many servers leave out the blank line at the end."""
+        if self._line:
+            self._end_line()
+        return self._take()
+
+    def _end_line(self) -> bytes | None:
+        line = b"".join(self._line)
+        self._line.clear()
+        if self._first_line:
+            self._first_line = False
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if not line:
+            return self._take()
+        name, _, value = line.partition(b":")  # a comment has an empty name
+        if name == b"data":
+            self._data.append(value.removeprefix(b" "))
+        return None
+
+    def _take(self) -> bytes | None:
+        if not self._data:
+            return None
+        event = b"\n".join(self._data)
+        self._data.clear()
+        return event

@@ -1,0 +1,58 @@
+"""What a box refuses before it does anything: specs that mean nothing, or ask for what no box here can hold."""
+
+import os
+from typing import Any
+
+from coilclaw.packets.box import BoxSpec
+from coilclaw.packets.errors import ToolError
+from coilclaw.sandbox.guard import inside
+from coilclaw.sandbox.layout import check_workspace
+
+
+def refusal(message: str, remedy: str, code: str = "BAD_COMMAND") -> ToolError:
+    """A refusal: nothing was started."""
+    return ToolError(message, remedy=remedy, code=code, begun=False)
+
+
+def admit(spec: BoxSpec) -> None:
+    """Raise unless the spec can be run as it stands."""
+    words = [spec.command] if isinstance(spec.command, str) else list(spec.command)
+    if not words or not words[0]:
+        raise refusal("The command is empty.", "Give a shell text or an argv.")
+    environment = [part for pair in spec.environment for part in pair]
+    if any("\0" in text for text in (*words, *environment, spec.workspace, spec.cwd)):
+        raise refusal("The command holds a NUL byte, which no program can be given.", "Take it out.")
+    if any(not name or "=" in name for name, _ in spec.environment):
+        raise refusal("An environment variable has no valid name.", "Use names without '='.")
+    if spec.domains:
+        raise refusal(
+            "This box cannot be given network access.", "Fetch what is needed with the http tool first.",
+            "BOX_CANNOT_HOLD",
+        )  # fmt: skip
+    _admit_limits(spec)
+    _admit_places(spec)
+
+
+def _admit_limits(spec: BoxSpec) -> None:
+    limits: dict[str, Any] = {name: getattr(spec.limits, name) for name in spec.limits.__struct_fields__}
+    for name, value in limits.items():
+        if not value > 0:
+            raise refusal(f"The limit {name} is {value}, which leaves nothing.", "Use a number above zero.")
+
+
+def _admit_places(spec: BoxSpec) -> None:
+    if not os.path.isabs(spec.workspace) or not os.path.isabs(spec.cwd):
+        raise refusal("Workspace and working directory must be absolute paths.", "Expand them first.", "BOX_BAD_PATH")
+    check_workspace(spec)
+    if not inside(os.path.normpath(spec.cwd), os.path.normpath(spec.workspace)):
+        raise refusal(
+            f"The working directory {spec.cwd} is outside the workspace.", "Name one inside it.", "BOX_BAD_PATH"
+        )
+    if not os.path.isdir(spec.workspace):
+        raise refusal(
+            f"The workspace {spec.workspace} does not exist.", "Create it with `coilclaw init`.", "WORKSPACE_MISSING"
+        )
+    if not os.path.isdir(spec.cwd) or not inside(os.path.realpath(spec.cwd), os.path.realpath(spec.workspace)):
+        raise refusal(
+            f"The working directory {spec.cwd} does not exist in the workspace.", "Create it first.", "BOX_BAD_PATH"
+        )

@@ -1,0 +1,88 @@
+"""Tier A: bubblewrap builds the namespaces and mounts, the kernel filter comes by descriptor, limits from outside."""
+
+import os
+from collections.abc import Iterator
+
+from coilclaw.sandbox import stage
+from coilclaw.sandbox.layout import INSIDE_ID, Step
+
+_WALLS = (
+    "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+    "--uid", str(INSIDE_ID), "--gid", str(INSIDE_ID), "--hostname", "box", "--disable-userns",
+    "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--clearenv",
+)  # fmt: skip
+"""First of all arguments, so that a list cut short could only ever lack things inside."""
+
+
+class Arguments:
+    """bubblewrap's arguments for one box, and the descriptors they name."""
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+
+    def _data(self, data: bytes) -> int:
+        """A descriptor that holds some bytes and is used up by bubblewrap before the command starts."""
+        made = os.memfd_create("coilclaw", os.MFD_CLOEXEC)
+        self.descriptors.append(made)
+        os.write(made, data)
+        os.lseek(made, 0, os.SEEK_SET)
+        return made
+
+    def command(
+        self, bwrap: str, steps: tuple[Step, ...], *, environment: dict[str, str], cwd: str, argv: list[str],
+        program: bytes, status: int, release: int, workspace: tuple[str, str],
+    ) -> list[str]:  # fmt: skip
+        """The whole command line. All but the command travels by descriptor: environments are nobody else's business."""
+        options = [
+            *_WALLS, "--seccomp", str(self._data(program)), "--json-status-fd", str(status), "--block-fd", str(release),
+            *(word for step in numbered(steps) for word in self._step(*step, workspace)),
+            *(word for name, value in environment.items() for word in ("--setenv", name, value)),
+            "--chdir", cwd,
+        ]  # fmt: skip
+        arguments = self._data(b"\0".join(os.fsencode(option) for option in options) + b"\0")
+        return [bwrap, "--args", str(arguments), "--", *argv]
+
+    def _step(self, number: int, step: Step, workspace: tuple[str, str]) -> Iterator[str]:
+        at = step.at
+        match step.kind:
+            case "bind":
+                yield from ("--bind" if step.writable else "--ro-bind", step.source, at)
+            case "again":
+                inside, source = workspace
+                yield from ("--bind" if step.writable else "--ro-bind", source + at.removeprefix(inside), at)
+            case "tmpfs" if step.noexec:  # bubblewrap knows no noexec: the stage made this one
+                yield from ("--bind", stage.scratch(number), at)
+            case "tmpfs":
+                yield from ("--perms", f"{step.mode:o}", "--size", str(step.size), "--tmpfs", at)
+            case "null":
+                yield from ("--ro-bind", "/dev/null", at)
+            case "symlink":
+                yield from ("--symlink", step.source, at)
+            case "file":
+                yield from ("--perms", f"{step.mode:o}", "--file", str(self._data(step.text.encode())), at)
+            case "dir":
+                yield from ("--perms", f"{step.mode:o}", "--dir", at)
+            case "proc":
+                yield from ("--proc", at, "--ro-bind", "/proc/sys", f"{at}/sys")
+            case "dev":
+                yield from ("--dev", at)
+            case "seal":
+                yield from ("--remount-ro", at)
+
+    def close(self) -> None:
+        """Close every descriptor here; bubblewrap has its own copies."""
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+
+
+def numbered(steps: tuple[Step, ...]) -> Iterator[tuple[int, Step]]:
+    """Each step with the number of the scratch it would use: how many noexec tmpfs came before it."""
+    count = 0
+    for step in steps:
+        yield count, step
+        count += step.kind == "tmpfs" and step.noexec
+
+
+def scratches(steps: tuple[Step, ...]) -> list[tuple[int, int]]:
+    """(bytes, mode) of every tmpfs the stage must make."""
+    return [(step.size, step.mode) for step in steps if step.kind == "tmpfs" and step.noexec]

@@ -1,0 +1,98 @@
+"""Reading a command's output up to a cap, and feeding its input, without ever blocking the loop."""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from coilclaw.sandbox.seat import Streams
+
+_CHUNK = 64 << 10
+
+
+class Capture:
+    """The three streams of one command: ours are read and written by the loop, the command's are handed over."""
+
+    def __init__(self, stdin: bytes, cap: int, on_full: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._cap = cap
+        self._on_full = on_full
+        self._taken = 0
+        self._pending = memoryview(stdin)
+        self._ours: set[int] = set()
+        self._theirs: list[int] = []
+        self._buffers: tuple[bytearray, bytearray] = (bytearray(), bytearray())
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        try:
+            self.streams = Streams(
+                stdin=self._input(), stdout=self._output(self._buffers[0]), stderr=self._output(self._buffers[1])
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def _input(self) -> int:
+        if not self._pending:
+            theirs = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            theirs, ours = os.pipe()
+            os.set_blocking(ours, False)  # noqa: FBT003
+            self._ours.add(ours)
+            self._loop.add_writer(ours, self._write, ours)
+        self._theirs.append(theirs)
+        return theirs
+
+    def _output(self, buffer: bytearray) -> int:
+        ours, theirs = os.pipe()
+        os.set_blocking(ours, False)  # noqa: FBT003
+        self._ours.add(ours)
+        self._theirs.append(theirs)
+        self._loop.add_reader(ours, self._read, ours, buffer)
+        return theirs
+
+    def _write(self, ours: int) -> None:
+        try:
+            self._pending = self._pending[os.write(ours, self._pending[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # the command does not want the rest
+            self._pending = self._pending[:0]
+        if not self._pending:
+            self._end(ours)
+
+    def _read(self, ours: int, buffer: bytearray) -> None:
+        try:
+            data = os.read(ours, _CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            self._end(ours)
+            return
+        room = self._cap - self._taken
+        buffer += data[:room]
+        self._taken += min(len(data), room)
+        if len(data) > room:
+            self._on_full()
+
+    def _end(self, ours: int) -> None:
+        self._loop.remove_reader(ours)
+        self._loop.remove_writer(ours)
+        self._ours.discard(ours)
+        os.close(ours)
+        if not self._ours and not self._ended.done():
+            self._ended.set_result(None)
+
+    def hand_over(self) -> None:
+        """Close the command's ends here, once the command has them."""
+        while self._theirs:
+            os.close(self._theirs.pop())
+
+    async def drain(self, seconds: float) -> None:
+        """Read what is left after the command ended; its writers are gone, so this takes no time."""
+        await asyncio.wait([self._ended], timeout=seconds)
+
+    def close(self) -> tuple[bytes, bytes]:
+        """Stop reading; what was captured of stdout and stderr."""
+        self.hand_over()
+        for ours in tuple(self._ours):
+            self._end(ours)
+        return bytes(self._buffers[0]), bytes(self._buffers[1])

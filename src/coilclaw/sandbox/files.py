@@ -1,0 +1,216 @@
+"""Workspace files as a call was granted them: opened beneath the root without following any link, written atomically.
+
+A path is resolved once, before the decision; what is opened here is that resolved path, component by component. A link
+put in its place in between is refused by the kernel, not followed.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.ports import FileEntry
+
+_OPENAT2 = 437  # the same number on every architecture
+_RESOLVE = 0x08 | 0x04 | 0x02  # BENEATH, NO_SYMLINKS, NO_MAGICLINKS
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FileGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """One path a call may use: as it was asked for, and what it resolved to when it was decided on."""
+
+    asked: str
+    root: str
+    relative: str
+    """Below the root, without links and dots; empty means the root itself."""
+    writable: bool
+
+
+def _explain(error: OSError, asked: str) -> ToolError:
+    """One sentence for what the system said."""
+    known = {
+        errno.ENOENT: f"{asked} does not exist.",
+        errno.ELOOP: f"{asked} was replaced by a link after it was checked; it is not followed.",
+        errno.EXDEV: f"{asked} leads out of the workspace; it is not followed.",
+        errno.ENOTDIR: f"a part of {asked} is not a directory.",
+        errno.EISDIR: f"{asked} is a directory.",
+        errno.EACCES: f"{asked} may not be opened by this user.",
+        errno.ENOSPC: f"the disk is full; {asked} was left as it was.",
+        errno.EROFS: f"{asked} is on a read-only file system.",
+        errno.ENAMETOOLONG: f"the name {asked[:60]}… is too long.",
+    }
+    text = known.get(error.errno or 0, f"{asked} cannot be used ({error.strerror}).")
+    return ToolError(text, code="FILE_ERROR", begun=False)
+
+
+def _open_beneath(root: int, relative: str, flags: int) -> int:
+    """openat2 where the kernel has it; otherwise the walk, which refuses links at every step as well."""
+    import ctypes
+
+    class OpenHow(ctypes.Structure):
+        _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+    how = OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for _ in range(16):  # EAGAIN: a rename raced with us, which is no answer
+        fd = libc.syscall(_OPENAT2, root, os.fsencode(relative), ctypes.byref(how), ctypes.sizeof(how))
+        if fd >= 0:
+            return int(fd)
+        code = ctypes.get_errno()
+        if code in (errno.ENOSYS, errno.EPERM):  # EPERM: a container's filter that does not know the call
+            return _walk(root, relative, flags)
+        if code != errno.EAGAIN:
+            raise OSError(code, os.strerror(code))
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def _walk(root: int, relative: str, flags: int) -> int:
+    """Open one component after the other, following no link."""
+    *parents, name = relative.split("/")
+    here = os.dup(root)
+    try:
+        for part in parents:
+            below = os.open(part, _DIRECTORY, dir_fd=here)
+            os.close(here)
+            here = below
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+class WorkspaceFiles:
+    """The Files port for one call: its granted paths and nothing else."""
+
+    def __init__(self, grants: tuple[FileGrant, ...]) -> None:
+        self._grants = {(grant.asked, grant.writable): grant for grant in grants}
+
+    def _grant(self, path: str, *, writable: bool) -> FileGrant:
+        grant = self._grants.get((path, writable))
+        if grant is None:
+            verb = "write" if writable else "read"
+            raise ToolError(f"the call was not granted to {verb} {path}.", code="NOT_GRANTED", begun=False)
+        return grant
+
+    def _open(self, grant: FileGrant, flags: int) -> int:
+        root = os.open(grant.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if not grant.relative:
+            return root
+        try:
+            return _open_beneath(root, grant.relative, flags)
+        finally:
+            os.close(root)
+
+    def list(self, path: str, *, limit: int) -> list[FileEntry]:
+        """Names under a granted directory, sorted."""
+        try:
+            fd = self._open(self._grant(path, writable=False), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                with os.scandir(fd) as entries:
+                    found = [_entry(entry) for entry in entries]
+            finally:
+                os.close(fd)
+        except OSError as error:
+            if error.errno == errno.ENOTDIR:
+                raise ToolError(f"{path} is not a directory.", code="FILE_ERROR", begun=False) from error
+            raise _explain(error, path) from error
+        return sorted(found, key=lambda entry: entry.name)[:limit]
+
+    def read(self, path: str, *, max_bytes: int) -> bytes:
+        """The bytes of a granted regular file no larger than `max_bytes`."""
+        try:
+            fd = self._open(self._grant(path, writable=False), os.O_RDONLY | os.O_NONBLOCK)
+            with os.fdopen(fd, "rb") as file:
+                info = os.fstat(fd)
+                if stat.S_ISDIR(info.st_mode):
+                    raise ToolError(f"{path} is a directory; use file_list.", code="FILE_ERROR", begun=False)
+                if not stat.S_ISREG(info.st_mode):
+                    raise ToolError(f"{path} is not a regular file.", code="FILE_ERROR", begun=False)
+                data = file.read(max_bytes + 1)
+        except OSError as error:
+            raise _explain(error, path) from error
+        if len(data) > max_bytes:
+            raise ToolError(
+                f"{path} is {info.st_size} bytes, more than the {max_bytes} that may be read at once.",
+                remedy="Read a part of it with `shell` (head, tail, sed -n).",
+                code="FILE_TOO_LARGE",
+                begun=False,
+            )
+        return data
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace or create a granted file: written aside, made durable, renamed into place."""
+        grant = self._grant(path, writable=True)
+        if not grant.relative:
+            raise ToolError(f"{path} is the workspace itself, not a file.", code="FILE_ERROR", begun=False)
+        folder, _, name = grant.relative.rpartition("/")
+        try:
+            parent = self._make_parents(grant, folder)
+            try:
+                _replace(parent, name, data)
+            finally:
+                os.close(parent)
+        except IsADirectoryError as error:
+            raise ToolError(f"{path} is a directory.", code="FILE_ERROR", begun=False) from error
+        except OSError as error:
+            raise _explain(error, path) from error
+
+    def _make_parents(self, grant: FileGrant, folder: str) -> int:
+        here = os.open(grant.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in folder.split("/") if folder else ():
+            try:
+                try:
+                    below = os.open(part, _DIRECTORY, dir_fd=here)
+                except FileNotFoundError:
+                    os.mkdir(part, dir_fd=here)
+                    below = os.open(part, _DIRECTORY, dir_fd=here)
+            finally:
+                os.close(here)
+            here = below
+        return here
+
+
+def _entry(entry: "os.DirEntry[str]") -> FileEntry:
+    if entry.is_symlink():
+        kind = "link"
+    elif entry.is_dir(follow_symlinks=False):
+        kind = "dir"
+    else:
+        kind = "file" if entry.is_file(follow_symlinks=False) else "other"
+    size = entry.stat(follow_symlinks=False).st_size if kind == "file" else 0
+    return FileEntry(name=os.fsencode(entry.name).decode("utf-8", "replace"), kind=kind, size=size)
+
+
+def _replace(parent: int, name: str, data: bytes) -> None:
+    mode = 0o644
+    try:
+        present = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISDIR(present.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if stat.S_ISREG(present.st_mode):
+            mode = stat.S_IMODE(present.st_mode)
+    except FileNotFoundError:
+        pass
+    aside = f".{name[:80]}.{os.urandom(6).hex()}.new"
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        os.rename(aside, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        os.unlink(aside, dir_fd=parent)
+        raise
+    os.fsync(parent)
+
+
+def read_existing(root: Path, relative: str, max_bytes: int) -> bytes | None:
+    """What a file holds now, for showing a difference; None when there is none or it is not a plain small file."""
+    grant = FileGrant(asked=relative, root=str(root), relative=relative, writable=False)
+    try:
+        return WorkspaceFiles((grant,)).read(relative, max_bytes=max_bytes)
+    except ToolError:
+        return None

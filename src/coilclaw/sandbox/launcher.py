@@ -1,0 +1,253 @@
+"""The small program between us and a boxed command where bubblewrap is not enough or not there.
+
+Run as `python -I -S launcher.py MODE FD`; the order is read from FD. Standard library only, one thread, no project
+import beyond the stdlib-only modules of this room, nothing imported later: the files may be root's alone. Every failure before the command starts is reported and final.
+
+    walls   namespaces, mounts, Landlock, seccomp (tier B)
+    plain   no namespaces: Landlock and seccomp alone, or nothing at all (tier unsafe)
+    stage   a noexec workspace in a user namespace of our own, then bubblewrap (tier A, ordinary user)
+    hold    a fresh user namespace, kept until our standard input ends (for an identity map)
+"""
+
+import _socket
+import fcntl
+import marshal
+import os
+import signal
+import struct
+import sys
+from typing import Any, NoReturn
+
+if __name__ == "__main__":
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from coilclaw.sandbox import landlock, rootfs, stage, syscalls
+from coilclaw.sandbox.kin import descendants
+
+Order = dict[str, Any]
+SETUP_FAILED = 125
+
+
+def main(mode: str, descriptor: int) -> NoReturn:
+    """Carry out one order; never returns."""
+    syscalls.signal_on_parent_death(signal.SIGTERM if mode == "plain" else signal.SIGKILL)
+    if mode == "hold":
+        _hold()
+    with os.fdopen(descriptor, "rb") as pipe:
+        order: Order = marshal.loads(pipe.read())  # noqa: S302 - our own parent wrote it
+    try:
+        if os.getppid() != order["parent"]:
+            raise OSError(3, "the process that asked for this box is gone")  # noqa: TRY301
+        {"walls": _walls, "plain": _plain, "stage": _stage}[mode](order)
+    except Exception as error:  # in either process: nothing may run after a step that failed
+        _fail(order, f"{type(error).__name__}: {error}")
+    _fail(order, "the launcher came to its end without a command")
+
+
+def _report(order: Order, text: str) -> None:
+    os.write(order["status"], text.encode() + b"\n")
+
+
+def _fail(order: Order, why: str) -> NoReturn:
+    escaped = why.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    _report(order, f'{{"error": "{escaped}"}}')
+    os._exit(SETUP_FAILED)
+
+
+def _hold() -> NoReturn:
+    syscalls.unshare(syscalls.CLONE_NEWUSER)
+    os.write(1, b"ready")
+    os.read(0, 1)
+    os._exit(0)
+
+
+def _become(order: Order) -> None:
+    """Give up root for good before anything else is done."""
+    if order["uid"] < 0:
+        return
+    os.setgroups([])
+    os.setresgid(order["gid"], order["gid"], order["gid"])
+    os.setresuid(order["uid"], order["uid"], order["uid"])
+    syscalls.set_dumpable(dumpable=True)  # or our own uid_map would belong to root
+    syscalls.signal_on_parent_death(signal.SIGKILL)  # forgotten by the kernel when the uid changed
+    if os.getppid() != order["parent"]:
+        raise OSError(3, "the process that asked for this box is gone")
+
+
+def _write(path: str, text: str) -> None:
+    target = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(target, text.encode())
+    finally:
+        os.close(target)
+
+
+def _own_user_namespace(others: int, inside_id: int | None) -> None:
+    uid, gid = os.getuid(), os.getgid()
+    syscalls.unshare(syscalls.CLONE_NEWUSER | others)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid if inside_id is None else inside_id} {uid} 1")
+    _write("/proc/self/gid_map", f"{gid if inside_id is None else inside_id} {gid} 1")
+
+
+def _namespaces() -> str:
+    names = ("ipc", "mnt", "net", "uts")
+    return "".join(f', "{name}-namespace": {os.stat(f"/proc/self/ns/{name}").st_ino}' for name in names)
+
+
+def _walls(order: Order) -> NoReturn:
+    os.set_inheritable(order["status"], False)  # noqa: FBT003 - the command must not speak for us
+    _become(order)
+    os.chdir("/")
+    _own_user_namespace(
+        syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC
+        | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWCGROUP,
+        order["inside_id"],
+    )  # fmt: skip
+    first = os.fork()
+    if first == 0:
+        _first_process(order)
+    pid_namespace = os.stat("/proc/self/ns/pid_for_children").st_ino
+    _report(order, f'{{"child-pid": {first}{_namespaces()}, "pid-namespace": {pid_namespace}}}')
+    _close_all_but(order["status"])
+    _, status = os.waitpid(first, 0)
+    _report(order, f'{{"exit-code": {_code(status)}}}')
+    os._exit(_code(status))
+
+
+def _first_process(order: Order) -> NoReturn:
+    """Process 1 of the box: builds the inside, gives everything up, starts the command, buries the dead."""
+    syscalls.signal_on_parent_death(signal.SIGKILL)
+    rootfs.build(order["steps"], order["base"])
+    syscalls.set_hostname("box")
+    _loopback_up()
+    syscalls.drop_capabilities()
+    syscalls.no_new_privileges()
+    known = landlock.version()
+    if known:
+        rights = landlock.writes(known)
+        landlock.restrict([(path, rights) for path in order["writable"]], handled=rights, network=False)
+    syscalls.set_dumpable(dumpable=False)  # the command has our uid, but may not look into us
+    os.setsid()
+    if os.read(order["release"], 1) != b"g":
+        raise OSError(3, "the box was never released")
+    syscalls.load_filter(order["filter"])
+    child = os.fork()
+    if child == 0:
+        _execute(order)
+    _close_all_but()
+    os._exit(_bury_until(child))
+
+
+def _bury_until(child: int) -> int:
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            return _code(status)
+
+
+def _code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _execute(order: Order) -> NoReturn:
+    """Become the command; a name that does not exist ends like it would in a shell."""
+    try:
+        os.chdir(order["cwd"])
+    except OSError as error:
+        _fail(order, f"chdir to {order['cwd']}: {error.strerror}")
+    argv: list[str] = order["argv"]
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, a command must not inherit that
+        signal.signal(number, signal.SIG_DFL)
+    os.closerange(3, order["status"])
+    os.closerange(order["status"] + 1, 1024)
+    try:
+        os.execvpe(argv[0], argv, order["environment"])
+    except FileNotFoundError:
+        os.write(2, f"{argv[0]}: not found\n".encode())
+        os._exit(127)
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        os._exit(126)
+
+
+def _close_all_but(*kept: int) -> None:
+    """Hold no end of the command's streams, so that they end when the command does."""
+    nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    for descriptor in range(3, 1024):
+        if descriptor not in kept:
+            try:
+                os.close(descriptor)
+            except OSError:
+                continue
+
+
+def _loopback_up() -> None:
+    up_and_running = 0x41
+    control = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    fcntl.ioctl(control.fileno(), 0x8914, struct.pack("16sh22x", b"lo", up_and_running))  # SIOCSIFFLAGS
+    control.close()
+
+
+def _stage(order: Order) -> NoReturn:
+    _own_user_namespace(syscalls.CLONE_NEWNS, None)
+    stage.prepare(order["workspace"], userns=-1, noexec=True, scratches=order["scratches"])
+    os.execve(order["argv"][0], order["argv"], {})
+
+
+def _plain(order: Order) -> NoReturn:
+    """Without a process namespace we are what gathers the dead and ends the living."""
+    os.set_inheritable(order["status"], False)  # noqa: FBT003 - the command must not speak for us
+    syscalls.become_subreaper()
+
+    def stop(_number: int, _frame: object) -> NoReturn:
+        _sweep()
+        os._exit(128 + signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, stop)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _plain_command(order)
+    _report(order, f'{{"child-pid": {child}}}')
+    _close_all_but(order["status"])
+    code = _bury_until(child)
+    _sweep()
+    _report(order, f'{{"exit-code": {code}}}')
+    os._exit(code)
+
+
+def _plain_command(order: Order) -> NoReturn:
+    os.setsid()
+    syscalls.signal_on_parent_death(signal.SIGKILL)
+    syscalls.no_new_privileges()
+    if order["rules"]:
+        everything = (1 << 16) - 1
+        landlock.restrict([tuple(rule) for rule in order["rules"]], handled=everything, network=True)
+    if os.read(order["release"], 1) != b"g":
+        raise OSError(3, "the box was never released")
+    if order["filter"]:
+        syscalls.load_filter(order["filter"])
+    _execute(order)
+
+
+def _sweep() -> None:
+    """End every descendant, however far it detached itself: orphans come to us, the subreaper."""
+    while True:
+        for pid in descendants(os.getpid()):
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                try:
+                    os.kill(pid, number)
+                except OSError:
+                    break
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

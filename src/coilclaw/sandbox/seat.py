@@ -1,0 +1,89 @@
+"""Where a box is started from: our own place for an ordinary user, a thread with its own place and uid for root.
+
+A root that starts bubblewrap stays root inside (its kernel uid is 0), so root first takes a seat: a thread that leaves
+for a private mount namespace, lends the workspace there by an identity map, and gives up root for itself alone. What
+the thread starts inherits all three. No code of ours runs between fork and exec, and the thread ends with the box.
+"""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, Protocol, TypeVar
+
+import msgspec
+
+from coilclaw.packets.errors import BoxUnavailable, ToolError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Streams(msgspec.Struct, frozen=True, kw_only=True):
+    """The command's ends of its three streams."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+class Seat(Protocol):
+    """A place to start a box from."""
+
+    async def call(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do something that the box's parent must do itself."""
+        ...
+
+    def close(self) -> None:
+        """Give the seat up; whatever was started from it must be gone."""
+        ...
+
+
+class OwnSeat:
+    """An ordinary user's: this very thread."""
+
+    async def call(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do it here."""
+        return act(*args, **kwargs)
+
+    def close(self) -> None:
+        """Nothing to give up."""
+
+
+class LentSeat:
+    """Root's: a thread of its own for one box."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="box-seat")
+
+    async def call(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do it in the thread. A cancelled wait still waits, so that nothing is started behind our back."""
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._thread, lambda: act(*args, **kwargs))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            raise
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=True)
+
+
+def start(argv: list[str], streams: Streams, descriptors: tuple[int, ...]) -> "subprocess.Popen[bytes]":
+    """Start a program with an empty environment, in a session of its own, with these descriptors and no others."""
+    try:
+        return subprocess.Popen(
+            argv, stdin=streams.stdin, stdout=streams.stdout, stderr=streams.stderr, env={}, cwd="/",
+            close_fds=True, pass_fds=descriptors, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        if error.errno == 7:  # E2BIG
+            raise ToolError(
+                "The command is too long for the kernel to start.", remedy="Put it into a script in the workspace.",
+                code="BAD_COMMAND", begun=False,
+            ) from error  # fmt: skip
+        raise BoxUnavailable(f"{os.path.basename(argv[0])} cannot be started: {error.strerror}.",
+                             remedy="Run `coilclaw doctor` to see what a box needs here.") from error  # fmt: skip

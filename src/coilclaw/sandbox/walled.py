@@ -1,0 +1,231 @@
+"""A box with walls: tiers A and B. Both show the same inside; they differ in what builds it."""
+
+import contextlib
+import marshal
+import os
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from coilclaw.packets.box import BoxResult, BoxSpec, Probe
+from coilclaw.packets.errors import BoxUnavailable
+from coilclaw.sandbox import stage
+from coilclaw.sandbox.admission import admit
+from coilclaw.sandbox.binaries import Programs, allow, forbid, freshness
+from coilclaw.sandbox.bubblewrap import Arguments, scratches
+from coilclaw.sandbox.guard import Guard
+from coilclaw.sandbox.idmap import IdentityMaps, box_uid
+from coilclaw.sandbox.layout import HOME, INSIDE_ID, Step, command_line, environment, steps_for
+from coilclaw.sandbox.limits import Group, find_group_home, sweep
+from coilclaw.sandbox.seat import LentSeat, OwnSeat, Seat
+from coilclaw.sandbox.seccomp import filter_bytes, this_machine
+from coilclaw.sandbox.supervise import Launch, Supervision
+
+LAUNCHER = str(Path(__file__).with_name("launcher.py"))
+
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """The programs boxes are built with."""
+
+    bwrap: str
+    python: str
+
+
+class Wires:
+    """Status and release pipes of one box. The release pipe is its own writer: our death must not release it."""
+
+    def __init__(self) -> None:
+        self.status, self.report = os.pipe()
+        read, write = os.pipe()
+        self.release = os.open(f"/proc/self/fd/{read}", os.O_RDWR | os.O_CLOEXEC)
+        os.close(read)
+        os.close(write)
+
+    def close(self) -> None:
+        """Close both."""
+        for descriptor in (self.status, self.report, self.release):
+            os.close(descriptor)
+
+
+def order(**fields: object) -> bytes:
+    """What the launcher reads: plain values only."""
+    return marshal.dumps({"parent": os.getpid(), **fields})
+
+
+def launcher_command(python: str, mode: str, descriptor: int) -> list[str]:
+    """How the launcher is started: isolated, without site packages."""
+    return [python, "-I", "-S", LAUNCHER, mode, str(descriptor)]
+
+
+@contextlib.contextmanager
+def handed(data: bytes) -> Iterator[int]:
+    """A descriptor from which a program we start reads these bytes."""
+    descriptor = os.memfd_create("coilclaw", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class WalledBox:
+    """Runs commands behind namespaces, mounts and a system-call filter, as an unprivileged uid."""
+
+    def __init__(self, tier: Literal["A", "B"], *, hide: tuple[str, ...], tools: Tools) -> None:
+        self._tier: Literal["A", "B"] = tier
+        self._hide = hide
+        self._tools = tools
+        self._programs: dict[tuple[object, ...], Programs] = {}
+        self._numbers = count()
+        self._home = find_group_home()
+        if self._home is not None:
+            sweep(self._home)
+        self._maps: IdentityMaps | None = None
+        if os.geteuid() == 0:
+            self._maps = IdentityMaps(python=tools.python, launcher=LAUNCHER, uid=box_uid())
+
+    @property
+    def tier(self) -> Literal["A", "B"]:
+        """A is bubblewrap's, B our own launcher's."""
+        return self._tier
+
+    def probes(self) -> list[Probe]:
+        """Try each wall by behaviour."""
+        from coilclaw.sandbox.probes import probe_box
+
+        return probe_box(self, self._hide)
+
+    async def run(self, spec: BoxSpec) -> BoxResult:
+        """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
+        admit(spec)
+        guard = Guard(spec, self._hide)
+        seat: Seat = OwnSeat() if self._maps is None else LentSeat()
+        try:
+            result = await self._run(spec, guard, seat)
+        finally:
+            seat.close()
+            guard.close()
+        return _named_like_a_shell(result, spec)
+
+    async def _run(self, spec: BoxSpec, guard: Guard, seat: Seat) -> BoxResult:
+        staged = self._maps is not None or (self._tier == "A" and spec.workspace_noexec)
+        source = stage.WORKSPACE if staged else os.path.realpath(spec.workspace)
+        steps = steps_for(
+            spec, guarded=guard.guarded, hide=self._hide, programs=self._programs_for(spec), source=source
+        )
+        if self._maps is not None:
+            await seat.call(self._take_seat, spec, guard, steps, self._maps)
+        with contextlib.ExitStack() as held:
+            launch = self._launch(spec, steps, source, held)
+            group = self._group(spec)
+            if group is not None:
+                held.callback(group.remove)
+            return await Supervision(launch, limits=spec.limits, stdin=spec.stdin, seat=seat, group=group).run()
+
+    def _group(self, spec: BoxSpec) -> Group | None:
+        if self._home is None:
+            return None
+        try:
+            return Group(self._home, spec.limits, next(self._numbers))
+        except OSError:  # no longer ours to write: resource limits hold from here on
+            self._home = None
+            return None
+
+    def _programs_for(self, spec: BoxSpec) -> Programs:
+        if spec.allowed_binaries is None and not spec.forbidden_binaries:
+            return Programs()
+        shell = isinstance(spec.command, str)
+        key = (spec.allowed_binaries, spec.forbidden_binaries, shell, *freshness())
+        if key not in self._programs:
+            self._programs.clear()
+            if spec.allowed_binaries is None:
+                self._programs[key] = forbid(spec.forbidden_binaries)
+            else:
+                names = tuple(name for name in spec.allowed_binaries if name not in spec.forbidden_binaries)
+                self._programs[key] = allow(names, shell=shell)
+        return self._programs[key]
+
+    def _take_seat(self, spec: BoxSpec, guard: Guard, steps: tuple[Step, ...], maps: IdentityMaps) -> None:
+        """In root's thread: a private mount namespace with the workspace lent, and for bubblewrap no root any more."""
+        from coilclaw.sandbox import syscalls
+
+        owner = guard.owner
+        userns = maps.descriptor(owner.st_uid, owner.st_gid)
+        try:
+            syscalls.unshare(syscalls.CLONE_FS | syscalls.CLONE_NEWNS)
+            noexec = spec.workspace_noexec
+            workspace = os.path.realpath(spec.workspace)
+            stage.prepare(workspace, userns=userns, noexec=noexec, scratches=scratches(steps))
+            if self._tier == "A":
+                syscalls.thread_becomes(maps.uid, maps.uid)
+        except OSError as error:
+            raise BoxUnavailable(
+                f"Root cannot lend {spec.workspace} to a box: {error.strerror}.",
+                remedy="Put the workspace on a file system with identity-mapped mounts (ext4, xfs, btrfs),"
+                " or run CoilClaw as an ordinary user.",
+            ) from error
+
+    def _launch(self, spec: BoxSpec, steps: tuple[Step, ...], source: str, held: contextlib.ExitStack) -> Launch:
+        wires = Wires()
+        held.callback(wires.close)
+        if self._tier == "A":
+            argv, descriptors = self._bubblewrap(spec, steps, source, wires, held)
+        else:
+            argv, descriptors = self._launcher(spec, steps, wires, held)
+        return Launch(
+            argv=argv, descriptors=(wires.report, wires.release, *descriptors), status=wires.status,
+            release=wires.release, tier=self._tier, walls="namespaces", uid=self._uid,
+            becomes=self._uid if self._tier == "B" else -1,
+        )  # fmt: skip
+
+    @property
+    def _uid(self) -> int:
+        return -1 if self._maps is None else self._maps.uid
+
+    def _bubblewrap(
+        self, spec: BoxSpec, steps: tuple[Step, ...], source: str, wires: Wires, held: contextlib.ExitStack
+    ) -> tuple[list[str], tuple[int, ...]]:
+        arguments = Arguments()
+        held.callback(arguments.close)
+        argv = arguments.command(
+            self._tools.bwrap, steps, environment=environment(spec), cwd=os.path.normpath(spec.cwd),
+            argv=command_line(spec), program=filter_bytes(this_machine(), "inet"), status=wires.report,
+            release=wires.release, workspace=(os.path.normpath(spec.workspace), source),
+        )  # fmt: skip
+        if self._maps is not None or not spec.workspace_noexec:
+            return argv, tuple(arguments.descriptors)
+        data = order(
+            status=wires.report, workspace=os.path.realpath(spec.workspace), scratches=scratches(steps), argv=argv
+        )
+        descriptor = held.enter_context(handed(data))
+        return launcher_command(self._tools.python, "stage", descriptor), (*arguments.descriptors, descriptor)
+
+    def _launcher(
+        self, spec: BoxSpec, steps: tuple[Step, ...], wires: Wires, held: contextlib.ExitStack
+    ) -> tuple[list[str], tuple[int, ...]]:
+        writable = ["/tmp", HOME, "/dev"]  # noqa: S108 - inside the box
+        writable += [os.path.normpath(spec.workspace)] if spec.workspace_writable else []
+        data = order(
+            status=wires.report, release=wires.release, uid=self._uid, gid=self._uid, inside_id=INSIDE_ID,
+            base=stage.BASE if self._maps is None else stage.ROOT, steps=msgspec.to_builtins(steps),
+            writable=writable, filter=filter_bytes(this_machine(), "inet"), cwd=os.path.normpath(spec.cwd),
+            argv=command_line(spec), environment=environment(spec),
+        )  # fmt: skip
+        descriptor = held.enter_context(handed(data))
+        return launcher_command(self._tools.python, "walls", descriptor), (descriptor,)
+
+
+def _named_like_a_shell(result: BoxResult, spec: BoxSpec) -> BoxResult:
+    """An argv whose program does not exist ends with 127 in every tier; bubblewrap alone would say 1."""
+    prefix = b"bwrap: execvp "
+    if result.tier != "A" or isinstance(spec.command, str) or result.exit_code != 1:
+        return result
+    if not result.stderr.startswith(prefix):
+        return result
+    missing = result.stderr.rstrip().endswith(os.strerror(2).encode())
+    said = result.stderr.removeprefix(prefix)
+    return msgspec.structs.replace(result, exit_code=127 if missing else 126, stderr=said)

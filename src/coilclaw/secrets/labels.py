@@ -1,0 +1,21 @@
+"""The mark that stands where a secret stood, and the kinds of secret that are known without registration."""
+
+import re
+
+MARK = re.compile(r"\[redacted:([A-Za-z0-9_.-]{1,64})\]")
+_OPEN = "[redacted:"
+_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+
+FIELD_KINDS = frozenset({
+    "password", "secret", "token", "api_key", "private_key", "authorization", "cookie", "credential", "code",
+})  # fmt: skip
+
+
+def mark(label: str) -> str:
+    """What is shown in place of a secret."""
+    return f"{_OPEN}{label}]"
+
+
+def label_of(name: str) -> str:
+    """A name as it may stand in a mark."""
+    return _NAME.sub("_", name)[:64].strip("_") or "secret"

@@ -1,0 +1,174 @@
+"""Where a value stands: behind which operator, in which quotes, and where it ends."""
+
+import re
+from typing import NamedTuple
+
+from coilclaw.secrets.sieve import More, Window
+
+NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+NAME_RUN = re.compile(r"[A-Za-z0-9_.-]*")
+BLANKS = re.compile(r"[ \t]*")
+SOLID = re.compile(r"\S*")
+TO_LINE_END = re.compile(r"[^\r\n]*")
+QUOTES = frozenset("\"'`")
+_SLASHES = re.compile(r"\\*")
+_LETTERS = re.compile(r"[A-Za-z]*")
+_SPACE = re.compile(r"\s*")
+_AFTER_OPERATOR = re.compile(r"[*_]*[ \t]*")
+_OPERATOR_RUN = re.compile(r"[*_ \t]*")
+_GAP = re.compile(r"[\\\"'`\])*\t ]*")
+_GAP_PARTS = re.compile(r"(?P<close>(?:\\*[\"'`]|\*{1,2})?[\])]?)(?P<blank>[ \t]*)(?P<open>\\*[\"'`])?")
+_NAMES_IT = re.compile(r"(?:name|key|header)\\*[\"']?\s*[:=]\s*\\*[\"']?$", re.IGNORECASE)
+_NETRC = re.compile(r"login\s+\S+\s+$")
+_ENDS = {quote: re.compile(rf"\\*{quote}|[\r\n]") for quote in QUOTES}
+_MARKUP_END = re.compile(r"[^<]*")
+
+
+class Operator(NamedTuple):
+    """What joins a name to its value, and where the value starts."""
+
+    style: str
+    """`tight` and `spaced` for =, `colon`, `flag`, `element` for markup, `pair`, `said`, `quoted` for a quote alone."""
+    start: int
+
+
+class Value(NamedTuple):
+    """Where a value stands, without its quotes."""
+
+    start: int
+    end: int
+    quoted: bool
+
+
+def outer_quote(text: str, start: int) -> str:
+    """The quote, with its backslashes, that stands right before a name."""
+    end = start
+    if end and text[end - 1] in QUOTES:
+        before = text[max(0, end - 17) : end - 1]
+        return "\\" * (len(before) - len(before.rstrip("\\"))) + text[end - 1]
+    return ""
+
+
+def operator(window: Window, start: int, end: int) -> Operator | None:
+    """The operator after the name that stands there."""
+    text = window.text
+    after = window.run(_GAP, end)
+    gap = _GAP_PARTS.fullmatch(text, end, after)
+    if gap is None:
+        return None
+    flag = text[start] == "-"
+    if gap["open"]:
+        if gap["close"] or not gap["blank"]:
+            return None
+        return Operator("flag" if flag else "quoted", gap.start("open"))
+    sign = window.char(after)
+    if sign == ":":
+        return _colon(window, after)
+    if sign == "=":
+        return _equals(window, after, blank=bool(gap["blank"]))
+    if sign == ">" and after == end and start and text[start - 1] == "<":
+        return Operator("element", after + 1)
+    quoted = gap["close"][-1:] in QUOTES
+    if sign == "," and quoted:
+        return _pair(window, start, after + 1)
+    if sign in ("\r", "\n") and _names_it(text, start):
+        return _named(window, after)
+    if gap["blank"] and sign:
+        return _apart(window, start, after, flag=flag, quoted=quoted)
+    return None
+
+
+def _colon(window: Window, at: int) -> Operator | None:
+    follows = window.char(at + 1)
+    if follows == ":" or (follows == "/" and window.char(at + 2) == "/"):
+        return None
+    if follows == "=":
+        return Operator("spaced", window.run(BLANKS, at + 2))
+    return Operator("colon", _value_start(window, at + 1))
+
+
+def _equals(window: Window, at: int, *, blank: bool) -> Operator | None:
+    follows = window.char(at + 1)
+    if follows in ("=", "~"):
+        return None
+    if follows == ">":
+        return Operator("colon", window.run(BLANKS, at + 2))
+    start = window.run(BLANKS, at + 1)
+    return Operator("spaced" if blank or start > at + 1 else "tight", start)
+
+
+def _value_start(window: Window, at: int) -> int:
+    window.run(_OPERATOR_RUN, at)  # the end must be in sight
+    found = _AFTER_OPERATOR.match(window.text, at)
+    return found.end() if found else at
+
+
+def _names_it(text: str, start: int) -> bool:
+    return bool(_NAMES_IT.search(text, max(0, start - 24), start))
+
+
+def _pair(window: Window, start: int, at: int) -> Operator | None:
+    """("name", "value"), or {"name": "NAME", "value": "…"}."""
+    if _names_it(window.text, start):
+        return _named(window, at)
+    return Operator("pair", window.run(_SPACE, at))
+
+
+def _named(window: Window, at: int) -> Operator | None:
+    """The `value` entry after an entry that held the name."""
+    at = window.run(_SPACE, at)
+    opened = window.run(_GAP, at)
+    end = window.run(_LETTERS, opened)
+    if window.text[opened:end].lower() != "value":
+        return None
+    after = window.run(_GAP, end)
+    if window.char(after) not in (":", "="):
+        return None
+    return Operator("flag", window.run(BLANKS, after + 1))
+
+
+def _apart(window: Window, start: int, at: int, *, flag: bool, quoted: bool) -> Operator | None:
+    """Nothing but blanks between: a flag's value, an attribute pair, a netrc line, or `is`."""
+    if flag and not quoted:
+        return Operator("flag", at) if window.char(at) != "-" else None
+    if not quoted and _NETRC.search(window.text, max(0, start - 64), start):
+        return Operator("flag", at)
+    end = window.run(_LETTERS, at)
+    word = window.text[at:end].lower()
+    if word == "value" and quoted and window.char(end) == "=":
+        return Operator("flag", end + 1)
+    if word in ("is", "was") and not quoted:
+        return Operator("said", _value_start(window, end + (window.char(end) == ":")))
+    return None
+
+
+def value_at(window: Window, found: Operator, outer: str) -> Value | None:
+    """The value that starts there; None when there is none."""
+    start, text = found.start, window.text
+    if found.style == "element":
+        return Value(start, window.run(_MARKUP_END, start), quoted=True)
+    if window.char(start) in tuple("bBrRuUfF") and window.char(start + 1) in QUOTES:
+        start += 1
+    quote = window.run(_SLASHES, start)
+    if window.char(quote) in QUOTES:
+        depth = quote - start
+        if text[start : quote + 1] == outer:
+            return None
+        return Value(quote + 1, closing(window, quote + 1, text[quote], depth), quoted=True)
+    end = window.run(SOLID, start)
+    return Value(start, end, quoted=False) if end > start else None
+
+
+def closing(window: Window, start: int, quote: str, depth: int) -> int:
+    """Where the quoted text ends, `depth` backslashes before each of its quotes; the line's end when it is not closed."""
+    at = start
+    while found := _ENDS[quote].search(window.text, at):
+        slashes = found.end() - found.start() - 1
+        if found[0] in "\r\n" or slashes < depth:
+            return found.start()
+        if (slashes - depth) % (2 * (depth + 1)) == 0:
+            return found.end() - 1 - depth
+        at = found.end()
+    if not window.final:
+        raise More
+    return len(window.text)

@@ -1,0 +1,64 @@
+"""The one redactor every sink passes: registered values first, known shapes second, header and field context third."""
+
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO
+
+from coilclaw.packets.canonical import Json
+from coilclaw.secrets.context import Context
+from coilclaw.secrets.fielded import fielded
+from coilclaw.secrets.registered import Registered, refusal
+from coilclaw.secrets.shapes import Shapes
+from coilclaw.secrets.sieve import Layer, sift
+from coilclaw.secrets.stream import RedactingBytes, RedactingStream
+
+CHUNK = 65_536
+
+
+class Redactor:
+    """Replaces secrets by `[redacted:NAME]` or `[redacted:KIND]`. Redacting twice is redacting once."""
+
+    refusal = staticmethod(refusal)
+
+    def __init__(self, secrets: Iterable[tuple[str, str]] = ()) -> None:
+        self._registered = Registered()
+        self._known: tuple[Layer, ...] = (Shapes(), Context())
+        for name, value in secrets:
+            self.register(name, value)
+
+    def register(self, name: str, value: str) -> None:
+        """Know a value from now on, in running streams too. One that `refusal(value)` gives a reason for is ignored."""
+        self._registered.add(name, value)
+
+    def text(self, text: str) -> str:
+        """A whole text, redacted."""
+        for layer in self._layers():
+            text = sift(layer, text)
+        return text
+
+    def value(self, value: Json) -> Json:
+        """A JSON value, redacted throughout; the keys tell what the values are."""
+        return fielded(value, self.text)
+
+    def stream(self) -> RedactingStream:
+        """A redactor for text that arrives piece by piece."""
+        return RedactingStream((self._registered, *self._known))
+
+    def byte_stream(self) -> RedactingBytes:
+        """A redactor for bytes that arrive piece by piece."""
+        return RedactingBytes(self.stream())
+
+    def filter(self, source: BinaryIO, sink: BinaryIO) -> None:
+        """Copy a stream of bytes, redacted, in bounded memory, writing as soon as something is safe to show."""
+        stream = self.byte_stream()
+        read = getattr(source, "read1", source.read)
+        while data := read(CHUNK):
+            sink.write(stream.feed(data))
+            sink.flush()
+        sink.write(stream.close())
+        sink.flush()
+
+    def _layers(self) -> tuple[Layer, ...]:
+        return (self._registered, *self._known) if self._registered else self._known
+
+
+__all__ = ["Json", "Mapping", "Redactor"]

@@ -1,0 +1,257 @@
+"""First layer: values somebody registered, exactly and in the encodings text meets on its way.
+
+Readings of one value: the text itself, where each character may stand plain, percent-encoded (once or more), JSON- or
+shell-escaped (at any depth) or as an HTML entity; hexadecimal; base64 in both alphabets at all three alignments. Values of
+12 characters and more are also found when a line break falls inside, breaks at least 16 characters apart.
+"""
+
+import base64
+import re
+from typing import NamedTuple
+
+from coilclaw.secrets.labels import FIELD_KINDS, MARK, label_of, mark
+from coilclaw.secrets.sieve import CAP, Hit, More, Window
+from coilclaw.secrets.spelling import NEVER, UNFINISHED, line_break, spelled
+
+MIN_LENGTH = 6
+PIECE = 512
+"""Longer values are registered in pieces, so that what is held back stays under the cap in every encoding."""
+_MIN_LINE = 16
+_WRAP_FROM = 12
+_WRAP_APART = 16
+_WORST_UNIT = 22
+_PARTIAL = 12
+_UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]{3,}")
+_ESCAPES = ("%", "\\u00", "\\x", "&#")
+_STOP = r"[\r\n\\=%&]|\Z"
+_COMMON = frozenset(
+    "password passwd secret token apikey api_key api-key changeme change-me change_me example default localhost "
+    "placeholder undefined redacted private public username coilclaw testing qwerty letmein unknown disabled enabled "
+    "required optional bearer string number object boolean production development 0.0.0.0 127.0.0.1".split()
+)
+
+
+def refusal(value: str) -> str:
+    """Why a value cannot be registered, or nothing: too short, or so common that ordinary text would be destroyed."""
+    bare = value.strip()
+    if len(bare) < MIN_LENGTH:
+        return f"it is shorter than {MIN_LENGTH} characters, so ordinary text would match it"
+    if bare.lower() in _COMMON or bare.lower() in "[redacted:secret]":
+        return "it is a common word, so ordinary text would match it"
+    if len(set(bare)) < 3:
+        return "it repeats one or two characters, so ordinary text would match it"
+    if bare.isdecimal() and len(bare) < 8:
+        return "it is a short number, so dates and counters would match it"
+    return ""
+
+
+class Reading(NamedTuple):
+    """One encoding of one value: per place the characters allowed there, or the characters of the text itself."""
+
+    label: str
+    places: tuple[str, ...]
+    plain: str = ""
+    """The text itself, for the reading that is one."""
+    padded: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether each place may be spelled in many ways."""
+        return bool(self.plain)
+
+
+def _base64_places(data: bytes, shift: int) -> tuple[str, ...]:
+    """What base64 shows of these bytes after `shift` others: border characters may take any value of the foreign bits."""
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    low = base64.b64encode(b"\x00" * shift + data + b"\x00" * (-(shift + len(data)) % 3)).decode()
+    high = base64.b64encode(b"\xff" * shift + data + b"\xff" * (-(shift + len(data)) % 3)).decode()
+    first, last = shift * 8 // 6, (8 * (shift + len(data)) - 1) // 6
+    places: list[str] = []
+    for place in range(first, last + 1):
+        floor, free = alphabet.index(low[place]), alphabet.index(low[place]) ^ alphabet.index(high[place])
+        members = "".join(alphabet[floor | bits] for bits in range(64) if bits & ~free == 0)
+        members += "-" * ("+" in members) + "_" * ("/" in members)
+        places.append(members)
+    return tuple(places)
+
+
+def _readings(label: str, value: str) -> list[Reading]:
+    data = value.encode("utf-8", "surrogatepass")
+    made = [Reading(label, tuple(re.findall(r"\\+|[^\\]", value)), plain=value)]
+    made += [Reading(label, tuple(text)) for text in {data.hex(), data.hex().upper()}]
+    made += [Reading(label, _base64_places(data, shift), padded=True) for shift in range(3)]
+    return made
+
+
+def _pieces(value: str) -> list[str]:
+    value = value.replace("\r\n", "\n").strip()
+    whole = [value[at : at + PIECE] for at in range(0, len(value), PIECE)]
+    if len(whole) > 1 and len(whole[-1]) < _MIN_LINE:
+        whole[-1] = value[-_MIN_LINE:]
+    lines = [line.strip() for line in value.split("\n")] if "\n" in value else []
+    return whole + [
+        line[at : at + PIECE]
+        for line in lines
+        if len(line) >= _MIN_LINE and " " not in line and not line.startswith("-----")
+        for at in range(0, len(line), PIECE)
+        if len(line) - at >= MIN_LENGTH
+    ]
+
+
+class _Compiled(NamedTuple):
+    readings: tuple[Reading, ...]
+    anchors: re.Pattern[str]
+    grams: tuple[str, ...]
+    always: bool
+    reach: int
+    labels: frozenset[str]
+
+
+class Registered:
+    """The layer of registered values. Compiled when first used after a registration."""
+
+    word = ""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._compiled: _Compiled | None = None
+
+    def add(self, name: str, value: str) -> None:
+        """Know this value from now on; one that `refusal` names is ignored."""
+        if not refusal(value) and value not in self._values:
+            self._values[value] = name
+            self._compiled = None
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def anchors(self, text: str, at: int) -> list[int]:
+        """Starts of readings. Text without a fixed part of any is skipped: only its end may be the start of one."""
+        ready = self._ready()
+        if not ready.always and not any(text.find(gram, at) >= 0 for gram in ready.grams):
+            at = max(at, len(text) - ready.reach)
+        return [match.start() for match in ready.anchors.finditer(text, at)]
+
+    def decide(self, window: Window, at: int) -> Hit | None:
+        """The longest reading that starts here."""
+        ready = self._ready()
+        for reading in ready.readings:
+            end = _walk(window, at, reading)
+            if end > at:
+                return None if _inside_mark(window, at, end, ready.labels) else Hit(at, end, mark(reading.label))
+        return None
+
+    def _ready(self) -> _Compiled:
+        if self._compiled is None:
+            self._compiled = _compiled(self._values)
+        return self._compiled
+
+
+def _compiled(values: dict[str, str]) -> _Compiled:
+    readings: list[Reading] = []
+    for value, name in values.items():
+        clean = label_of(name)
+        label = "secret" if any(other in clean for other in values) else clean  # a mark must not tell the value
+        for piece in dict.fromkeys(_pieces(value)):
+            readings += _readings(label, piece)
+    readings.sort(key=lambda reading: len(reading.places), reverse=True)
+    grams: dict[str, None] = dict.fromkeys(_ESCAPES)
+    always = False
+    for reading in readings:
+        made = _grams(reading)
+        always = always or not made
+        grams.update(dict.fromkeys(made))
+    reach = max((len(one.places) * (_WORST_UNIT if one.is_text else 2) + 64 for one in readings), default=0)
+    labels = frozenset(reading.label for reading in readings) | FIELD_KINDS
+    return _Compiled(tuple(readings), _anchors(readings), tuple(grams), always, min(reach, CAP), labels)
+
+
+def _grams(reading: Reading) -> list[str]:
+    """Fixed strings of which one stands in every match, whichever way one line break falls. Empty: there are none."""
+    if reading.is_text:
+        run = max(_UNRESERVED.findall("".join(reading.places)), key=len, default="")
+        if len(reading.places) < _WRAP_FROM:
+            return [run[:8]] if run else []
+        half = min(8, len(run) // 2)
+        return [run[:half], run[half : 2 * half]] if half >= 2 else []
+    inner = reading.places[1:-1] if reading.padded else reading.places
+    half = min(8, len(inner) // 2)
+    sides = [inner[:half], inner[half : 2 * half]] if len(reading.places) >= _WRAP_FROM else [inner[:half]]
+    return ["".join(place[pick] for place in side) for side in sides for pick in (0, -1)]
+
+
+def _anchors(readings: list[Reading]) -> re.Pattern[str]:
+    ahead: dict[str, dict[str, None]] = {}
+    firsts: dict[str, None] = {}
+    for reading in readings:
+        if reading.is_text:
+            firsts[reading.places[0][0]] = None
+        rest = f"(?:{_STOP})"
+        for place in reversed(reading.places[1:4]):
+            members = re.escape(place[0]) if reading.is_text else f"[{re.escape(place)}]"
+            rest = f"(?:{members}{rest}|{_STOP})" if rest.count("(") > 1 else f"(?:{members}|{_STOP})"
+        for first in reading.places[0][0] if reading.is_text else reading.places[0]:
+            ahead.setdefault(first, {})[rest] = None
+    chars = "".join(map(re.escape, firsts))
+    codes = "|".join(f"{byte:02x}" for byte in sorted({first.encode("utf-8", "surrogatepass")[0] for first in firsts}))
+    near_end = r"[^\r\n]{0,24}\Z"
+    if firsts:
+        points = "|".join(f"{ord(first):04x}" for first in firsts if ord(first) < 0x10000) or "zzzz"
+        ahead.setdefault("%", {})[f"(?:(?:25)*(?i:{codes})|{near_end})"] = None
+        ahead.setdefault("\\", {})[f"(?:\\\\{{0,16}}(?:[{chars}nrt]|(?i:u(?:{points})|x(?:{codes})))|{near_end})"] = None
+        ahead.setdefault("&", {})[f"(?:#|[a-z]{{2,4}};|{near_end})"] = None
+    if not ahead:
+        return re.compile(r"(?!)")
+    return re.compile("|".join(f"{re.escape(first)}(?={'|'.join(rests)})" for first, rests in ahead.items()))
+
+
+def _walk(window: Window, start: int, reading: Reading) -> int:
+    """Where the reading that starts here ends; `start` itself when it does not. More while it may still come."""
+    text = window.text
+    if reading.plain and text.startswith(reading.plain, start):
+        return start + len(reading.plain)
+    if reading.plain and reading.plain.startswith(text[start : start + len(reading.plain)]):
+        return _cut_short(window, start, len(text) - start, reading)
+    at, wrap_after = start, 1 if len(reading.places) >= _WRAP_FROM else len(reading.places)
+    step = spelled if reading.plain else _member
+    for number, place in enumerate(reading.places):
+        end = step(text, at, place)
+        if end == NEVER and number >= wrap_after:
+            after = line_break(text, at)
+            wrap_after = number + _WRAP_APART
+            end = step(text, after, place) if after > at else after
+        if end == NEVER:
+            return start
+        if end == UNFINISHED:
+            return _cut_short(window, start, number, reading)
+        at = end
+    if reading.padded:
+        for _ in range(2):
+            at += window.char(at) == "="
+    return at
+
+
+def _cut_short(window: Window, start: int, seen: int, reading: Reading) -> int:
+    """The text ends inside a reading: wait, or, when nothing more comes, hide what is long enough to tell something."""
+    if not window.final:
+        raise More
+    enough = seen >= _PARTIAL or (seen >= 8 and 2 * seen >= len(reading.places))
+    return len(window.text) if enough else start
+
+
+def _member(text: str, at: int, place: str) -> int:
+    if at >= len(text):
+        return UNFINISHED
+    return at + 1 if text[at] in place else NEVER
+
+
+def _inside_mark(window: Window, start: int, end: int, labels: frozenset[str]) -> bool:
+    """Whether this is part of a mark we made; a mark with a foreign label is ordinary text and hides nothing."""
+    opened = window.text.rfind("[redacted:", max(0, start - 80), start + 10)
+    if opened < 0 or "]" in window.text[opened:start]:
+        return False
+    for ahead in range(end, min(end + 64, opened + 80)):
+        if window.char(ahead) in ("]", "", " ", "\n"):
+            break
+    found = MARK.match(window.text, opened)
+    return bool(found and found.end() >= end and found[1] in labels)

@@ -1,0 +1,236 @@
+"""Second layer: tokens whose shape tells what they are, private key blocks, and webhook addresses that are keys.
+
+One cheap regex finds anchors (a rare character of a known prefix with a long run after it); only there the full table is tried.
+"""
+
+import re
+from typing import NamedTuple
+
+from coilclaw.secrets.labels import mark
+from coilclaw.secrets.sieve import Hit, Window, places
+
+_RUN = re.compile(r"[A-Za-z0-9_.:/=+$~-]*")
+_BEFORE = 48
+
+
+class _Shape(NamedTuple):
+    kind: str
+    pattern: str
+    """The group `s`, where there is one, is what is replaced; otherwise all of it."""
+    mixed: bool = False
+    """The body must look random, because the prefix alone is not telling."""
+
+
+_SHAPES = (
+    _Shape("github", r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}"),
+    _Shape("gitlab", r"gl(?:pat|dt|rt|rtr|cbt|ptt|ft|agent|oas|soat|imt|ffct)-[A-Za-z0-9_.-]{16,}|GR1348941[\w-]{20,}"),
+    _Shape("anthropic", r"sk-ant-[\w-]{16,}"),
+    _Shape("openrouter", r"sk-or-(?:v\d-)?[A-Za-z0-9]{16,}"),
+    _Shape("openai", r"sk-(?:proj|svcacct|admin|service|None)-[\w-]{16,}"),
+    _Shape("api_key", r"sk-(?:[a-z0-9]{1,12}-){0,2}[A-Za-z0-9_-]{20,}", mixed=True),
+    _Shape("aws", r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _Shape("google", r"AIza[\w-]{30,}|ya29\.[\w.-]{16,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,}"),
+    _Shape("slack", r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}"),
+    _Shape("slack", r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/(?P<s1>[\w/+-]{16,})"),
+    _Shape("discord", r"[MNO][\w-]{22,28}\.[\w-]{5,8}\.[\w-]{26,}|mfa\.[\w-]{60,}"),
+    _Shape("discord", r"/webhooks/\d{10,}/(?P<s2>[\w-]{30,})"),
+    _Shape("webhook", r"webhook\.office\.com/webhookb2/(?P<s3>[\w@/-]{30,})"),
+    _Shape("stripe", r"(?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,}"),
+    _Shape("twilio", r"SK[0-9a-f]{32}(?![A-Za-z0-9])"),
+    _Shape("sendgrid", r"SG\.[\w-]{16,}(?:\.[\w-]{16,})?"),
+    _Shape("npm", r"npm_[A-Za-z0-9]{20,}"),
+    _Shape("pypi", r"pypi-AgE[\w-]{13,}"),
+    _Shape("jwt", r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]*)?|eyJ[\w-]{8,}\.[\w-]{0,800}\.[\w-]{8,}(?:\.[\w-]{8,}){0,2}"),
+    _Shape("telegram", r"\d{7,12}:[\w-]{34,36}(?![\w-])", mixed=True),
+    _Shape("huggingface", r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{30,}"),
+    _Shape("vault", r"hv[sbr]\.[\w-]{20,}"),
+    _Shape("vault", r"(?<![\w.])[sb]\.[A-Za-z0-9]{24}(?![\w.])", mixed=True),
+    _Shape("digitalocean", r"do[oprt]_v1_[0-9a-f]{32,}"),
+    _Shape("shopify", r"shp[a-z]{2,3}_[0-9a-fA-F]{16,}"),
+    _Shape("square", r"sq0[a-z]{3}-[\w-]{20,}|EAAA[\w-]{40,}"),
+    _Shape("facebook", r"EAA[A-Za-z0-9]{60,}"),
+    _Shape("mailgun", r"key-[0-9a-f]{32}(?![0-9a-f])"),
+    _Shape("age", r"AGE-(?:SECRET-KEY|PLUGIN-[A-Z0-9]+)-1[A-Z0-9]{20,}"),
+    _Shape("heroku", r"HRKU-[\w-]{20,}"),
+    _Shape("azure", r"[\w~.]{3}\dQ~[\w~.-]{31,}"),
+    _Shape("databricks", r"dapi[0-9a-f]{32}(?:-\d)?"),
+    _Shape("atlassian", r"AT(?:ATT|CTT)3x[\w=-]{40,}|ATBB[A-Za-z0-9]{28,}"),
+    _Shape("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{30,}"),
+    _Shape("airtable", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    _Shape("alibaba", r"LTAI[A-Za-z0-9]{16,26}(?![A-Za-z0-9])"),
+    _Shape("nuget", r"oy2[a-z0-9]{43}(?![a-z0-9])"),
+    _Shape("jfrog", r"AKCp[A-Za-z0-9]{60,}"),
+    _Shape("onepassword", r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}|ops_eyJ[\w=+/-]{40,}"),
+    _Shape("hubspot", r"pat-[a-z]{2}\d-[0-9a-f-]{36}"),
+    _Shape("easypost", r"EZ[AT]K[A-Za-z0-9]{40,}"),
+    _Shape("password_hash", r"\$(?:2[abxy]\$\d\d\$[./A-Za-z0-9]{40,}|argon2(?:id|i|d)\$[\w$=,+/.-]{20,}|[156y]\$[\w$=./-]{20,})"),
+    _Shape(
+        "api_key",
+        r"(?:lin_api|ntn|figd|dckr_[po]at|nfp|rubygems|sntry[su]|glsa|glc|pscale_[a-z]+|gsk|r8|sbp|sb_secret|phx|lsv2_[a-z]{2}"
+        r"|re|bkua|rdme|sgp|tfp|aio|fo1|fm2|shippo_[a-z]+|ops|secret|pat|[a-z0-9]{2,16}_(?:live|test|prod|secret|sk|pat|key"
+        r"|token|api))_[A-Za-z0-9_+/=-]{20,}",
+        mixed=True,
+    ),
+    _Shape(
+        "api_key",
+        r"(?:NRAK|PMAK|pul|xkeysib|xai|pplx|tvly|nvapi|tskey-[a-z]+|CFPAT|FLWSECK(?:_TEST)?|fio-u)-[\w-]{20,}",
+        mixed=True,
+    ),
+    _Shape("api_key", r"(?:dp\.(?:pt|st|ct|sa|scim|audit)|sl|sk\.eyJ)\.[\w.-]{20,}", mixed=True),
+)
+
+_LONG = r"(?=[A-Za-z0-9_+/-]{16}|[A-Za-z0-9_+/-]{4,15}+[\r\n])"
+# The last two characters before the separator are enough to tell most words from a prefix; the table is exact.
+_BEFORE_UNDERSCORE = (
+    "hf r8 re hp ho hu hs hr pm sk fp tn lc bp hx at ps io gp ey o1 m2 v1 pi pt rg kn pw ve st od sa gd ua me ca pa ss ec "
+    "et en ys yu ms th ka"
+)
+_BEFORE_DASH = "ey EY at ai ul -u pp pi dt rt tr bt tt ft nt as mt ct AK PX AT KU CK ST lx ly ib GE A3 oj nt"
+_BEFORE_DOT = "SG vs vb vr 29 fa pt st ct sa im it sl yJ v1"
+
+
+def _ends(endings: str, separator: str) -> str:
+    return "(?<=" + "|".join(re.escape(ending + separator) for ending in endings.split()) + ")"
+
+
+def _anchors() -> tuple[re.Pattern[str], ...]:
+    sources = (
+        "_" + _LONG + _ends(_BEFORE_UNDERSCORE, "_"),
+        r"-(?<=[A-Za-z3]-)" + _LONG + r"(?:(?<=sk-)(?<![A-Za-z0-9]sk-)|(?<=xox[a-z]-)|(?<=q0[a-z][a-z][a-z]-)|"
+        + _ends(_BEFORE_DASH, "-") + ")",
+        r"-(?<!--)(?=----(?: ?BEGIN| \Z)|--- (?:BEGIN|(?:B|BE|BEG|BEGI)?\Z))",
+        r"\.(?<=[A-Za-z0-9]\.)" + _LONG + "(?:" + _ends(_BEFORE_DOT, ".") + r"|(?<![\w.][sb]\.)(?<=[sb]\.)|(?=[0-9a-f]{64}))",
+        r"\.(?=[\w-]{5,8}+\.[\w-]{26})",
+        r"J(?<=eyJ)(?=[\w-]{8})",
+        r"A(?=KIA|SIA|BIA|CCA|3T[A-Z0-9]|Iza|TATT3|TCTT3|TBB|KCp|3-[A-Z0-9]{6}-)",
+        r"S(?=K[0-9a-f]{16})",
+        r"E(?=AA[A-Za-z0-9_-]{40}|Z[AT]K)",
+        r"L(?=TAI[A-Za-z0-9]{16})",
+        r"G(?=R1348941)",
+        r":(?<=\d:)(?=[\w-]{34})",
+        r"/(?<=1/)(?=/0[\w-]{30})",
+        r"p(?<=dap)(?=i[0-9a-f]{32})",
+        r"y(?<=oy)(?=2[a-z0-9]{43})",
+        r"~(?<=\dQ~)",
+        r"k(?:(?<=slack)(?=\.com/|-gov\.)|(?<=webhook)(?=s/\d{10}|\.office))",
+        r"\$(?=2[abxy]\$|argon2|[156y]\$)",
+        r"P(?=rivate-Lines:)",
+    )  # fmt: skip
+    return tuple(re.compile(source, re.ASCII) for source in sources)
+
+
+_PEM_HEAD = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_PEM_TITLE = re.compile(r"[A-Z0-9 -]*")
+_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,48}-----")
+_SSH2_END = re.compile(r"---- END [A-Z0-9 ]{0,48}----")
+_PUTTY_END = re.compile(r"Private-MAC: ?[0-9a-f]{40,64}(?![0-9a-f])|Private-MAC: ?[0-9a-f]{16,39}(?=[^0-9a-f])")
+_BLANKS = re.compile(r"[ \t]*")
+_BASE64_RUN = re.compile(r"[A-Za-z0-9+/=]*")
+_SLASHES = re.compile(r"\\*")
+_PEM_WORD = 20
+
+
+def random_looking(body: str) -> bool:
+    """Whether a token body is more than words and separators: letters and digits mixed, few repeats."""
+    letters = sum(char.isalpha() for char in body)
+    digits = sum(char.isdecimal() for char in body)
+    return digits >= 2 and letters >= 2 and len(set(body)) >= 8 and digits * 20 >= len(body)
+
+
+class Shapes:
+    """The layer of known token shapes. Holds no state but its compiled patterns, made when first needed."""
+
+    word = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/$~-+"
+
+    def __init__(self) -> None:
+        self._anchors: tuple[re.Pattern[str], ...] | None = None
+        self._table: re.Pattern[str] | None = None
+
+    def anchors(self, text: str, at: int) -> list[int]:
+        """A telling character of each known prefix."""
+        if self._anchors is None:
+            self._anchors = _anchors()
+        return places(self._anchors, text, at)
+
+    def decide(self, window: Window, at: int) -> Hit | None:
+        """The shape this anchor belongs to."""
+        first = window.text[at]
+        if first == "P":
+            return Hit(at, at + len("Private-Lines:"), mark("private_key"), _PUTTY_END)
+        if first == "-" and window.text.startswith(("-----", "---- "), at):
+            return _pem(window, at)
+        end = window.run(_RUN, at)
+        return self._token(window, at, end) or self._split(window, at, end)
+
+    def _token(self, window: Window, at: int, end: int) -> Hit | None:
+        found = self._search(window.text, at, end)
+        if found is None:
+            return None
+        start, stop, kind = found
+        return Hit(start, stop, mark(kind))
+
+    def _search(self, text: str, at: int, end: int) -> tuple[int, int, str] | None:
+        """The match that holds the anchor, as (start, end, kind)."""
+        if self._table is None:
+            rows = (f"(?P<k{number}>{shape.pattern})" for number, shape in enumerate(_SHAPES))
+            self._table = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(rows) + ")", re.ASCII)
+        low = max(0, at - _BEFORE)
+        while (found := self._table.search(text, low, end)) and found.start() <= at:
+            start, stop, shape = _replaced(found)
+            if stop > at and _telling(text[start:stop], shape):
+                return start, stop, shape.kind
+            low = found.start() + 1
+        return None
+
+    def _split(self, window: Window, at: int, end: int) -> Hit | None:
+        """A token that a line break cut in two: only together do the halves have the shape."""
+        if window.char(end) not in ("\r", "\n"):
+            return None
+        after = end + 1
+        if window.text[end] == "\r" and window.char(after) == "\n":
+            after += 1
+        after = window.run(_BLANKS, after)
+        stop = window.run(_RUN, after)
+        low = max(0, at - _BEFORE)
+        whole = self._search(window.text[low:end] + window.text[after:stop], at - low, end - low + stop - after)
+        if whole is None or whole[1] <= end - low or whole[1] - (end - low) < 4:
+            return None
+        return Hit(low + whole[0], after + whole[1] - (end - low), mark(whole[2]))
+
+
+def _replaced(found: re.Match[str]) -> tuple[int, int, _Shape]:
+    groups = found.groupdict()
+    shape = _SHAPES[next(number for number in range(len(_SHAPES)) if groups[f"k{number}"] is not None)]
+    inner = next((name for name in ("s1", "s2", "s3") if groups[name] is not None), None)
+    return (found.start(inner), found.end(inner), shape) if inner else (found.start(), found.end(), shape)
+
+
+def _telling(token: str, shape: _Shape) -> bool:
+    body = token[4:]
+    if len(set(body)) < 5 or re.search(r"(.)\1{7}", body):  # xxxxxxxx, ********: somebody wrote a placeholder
+        return False
+    return not shape.mixed or random_looking(body)
+
+
+def _pem(window: Window, at: int) -> Hit | None:
+    """A private key block: from its title on everything goes, up to the end line or the end of the text."""
+    dashes = 5 if window.text.startswith("-----", at) else 4
+    title = window.run(_PEM_TITLE, at)
+    head = _PEM_HEAD.match(window.text, at, title)
+    if head is None:
+        return None
+    until = _PEM_END if dashes == 5 else _SSH2_END
+    hit = Hit(at, head.end(), mark("private_key"), until)
+    follows = window.char(head.end())
+    if follows in ("", "\r", "\n") or follows.isalnum():
+        return hit
+    if follows == "\\":
+        letter = window.char(window.run(_SLASHES, head.end()))
+        return hit if letter in ("", "n", "r", "\r", "\n") else None
+    if follows not in " \t":
+        return None  # code or prose that names the line, as in: if "-----BEGIN …-----" in text
+    start = window.run(_BLANKS, head.end())
+    if window.char(start) in ("", "\r", "\n"):
+        return hit
+    end = window.run(_BASE64_RUN, start)
+    return hit if end - start >= _PEM_WORD or end >= len(window.text) else None

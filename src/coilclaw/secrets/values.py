@@ -1,0 +1,139 @@
+"""Whether what stands behind a telling name is a value, or a placeholder, a reference, a type, code or prose."""
+
+import re
+from functools import cache
+
+_PLACEHOLDERS = (
+    r"\[redacted:[^\]\s]{1,80}\]",
+    r"[\[<({*]*(?:redacted|hidden|masked|removed|filtered|omitted|scrubbed|sanitized|snip)[\]>)}*]*",
+    r"<[^<>]{0,120}>",
+    r"\$\{\{?[^{}]{0,120}\}?\}",
+    r"\$\([^()]{0,200}\)",
+    r"\$(?:env:)?[A-Za-z_]\w{0,80}",
+    r"%[A-Za-z_]\w{0,80}%",
+    r"\{\{.{0,120}\}\}",
+    r"\{%.{0,120}%\}",
+    r"\{[A-Za-z_][\w.\[\]'\"!:()-]{0,80}\}",
+    r"\{\}",
+    r"%\(\w{1,60}\)s",
+    r"%[sdrvq]",
+    r":[a-z_]{1,40}",
+    r"@[A-Za-z_]\w{0,60}@",
+    r"[*•●.…_#?-]{1,}",
+    r"[xX*•.]{3,}(?:[-_ ]?[xX*•.]{2,})*",
+    r"(?:0+|1+)",
+    r"(?:none|null|nil|undefined|true|false|yes|no|on|off|empty|unset|n/?a|default|unknown|auto)",
+    r"(?:changeme|change[-_]me|change[-_]?this|replace[-_]?me|fixme|todo|tbd|placeholder|dummy|example|sample|foo|bar|baz)",
+    r"(?:<|\[|\{)?(?:your|insert|enter|replace|paste|put|example|sample|dummy|fake)[-_ ][A-Za-z_ -]{1,60}(?:>|\]|\})?",
+    r"[A-Za-z_-]{1,60}[-_]here",
+    r"(?:password|passwd|pass|pwd|pw|secret|token|api[-_]?key|key|auth|credentials?|username|user)",
+    r"(?:str|string|text|bytes|int|integer|number|bool|boolean|any|object|char|varchar|uuid|secretstr|buffer|optional|self)"
+    r"(?:\[[^\]]{0,40}\])?[;,?!]?",
+    r"(?:bearer|basic|jwt|oauth2?|digest|refresh|access|hidden|required|optional|expired|invalid|missing|revoked|valid|present"
+    r"|absent|enabled|disabled|ok|failed|inherit|prompt|ask|never|always)",
+    r"(?:os\.environ|os\.getenv|process\.env|import\.meta\.env|getenv|env|ENV|System\.getenv|Deno\.env|secrets|vault|var|local"
+    r"|data|params|config|settings|ssm|keyring|op|file|env_file|ref\+\w+)(?:[.\[(]|:(?=//|[A-Za-z_/])).{0,200}",
+    r"arn:aws[\w-]*:.{1,200}",
+    r"!\w+.{0,80}",
+    r"sha(?:1|256|384|512)[:-][A-Za-z0-9+/=]{20,100}",
+)
+_MASKED = re.compile(r"\*{3}|•{3}|…|\.\.\.|[xX]{6}")
+_ENV_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|\{[A-Za-z_][\w.\[\]]*\}|<[a-z_ -]+>|%s|\$[A-Z_]{2,}")
+_URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}:(?:\\*/){2}", re.IGNORECASE)
+_PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\]{1,2}[\w.@ -]{0,60})+[/\\]?")
+_FILE = re.compile(r"[\w./-]{1,100}\.(?:pem|key|crt|json|ya?ml|toml|txt|py|js|ts|go|rs|env|conf|cfg|ini|md)")
+_CODE = re.compile(
+    r"[(\[{&*!]|(?:await|new|not|lambda|function|async|return|typeof|if|else|is|in|or|and)\b"
+    r"|[A-Za-z_]\w*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)*(?:[(\[]|::|->)"
+)
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)+[,;:)]*")
+_NAME = re.compile(r"[A-Za-z_]\w*[,;:)]*")
+_WORD = re.compile(r"[A-Za-z][a-z]*(?:['-][a-z]+)*[.,;:!?)]*|[A-Z]+[.,;:!?)]*")
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_PROSE = frozenset(
+    "a an and are as at be been but by can cannot could did do does for from had has have here how if in into is isn't it "
+    "its least may might must need needs no nor not of off on only or please policy provide provided rejected rotate "
+    "rotated rotation should since so than that the their then there these they this to too twice under until use used using was "
+    "were when where which while who will with without would you your again already always any authentication changed check "
+    "correct does doesn't don't empty enter expires expired failed found generated handling incorrect invalid is length longer "
+    "mismatch missing never now omitted optional per required reset sent set shorter stored support supports too "
+    "unchanged unknown updated valid validation value via wrong characters".split()
+)
+
+
+@cache
+def _placeholders() -> re.Pattern[str]:
+    return re.compile("|".join(_PLACEHOLDERS), re.IGNORECASE | re.DOTALL)
+
+
+def placeholder(value: str) -> bool:
+    """Whether somebody wrote this where a secret would stand, or points at one kept elsewhere."""
+    if len(value) > 240:
+        return False
+    if _placeholders().fullmatch(value):
+        return True
+    if _MASKED.search(value) and len(re.sub(r"[*•….xX]", "", value)) <= 12:
+        return True
+    bare = _TEMPLATE.sub("", value)
+    return bare != value and not random_word(bare) and len(bare) < 16
+
+
+def random_word(value: str) -> bool:
+    """Letters and digits or symbols mixed within one word of some length: nobody's prose."""
+    if len(value) < 6 or " " in value:
+        return False
+    letters, digits = sum(map(str.isalpha, value)), sum(map(str.isdecimal, value))
+    symbols = len(value) - letters - digits - value.count("-") - value.count("_") - value.count(".")
+    if letters and digits:
+        return not re.fullmatch(r"[a-z]+[-_.]?\d{1,2}|\d{1,4}[-.]?[a-z]{1,8}|v?\d+(?:\.\d+)+[a-z]*\d*", value, re.IGNORECASE)
+    if symbols and letters:
+        return True
+    inner = value[1:]
+    return len(value) >= 16 and not inner.islower() and not inner.isupper() and not re.fullmatch(
+        r"(?:[A-Z][a-z]+|[a-z]+)(?:[-_.]?[A-Z]?[a-z]{2,})*", value
+    )
+
+
+def reference(value: str) -> bool:
+    """A file, an address, or the name of an environment variable rather than a secret."""
+    if _URL.match(value) or _FILE.fullmatch(value):
+        return True
+    if _ENV_NAME.fullmatch(value) and not random_word(value.replace("_", "")):
+        return True
+    return bool(_PATH.fullmatch(value)) and not any(
+        len(part) >= 20 and random_word(part) and not part.islower() for part in re.split(r"[/\\]", value)
+    )
+
+
+def prose(text: str) -> bool:
+    """Words of a sentence rather than a passphrase."""
+    words = [word.strip(".,;:!?()\"'").lower() for word in text.split()]
+    return any(word in _PROSE for word in words)
+
+
+def one_word(value: str) -> bool:
+    """A single plain word, perhaps with the punctuation of a sentence."""
+    return bool(_WORD.fullmatch(value))
+
+
+def code(value: str) -> bool:
+    """An expression: a call, a subscript, a dotted name, a bracket."""
+    if _CODE.match(value):
+        return True
+    return bool(_DOTTED.fullmatch(value)) and not any(
+        random_word(part) and len(part) >= 12 for part in re.split(r"\W+", value)
+    )
+
+
+def bare_name(value: str) -> bool:
+    """What could be a variable: an identifier that is not random."""
+    return bool(_NAME.fullmatch(value)) and not random_word(value.strip(",;:)"))
+
+
+def unclosed(value: str) -> str:
+    """The value without the punctuation after it: commas, full stops, brackets that it did not open."""
+    value = value.rstrip(",;")
+    while value and value[-1] in _PAIRS and value.count(_PAIRS[value[-1]]) < value.count(value[-1]):
+        value = value[:-1].rstrip(",;")
+    return value.rstrip(".!?") or value

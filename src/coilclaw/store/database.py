@@ -1,0 +1,204 @@
+"""The one database file: opening, migrating, one writer thread, commits shared by whoever writes at the same time."""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from coilclaw.packets.errors import StorageError
+from coilclaw.store.lock import FairLock
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+"""What runs inside a write transaction; it must not commit, block or keep the connection."""
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+BATCH = 64
+BUSY_SECONDS = 30.0
+
+
+class _Job(msgspec.Struct):
+    work: Work[object]
+    done: Future[object]
+
+
+def storage_error(error: sqlite3.Error, path: Path) -> StorageError:
+    """One sentence for what SQLite said, with what to do."""
+    text = str(error)
+    if "not a database" in text or "malformed" in text:
+        return StorageError(
+            f"{path} is not a sound SQLite database ({text}).",
+            remedy="Move it aside and run `coilclaw init`, or restore it from a backup; receipts remain in the log.",
+        )
+    if "full" in text:
+        return StorageError(f"the disk holding {path} is full; nothing was changed.", remedy="Free space, then retry.")
+    if "readonly" in text or "unable to open" in text:
+        return StorageError(
+            f"{path} cannot be written ({text}).", remedy="Check the owner and mode of the home and its files."
+        )
+    if "locked" in text or "busy" in text:
+        return StorageError(f"{path} is held by another program.", remedy="Close it, then retry.")
+    return StorageError(f"the database {path} failed: {text}.", remedy="Run `coilclaw doctor`.")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
+
+
+def _pending_migrations(version: int) -> list[tuple[int, Path]]:
+    numbered = [(int(file.name.split("_")[0]), file) for file in sorted(MIGRATIONS.glob("*.sql"))]
+    return [(number, file) for number, file in numbered if number > version]
+
+
+LATEST = 1
+"""The schema this code speaks; a test holds it against the migrations folder."""
+
+
+def _migrate(connection: sqlite3.Connection, lock: FairLock, path: Path) -> None:
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version == LATEST:
+        return
+    with lock:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > LATEST:
+            raise StorageError(
+                f"{path} was written by a newer CoilClaw (schema {version}, this one knows {LATEST}).",
+                remedy="Upgrade CoilClaw.",
+            )
+        connection.execute("PRAGMA journal_mode = WAL")
+        for number, file in _pending_migrations(version):
+            script = file.read_text(encoding="utf-8")
+            connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
+
+
+class Database:
+    """One SQLite file. Reads go straight to `reader`; writes go through the writer thread and are durable when done."""
+
+    def __init__(self, path: Path, locks: Path) -> None:
+        self.path = path
+        self._lock = FairLock(locks / "database")
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._after_commit: Callable[[sqlite3.Connection], None] | None = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.reader = _connect(path)
+            _migrate(self.reader, self._lock, path)
+        except sqlite3.Error as error:
+            raise storage_error(error, path) from error
+        except OSError as error:
+            raise StorageError(f"{path.parent} cannot be made ({error.strerror}).") from error
+
+    def after_commit(self, hook: Callable[[sqlite3.Connection], None]) -> None:
+        """Have `hook` called in the writer, still holding the lock, after every commit."""
+        self._after_commit = hook
+
+    def submit(self, work: Work[T]) -> Future[T]:
+        """Queue a write; the future is done when it is durable, or carries why it is not."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_forever, name="writer", daemon=True)
+            self._thread.start()
+        done: Future[T] = Future()
+        self._jobs.put(_Job(work, done))  # pyright: ignore[reportArgumentType]
+        return done
+
+    async def write(self, work: Work[T]) -> T:
+        """Write and wait until it is durable. Cancelling the waiter does not take the write back."""
+        return await asyncio.shield(asyncio.wrap_future(self.submit(work)))
+
+    def write_now(self, work: Work[T]) -> T:
+        """Write and wait, from code that has no event loop."""
+        return self.submit(work).result()
+
+    def close(self) -> None:
+        """Finish queued writes and give the file back."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+        self.reader.close()
+        self._lock.close()
+
+    def _write_forever(self) -> None:
+        connection: sqlite3.Connection | None = None
+        while True:
+            batch = self._next_batch()
+            if not batch:
+                if connection is not None:
+                    connection.close()
+                return
+            try:
+                connection = connection or _connect(self.path)
+                with self._lock:
+                    self._commit(connection, batch)
+            except (sqlite3.Error, OSError) as error:
+                self._fail(batch, error)
+
+    def _next_batch(self) -> list[_Job]:
+        """Wait for a write, then take along whatever else is already waiting. Empty means: stop."""
+        first = self._jobs.get()
+        if first is None:
+            return []
+        batch = [first]
+        while len(batch) < BATCH:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                self._jobs.put(None)  # stop after this batch
+                break
+            batch.append(job)
+        return batch
+
+    def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> None:
+        """One transaction for the batch, one savepoint for each write, results handed out after the commit."""
+        connection.execute("BEGIN IMMEDIATE")
+        results: list[tuple[_Job, object]] = []
+        try:
+            for job in batch:
+                self._run_one(connection, job, results)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        try:
+            if self._after_commit is not None:
+                self._after_commit(connection)
+        finally:
+            for job, result in results:
+                job.done.set_result(result)
+
+    def _run_one(self, connection: sqlite3.Connection, job: _Job, results: list[tuple[_Job, object]]) -> None:
+        connection.execute("SAVEPOINT one")
+        try:
+            result = job.work(connection)
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
+                raise  # the disk or the file failed: the whole batch is taken back
+            connection.execute("ROLLBACK TO one")
+            connection.execute("RELEASE one")
+            job.done.set_exception(error)
+            return
+        connection.execute("RELEASE one")
+        results.append((job, result))
+
+    def _fail(self, batch: list[_Job], error: sqlite3.Error | OSError) -> None:
+        if isinstance(error, OSError):
+            failure = StorageError(f"writing {self.path} failed ({error.strerror}).", remedy="Check the disk.")
+        else:
+            failure = storage_error(error, self.path)
+        for job in batch:
+            if not job.done.done():
+                job.done.set_exception(failure)

@@ -1,0 +1,186 @@
+"""Threads and messages: what was said, by whom, where it came from."""
+
+import sqlite3
+
+import msgspec
+
+from coilclaw.packets.action import Label
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.chat import ProposedCall, Role
+from coilclaw.packets.ids import Clock, new_id, stamp
+
+OWNER_ID = "owner"
+MESSAGE_BYTES = 64 * 1024
+ARTIFACT_BYTES = 2 * 1024 * 1024
+
+
+class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as listed."""
+
+    thread_id: str
+    channel: str
+    title: str
+    created_at: str
+    updated_at: str
+    messages: int
+
+
+class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as stored."""
+
+    message_id: str
+    thread_id: str
+    turn_id: str
+    role: Role
+    content: str
+    label: Label
+    tool_calls: tuple[ProposedCall, ...] = ()
+    tool_call_id: str = ""
+    action_id: str | None = None
+    artifact_id: str | None = None
+    provider: str = ""
+    model: str = ""
+    metadata: dict[str, Json] = {}
+    created_at: str = ""
+
+
+_COLUMNS = (
+    "message_id, thread_id, turn_id, role, content, tool_calls, tool_call_id, action_id, artifact_id, provider, model,"
+    " label, metadata_json, created_at"
+)
+
+
+def ensure_owner(tx: sqlite3.Connection, clock: Clock) -> None:
+    """The one owner's row."""
+    tx.execute(
+        "INSERT INTO users (user_id, email, created_at) VALUES (?, '', ?) ON CONFLICT DO NOTHING",
+        (OWNER_ID, stamp(clock())),
+    )
+
+
+def ensure_thread(tx: sqlite3.Connection, clock: Clock, thread_id: str, channel: str, title: str) -> None:
+    """Make the thread if it is new."""
+    now = stamp(clock())
+    ensure_owner(tx, clock)
+    tx.execute(
+        "INSERT INTO threads (thread_id, user_id, channel, title, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        (thread_id, OWNER_ID, channel, title[:80], now, now),
+    )
+
+
+def _clip(text: str, limit: int) -> str:
+    """The longest prefix that fits in `limit` UTF-8 bytes."""
+    data = text.encode("utf-8")
+    return text if len(data) <= limit else data[:limit].decode("utf-8", "ignore")
+
+
+def add_message(tx: sqlite3.Connection, clock: Clock, message: MessageRow) -> None:
+    """Store a message; content over 64 KB goes to an artifact, and the message keeps its beginning."""
+    now = message.created_at or stamp(clock())
+    artifact_id = message.artifact_id
+    content = _clip(message.content, MESSAGE_BYTES)
+    if content != message.content:
+        artifact_id = new_id("art", clock())
+        tx.execute(
+            "INSERT INTO artifacts (artifact_id, thread_id, type, blob, label, created_at) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                artifact_id,
+                message.thread_id,
+                "message",
+                _clip(message.content, ARTIFACT_BYTES).encode("utf-8"),
+                message.label,
+                now,
+            ),
+        )
+    tx.execute(
+        f"INSERT INTO messages ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        (
+            message.message_id,
+            message.thread_id,
+            message.turn_id,
+            message.role,
+            content,
+            msgspec.json.encode(message.tool_calls).decode(),
+            message.tool_call_id,
+            message.action_id,
+            artifact_id,
+            message.provider,
+            message.model,
+            message.label,
+            msgspec.json.encode(message.metadata).decode(),
+            now,
+        ),
+    )
+    tx.execute("UPDATE threads SET updated_at = ? WHERE thread_id = ?", (now, message.thread_id))
+
+
+_CALLS = msgspec.json.Decoder(tuple[ProposedCall, ...])
+_METADATA = msgspec.json.Decoder(dict[str, Json])
+
+
+def _message(row: tuple[str, ...]) -> MessageRow:
+    return MessageRow(
+        message_id=row[0],
+        thread_id=row[1],
+        turn_id=row[2],
+        role=msgspec.convert(row[3], Role),
+        content=row[4],
+        tool_calls=_CALLS.decode(row[5]),
+        tool_call_id=row[6],
+        action_id=row[7],
+        artifact_id=row[8],
+        provider=row[9],
+        model=row[10],
+        label=row[11],
+        metadata=_METADATA.decode(row[12]),
+        created_at=row[13],
+    )
+
+
+def thread_exists(db: sqlite3.Connection, thread_id: str) -> bool:
+    """Whether there is such a conversation."""
+    return db.execute("SELECT 1 FROM threads WHERE thread_id = ?", (thread_id,)).fetchone() is not None
+
+
+def recent_messages(db: sqlite3.Connection, thread_id: str, limit: int) -> list[MessageRow]:
+    """The last messages of a thread, oldest first."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? ORDER BY seq DESC LIMIT ?",  # noqa: S608
+        (thread_id, limit),
+    ).fetchall()
+    return [_message(row) for row in reversed(rows)]
+
+
+def list_threads(db: sqlite3.Connection, limit: int) -> list[ThreadRow]:
+    """Conversations, the most recent first."""
+    rows = db.execute(
+        "SELECT t.thread_id, t.channel, t.title, t.created_at, t.updated_at,"
+        " (SELECT count(*) FROM messages m WHERE m.thread_id = t.thread_id)"
+        " FROM threads t ORDER BY t.updated_at DESC, t.rowid DESC LIMIT ?",
+        (limit,),
+    ).fetchall()
+    return [
+        ThreadRow(thread_id=r[0], channel=r[1], title=r[2], created_at=r[3], updated_at=r[4], messages=r[5])
+        for r in rows
+    ]
+
+
+def near_thread_ids(db: sqlite3.Connection, limit: int = 200) -> list[str]:
+    """Recent ids, for a did-you-mean."""
+    return [row[0] for row in db.execute("SELECT thread_id FROM threads ORDER BY updated_at DESC LIMIT ?", (limit,))]
+
+
+def clear_memory(tx: sqlite3.Connection) -> int:
+    """Forget every conversation; actions, receipts and audit stay. Returns how many messages went."""
+    count = int(tx.execute("SELECT count(*) FROM messages").fetchone()[0])
+    tx.execute("DELETE FROM artifacts WHERE job_id IS NULL")
+    tx.execute("DELETE FROM messages")
+    tx.execute("DELETE FROM threads WHERE thread_id NOT IN (SELECT thread_id FROM jobs)")
+    return count
+
+
+def thread_labels(db: sqlite3.Connection, thread_id: str) -> tuple[Label, ...]:
+    """Every label that content of this conversation ever carried."""
+    rows = db.execute("SELECT DISTINCT label FROM messages WHERE thread_id = ? ORDER BY label", (thread_id,))
+    return tuple(row[0] for row in rows)

@@ -1,0 +1,37 @@
+"""ask_user: a question to the owner, where there is somebody to answer."""
+
+from typing import Annotated
+
+import msgspec
+
+from coilclaw.packets.action import OWNER
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.ports import Context, ToolOutput
+from coilclaw.tools.declare import nothing, tool
+
+
+class AskArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of ask_user."""
+
+    question: Annotated[str, msgspec.Meta(description="One clear question.", min_length=1, max_length=2000)]
+
+
+@tool(
+    AskArgs,
+    effect="READ",
+    destination="internal",
+    idempotent=False,
+    always_ask=False,
+    touches=nothing,
+    summary=lambda args: f"Ask the owner: {args.question[:120]}",
+)
+async def ask_user(args: AskArgs, context: Context) -> ToolOutput:
+    """Ask the owner a question and wait for the answer."""
+    if context.ask_owner is None:
+        raise ToolError(
+            "there is nobody to ask here.",
+            remedy="Say what you need in your answer instead.",
+            code="NOBODY_THERE",
+            begun=False,
+        )
+    return ToolOutput(text=await context.ask_owner(args.question), label=OWNER)

@@ -1,0 +1,131 @@
+"""Declaring a tool: nothing the gate needs to know has a default."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, TypeVar, cast
+
+import msgspec
+
+from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
+from coilclaw.packets.decision import Destination, RiskClass
+from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
+
+A = TypeVar("A", bound=msgspec.Struct)
+
+
+class Declared(Generic[A]):
+    """A tool made from a function. Its schema and its declaration hash are derived."""
+
+    def __init__(
+        self,
+        run: Callable[[A, Context], Awaitable[ToolOutput]],
+        args: type[A],
+        *,
+        effect: RiskClass,
+        destination: Destination,
+        idempotent: bool,
+        always_ask: bool,
+        touches: Callable[[A], Touches],
+        summary: Callable[[A], str],
+    ) -> None:
+        self.name = run.__name__
+        self.description = (run.__doc__ or "").strip()
+        self.effect: RiskClass = effect
+        self.destination: Destination = destination
+        self.idempotent = idempotent
+        self.always_ask = always_ask
+        self._run = run
+        self._args = args
+        self._touches = touches
+        self._summary = summary
+        self._decoder = msgspec.json.Decoder(args)
+        self._parameters: dict[str, Json] | None = None
+        self._declaration_hash = ""
+
+    @property
+    def parameters(self) -> dict[str, Json]:
+        """JSON Schema of the arguments, without references."""
+        if self._parameters is None:
+            self._parameters = self._derive_schema()
+        return self._parameters
+
+    def _derive_schema(self) -> dict[str, Json]:
+        schema = cast("dict[str, Json]", msgspec.json.schema(self._args))
+        definitions = cast("dict[str, dict[str, Json]]", schema.get("$defs", {}))
+        return {**definitions[self._args.__name__], "title": self.name}
+
+    @property
+    def declaration_hash(self) -> str:
+        """Hash of everything declared; a changed tool needs a new approval."""
+        if not self._declaration_hash:
+            self._declaration_hash = self._derive_hash()
+        return self._declaration_hash
+
+    def _derive_hash(self) -> str:
+        declared: Mapping[str, Json] = {
+            "name": self.name,
+            "description": self.description,
+            "effect": self.effect,
+            "destination": self.destination,
+            "idempotent": self.idempotent,
+            "always_ask": self.always_ask,
+            "parameters": self.parameters,
+        }
+        return sha256_hex(canonical_bytes(declared))
+
+    def parse(self, args: bytes) -> A:
+        """The typed arguments."""
+        return self._decoder.decode(args)
+
+    def touches(self, args: msgspec.Struct) -> Touches:
+        """What the call would touch."""
+        return self._touches(cast("A", args))
+
+    def summary(self, args: msgspec.Struct) -> str:
+        """One deterministic sentence for the approval card."""
+        return self._summary(cast("A", args))
+
+    async def invoke(self, args: msgspec.Struct, context: Context) -> ToolOutput:
+        """Run it with what it was granted."""
+        return await self._run(cast("A", args), context)
+
+
+def tool(
+    args: type[A],
+    *,
+    effect: RiskClass,
+    destination: Destination,
+    idempotent: bool,
+    always_ask: bool,
+    touches: Callable[[A], Touches],
+    summary: Callable[[A], str],
+) -> Callable[[Callable[[A, Context], Awaitable[ToolOutput]]], Declared[A]]:
+    """Declare the decorated function as a tool named after it."""
+
+    def declare(run: Callable[[A, Context], Awaitable[ToolOutput]]) -> Declared[A]:
+        return Declared(
+            run,
+            args,
+            effect=effect,
+            destination=destination,
+            idempotent=idempotent,
+            always_ask=always_ask,
+            touches=touches,
+            summary=summary,
+        )
+
+    return declare
+
+
+def nothing(_: msgspec.Struct) -> Touches:
+    """For tools that touch no path, no command and no address."""
+    return Touches()
+
+
+def registry(tools: list[Tool]) -> dict[str, Tool]:
+    """Tools by name; two of the same name are a mistake in the code, not a choice."""
+    named: dict[str, Tool] = {}
+    for each in tools:
+        if each.name in named:
+            raise ValueError(f"two tools are named {each.name}")
+        named[each.name] = each
+    return named

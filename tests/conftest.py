@@ -1,0 +1,46 @@
+"""Shared parts: a clock the test owns, and a fresh home for tests that run the real executable."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from coilclaw.store.database import Database
+
+# The checkout may belong to somebody else, so what hypothesis remembers is kept aside; its time limits mean nothing on
+# a busy machine.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", f"{tempfile.gettempdir()}/coilclaw-hypothesis-{os.getuid()}")
+hypothesis.settings.register_profile("coilclaw", database=None, deadline=None)
+hypothesis.settings.load_profile("coilclaw")
+
+
+class TestClock:
+    """A clock that moves only when told to, plus a millisecond a look so that ids and rows are ordered."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
+
+    def advance(self, **amount: float) -> None:
+        self.now += timedelta(**amount)
+
+
+@pytest.fixture
+def clock() -> TestClock:
+    return TestClock()
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    database = Database(tmp_path / "home" / "memory.sqlite", tmp_path / "home" / "locks")
+    yield database
+    database.close()

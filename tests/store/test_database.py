@@ -1,0 +1,151 @@
+"""One file, one writer, durable when done."""
+
+import asyncio
+import multiprocessing
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from coilclaw.packets.errors import StorageError
+from coilclaw.store.database import LATEST, MIGRATIONS, Database
+
+SEED_TABLES = {
+    "users", "devices", "auth_tokens", "oauth_tokens", "threads", "messages", "jobs", "job_events", "schedules",
+    "wakeup_events", "proposed_actions", "idempotency", "artifacts", "audit_log", "notes", "receipts", "ledger_heads",
+}  # fmt: skip
+
+
+def test_the_code_speaks_the_newest_schema():
+    assert max(int(file.name[:4]) for file in MIGRATIONS.glob("*.sql")) == LATEST
+
+
+def test_the_first_migration_has_every_table(db):
+    names = {row[0] for row in db.reader.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert names >= SEED_TABLES
+
+
+def test_the_database_is_durable_wal(db):
+    assert db.reader.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert db.reader.execute("PRAGMA synchronous").fetchone()[0] == 2
+    assert db.write_now(lambda tx: tx.execute("PRAGMA synchronous").fetchone()[0]) == 2
+
+
+def put(key):
+    return lambda tx: tx.execute("INSERT INTO meta (key, value) VALUES (?, 'x')", (key,)).rowcount
+
+
+def test_a_write_is_seen_by_the_reader_when_it_is_done(db):
+    db.write_now(put("a"))
+    assert db.reader.execute("SELECT count(*) FROM meta WHERE key = 'a'").fetchone()[0] == 1
+
+
+def test_one_bad_write_of_a_batch_does_not_take_the_others_with_it(db):
+    gate = threading.Event()
+    slow = db.submit(lambda tx: gate.wait(5))
+    good = [db.submit(put(f"k{n}")) for n in range(5)]
+    bad = db.submit(put("k0"))
+    gate.set()
+    assert slow.result()
+    assert [each.result() for each in good] == [1] * 5
+    with pytest.raises(sqlite3.IntegrityError):
+        bad.result()
+
+
+def test_a_write_that_breaks_in_python_reaches_whoever_asked_and_the_writer_lives_on(db):
+    def broken(_):
+        raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError, match="boom"):
+        db.write_now(broken)
+    assert db.write_now(put("after")) == 1
+
+
+async def test_writes_at_the_same_time_share_a_commit(db):
+    commits = []
+    db.after_commit(lambda _: commits.append(1))
+    await asyncio.gather(*(db.write(put(f"n{n}")) for n in range(200)))
+    assert len(commits) < 100
+    assert db.reader.execute("SELECT count(*) FROM meta").fetchone()[0] == 200
+
+
+async def test_cancelling_the_waiter_does_not_take_the_write_back(db):
+    gate = threading.Event()
+    task = asyncio.ensure_future(db.write(lambda tx: (gate.wait(5), put("late")(tx))))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    gate.set()
+    db.write_now(put("next"))
+    assert db.reader.execute("SELECT count(*) FROM meta").fetchone()[0] == 2
+
+
+def test_a_file_that_is_no_database_is_said_so(tmp_path):
+    (tmp_path / "memory.sqlite").write_bytes(b"this is not a database, not at all" * 100)
+    with pytest.raises(StorageError, match="not a sound SQLite database"):
+        Database(tmp_path / "memory.sqlite", tmp_path / "locks")
+
+
+def test_a_database_from_a_newer_version_is_refused(tmp_path):
+    Database(tmp_path / "m", tmp_path / "locks").close()
+    raw = sqlite3.connect(tmp_path / "m")
+    raw.execute(f"PRAGMA user_version = {LATEST + 1}")
+    raw.close()
+    with pytest.raises(StorageError, match="newer CoilClaw"):
+        Database(tmp_path / "m", tmp_path / "locks")
+
+
+def test_a_home_that_cannot_be_made_is_a_storage_error(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError):
+        Database(tmp_path / "file" / "memory.sqlite", tmp_path / "locks")
+
+
+def test_two_processes_may_open_a_new_database_at_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(4) as pool:
+        assert pool.starmap(_open_and_write, [(tmp_path, n) for n in range(4)]) == [1] * 4
+
+
+def _open_and_write(folder: Path, number: int) -> int:
+    db = Database(folder / "m", folder / "locks")
+    try:
+        return db.write_now(put(f"p{number}"))
+    finally:
+        db.close()
+
+
+def _hammer(folder: Path, stop: str) -> None:
+    db = Database(folder / "m", folder / "locks")
+    number = 0
+    while not os.path.exists(stop):
+        db.write_now(put(f"{os.getpid()}-{number}"))
+        number += 1
+    db.close()
+
+
+@pytest.mark.slow
+def test_a_busy_process_does_not_starve_another(tmp_path):
+    """While two processes write without a pause, a third gets its turns too: one for each of theirs, about."""
+    stop = str(tmp_path / "stop")
+    db = Database(tmp_path / "m", tmp_path / "locks")
+    context = multiprocessing.get_context("spawn")
+    busy = [context.Process(target=_hammer, args=(tmp_path, stop)) for _ in range(2)]
+    for process in busy:
+        process.start()
+    deadline = time.monotonic() + 30
+    while db.reader.execute("SELECT count(DISTINCT substr(key, 1, 4)) FROM meta").fetchone()[0] < 1:
+        assert time.monotonic() < deadline
+    before = db.reader.execute("SELECT count(*) FROM meta").fetchone()[0]
+    for number in range(20):
+        db.write_now(put(f"mine-{number}"))
+    theirs = db.reader.execute("SELECT count(*) FROM meta").fetchone()[0] - before - 20
+    Path(stop).touch()
+    for process in busy:
+        process.join()
+    db.close()
+    assert theirs <= 20 * 2 * 4  # with a fair queue about two of theirs stand between two of ours
