@@ -9,6 +9,7 @@ import pytest
 from coilclaw.packets.errors import EgressRefused
 from coilclaw.packets.http import HttpRequest
 from coilclaw.sandbox.airlock import Limits
+from coilclaw.sandbox.airlock.body import Decoder, OverCap
 from tests.sandbox.airlock_harness import Lock, answer, failed, serving
 
 
@@ -55,6 +56,17 @@ async def test_a_compression_bomb_is_stopped_at_the_cap() -> None:
         await failed(lock, server.url(), max_bytes=1 << 20)
     assert lock.codes == ["CAPPED"]
     assert lock.lines[0].bytes <= 1 << 20
+
+
+async def test_a_compressed_body_that_unpacks_to_nothing_is_capped_as_it_arrives() -> None:
+    head = zlib.compress(b"")[:2]
+    async with serving(answer(head + b"\x00\x00\x00\xff\xff" * 5000, "200 OK", "Content-Encoding: deflate")) as server:
+        lock = Lock(server.url())
+        await failed(lock, server.url(), max_bytes=1000)
+        assert lock.codes == ["CAPPED"]
+    decoder = Decoder("deflate", 1000)
+    with pytest.raises(OverCap):
+        list(decoder.feed(head + b"\x00\x00\x00\xff\xff" * 5000))
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "compress", "gzip, gzip", "identity, gzip", "x"])
@@ -112,7 +124,7 @@ async def test_a_pause_longer_than_the_read_limit_ends_it_except_for_a_provider(
     [
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * 200_000 + b"\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"X: a\r\n" * 50_000 + b"\r\n",
-        b"HTTP/1.1 100 Continue\r\n\r\n" * 100,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 100 + answer(),
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
         b"SSH-2.0-OpenSSH_9.2\r\n",
         b"",

@@ -9,8 +9,8 @@ import pytest
 
 from coilclaw.packets.errors import EgressRefused
 from coilclaw.packets.http import HttpRequest
-from coilclaw.sandbox.airlock import Listing
-from coilclaw.sandbox.airlock.dial import check_peer
+from coilclaw.sandbox.airlock import Listing, Target, parse_url
+from coilclaw.sandbox.airlock.dial import check_peer, dial
 from coilclaw.sandbox.airlock.log import line_json
 from coilclaw.sandbox.airlock.resolver import system_resolver
 from tests.sandbox.airlock_harness import Lock, Resolver, answer, failed, redirect, refused, serving
@@ -120,6 +120,23 @@ async def test_a_connection_to_any_other_peer_is_refused() -> None:
             with pytest.raises(EgressRefused) as caught:
                 check_peer(sock, "127.0.0.1", server.port, frozenset({server.port}))
             assert caught.value.code == "OWN_PORT"
+
+
+async def test_dialling_checks_who_answered_before_handing_the_connection_over() -> None:
+    async with serving(answer()) as server:
+        target = parse_url(server.url())
+        assert isinstance(target, Target)
+        with pytest.raises(EgressRefused) as caught:
+            await dial(
+                target,
+                ["127.0.0.1"],
+                own_ports=frozenset({server.port}),
+                tls=None,
+                connect_seconds=5,
+                deadline=asyncio.get_running_loop().time() + 5,
+            )
+    assert caught.value.code == "OWN_PORT"
+    assert server.requests == []
 
 
 async def test_a_provider_reaches_exactly_its_configured_place() -> None:

@@ -29,7 +29,8 @@ def check(url: str | None, principal: str, answers: tuple[str, ...], from_stdin:
 
     Rows on stdin: {"url": ..., "for": "web_open", "answers": {"host": ["ip"]}, "chain": ["url", ...]}
     """
-    from coilclaw.sandbox.airlock import check_row, system_lookup
+    from coilclaw.sandbox.airlock import check_row
+    from coilclaw.sandbox.airlock.resolver import lookup
 
     if (url is None) == (not from_stdin):
         raise UsageError("give a URL or --stdin.")
@@ -38,13 +39,13 @@ def check(url: str | None, principal: str, answers: tuple[str, ...], from_stdin:
             row: dict[str, object] = {"url": url, "for": principal}
             if answers:
                 row["answers"] = _answers(answers)
-            verdict = check_row(msgspec.json.encode(row), app.listing, system_lookup)
+            verdict = check_row(msgspec.json.encode(row), app.listing, lookup)
             print_line(f"{verdict.verdict}: {verdict.code}", style="green" if verdict.verdict == "pass" else "red")
             click.echo(verdict.reason + (f" Address: {verdict.address}." if verdict.address else ""))
             return 0 if verdict.verdict == "pass" else 3
         for line in sys.stdin.buffer:
             if line.strip():
-                click.echo(msgspec.json.encode(check_row(line, app.listing, system_lookup)))
+                click.echo(msgspec.json.encode(check_row(line, app.listing, lookup)))
     return 0
 
 

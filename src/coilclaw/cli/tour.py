@@ -48,7 +48,7 @@ def tour() -> int:
         "\nTry next:\n"
         "  coilclaw onboard                      choose a real model\n"
         "  coilclaw agent                        talk to it\n"
-        "  coilclaw tool run shell --json '{\"command\": \"git log --oneline\"}'   a call that asks first\n"
+        '  coilclaw tool run shell --json \'{"command": "git log --oneline"}\'   a call that asks first\n'
         "  coilclaw receipt list                 what happened, provably\n"
         "  coilclaw estop                        stop everything"
     )

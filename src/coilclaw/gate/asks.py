@@ -46,7 +46,7 @@ def _ask_autonomy(case: Case) -> Iterator[Reason]:
         yield Reason(
             rule=f"autonomy.{case.policy.autonomy}",
             code="AUTONOMY_ASKS",
-            text=f"{describe(case).capitalize()} needs approval when autonomy is {case.policy.autonomy}.",
+            text=f"{describe(case, begin=True)} needs approval when autonomy is {case.policy.autonomy}.",
         )
 
 

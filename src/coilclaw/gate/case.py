@@ -141,8 +141,13 @@ def risk_of(facts: Facts, policy: Policy, lane: Lane) -> Risk:
     return "R2"
 
 
-def describe(case: Case) -> str:
-    """The kind of call, in words."""
+def describe(case: Case, *, begin: bool = False) -> str:
+    """The kind of call, in words; with `begin` as the beginning of a sentence."""
+    words = _kind(case)
+    return words[0].upper() + words[1:] if begin else words
+
+
+def _kind(case: Case) -> str:
     command = case.facts.command
     if case.risk == "R3" and command is not None:
         strange = [program for program in command.programs if program not in case.policy.allowed_commands]

@@ -235,7 +235,30 @@ def _network(call: Call, found: Findings) -> None:
 
 def _remote(call: Call, found: Findings) -> None:
     """ssh: what it runs is run elsewhere, but a destructive line is one there too."""
-    valued = frozenset(["-b", "-c", "-D", "-E", "-e", "-F", "-I", "-i", "-J", "-L", "-l", "-m", "-O", "-o", "-p", "-Q", "-R", "-S", "-W", "-w"])
+    valued = frozenset(
+        [
+            "-b",
+            "-c",
+            "-D",
+            "-E",
+            "-e",
+            "-F",
+            "-I",
+            "-i",
+            "-J",
+            "-L",
+            "-l",
+            "-m",
+            "-O",
+            "-o",
+            "-p",
+            "-Q",
+            "-R",
+            "-S",
+            "-W",
+            "-w",
+        ]
+    )
     operands = sort_options(call.args, valued, permute=False).operands
     if len(operands) > 1:
         text = Word(" ".join(word.text for word in operands[1:]), loose=any(word.loose for word in operands))

@@ -300,7 +300,7 @@ class Conveyor:
         def write(tx: sqlite3.Connection) -> tuple[Receipt, ToolResult]:
             if not stored:
                 self.store(tx, action)
-            code = end.result.code or action.decision.code
+            code = end.result.code or ("APPROVED" if action.decision.verdict == "ask" else action.decision.code)
             receipt = self._ledger.add(tx, action, end.status, code=code, result_hash=result_hash)
             result = msgspec.structs.replace(end.result, receipt_id=receipt.id)
             if not finish_action(tx, self._clock, action, STATUS_OF[end.status], result, reason=end.reason):

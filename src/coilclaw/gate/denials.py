@@ -166,7 +166,7 @@ def _deny_autonomy(case: Case) -> Iterator[Reason]:
         yield Reason(
             rule=f"autonomy.{autonomy}",
             code="AUTONOMY_DENIES",
-            text=f"{describe(case).capitalize()} is blocked when autonomy is {autonomy}.",
+            text=f"{describe(case, begin=True)} is blocked when autonomy is {autonomy}.",
             change=_way_out(case),
         )
 
@@ -183,9 +183,9 @@ DENIES: tuple[Rule, ...] = (
     _deny_schema,
     _deny_not_listed,
     _deny_broken_policy,
+    _deny_commands,
     _deny_paths,
     _deny_protected,
-    _deny_commands,
     _deny_network,
     _deny_fresh_taint,
     _deny_rules,

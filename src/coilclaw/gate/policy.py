@@ -31,7 +31,7 @@ def _why_allowed(case: Case) -> Reason:
     return Reason(
         rule=f"autonomy.{case.policy.autonomy}",
         code="ALLOWED",
-        text=f"{describe(case).capitalize()} runs by itself when autonomy is {case.policy.autonomy}.",
+        text=f"{describe(case, begin=True)} runs by itself when autonomy is {case.policy.autonomy}.",
     )
 
 

@@ -130,7 +130,7 @@ def _name_gap(gap: _Gap, later: Iterator[list[bytes]], rest: list[bytes]) -> _St
 
 def verify_ledger(db: sqlite3.Connection, log_path: Path, key: SigningKey) -> Report:
     """Check log, rows and heads against each other."""
-    heads = [*heads_from_rows(db), *heads_from_file(heads_file(log_path))]
+    heads = list(dict.fromkeys((*heads_from_rows(db), *heads_from_file(heads_file(log_path)))))
     chain = _Chain(heads)
     notes: list[str] = []
     try:

@@ -14,6 +14,7 @@ from coilclaw.packets.errors import ModelOutputError
 _FENCE = r"(?is)```(?:json)?[ \t]*\n(.*)\n[ \t]*```"
 _TOP = ("assistant_message", "proposed_actions")
 _ACTION = ("tool", "identity", "args", "justification")
+_IDENTITIES = ("user", "bot", None)
 MAX_ACTIONS = 64
 
 
@@ -77,7 +78,7 @@ def _action(action: Json, where: str, call_id: str) -> ProposedCall:
     args, justification = action.get("args"), action.get("justification")
     if not isinstance(tool, str) or not tool:
         raise _broken(f"{where}.tool must be the name of a tool")
-    if not (identity == "user" or identity == "bot" or identity is None):
+    if identity not in _IDENTITIES:
         raise _broken(f"{where}.identity must be user, bot or null")
     if not isinstance(args, Mapping):
         raise _broken(f"{where}.args must be an object")
@@ -85,7 +86,11 @@ def _action(action: Json, where: str, call_id: str) -> ProposedCall:
         raise _broken(f"{where}.justification must be text")
     arguments = canonical_bytes(args).decode()
     return ProposedCall(
-        call_id=call_id, tool=tool, arguments=arguments, identity=identity, justification=justification
+        call_id=call_id,
+        tool=tool,
+        arguments=arguments,
+        identity=identity,
+        justification=justification,
     )
 
 

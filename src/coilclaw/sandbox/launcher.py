@@ -1,7 +1,8 @@
 """The small program between us and a boxed command where bubblewrap is not enough or not there.
 
 Run as `python -I -S launcher.py MODE FD`; the order is read from FD. Standard library only, one thread, no project
-import beyond the stdlib-only modules of this room, nothing imported later: the files may be root's alone. Every failure before the command starts is reported and final.
+import beyond the stdlib-only modules of this room, and none after the start: the files may be readable by root alone.
+Every failure before the command starts is reported and final.
 
     walls   namespaces, mounts, Landlock, seccomp (tier B)
     plain   no namespaces: Landlock and seccomp alone, or nothing at all (tier unsafe)

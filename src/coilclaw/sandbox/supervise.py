@@ -323,5 +323,7 @@ def _remedy(said: str) -> str:
     if "proc" in said:
         return "This container masks parts of /proc; start it with an unmasked /proc or run CoilClaw outside it."
     if "mount_setattr" in said:
-        return "Put the workspace on a file system with identity-mapped mounts (ext4, xfs, btrfs), or do not run as root."
+        return (
+            "Put the workspace on a file system with identity-mapped mounts (ext4, xfs, btrfs), or do not run as root."
+        )
     return "Run `coilclaw doctor` to see which wall is missing."

@@ -125,9 +125,7 @@ def clone_tree(path: str, *, recursive: bool = True, fd: int = _AT_FDCWD) -> int
     """A detached copy of the mount at a path, or of an open descriptor when the path is empty."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
     flags |= 0 if path else _AT_EMPTY_PATH
-    return raw(
-        _OPEN_TREE, ctypes.c_int(fd), os.fsencode(path), ctypes.c_uint(flags), what=f"open_tree {path or fd}"
-    )
+    return raw(_OPEN_TREE, ctypes.c_int(fd), os.fsencode(path), ctypes.c_uint(flags), what=f"open_tree {path or fd}")
 
 
 def set_tree(tree: int, attributes: int, *, userns: int = -1, recursive: bool = True) -> None:

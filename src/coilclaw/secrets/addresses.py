@@ -2,17 +2,17 @@
 
 import re
 
-from coilclaw.secrets.labels import mark
+from coilclaw.secrets.labels import MARK, mark
 from coilclaw.secrets.quoting import NAME_RUN
 from coilclaw.secrets.sieve import Hit, Window
-from coilclaw.secrets.values import placeholder, random_word
+from coilclaw.secrets.values import placeholder, random_word, unclosed
 
 _SLASHES = re.compile(r"[/\\]*")
 _TWO = re.compile(r"(?:\\*/){2}")
-_AUTHORITY = re.compile(r"[^\s\"'`<>/?#\\]*")
+_AUTHORITY = re.compile(r"[^\s\"'`/?#\\]*")
 _ADDRESS = re.compile(r"[^\s\"'`<>\\]*")
 _HOST_PORT = re.compile(r"[^:@]*:\d{0,5}")
-_VALUE = re.compile(r"[^\s\"'`<>&#;\\)\]}]*")
+_VALUE = re.compile(r"[^\s\"'`<>&#;\\]*")
 _LONG_USER = 16
 _SIGNATURES = frozenset("sig signature x-amz-signature x-amz-credential x-goog-signature x-goog-credential hmac assertion".split())
 _MAYBE = frozenset("key code jwt sid session sessionid auth ticket otp st sas k apikey hash-key".split())
@@ -35,13 +35,21 @@ def userinfo(window: Window, at: int) -> Hit | None:
         authority = text[slashes:end]
         if "@" not in authority:
             return None
-    user, colon, secret = authority.rpartition("@")[0].partition(":")
+    user, colon, secret = _parted(authority.rpartition("@")[0])
     start = slashes + len(user) + len(colon)
     if colon:
         return Hit(start, start + len(secret), mark("password")) if secret and not placeholder(secret) else None
     if len(user) >= _LONG_USER and random_word(user) and not placeholder(user):
         return Hit(slashes, slashes + len(user), mark("token"))
     return None
+
+
+def _parted(info: str) -> tuple[str, str, str]:
+    """User name, colon, password; the colon of a mark is not one."""
+    hidden = MARK.match(info)
+    head = hidden[0] if hidden else ""
+    user, colon, secret = info[len(head) :].partition(":")
+    return head + user, colon, secret
 
 
 def query_value(window: Window, at: int) -> Hit | None:
@@ -51,7 +59,7 @@ def query_value(window: Window, at: int) -> Hit | None:
     if (name not in _SIGNATURES and name not in _MAYBE) or window.char(end) != "=":
         return None
     stop = window.run(_VALUE, end + 1)
-    value = window.text[end + 1 : stop]
+    value = unclosed(window.text[end + 1 : stop])
     if len(value) < 8 or placeholder(value) or (name in _MAYBE and not (random_word(value) and len(value) >= 12)):
         return None
-    return Hit(end + 1, stop, mark("token"))
+    return Hit(end + 1, end + 1 + len(value), mark("token"))

@@ -5,7 +5,7 @@ import re
 from coilclaw.secrets.addresses import query_value, userinfo
 from coilclaw.secrets.fields import Field, field_of, words_of
 from coilclaw.secrets.headers import cookies, credentials, spoken
-from coilclaw.secrets.labels import mark
+from coilclaw.secrets.labels import MARK, mark
 from coilclaw.secrets.quoting import BLANKS, NAME, NAME_RUN, TO_LINE_END, Operator, Value, operator, outer_quote, value_at
 from coilclaw.secrets.sieve import Hit, Window, places
 from coilclaw.secrets.values import bare_name, code, one_word, placeholder, prose, random_word, reference, unclosed
@@ -66,7 +66,7 @@ def _field(window: Window, at: int) -> Hit | None:
     text = window.text
     start, end = window.back(NAME, at), window.run(NAME_RUN, at)
     name = text[start:end]
-    if len(name) > _LONGEST_NAME or name[-1] in ".-":
+    if len(name) > _LONGEST_NAME or name[-1] in ".-" or text.endswith("[redacted:", 0, start):
         return None
     field = field_of(name) or _two_words(text, start, name)
     if field is None:
@@ -124,12 +124,14 @@ def _judged(window: Window, field: Field, joined: Operator, value: Value, place:
 
 def _trimmed(text: str, place: str) -> str:
     """An unquoted value without what follows it in the same run of characters."""
+    hidden = MARK.match(text)
+    head = hidden.end() if hidden else 0
     if place == "query":
-        found = _CUT_QUERY.search(text)
-    elif place == "env" or text.startswith("[redacted:"):
+        found = _CUT_QUERY.search(text, head)
+    elif place == "env":
         found = None
     else:
-        found = _CUT.search(text)
+        found = _CUT.search(text, head)
     if found and found.start():
         text = text[: found.start()]
     if place == "env":

@@ -146,7 +146,9 @@ def value_at(window: Window, found: Operator, outer: str) -> Value | None:
     """The value that starts there; None when there is none."""
     start, text = found.start, window.text
     if found.style == "element":
-        return Value(start, window.run(_MARKUP_END, start), quoted=True)
+        end = window.run(_MARKUP_END, start)
+        closes = window.char(end) == "<" and window.char(end + 1) == "/"
+        return Value(start, end, quoted=True) if closes else None
     if window.char(start) in tuple("bBrRuUfF") and window.char(start + 1) in QUOTES:
         start += 1
     quote = window.run(_SLASHES, start)

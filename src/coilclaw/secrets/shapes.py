@@ -10,6 +10,7 @@ from coilclaw.secrets.labels import mark
 from coilclaw.secrets.sieve import Hit, Window, places
 
 _RUN = re.compile(r"[A-Za-z0-9_.:/=+$~-]*")
+_ALNUM = re.compile(r"[A-Za-z0-9]*")
 _BEFORE = 48
 
 
@@ -41,7 +42,7 @@ _SHAPES = (
     _Shape("npm", r"npm_[A-Za-z0-9]{20,}"),
     _Shape("pypi", r"pypi-AgE[\w-]{13,}"),
     _Shape("jwt", r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]*)?|eyJ[\w-]{8,}\.[\w-]{0,800}\.[\w-]{8,}(?:\.[\w-]{8,}){0,2}"),
-    _Shape("telegram", r"\d{7,12}:[\w-]{34,36}(?![\w-])", mixed=True),
+    _Shape("telegram", r"(?:bot)?(?P<s4>\d{7,12}:[\w-]{34,36}(?![\w-]))", mixed=True),
     _Shape("huggingface", r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{30,}"),
     _Shape("vault", r"hv[sbr]\.[\w-]{20,}"),
     _Shape("vault", r"(?<![\w.])[sb]\.[A-Za-z0-9]{24}(?![\w.])", mixed=True),
@@ -98,7 +99,7 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
         "_" + _LONG + _ends(_BEFORE_UNDERSCORE, "_"),
         r"-(?<=[A-Za-z3]-)" + _LONG + r"(?:(?<=sk-)(?<![A-Za-z0-9]sk-)|(?<=xox[a-z]-)|(?<=q0[a-z][a-z][a-z]-)|"
         + _ends(_BEFORE_DASH, "-") + ")",
-        r"-(?<!--)(?=----(?: ?BEGIN| \Z)|--- (?:BEGIN|(?:B|BE|BEG|BEGI)?\Z))",
+        r"-(?=----BEGIN|----? (?:BEGIN|(?:B|BE|BEG|BEGI)?\Z))",
         r"\.(?<=[A-Za-z0-9]\.)" + _LONG + "(?:" + _ends(_BEFORE_DOT, ".") + r"|(?<![\w.][sb]\.)(?<=[sb]\.)|(?=[0-9a-f]{64}))",
         r"\.(?=[\w-]{5,8}+\.[\w-]{26})",
         r"J(?<=eyJ)(?=[\w-]{8})",
@@ -167,13 +168,13 @@ class Shapes:
         if found is None:
             return None
         start, stop, kind = found
-        return Hit(start, stop, mark(kind))
+        return Hit(start, _glued(window, stop), mark(kind))
 
     def _search(self, text: str, at: int, end: int) -> tuple[int, int, str] | None:
         """The match that holds the anchor, as (start, end, kind)."""
         if self._table is None:
             rows = (f"(?P<k{number}>{shape.pattern})" for number, shape in enumerate(_SHAPES))
-            self._table = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(rows) + ")", re.ASCII)
+            self._table = re.compile(r"(?:(?<![A-Za-z0-9])|(?=/))(?:" + "|".join(rows) + ")", re.ASCII)
         low = max(0, at - _BEFORE)
         while (found := self._table.search(text, low, end)) and found.start() <= at:
             start, stop, shape = _replaced(found)
@@ -195,13 +196,18 @@ class Shapes:
         whole = self._search(window.text[low:end] + window.text[after:stop], at - low, end - low + stop - after)
         if whole is None or whole[1] <= end - low or whole[1] - (end - low) < 4:
             return None
-        return Hit(low + whole[0], after + whole[1] - (end - low), mark(whole[2]))
+        return Hit(low + whole[0], _glued(window, after + whole[1] - (end - low)), mark(whole[2]))
+
+
+def _glued(window: Window, end: int) -> int:
+    """What clings to a token goes with it: it may belong to it, or be another one."""
+    return window.run(_ALNUM, end)
 
 
 def _replaced(found: re.Match[str]) -> tuple[int, int, _Shape]:
     groups = found.groupdict()
     shape = _SHAPES[next(number for number in range(len(_SHAPES)) if groups[f"k{number}"] is not None)]
-    inner = next((name for name in ("s1", "s2", "s3") if groups[name] is not None), None)
+    inner = next((name for name in ("s1", "s2", "s3", "s4") if groups[name] is not None), None)
     return (found.start(inner), found.end(inner), shape) if inner else (found.start(), found.end(), shape)
 
 

@@ -56,7 +56,7 @@ _PROSE = frozenset(
     "its least may might must need needs no nor not of off on only or please policy provide provided rejected rotate "
     "rotated rotation should since so than that the their then there these they this to too twice under until use used using was "
     "were when where which while who will with without would you your again already always any authentication changed check "
-    "correct does doesn't don't empty enter expires expired failed found generated handling incorrect invalid is length longer "
+    "does doesn't don't empty enter expires expired failed found generated handling incorrect invalid is length longer "
     "mismatch missing never now omitted optional per required reset sent set shorter stored support supports too "
     "unchanged unknown updated valid validation value via wrong characters".split()
 )

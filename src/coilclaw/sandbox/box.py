@@ -1,0 +1,178 @@
+"""Choosing a box: the best tier whose walls hold when tried, or a refusal that says what is missing."""
+
+import os
+import shutil
+import sys
+from typing import TypeAlias
+
+from coilclaw.packets.box import BoxResult, BoxSpec, Probe, Tier
+from coilclaw.packets.errors import BoxUnavailable, CoilclawError, UsageError
+from coilclaw.packets.ports import Box
+from coilclaw.sandbox.plain import NEEDED_LANDLOCK, PlainBox
+from coilclaw.sandbox.probes import in_own_loop, probe_box, probe_directory, quick_faults
+from coilclaw.sandbox.walled import Tools, WalledBox
+
+_INSTALL = "Install bubblewrap 0.8 or later, or allow unprivileged user namespaces; `coilclaw doctor` shows each wall."
+
+_Candidate: TypeAlias = tuple[str, Tier, bool]
+"""A name for messages, the tier, and whether it has namespaces."""
+_CANDIDATES: tuple[_Candidate, ...] = (
+    ("bubblewrap", "A", True),
+    ("namespaces", "B", True),
+    ("Landlock alone", "B", False),
+)
+
+
+def tools(bwrap: str | None = None, python: str | None = None) -> Tools:
+    """The programs boxes are built with, found where they usually are unless given."""
+    return Tools(
+        bwrap=bwrap or shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin") or "", python=python or sys.executable
+    )
+
+
+def open_box(
+    *, hide: tuple[str, ...], unsafe: bool = False, prefer: Tier | None = None, bwrap: str | None = None,
+    python: str | None = None,
+) -> Box:  # fmt: skip
+    """The best box that passes its probe, which is run before the first command; `prefer` takes that tier or none.
+
+    `hide` names paths of this machine that must never be visible inside. Raises BoxUnavailable with the remedy, here
+    when no tier can exist and at the first use when none holds. Only `unsafe` gives a box without walls.
+    """
+    used = tools(bwrap, python)
+    if unsafe:
+        if prefer not in {None, "unsafe"}:
+            raise UsageError(f"Tier {prefer} and unsafe exclude each other.", remedy="Ask for one of them.")
+        return PlainBox("unsafe", hide=hide, tools=used)
+    if prefer == "unsafe":
+        raise UsageError("A box without walls is only given on request.", remedy="Pass --unsafe if you mean it.")
+    if prefer == "C":
+        raise BoxUnavailable("Tier C is not part of this version.", remedy=_INSTALL)
+    candidates = [one for one in _CANDIDATES if prefer in {None, one[1]} and (one[1] != "A" or used.bwrap)]
+    if not candidates:
+        raise BoxUnavailable("bubblewrap is not installed.", remedy=_INSTALL)
+    return ChosenBox(candidates, hide=hide, tools=used)
+
+
+def _made(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> Box:
+    _, tier, namespaces = candidate
+    if not namespaces:
+        return PlainBox("B", hide=hide, tools=used)
+    return WalledBox("A" if tier == "A" else "B", hide=hide, tools=used)
+
+
+class ChosenBox:
+    """Settles on a tier when it is first used, by trying the walls once; after that it never changes."""
+
+    def __init__(self, candidates: list[_Candidate], *, hide: tuple[str, ...], tools: Tools) -> None:
+        self._candidates = candidates
+        self._hide = hide
+        self._tools = tools
+        self._box: Box | None = None
+
+    async def _settle(self, workspace: str) -> Box:
+        if self._box is not None:
+            return self._box
+        failures: list[str] = []
+        remedy = ""
+        for candidate in self._candidates:
+            try:
+                box = _made(candidate, self._hide, self._tools)
+                faults = await quick_faults(box, workspace, self._hide, namespaces=candidate[2])
+            except BoxUnavailable as error:
+                faults, remedy = [error.message], remedy or error.remedy
+            if not faults:
+                self._box = box
+                return box
+            failures.append(f"{candidate[0]}: {'; '.join(faults)}")
+        raise BoxUnavailable(
+            f"No box holds here ({' | '.join(failures)}), so nothing is run.", remedy=remedy or _INSTALL
+        )
+
+    @property
+    def tier(self) -> Tier:
+        """Which kind of walls it has; tries them if nothing ran yet."""
+        if self._box is not None:
+            return self._box.tier
+        workspace = probe_directory()
+        try:
+            return in_own_loop(lambda: self._settle(workspace)).tier
+        finally:
+            shutil.rmtree(workspace, ignore_errors=True)
+
+    async def run(self, spec: BoxSpec) -> BoxResult:
+        """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
+        from coilclaw.sandbox.admission import admit
+
+        admit(spec)
+        box = await self._settle(os.path.normpath(spec.workspace))
+        return await box.run(spec)
+
+    def probes(self) -> list[Probe]:
+        """Try each wall by behaviour."""
+        return probe_tiers(hide=self._hide, bwrap=self._tools.bwrap, python=self._tools.python)
+
+
+def probe_tiers(*, hide: tuple[str, ...] = (), bwrap: str | None = None, python: str | None = None) -> list[Probe]:
+    """One line a probe for the doctor: every tier, and what the limits rest on, each by behaviour."""
+    used = tools(bwrap, python)
+    probes = [_user(), _landlock(), _limits()]
+    for candidate in _CANDIDATES:
+        if candidate[1] == "A" and not used.bwrap:
+            probes.append(Probe(name="tier A", state="warn", detail="bubblewrap is not installed", remedy=_INSTALL))
+        elif candidate[2] or not any(probe.name == "tier B" and probe.state == "ok" for probe in probes):
+            probes += _tier(candidate, hide, used)
+    probes.append(Probe(name="tier C", state="info", detail="rootless Podman is not part of this version"))
+    return probes
+
+
+def _tier(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> list[Probe]:
+    try:
+        box = _made(candidate, hide, used)
+    except CoilclawError as error:
+        return [Probe(name=f"tier {candidate[1]}", state="fail", detail=error.message, remedy=error.remedy)]
+    return probe_box(box, hide, namespaces=candidate[2])
+
+
+def _user() -> Probe:
+    uid = os.geteuid()
+    if uid:
+        return Probe(
+            name="runtime user", state="ok", detail=f"uid {uid}; boxes run as the same, in a namespace of theirs"
+        )
+    from coilclaw.sandbox.idmap import box_uid
+
+    try:
+        return Probe(
+            name="runtime user", state="ok", detail=f"root; boxes run as uid {box_uid()}, the workspace lent to it"
+        )
+    except BoxUnavailable as error:
+        return Probe(name="runtime user", state="fail", detail=error.message, remedy=error.remedy)
+
+
+def _landlock() -> Probe:
+    from coilclaw.sandbox import landlock
+
+    known = landlock.version()
+    if known >= NEEDED_LANDLOCK:
+        return Probe(name="landlock", state="ok", detail=f"version {known}")
+    detail = f"version {known}: cannot keep signals inside" if known else "not offered by this kernel"
+    return Probe(name="landlock", state="warn", detail=detail, remedy="Mounts hold tier B; Linux 6.12 adds the rest.")
+
+
+def _limits() -> Probe:
+    from coilclaw.packets.box import BoxLimits
+    from coilclaw.sandbox.limits import Group, find_group_home
+
+    home = find_group_home()
+    try:
+        if home is not None:
+            Group(home, BoxLimits(), -1).remove()
+            return Probe(name="limits", state="ok", detail=f"control groups v{home.version} for memory and processes")
+        why = "no control group can be written"
+    except OSError as error:
+        why = f"control groups cannot be set: {error.strerror}"
+    return Probe(
+        name="limits", state="warn", detail=f"{why}; resource limits, and memory watched from outside",
+        remedy="Start CoilClaw in a delegated group: systemd-run --user --scope -p Delegate=yes.",
+    )  # fmt: skip

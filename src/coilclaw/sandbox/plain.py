@@ -1,0 +1,117 @@
+"""Boxes without namespaces: Landlock and the filter alone (the least of tier B), or no walls at all (tier unsafe).
+
+Without namespaces a box cannot mask anything below a directory it shows, offer a private /tmp, take a program away, make
+a mount noexec, keep names and sizes of other files secret from `stat`, or lend root's workspace. Specs that ask for any
+of it are refused; the others see the system read-only, the workspace, no other file, no socket and no foreign process.
+"""
+
+import contextlib
+import os
+from itertools import count
+from typing import Literal
+
+from coilclaw.packets.box import BoxResult, BoxSpec, Probe
+from coilclaw.packets.errors import BoxUnavailable
+from coilclaw.sandbox.admission import admit, refusal
+from coilclaw.sandbox.guard import Guard
+from coilclaw.sandbox.layout import command_line, environment
+from coilclaw.sandbox.limits import Group, find_group_home
+from coilclaw.sandbox.seat import OwnSeat
+from coilclaw.sandbox.seccomp import filter_bytes, this_machine
+from coilclaw.sandbox.supervise import Launch, Supervision
+from coilclaw.sandbox.walled import Tools, Wires, handed, launcher_command, order
+
+NEEDED_LANDLOCK = 6
+"""The first version that also keeps signals inside; before it a box could end this program."""
+_READ_AND_RUN = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/etc/alternatives", "/etc/ld.so.cache",
+    "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+)  # fmt: skip
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+class PlainBox:
+    """Runs commands under limits, with Landlock and the filter (B) or without either (unsafe)."""
+
+    def __init__(self, tier: Literal["B", "unsafe"], *, hide: tuple[str, ...], tools: Tools) -> None:
+        self._tier: Literal["B", "unsafe"] = tier
+        self._hide = hide
+        self._tools = tools
+        self._numbers = count()
+        self._home = find_group_home()
+
+    @property
+    def tier(self) -> Literal["B", "unsafe"]:
+        """Never more than what it is."""
+        return self._tier
+
+    def probes(self) -> list[Probe]:
+        """Try each wall by behaviour."""
+        from coilclaw.sandbox.probes import probe_box
+
+        if self._tier == "unsafe":
+            return [Probe(name="box", state="warn", detail="unsafe: commands run without walls, as you",
+                          remedy="Leave --unsafe out.")]  # fmt: skip
+        return probe_box(self, self._hide)
+
+    async def run(self, spec: BoxSpec) -> BoxResult:
+        """Run to the end. Cancelling kills everything started before the cancellation is passed on."""
+        admit(spec)
+        if self._tier == "B":
+            self._can_hold(spec)
+        with contextlib.ExitStack() as held:
+            wires = Wires()
+            held.callback(wires.close)
+            writable = spec.workspace_writable
+            data = order(
+                status=wires.report, release=wires.release, cwd=os.path.normpath(spec.cwd), argv=command_line(spec),
+                environment={**environment(spec), "HOME": spec.workspace, **dict(spec.environment)},
+                rules=self._rules(spec.workspace, writable=writable) if self._tier == "B" else [],
+                filter=filter_bytes(this_machine(), "none") if self._tier == "B" else b"",
+            )  # fmt: skip
+            descriptor = held.enter_context(handed(data))
+            launch = Launch(
+                argv=launcher_command(self._tools.python, "plain", descriptor),
+                descriptors=(wires.report, wires.release, descriptor), status=wires.status, release=wires.release,
+                tier=self._tier, walls="none",
+            )  # fmt: skip
+            group = None
+            if self._home is not None:
+                with contextlib.suppress(OSError):
+                    group = Group(self._home, spec.limits, next(self._numbers))
+                    held.callback(group.remove)
+            return await Supervision(launch, limits=spec.limits, stdin=spec.stdin, seat=OwnSeat(), group=group).run()
+
+    def _can_hold(self, spec: BoxSpec) -> None:
+        if os.geteuid() == 0:
+            raise BoxUnavailable(
+                "Root cannot lend its workspace without user namespaces.", remedy="Run CoilClaw as an ordinary user."
+            )
+        with contextlib.closing(Guard(spec, self._hide)) as guard:
+            masks = bool(guard.guarded)
+        asked = {
+            "protected paths inside the workspace": masks,
+            "a noexec workspace": spec.workspace_noexec,
+            "a choice of programs": spec.allowed_binaries is not None or bool(spec.forbidden_binaries),
+        }
+        for what, wanted in asked.items():
+            if wanted:
+                raise refusal(
+                    f"Without user namespaces a box here cannot hold {what}.",
+                    "Allow unprivileged user namespaces, or install bubblewrap; see `coilclaw doctor`.",
+                    "BOX_CANNOT_HOLD",
+                )
+
+    def _rules(self, workspace: str, *, writable: bool) -> list[tuple[str, int]]:
+        from coilclaw.sandbox import landlock
+
+        known = landlock.version()
+        if known < NEEDED_LANDLOCK:
+            raise BoxUnavailable(
+                f"Landlock {known or 'is absent'} cannot keep signals inside a box.",
+                remedy="Allow unprivileged user namespaces, or use Linux 6.12 or later.",
+            )
+        reads = landlock.READS | landlock.EXECUTE
+        rules = [(path, reads) for path in _READ_AND_RUN if os.path.exists(path)]
+        rules += [(path, landlock.READ_FILE | landlock.WRITE_FILE) for path in _DEVICES if os.path.exists(path)]
+        return [*rules, (workspace, reads | (landlock.writes(known) if writable else 0))]

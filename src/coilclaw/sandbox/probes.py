@@ -1,0 +1,140 @@
+"""Trying each wall by behaviour: what the doctor prints, and the one quick look before the first command of a process."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec, Probe
+from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.ports import Box
+from coilclaw.sandbox.guard import inside
+
+T = TypeVar("T")
+
+_QUICK = r"""
+while read -r name value rest; do
+  case $name in Uid:|CapEff:|NoNewPrivs:|Seccomp:) echo "$name $value";; esac
+done < /proc/self/status
+while read -r name rest; do
+  case $name in *:*) echo "interface $name";; esac
+done < /proc/net/dev
+[ -w /usr ] && echo "writable /usr"
+[ -w /proc/sys/kernel/core_pattern ] && echo "writable /proc/sys"
+for path; do [ -e "$path" ] && echo "visible $path"; done
+echo done
+"""
+"""Shell built-ins only: no program is started but the shell itself."""
+
+_PLAIN_QUICK = (
+    '[ -w /usr ] && echo "writable /usr"; for path; do [ -r "$path" ] && echo "visible $path"; done; echo done'
+)
+
+_DEEP = r"""
+import ctypes, errno, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def refused(name, act):
+    try:
+        result = act()
+    except OSError as error:
+        print(name, "refused", errno.errorcode.get(error.errno, error.errno))
+    else:
+        print(name, "refused" if result == -1 else "REACHED", errno.errorcode.get(ctypes.get_errno(), ""))
+def dial(family, kind, address):
+    with socket.socket(family, kind) as made:
+        made.settimeout(2)
+        made.connect(address)
+refused("tcp", lambda: dial(socket.AF_INET, socket.SOCK_STREAM, ("192.0.2.1", 80)))
+refused("udp", lambda: dial(socket.AF_INET, socket.SOCK_DGRAM, ("192.0.2.1", 53)))
+refused("unix sockets", lambda: socket.socket(socket.AF_UNIX))
+refused("vsock", lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM))
+refused("netlink", lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW))
+refused("memory files", lambda: os.memfd_create("x"))
+refused("namespaces", lambda: libc.unshare(0x10000000))
+refused("ptrace", lambda: libc.ptrace(0, 0, 0, 0))
+refused("mount", lambda: libc.mount(b"none", b"/tmp", b"tmpfs", 0, None))
+refused("set-id files", lambda: os.open("/tmp/set-id", os.O_CREAT | os.O_WRONLY, 0o4755))
+"""
+
+
+def in_own_loop(act: Callable[[], Awaitable[T]]) -> T:
+    """Wait for something asynchronous from synchronous code, whether or not a loop runs in this thread."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    async def whole() -> T:
+        return await act()
+
+    def body() -> None:
+        try:
+            results.append(asyncio.run(whole()))
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=body, name="box-probe")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _spec(workspace: str, script: str, *arguments: str, shell: str = "/bin/sh") -> BoxSpec:
+    return BoxSpec(
+        command=(shell, "-c", script, "probe", *arguments), workspace=workspace, cwd=workspace,
+        workspace_writable=False, limits=BoxLimits(wall_seconds=10.0),
+    )  # fmt: skip
+
+
+async def quick_faults(box: Box, workspace: str, hide: tuple[str, ...], *, namespaces: bool) -> list[str]:
+    """What the walls let through, seen from inside; an empty list is a pass. Raises where no box can be built."""
+    outside = [path for path in hide if not inside(workspace, path) and not inside(path, workspace)]
+    result = await box.run(_spec(workspace, _QUICK if namespaces else _PLAIN_QUICK, *outside))
+    lines = result.stdout.decode(errors="replace").splitlines()
+    if result.end != "exited" or not lines or lines[-1] != "done":
+        return [f"the probe {result.end} with {result.exit_code} {result.reason}".strip()]
+    expected = {"CapEff: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2", "interface lo:", "done"}
+    faults = [] if not namespaces else [f"missing: {line}" for line in sorted(expected - set(lines))]
+    faults += [line for line in lines if line.startswith(("visible", "writable"))]
+    faults += [line for line in lines if line.startswith("interface") and line != "interface lo:"]
+    return faults + [line for line in lines if line.startswith("Uid: 0")]
+
+
+def probe_directory() -> str:
+    """A directory of its own for probes, not on the tmpfs that /tmp may be."""
+    parent = "/var/tmp"  # noqa: S108 - only its writability is used
+    return tempfile.mkdtemp(prefix="coilclaw-probe-", dir=parent if os.access(parent, os.W_OK) else None)
+
+
+def probe_box(box: Box, hide: tuple[str, ...], *, namespaces: bool = True) -> list[Probe]:
+    """Every wall of one box."""
+    workspace = probe_directory()
+    name = f"tier {box.tier}"
+    try:
+        faults = in_own_loop(lambda: quick_faults(box, workspace, hide, namespaces=namespaces))
+        if faults:
+            return [Probe(name=name, state="fail", detail="; ".join(faults), remedy="Nothing is run in this tier.")]
+        detail = "a command ran as an unprivileged uid, without capabilities, system read-only, hidden paths absent"
+        probes = [Probe(name=name, state="ok", detail=detail)]
+        if not os.path.exists("/usr/bin/python3"):
+            return [*probes, Probe(name=f"{name} calls", state="info", detail="not tried: no /usr/bin/python3 inside")]
+        result = in_own_loop(lambda: box.run(_spec(workspace, _DEEP, shell="/usr/bin/python3")))
+        return [*probes, _calls(name, result)]
+    except CoilclawError as error:
+        return [Probe(name=name, state="fail", detail=error.message, remedy=error.remedy)]
+    finally:
+        shutil.rmtree(workspace, ignore_errors=True)
+
+
+def _calls(name: str, result: BoxResult) -> Probe:
+    lines = result.stdout.decode(errors="replace").splitlines()
+    reached = [line for line in lines if "refused" not in line]
+    if reached or result.exit_code:
+        detail = "; ".join(reached) or result.stderr.decode(errors="replace")[-200:]
+        return Probe(name=f"{name} calls", state="fail", detail=detail, remedy="Nothing is run in this tier.")
+    return Probe(
+        name=f"{name} calls", state="ok", detail="refused: " + ", ".join(line.split(" refused")[0] for line in lines)
+    )
