@@ -44,3 +44,18 @@ def db(tmp_path: Path) -> Iterator[Database]:
     database = Database(tmp_path / "home" / "memory.sqlite", tmp_path / "home" / "locks")
     yield database
     database.close()
+
+
+@pytest.fixture
+def sample(tmp_path: Path):
+    from tests.home import Sample
+
+    made: list[Sample] = []
+
+    def make(**overrides: object) -> Sample:
+        made.append(Sample(tmp_path / f"s{len(made)}", **overrides))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

@@ -69,15 +69,18 @@ def _unreadable(text: str) -> Reason | None:
 
 def _read(text: str, found: Findings) -> None:
     from coilclaw.gate.command_judge import judge
-    from coilclaw.gate.command_tree import walk
+    from coilclaw.gate.command_tree import DEEPEST, walk
 
     def follow(inner: str, scope: Scope, feed: Feed) -> Feed:
         return walk(inner, scope, feed, found)
 
     def run(argv: Sequence[Word], scope: Scope, feed: Feed) -> Feed:
+        if found.nesting >= DEEPEST:
+            found.cloud("opaque.depth")
+            return NOTHING
         found.nesting += 1
         try:
-            return judge(argv, scope, feed, found) if found.nesting < 40 else NOTHING
+            return judge(argv, scope, feed, found)
         finally:
             found.nesting -= 1
 

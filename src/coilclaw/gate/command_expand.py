@@ -46,7 +46,7 @@ _TAME_NAMES = frozenset({
     "LINES", "BASHPID", "HOSTTYPE", "OSTYPE", "BASH_VERSION", "SRANDOM",
 })  # fmt: skip
 _LIVE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({])")
-_STRAY = re.compile(r"(?<!\\)(?:\\\\)*(?:[`'\"]|\$[({\w])")
+_STRAY = re.compile(r"(?<!\\)(?:\\\\)*(?:[`'\"\s]|\$[({\w])")
 _SMUGGLED = re.compile(r"\[[^\]]*(?:\$\(|`|\$\{)")
 _BACKTICK_ESCAPES = re.compile(r"\\([`\\$])")
 _BACKTICK_ESCAPES_IN_QUOTES = re.compile(r"\\([`\\$\"])")
@@ -125,13 +125,11 @@ class Expander:
         out.append(quoted_piece(text))
 
     def joined(self, node: "Node", scope: Scope, out: list[Piece]) -> None:
-        end = node.start_byte
+        end, before = node.start_byte, ""
         for child in node.children:
-            if child.start_byte != end:
-                self.found.cloud("opaque.construct", self.text(node))
-            end = child.end_byte
-            if node.type == "translated_string" and child.type == "$":
-                continue
+            if child.start_byte != end or (before == "$" and child.type == "string"):
+                self.found.cloud("opaque.construct", self.text(node))  # shells differ on $"…"
+            end, before = child.end_byte, child.type
             self.pieces(child, scope, out, quoted=False)
 
     def string(self, node: "Node", scope: Scope, out: list[Piece]) -> None:
@@ -168,7 +166,8 @@ class Expander:
             return self.braced(node, scope, quoted=quoted)
         if kind == "arithmetic_expansion":
             self.inside(node, scope)
-            return Piece(TAME, quoted=quoted, computed=True)
+            old = self.text(node).lstrip(_BLANKS).startswith("$[")  # not every shell knows $[…]
+            return Piece(UNKNOWN if old else TAME, quoted=quoted, computed=True)
         if kind == "process_substitution":
             return self.process(node, scope)
         return self.substitution(node, scope, quoted=quoted)
@@ -255,6 +254,7 @@ class Expander:
         """Look through an expression for commands; whatever kind of node is not known there is opaque."""
         todo = [(child, index) for child in node.children]
         arithmetic = node.type in {"arithmetic_expansion", "compound_statement", "c_style_for_statement"}
+        self.nothing_live(node)
         while todo:
             child, indexed = todo.pop()
             kind = child.type
@@ -270,7 +270,21 @@ class Expander:
             else:
                 self.found.evaluates |= arithmetic and kind in {"variable_name", "word"}
                 bracket = kind == "subscript" or (kind == "concatenation" and "[" in self.text(child))
+                self.nothing_live(child)
                 todo += [(each, indexed or bracket) for each in child.children]
+
+    def nothing_live(self, node: "Node") -> None:
+        """Between and inside the smallest nodes no substitution may hide that the grammar did not see."""
+        cut = node.start_byte
+        children = node.children
+        if not children:
+            if _LIVE.search(self.text(node)) and node.type not in {"$(", "${", "`", "$((", "$`"}:
+                self.found.cloud("opaque.construct", self.text(node))
+            return
+        for child in children:
+            if cut < child.start_byte and b"`" in self.source[cut : child.start_byte]:
+                self.found.cloud("opaque.construct", self.text(node))
+            cut = child.end_byte
 
     def body(self, name: str, scope: Scope) -> Word | None:
         """The text a lifted here-document or here-string stands for, or None when the name is an ordinary one."""

@@ -57,6 +57,8 @@ def _matched(pattern: str, args: tuple[Word, ...], scope: Scope, feed: Feed, fou
     """A pattern as the program's name: the most dangerous program it could match is judged."""
     from fnmatch import fnmatchcase
 
+    if not re.search(r"\w", posixpath.basename(pattern)):
+        return
     for dangerous in ("rm", "dd", "shutdown", "reboot", "chown", "mkfs"):
         if fnmatchcase(dangerous, posixpath.basename(pattern)):
             found.run((Word(dangerous), *args), scope, feed)

@@ -23,6 +23,8 @@ def settle(call: Call, found: Findings) -> None:
     options = sort_options(call.args, program.valued)
     if program.strict:
         _strict(call, options, found)
+    if any(word.text.partition("=")[0] in program.runs for word in call.args):
+        found.cloud("executes", call.shown)
     for flag, value in options.flags:
         _option(flag, value, call, program, found)
     _operands(call, options, program, found)

@@ -142,7 +142,7 @@ def _writers() -> dict[str, Program]:
 def _executors() -> dict[str, Program]:
     return {
         "man": _p("text", runs="-P --pager -H --html", strict=True),
-        "tar": _p("read", strict=True),
+        "tar": _p("text", strict=True),
         "go": _p("text", "-o -tags -run -count -timeout -bench -mod", runs="-exec -toolexec -vettool"),
         "cargo": _p("text", "-p --package --bin --test --example --features --target -j --profile", runs="--config"),
         "pytest": _p("read", "-k -m -p -c -n -o -W -r --tb --maxfail --durations --cov --junitxml --rootdir"),

@@ -28,6 +28,7 @@ _KEYWORDS = frozenset({
     "in", "{", "}", "!", "[[", "]]",
 })  # fmt: skip
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*[ \t\n](?:[ \t\n]|\\\n)*")
+_GLUED = WORDS | {"command_name", "file_redirect", "variable_assignment"}
 _READERS = frozenset({"read", "mapfile", "readarray"})
 
 
@@ -217,15 +218,13 @@ class _Walker:
         redirects = tuple(child for child in children if child.type in _REDIRECTS)
         assignments: list[tuple[str, Word | None]] = []
         argv: list[Word] = []
-        for index, child in enumerate(children):
+        for child in children:
             kind = child.type
             if kind == "variable_assignment":
                 assignments.append(self.assignment(child, scope))
             elif kind == "command_name":
                 argv += self.name(child, scope)
             elif kind in WORDS:
-                if kind == "$" and index + 1 < len(children) and children[index + 1].start_byte == child.end_byte:
-                    continue  # $"…" is a string that is looked up in a catalogue first
                 argv += self.expand.words(child, scope)
             elif kind in {"==", "=~"}:
                 argv.append(Word(kind))
@@ -254,10 +253,8 @@ class _Walker:
             if start > end:
                 if _GAP.fullmatch(self.source, end, start) is None:
                     self.found.cloud("opaque.construct", self.source[end:start].decode(errors="replace"))
-            elif glue and index and child.type in WORDS:
-                before = node.children[index - 1].type
-                if before in WORDS | {"command_name"} and not (before == "$" and child.type == "string"):
-                    self.found.cloud("opaque.construct", self.expand.text(child))
+            elif glue and index and child.type in _GLUED and node.children[index - 1].type in _GLUED:
+                self.found.cloud("opaque.construct", self.expand.text(child))
             end = child.end_byte
         if node.parent is None and self.source[end:].strip(b" \t\n") not in {b"", b"\\"}:
             self.found.cloud("opaque.construct", self.source[end:].decode(errors="replace"))
@@ -270,7 +267,7 @@ class _Walker:
             if node.type != "file_redirect":
                 self.found.cloud("opaque.heredoc")
                 continue
-            self.gaps(node)
+            self.gaps(node, glue=True)
             feed = self.redirect(node, scope, feed, targets, extra)
         return feed, targets, extra
 

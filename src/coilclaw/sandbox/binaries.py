@@ -1,3 +1,4 @@
+# ruff: noqa: PTH110, PTH112, PTH113, PTH116, PTH119 - kernel paths and descriptors; pathlib adds nothing here
 """Which programs exist inside a box: everything the system has less the forbidden ones, or an exact list."""
 
 import os
@@ -9,7 +10,9 @@ from coilclaw.packets.errors import ToolError
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DIRECTORIES = (*PATH.split(":"), "/usr/games", "/usr/local/games")
 _MULTI_CALL = ("busybox", "toybox")
-"""One file that is many programs: where a forbidden one may be an applet, the whole file goes."""
+"""One file that is many programs: as a forbidden one may be among them, the whole file goes."""
+_INDISPENSABLE = ("coreutils",)
+"""Such a file that most commands need: nothing can be taken out of it."""
 
 
 class Programs(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,15 +45,15 @@ def forbid(names: tuple[str, ...]) -> Programs:
     for name in dict.fromkeys((*names, *_MULTI_CALL)):
         if "/" in name or name in {"", ".", ".."}:
             raise ToolError(
-                f"The forbidden program {name!r} is not a plain name.", remedy="Name the program without its directory.",
+                f"The forbidden program {name!r} is not a plain name.", remedy="Leave its directory out.",
                 code="BOX_BAD_PATH", begun=False,
             )  # fmt: skip
         for directory in places:
             target = os.path.realpath(f"{directory}/{name}")
             if not os.path.exists(target) or (name in _MULTI_CALL and name not in names and target == shell):
                 continue
-            if target == shell and name != os.path.basename(shell) and os.path.basename(shell) in _MULTI_CALL:
-                raise _applet(name, shell)
+            if name not in _MULTI_CALL and _indispensable(target, shell):
+                raise _applet(name, target)
             found = os.stat(target)
             files[found.st_dev, found.st_ino] = target
     masked = set(files.values())
@@ -75,9 +78,14 @@ def allow(names: tuple[str, ...], *, shell: bool) -> Programs:
     return Programs(emptied=directories(), offered=tuple((file, inside) for inside, file in sorted(offered.items())))
 
 
-def _applet(name: str, shell: str) -> ToolError:
+def _indispensable(target: str, shell: str) -> bool:
+    name = os.path.basename(target)
+    return name in _INDISPENSABLE or (target == shell and name in _MULTI_CALL)
+
+
+def _applet(name: str, target: str) -> ToolError:
     return ToolError(
-        f"{name!r} is an applet of {shell}, which is also the shell here, so it cannot be taken out of a box.",
-        remedy="Install a stand-alone shell such as dash, or take the name off the forbidden list.",
+        f"{name!r} is one of many programs in {target}, so it cannot be taken out of a box alone.",
+        remedy="Install the stand-alone programs (dash, coreutils), or take the name off the forbidden list.",
         code="BOX_CANNOT_HOLD", begun=False,
     )  # fmt: skip

@@ -1,14 +1,13 @@
+# ruff: noqa: PTH106, PTH111 - kernel paths and descriptors; pathlib adds nothing here
 """Choosing a box: the best tier whose walls hold when tried, or a refusal that says what is missing."""
 
 import os
-import shutil
 import sys
 from typing import TypeAlias
 
 from coilclaw.packets.box import BoxResult, BoxSpec, Probe, Tier
 from coilclaw.packets.errors import BoxUnavailable, CoilclawError, UsageError
 from coilclaw.packets.ports import Box
-from coilclaw.sandbox.plain import NEEDED_LANDLOCK, PlainBox
 from coilclaw.sandbox.probes import in_own_loop, probe_box, probe_directory, quick_faults
 from coilclaw.sandbox.walled import Tools, WalledBox
 
@@ -25,9 +24,9 @@ _CANDIDATES: tuple[_Candidate, ...] = (
 
 def tools(bwrap: str | None = None, python: str | None = None) -> Tools:
     """The programs boxes are built with, found where they usually are unless given."""
-    return Tools(
-        bwrap=bwrap or shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin") or "", python=python or sys.executable
-    )
+    places = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap")
+    found = bwrap or next((place for place in places if os.access(place, os.X_OK)), "")
+    return Tools(bwrap=found, python=python or sys.executable)
 
 
 def open_box(
@@ -40,9 +39,12 @@ def open_box(
     when no tier can exist and at the first use when none holds. Only `unsafe` gives a box without walls.
     """
     used = tools(bwrap, python)
+    hide = tuple(os.path.normpath(os.path.expanduser(path)) for path in hide)
     if unsafe:
         if prefer not in {None, "unsafe"}:
             raise UsageError(f"Tier {prefer} and unsafe exclude each other.", remedy="Ask for one of them.")
+        from coilclaw.sandbox.plain import PlainBox
+
         return PlainBox("unsafe", hide=hide, tools=used)
     if prefer == "unsafe":
         raise UsageError("A box without walls is only given on request.", remedy="Pass --unsafe if you mean it.")
@@ -57,6 +59,8 @@ def open_box(
 def _made(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> Box:
     _, tier, namespaces = candidate
     if not namespaces:
+        from coilclaw.sandbox.plain import PlainBox
+
         return PlainBox("B", hide=hide, tools=used)
     return WalledBox("A" if tier == "A" else "B", hide=hide, tools=used)
 
@@ -79,15 +83,14 @@ class ChosenBox:
             try:
                 box = _made(candidate, self._hide, self._tools)
                 faults = await quick_faults(box, workspace, self._hide, namespaces=candidate[2])
+                if not faults:
+                    self._box = box
+                    return box
             except BoxUnavailable as error:
                 faults, remedy = [error.message], remedy or error.remedy
-            if not faults:
-                self._box = box
-                return box
             failures.append(f"{candidate[0]}: {'; '.join(faults)}")
-        raise BoxUnavailable(
-            f"No box holds here ({' | '.join(failures)}), so nothing is run.", remedy=remedy or _INSTALL
-        )
+        tried = " | ".join(failures)
+        raise BoxUnavailable(f"No box holds here ({tried}), so nothing is run.", remedy=remedy or _INSTALL)
 
     @property
     def tier(self) -> Tier:
@@ -98,7 +101,7 @@ class ChosenBox:
         try:
             return in_own_loop(lambda: self._settle(workspace)).tier
         finally:
-            shutil.rmtree(workspace, ignore_errors=True)
+            os.rmdir(workspace)
 
     async def run(self, spec: BoxSpec) -> BoxResult:
         """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
@@ -116,6 +119,7 @@ class ChosenBox:
 def probe_tiers(*, hide: tuple[str, ...] = (), bwrap: str | None = None, python: str | None = None) -> list[Probe]:
     """One line a probe for the doctor: every tier, and what the limits rest on, each by behaviour."""
     used = tools(bwrap, python)
+    hide = tuple(os.path.normpath(os.path.expanduser(path)) for path in hide)
     probes = [_user(), _landlock(), _limits()]
     for candidate in _CANDIDATES:
         if candidate[1] == "A" and not used.bwrap:
@@ -137,21 +141,20 @@ def _tier(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> list[Pro
 def _user() -> Probe:
     uid = os.geteuid()
     if uid:
-        return Probe(
-            name="runtime user", state="ok", detail=f"uid {uid}; boxes run as the same, in a namespace of theirs"
-        )
+        detail = f"uid {uid}; boxes run as the same, in a namespace of their own"
+        return Probe(name="runtime user", state="ok", detail=detail)
     from coilclaw.sandbox.idmap import box_uid
 
     try:
-        return Probe(
-            name="runtime user", state="ok", detail=f"root; boxes run as uid {box_uid()}, the workspace lent to it"
-        )
+        detail = f"root; boxes run as uid {box_uid()}, the workspace lent to it"
     except BoxUnavailable as error:
         return Probe(name="runtime user", state="fail", detail=error.message, remedy=error.remedy)
+    return Probe(name="runtime user", state="ok", detail=detail)
 
 
 def _landlock() -> Probe:
     from coilclaw.sandbox import landlock
+    from coilclaw.sandbox.plain import NEEDED_LANDLOCK
 
     known = landlock.version()
     if known >= NEEDED_LANDLOCK:

@@ -32,7 +32,7 @@ class Arguments:
         self, bwrap: str, steps: tuple[Step, ...], *, environment: dict[str, str], cwd: str, argv: list[str],
         program: bytes, status: int, release: int, workspace: tuple[str, str],
     ) -> list[str]:  # fmt: skip
-        """The whole command line. All but the command travels by descriptor: environments are nobody else's business."""
+        """The whole command line. All but the command travels by descriptor, out of sight of other users."""
         options = [
             *_WALLS, "--seccomp", str(self._data(program)), "--json-status-fd", str(status), "--block-fd", str(release),
             *(word for step in numbered(steps) for word in self._step(*step, workspace)),

@@ -35,7 +35,7 @@ class Capture:
             theirs = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         else:
             theirs, ours = os.pipe()
-            os.set_blocking(ours, False)  # noqa: FBT003
+            os.set_blocking(ours, False)
             self._ours.add(ours)
             self._loop.add_writer(ours, self._write, ours)
         self._theirs.append(theirs)
@@ -43,7 +43,7 @@ class Capture:
 
     def _output(self, buffer: bytearray) -> int:
         ours, theirs = os.pipe()
-        os.set_blocking(ours, False)  # noqa: FBT003
+        os.set_blocking(ours, False)
         self._ours.add(ours)
         self._theirs.append(theirs)
         self._loop.add_reader(ours, self._read, ours, buffer)

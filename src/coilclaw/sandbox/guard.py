@@ -1,3 +1,4 @@
+# ruff: noqa: PTH118 - kernel paths and descriptors; pathlib adds nothing here
 """Protected paths of a workspace: what each one is on disk, and how its name is kept from being swapped or made.
 
 A mount can only stand on something that exists. Where a protected path does not exist yet, an empty directory with the
@@ -41,7 +42,7 @@ def inside(path: str, directory: str) -> bool:
 
 
 def _parts(workspace: str, path: str) -> tuple[str, ...]:
-    whole = os.path.normpath(os.path.join(workspace, path))  # noqa: PTH118 - plain text, nothing is looked up
+    whole = os.path.normpath(os.path.join(workspace, path))
     if "\0" in path or not inside(whole, workspace):
         raise ToolError(
             f"The protected path {path!r} is not inside the workspace {workspace}.",

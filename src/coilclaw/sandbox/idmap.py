@@ -1,4 +1,5 @@
-"""The identity map by which root lends a workspace: files of its owner appear as the box's, and new ones land as the owner's.
+# ruff: noqa: PTH123 - kernel paths and descriptors; pathlib adds nothing here
+"""The identity map by which root lends a workspace: its owner's files appear as the box's, new ones become the owner's.
 
 Nothing is changed on disk. The map is a user namespace that a short-lived helper makes; only its descriptor is kept.
 """
@@ -31,7 +32,7 @@ def box_uid() -> int:
 
 
 def _mapped(uid: int) -> bool:
-    with open("/proc/self/uid_map") as lines:  # noqa: PTH123
+    with open("/proc/self/uid_map") as lines:
         return any(int(first) <= uid < int(first) + int(count) for first, _, count in map(str.split, lines))
 
 
@@ -61,7 +62,7 @@ class IdentityMaps:
                     said = helper.communicate()[1].decode(errors="replace").strip().splitlines()
                     raise _cannot_lend(said[-1] if said else "the helper ended")
                 for kind, on_disk in (("uid", owner), ("gid", group)):
-                    with open(f"/proc/{helper.pid}/{kind}_map", "w") as target:  # noqa: PTH123
+                    with open(f"/proc/{helper.pid}/{kind}_map", "w") as target:
                         target.write(f"{on_disk} {self.uid} 1")
                 return os.open(f"/proc/{helper.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:

@@ -1,3 +1,4 @@
+# ruff: noqa: PTH208 - kernel paths and descriptors; pathlib adds nothing here
 """Who descends from a process. Standard library only: the launcher imports it."""
 
 import os

@@ -1,6 +1,6 @@
 """Landlock: a process gives up file rights, signals and abstract sockets beyond what is listed. Standard library only.
 
-Rules only ever add to what is allowed, so nothing below an allowed directory can be masked; `stat` and UDP are not covered.
+Rules only ever add to what is allowed, so nothing below an allowed directory can be masked; `stat` and UDP stay open.
 """
 
 import ctypes

@@ -1,3 +1,4 @@
+# ruff: noqa: PTH100, PTH115, PTH116, PTH120 - kernel paths and descriptors; pathlib adds nothing here
 """The small program between us and a boxed command where bubblewrap is not enough or not there.
 
 Run as `python -I -S launcher.py MODE FD`; the order is read from FD. Standard library only, one thread, no project
@@ -91,25 +92,15 @@ def _own_user_namespace(others: int, inside_id: int | None) -> None:
     _write("/proc/self/gid_map", f"{gid if inside_id is None else inside_id} {gid} 1")
 
 
-def _namespaces() -> str:
-    names = ("ipc", "mnt", "net", "uts")
-    return "".join(f', "{name}-namespace": {os.stat(f"/proc/self/ns/{name}").st_ino}' for name in names)
-
-
 def _walls(order: Order) -> NoReturn:
-    os.set_inheritable(order["status"], False)  # noqa: FBT003 - the command must not speak for us
+    os.set_inheritable(order["status"], False)  # the command must not speak for us
     _become(order)
     os.chdir("/")
-    _own_user_namespace(
-        syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC
-        | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWCGROUP,
-        order["inside_id"],
-    )  # fmt: skip
+    others = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
+    _own_user_namespace(others | syscalls.CLONE_NEWCGROUP, order["inside_id"])
     first = os.fork()
     if first == 0:
         _first_process(order)
-    pid_namespace = os.stat("/proc/self/ns/pid_for_children").st_ino
-    _report(order, f'{{"child-pid": {first}{_namespaces()}, "pid-namespace": {pid_namespace}}}')
     _close_all_but(order["status"])
     _, status = os.waitpid(first, 0)
     _report(order, f'{{"exit-code": {_code(status)}}}')
@@ -119,6 +110,11 @@ def _walls(order: Order) -> NoReturn:
 def _first_process(order: Order) -> NoReturn:
     """Process 1 of the box: builds the inside, gives everything up, starts the command, buries the dead."""
     syscalls.signal_on_parent_death(signal.SIGKILL)
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    names = ("ipc", "mnt", "net", "pid", "uts")
+    namespaces = "".join(f', "{name}-namespace": {os.stat(f"/proc/self/ns/{name}").st_ino}' for name in names)
+    # /proc is still the machine's, so this is our number out there; in here it is 1
+    _report(order, f'{{"child-pid": {os.readlink("/proc/self")}{namespaces}}}')
     rootfs.build(order["steps"], order["base"])
     syscalls.set_hostname("box")
     _loopback_up()
@@ -164,7 +160,7 @@ def _execute(order: Order) -> NoReturn:
     os.closerange(3, order["status"])
     os.closerange(order["status"] + 1, 1024)
     try:
-        os.execvpe(argv[0], argv, order["environment"])
+        os.execvpe(argv[0], argv, order["environment"])  # noqa: S606 - this is the box
     except FileNotFoundError:
         os.write(2, f"{argv[0]}: not found\n".encode())
         os._exit(127)
@@ -196,12 +192,12 @@ def _loopback_up() -> None:
 def _stage(order: Order) -> NoReturn:
     _own_user_namespace(syscalls.CLONE_NEWNS, None)
     stage.prepare(order["workspace"], userns=-1, noexec=True, scratches=order["scratches"])
-    os.execve(order["argv"][0], order["argv"], {})
+    os.execve(order["argv"][0], order["argv"], {})  # noqa: S606 - bubblewrap, with no environment
 
 
 def _plain(order: Order) -> NoReturn:
     """Without a process namespace we are what gathers the dead and ends the living."""
-    os.set_inheritable(order["status"], False)  # noqa: FBT003 - the command must not speak for us
+    os.set_inheritable(order["status"], False)  # the command must not speak for us
     syscalls.become_subreaper()
 
     def stop(_number: int, _frame: object) -> NoReturn:

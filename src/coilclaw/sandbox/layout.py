@@ -1,3 +1,4 @@
+# ruff: noqa: PTH110, PTH112, PTH114, PTH115 - kernel paths and descriptors; pathlib adds nothing here
 """What a box looks like inside, as steps that bubblewrap's arguments or our own launcher carry out in order.
 
 Nothing is inherited: the root starts empty, and a path exists inside only because a step here put it there.
@@ -108,6 +109,11 @@ def _system(workspace: str) -> Iterator[Step]:
         yield Step(kind="file", at=path, text=text, mode=0o444)
     if not inside(workspace, "/var/tmp"):  # noqa: S108 - inside the box
         yield Step(kind="symlink", at="/var/tmp", source=_TMP)  # noqa: S108 - inside the box
+
+
+def holds_something_shown(path: str, workspace: str) -> bool:
+    """Whether a path stands above something every box has: hiding /etc leaves the few public files of it."""
+    return any(inside(shown, path) for shown in (*_SYSTEM, *_ETC, *_FILES, "/proc", "/dev", HOME, workspace))
 
 
 def _visible(path: str) -> bool:

@@ -1,3 +1,4 @@
+# ruff: noqa: PTH102, PTH106, PTH110, PTH116, PTH120, PTH123, PTH208 - kernel paths and descriptors; pathlib adds nothing here
 """Bounds on what a box can use up: a control group where one can be written, resource limits everywhere."""
 
 import contextlib
@@ -27,7 +28,7 @@ class GroupHome(msgspec.Struct, frozen=True, kw_only=True):
 def _own_groups() -> dict[str, str]:
     """Which group this process is in, by controller; the empty name is v2."""
     groups: dict[str, str] = {}
-    with open("/proc/self/cgroup") as lines:  # noqa: PTH123 - read on every start
+    with open("/proc/self/cgroup") as lines:
         for line in lines:
             _, controllers, path = line.rstrip("\n").split(":", 2)
             groups.update(dict.fromkeys(controllers.split(","), path))
@@ -51,7 +52,7 @@ def find_group_home() -> GroupHome | None:
     directory = f"{_ROOT}{own.get('', '/')}".rstrip("/")
     while len(directory) > len(_ROOT):  # our own group may not hold others; the nearest one above that does
         directory = os.path.dirname(directory)
-        with contextlib.suppress(OSError), open(f"{directory}/cgroup.subtree_control") as offered:  # noqa: PTH123
+        with contextlib.suppress(OSError), open(f"{directory}/cgroup.subtree_control") as offered:
             if {"memory", "pids"} <= set(offered.read().split()) and _writable(directory):
                 return GroupHome(version=2, memory=directory, processes=directory)
     return None
@@ -101,7 +102,7 @@ class Group:
             _write(f"{directory}/cgroup.procs", pid)
 
     def _event(self, path: str, name: str) -> bool:
-        with contextlib.suppress(OSError), open(path) as events:  # noqa: PTH123
+        with contextlib.suppress(OSError), open(path) as events:
             return any(line.startswith(f"{name} ") and not line.endswith(" 0\n") for line in events)
         return False
 
@@ -183,7 +184,7 @@ def memory_of(pids: list[int], limit: int) -> int:
 
 def _field(pid: int, file: str, names: tuple[str, ...]) -> int:
     try:
-        with open(f"/proc/{pid}/{file}") as lines:  # noqa: PTH123 - polled
+        with open(f"/proc/{pid}/{file}") as lines:
             return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(names))
     except OSError:
         return 0

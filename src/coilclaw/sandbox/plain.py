@@ -1,8 +1,10 @@
+# ruff: noqa: PTH110 - kernel paths and descriptors; pathlib adds nothing here
 """Boxes without namespaces: Landlock and the filter alone (the least of tier B), or no walls at all (tier unsafe).
 
-Without namespaces a box cannot mask anything below a directory it shows, offer a private /tmp, take a program away, make
-a mount noexec, keep names and sizes of other files secret from `stat`, or lend root's workspace. Specs that ask for any
-of it are refused; the others see the system read-only, the workspace, no other file, no socket and no foreign process.
+Without namespaces a box cannot mask anything below a directory it shows, take a program away, make the workspace
+noexec or lend it for root: specs that ask for it are refused. Nor does it have a /tmp, and `stat` still tells names and
+sizes of files that cannot be opened. What it holds: the system read-only, the workspace, no other file, no socket, no
+signal to a foreign process.
 """
 
 import contextlib
@@ -13,7 +15,7 @@ from typing import Literal
 from coilclaw.packets.box import BoxResult, BoxSpec, Probe
 from coilclaw.packets.errors import BoxUnavailable
 from coilclaw.sandbox.admission import admit, refusal
-from coilclaw.sandbox.guard import Guard
+from coilclaw.sandbox.guard import Guard, inside
 from coilclaw.sandbox.layout import command_line, environment
 from coilclaw.sandbox.limits import Group, find_group_home
 from coilclaw.sandbox.seat import OwnSeat
@@ -28,6 +30,10 @@ _READ_AND_RUN = (
     "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
 )  # fmt: skip
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+def _shown(path: str) -> bool:
+    return any(inside(path, shown) for shown in _READ_AND_RUN) and os.path.lexists(path)
 
 
 class PlainBox:
@@ -92,6 +98,7 @@ class PlainBox:
         asked = {
             "protected paths inside the workspace": masks,
             "a noexec workspace": spec.workspace_noexec,
+            "hidden paths of the system": any(_shown(path) for path in self._hide),
             "a choice of programs": spec.allowed_binaries is not None or bool(spec.forbidden_binaries),
         }
         for what, wanted in asked.items():

@@ -1,9 +1,8 @@
-"""Trying each wall by behaviour: what the doctor prints, and the one quick look before the first command of a process."""
+# ruff: noqa: PTH106, PTH110 - kernel paths and descriptors; pathlib adds nothing here
+"""Trying each wall by behaviour: what the doctor prints, and the one quick look before a process's first command."""
 
 import asyncio
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -12,6 +11,7 @@ from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec, Probe
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.ports import Box
 from coilclaw.sandbox.guard import inside
+from coilclaw.sandbox.layout import holds_something_shown
 
 T = TypeVar("T")
 
@@ -24,14 +24,20 @@ while read -r name rest; do
 done < /proc/net/dev
 [ -w /usr ] && echo "writable /usr"
 [ -w /proc/sys/kernel/core_pattern ] && echo "writable /proc/sys"
-for path; do [ -e "$path" ] && echo "visible $path"; done
+for path; do
+  [ -f "$path" ] && echo "visible $path"
+  for entry in "$path"/* "$path"/.[!.]*; do [ -e "$entry" ] && echo "visible $entry"; done
+done
 echo done
 """
 """Shell built-ins only: no program is started but the shell itself."""
 
-_PLAIN_QUICK = (
-    '[ -w /usr ] && echo "writable /usr"; for path; do [ -r "$path" ] && echo "visible $path"; done; echo done'
-)
+_PLAIN_QUICK = r"""
+(: > /var/tmp/coilclaw-probe) 2> /dev/null && echo "writable /var/tmp"
+for path; do (: < "$path") 2> /dev/null && echo "visible $path"; done
+echo done
+"""
+"""Landlock answers when a file is opened, not when `test` asks."""
 
 _DEEP = r"""
 import ctypes, errno, os, socket
@@ -71,7 +77,7 @@ def in_own_loop(act: Callable[[], Awaitable[T]]) -> T:
     def body() -> None:
         try:
             results.append(asyncio.run(whole()))
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
+        except BaseException as error:  # handed to the caller's thread
             errors.append(error)
 
     thread = threading.Thread(target=body, name="box-probe")
@@ -82,16 +88,16 @@ def in_own_loop(act: Callable[[], Awaitable[T]]) -> T:
     return results[0]
 
 
-def _spec(workspace: str, script: str, *arguments: str, shell: str = "/bin/sh") -> BoxSpec:
+def _spec(workspace: str, script: str, *arguments: str, program: str = "/bin/sh") -> BoxSpec:
     return BoxSpec(
-        command=(shell, "-c", script, "probe", *arguments), workspace=workspace, cwd=workspace,
+        command=(program, "-c", script, "probe", *arguments), workspace=workspace, cwd=workspace,
         workspace_writable=False, limits=BoxLimits(wall_seconds=10.0),
     )  # fmt: skip
 
 
 async def quick_faults(box: Box, workspace: str, hide: tuple[str, ...], *, namespaces: bool) -> list[str]:
     """What the walls let through, seen from inside; an empty list is a pass. Raises where no box can be built."""
-    outside = [path for path in hide if not inside(workspace, path) and not inside(path, workspace)]
+    outside = [path for path in hide if not inside(path, workspace) and not holds_something_shown(path, workspace)]
     result = await box.run(_spec(workspace, _QUICK if namespaces else _PLAIN_QUICK, *outside))
     lines = result.stdout.decode(errors="replace").splitlines()
     if result.end != "exited" or not lines or lines[-1] != "done":
@@ -105,6 +111,8 @@ async def quick_faults(box: Box, workspace: str, hide: tuple[str, ...], *, names
 
 def probe_directory() -> str:
     """A directory of its own for probes, not on the tmpfs that /tmp may be."""
+    import tempfile  # slow to import, and only the doctor needs it
+
     parent = "/var/tmp"  # noqa: S108 - only its writability is used
     return tempfile.mkdtemp(prefix="coilclaw-probe-", dir=parent if os.access(parent, os.W_OK) else None)
 
@@ -121,12 +129,12 @@ def probe_box(box: Box, hide: tuple[str, ...], *, namespaces: bool = True) -> li
         probes = [Probe(name=name, state="ok", detail=detail)]
         if not os.path.exists("/usr/bin/python3"):
             return [*probes, Probe(name=f"{name} calls", state="info", detail="not tried: no /usr/bin/python3 inside")]
-        result = in_own_loop(lambda: box.run(_spec(workspace, _DEEP, shell="/usr/bin/python3")))
+        result = in_own_loop(lambda: box.run(_spec(workspace, _DEEP, program="/usr/bin/python3")))
         return [*probes, _calls(name, result)]
     except CoilclawError as error:
         return [Probe(name=name, state="fail", detail=error.message, remedy=error.remedy)]
     finally:
-        shutil.rmtree(workspace, ignore_errors=True)
+        os.rmdir(workspace)
 
 
 def _calls(name: str, result: BoxResult) -> Probe:
@@ -135,6 +143,5 @@ def _calls(name: str, result: BoxResult) -> Probe:
     if reached or result.exit_code:
         detail = "; ".join(reached) or result.stderr.decode(errors="replace")[-200:]
         return Probe(name=f"{name} calls", state="fail", detail=detail, remedy="Nothing is run in this tier.")
-    return Probe(
-        name=f"{name} calls", state="ok", detail="refused: " + ", ".join(line.split(" refused")[0] for line in lines)
-    )
+    refused = ", ".join(line.split(" refused")[0] for line in lines)
+    return Probe(name=f"{name} calls", state="ok", detail=f"refused: {refused}")

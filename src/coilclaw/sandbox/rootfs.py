@@ -1,3 +1,4 @@
+# ruff: noqa: PTH110, PTH112, PTH120 - kernel paths and descriptors; pathlib adds nothing here
 """Carries out the steps of a layout with mounts of our own and makes the result the root. Standard library only.
 
 Places are opened from the new root without following a single link, and mounts go onto the opened place, so nothing

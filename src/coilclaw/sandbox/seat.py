@@ -1,3 +1,4 @@
+# ruff: noqa: PTH119 - kernel paths and descriptors; pathlib adds nothing here
 """Where a box is started from: our own place for an ordinary user, a thread with its own place and uid for root.
 
 A root that starts bubblewrap stays root inside (its kernel uid is 0), so root first takes a seat: a thread that leaves
@@ -9,7 +10,6 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
@@ -55,6 +55,8 @@ class LentSeat:
     """Root's: a thread of its own for one box."""
 
     def __init__(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # only root needs it
+
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="box-seat")
 
     async def call(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

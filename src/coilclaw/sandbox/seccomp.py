@@ -15,7 +15,7 @@ from coilclaw.packets.errors import BoxUnavailable
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
 Sockets: TypeAlias = Literal["inet", "none"]
-"""`inet`: IPv4 and IPv6 within an empty network namespace. `none`: no socket at all, where no such namespace can be had."""
+"""`inet`: IPv4 and IPv6 within an empty network namespace. `none`: no socket at all, where there is no such thing."""
 
 _AUDIT_ARCH: Final[dict[Machine, int]] = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _X32_BIT: Final = 0x4000_0000

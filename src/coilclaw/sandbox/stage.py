@@ -1,3 +1,4 @@
+# ruff: noqa: PTH102 - kernel paths and descriptors; pathlib adds nothing here
 """A private mount namespace in which the workspace is lent to another uid, or made noexec, before the box is built.
 
 Standard library only: the launcher does this in a user namespace of its own, root's seat does it in a thread.
@@ -6,7 +7,7 @@ Standard library only: the launcher does this in a user namespace of its own, ro
 import os
 
 BASE = "/sys"
-"""Covered by our own tmpfs: it exists everywhere, nothing inside a box comes from it, and anyone may walk through it."""
+"""Covered by our own tmpfs: it exists everywhere, no box shows anything of it, and anyone may walk through it."""
 WORKSPACE = f"{BASE}/workspace"
 ROOT = f"{BASE}/root"
 """Where our own launcher builds the inside when a stage stands."""

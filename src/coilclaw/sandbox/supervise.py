@@ -1,3 +1,4 @@
+# ruff: noqa: PTH116, PTH123 - kernel paths and descriptors; pathlib adds nothing here
 """Watches one box from its start to the death of the last process inside.
 
 The monitor we start (bubblewrap or our launcher) tells the process id of the box's first process and waits. Only once
@@ -106,7 +107,7 @@ class Supervision:
     # -- the monitor's reports
 
     def _watch_status(self) -> None:
-        os.set_blocking(self._launch.status, False)  # noqa: FBT003
+        os.set_blocking(self._launch.status, False)
         self._loop.add_reader(self._launch.status, self._read_status)
 
     def _read_status(self) -> None:
@@ -163,7 +164,7 @@ class Supervision:
                 if theirs in {0, os.stat(f"/proc/self/ns/{name}").st_ino}:
                     raise OSError(1, f"the box shares the {name} namespace of this machine")
         if self._launch.uid >= 0:
-            with open(f"/proc/{self._first_pid}/status") as lines:  # noqa: PTH123
+            with open(f"/proc/{self._first_pid}/status") as lines:
                 ids = next(line.split()[1:] for line in lines if line.startswith("Uid:"))
             if set(ids) != {str(self._launch.uid)}:
                 raise OSError(1, f"the box runs as uid {ids[0]} instead of {self._launch.uid}")

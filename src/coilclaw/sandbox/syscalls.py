@@ -1,3 +1,4 @@
+# ruff: noqa: PTH123 - kernel paths and descriptors; pathlib adds nothing here
 """Kernel calls that Python does not wrap, for x86-64 and aarch64. Standard library only: the launcher imports it."""
 
 import ctypes
@@ -130,7 +131,7 @@ def clone_tree(path: str, *, recursive: bool = True, fd: int = _AT_FDCWD) -> int
 
 def set_tree(tree: int, attributes: int, *, userns: int = -1, recursive: bool = True) -> None:
     """Give a detached tree attributes such as read-only, or an identity map."""
-    wanted = _MountAttr(attributes, 0, 0, userns if userns >= 0 else 0)
+    wanted = _MountAttr(attributes, 0, 0, max(userns, 0))
     flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
     raw(
         _MOUNT_SETATTR, ctypes.c_int(tree), b"", ctypes.c_uint(flags), ctypes.byref(wanted),
@@ -183,7 +184,8 @@ def no_new_privileges() -> None:
 
 def drop_capabilities() -> None:
     """Empty the bounding set and every capability held."""
-    last = int(open("/proc/sys/kernel/cap_last_cap").read())  # noqa: SIM115, PTH123 - the launcher's start-up counts
+    with open("/proc/sys/kernel/cap_last_cap") as source:
+        last = int(source.read())
     for capability in range(last + 1):
         prctl(_PR_CAPBSET_DROP, capability, "drop a capability from the bounding set")
     header = (ctypes.c_uint32 * 2)(0x2008_0522, 0)

@@ -1,3 +1,4 @@
+# ruff: noqa: PTH118, PTH120 - kernel paths and descriptors; pathlib adds nothing here
 """A box with walls: tiers A and B. Both show the same inside; they differ in what builds it."""
 
 import contextlib
@@ -5,7 +6,6 @@ import marshal
 import os
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -24,7 +24,7 @@ from coilclaw.sandbox.seat import LentSeat, OwnSeat, Seat
 from coilclaw.sandbox.seccomp import filter_bytes, this_machine
 from coilclaw.sandbox.supervise import Launch, Supervision
 
-LAUNCHER = str(Path(__file__).with_name("launcher.py"))
+LAUNCHER = os.path.join(os.path.dirname(__file__), "launcher.py")
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,208 @@
+"""The turn: every limit, every ending."""
+
+import pytest
+
+from coilclaw.agent.context import LOST, chat_messages
+from coilclaw.agent.loop import LoopLimits
+from coilclaw.cli.turns import post
+from coilclaw.packets.chat import ProposedCall
+from coilclaw.packets.errors import ModelOutputError, ProviderUnavailable, UsageError
+from coilclaw.store.threads import MessageRow, recent_messages
+
+
+async def turn(home, text="hi", thread="conv_1", on_text=None):
+    return await post(home.app.agent(home.conveyor()), home.app, thread, text, on_text)
+
+
+def stored(home, thread="conv_1"):
+    return recent_messages(home.app.db.reader, thread, 100)
+
+
+def calls(*tools):
+    return {"tool_calls": [{"tool": name, "args": args} for name, args in tools]}
+
+
+async def test_text_only_is_persisted_and_returned(sample):
+    home = sample()
+    home.script({"text": "hello"})
+    reply = await turn(home)
+    assert reply.text == "hello"
+    assert [(row.role, row.content) for row in stored(home)] == [("user", "hi"), ("assistant", "hello")]
+    assert stored(home)[1].provider == "local"
+
+
+async def test_a_call_is_gated_and_its_result_fed_back(sample):
+    home = sample()
+    home.script(calls(("file_list", {"path": "."})), {"text": "I saw: {last_tool_result}"})
+    reply = await turn(home)
+    assert "SYSTEM.md" in reply.text
+    assert [row.role for row in stored(home)] == ["user", "assistant", "tool", "assistant"]
+    assert home.receipts()[0].conversation_id == "conv_1"
+
+
+async def test_a_denied_call_reaches_the_model_as_an_error(sample):
+    home = sample()
+    home.script(calls(("file_read", {"path": "/etc/passwd"})), {"text": "{last_tool_result}"})
+    reply = await turn(home)
+    assert "Denied" in reply.text
+    assert home.receipts()[0].status == "denied"
+
+
+async def test_several_calls_of_one_answer_are_all_carried(sample):
+    home = sample()
+    home.script(calls(("time", {}), ("file_list", {"path": "."}), ("nonsense", {})), {"text": "done"})
+    reply = await turn(home)
+    assert [outcome.receipt.status for outcome in reply.outcomes] == ["allowed", "allowed", "denied"]
+
+
+async def test_tools_are_never_called_for_ever(sample):
+    home = sample()
+    home.script(*[calls(("time", {}))] * 20)
+    reply = await turn(home)
+    assert reply.ending == "max_rounds"
+    assert len(reply.outcomes) == 5
+    assert "5 rounds" in reply.text
+
+
+async def test_the_token_budget_ends_a_turn(sample):
+    from coilclaw.config import Agent
+
+    home = sample(agent=Agent(turn_token_budget=100))
+    home.script({**calls(("time", {})), "usage": {"input_tokens": 80, "output_tokens": 80}}, {"text": "out of budget"})
+    reply = await turn(home)
+    assert reply.ending == "budget"
+
+
+async def test_a_call_that_waits_ends_the_turn(sample):
+    home = sample()
+    home.owner.answer = type(home.owner.answer)(approved=None)
+    home.script(calls(("file_write", {"path": "x", "content": "x"})), {"text": "It waits: {last_tool_result}"})
+    reply = await turn(home)
+    assert reply.ending == "pending"
+    assert "pending act_" in reply.text
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "not json", '{"a":1,"a":2}', '"x"', "{"])
+async def test_arguments_that_are_no_object_are_denied_with_a_receipt(sample, arguments):
+    home = sample()
+    home.script({"tool_calls": [{"tool": "file_list", "arguments": arguments}]}, {"text": "{last_tool_result}"})
+    reply = await turn(home)
+    assert home.receipts()[0].code == "ARGS_INVALID"
+    assert "Denied" in reply.text
+
+
+async def test_the_structured_form_is_the_same_proposal(sample):
+    home = sample()
+    proposal = (
+        '{"assistant_message":"looking","proposed_actions":'
+        '[{"tool":"time","identity":null,"args":{},"justification":"to know"}]}'
+    )
+    home.script({"text": proposal}, {"text": "done"})
+    reply = await turn(home)
+    assert reply.text == "done"
+    assert home.receipts()[0].tool == "time"
+
+
+async def test_broken_output_gets_one_repair_try(sample):
+    home = sample()
+    home.script({"error": "invalid_json"}, {"text": "mended"})
+    assert (await turn(home)).text == "mended"
+
+
+async def test_output_that_stays_broken_fails_the_turn(sample):
+    home = sample()
+    home.script({"error": "invalid_json"}, {"error": "invalid_json"}, {"text": "too late"})
+    with pytest.raises(ModelOutputError):
+        await turn(home)
+    events = [row[0] for row in home.app.db.reader.execute("SELECT payload_json FROM audit_log")]
+    assert any("FAILED_MODEL_OUTPUT" in event for event in events)
+    assert [row.role for row in stored(home)] == ["user"]
+
+
+async def test_the_fallback_model_is_asked_once(sample):
+    home = sample(fallback_model="strong")
+    home.script({"error": "invalid_json"}, {"error": "invalid_json"}, {"text": "from the fallback"})
+    assert (await turn(home)).text == "from the fallback"
+
+
+async def test_a_provider_that_fails_loses_nothing(sample):
+    home = sample()
+    home.script({"error": "unavailable"})
+    with pytest.raises(ProviderUnavailable):
+        await turn(home)
+    assert [row.content for row in stored(home)] == ["hi"]
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "a\0b", "\ud800", "x" * ((1 << 20) + 1)])
+async def test_a_message_that_cannot_be_taken_is_refused(sample, text):
+    home = sample()
+    with pytest.raises(UsageError):
+        await turn(home, text)
+
+
+async def test_a_conversation_goes_on(sample):
+    home = sample()
+    home.script({"text": "one"})
+    await turn(home, "first")
+    home.script({"text": "you said {last_user}"})
+    assert (await turn(home, "second")).text == "you said second"
+    assert [row.content for row in stored(home)] == ["first", "one", "second", "you said second"]
+
+
+async def test_text_is_streamed(sample):
+    home = sample()
+    home.script({"text": "hello there, owner"})
+    pieces = []
+    await turn(home, on_text=pieces.append)
+    assert "".join(pieces) == "hello there, owner"
+
+
+async def test_under_estop_the_agent_still_answers(sample):
+    home = sample()
+    home.app.estop.engage("test", "now")
+    home.script(calls(("time", {})), {"text": "Tools are stopped: {last_tool_result}"})
+    reply = await turn(home)
+    assert "ESTOP" in reply.text
+    assert home.receipts()[0].code == "ESTOP"
+
+
+async def test_secrets_in_a_message_are_not_kept(sample):
+    home = sample(environ={"COILCLAW_OPENROUTER_API_KEY": "sup3r-s3cret-value-123456"})
+    home.script({"text": "ok"})
+    await turn(home, "my key is sup3r-s3cret-value-123456")
+    assert "sup3r" not in stored(home)[0].content
+
+
+async def test_too_many_calls_at_once_are_no_valid_answer(sample):
+    home = sample()
+    many = calls(*[("time", {})] * (LoopLimits().max_calls_per_round + 1))
+    home.script(many)
+    with pytest.raises(ModelOutputError):
+        await turn(home)
+    assert home.receipts() == []
+
+
+def row(role, content="", calls=(), call_id="", label="internal"):
+    return MessageRow(
+        message_id="m1", thread_id="t", turn_id="u", role=role, content=content, label=label,
+        tool_calls=tuple(ProposedCall(call_id=c, tool="x", arguments="{}") for c in calls), tool_call_id=call_id,
+    )  # fmt: skip
+
+
+def test_every_call_has_an_answer_in_the_context():
+    messages = chat_messages([row("user", "q"), row("assistant", calls=["a", "b"]), row("tool", "1", call_id="a"), row("user", "r")])
+    assert [(m.role, m.content) for m in messages] == [
+        ("user", "q"), ("assistant", ""), ("tool", "1"), ("tool", LOST), ("user", "r"),
+    ]  # fmt: skip
+
+
+def test_a_context_cut_in_the_middle_begins_with_a_user():
+    messages = chat_messages([row("tool", "1", call_id="a"), row("assistant", "x"), row("user", "q")])
+    assert [m.role for m in messages] == ["user"]
+
+
+def test_untrusted_content_is_marked_for_the_model():
+    messages = chat_messages(
+        [row("user", "q"), row("assistant", calls=["a"]), row("tool", "do evil", call_id="a", label="untrusted:web")]
+    )
+    assert messages[2].content == "[untrusted:web m1 begins]\ndo evil\n[untrusted:web m1 ends]"

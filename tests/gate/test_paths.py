@@ -1,0 +1,106 @@
+"""Where a path really leads."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coilclaw.gate.paths import Places, box_read_only, classify, look_at
+
+
+@pytest.fixture
+def places(tmp_path):
+    workspace, home, user = tmp_path / "ws", tmp_path / "home", tmp_path / "user"
+    for folder in (workspace / "sub", home, user / ".ssh"):
+        folder.mkdir(parents=True)
+    return Places.of(workspace, home, user, ("/etc", str(user / ".ssh")))
+
+
+@pytest.mark.parametrize("asked", ["a.txt", "./a.txt", "sub/../a.txt", "sub//./../a.txt"])
+def test_dots_are_resolved(places, asked):
+    assert look_at(asked, places, write=False).relative == "a.txt"
+
+
+@pytest.mark.parametrize("asked", ["..", "../x", "/", "/tmp/x", "sub/../../x", "~", "~/x"])
+def test_outside_is_outside(places, asked):
+    assert look_at(asked, places, write=False).relative is None
+
+
+def test_an_absolute_path_inside_is_inside(places):
+    assert look_at(f"{places.workspace}/sub/x", places, write=False).relative == "sub/x"
+
+
+def test_a_link_out_of_the_workspace_is_outside(places, tmp_path):
+    os.symlink("/usr", f"{places.workspace}/out")
+    assert look_at("out/bin/ls", places, write=False).relative is None
+
+
+def test_a_link_within_the_workspace_gets_the_class_of_where_it_leads(places):
+    os.mkdir(f"{places.workspace}/policies")
+    os.symlink("policies", f"{places.workspace}/harmless")
+    fact = look_at("harmless/x.json", places, write=True)
+    assert (fact.relative, fact.path_class) == ("policies/x.json", "owner")
+
+
+def test_a_link_into_git_is_git(places):
+    os.mkdir(f"{places.workspace}/.git")
+    os.symlink("../.git", f"{places.workspace}/sub/g")
+    assert look_at("sub/g/hooks/pre-commit", places, write=True).path_class == "never"
+
+
+def test_forbidden_places_are_forbidden_by_name_and_by_link(places):
+    assert look_at("/etc/passwd", places, write=False).forbidden_by == "/etc"
+    assert look_at("~/.ssh/id_rsa", places, write=False).forbidden_by.endswith(".ssh")
+    os.symlink("/etc", f"{places.workspace}/conf")
+    assert look_at("conf/passwd", places, write=False).forbidden_by == "/etc"
+
+
+def test_the_home_is_seen_through_links(places):
+    os.symlink(places.home, f"{places.workspace}/h")
+    assert look_at("h/config.toml", places, write=False).in_home
+
+
+@pytest.mark.parametrize("asked", ["", "a\0b", "x" * 5000])
+def test_what_cannot_be_a_path_is_a_fault(places, asked):
+    assert look_at(asked, places, write=False).fault
+
+
+def test_a_workspace_below_a_forbidden_path_still_works(tmp_path):
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    places = Places.of(workspace, tmp_path / "home", tmp_path, (str(tmp_path),))
+    assert look_at("a", places, write=False).forbidden_by == ""
+    assert look_at("../x", places, write=False).forbidden_by == str(tmp_path)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(st.lists(st.sampled_from(["..", ".", "sub", "a", "", "~", "/", ".git"]), max_size=8))
+def test_inside_means_the_resolved_path_begins_with_the_workspace(places, parts):
+    fact = look_at("/".join(parts) or ".", places, write=True)
+    if fact.relative is not None:
+        resolved = os.path.realpath(os.path.join(places.workspace, fact.relative))
+        assert resolved == places.workspace or resolved.startswith(places.workspace + "/")
+        assert ".." not in fact.relative.split("/")
+
+
+def test_a_tainted_box_may_write_less(tmp_path):
+    (tmp_path / ".envrc").touch()
+    clean = box_read_only(tmp_path, tainted=False)
+    tainted = box_read_only(tmp_path, tainted=True)
+    assert set(clean) < set(tainted)
+    assert str(tmp_path / ".git") in clean
+    assert str(tmp_path / ".envrc") in tainted
+
+
+@pytest.mark.parametrize(
+    ("relative", "path_class"),
+    [
+        ("", "plain"), ("a/b.txt", "plain"), ("SYSTEM.md", "owner"), ("system.MD", "owner"), ("sub/SYSTEM.md", "plain"),
+        ("policies/x", "owner"), (".github/workflows/x.yml", "owner"), ("agent/loop.py", "owner"), ("skills/x", "guarded"),
+        ("memory/x", "informal"), ("memory/PREFERENCES.md", "guarded"), ("intel/x", "informal"), (".bashrc", "guarded"),
+        (".git", "never"), ("x/.git/config", "never"), ("jobs/x", "never"), ("audit", "never"),
+    ],
+)  # fmt: skip
+def test_the_classes_of_the_design(relative, path_class):
+    assert classify(relative) == path_class

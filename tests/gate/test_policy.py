@@ -1,0 +1,321 @@
+"""The decision, as a pure function."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coilclaw.gate.case import MATRIX, Facts, Policy, Setting, ToolFact, UrlFact
+from coilclaw.gate.command import read_command
+from coilclaw.gate.paths import PathFact, classify
+from coilclaw.gate.policy import decide
+from coilclaw.gate.policy_file import PolicyRule, When, load_policies
+
+ALL = frozenset({"file_read", "file_write", "shell", "http", "send", "note"})
+
+
+def policy(**changes):
+    base = {
+        "autonomy": "supervised",
+        "workspace_only": True,
+        "allowed_commands": frozenset({"ls", "git", "find", "python3", "cat"}),
+        "forbidden_commands": frozenset({"rm", "dd", "mkfs"}),
+        "allowlists": (("channels.cli.tools_allow", ALL),),
+        "rules": (),
+        "broken": "",
+        "hash": "h" * 64,
+    }
+    return Policy(**{**base, **changes})
+
+
+TOOLS = {
+    "file_read": ToolFact(name="file_read", effect="READ", destination="workspace", always_ask=False),
+    "file_write": ToolFact(name="file_write", effect="WRITE", destination="workspace", always_ask=False),
+    "shell": ToolFact(name="shell", effect="WRITE", destination="workspace", always_ask=False),
+    "http": ToolFact(name="http", effect="READ", destination="external", always_ask=False),
+    "send": ToolFact(name="send", effect="EXFILTRATION", destination="external", always_ask=False),
+    "note": ToolFact(name="note", effect="WRITE", destination="internal", always_ask=False),
+}
+
+
+def path(relative, *, write=False, boxed=False, **changes):
+    base = {
+        "asked": relative if relative is not None else "/outside/x",
+        "absolute": f"/ws/{relative}" if relative is not None else "/outside/x",
+        "relative": relative,
+        "path_class": classify(relative) if relative is not None else "plain",
+        "forbidden_by": "",
+        "in_home": False,
+        "write": write,
+        "boxed": boxed,
+        "fault": "",
+    }
+    return PathFact(**{**base, **changes})
+
+
+def facts(tool="file_read", **changes):
+    base = {
+        "tool_name": tool,
+        "tool": TOOLS.get(tool),
+        "near_names": (),
+        "schema_error": "",
+        "estop": False,
+        "paths": (),
+        "command": None,
+        "url": None,
+        "fresh": (),
+        "inherited": (),
+    }
+    return Facts(**{**base, **changes})
+
+
+def judge(given_facts, source="chat", **changes):
+    return decide(given_facts, policy(**changes), Setting(source=source))
+
+
+def write(relative, **changes):
+    return facts("file_write", paths=(path(relative, write=True),), **changes)
+
+
+@pytest.mark.parametrize(
+    ("autonomy", "given_facts", "verdict"),
+    [
+        ("readonly", facts(), "allow"), ("supervised", facts(), "allow"), ("full", facts(), "allow"),
+        ("readonly", facts("note"), "deny"), ("supervised", facts("note"), "allow"), ("full", facts("note"), "allow"),
+        ("readonly", write("a.txt"), "deny"), ("supervised", write("a.txt"), "ask"), ("full", write("a.txt"), "allow"),
+        ("supervised", write("intel/x.md"), "allow"), ("supervised", write("memory/x.md"), "allow"),
+        ("supervised", write("memory/PREFERENCES.md"), "ask"),
+        ("supervised", facts("shell", command=read_command("ls -la")), "ask"),
+        ("full", facts("shell", command=read_command("ls -la")), "allow"),
+        ("readonly", facts("shell", command=read_command("ls -la")), "deny"),
+        ("supervised", facts("shell", command=read_command("frobnicate")), "deny"),
+        ("full", facts("shell", command=read_command("frobnicate")), "ask"),
+        ("full", facts("shell", command=read_command("python3 -c 'print(1)'")), "ask"),
+        ("full", facts("shell", command=read_command("$X")), "ask"),
+        ("full", facts("shell", command=read_command("rm notes.txt")), "deny"),
+        ("full", facts("shell", command=read_command("mkfs.ext4 /dev/sda")), "deny"),
+        ("supervised", facts("shell", command=read_command("ls | frobnicate")), "deny"),
+    ],
+)  # fmt: skip
+def test_the_matrix_of_autonomy_and_risk(autonomy, given_facts, verdict):
+    assert judge(given_facts, autonomy=autonomy).verdict == verdict
+
+
+@pytest.mark.parametrize("autonomy", ["supervised", "full"])
+@pytest.mark.parametrize("given_facts", [facts("send"), write("SYSTEM.md"), write("policies/a.json"), write(".github/x")])
+def test_lanes_b_and_c_always_ask(autonomy, given_facts):
+    decision = judge(given_facts, autonomy=autonomy)
+    assert decision.verdict == "ask"
+    assert decision.lane in ("B", "C")
+
+
+def test_readonly_denies_lanes_b_and_c():
+    assert judge(facts("send"), autonomy="readonly").code == "AUTONOMY_READONLY"
+    assert judge(write("SYSTEM.md"), autonomy="readonly").verdict == "deny"
+
+
+@pytest.mark.parametrize("name", [".git/config", "a/.git/hooks/x", "audit/x", "jobs/2026/01/j.md", ".GIT/x", "Audit/y"])
+def test_what_the_runtime_writes_is_never_written_by_a_tool(name):
+    assert judge(write(name), autonomy="full").code == "PATH_PROTECTED"
+
+
+def test_reading_what_the_runtime_writes_is_fine():
+    assert judge(facts(paths=(path("jobs/2026/01/j.md"),))).verdict == "allow"
+
+
+@pytest.mark.parametrize("name", ["skills/x/SKILL.md", "sops/x/SOP.toml", "cron/jobs.json", ".envrc", "a/.vscode/tasks.json"])
+def test_what_steers_later_work_is_denied_when_tainted(name):
+    assert judge(write(name), autonomy="full").verdict == "allow"
+    assert judge(write(name, fresh=("untrusted:web",)), autonomy="full").code == "PATH_TAINTED"
+    assert judge(write(name, inherited=("untrusted:web",)), autonomy="full").code == "PATH_TAINTED"
+
+
+def test_a_command_cannot_write_what_governs_the_agent():
+    given_facts = facts("shell", command=read_command("ls"), paths=(path("SYSTEM.md", write=True, boxed=True),))
+    assert judge(given_facts, autonomy="full").code == "PATH_PROTECTED"
+
+
+def test_outside_the_workspace_is_denied_and_high_risk_when_opened_up():
+    outside = facts(paths=(path(None),))
+    assert judge(outside).code == "PATH_OUTSIDE_WORKSPACE"
+    assert judge(outside, workspace_only=False).verdict == "deny"  # R3 when supervised
+    assert judge(outside, workspace_only=False, autonomy="full").verdict == "ask"
+
+
+def test_the_boxs_own_places_are_not_outside():
+    for name in ("/dev/null", "/tmp/x", "/usr/include/stdio.h"):
+        given_facts = facts("shell", command=read_command("ls"), paths=(path(None, boxed=True, asked=name, absolute=name),))
+        assert judge(given_facts, autonomy="full").verdict == "allow", name
+    for name in ("/etc/passwd", "/usr/../etc/x", "/home/x", "/tmp/../root"):
+        given_facts = facts("shell", command=read_command("ls"), paths=(path(None, boxed=True, asked=name, absolute=name),))
+        assert judge(given_facts, autonomy="full").verdict == "deny", name
+
+
+def test_fresh_taint_blocks_what_goes_out_and_inherited_taint_asks():
+    assert judge(facts("send", fresh=("untrusted:x",))).code == "POLICY_BLOCKED_UNTRUSTED_TURN"
+    decision = judge(facts("send", inherited=("untrusted:x",)))
+    assert decision.verdict == "ask"
+    assert any("untrusted:x" in reason for reason in decision.reasons)
+
+
+def test_every_layer_must_list_a_tool():
+    layers = (("a", frozenset({"file_read"})), ("b", frozenset({"file_write"})))
+    assert judge(facts(), allowlists=layers).rule == "allowlist.b"
+
+
+def test_the_airlocks_no_is_a_denial():
+    url = UrlFact(host="", code="NOT_LISTED", reason="evil.example is not listed.")
+    assert judge(facts("http", url=url), autonomy="full").code == "NOT_LISTED"
+
+
+def test_a_broken_policy_file_leaves_only_reads():
+    assert judge(facts(), broken="x").verdict == "allow"
+    assert judge(facts("note"), broken="x", autonomy="full").code == "POLICY_BROKEN"
+    assert judge(facts("shell", command=read_command("ls")), broken="x", autonomy="full").code == "POLICY_BROKEN"
+
+
+RULES = [
+    (When(tool="file_read"), facts(), True),
+    (When(tool="file"), facts(), False),
+    (When(tool=("http", "file_read")), facts(), True),
+    (When(path="notes/**"), facts(paths=(path("notes/a/b.txt"),)), True),
+    (When(path="notes/**"), facts(paths=(path("notes"),)), True),
+    (When(path="notes/**"), facts(paths=(path("notes2/a"),)), False),
+    (When(path="a.txt"), facts(paths=(path("b/a.txt"),)), False),
+    (When(command="git"), facts("shell", command=read_command("ls; git log")), True),
+    (When(command="gi"), facts("shell", command=read_command("git log")), False),
+    (When(domain="*.example.com"), facts("http", url=UrlFact(host="a.example.com", code="", reason="")), True),
+    (When(domain="*.example.com"), facts("http", url=UrlFact(host="example.com", code="", reason="")), False),
+    (When(domain="example.com"), facts("http", url=UrlFact(host="badexample.com", code="", reason="")), False),
+    (When(source="chat"), facts(), True),
+    (When(source="job"), facts(), False),
+    (When(lane="B"), facts("send"), True),
+    (When(risk="R0"), facts(), True),
+    (When(tool="file_read", risk="R2"), facts(), False),
+    (When(), facts(), True),
+]
+
+
+@pytest.mark.parametrize(("when", "given_facts", "applies"), RULES)
+def test_policy_rules_match_exactly(when, given_facts, applies):
+    rule = PolicyRule(id="r1", when=when, verdict="deny", reason="because")
+    decision = judge(given_facts, rules=(rule,), autonomy="full")
+    assert (decision.rule == "policy.r1") == applies
+
+
+def test_a_rule_can_ask_for_what_would_run():
+    rule = PolicyRule(id="look", when=When(tool="file_read"), verdict="ask", reason="look first")
+    assert judge(facts(), rules=(rule,)).verdict == "ask"
+
+
+def test_an_unknown_tool_is_denied():
+    decision = judge(facts("nonsense", near_names=("note",)))
+    assert (decision.verdict, decision.code, decision.risk) == ("deny", "TOOL_UNKNOWN", "R3")
+
+
+states = st.builds(
+    facts,
+    tool=st.sampled_from([*TOOLS, "nonsense"]),
+    schema_error=st.sampled_from(["", "bad"]),
+    estop=st.booleans(),
+    fresh=st.sampled_from([(), ("untrusted:x",)]),
+    inherited=st.sampled_from([(), ("untrusted:y",)]),
+    command=st.sampled_from([None, *map(read_command, ["ls", "rm x", "$X", "frob", "curl x | sh"])]),
+    paths=st.lists(
+        st.builds(
+            path,
+            st.sampled_from(["a", "SYSTEM.md", ".git/x", "skills/x", "memory/m", None]),
+            write=st.booleans(),
+            boxed=st.booleans(),
+            forbidden_by=st.sampled_from(["", "/etc"]),
+            in_home=st.booleans(),
+        ),
+        max_size=2,
+    ).map(tuple),
+)
+policies = st.builds(policy, autonomy=st.sampled_from(list(MATRIX)), workspace_only=st.booleans(), broken=st.sampled_from(["", "b"]))
+
+
+@settings(max_examples=600)
+@given(states, policies)
+def test_every_decision_is_whole_and_consistent(given_facts, rules):
+    decision = decide(given_facts, rules, Setting(source="chat"))
+    assert decision.reasons
+    assert decision.rule
+    assert decision.code
+    assert decision.allowed == (decision.verdict == "allow")
+    assert decision.requires_approval == (decision.verdict == "ask")
+    assert decision.risk_level == decision.risk
+    assert decision == decide(given_facts, rules, Setting(source="chat"))
+
+
+@settings(max_examples=600)
+@given(states, policies)
+def test_the_hard_blocks_hold_whatever_else_is_true(given_facts, rules):
+    verdict = decide(given_facts, rules, Setting(source="chat")).verdict
+    hard = (
+        given_facts.estop
+        or given_facts.schema_error
+        or given_facts.tool is None
+        or any(p.in_home or p.forbidden_by for p in given_facts.paths)
+        or any(p.write and p.path_class == "never" and p.relative is not None for p in given_facts.paths)
+        or (given_facts.command and ("rm" in given_facts.command.programs or given_facts.command.blocked))
+        or (given_facts.tool_name == "send" and given_facts.fresh)
+    )
+    if hard:
+        assert verdict == "deny"
+    if given_facts.tool_name == "send" or (given_facts.command and given_facts.command.opaque):
+        assert verdict != "allow"
+
+
+@settings(max_examples=400)
+@given(states, st.sampled_from(list(MATRIX)))
+def test_more_autonomy_never_denies_what_less_would_run(given_facts, autonomy):
+    order = {"deny": 0, "ask": 1, "allow": 2}
+    levels = ["readonly", "supervised", "full"]
+    verdicts = [order[judge(given_facts, autonomy=level).verdict] for level in levels]
+    assert all(a <= b for a, b in itertools.pairwise(verdicts))
+
+
+@settings(max_examples=400)
+@given(states, policies, st.sampled_from(["ask", "deny"]))
+def test_a_policy_rule_only_ever_narrows(given_facts, rules, verdict):
+    order = {"deny": 0, "ask": 1, "allow": 2}
+    rule = PolicyRule(id="r", when=When(), verdict=verdict, reason="x")
+    before = decide(given_facts, rules, Setting(source="chat")).verdict
+    after = decide(given_facts, policy(autonomy=rules.autonomy, rules=(rule,)), Setting(source="chat")).verdict
+    assert order[after] <= max(order[before], order[verdict])
+
+
+class TestPolicyFiles:
+    def test_files_are_read_in_order_and_hashed(self, tmp_path):
+        (tmp_path / "b.json").write_text('{"version":1,"rules":[{"id":"b","when":{},"verdict":"ask","reason":"r"}]}')
+        (tmp_path / "a.json").write_text('{"version":1,"rules":[{"id":"a","when":{},"verdict":"deny","reason":"r"}]}')
+        loaded = load_policies(tmp_path)
+        assert [rule.id for rule in loaded.rules] == ["a", "b"]
+        assert not loaded.broken
+        (tmp_path / "a.json").write_text('{"version":1,"rules":[]}')
+        assert load_policies(tmp_path).hash != loaded.hash
+
+    def test_no_folder_means_no_rules(self, tmp_path):
+        assert load_policies(tmp_path / "none").rules == ()
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "{", '{"version":2,"rules":[]}', '{"version":1}', '{"version":1,"rules":[{"id":"x"}]}',
+            '{"version":1,"rules":[{"id":"x","when":{"tol":"a"},"verdict":"deny","reason":"r"}]}',
+            '{"version":1,"rules":[{"id":"x","when":{},"verdict":"allow","reason":"r"}]}',
+            '{"version":1,"version":1,"rules":[]}',
+            '{"version":1,"rules":[{"id":"x","when":{"lane":"Z"},"verdict":"deny","reason":"r"}]}',
+        ],
+    )  # fmt: skip
+    def test_a_broken_file_is_named(self, tmp_path, text):
+        (tmp_path / "p.json").write_text(text)
+        assert "policies/p.json" in load_policies(tmp_path).broken
+
+    def test_two_rules_of_one_id_are_a_fault(self, tmp_path):
+        rule = '{"id":"x","when":{},"verdict":"deny","reason":"r"}'
+        (tmp_path / "p.json").write_text(f'{{"version":1,"rules":[{rule},{rule}]}}')
+        assert "already used" in load_policies(tmp_path).broken

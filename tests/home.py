@@ -1,0 +1,77 @@
+"""A home in a temporary folder, opened in process, with a prepared model and box."""
+
+import json
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.app import App
+from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.config import Home, load
+from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import ToolCall
+from coilclaw.packets.card import Answer
+from coilclaw.sandbox.fake_box import FakeBox
+
+
+class Owner:
+    """Somebody to ask, whose answers the test decides."""
+
+    def __init__(self, approved=True, reason=""):
+        self.answer = Answer(approved=approved, reason=reason)
+        self.cards = []
+
+    async def __call__(self, card):
+        self.cards.append(card)
+        return self.answer
+
+
+class Sample:
+    """An App on a fresh home."""
+
+    def __init__(self, folder: Path, *, environ=None, **overrides) -> None:
+        self.folder = folder
+        self.home = Home(folder / "home")
+        self.events = []
+        self.environ = {"HOME": str(folder / "user"), **(environ or {})}
+        make_home(self.home)
+        config = load(self.home, self.environ).config
+        make_parts(self.home, config)
+        make_workspace(self.home, config.workspace_dir)
+        for key, value in overrides.items():
+            section, _, name = key.partition("__")
+            part = msgspec.structs.replace(getattr(config, section), **{name: value}) if name else value
+            config = msgspec.structs.replace(config, **{section: part})
+        self.app = App(self.home, config, self.environ, lambda level, event, fields: self.events.append((event, fields)))
+        self.box = FakeBox()
+        self.app.open_box = lambda: self.box
+        self.owner = Owner()
+        self.workspace = config.workspace_dir
+
+    def script(self, *replies):
+        path = self.folder / "script.json"
+        path.write_text(json.dumps(list(replies)))
+        self.environ["COILCLAW_MOCK_SCRIPT"] = str(path)
+
+    def conveyor(self):
+        return self.app.conveyor(self.owner)
+
+    async def call(self, tool, turn=None, key=None, **args):
+        conveyor = self.conveyor()
+        turn = turn or Turn("turn_1", "", "cli")
+        action = conveyor.propose(ToolCall.of(tool, args), turn, key or f"key-{len(self.events)}")
+        return await conveyor.carry(action, turn, stored=False)
+
+    def receipts(self):
+        from coilclaw.ledger.chain import list_receipts
+
+        return list(reversed(list_receipts(self.app.db.reader, 1000)))
+
+    def statuses(self):
+        return [row[0] for row in self.app.db.reader.execute("SELECT status FROM proposed_actions ORDER BY rowid")]
+
+    def event_names(self):
+        return [event for event, _ in self.events]
+
+    def close(self):
+        self.app.close()
