@@ -52,7 +52,14 @@ def schemas() -> dict[str, str]:
 
 def _help(command: click.Command, path: str) -> list[str]:
     context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100)
-    lines = [f"## `{path}`", "", "```text", *(line.rstrip() for line in command.get_help(context).splitlines()), "```", ""]
+    lines = [
+        f"## `{path}`",
+        "",
+        "```text",
+        *(line.rstrip() for line in command.get_help(context).splitlines()),
+        "```",
+        "",
+    ]
     if isinstance(command, click.Group) and command is not coilclaw:
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
@@ -77,9 +84,22 @@ def tools_page() -> str:
     """Every tool: what it does, what it declares, what it takes."""
     lines = ["# Tools", "", "Made from the tools' declarations by `scripts/docs.py`.", ""]
     for tool in builtin_tools().values():
-        declared = f"effect {tool.effect}, destination {tool.destination}, {'' if tool.idempotent else 'not '}idempotent"
+        declared = (
+            f"effect {tool.effect}, destination {tool.destination}, {'' if tool.idempotent else 'not '}idempotent"
+        )
         schema = msgspec.json.format(msgspec.json.encode(tool.parameters), indent=2).decode()
-        lines += [f"## `{tool.name}`", "", tool.description, "", f"Declares: {declared}.", "", "```json", schema, "```", ""]
+        lines += [
+            f"## `{tool.name}`",
+            "",
+            tool.description,
+            "",
+            f"Declares: {declared}.",
+            "",
+            "```json",
+            schema,
+            "```",
+            "",
+        ]
     return "\n".join(lines).rstrip() + "\n"
 
 

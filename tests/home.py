@@ -42,7 +42,9 @@ class Sample:
             section, _, name = key.partition("__")
             part = msgspec.structs.replace(getattr(config, section), **{name: value}) if name else value
             config = msgspec.structs.replace(config, **{section: part})
-        self.app = App(self.home, config, self.environ, lambda level, event, fields: self.events.append((event, fields)))
+        self.app = App(
+            self.home, config, self.environ, lambda level, event, fields: self.events.append((event, fields))
+        )
         self.box = FakeBox()
         self.app.open_box = lambda: self.box
         self.owner = Owner()

@@ -206,7 +206,9 @@ class App:
     def _box(self) -> "Box":
         from coilclaw.sandbox.box import open_box
 
-        hidden = (str(self.home.root), *(str(path) for path in self.config.security.forbidden_paths))
+        # A box has an /etc, /sys and /boot of its own or none; what else is forbidden must not be seen at all.
+        forbidden = (str(path) for path in self.config.security.forbidden_paths)
+        hidden = (str(self.home.root), *(path for path in forbidden if path not in ("/etc", "/sys", "/boot", "/proc")))
         if self._unsafe:
             self._say("warning", "unsafe_box", {"message": "--unsafe: commands run without a box."})
         return open_box(hide=hidden, unsafe=self._unsafe)

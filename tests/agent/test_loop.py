@@ -190,7 +190,9 @@ def row(role, content="", calls=(), call_id="", label="internal"):
 
 
 def test_every_call_has_an_answer_in_the_context():
-    messages = chat_messages([row("user", "q"), row("assistant", calls=["a", "b"]), row("tool", "1", call_id="a"), row("user", "r")])
+    messages = chat_messages(
+        [row("user", "q"), row("assistant", calls=["a", "b"]), row("tool", "1", call_id="a"), row("user", "r")]
+    )
     assert [(m.role, m.content) for m in messages] == [
         ("user", "q"), ("assistant", ""), ("tool", "1"), ("tool", LOST), ("user", "r"),
     ]  # fmt: skip

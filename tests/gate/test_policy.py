@@ -103,7 +103,9 @@ def test_the_matrix_of_autonomy_and_risk(autonomy, given_facts, verdict):
 
 
 @pytest.mark.parametrize("autonomy", ["supervised", "full"])
-@pytest.mark.parametrize("given_facts", [facts("send"), write("SYSTEM.md"), write("policies/a.json"), write(".github/x")])
+@pytest.mark.parametrize(
+    "given_facts", [facts("send"), write("SYSTEM.md"), write("policies/a.json"), write(".github/x")]
+)
 def test_lanes_b_and_c_always_ask(autonomy, given_facts):
     decision = judge(given_facts, autonomy=autonomy)
     assert decision.verdict == "ask"
@@ -124,7 +126,9 @@ def test_reading_what_the_runtime_writes_is_fine():
     assert judge(facts(paths=(path("jobs/2026/01/j.md"),))).verdict == "allow"
 
 
-@pytest.mark.parametrize("name", ["skills/x/SKILL.md", "sops/x/SOP.toml", "cron/jobs.json", ".envrc", "a/.vscode/tasks.json"])
+@pytest.mark.parametrize(
+    "name", ["skills/x/SKILL.md", "sops/x/SOP.toml", "cron/jobs.json", ".envrc", "a/.vscode/tasks.json"]
+)
 def test_what_steers_later_work_is_denied_when_tainted(name):
     assert judge(write(name), autonomy="full").verdict == "allow"
     assert judge(write(name, fresh=("untrusted:web",)), autonomy="full").code == "PATH_TAINTED"
@@ -145,10 +149,14 @@ def test_outside_the_workspace_is_denied_and_high_risk_when_opened_up():
 
 def test_the_boxs_own_places_are_not_outside():
     for name in ("/dev/null", "/tmp/x", "/usr/include/stdio.h"):
-        given_facts = facts("shell", command=read_command("ls"), paths=(path(None, boxed=True, asked=name, absolute=name),))
+        given_facts = facts(
+            "shell", command=read_command("ls"), paths=(path(None, boxed=True, asked=name, absolute=name),)
+        )
         assert judge(given_facts, autonomy="full").verdict == "allow", name
     for name in ("/etc/passwd", "/usr/../etc/x", "/home/x", "/tmp/../root"):
-        given_facts = facts("shell", command=read_command("ls"), paths=(path(None, boxed=True, asked=name, absolute=name),))
+        given_facts = facts(
+            "shell", command=read_command("ls"), paths=(path(None, boxed=True, asked=name, absolute=name),)
+        )
         assert judge(given_facts, autonomy="full").verdict == "deny", name
 
 
@@ -234,7 +242,9 @@ states = st.builds(
         max_size=2,
     ).map(tuple),
 )
-policies = st.builds(policy, autonomy=st.sampled_from(list(MATRIX)), workspace_only=st.booleans(), broken=st.sampled_from(["", "b"]))
+policies = st.builds(
+    policy, autonomy=st.sampled_from(list(MATRIX)), workspace_only=st.booleans(), broken=st.sampled_from(["", "b"])
+)
 
 
 @settings(max_examples=600)

@@ -113,13 +113,14 @@ class Agent:
             )
 
     def _receive(self, tx: sqlite3.Connection, message: UserMessage, turn_id: str) -> None:
-        ensure_thread(tx, self._clock, message.thread_id, message.channel, message.text.strip().splitlines()[0])
+        text = self._redact(message.text)
+        ensure_thread(tx, self._clock, message.thread_id, message.channel, text.strip().splitlines()[0])
         row = MessageRow(
             message_id=message.message_id,
             thread_id=message.thread_id,
             turn_id=turn_id,
             role="user",
-            content=self._redact(message.text),
+            content=text,
             label=message.label,
             metadata=message.metadata,
         )

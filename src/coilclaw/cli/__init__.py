@@ -11,6 +11,7 @@ def main() -> int:
     from coilclaw.packets.errors import CoilclawError
 
     try:
+        _check_arguments()
         result = coilclaw.main(standalone_mode=False, prog_name="coilclaw")
     except CoilclawError as error:
         _say_error(error)
@@ -30,6 +31,15 @@ def main() -> int:
         sys.stderr.close()
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _check_arguments() -> None:
+    from coilclaw.packets.errors import UsageError
+
+    try:
+        "".join(sys.argv).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError("an argument is not valid UTF-8 text.", remedy="Check the terminal's encoding.") from error
 
 
 def _say_error(error: Exception) -> None:

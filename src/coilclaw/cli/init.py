@@ -78,7 +78,7 @@ def make_parts(home: Home, config: Config) -> list[str]:
 
 def make_workspace(home: Home, workspace: Path) -> list[str]:
     """The workspace: a git repository with what the templates have and it has not."""
-    made: list[str] = []
+    copied = 0
     if workspace.is_symlink() or (workspace.exists() and not workspace.is_dir()):
         raise UsageError(f"the workspace {workspace} is not a plain directory.", remedy="Set workspace_dir to one.")
     fresh = not workspace.exists()
@@ -91,7 +91,8 @@ def make_workspace(home: Home, workspace: Path) -> list[str]:
         if not target.exists() and (fresh or not _taken_out(workspace, target)):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-            made.append(str(target))
+            copied += 1
+    made = [f"{workspace} ({copied} files)"] if copied else []
     made += _make_repository(workspace)
     if not home.workspace_link.is_symlink() and not home.workspace_link.exists():
         home.workspace_link.symlink_to(workspace)

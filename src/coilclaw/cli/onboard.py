@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
@@ -16,6 +16,8 @@ from coilclaw.packets.errors import CoilclawError, StorageError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tomlkit.items import Table
+
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """A provider that could be configured."""
@@ -27,19 +29,17 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-HOSTED = (
-    Choice(name="openai", base_url="https://api.openai.com/v1", model="gpt-5-mini", api_key_env="OPENAI_API_KEY", why=""),
-    Choice(name="openrouter", base_url="https://openrouter.ai/api/v1", model="openrouter/auto",
-           api_key_env="OPENROUTER_API_KEY", why=""),
-    Choice(name="openrouter", base_url="https://openrouter.ai/api/v1", model="openrouter/auto",
-           api_key_env="COILCLAW_OPENROUTER_API_KEY", why=""),
-    Choice(name="groq", base_url="https://api.groq.com/openai/v1", model="openai/gpt-oss-120b",
-           api_key_env="GROQ_API_KEY", why=""),
-    Choice(name="mistral", base_url="https://api.mistral.ai/v1", model="mistral-large-latest",
-           api_key_env="MISTRAL_API_KEY", why=""),
-    Choice(name="deepseek", base_url="https://api.deepseek.com/v1", model="deepseek-chat",
-           api_key_env="DEEPSEEK_API_KEY", why=""),
-)  # fmt: skip
+HOSTED = tuple(
+    Choice(name=name, base_url=base_url, model=model, api_key_env=key, why="")
+    for name, base_url, model, key in (
+        ("openai", "https://api.openai.com/v1", "gpt-5-mini", "OPENAI_API_KEY"),
+        ("openrouter", "https://openrouter.ai/api/v1", "openrouter/auto", "OPENROUTER_API_KEY"),
+        ("openrouter", "https://openrouter.ai/api/v1", "openrouter/auto", "COILCLAW_OPENROUTER_API_KEY"),
+        ("groq", "https://api.groq.com/openai/v1", "openai/gpt-oss-120b", "GROQ_API_KEY"),
+        ("mistral", "https://api.mistral.ai/v1", "mistral-large-latest", "MISTRAL_API_KEY"),
+        ("deepseek", "https://api.deepseek.com/v1", "deepseek-chat", "DEEPSEEK_API_KEY"),
+    )
+)
 LOCAL_PORTS = {11434: "ollama", 1234: "lmstudio", 8080: "llamacpp", 8000: "vllm"}
 
 
@@ -183,24 +183,14 @@ def _write(home: Home, choice: Choice | None, autonomy: str | None) -> None:
 
     try:
         document = tomlkit.parse(home.config_file.read_text(encoding="utf-8"))
-        if choice is None:
-            models = document.get("providers", {}).get("models", {})
-            if models and "local" not in models:
-                document.setdefault("providers", tomlkit.table()).setdefault("models", tomlkit.table())["local"] = {
-                    "kind": "mock"
-                }
-            document["default_provider"] = "local"
-        else:
-            entry = tomlkit.table()
-            entry["kind"] = "openai-compatible"
-            entry["base_url"] = choice.base_url
-            entry["model"] = choice.model
-            if choice.api_key_env:
-                entry["api_key_env"] = choice.api_key_env
-            providers = document.setdefault("providers", tomlkit.table(is_super_table=True))
-            models = providers.setdefault("models", tomlkit.table(is_super_table=True))
-            models[choice.name] = entry
-            document["default_provider"] = choice.name
+        providers = document.setdefault("providers", tomlkit.table(is_super_table=True))
+        models = cast("Table", providers.setdefault("models", tomlkit.table(is_super_table=True)))
+        name = choice.name if choice is not None else "local"
+        if choice is not None:
+            models[name] = _entry(choice)
+        elif name not in models:
+            models[name] = {"kind": "mock"}
+        document["default_provider"] = name
         if autonomy is not None:
             document.setdefault("security", tomlkit.table())["autonomy"] = autonomy
         partial = home.config_file.with_suffix(".new")
@@ -209,6 +199,18 @@ def _write(home: Home, choice: Choice | None, autonomy: str | None) -> None:
         partial.replace(home.config_file)
     except OSError as error:
         raise StorageError(f"{home.config_file} cannot be written ({error.strerror}).") from error
+
+
+def _entry(choice: Choice) -> "Table":
+    import tomlkit
+
+    entry = tomlkit.table()
+    entry["kind"] = "openai-compatible"
+    entry["base_url"] = choice.base_url
+    entry["model"] = choice.model
+    if choice.api_key_env:
+        entry["api_key_env"] = choice.api_key_env
+    return entry
 
 
 def _test() -> int:

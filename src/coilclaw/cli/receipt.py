@@ -33,12 +33,14 @@ def list_all(limit: int, as_json: bool) -> None:
 @json_option
 def show(key: str, as_json: bool) -> None:
     """Show the receipts with this id, number, id prefix or action id."""
-    from coilclaw.ledger.chain import find_receipts
+    from coilclaw.app import did_you_mean
+    from coilclaw.ledger.chain import find_receipts, list_receipts
 
     with opened() as app:
         found = find_receipts(app.db.reader, key)
-    if not found:
-        raise UsageError(f"there is no receipt {key!r}.", remedy="See `coilclaw receipt list`.")
+        if not found:
+            recent = [each.id for each in list_receipts(app.db.reader, 200)]
+            raise UsageError(f"there is no receipt {key!r}.", remedy=did_you_mean(key, recent))
     if as_json:
         print_json(found)
         return

@@ -1,13 +1,14 @@
 """Paths: what a name really points at, and which class of place that is."""
 
 import os
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
 import msgspec
 
 PathClass: TypeAlias = Literal["never", "owner", "guarded", "informal", "plain"]
-"""never: written by the runtime only · owner: lane C · guarded: R2 and denied when tainted · informal: R1 · plain: R2."""
+"""never: the runtime's alone · owner: lane C · guarded: R2, denied when tainted · informal: R1 · plain: R2."""
 
 CLASS_OF_TOP: dict[str, PathClass] = {
     "audit": "never",
@@ -135,8 +136,6 @@ def box_read_only(workspace: Path, *, tainted: bool) -> tuple[str, ...]:
     names = [*RUNTIME_ONLY, *OWNER_ONLY]
     if tainted:
         names += GUARDED
-        try:
+        with suppress(OSError):  # a vanished workspace is the box's to report
             names += sorted(entry.name for entry in workspace.iterdir() if entry.name.startswith("."))
-        except OSError:
-            pass  # a vanished workspace is the box's to report
     return tuple(dict.fromkeys(str(workspace / name) for name in names))

@@ -19,6 +19,7 @@ class Capture:
         self._taken = 0
         self._pending = memoryview(stdin)
         self._ours: set[int] = set()
+        self._outputs: dict[int, bytearray] = {}
         self._theirs: list[int] = []
         self._buffers: tuple[bytearray, bytearray] = (bytearray(), bytearray())
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -45,6 +46,7 @@ class Capture:
         ours, theirs = os.pipe()
         os.set_blocking(ours, False)
         self._ours.add(ours)
+        self._outputs[ours] = buffer
         self._theirs.append(theirs)
         self._loop.add_reader(ours, self._read, ours, buffer)
         return theirs
@@ -59,26 +61,28 @@ class Capture:
         if not self._pending:
             self._end(ours)
 
-    def _read(self, ours: int, buffer: bytearray) -> None:
+    def _read(self, ours: int, buffer: bytearray) -> bool:
+        """Take one chunk; whether there may be more."""
         try:
             data = os.read(ours, _CHUNK)
         except BlockingIOError:
-            return
+            return False
         if not data:
             self._end(ours)
-            return
+            return False
         room = self._cap - self._taken
         buffer += data[:room]
         self._taken += min(len(data), room)
         if len(data) > room:
             self._on_full()
+        return len(data) <= room
 
     def _end(self, ours: int) -> None:
         self._loop.remove_reader(ours)
         self._loop.remove_writer(ours)
         self._ours.discard(ours)
         os.close(ours)
-        if not self._ours and not self._ended.done():
+        if self._outputs.keys().isdisjoint(self._ours) and not self._ended.done():
             self._ended.set_result(None)
 
     def hand_over(self) -> None:
@@ -86,9 +90,17 @@ class Capture:
         while self._theirs:
             os.close(self._theirs.pop())
 
+    def drained(self) -> bool:
+        """Read what is there without waiting; whether both outputs came to their end."""
+        for ours, buffer in tuple(self._outputs.items()):
+            while ours in self._ours and self._read(ours, buffer):
+                pass
+        return self._outputs.keys().isdisjoint(self._ours)
+
     async def drain(self, seconds: float) -> None:
         """Read what is left after the command ended; its writers are gone, so this takes no time."""
-        await asyncio.wait([self._ended], timeout=seconds)
+        if not self.drained():
+            await asyncio.wait([self._ended], timeout=seconds)
 
     def close(self) -> tuple[bytes, bytes]:
         """Stop reading; what was captured of stdout and stderr."""

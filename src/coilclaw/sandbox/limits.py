@@ -13,7 +13,7 @@ from coilclaw.packets.box import BoxLimits
 _ROOT = "/sys/fs/cgroup"
 _NAME = "coilclaw-"
 _OWN_PROCESSES = 3
-"""Processes of a box that are not the command's: the monitor, process 1, and one being born."""
+"""Tasks of a box that are not the command's: the monitor, process 1, and root's seat."""
 _SHARED_MEMORY_SLACK = 4 << 30
 
 
@@ -71,6 +71,7 @@ class Group:
 
     def __init__(self, home: GroupHome, limits: BoxLimits, number: int) -> None:
         self._version = home.version
+        self._joined = False
         name = f"{_NAME}{os.getpid()}-{number}"
         self._memory = f"{home.memory}/{name}"
         self._processes = f"{home.processes}/{name}"
@@ -96,9 +97,17 @@ class Group:
         with contextlib.suppress(OSError):
             _write(f"{self._memory}/memory.oom.group", 1)
 
+    def join(self) -> bool:
+        """Put the calling thread, and what it will start, under the bounds: far quicker, but version 1 alone can."""
+        if self._version == 1:
+            for directory in self._directories:
+                _write(f"{directory}/tasks", 0)
+        self._joined = self._version == 1
+        return self._joined
+
     def add(self, pid: int) -> None:
-        """Put a process, and all it will start, under the bounds."""
-        for directory in self._directories:
+        """Put a process, and all it will start, under the bounds, unless the thread that started it is."""
+        for directory in () if self._joined else self._directories:
             _write(f"{directory}/cgroup.procs", pid)
 
     def _event(self, path: str, name: str) -> bool:

@@ -18,10 +18,10 @@ from coilclaw.sandbox.admission import admit, refusal
 from coilclaw.sandbox.guard import Guard, inside
 from coilclaw.sandbox.layout import command_line, environment
 from coilclaw.sandbox.limits import Group, find_group_home
-from coilclaw.sandbox.seat import OwnSeat
 from coilclaw.sandbox.seccomp import filter_bytes, this_machine
 from coilclaw.sandbox.supervise import Launch, Supervision
-from coilclaw.sandbox.walled import Tools, Wires, handed, launcher_command, order
+from coilclaw.sandbox.walled import Tools, handed, launcher_command, order
+from coilclaw.sandbox.wires import Wires
 
 NEEDED_LANDLOCK = 6
 """The first version that also keeps signals inside; before it a box could end this program."""
@@ -78,7 +78,7 @@ class PlainBox:
             descriptor = held.enter_context(handed(data))
             launch = Launch(
                 argv=launcher_command(self._tools.python, "plain", descriptor),
-                descriptors=(wires.report, wires.release, descriptor), status=wires.status, release=wires.release,
+                descriptors=(wires.report, wires.release, descriptor), wires=wires,
                 tier=self._tier, walls="none",
             )  # fmt: skip
             group = None
@@ -86,7 +86,7 @@ class PlainBox:
                 with contextlib.suppress(OSError):
                     group = Group(self._home, spec.limits, next(self._numbers))
                     held.callback(group.remove)
-            return await Supervision(launch, limits=spec.limits, stdin=spec.stdin, seat=OwnSeat(), group=group).run()
+            return await Supervision(launch, limits=spec.limits, stdin=spec.stdin, seat=None, group=group).run()
 
     def _can_hold(self, spec: BoxSpec) -> None:
         if os.geteuid() == 0:

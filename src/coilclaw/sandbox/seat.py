@@ -10,14 +10,10 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Callable
-from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 
 from coilclaw.packets.errors import BoxUnavailable, ToolError
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Streams(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,46 +24,17 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True):
     stderr: int
 
 
-class Seat(Protocol):
-    """A place to start a box from."""
-
-    async def call(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do something that the box's parent must do itself."""
-        ...
-
-    def close(self) -> None:
-        """Give the seat up; whatever was started from it must be gone."""
-        ...
-
-
-class OwnSeat:
-    """An ordinary user's: this very thread."""
-
-    async def call(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do it here."""
-        return act(*args, **kwargs)
-
-    def close(self) -> None:
-        """Nothing to give up."""
-
-
 class LentSeat:
-    """Root's: a thread of its own for one box."""
+    """Root's: a thread of its own for one box. An ordinary user starts boxes from where it is."""
 
     def __init__(self) -> None:
         from concurrent.futures import ThreadPoolExecutor  # only root needs it
 
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="box-seat")
 
-    async def call(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do it in the thread. A cancelled wait still waits, so that nothing is started behind our back."""
-        loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._thread, lambda: act(*args, **kwargs))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait([running])
-            raise
+    async def call(self, act: Callable[[], None]) -> None:
+        """Do it in the thread."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
     def close(self) -> None:
         """End the thread."""

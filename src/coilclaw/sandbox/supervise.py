@@ -9,9 +9,11 @@ death is the death of everything inside, and it is the first thing we make sure 
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -21,7 +23,8 @@ from coilclaw.packets.errors import BoxUnavailable
 from coilclaw.sandbox.capture import Capture
 from coilclaw.sandbox.kin import descendants
 from coilclaw.sandbox.limits import Group, bound_process, memory_of
-from coilclaw.sandbox.seat import Seat, start
+from coilclaw.sandbox.seat import LentSeat, start
+from coilclaw.sandbox.wires import Wires
 
 _KILLED = 128 + signal.SIGKILL
 _MEMORY_EVERY = 0.05
@@ -35,10 +38,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: list[str]
     descriptors: tuple[int, ...]
-    status: int
-    """Our end of the pipe on which the monitor reports, one JSON object a line."""
-    release: int
-    """Takes one byte when the command may start."""
+    wires: Wires
+    """On which the monitor reports, one JSON object a line, and is told when the command may start."""
     tier: Tier
     walls: Literal["namespaces", "none"]
     """`none`: no process namespace, so the monitor is asked to end everything before it is killed."""
@@ -62,11 +63,16 @@ class _Status(msgspec.Struct, rename="kebab"):
 class Supervision:
     """One run."""
 
-    def __init__(self, launch: Launch, *, limits: BoxLimits, stdin: bytes, seat: Seat, group: Group | None) -> None:
+    def __init__(
+        self, launch: Launch, *, limits: BoxLimits, stdin: bytes, seat: LentSeat | None, group: Group | None,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         self._launch = launch
+        self._wires = launch.wires
         self._limits = limits
         self._seat = seat
         self._group = group
+        self._prepare = prepare
         self._loop = asyncio.get_running_loop()
         self._capture = Capture(stdin, limits.output_bytes, self._full)
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,49 +84,78 @@ class Supervision:
         self._error = ""
         self._code: int | None = None
         self._pending = b""
+        self._status: _Status | None = None
         self._timers: list[asyncio.TimerHandle] = []
-        self._releasing: asyncio.Task[None] | None = None
 
     async def run(self) -> BoxResult:
         """Run to the end and say how it ended. Cancelling kills everything inside first."""
         began = time.monotonic()
+        self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
+        if self._group is None:
+            self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
+        starting = None
         try:
-            await self._seat.call(self._start)
+            if self._seat is None:
+                self._start()
+            else:
+                starting = asyncio.ensure_future(self._seat.call(self._start_apart))
+                await asyncio.shield(starting)
+                self._release()
             self._capture.hand_over()
             self._watch_status()
-            self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
-            if self._group is None:
-                self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
             await self._monitor_gone()
         finally:
-            await self._bury()
+            await self._bury(starting)
             stdout, stderr = self._capture.close()
         return self._result(stdout, stderr, time.monotonic() - began)
 
     def _start(self) -> None:
+        """Everything the parent of the box must do itself, in its seat."""
+        if self._prepare is not None:
+            self._prepare()
+        if self._stopping:
+            return
         self._process = start(self._launch.argv, self._capture.streams, self._launch.descriptors)
+        self._wires.hand_over()
+        if self._stopping:
+            self._kill()
+
+    def _start_apart(self) -> None:
+        """In root's seat: that thread alone may set the limits, so it waits to learn whom to set them on."""
+        self._start()
         if self._launch.becomes >= 0:
             from coilclaw.sandbox.syscalls import thread_becomes
 
             thread_becomes(self._launch.becomes, self._launch.becomes)
+        waiting = select.poll()
+        waiting.register(self._wires.status, select.POLLIN)
+        waiting.poll(self._limits.wall_seconds * 1000)
+        self._read_status()
 
     # -- the monitor's reports
 
     def _watch_status(self) -> None:
-        os.set_blocking(self._launch.status, False)
-        self._loop.add_reader(self._launch.status, self._read_status)
+        if not self._first_pid:
+            self._loop.add_reader(self._wires.status, self._first_report)
 
-    def _read_status(self) -> None:
+    def _first_report(self) -> None:
+        """Read once; what the monitor says after the box began is read when it ends."""
+        self._loop.remove_reader(self._wires.status)
+        self._read_status()
+        self._release()
+        if not self._first_pid and not self._error and self._process is not None and self._process.returncode is None:
+            self._watch_status()
+
+    def _read_status(self) -> bool:
+        """Take what the monitor wrote; whether there was anything."""
         try:
-            data = os.read(self._launch.status, 4096)
+            data = os.read(self._wires.status, 4096)
         except BlockingIOError:
-            return
-        if not data:
-            self._loop.remove_reader(self._launch.status)
-            return
+            return False
         *lines, self._pending = (self._pending + data).split(b"\n")
         for line in lines:
             self._take(line)
+        return bool(data)
 
     def _take(self, line: bytes) -> None:
         try:
@@ -132,29 +167,37 @@ class Supervision:
             self._fail(status.error)
         elif status.exit_code is not None:
             self._code = status.exit_code
-        elif status.child_pid and not self._first_pid and not self._error:
+        elif status.child_pid and not self._first_pid:
             self._first_pid = status.child_pid
             with contextlib.suppress(ProcessLookupError):
                 self._first = os.pidfd_open(status.child_pid)
-                if not self._stopping:
-                    self._releasing = self._loop.create_task(self._bound_and_release(status))
+                self._status = status
+                self._bound()
 
-    async def _bound_and_release(self, status: _Status) -> None:
+    def _bound(self) -> None:
+        """Set the limits of the first process; only a thread with its uid may."""
+        namespaced = self._launch.walls == "namespaces"
         try:
-            self._check_walls(status)
-            if self._group is not None:
-                self._group.add(self._first_pid)
-            await self._seat.call(
-                bound_process, self._first_pid, self._limits,
-                grouped=self._group is not None, namespaced=self._launch.walls == "namespaces",
-            )  # fmt: skip
+            bound_process(self._first_pid, self._limits, grouped=self._group is not None, namespaced=namespaced)
         except (ProcessLookupError, FileNotFoundError):
             return  # it is gone already, and its monitor will say why
         except OSError as error:
             self._fail(f"its limits cannot be set: {error}")
+
+    def _release(self) -> None:
+        """Let the command start, if everything is as it was asked for."""
+        if self._status is None or self._stopping:
             return
-        if not self._stopping:
-            os.write(self._launch.release, b"g")
+        try:
+            self._check_walls(self._status)
+            if self._group is not None:
+                self._group.add(self._first_pid)
+        except (ProcessLookupError, FileNotFoundError):
+            return
+        except OSError as error:
+            self._fail(str(error))
+            return
+        os.write(self._wires.release, b"g")
 
     def _check_walls(self, status: _Status) -> None:
         """The namespaces must be others than ours, and the uid the one that was asked for."""
@@ -200,9 +243,8 @@ class Supervision:
         process = self._process
         if process is None:
             return
-        if self._first < 0 and not self._error:
-            with contextlib.suppress(OSError):  # a report that is written but not read yet
-                self._read_status()
+        if not self._first_pid and not self._error and self._seat is None:
+            self._read_status()  # who it is may be written and not read yet
         if self._launch.walls == "none":
             self._signal_monitor(signal.SIGTERM)
             self._timers.append(self._loop.call_later(_SWEEP_WAIT, self._signal_monitor, signal.SIGKILL))
@@ -238,41 +280,36 @@ class Supervision:
             self._loop.remove_reader(pidfd)
             os.close(pidfd)
 
-    async def _bury(self) -> None:
+    async def _bury(self, starting: "asyncio.Future[None] | None") -> None:
         """Kill whatever is left, wait until it is gone, read the rest of the output. Not to be interrupted."""
-        cancelled = 0
-        burial = asyncio.ensure_future(self._bury_now())
+        self._kill()
+        self._loop.remove_reader(self._wires.status)
+        for timer in self._timers:
+            timer.cancel()
+        burial = asyncio.ensure_future(self._bury_now(starting))
+        cancelled = False
         while not burial.done():
             try:
                 await asyncio.shield(burial)
             except asyncio.CancelledError:
-                if burial.cancelled():
-                    raise
-                cancelled += 1
-        for timer in self._timers:
-            timer.cancel()
+                cancelled = True
+        if self._first >= 0:
+            os.close(self._first)
         burial.result()
         if cancelled:
             raise asyncio.CancelledError
 
-    async def _bury_now(self) -> None:
-        if self._releasing is not None:
-            await asyncio.wait([self._releasing])
-        self._kill()
+    async def _bury_now(self, starting: "asyncio.Future[None] | None") -> None:
+        if starting is not None and not starting.done():
+            await asyncio.wait([starting])
+            self._kill()
         await self._monitor_gone()
-        if self._first >= 0 and self._launch.walls == "namespaces":
+        if self._first >= 0 and self._launch.walls == "namespaces" and not _readable(self._first):
             await self._gone(os.dup(self._first), _DEATH_WAIT)
-        await self._capture.drain(_DEATH_WAIT if self._process is not None else 0)
-        with contextlib.suppress(OSError):
-            while self._process is not None and (data := os.read(self._launch.status, 4096)):
-                self._pending += data
-            for line in self._pending.split(b"\n"):
-                if line:
-                    self._take(line)
-        self._loop.remove_reader(self._launch.status)
-        if self._first >= 0:
-            os.close(self._first)
-            self._first = -1
+        if self._process is not None:
+            await self._capture.drain(_DEATH_WAIT)
+            while self._read_status():
+                pass
 
     def _result(self, stdout: bytes, stderr: bytes, seconds: float) -> BoxResult:
         code = self._code
@@ -296,6 +333,12 @@ class Supervision:
 
     def _died_of_memory(self) -> bool:
         return bool(self._group is not None and self._code != 0 and self._group.ran_out_of_memory)
+
+
+def _readable(descriptor: int) -> bool:
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _last_line(stderr: bytes) -> str:

@@ -5,6 +5,7 @@ import contextlib
 import marshal
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from typing import Literal
 
@@ -20,9 +21,10 @@ from coilclaw.sandbox.guard import Guard
 from coilclaw.sandbox.idmap import IdentityMaps, box_uid
 from coilclaw.sandbox.layout import HOME, INSIDE_ID, Step, command_line, environment, steps_for
 from coilclaw.sandbox.limits import Group, find_group_home, sweep
-from coilclaw.sandbox.seat import LentSeat, OwnSeat, Seat
+from coilclaw.sandbox.seat import LentSeat
 from coilclaw.sandbox.seccomp import filter_bytes, this_machine
 from coilclaw.sandbox.supervise import Launch, Supervision
+from coilclaw.sandbox.wires import Wires
 
 LAUNCHER = os.path.join(os.path.dirname(__file__), "launcher.py")
 
@@ -32,22 +34,6 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
 
     bwrap: str
     python: str
-
-
-class Wires:
-    """Status and release pipes of one box. The release pipe is its own writer: our death must not release it."""
-
-    def __init__(self) -> None:
-        self.status, self.report = os.pipe()
-        read, write = os.pipe()
-        self.release = os.open(f"/proc/self/fd/{read}", os.O_RDWR | os.O_CLOEXEC)
-        os.close(read)
-        os.close(write)
-
-    def close(self) -> None:
-        """Close both."""
-        for descriptor in (self.status, self.report, self.release):
-            os.close(descriptor)
 
 
 def order(**fields: object) -> bytes:
@@ -103,28 +89,32 @@ class WalledBox:
         """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
         admit(spec)
         guard = Guard(spec, self._hide)
-        seat: Seat = OwnSeat() if self._maps is None else LentSeat()
+        seat = None if self._maps is None else LentSeat()
+        group = self._group(spec)
         try:
-            result = await self._run(spec, guard, seat)
+            result = await self._run(spec, guard, seat, group)
         finally:
-            seat.close()
+            if seat is not None:
+                seat.close()
+            if group is not None:
+                group.remove()
             guard.close()
         return _named_like_a_shell(result, spec)
 
-    async def _run(self, spec: BoxSpec, guard: Guard, seat: Seat) -> BoxResult:
+    async def _run(self, spec: BoxSpec, guard: Guard, seat: LentSeat | None, group: Group | None) -> BoxResult:
         staged = self._maps is not None or (self._tier == "A" and spec.workspace_noexec)
         source = stage.WORKSPACE if staged else os.path.realpath(spec.workspace)
         steps = steps_for(
             spec, guarded=guard.guarded, hide=self._hide, programs=self._programs_for(spec), source=source
         )
+        prepare = None
         if self._maps is not None:
-            await seat.call(self._take_seat, spec, guard, steps, self._maps)
+            prepare = partial(self._take_seat, spec, guard, steps, self._maps, group)
         with contextlib.ExitStack() as held:
             launch = self._launch(spec, steps, source, held)
-            group = self._group(spec)
-            if group is not None:
-                held.callback(group.remove)
-            return await Supervision(launch, limits=spec.limits, stdin=spec.stdin, seat=seat, group=group).run()
+            return await Supervision(
+                launch, limits=spec.limits, stdin=spec.stdin, seat=seat, group=group, prepare=prepare
+            ).run()
 
     def _group(self, spec: BoxSpec) -> Group | None:
         if self._home is None:
@@ -149,13 +139,17 @@ class WalledBox:
                 self._programs[key] = allow(names, shell=shell)
         return self._programs[key]
 
-    def _take_seat(self, spec: BoxSpec, guard: Guard, steps: tuple[Step, ...], maps: IdentityMaps) -> None:
+    def _take_seat(
+        self, spec: BoxSpec, guard: Guard, steps: tuple[Step, ...], maps: IdentityMaps, group: Group | None
+    ) -> None:
         """In root's thread: a private mount namespace with the workspace lent, and for bubblewrap no root any more."""
         from coilclaw.sandbox import syscalls
 
         owner = guard.owner
         userns = maps.descriptor(owner.st_uid, owner.st_gid)
         try:
+            if group is not None:
+                group.join()
             syscalls.unshare(syscalls.CLONE_FS | syscalls.CLONE_NEWNS)
             noexec = spec.workspace_noexec
             workspace = os.path.realpath(spec.workspace)
@@ -177,8 +171,8 @@ class WalledBox:
         else:
             argv, descriptors = self._launcher(spec, steps, wires, held)
         return Launch(
-            argv=argv, descriptors=(wires.report, wires.release, *descriptors), status=wires.status,
-            release=wires.release, tier=self._tier, walls="namespaces", uid=self._uid,
+            argv=argv, descriptors=(wires.report, wires.release, *descriptors),
+            wires=wires, tier=self._tier, walls="namespaces", uid=self._uid,
             becomes=self._uid if self._tier == "B" else -1,
         )  # fmt: skip
 
