@@ -109,6 +109,8 @@ def play(home: Path) -> Text:
     shown = Text()
     for typed, answer in SCENES:
         output = at_a_terminal(shlex.split(typed), answer, environment)
+        if "Traceback" in output:
+            raise SystemExit(f"{typed} broke:\n{output}")
         shown.append("$ ", style="green")
         shown.append(f"{typed}\n", style="bold")
         shown.append_text(Text.from_ansi(output.rstrip("\n")))

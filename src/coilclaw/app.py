@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from coilclaw.packets.http import Principal
     from coilclaw.packets.ports import Box, Provider, Tool, Transport
     from coilclaw.sandbox.airlock import Listing
+    from coilclaw.sandbox.snapshot import Snapshots
     from coilclaw.secrets.redactor import Redactor
     from coilclaw.store.database import Database
     from coilclaw.store.memory import MemorySearch
@@ -160,7 +161,7 @@ class App:
         """Every tool there is."""
         from coilclaw.tools.builtin import builtin_tools
 
-        return builtin_tools()
+        return builtin_tools(search_url=self.config.web_search.address())
 
     @cached_property
     def listing(self) -> "Listing":
@@ -172,6 +173,7 @@ class App:
         port = self.config.server.http_addr.rpartition(":")[2]
         return Listing.build(
             providers=[model.base_url for model in models if isinstance(model, OpenAIModel)],
+            searches=[url] if (url := self.config.web_search.address()) else [],
             allowed_domains=self.config.security.allowed_domains,
             own_ports=[int(port)],
         )
@@ -183,20 +185,34 @@ class App:
 
         judged = judge_url(url, principal, self.listing)
         if isinstance(judged, Target):
-            return UrlFact(host=judged.host, code="", reason="")
+            return UrlFact(host=judged.host, code="", reason="", listed=self.listing.domains.admits(judged))
         return UrlFact(host="", code=judged.code, reason=judged.reason)
 
     @cached_property
     def transport(self) -> "Transport":
         """The way out."""
-        from coilclaw.sandbox.airlock.log import EgressLine
+        from coilclaw.sandbox.airlock.log import EgressLine, line_json
         from coilclaw.sandbox.airlock.transport import Airlock
 
         def note(line: EgressLine) -> None:
             fields: dict[str, Json] = msgspec.to_builtins(line)
             self._say("debug", "egress", fields)
+            self._keep_egress(line_json(line))
 
         return Airlock(self.listing, log=note, clock=self.clock)
+
+    def _keep_egress(self, line: bytes) -> None:
+        """Every request leaves a line in the home's logs."""
+        try:
+            fd = os.open(
+                self.home.logs_dir / "airlock.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
+            try:
+                os.write(fd, line.rstrip(b"\n") + b"\n")
+            finally:
+                os.close(fd)
+        except OSError as error:
+            self.warn(f"the airlock's log cannot be written ({error.strerror}).")
 
     def open_box(self) -> "Box":
         """The best box that holds here."""
@@ -250,6 +266,13 @@ class App:
         return frozenset(self.config.channels.cli.tools_allow)
 
     @cached_property
+    def snapshots(self) -> "Snapshots":
+        """The workspace as it was, for undo."""
+        from coilclaw.sandbox.snapshot import Snapshots
+
+        return Snapshots(self.workspace, self.home.root / "snapshots.git")
+
+    @cached_property
     def inspector(self) -> "Inspector":
         """Gathers the facts of calls."""
         from coilclaw.gate.facts import Inspector
@@ -264,6 +287,8 @@ class App:
         bounds = self.config.agent
         granter = Granter(
             workspace=self.workspace,
+            snapshots=self.snapshots,
+            warn=self.warn,
             forbidden_commands=self._forbidden_commands,
             limits=Limits(
                 tool_seconds=bounds.tool_timeout_seconds,
@@ -275,6 +300,7 @@ class App:
             memory=self.memory,
             open_box=self.open_box,
             transport=lambda: self.transport,
+            headers=self._headers(),
             ask_owner=ask_owner,
         )
         return Conveyor(
@@ -290,6 +316,14 @@ class App:
             redact=self.redactor.text,
             ttl=timedelta(hours=self.config.approvals.ttl_hours),
         )
+
+    def _headers(self) -> "dict[Principal, tuple[tuple[str, str], ...]]":
+        """What the owner's own accounts need; never shown to a tool."""
+        search = self.config.web_search
+        key = self.environ.get(search.api_key_env, "") if search.api_key_env else ""
+        if search.kind == "brave" and key:
+            return {"web_search": (("X-Subscription-Token", key),)}
+        return {"web_search": (("Authorization", f"Bearer {key}"),)} if key else {}
 
     # The model
 

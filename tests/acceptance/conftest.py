@@ -319,15 +319,34 @@ def empty(tmp_path: Path) -> Iterator[HomeAt]:
     home.close()
 
 
-@pytest.fixture
-def home(empty: HomeAt, template: Path) -> HomeAt:
-    """A fresh home, as `coilclaw init` leaves it."""
+def move_in(empty: HomeAt, source: Path) -> HomeAt:
+    """A copy of a home and its workspace, where the copy's own place is."""
     for name in ("home", "coilclaw-workspace"):
-        shutil.copytree(template / name, empty.base / name, symlinks=True)
+        shutil.copytree(source / name, empty.base / name, symlinks=True)
     link = empty.root / "workspace"
     link.unlink()
     link.symlink_to(empty.workspace)
     return empty
+
+
+@pytest.fixture
+def home(empty: HomeAt, template: Path) -> HomeAt:
+    """A fresh home, as `coilclaw init` leaves it."""
+    return move_in(empty, template)
+
+
+@pytest.fixture(scope="session")
+def used_template(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home in which one conversation with one call took place."""
+    home = move_in(HomeAt(tmp_path_factory.mktemp("used")), template)
+    home.ok("agent", "-m", "list files please", env=home.calling("file_list", {"path": "."}, "listed"))
+    return home.base
+
+
+@pytest.fixture
+def used(empty: HomeAt, used_template: Path) -> HomeAt:
+    """A home with a conversation and a receipt in it, so that there is something to lose."""
+    return move_in(empty, used_template)
 
 
 @pytest.fixture

@@ -90,6 +90,8 @@ class Agent:
         await self._db.write(lambda tx: self._receive(tx, message, turn_id))
         self._observe("conversation_started", {"conversation_id": message.thread_id, "turn_id": turn_id})
         turn = Turn(turn_id, message.thread_id, message.source, labels)
+        for row in recent_messages(self._db.reader, message.thread_id, self._limits.recent_messages):
+            turn.hear(row.content)
         try:
             return await self._rounds(turn, on_text)
         except ProviderError as error:

@@ -11,6 +11,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("coilclaw.cli.agent:agent", "Talk to the agent: a conversation, or one message with -m."),
     "tool": ("coilclaw.cli.tool:tool", "List tools, or run one through the gate."),
     "approvals": ("coilclaw.cli.approvals:approvals", "See what waits for you, and answer."),
+    "undo": ("coilclaw.cli.undo:undo", "Bring back workspace files that a command destroyed."),
     "memory": ("coilclaw.cli.memory:memory", "List, search, show or clear past conversations."),
     "receipt": ("coilclaw.cli.receipt:receipt", "List, show or verify receipts."),
     "policy": ("coilclaw.cli.policy:policy", "Show the rules in force, or try a call against them."),

@@ -11,6 +11,7 @@ from coilclaw.cli.session import opened
 if TYPE_CHECKING:
     from coilclaw.app import App
     from coilclaw.gate.conveyor import Outcome
+    from coilclaw.packets.canonical import JsonObject
 
 
 @click.group()
@@ -59,7 +60,7 @@ def run(name: str, args_json: str, yes: bool, unsafe: bool, output: str) -> int:
     Exit code: 0 done, 1 failed, 3 denied, 4 approval needed or refused, 5 ESTOP.
     """
     with opened(unsafe=unsafe) as app:
-        outcome = asyncio.run(_run(app, name, args_json, yes=yes))
+        outcome = asyncio.run(run_tool(app, name, _arguments(app, name, args_json), yes=yes))
         if output == "json":
             print_json(
                 {
@@ -76,21 +77,26 @@ def run(name: str, args_json: str, yes: bool, unsafe: bool, output: str) -> int:
         return exit_code(outcome)
 
 
-async def _run(app: "App", name: str, args_json: str, *, yes: bool) -> "Outcome":
+def _arguments(app: "App", name: str, args_json: str) -> "JsonObject":
     from coilclaw.app import did_you_mean
-    from coilclaw.channels.terminal import Terminal
-    from coilclaw.gate.turn import Turn
-    from coilclaw.packets.action import ToolCall
     from coilclaw.packets.canonical import NotCanonical, parse_object
     from coilclaw.packets.errors import UsageError
-    from coilclaw.packets.ids import new_id
 
     if name not in app.tools:
         raise UsageError(f"there is no tool named {name!r}.", remedy=did_you_mean(name, app.tools))
     try:
-        args = parse_object(args_json)
+        return parse_object(args_json)
     except NotCanonical as error:
         raise UsageError(f"--json: {error}") from error
+
+
+async def run_tool(app: "App", name: str, args: "JsonObject", *, yes: bool) -> "Outcome":
+    """Carry one call of the owner's own through the gate."""
+    from coilclaw.channels.terminal import Terminal
+    from coilclaw.gate.turn import Turn
+    from coilclaw.packets.action import ToolCall
+    from coilclaw.packets.ids import new_id
+
     terminal = Terminal(assume_yes=yes)
     conveyor = app.conveyor(terminal.approve, terminal.ask if terminal.interactive else None)
     now = app.clock()

@@ -11,7 +11,19 @@ from msgspec import Meta
 
 from coilclaw.packets.decision import Autonomy
 
-BUILT_IN_TOOLS = ("time", "file_list", "file_read", "file_write", "shell", "http", "memory_search", "ask_user")
+BUILT_IN_TOOLS = (
+    "time",
+    "file_list",
+    "file_read",
+    "file_write",
+    "shell",
+    "http",
+    "web_open",
+    "web_search",
+    "memory_search",
+    "ask_user",
+    "undo",
+)
 
 # Reading, comparing, packing, version control and building. Interpreters are here because building needs them:
 # the box, not this list, is what keeps a command from doing harm.
@@ -236,6 +248,23 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """Artifacts."""
 
 
+class WebSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """Where `web_search` asks. Off until you choose; the key is only ever named."""
+
+    kind: Literal["off", "brave", "searxng"] = "off"
+    """`brave` is the Brave Search API and needs a key; `searxng` is a SearXNG server of your own."""
+    base_url: str = ""
+    """For searxng: where the server is, such as `http://localhost:8888`."""
+    api_key_env: EnvName = ""
+    """The name of the environment variable that holds the key."""
+
+    def address(self) -> str:
+        """The address that is asked, without the query; empty when off."""
+        if self.kind == "brave":
+            return "https://api.search.brave.com/res/v1/web/search"
+        return f"{self.base_url.rstrip('/')}/search" if self.kind == "searxng" and self.base_url else ""
+
+
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     """The HTTP interface."""
 
@@ -284,6 +313,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Ceilings across turns and jobs."""
     retention: Retention = Retention()
     """How long things are kept."""
+    web_search: WebSearch = WebSearch()
+    """Where web_search asks."""
     server: Server = Server()
     """The HTTP interface."""
     log: Log = Log()

@@ -39,6 +39,8 @@ def secret_variables(config: Config) -> tuple[str, ...]:
     """The variables whose values are secrets, for redaction."""
     models = config.providers.models.values()
     named = [model.api_key_env for model in models if isinstance(model, OpenAIModel) and model.api_key_env]
+    if config.web_search.api_key_env:
+        named.append(config.web_search.api_key_env)
     return tuple(dict.fromkeys((*SECRETS, *named)))
 
 

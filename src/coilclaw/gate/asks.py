@@ -32,6 +32,17 @@ def _ask_taint(case: Case) -> Iterator[Reason]:
         )
 
 
+def _ask_constructed_get(case: Case) -> Iterator[Reason]:
+    """A GET sends too: in a tainted turn a made-up address could carry anything out."""
+    url = case.facts.url
+    if url is not None and (case.facts.fresh or case.facts.inherited) and not (url.listed or url.quoted):
+        yield Reason(
+            rule="taint.constructed_get",
+            code="CONSTRUCTED_GET",
+            text=f"It asks {url.host} for an address that nobody wrote, in a conversation with untrusted content.",
+        )
+
+
 def _ask_opaque(case: Case) -> Iterator[Reason]:
     if case.facts.command is not None:
         yield from case.facts.command.opaque
@@ -50,4 +61,4 @@ def _ask_autonomy(case: Case) -> Iterator[Reason]:
         )
 
 
-ASKS: tuple[Rule, ...] = (_ask_lane, _ask_always, _ask_taint, _ask_opaque, _ask_rules, _ask_autonomy)
+ASKS: tuple[Rule, ...] = (_ask_lane, _ask_always, _ask_taint, _ask_constructed_get, _ask_opaque, _ask_rules, _ask_autonomy)

@@ -28,6 +28,10 @@ class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     """Empty when it may pass."""
     reason: str
+    listed: bool = False
+    """The owner listed this very host."""
+    quoted: bool = False
+    """It stood word for word in the conversation, and few such were followed this turn."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

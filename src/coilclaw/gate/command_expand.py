@@ -296,7 +296,10 @@ class Expander:
             return Word(lifted.text)
         if "$" not in lifted.text and "`" not in lifted.text:
             return Word(inside_double_quotes(lifted.text))
-        return self.expanded(quoted_body(lifted.text), scope)
+        word, sure = quoted_body(lifted.text)
+        if not sure:
+            self.found.cloud("opaque.heredoc")
+        return self.expanded(word, scope)
 
     def expanded(self, word: str, scope: Scope) -> Word:
         """A double-quoted word read on its own: what a `:` with it as argument would get."""

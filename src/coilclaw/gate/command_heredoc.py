@@ -224,14 +224,14 @@ def lift(text: str) -> Lifted:
     return _Lifter(text).run() if "<<" in text else Lifted(text)
 
 
-def quoted_body(text: str) -> str:
-    """An expanding here-document's body as one double-quoted word: its own quotes are plain characters."""
+def quoted_body(text: str) -> tuple[str, bool]:
+    """An expanding here-document's body as one double-quoted word, its own quotes escaped; and whether that is sure."""
     lifter = _Lifter(text)
     lifter.stack = [_Frame("q", 0)]
-    lifter.run()
+    sure = lifter.run().sure
     parts: list[str] = []
     cut = 0
     for at in lifter.quotes:
         parts += (text[cut:at], '\\"')
         cut = at + 1
-    return '"' + "".join(parts) + text[cut:] + '"'
+    return '"' + "".join(parts) + text[cut:] + '"', sure

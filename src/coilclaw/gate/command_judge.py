@@ -42,13 +42,19 @@ def judge(argv: Sequence[Word], scope: Scope, feed: Feed, found: Findings) -> Fe
     return _program(call, found)
 
 
+def known(name: str) -> bool:
+    """True for the name of a program this reader knows something about."""
+    tables = (programs(), SHELLS, INTERPRETERS, WRAPPERS, command_patterns.DESTRUCTIVE, DOWNLOADERS)
+    return name == "git" or any(name in table for table in tables)
+
+
 def _nameless(name: Word, args: tuple[Word, ...], scope: Scope, feed: Feed, found: Findings) -> Feed:
     """A name that only running tells; if it turns out empty, the next word is the program."""
     pattern = name.text.replace(UNKNOWN, "*") if name.glob else ""
     if pattern and name.sure:
         _matched(pattern, args, scope, feed, found)
     follows = name.loose and args and args[0].literal and posixpath.basename(args[0].text)
-    if follows and (follows in programs() or follows in SHELLS or follows in INTERPRETERS or follows in WRAPPERS):
+    if follows and known(follows):
         found.run(args, scope, feed)
     return ANYTHING
 
@@ -110,8 +116,7 @@ def _inner(call: Call, found: Findings) -> Feed:
 def _by_path(call: Call, found: Findings) -> None:
     """A program named by its path: the system's, a tool environment's, or a file of the workspace."""
     directory = posixpath.dirname(call.path)
-    known = call.name in programs() or call.name in SHELLS or call.name in INTERPRETERS or call.name in WRAPPERS
-    if (known or call.name == "git") and posixpath.basename(directory) not in {"bin", "sbin", ".bin"}:
+    if known(call.name) and posixpath.basename(directory) not in {"bin", "sbin", ".bin"}:
         found.cloud("opaque.impostor", call.path)
     if directory.startswith(("/bin", "/usr", "/sbin", "/opt")):
         return

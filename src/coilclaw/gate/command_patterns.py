@@ -200,3 +200,6 @@ _CHECKERS: dict[str, Callable[[Call, Findings], None]] = {
     "systemctl": _systemctl,
     "loginctl": _systemctl,
 }
+
+DESTRUCTIVE = _POWER | _FILESYSTEM | _WIPERS | frozenset(_CHECKERS) | {"mkfs"}
+"""Names that some pattern here speaks about."""

@@ -11,7 +11,7 @@ from coilclaw.gate.command_call import ANYTHING, NOTHING, Feed, Findings, Scope
 from coilclaw.gate.command_environment import assigned
 from coilclaw.gate.command_expand import WORDS, Expander, here_string
 from coilclaw.gate.command_heredoc import lift
-from coilclaw.gate.command_judge import judge
+from coilclaw.gate.command_judge import judge, known
 from coilclaw.gate.command_loops import fork_bomb, goes_on_forever, takes_only_so_much
 from coilclaw.gate.command_patterns import overwrites
 from coilclaw.gate.command_words import UNKNOWN, Word
@@ -28,6 +28,13 @@ _KEYWORDS = frozenset({
     "in", "{", "}", "!", "[[", "]]",
 })  # fmt: skip
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*[ \t\n](?:[ \t\n]|\\\n)*")
+_ONE_LINE_GAP = re.compile(rb"(?:[ \t]|\\\n)*[ \t](?:[ \t]|\\\n)*")
+_ONE_LINE = frozenset({
+    "command", "file_redirect", "redirected_statement", "pipeline", "list", "negated_command", "declaration_command",
+    "unset_command", "variable_assignment", "variable_assignments",
+})  # fmt: skip
+_OPERATORS = frozenset({"|", "|&", "&&", "||", "comment"})
+_TEST_OPERATOR = re.compile(r"-([a-hknoprstuvwxzGLNORS]|eq|ne|lt|le|gt|ge|nt|ot|ef)")
 _GLUED = WORDS | {"command_name", "file_redirect", "variable_assignment"}
 _READERS = frozenset({"read", "mapfile", "readarray"})
 
@@ -186,9 +193,13 @@ class _Walker:
             return self.sequence(node, scope, feed)
         self.expand.inside(node, scope)
         inside = self.expand.text(node)[2:-2]
-        if re.match(r"\s*[\w./-]+\s+[-/~\w]", inside) or "`" in inside:
+        first = re.match(r"[\s(]*([\w./-]+)(\s+[-/~\w])?", inside)
+        bare = first is not None and first[0] == inside.rstrip()
+        if (first and (first[2] or known(first[1]) or bare)) or "`" in inside:
             self.found.cloud("opaque.construct", inside)
             self.found.follow(inside, scope.fork(), feed)
+        for path in re.findall(r">\s*([^\s()&|;<>]*/[^\s()&|;<>]*)", inside):
+            overwrites(Word(path), scope, self.found)
         return NOTHING
 
     def substituted(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
@@ -246,16 +257,18 @@ class _Walker:
         return self.expand.words(target, scope)
 
     def gaps(self, node: "Node", *, glue: bool = False) -> None:
-        """Nothing but blanks may lie between children: the grammar skips some characters that a shell does not."""
-        end = node.start_byte
-        for index, child in enumerate(node.children):
-            start = child.start_byte
+        """Only blanks may lie between children, and no newline where it would end the command for a shell."""
+        end, before = node.start_byte, ""
+        one_line = node.type in _ONE_LINE
+        for child in node.children:
+            start, kind = child.start_byte, child.type
             if start > end:
-                if _GAP.fullmatch(self.source, end, start) is None:
+                gap = _ONE_LINE_GAP if one_line and before not in _OPERATORS else _GAP
+                if gap.fullmatch(self.source, end, start) is None:
                     self.found.cloud("opaque.construct", self.source[end:start].decode(errors="replace"))
-            elif glue and index and child.type in _GLUED and node.children[index - 1].type in _GLUED:
+            elif glue and before in _GLUED and kind in _GLUED:
                 self.found.cloud("opaque.construct", self.expand.text(child))
-            end = child.end_byte
+            end, before = child.end_byte, kind
         if node.parent is None and self.source[end:].strip(b" \t\n") not in {b"", b"\\"}:
             self.found.cloud("opaque.construct", self.source[end:].decode(errors="replace"))
 
@@ -285,12 +298,15 @@ class _Walker:
                 operator = child.type
         if not made:
             return feed
+        if operator in {"<&-", ">&-"}:
+            extra += made
+            return feed
         target, *rest = made
         extra += rest
         if operator == "<":
             new = self.source_of(target, scope)
             return new if descriptor in {"", "0"} else feed
-        if operator in {"<&", ">&", "<&-", ">&-"} and re.fullmatch(r"\d*-?", target.text):
+        if operator in {"<&", ">&"} and re.fullmatch(r"\d*-?", target.text):
             return ANYTHING if operator == "<&" else feed
         overwrites(target, scope, self.found)
         if descriptor in {"", "1"}:
@@ -509,37 +525,57 @@ class _Walker:
             scope.functions[name] = inner.cwd != scope.cwd
 
     def test(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
-        """`[ … ]` and `[[ … ]]`: no command, but words that may hold some; `>` in `[` is a redirection."""
+        """`[ … ]` and `[[ … ]]`: no command, but words that may hold some, and shells without `[[` see a list."""
         del feed
         self.gaps(node)
         single = node.children[0].type == "["
+        if single and re.search(r"(?<!\\)\n", self.expand.text(node)):
+            self.found.cloud("opaque.construct", self.expand.text(node))
         todo = list(node.children)
         while todo:
             child = todo.pop()
             kind = child.type
             if kind == "binary_expression":
-                operator = child.child_by_field_name("operator")
-                right = child.child_by_field_name("right")
-                if operator is not None and right is not None and operator.type == ">":
-                    target = self.expand.word(right, scope)
-                    if single or "/" in target.text:
-                        overwrites(target, scope, self.found)
+                self.comparison(child, scope, single=single)
                 todo += child.children
             elif kind in {"unary_expression", "parenthesized_expression"}:
                 todo += child.children
+            elif kind == "test_operator":
+                if not _TEST_OPERATOR.fullmatch(self.expand.text(child)):
+                    self.found.cloud("opaque.construct", self.expand.text(node))
             elif single and kind in {"&&", "||", "|", "&", ";", "<"}:
                 self.found.cloud("opaque.construct", self.expand.text(node))
-            elif kind in {"raw_string", "string"} and re.search(r"\[.*(\$\(|`)", self.expand.text(child)):
-                self.found.cloud("opaque.index", self.expand.text(child))
-                self.expand.words(child, scope)
             elif kind in WORDS:
-                indexed = kind == "concatenation" and "[" in self.expand.text(child)
-                self.expand.inside(child, scope, index=indexed) if kind == "concatenation" else self.expand.words(
-                    child, scope
-                )
+                self.operand(child, scope)
             elif child.is_named:
                 self.expand.inside(child, scope)
         return NOTHING
+
+    def comparison(self, node: "Node", scope: Scope, *, single: bool) -> None:
+        """Two sides and an operator: `>` writes in `[`, and after `||` a plain shell runs what `[[` compares."""
+        operator, right = node.child_by_field_name("operator"), node.child_by_field_name("right")
+        if operator is None or right is None:
+            self.found.cloud("opaque.construct", self.expand.text(node))
+        elif operator.type == ">":
+            target = self.expand.word(right, scope)
+            if single or "/" in target.text:
+                overwrites(target, scope, self.found)
+        elif operator.type in {"&&", "||"}:
+            first = right
+            while first.type == "binary_expression" and first.children:
+                first = first.children[0]
+            if first.type == "word":
+                self.found.cloud("opaque.construct", self.expand.text(node))
+
+    def operand(self, node: "Node", scope: Scope) -> None:
+        """A word of a test; one that looks like an array index with a command in it is evaluated."""
+        text = self.expand.text(node)
+        if node.type in {"raw_string", "string"} and re.search(r"\[.*(\$\(|`)", text):
+            self.found.cloud("opaque.index", text)
+        if node.type == "concatenation":
+            self.expand.inside(node, scope, index="[" in text)
+        else:
+            self.expand.words(node, scope)
 
 
 def _brace_words(text: str) -> list[Word]:

@@ -242,6 +242,7 @@ class Conveyor:
     async def _run_and_finish(
         self, action: Action, inspected: Inspected, turn: Turn, *, stored: bool, record: Record | None
     ) -> Outcome:
+        await self._granter.keep(inspected, turn)
         try:
             end = await self._run(action, inspected, turn)
         except asyncio.CancelledError:
@@ -249,8 +250,9 @@ class Conveyor:
             end = interrupted(inspected.tool, "CANCELLED", "It was cancelled by the owner.")
             await asyncio.shield(self._finish(action, end, stored=stored, record=record))
             raise
-        if end.status == "allowed":
-            turn.take_in(end.result.label)
+        turn.take_in(end.result.label, end.result.output)
+        if inspected.touches.url is not None:
+            turn.follow(inspected.touches.url)
         return await self._finish(action, end, stored=stored, record=record)
 
     async def _run(self, action: Action, inspected: Inspected, turn: Turn) -> End:

@@ -52,11 +52,17 @@ class Inspector:
             estop=self._estop.engaged(),
             paths=self._paths(touches, command),
             command=command,
-            url=None if touches.url is None else self._judge_url(touches.url, touches.principal or "http"),
+            url=self._url(touches, turn),
             fresh=turn.fresh,
             inherited=turn.inherited,
         )
         return Inspected(facts=facts, tool=tool, args=args, touches=touches)
+
+    def _url(self, touches: Touches, turn: Turn) -> UrlFact | None:
+        if touches.url is None:
+            return None
+        judged = self._judge_url(touches.url, touches.principal or "http")
+        return msgspec.structs.replace(judged, quoted=turn.quoted(touches.url))
 
     def _parse(self, tool: Tool | None, args: bytes) -> tuple[msgspec.Struct | None, str]:
         if tool is None:

@@ -1,17 +1,46 @@
 """Grants: a Context holding exactly what one allowed call may use."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from coilclaw.gate.command import CommandFacts
 from coilclaw.gate.facts import Inspected
-from coilclaw.gate.paths import box_read_only
+from coilclaw.gate.paths import box_read_only, classify
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
-from coilclaw.packets.http import HttpRequest, HttpResponse
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.http import HttpRequest, HttpResponse, Principal
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.ports import Box, Context, Memory, Transport
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
+from coilclaw.sandbox.snapshot import Snapshots
+
+READERS = frozenset(
+    "ls cat head tail wc grep egrep fgrep rg stat file du df pwd date diff cmp tree basename dirname realpath readlink"
+    " id whoami uname true false test echo printf sleep seq cut sort uniq tr nl tac rev fold jq".split()  # noqa: SIM905
+)
+"""Programs that change nothing unless their output is sent to a file."""
+
+
+def _only_reads(command: CommandFacts) -> bool:
+    return not command.writes and not command.opaque and set(command.programs) <= READERS
+
+
+def may_restore(path: str) -> bool:
+    """An undo brings back what commands can reach: not what the runtime or the owner alone writes."""
+    return classify(path) not in ("never", "owner")
+
+
+PAGE_BYTES = 2 * 1024 * 1024
+"""What a page may weigh; only its readable text goes on, at most 50 KB."""
+
+
+async def _read_page(response: HttpResponse) -> str:
+    from coilclaw.sandbox.airlock.readable import readable_text
+
+    return await asyncio.to_thread(readable_text, response.body, response.header("content-type"))
 
 
 class Limits:
@@ -31,21 +60,27 @@ class Granter:
         self,
         *,
         workspace: Path,
+        snapshots: Snapshots,
+        warn: Callable[[str], None],
         forbidden_commands: frozenset[str],
         limits: Limits,
         clock: Clock,
         memory: Memory,
         open_box: Callable[[], Box],
         transport: Callable[[], Transport],
+        headers: Mapping[Principal, tuple[tuple[str, str], ...]],
         ask_owner: Callable[[str], Awaitable[str]] | None,
     ) -> None:
         self.workspace = workspace
+        self._snapshots = snapshots
+        self._warn = warn
         self.limits = limits
         self._forbidden = tuple(sorted(forbidden_commands))
         self._clock = clock
         self._memory = memory
         self._open_box = open_box
         self._transport = transport
+        self._headers = headers
         self._ask_owner = ask_owner
 
     def grant(self, action: Action, inspected: Inspected, turn: Turn) -> Context:
@@ -59,10 +94,26 @@ class Granter:
             timeout_seconds=self.limits.tool_seconds,
             files=WorkspaceFiles(self._files(inspected)) if touches.reads or touches.writes else None,
             run_command=self._runner(touches.command, tainted=bool(turn.taint)) if touches.command else None,
-            http_get=self._getter(touches.url) if touches.url and touches.principal else None,
+            http_get=self._getter(touches.url, touches.principal) if touches.url and touches.principal else None,
+            read_page=_read_page if touches.principal == "web_open" else None,
+            restore=self._restore if action.call.tool == "undo" else None,
             memory=self._memory,
             ask_owner=self._ask_owner,
         )
+
+    async def keep(self, inspected: Inspected, turn: Turn) -> None:
+        """Before a turn's first writing command, keep the workspace as it is."""
+        command = inspected.facts.command
+        if turn.kept or command is None or _only_reads(command):
+            return
+        turn.kept = True
+        try:
+            await asyncio.to_thread(self._snapshots.take, f"before {turn.turn_id}: {command.text[:80]}")
+        except (ToolError, OSError) as error:
+            self._warn(f"the workspace could not be kept for `coilclaw undo`: {error}")
+
+    async def _restore(self, snapshot_id: str) -> list[str]:
+        return await asyncio.to_thread(self._snapshots.restore, snapshot_id, may_restore)
 
     def _files(self, inspected: Inspected) -> tuple[FileGrant, ...]:
         grants: list[FileGrant] = []
@@ -98,17 +149,18 @@ class Granter:
 
         return run
 
-    def _getter(self, granted: str) -> Callable[[str], Awaitable[HttpResponse]]:
+    def _getter(self, granted: str, principal: Principal) -> Callable[[str], Awaitable[HttpResponse]]:
         async def get(url: str) -> HttpResponse:
             if url != granted:
                 raise ValueError("a tool asked for another address than the one that was decided on")
             return await self._transport().send(
                 HttpRequest(
-                    principal="http",
+                    principal=principal,
                     method="GET",
                     url=url,
+                    headers=self._headers.get(principal, ()),
                     timeout_seconds=self.limits.http_seconds,
-                    max_bytes=self.limits.max_bytes,
+                    max_bytes=PAGE_BYTES if principal == "web_open" else self.limits.max_bytes,
                 )
             )
 

@@ -1,11 +1,19 @@
 """A turn as the gate sees it: who started it, and which untrusted content it has met so far."""
 
+import re
+
 from coilclaw.packets.action import Label, Source
 
 
 def is_untrusted(label: Label) -> bool:
     """Whether somebody other than the owner or the runtime wrote it."""
     return label.startswith("untrusted:")
+
+
+FOLLOWED = 5
+"""How many addresses found in untrusted content a turn may follow by itself."""
+
+_URL = re.compile(r"https?://[^\s<>\"'`\\\x00-\x20]+")
 
 
 class Turn:
@@ -16,6 +24,10 @@ class Turn:
         self.thread_id = thread_id
         self.source: Source = source
         self._fresh: dict[Label, None] = {}
+        self._urls: set[str] = set()
+        self._followed = 0
+        self.kept = False
+        """Whether the workspace was kept for an undo already."""
         self._inherited = dict.fromkeys(label for label in inherited if is_untrusted(label))
 
     @property
@@ -33,7 +45,22 @@ class Turn:
         """Both."""
         return tuple({**self._inherited, **self._fresh})
 
-    def take_in(self, label: Label) -> None:
-        """Note that content with this label entered the turn."""
+    def take_in(self, label: Label, text: str = "") -> None:
+        """Note that content with this label entered the turn, and which addresses stood in it."""
         if is_untrusted(label):
             self._fresh[label] = None
+        self.hear(text)
+
+    def hear(self, text: str) -> None:
+        """Note the addresses that stand word for word in the conversation."""
+        for found in _URL.findall(text):
+            self._urls.update((found, found.rstrip(".,;:!?)]}")))
+
+    def quoted(self, url: str) -> bool:
+        """Whether this very address stood in the conversation, and not too many were followed yet."""
+        return url in self._urls and self._followed < FOLLOWED
+
+    def follow(self, url: str) -> None:
+        """Note that the address was asked for."""
+        if url in self._urls:
+            self._followed += 1

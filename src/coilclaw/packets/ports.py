@@ -140,6 +140,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     files: Files | None = None
     run_command: Callable[[str], Awaitable[BoxResult]] | None = None
     http_get: Callable[[str], Awaitable[HttpResponse]] | None = None
+    read_page: Callable[[HttpResponse], Awaitable[str]] | None = None
+    """Turns a fetched page into readable text."""
+    restore: Callable[[str], Awaitable[list[str]]] | None = None
+    """Brings workspace files back from a snapshot."""
     memory: Memory | None = None
     ask_owner: Callable[[str], Awaitable[str]] | None = None
 

@@ -9,6 +9,9 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.guard import inside
 from coilclaw.sandbox.layout import check_workspace
 
+_LONGEST_WORD = 100_000
+"""Bytes; the kernel's own bound on one word is 131072."""
+
 
 def refusal(message: str, remedy: str, code: str = "BAD_COMMAND") -> ToolError:
     """A refusal: nothing was started."""
@@ -25,6 +28,9 @@ def admit(spec: BoxSpec) -> None:
         raise refusal("The command holds a NUL byte, which no program can be given.", "Take it out.")
     if any(not name or "=" in name for name, _ in spec.environment):
         raise refusal("An environment variable has no valid name.", "Use names without '='.")
+    longest = max(len(os.fsencode(text)) for text in (*words, *(f"{name}={value}" for name, value in spec.environment)))
+    if longest > _LONGEST_WORD:
+        raise refusal("The command is too long for the kernel to start.", "Put it into a script in the workspace.")
     if spec.domains:
         raise refusal(
             "This box cannot be given network access.", "Fetch what is needed with the http tool first.",

@@ -170,7 +170,7 @@ def _limits() -> Probe:
     home = find_group_home()
     try:
         if home is not None:
-            Group(home, BoxLimits(), -1).remove()
+            Group(home, BoxLimits()).remove()
             return Probe(name="limits", state="ok", detail=f"control groups v{home.version} for memory and processes")
         why = "no control group can be written"
     except OSError as error:

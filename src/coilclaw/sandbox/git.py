@@ -23,7 +23,7 @@ def have_git() -> bool:
     return shutil.which("git") is not None
 
 
-def run_git(folder: Path, *args: str, seconds: float = 30.0) -> str:
+def run_git(folder: Path, *args: str, seconds: float = 30.0, stdin: bytes = b"") -> str:
     """Run one git command in a folder and return its output."""
     environment = {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -37,7 +37,7 @@ def run_git(folder: Path, *args: str, seconds: float = 30.0) -> str:
         done = subprocess.run(
             ["git", *_FIXED, "-C", str(folder), *args],
             env=environment,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             timeout=seconds,
             check=False,

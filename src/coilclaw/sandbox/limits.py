@@ -1,6 +1,7 @@
 # ruff: noqa: PTH102, PTH106, PTH110, PTH116, PTH120, PTH123, PTH208 - kernel paths and descriptors; pathlib adds nothing here
 """Bounds on what a box can use up: a control group where one can be written, resource limits everywhere."""
 
+import asyncio
 import contextlib
 import os
 import resource
@@ -14,6 +15,7 @@ _ROOT = "/sys/fs/cgroup"
 _NAME = "coilclaw-"
 _OWN_PROCESSES = 3
 """Tasks of a box that are not the command's: the monitor, process 1, and root's seat."""
+_LEAVING_SECONDS = 0.02
 _SHARED_MEMORY_SLACK = 4 << 30
 
 
@@ -69,10 +71,10 @@ def _write(path: str, value: int | str) -> None:
 class Group:
     """The control group of one box."""
 
-    def __init__(self, home: GroupHome, limits: BoxLimits, number: int) -> None:
+    def __init__(self, home: GroupHome, limits: BoxLimits) -> None:
         self._version = home.version
         self._joined = False
-        name = f"{_NAME}{os.getpid()}-{number}"
+        name = f"{_NAME}{os.getpid()}-{os.urandom(5).hex()}"
         self._memory = f"{home.memory}/{name}"
         self._processes = f"{home.processes}/{name}"
         self._directories = tuple(dict.fromkeys((self._memory, self._processes)))
@@ -126,11 +128,49 @@ class Group:
         """Whether a process could not be started because of the bound."""
         return self._event(f"{self._processes}/pids.events", "max")
 
-    def remove(self) -> None:
-        """Take the group away once it is empty."""
-        for directory in self._directories:
-            with contextlib.suppress(OSError):
-                os.rmdir(directory)
+    def remove(self) -> bool:
+        """Take the group away if nobody is in it; the dead may take a moment to leave."""
+        self._directories = tuple(directory for directory in self._directories if not _removed(directory))
+        return not self._directories
+
+
+def _removed(directory: str) -> bool:
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+class Groups:
+    """Makes the groups of a box's runs, where groups can be made at all, and takes them away again."""
+
+    def __init__(self) -> None:
+        self._home = find_group_home()
+        self._leaving: list[Group] = []
+        if self._home is not None:
+            sweep(self._home)
+
+    def make(self, limits: BoxLimits) -> Group | None:
+        """A fresh group, or None where resource limits must do."""
+        self._look_again()
+        if self._home is None:
+            return None
+        try:
+            return Group(self._home, limits)
+        except OSError:
+            return None
+
+    def take_away(self, group: Group | None) -> None:
+        """Remove a group now or, while its dead are still leaving, a moment later."""
+        if group is not None and not group.remove():
+            self._leaving.append(group)
+            asyncio.get_running_loop().call_later(_LEAVING_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._leaving = [group for group in self._leaving if not group.remove()]
 
 
 def sweep(home: GroupHome) -> None:

@@ -9,7 +9,6 @@ signal to a foreign process.
 
 import contextlib
 import os
-from itertools import count
 from typing import Literal
 
 from coilclaw.packets.box import BoxResult, BoxSpec, Probe
@@ -17,7 +16,7 @@ from coilclaw.packets.errors import BoxUnavailable
 from coilclaw.sandbox.admission import admit, refusal
 from coilclaw.sandbox.guard import Guard, inside
 from coilclaw.sandbox.layout import command_line, environment
-from coilclaw.sandbox.limits import Group, find_group_home
+from coilclaw.sandbox.limits import Groups
 from coilclaw.sandbox.seccomp import filter_bytes, this_machine
 from coilclaw.sandbox.supervise import Launch, Supervision
 from coilclaw.sandbox.walled import Tools, handed, launcher_command, order
@@ -43,8 +42,7 @@ class PlainBox:
         self._tier: Literal["B", "unsafe"] = tier
         self._hide = hide
         self._tools = tools
-        self._numbers = count()
-        self._home = find_group_home()
+        self._groups = Groups()
 
     @property
     def tier(self) -> Literal["B", "unsafe"]:
@@ -81,11 +79,8 @@ class PlainBox:
                 descriptors=(wires.report, wires.release, descriptor), wires=wires,
                 tier=self._tier, walls="none",
             )  # fmt: skip
-            group = None
-            if self._home is not None:
-                with contextlib.suppress(OSError):
-                    group = Group(self._home, spec.limits, next(self._numbers))
-                    held.callback(group.remove)
+            group = self._groups.make(spec.limits)
+            held.callback(self._groups.take_away, group)
             return await Supervision(launch, limits=spec.limits, stdin=spec.stdin, seat=None, group=group).run()
 
     def _can_hold(self, spec: BoxSpec) -> None:

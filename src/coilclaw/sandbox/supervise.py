@@ -8,6 +8,7 @@ death is the death of everything inside, and it is the first thing we make sure 
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -26,6 +27,7 @@ from coilclaw.sandbox.limits import Group, bound_process, memory_of
 from coilclaw.sandbox.seat import LentSeat, start
 from coilclaw.sandbox.wires import Wires
 
+_NOT_STARTED = b"bwrap: execvp "
 _KILLED = 128 + signal.SIGKILL
 _MEMORY_EVERY = 0.05
 _DEATH_WAIT = 5.0
@@ -91,8 +93,7 @@ class Supervision:
         """Run to the end and say how it ended. Cancelling kills everything inside first."""
         began = time.monotonic()
         self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
-        if self._group is None:
-            self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
+        self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
         starting = None
         try:
             if self._seat is None:
@@ -129,8 +130,10 @@ class Supervision:
             thread_becomes(self._launch.becomes, self._launch.becomes)
         waiting = select.poll()
         waiting.register(self._wires.status, select.POLLIN)
-        waiting.poll(self._limits.wall_seconds * 1000)
-        self._read_status()
+        while not self._first_pid and not self._error:  # a report may come in pieces
+            waiting.poll(self._limits.wall_seconds * 1000)
+            if not self._read_status():
+                return
 
     # -- the monitor's reports
 
@@ -230,8 +233,13 @@ class Supervision:
         self._stop("timeout", f"It was stopped after {self._limits.wall_seconds:g} seconds.")
 
     def _look_at_memory(self) -> None:
+        """Over the limit, the whole box goes: with a group the kernel picks one process, without one nobody does."""
         most = self._limits.memory_bytes
-        if self._first_pid and memory_of([self._first_pid, *descendants(self._first_pid)], most) > most:
+        if self._group is not None:
+            over = self._group.ran_out_of_memory
+        else:
+            over = self._first_pid > 0 and memory_of([self._first_pid, *descendants(self._first_pid)], most) > most
+        if over:
             self._stop("memory_limit", f"It was stopped for using more than {most} bytes of memory.")
         elif self._end is None:
             self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
@@ -303,6 +311,9 @@ class Supervision:
         if starting is not None and not starting.done():
             await asyncio.wait([starting])
             self._kill()
+        if starting is not None:
+            starting.exception()  # it was raised already, or the cancellation matters more
+        self._capture.hand_over()
         await self._monitor_gone()
         if self._first >= 0 and self._launch.walls == "namespaces" and not _readable(self._first):
             await self._gone(os.dup(self._first), _DEATH_WAIT)
@@ -313,6 +324,8 @@ class Supervision:
 
     def _result(self, stdout: bytes, stderr: bytes, seconds: float) -> BoxResult:
         code = self._code
+        if code is None and not self._error and stderr.startswith(_NOT_STARTED):
+            code, stderr = _like_a_shell(stderr)
         if self._error or (code is None and self._end is None and not self._died_of_memory()):
             raise BoxUnavailable(
                 f"The box could not be set up: {self._error or _last_line(stderr) or 'its monitor ended'}.",
@@ -333,6 +346,12 @@ class Supervision:
 
     def _died_of_memory(self) -> bool:
         return bool(self._group is not None and self._code != 0 and self._group.ran_out_of_memory)
+
+
+def _like_a_shell(stderr: bytes) -> tuple[int, bytes]:
+    """bubblewrap could not start the program: the code and words a shell would have for it."""
+    missing = stderr.rstrip().endswith(os.strerror(errno.ENOENT).encode())
+    return (127 if missing else 126), stderr.removeprefix(_NOT_STARTED)
 
 
 def _readable(descriptor: int) -> bool:

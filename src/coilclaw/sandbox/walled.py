@@ -6,7 +6,6 @@ import marshal
 import os
 from collections.abc import Iterator
 from functools import partial
-from itertools import count
 from typing import Literal
 
 import msgspec
@@ -20,7 +19,7 @@ from coilclaw.sandbox.bubblewrap import Arguments, scratches
 from coilclaw.sandbox.guard import Guard
 from coilclaw.sandbox.idmap import IdentityMaps, box_uid
 from coilclaw.sandbox.layout import HOME, INSIDE_ID, Step, command_line, environment, steps_for
-from coilclaw.sandbox.limits import Group, find_group_home, sweep
+from coilclaw.sandbox.limits import Group, Groups
 from coilclaw.sandbox.seat import LentSeat
 from coilclaw.sandbox.seccomp import filter_bytes, this_machine
 from coilclaw.sandbox.supervise import Launch, Supervision
@@ -66,10 +65,7 @@ class WalledBox:
         self._hide = hide
         self._tools = tools
         self._programs: dict[tuple[object, ...], Programs] = {}
-        self._numbers = count()
-        self._home = find_group_home()
-        if self._home is not None:
-            sweep(self._home)
+        self._groups = Groups()
         self._maps: IdentityMaps | None = None
         if os.geteuid() == 0:
             self._maps = IdentityMaps(python=tools.python, launcher=LAUNCHER, uid=box_uid())
@@ -90,16 +86,14 @@ class WalledBox:
         admit(spec)
         guard = Guard(spec, self._hide)
         seat = None if self._maps is None else LentSeat()
-        group = self._group(spec)
+        group = self._groups.make(spec.limits)
         try:
-            result = await self._run(spec, guard, seat, group)
+            return await self._run(spec, guard, seat, group)
         finally:
             if seat is not None:
                 seat.close()
-            if group is not None:
-                group.remove()
+            self._groups.take_away(group)
             guard.close()
-        return _named_like_a_shell(result, spec)
 
     async def _run(self, spec: BoxSpec, guard: Guard, seat: LentSeat | None, group: Group | None) -> BoxResult:
         staged = self._maps is not None or (self._tier == "A" and spec.workspace_noexec)
@@ -115,15 +109,6 @@ class WalledBox:
             return await Supervision(
                 launch, limits=spec.limits, stdin=spec.stdin, seat=seat, group=group, prepare=prepare
             ).run()
-
-    def _group(self, spec: BoxSpec) -> Group | None:
-        if self._home is None:
-            return None
-        try:
-            return Group(self._home, spec.limits, next(self._numbers))
-        except OSError:  # no longer ours to write: resource limits hold from here on
-            self._home = None
-            return None
 
     def _programs_for(self, spec: BoxSpec) -> Programs:
         if spec.allowed_binaries is None and not spec.forbidden_binaries:
@@ -211,15 +196,3 @@ class WalledBox:
         )  # fmt: skip
         descriptor = held.enter_context(handed(data))
         return launcher_command(self._tools.python, "walls", descriptor), (descriptor,)
-
-
-def _named_like_a_shell(result: BoxResult, spec: BoxSpec) -> BoxResult:
-    """An argv whose program does not exist ends with 127 in every tier; bubblewrap alone would say 1."""
-    prefix = b"bwrap: execvp "
-    if result.tier != "A" or isinstance(spec.command, str) or result.exit_code != 1:
-        return result
-    if not result.stderr.startswith(prefix):
-        return result
-    missing = result.stderr.rstrip().endswith(os.strerror(2).encode())
-    said = result.stderr.removeprefix(prefix)
-    return msgspec.structs.replace(result, exit_code=127 if missing else 126, stderr=said)

@@ -2,17 +2,17 @@
 
 import re
 
-from coilclaw.secrets.labels import MARK, mark
+from coilclaw.secrets.labels import mark, parted
 from coilclaw.secrets.quoting import NAME_RUN
 from coilclaw.secrets.sieve import Hit, Window
 from coilclaw.secrets.values import placeholder, random_word, unclosed
 
-_SLASHES = re.compile(r"[/\\]*")
+_SLASHES = re.compile(r"[/\\]{0,40}")
 _TWO = re.compile(r"(?:\\*/){2}")
-_AUTHORITY = re.compile(r"[^\s\"'`/?#\\]*")
-_ADDRESS = re.compile(r"[^\s\"'`<>\\]*")
+_AUTHORITY = re.compile(r"[^\s\"'`/?#\\]{0,2048}")
+_ADDRESS = re.compile(r"[^\s\"'`<>\\]{0,512}")
 _HOST_PORT = re.compile(r"[^:@]*:\d{0,5}")
-_VALUE = re.compile(r"[^\s\"'`<>&#;\\]*")
+_VALUE = re.compile(r"[^\s\"'`<>&#;\\]{0,4096}")
 _LONG_USER = 16
 _SIGNATURES = frozenset("sig signature x-amz-signature x-amz-credential x-goog-signature x-goog-credential hmac assertion".split())
 _MAYBE = frozenset("key code jwt sid session sessionid auth ticket otp st sas k apikey hash-key".split())
@@ -35,21 +35,14 @@ def userinfo(window: Window, at: int) -> Hit | None:
         authority = text[slashes:end]
         if "@" not in authority:
             return None
-    user, colon, secret = _parted(authority.rpartition("@")[0])
+    user, colon, secret = parted(authority.rpartition("@")[0])
     start = slashes + len(user) + len(colon)
     if colon:
-        return Hit(start, start + len(secret), mark("password")) if secret and not placeholder(secret) else None
+        told = secret and secret[0] != "/" and not placeholder(secret)
+        return Hit(start, start + len(secret), mark("password")) if told else None
     if len(user) >= _LONG_USER and random_word(user) and not placeholder(user):
         return Hit(slashes, slashes + len(user), mark("token"))
     return None
-
-
-def _parted(info: str) -> tuple[str, str, str]:
-    """User name, colon, password; the colon of a mark is not one."""
-    hidden = MARK.match(info)
-    head = hidden[0] if hidden else ""
-    user, colon, secret = info[len(head) :].partition(":")
-    return head + user, colon, secret
 
 
 def query_value(window: Window, at: int) -> Hit | None:

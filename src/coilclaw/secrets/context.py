@@ -1,21 +1,9 @@
 """Third layer: what a header, a field, a flag, a query or an address says about the value beside it."""
 
 import re
+from collections.abc import Callable
 
-from coilclaw.secrets.addresses import query_value, userinfo
-from coilclaw.secrets.fields import Field, field_of, words_of
-from coilclaw.secrets.headers import cookies, credentials, spoken
-from coilclaw.secrets.labels import MARK, mark
-from coilclaw.secrets.quoting import BLANKS, NAME, NAME_RUN, TO_LINE_END, Operator, Value, operator, outer_quote, value_at
 from coilclaw.secrets.sieve import Hit, Window, places
-from coilclaw.secrets.values import bare_name, code, one_word, placeholder, prose, random_word, reference, unclosed
-
-_LONGEST_NAME = 80
-_WORD_BEFORE = re.compile(r"([A-Za-z0-9]{2,20})[ -]$")
-_BEFORE_REACH = 24
-_CUT = re.compile(r"\\*[\"'`]|</|\\+[nrt](?=[A-Za-z_.-]+[=:]|\\|\"|$|[A-Z<{\[(-])|[,;&|](?=$|[\"'\w.-]{1,40}[=:]|[\"'{\[(\\])")
-_CUT_QUERY = re.compile(r"[&#;\"'`<>)\]}]|\\")
-_CODE = re.compile(r"[A-Za-z0-9]{2,}(?:[- ]?[A-Za-z0-9]{2,}){0,8}")
 
 
 def _anchors() -> tuple[re.Pattern[str], ...]:
@@ -35,10 +23,11 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
 class Context:
     """The layer of headers and fields. Holds no state but its compiled patterns, made when first needed."""
 
-    word = NAME + ":/\\?&#="
+    word = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-:/\\?&#="
 
     def __init__(self) -> None:
         self._anchors: tuple[re.Pattern[str], ...] | None = None
+        self._judge: Callable[[Window, int], Hit | None] | None = None
 
     def anchors(self, text: str, at: int) -> list[int]:
         """One letter of each keyword, and the signs of addresses and queries."""
@@ -48,156 +37,8 @@ class Context:
 
     def decide(self, window: Window, at: int) -> Hit | None:
         """Whether a secret stands beside this anchor."""
-        first = window.text[at]
-        if first == ":":
-            return userinfo(window, at)
-        if first in "?&#":
-            return query_value(window, at + 1)
-        if first == "-":
-            return spoken(window, at)
-        if first in "bB":
-            return spoken(window, at)
-        if first in "uU" and window.text.startswith("0026", at + 1):
-            return query_value(window, at + 5)
-        return _field(window, at)
+        if self._judge is None:
+            from coilclaw.secrets.judge import judge  # most texts have no anchor and never pay for its patterns
 
-
-def _field(window: Window, at: int) -> Hit | None:
-    text = window.text
-    start, end = window.back(NAME, at), window.run(NAME_RUN, at)
-    name = text[start:end]
-    if len(name) > _LONGEST_NAME or name[-1] in ".-" or text.endswith("[redacted:", 0, start):
-        return None
-    field = field_of(name) or _two_words(text, start, name)
-    if field is None:
-        return None
-    joined = operator(window, start, end)
-    if joined is None:
-        return None
-    outer = outer_quote(text, start)
-    if text.startswith(outer or "\n", end):
-        outer = ""  # the quotes close around the name alone
-    if field.kind == "cookie":
-        return cookies(window, joined, outer, attributes=name[:1] in "sS")
-    if field.kind == "authorization":
-        return credentials(window, joined, outer)
-    value = value_at(window, joined, outer)
-    if value is None:
-        return None
-    return _judged(window, field, joined, value, _place(text, start, name, joined, outer))
-
-
-def _two_words(text: str, start: int, name: str) -> Field | None:
-    """`api key`, `pairing code`: the word before decides."""
-    if words_of(name)[-1:] not in (["key"], ["code"]):
-        return None
-    before = _WORD_BEFORE.search(text, max(0, start - _BEFORE_REACH), start)
-    return field_of(name, before[1]) if before else None
-
-
-def _place(text: str, start: int, name: str, joined: Operator, outer: str) -> str:
-    """Where the field stands: in a `query`, in an `env` line, `inside` quotes, or nowhere special."""
-    before = text[start - 1] if start else "\n"
-    if joined.style == "tight" and (before in "?&;" or text.startswith("u0026", start)):
-        return "query"
-    if outer:
-        return "inside"
-    if joined.style == "tight" and name.isupper() and before in "\n\r \t":
-        return "env"
-    return ""
-
-
-def _judged(window: Window, field: Field, joined: Operator, value: Value, place: str) -> Hit | None:
-    start, end = value.start, value.end
-    text = window.text[start:end]
-    if value.quoted:
-        secret = _quoted_secret(field, joined, text)
-    else:
-        text = _trimmed(text, place)
-        end = start + len(text)
-        secret = _bare_secret(field, joined, text, place)
-        if secret is None:
-            end = _word_of_password(window, start, end)
-            secret = end > start
-    return Hit(start, end, mark(field.kind)) if secret else None
-
-
-def _trimmed(text: str, place: str) -> str:
-    """An unquoted value without what follows it in the same run of characters."""
-    hidden = MARK.match(text)
-    head = hidden.end() if hidden else 0
-    if place == "query":
-        found = _CUT_QUERY.search(text, head)
-    elif place == "env":
-        found = None
-    else:
-        found = _CUT.search(text, head)
-    if found and found.start():
-        text = text[: found.start()]
-    if place == "env":
-        return text.rstrip(";")
-    return unclosed(text)
-
-
-def _general(field: Field, joined: Operator, text: str) -> bool | None:
-    """What holds for quoted and bare values alike; None when it depends."""
-    if not text.strip() or placeholder(text.strip()):
-        return False
-    if field.kind == "code":
-        return bool(_CODE.fullmatch(text)) and not text.islower() and 4 <= len(text) <= 40 and not one_word(text.title())
-    if reference(text):
-        return False
-    if field.strict or joined.style in ("pair", "said", "quoted"):
-        return len(text) >= 8 and random_word(text)
-    if text.isdecimal():
-        return len(text) >= (4 if field.kind == "password" else 16)
-    return None
-
-
-def _quoted_secret(field: Field, joined: Operator, text: str) -> bool:
-    known = _general(field, joined, text)
-    if known is not None:
-        return known
-    if " " in text.strip():
-        if field.kind == "password":
-            return not prose(text)
-        return any(len(part) >= 12 and random_word(part) for part in text.split())
-    if field.kind == "password":
-        return True
-    if field.kind == "token":
-        return len(text) >= 6 and (random_word(text) or len(text) >= 16 or not one_word(text))
-    return len(text) >= 6
-
-
-def _bare_secret(field: Field, joined: Operator, text: str, place: str) -> bool | None:
-    """Like `_quoted_secret` for a value without quotes; None when the rest of the line decides."""
-    known = _general(field, joined, text)
-    if known is not None:
-        return known
-    if place in ("env", "query") or joined.style == "flag":
-        return len(text) >= (1 if field.kind == "password" else 6) and not (place != "query" and code(text))
-    if code(text):
-        return False
-    if joined.style == "spaced":
-        return len(text) >= 6 and not bare_name(text)
-    if field.kind != "password":
-        return len(text) >= 6 and (random_word(text) or not (bare_name(text) or one_word(text)))
-    if joined.style == "tight":
-        return len(text) >= 4 and not text.endswith(")")
-    if one_word(text):
-        return None if len(text) >= 4 and not prose(text) else False
-    return len(text) >= 4 and not (bare_name(text) and "_" in text)
-
-
-def _word_of_password(window: Window, start: int, end: int) -> int:
-    """`password: swordfish`: a value when the line ends there or goes on like a passphrase, prose otherwise."""
-    after = window.run(BLANKS, end)
-    if window.char(after) in ("", "\r", "\n", "#", ",", "}"):
-        return end
-    if after == end:
-        return start
-    line_end = window.run(TO_LINE_END, after)
-    words = window.text[start:line_end].split()
-    if len(words) >= 3 and all(word.isalpha() and word.islower() for word in words) and not prose(" ".join(words)):
-        return line_end
-    return start
+            self._judge = judge
+        return self._judge(window, at)

@@ -11,13 +11,16 @@ from coilclaw.secrets.values import bare_name, one_word, placeholder, random_wor
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_-]{1,24})[ \t]+")
 _WHOLE = frozenset({"digest", "oauth", "hawk", "signature", "aws4-hmac-sha256", "mac", "goog4-rsa-sha256", "sharedkey"})
-_ENDS_CREDENTIAL = re.compile(r"\\*[\"'`]|</|\\+[nr]")
-_LETTERS = re.compile(r"[A-Za-z-]*")
+_ENDS_CREDENTIAL = re.compile(r"(?<!\\)\\*+[\"'`]|</|(?<!\\)\\++[nr]")
+_LETTERS = re.compile(r"[A-Za-z-]{0,24}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=-]*")
 _ATTRIBUTES = frozenset("path domain expires max-age samesite version priority comment".split())
-_COOKIE = re.compile(r"\s*[\w.!#$%&*+^|~-]{1,80}=")
-_PIECE = re.compile(r"(\s*)([^=;]*)=([^;]*)")
-_USER = re.compile(r"[^\s\"'`]*")
+_COOKIE = re.compile(r"[\w.!#$%&*+^|~-]{0,80}")
+_COOKIE_LINE = re.compile(r"[^\r\n]{0,16000}")
+_LINE_END = re.compile(r"(?=[\r\n])")
+_PIECE = re.compile(r"(\s*)([^=;\s]*+)=([^;]*)")
+_USER = re.compile(r"[^\s\"'`]{0,512}")
+_USER_NAME = re.compile(r"[\w.@+-]{1,64}")
 _CLIENTS = re.compile(r"\b(?:curl|wget|https?|xh)\b")
 
 
@@ -79,23 +82,27 @@ def cookies(window: Window, joined: Operator, outer: str, *, attributes: bool) -
     """Every value of a Cookie header; of Set-Cookie the attributes stay."""
     if joined.style not in ("colon", "tight", "spaced", "pair"):
         return None
-    value = value_at(window, joined, outer)
-    if value is None:
+    quote = window.char(joined.start)
+    quoted = value_at(window, joined, outer) if quote in QUOTES or quote == "\\" else None
+    start = quoted.start if quoted else joined.start
+    name_end = window.run(_COOKIE, start)
+    if name_end == start or window.char(name_end) != "=":
         return None
-    start, end = value.start, value.end
-    if outer:
+    rest = None
+    if quoted:
+        end = quoted.end
+    elif outer:
         end = closing(window, start, outer[-1], len(outer) - 1)
-    elif not value.quoted:
-        end = window.run(TO_LINE_END, start)
+    else:
+        end = window.run(_COOKIE_LINE, start)
+        rest = _LINE_END if window.char(end) not in ("", "\r", "\n") else None
     body = window.text[start:end]
-    if not _COOKIE.match(body):
-        return None
 
     def hide(piece: re.Match[str]) -> str:
         kept = (attributes and piece[2].strip().lower() in _ATTRIBUTES) or not piece[3].strip()
         return piece[0] if kept or placeholder(piece[3].strip()) else f"{piece[1]}{piece[2]}={mark('cookie')}"
 
-    return Hit(start, end, _PIECE.sub(hide, body))
+    return Hit(start, end, _PIECE.sub(hide, body), rest)
 
 
 def spoken(window: Window, at: int) -> Hit | None:
@@ -134,7 +141,7 @@ def _user_flag(window: Window, at: int, start: int) -> Hit | None:
         start += 1
     end = window.run(_USER, start)
     user, colon, secret = window.text[start:end].partition(":")
-    if not colon or len(secret) < 4 or secret.isdecimal() or placeholder(secret) or "/" in user:
+    if not colon or len(secret) < 4 or secret.isdecimal() or placeholder(secret) or not _USER_NAME.fullmatch(user):
         return None
     if not random_word(secret) and not _CLIENTS.search(window.text, max(0, at - 64), at):
         return None

@@ -19,3 +19,9 @@ def mark(label: str) -> str:
 def label_of(name: str) -> str:
     """A name as it may stand in a mark."""
     return _NAME.sub("_", name)[:64].strip("_") or "secret"
+
+
+def parted(info: str) -> tuple[str, str, str]:
+    """User name, colon, password; the colon of a mark is not one."""
+    colon = MARK.sub(lambda hidden: "-" * len(hidden[0]), info).find(":")
+    return (info, "", "") if colon < 0 else (info[:colon], ":", info[colon + 1 :])

@@ -3,14 +3,16 @@
 import re
 from typing import NamedTuple
 
-from coilclaw.secrets.sieve import More, Window
+from coilclaw.secrets.sieve import RUN_END, More, Window
 
 NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-NAME_RUN = re.compile(r"[A-Za-z0-9_.-]*")
+NAME_RUN = re.compile(r"[A-Za-z0-9_.-]{0,96}")
 BLANKS = re.compile(r"[ \t]*")
-SOLID = re.compile(r"\S*")
-TO_LINE_END = re.compile(r"[^\r\n]*")
+SOLID = re.compile(r"\S{0,4096}")
+TO_LINE_END = re.compile(r"[^\r\n]{0,4096}")
 QUOTES = frozenset("\"'`")
+LONGEST = 1_024
+"""No value without quotes is looked at further; what follows it in the same run of characters is swallowed."""
 _SLASHES = re.compile(r"\\*")
 _LETTERS = re.compile(r"[A-Za-z]*")
 _SPACE = re.compile(r"\s*")
@@ -20,8 +22,19 @@ _GAP = re.compile(r"[\\\"'`\])*\t ]*")
 _GAP_PARTS = re.compile(r"(?P<close>(?:\\*[\"'`]|\*{1,2})?[\])]?)(?P<blank>[ \t]*)(?P<open>\\*[\"'`])?")
 _NAMES_IT = re.compile(r"(?:name|key|header)\\*[\"']?\s*[:=]\s*\\*[\"']?$", re.IGNORECASE)
 _NETRC = re.compile(r"login\s+\S+\s+$")
-_ENDS = {quote: re.compile(rf"\\*{quote}|[\r\n]") for quote in QUOTES}
-_MARKUP_END = re.compile(r"[^<]*")
+_ENDS = {quote: re.compile(rf"(?<!\\)\\*+{quote}|[\r\n]") for quote in QUOTES}
+_MARKUP_END = re.compile(r"[^<]{0,4096}")
+_MARK_OPEN = "[redacted:"
+_MARK_RUN = re.compile(r"[A-Za-z0-9_.-]{0,64}")
+# What ends a value without quotes. Runs of backslashes are taken whole, so that a long one costs no more than its length.
+_BARE_ENDS = {
+    "env": re.compile(r"\s"),
+    "query": re.compile(r"[\s&#;\"'`<>)\]}\\]"),
+    "": re.compile(
+        r"[\s\"'`<\\,;&|](?:(?<=[\s\"'`])|(?<=<)/|(?<=\\)(?<!\\\\)\\*+(?:[\"'`]|[nrt](?=[A-Za-z_.-]{1,40}[=:]|\\|\Z|[A-Z<{\[(-]))"
+        r"|(?<=[,;&|])(?=\s|\Z|[\w.-]{1,40}[=:]|[\"'{\[(\\]))"
+    ),
+}
 
 
 class Operator(NamedTuple):
@@ -38,6 +51,8 @@ class Value(NamedTuple):
     start: int
     end: int
     quoted: bool
+    rest: re.Pattern[str] | None = None
+    """Where it really ends when it is longer than was looked at."""
 
 
 def outer_quote(text: str, start: int) -> str:
@@ -142,8 +157,8 @@ def _apart(window: Window, start: int, at: int, *, flag: bool, quoted: bool) -> 
     return None
 
 
-def value_at(window: Window, found: Operator, outer: str) -> Value | None:
-    """The value that starts there; None when there is none."""
+def value_at(window: Window, found: Operator, outer: str, place: str = "") -> Value | None:
+    """The value that starts there; None when there is none. `place` tells what may end it."""
     start, text = found.start, window.text
     if found.style == "element":
         end = window.run(_MARKUP_END, start)
@@ -153,12 +168,34 @@ def value_at(window: Window, found: Operator, outer: str) -> Value | None:
         start += 1
     quote = window.run(_SLASHES, start)
     if window.char(quote) in QUOTES:
-        depth = quote - start
         if text[start : quote + 1] == outer:
             return None
-        return Value(quote + 1, closing(window, quote + 1, text[quote], depth), quoted=True)
-    end = window.run(SOLID, start)
-    return Value(start, end, quoted=False) if end > start else None
+        return Value(quote + 1, closing(window, quote + 1, text[quote], quote - start), quoted=True)
+    value = _bare(window, start, place)
+    return value if value.end > start else None
+
+
+def _bare(window: Window, start: int, place: str) -> Value:
+    text, after = window.text, past_mark(window, start)
+    end_of = _BARE_ENDS.get(place) or _BARE_ENDS[""]
+    found = end_of.search(text, after, start + LONGEST)
+    if found and (window.final or found.end() < len(text) or found[0].isspace()):
+        return Value(start, found.start(), quoted=False)
+    if not window.final and len(text) < start + LONGEST:
+        raise More
+    if len(text) > start + LONGEST:
+        return Value(start, start + LONGEST, quoted=False, rest=RUN_END)
+    return Value(start, found.start() if found else len(text), quoted=False)
+
+
+def past_mark(window: Window, at: int) -> int:
+    """Where a mark that stands here ends; `at` itself when none does."""
+    if not window.text.startswith(_MARK_OPEN, at):
+        if not window.final and _MARK_OPEN.startswith(window.text[at : at + len(_MARK_OPEN)]):
+            raise More
+        return at
+    end = window.run(_MARK_RUN, at + len(_MARK_OPEN))
+    return end + 1 if window.char(end) == "]" else at
 
 
 def closing(window: Window, start: int, quote: str, depth: int) -> int:

@@ -1,11 +1,10 @@
 """The one redactor every sink passes: registered values first, known shapes second, header and field context third."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import BinaryIO
 
 from coilclaw.packets.canonical import Json
 from coilclaw.secrets.context import Context
-from coilclaw.secrets.fielded import fielded
 from coilclaw.secrets.registered import Registered, refusal
 from coilclaw.secrets.shapes import Shapes
 from coilclaw.secrets.sieve import Layer, sift
@@ -37,6 +36,8 @@ class Redactor:
 
     def value(self, value: Json) -> Json:
         """A JSON value, redacted throughout; the keys tell what the values are."""
+        from coilclaw.secrets.fielded import fielded
+
         return fielded(value, self.text)
 
     def stream(self) -> RedactingStream:
@@ -59,6 +60,3 @@ class Redactor:
 
     def _layers(self) -> tuple[Layer, ...]:
         return (self._registered, *self._known) if self._registered else self._known
-
-
-__all__ = ["Json", "Mapping", "Redactor"]

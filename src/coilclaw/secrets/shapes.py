@@ -9,12 +9,18 @@ from typing import NamedTuple
 from coilclaw.secrets.labels import mark
 from coilclaw.secrets.sieve import Hit, Window, places
 
-_RUN = re.compile(r"[A-Za-z0-9_.:/=+$~-]*")
-_ALNUM = re.compile(r"[A-Za-z0-9]*")
+_LONGEST = 2_048
+_RUN = re.compile(r"[A-Za-z0-9_.:/=+$~-]{0,2048}")
+_RUN_END = re.compile(r"(?![A-Za-z0-9_.=+/-])")
+_HALF = re.compile(r"[A-Za-z0-9_.:/=+$~-]{0,256}")
+_STARTS = re.compile(r"(?<![A-Za-z0-9])(?=[\w$~])|(?=/)", re.ASCII)
+_ALNUM = re.compile(r"[A-Za-z0-9]{0,2048}")
 _BEFORE = 48
 
 
 class _Shape(NamedTuple):
+    first: str
+    """The characters it may start with; `*` for any."""
     kind: str
     pattern: str
     """The group `s`, where there is one, is what is replaced; otherwise all of it."""
@@ -23,61 +29,63 @@ class _Shape(NamedTuple):
 
 
 _SHAPES = (
-    _Shape("github", r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}"),
-    _Shape("gitlab", r"gl(?:pat|dt|rt|rtr|cbt|ptt|ft|agent|oas|soat|imt|ffct)-[A-Za-z0-9_.-]{16,}|GR1348941[\w-]{20,}"),
-    _Shape("anthropic", r"sk-ant-[\w-]{16,}"),
-    _Shape("openrouter", r"sk-or-(?:v\d-)?[A-Za-z0-9]{16,}"),
-    _Shape("openai", r"sk-(?:proj|svcacct|admin|service|None)-[\w-]{16,}"),
-    _Shape("api_key", r"sk-(?:[a-z0-9]{1,12}-){0,2}[A-Za-z0-9_-]{20,}", mixed=True),
-    _Shape("aws", r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _Shape("google", r"AIza[\w-]{30,}|ya29\.[\w.-]{16,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,}"),
-    _Shape("slack", r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}"),
-    _Shape("slack", r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/(?P<s1>[\w/+-]{16,})"),
-    _Shape("discord", r"[MNO][\w-]{22,28}\.[\w-]{5,8}\.[\w-]{26,}|mfa\.[\w-]{60,}"),
-    _Shape("discord", r"/webhooks/\d{10,}/(?P<s2>[\w-]{30,})"),
-    _Shape("webhook", r"webhook\.office\.com/webhookb2/(?P<s3>[\w@/-]{30,})"),
-    _Shape("stripe", r"(?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,}"),
-    _Shape("twilio", r"SK[0-9a-f]{32}(?![A-Za-z0-9])"),
-    _Shape("sendgrid", r"SG\.[\w-]{16,}(?:\.[\w-]{16,})?"),
-    _Shape("npm", r"npm_[A-Za-z0-9]{20,}"),
-    _Shape("pypi", r"pypi-AgE[\w-]{13,}"),
-    _Shape("jwt", r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]*)?|eyJ[\w-]{8,}\.[\w-]{0,800}\.[\w-]{8,}(?:\.[\w-]{8,}){0,2}"),
-    _Shape("telegram", r"(?:bot)?(?P<s4>\d{7,12}:[\w-]{34,36}(?![\w-]))", mixed=True),
-    _Shape("huggingface", r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{30,}"),
-    _Shape("vault", r"hv[sbr]\.[\w-]{20,}"),
-    _Shape("vault", r"(?<![\w.])[sb]\.[A-Za-z0-9]{24}(?![\w.])", mixed=True),
-    _Shape("digitalocean", r"do[oprt]_v1_[0-9a-f]{32,}"),
-    _Shape("shopify", r"shp[a-z]{2,3}_[0-9a-fA-F]{16,}"),
-    _Shape("square", r"sq0[a-z]{3}-[\w-]{20,}|EAAA[\w-]{40,}"),
-    _Shape("facebook", r"EAA[A-Za-z0-9]{60,}"),
-    _Shape("mailgun", r"key-[0-9a-f]{32}(?![0-9a-f])"),
-    _Shape("age", r"AGE-(?:SECRET-KEY|PLUGIN-[A-Z0-9]+)-1[A-Z0-9]{20,}"),
-    _Shape("heroku", r"HRKU-[\w-]{20,}"),
-    _Shape("azure", r"[\w~.]{3}\dQ~[\w~.-]{31,}"),
-    _Shape("databricks", r"dapi[0-9a-f]{32}(?:-\d)?"),
-    _Shape("atlassian", r"AT(?:ATT|CTT)3x[\w=-]{40,}|ATBB[A-Za-z0-9]{28,}"),
-    _Shape("terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{30,}"),
-    _Shape("airtable", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
-    _Shape("alibaba", r"LTAI[A-Za-z0-9]{16,26}(?![A-Za-z0-9])"),
-    _Shape("nuget", r"oy2[a-z0-9]{43}(?![a-z0-9])"),
-    _Shape("jfrog", r"AKCp[A-Za-z0-9]{60,}"),
-    _Shape("onepassword", r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}|ops_eyJ[\w=+/-]{40,}"),
-    _Shape("hubspot", r"pat-[a-z]{2}\d-[0-9a-f-]{36}"),
-    _Shape("easypost", r"EZ[AT]K[A-Za-z0-9]{40,}"),
-    _Shape("password_hash", r"\$(?:2[abxy]\$\d\d\$[./A-Za-z0-9]{40,}|argon2(?:id|i|d)\$[\w$=,+/.-]{20,}|[156y]\$[\w$=./-]{20,})"),
+    _Shape("g", "github", r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}"),
+    _Shape("gG", "gitlab", r"gl(?:pat|dt|rt|rtr|cbt|ptt|ft|agent|oas|soat|imt|ffct)-[A-Za-z0-9_.-]{16,}|GR1348941[\w-]{20,}"),
+    _Shape("s", "anthropic", r"sk-ant-[\w-]{16,}"),
+    _Shape("s", "openrouter", r"sk-or-(?:v\d-)?[A-Za-z0-9]{16,}"),
+    _Shape("s", "openai", r"sk-(?:proj|svcacct|admin|service|None)-[\w-]{16,}"),
+    _Shape("s", "api_key", r"sk-(?:[a-z0-9]{1,12}-){0,2}[A-Za-z0-9_-]{20,}", mixed=True),
+    _Shape("A", "aws", r"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _Shape("AyG1", "google", r"AIza[\w-]{30,}|ya29\.[\w.-]{16,}|GOCSPX-[\w-]{20,}|1//0[\w-]{30,}"),
+    _Shape("xh", "slack", r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}"),
+    _Shape("xh", "slack", r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/(?P<s1>[\w/+-]{16,})"),
+    _Shape("MNOm/", "discord", r"[MNO][\w-]{22,28}\.[\w-]{5,8}\.[\w-]{26,}|mfa\.[\w-]{60,}"),
+    _Shape("MNOm/", "discord", r"/webhooks/\d{10,}/(?P<s2>[\w-]{30,})"),
+    _Shape("w", "webhook", r"webhook\.office\.com/webhookb2/(?P<s3>[\w@/-]{30,})"),
+    _Shape("srw", "stripe", r"(?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/=]{16,}"),
+    _Shape("S", "twilio", r"SK[0-9a-f]{32}(?![A-Za-z0-9])"),
+    _Shape("S", "sendgrid", r"SG\.[\w-]{16,}(?:\.[\w-]{16,})?"),
+    _Shape("n", "npm", r"npm_[A-Za-z0-9]{20,}"),
+    _Shape("p", "pypi", r"pypi-AgE[\w-]{13,}"),
+    _Shape("e", "jwt", r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]*)?|eyJ[\w-]{8,}\.[\w-]{0,800}\.[\w-]{8,}(?:\.[\w-]{8,}){0,2}"),
+    _Shape("b0123456789", "telegram", r"(?:bot)?(?P<s4>\d{7,12}:[\w-]{34,36}(?![\w-]))", mixed=True),
+    _Shape("ha", "huggingface", r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{30,}"),
+    _Shape("hsb", "vault", r"hv[sbr]\.[\w-]{20,}"),
+    _Shape("hsb", "vault", r"(?<![\w.])[sb]\.[A-Za-z0-9]{24}(?![\w.])", mixed=True),
+    _Shape("d", "digitalocean", r"do[oprt]_v1_[0-9a-f]{32,}"),
+    _Shape("s", "shopify", r"shp[a-z]{2,3}_[0-9a-fA-F]{16,}"),
+    _Shape("sE", "square", r"sq0[a-z]{3}-[\w-]{20,}|EAAA[\w-]{40,}"),
+    _Shape("E", "facebook", r"EAA[A-Za-z0-9]{60,}"),
+    _Shape("k", "mailgun", r"key-[0-9a-f]{32}(?![0-9a-f])"),
+    _Shape("A", "age", r"AGE-(?:SECRET-KEY|PLUGIN-[A-Z0-9]+)-1[A-Z0-9]{20,}"),
+    _Shape("H", "heroku", r"HRKU-[\w-]{20,}"),
+    _Shape("*", "azure", r"[\w~.]{3}\dQ~[\w~.-]{31,}"),
+    _Shape("d", "databricks", r"dapi[0-9a-f]{32}(?:-\d)?"),
+    _Shape("A", "atlassian", r"AT(?:ATT|CTT)3x[\w=-]{40,}|ATBB[A-Za-z0-9]{28,}"),
+    _Shape("*", "terraform", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{30,}"),
+    _Shape("p", "airtable", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    _Shape("L", "alibaba", r"LTAI[A-Za-z0-9]{16,26}(?![A-Za-z0-9])"),
+    _Shape("o", "nuget", r"oy2[a-z0-9]{43}(?![a-z0-9])"),
+    _Shape("A", "jfrog", r"AKCp[A-Za-z0-9]{60,}"),
+    _Shape("Ao", "onepassword", r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}|ops_eyJ[\w=+/-]{40,}"),
+    _Shape("p", "hubspot", r"pat-[a-z]{2}\d-[0-9a-f-]{36}"),
+    _Shape("E", "easypost", r"EZ[AT]K[A-Za-z0-9]{40,}"),
+    _Shape("$", "password_hash", r"\$(?:2[abxy]\$\d\d\$[./A-Za-z0-9]{40,}|argon2(?:id|i|d)\$[\w$=,+/.-]{20,}|[156y]\$[\w$=./-]{20,})"),
     _Shape(
+        "*",
         "api_key",
         r"(?:lin_api|ntn|figd|dckr_[po]at|nfp|rubygems|sntry[su]|glsa|glc|pscale_[a-z]+|gsk|r8|sbp|sb_secret|phx|lsv2_[a-z]{2}"
         r"|re|bkua|rdme|sgp|tfp|aio|fo1|fm2|shippo_[a-z]+|ops|secret|pat|[a-z0-9]{2,16}_(?:live|test|prod|secret|sk|pat|key"
-        r"|token|api))_[A-Za-z0-9_+/=-]{20,}",
+        r"|token|api))_[A-Za-z0-9_-]{20,}",
         mixed=True,
     ),
     _Shape(
+        "NPpxtnCFf",
         "api_key",
         r"(?:NRAK|PMAK|pul|xkeysib|xai|pplx|tvly|nvapi|tskey-[a-z]+|CFPAT|FLWSECK(?:_TEST)?|fio-u)-[\w-]{20,}",
         mixed=True,
     ),
-    _Shape("api_key", r"(?:dp\.(?:pt|st|ct|sa|scim|audit)|sl|sk\.eyJ)\.[\w.-]{20,}", mixed=True),
+    _Shape("ds", "api_key", r"(?:dp\.(?:pt|st|ct|sa|scim|audit)|sl|sk\.eyJ)\.[\w.-]{20,}", mixed=True),
 )
 
 _LONG = r"(?=[A-Za-z0-9_+/-]{16}|[A-Za-z0-9_+/-]{4,15}+[\r\n])"
@@ -102,12 +110,12 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
         r"-(?=----BEGIN|----? (?:BEGIN|(?:B|BE|BEG|BEGI)?\Z))",
         r"\.(?<=[A-Za-z0-9]\.)" + _LONG + "(?:" + _ends(_BEFORE_DOT, ".") + r"|(?<![\w.][sb]\.)(?<=[sb]\.)|(?=[0-9a-f]{64}))",
         r"\.(?=[\w-]{5,8}+\.[\w-]{26})",
-        r"J(?<=eyJ)(?=[\w-]{8})",
-        r"A(?=KIA|SIA|BIA|CCA|3T[A-Z0-9]|Iza|TATT3|TCTT3|TBB|KCp|3-[A-Z0-9]{6}-)",
-        r"S(?=K[0-9a-f]{16})",
-        r"E(?=AA[A-Za-z0-9_-]{40}|Z[AT]K)",
-        r"L(?=TAI[A-Za-z0-9]{16})",
-        r"G(?=R1348941)",
+        r"J(?<=eyJ)(?<![A-Za-z0-9]eyJ)(?=[\w-]{8})",
+        r"A(?<![A-Za-z0-9]A)(?=KIA|SIA|BIA|CCA|3T[A-Z0-9]|Iza|TATT3|TCTT3|TBB|KCp|3-[A-Z0-9]{6}-)",
+        r"S(?<![A-Za-z0-9]S)(?=K[0-9a-f]{16})",
+        r"E(?<![A-Za-z0-9]E)(?=AA[A-Za-z0-9_-]{40}|Z[AT]K)",
+        r"L(?<![A-Za-z0-9]L)(?=TAI[A-Za-z0-9]{16})",
+        r"G(?<![A-Za-z0-9]G)(?=R1348941)",
         r":(?<=\d:)(?=[\w-]{34})",
         r"/(?<=1/)(?=/0[\w-]{30})",
         r"p(?<=dap)(?=i[0-9a-f]{32})",
@@ -115,13 +123,13 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
         r"~(?<=\dQ~)",
         r"k(?:(?<=slack)(?=\.com/|-gov\.)|(?<=webhook)(?=s/\d{10}|\.office))",
         r"\$(?=2[abxy]\$|argon2|[156y]\$)",
-        r"P(?=rivate-Lines:)",
+        r"P(?<![\w-]P)(?=rivate-Lines:)",
     )  # fmt: skip
     return tuple(re.compile(source, re.ASCII) for source in sources)
 
 
 _PEM_HEAD = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_PEM_TITLE = re.compile(r"[A-Z0-9 -]*")
+_PEM_TITLE = re.compile(r"[A-Z0-9 -]{0,96}")
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,48}-----")
 _SSH2_END = re.compile(r"---- END [A-Z0-9 ]{0,48}----")
 _PUTTY_END = re.compile(r"Private-MAC: ?[0-9a-f]{40,64}(?![0-9a-f])|Private-MAC: ?[0-9a-f]{16,39}(?=[^0-9a-f])")
@@ -145,7 +153,7 @@ class Shapes:
 
     def __init__(self) -> None:
         self._anchors: tuple[re.Pattern[str], ...] | None = None
-        self._table: re.Pattern[str] | None = None
+        self._tables: dict[str, re.Pattern[str]] = {}
 
     def anchors(self, text: str, at: int) -> list[int]:
         """A telling character of each known prefix."""
@@ -161,42 +169,60 @@ class Shapes:
         if first == "-" and window.text.startswith(("-----", "---- "), at):
             return _pem(window, at)
         end = window.run(_RUN, at)
-        return self._token(window, at, end) or self._split(window, at, end)
-
-    def _token(self, window: Window, at: int, end: int) -> Hit | None:
-        found = self._search(window.text, at, end)
+        starts = _starts(window, at)
+        found = self._search(window.text, starts, at, end)
         if found is None:
-            return None
+            return self._split(window, starts, at, end)
         start, stop, kind = found
+        if stop >= at + _LONGEST:
+            return Hit(start, stop, mark(kind), _RUN_END)
         return Hit(start, _glued(window, stop), mark(kind))
 
-    def _search(self, text: str, at: int, end: int) -> tuple[int, int, str] | None:
+    def _search(self, text: str, starts: list[int], at: int, end: int) -> tuple[int, int, str] | None:
         """The match that holds the anchor, as (start, end, kind)."""
-        if self._table is None:
-            rows = (f"(?P<k{number}>{shape.pattern})" for number, shape in enumerate(_SHAPES))
-            self._table = re.compile(r"(?:(?<![A-Za-z0-9])|(?=/))(?:" + "|".join(rows) + ")", re.ASCII)
-        low = max(0, at - _BEFORE)
-        while (found := self._table.search(text, low, end)) and found.start() <= at:
-            start, stop, shape = _replaced(found)
-            if stop > at and _telling(text[start:stop], shape):
-                return start, stop, shape.kind
-            low = found.start() + 1
+        for place in starts:
+            found = self._table(text[place]).match(text, place, end)
+            if found:
+                start, stop, shape = _replaced(found)
+                if stop > at and _telling(text[start:stop], shape):
+                    return start, stop, shape.kind
         return None
 
-    def _split(self, window: Window, at: int, end: int) -> Hit | None:
+    def _table(self, first: str) -> re.Pattern[str]:
+        if first not in self._tables:
+            rows = (
+                f"(?P<k{number}>{shape.pattern})"
+                for number, shape in enumerate(_SHAPES)
+                if first in shape.first or shape.first == "*"
+            )
+            self._tables[first] = re.compile("|".join(rows), re.ASCII)
+        return self._tables[first]
+
+    def _split(self, window: Window, starts: list[int], at: int, end: int) -> Hit | None:
         """A token that a line break cut in two: only together do the halves have the shape."""
-        if window.char(end) not in ("\r", "\n"):
+        if not starts or window.char(end) not in ("\r", "\n"):
             return None
         after = end + 1
         if window.text[end] == "\r" and window.char(after) == "\n":
             after += 1
         after = window.run(_BLANKS, after)
-        stop = window.run(_RUN, after)
-        low = max(0, at - _BEFORE)
-        whole = self._search(window.text[low:end] + window.text[after:stop], at - low, end - low + stop - after)
-        if whole is None or whole[1] <= end - low or whole[1] - (end - low) < 4:
+        stop = window.run(_HALF, after)
+        low = starts[0]
+        joined = window.text[low:end] + window.text[after:stop]
+        whole = self._search(joined, [start - low for start in starts], at - low, len(joined))
+        if whole is None or whole[1] - (end - low) < 4:
             return None
         return Hit(low + whole[0], _glued(window, after + whole[1] - (end - low)), mark(whole[2]))
+
+
+def _starts(window: Window, at: int) -> list[int]:
+    """Where the token that holds this anchor may start: the few word starts before it, nearest last."""
+    first = window.text[at]
+    if first in "$AESLG":
+        return [at]
+    low = window.back(Shapes.word, at, _BEFORE)
+    found = [match.start() for match in _STARTS.finditer(window.text, low, at + 1)]
+    return found[-(8 if first in ".~:" else 4) :]
 
 
 def _glued(window: Window, end: int) -> int:
@@ -205,9 +231,9 @@ def _glued(window: Window, end: int) -> int:
 
 
 def _replaced(found: re.Match[str]) -> tuple[int, int, _Shape]:
-    groups = found.groupdict()
-    shape = _SHAPES[next(number for number in range(len(_SHAPES)) if groups[f"k{number}"] is not None)]
-    inner = next((name for name in ("s1", "s2", "s3", "s4") if groups[name] is not None), None)
+    told = [name for name, text in found.groupdict().items() if text is not None]
+    shape = _SHAPES[next(int(name[1:]) for name in told if name[0] == "k")]
+    inner = next((name for name in told if name[0] == "s"), None)
     return (found.start(inner), found.end(inner), shape) if inner else (found.start(), found.end(), shape)
 
 

@@ -18,7 +18,7 @@ LOOKAHEAD = 96
 LOOKBACK = 64
 _CONTEXT = 256
 _SWALLOW_KEPT = 96
-_RUN_END = re.compile(r"(?=[\s\"'`<>\\])")
+RUN_END = re.compile(r"(?=[\s\"'`<>\\])")
 
 
 class More(Exception):  # noqa: N818 - a signal to wait, not an error
@@ -145,7 +145,7 @@ class Sieve:
     def _forced(self, at: int) -> Hit | None:
         hit = self._layer.decide(Window(self._text, final=True), at)
         if hit is not None and hit.until is None and hit.end >= len(self._text):
-            return hit._replace(until=_RUN_END)
+            return hit._replace(until=RUN_END)
         return hit
 
     def _borders(self, *, final: bool) -> tuple[int, int]:

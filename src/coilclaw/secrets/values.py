@@ -3,6 +3,8 @@
 import re
 from functools import cache
 
+from coilclaw.secrets.labels import MARK
+
 _PLACEHOLDERS = (
     r"\[redacted:[^\]\s]{1,80}\]",
     r"[\[<({*]*(?:redacted|hidden|masked|removed|filtered|omitted|scrubbed|sanitized|snip)[\]>)}*]*",
@@ -20,7 +22,7 @@ _PLACEHOLDERS = (
     r":[a-z_]{1,40}",
     r"@[A-Za-z_]\w{0,60}@",
     r"[*•●.…_#?-]{1,}",
-    r"[xX*•.]{3,}(?:[-_ ]?[xX*•.]{2,})*",
+    r"[xX*•.]{3,}+(?:[-_ ][xX*•.]{2,}+)*+",
     r"(?:0+|1+)",
     r"(?:none|null|nil|undefined|true|false|yes|no|on|off|empty|unset|n/?a|default|unknown|auto)",
     r"(?:changeme|change[-_]me|change[-_]?this|replace[-_]?me|fixme|todo|tbd|placeholder|dummy|example|sample|foo|bar|baz)",
@@ -41,7 +43,7 @@ _MASKED = re.compile(r"\*{3}|•{3}|…|\.\.\.|[xX]{6}")
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|\{[A-Za-z_][\w.\[\]]*\}|<[a-z_ -]+>|%s|\$[A-Z_]{2,}")
 _URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}:(?:\\*/){2}", re.IGNORECASE)
-_PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\]{1,2}[\w.@ -]{0,60})+[/\\]?")
+_PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@ -]{0,60})+")
 _FILE = re.compile(r"[\w./-]{1,100}\.(?:pem|key|crt|json|ya?ml|toml|txt|py|js|ts|go|rs|env|conf|cfg|ini|md)")
 _CODE = re.compile(
     r"[(\[{&*!]|(?:await|new|not|lambda|function|async|return|typeof|if|else|is|in|or|and)\b"
@@ -75,7 +77,7 @@ def placeholder(value: str) -> bool:
         return True
     if _MASKED.search(value) and len(re.sub(r"[*•….xX]", "", value)) <= 12:
         return True
-    bare = _TEMPLATE.sub("", value)
+    bare = _TEMPLATE.sub("", MARK.sub("", value))
     return bare != value and not random_word(bare) and len(bare) < 16
 
 
@@ -91,7 +93,7 @@ def random_word(value: str) -> bool:
         return True
     inner = value[1:]
     return len(value) >= 16 and not inner.islower() and not inner.isupper() and not re.fullmatch(
-        r"(?:[A-Z][a-z]+|[a-z]+)(?:[-_.]?[A-Z]?[a-z]{2,})*", value
+        r"[A-Z]?[a-z]{2,}+(?:[-_.]?+[A-Z]?+[a-z]{2,}+)*+", value
     )
 
 

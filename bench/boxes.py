@@ -1,0 +1,83 @@
+"""Boxed commands, beside bubblewrap started bare with the very same flags; and one tier beside the other."""
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rounds import Case, Timing, timed, timings
+from row import Plan, Row, alone, beside
+
+from coilclaw.packets.box import BoxSpec, Tier
+from coilclaw.packets.errors import BoxUnavailable
+from coilclaw.packets.ports import Box
+from coilclaw.sandbox.binaries import Programs
+from coilclaw.sandbox.box import open_box, tools
+from coilclaw.sandbox.bubblewrap import Arguments
+from coilclaw.sandbox.layout import command_line, environment, steps_for
+from coilclaw.sandbox.seccomp import filter_bytes, this_machine
+
+
+def _spec(workspace: Path) -> BoxSpec:
+    return BoxSpec(command=("/bin/true",), workspace=str(workspace), cwd=str(workspace))
+
+
+def _bare(spec: BoxSpec) -> None:
+    """bubblewrap with the flags of a box of ours, started and waited for, and nothing else."""
+    steps = steps_for(spec, guarded=(), hide=(), programs=Programs(), source=spec.workspace)
+    status = os.open(os.devnull, os.O_WRONLY)
+    release, released = os.pipe()
+    os.write(released, b"x")
+    arguments = Arguments()
+    try:
+        argv = arguments.command(
+            tools().bwrap, steps, environment=environment(spec), cwd=spec.cwd, argv=command_line(spec),
+            program=filter_bytes(this_machine(), "inet"), status=status, release=release,
+            workspace=(spec.workspace, spec.workspace),
+        )  # fmt: skip
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={}, cwd="/",
+            pass_fds=(status, release, *arguments.descriptors), start_new_session=True, check=False,
+        )  # fmt: skip
+    finally:
+        arguments.close()
+        for descriptor in (status, release, released):
+            os.close(descriptor)
+    if done.returncode:
+        raise BoxUnavailable(f"bare bubblewrap failed: {done.stderr.decode(errors='replace')}")
+
+
+def _boxed(box: Box, spec: BoxSpec, loop: asyncio.Runner) -> Case:
+    def run() -> None:
+        result = loop.run(box.run(spec))
+        if result.exit_code:
+            raise BoxUnavailable(f"a boxed command failed: {result.stderr.decode(errors='replace')} {result.reason}")
+
+    return timed(run)
+
+
+def measure(plan: Plan) -> Iterator[Row]:
+    """`true` in each tier, after each tier has been tried once."""
+    workspace = plan.folder / "workspace"
+    workspace.mkdir()
+    spec = _spec(workspace)
+    with asyncio.Runner() as loop:
+        cases: dict[str, Case] = {}
+        first: dict[str, float] = {}
+        tiers: tuple[Tier, ...] = ("A", "B")
+        for tier in tiers:
+            started = time.perf_counter()
+            cases[tier] = _boxed(open_box(hide=(), prefer=tier), spec, loop)
+            cases[tier]()
+            first[tier] = (time.perf_counter() - started) * 1e3
+        found = timings({"bare": timed(lambda: _bare(spec)), **cases}, plan.size(3 * plan.rounds, plan.rounds))
+    bare = found["bare"].scaled(1e3)
+    yield beside(
+        "boxes", "boxed `true`, tier A", "ms", found["A"].scaled(1e3), "bare bwrap, same flags", bare, at_most=1.3,
+        note="as root, with a lent workspace" if os.geteuid() == 0 else "",
+    )  # fmt: skip
+    yield beside("boxes", "boxed `true`, tier B", "ms", found["B"].scaled(1e3), "tier A", found["A"].scaled(1e3))
+    for tier, took in first.items():
+        yield alone("boxes", f"first command of a process, tier {tier} (walls tried)", "ms", Timing.of([took]))

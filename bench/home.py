@@ -1,0 +1,78 @@
+"""A home in a folder, opened in process: the real wiring, with a box that runs nothing and an owner who agrees."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.app import App
+from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.config import Home, load
+from coilclaw.gate.conveyor import Conveyor, Outcome
+from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import ToolCall
+from coilclaw.packets.canonical import Json, JsonObject
+from coilclaw.packets.card import Answer, Card
+from coilclaw.packets.decision import Autonomy
+from coilclaw.packets.ports import Box
+from coilclaw.sandbox.fake_box import FakeBox
+
+
+async def _agree(_: Card) -> Answer:
+    return Answer(approved=True)
+
+
+def _silent(level: str, event: str, fields: dict[str, Json]) -> None:
+    pass
+
+
+class _Boxed(App):
+    """The App, with a box that plays its answer at once: what remains is the gate."""
+
+    _fake = FakeBox()
+
+    def open_box(self) -> Box:
+        return self._fake
+
+
+class BenchHome:
+    """An App on a fresh home."""
+
+    def __init__(self, folder: Path, *, autonomy: Autonomy = "supervised") -> None:
+        home = Home(folder / "home")
+        environ = {"HOME": str(folder / "user")}
+        make_home(home)
+        config = load(home, environ).config
+        make_parts(home, config)
+        make_workspace(home, config.workspace_dir)
+        config = msgspec.structs.replace(config, security=msgspec.structs.replace(config.security, autonomy=autonomy))
+        self.app = _Boxed(home, config, environ, _silent)
+        self.database = config.memory.path
+        self._number = 0
+
+    def conveyor(self) -> Conveyor:
+        """The conveyor, with an owner who agrees to everything."""
+        return self.app.conveyor(_agree)
+
+    async def call(self, conveyor: Conveyor, tool: str, args: JsonObject) -> Outcome:
+        """One call from proposal to receipt."""
+        self._number += 1
+        turn = Turn("turn_bench", "", "cli")
+        action = conveyor.propose(ToolCall.of(tool, args), turn, f"key-{self._number}")
+        outcome = await conveyor.carry(action, turn, stored=False)
+        if not outcome.result.success:
+            raise SystemExit(f"{tool} was not let through, so nothing can be measured: {outcome.result.output}")
+        return outcome
+
+    async def one_by_one(self, conveyor: Conveyor, tool: str, args: JsonObject, times: int) -> None:
+        """Calls one after the other."""
+        for _ in range(times):
+            await self.call(conveyor, tool, args)
+
+    async def at_once(self, conveyor: Conveyor, tool: str, args: JsonObject, times: int) -> None:
+        """The same calls side by side."""
+        await asyncio.gather(*(self.call(conveyor, tool, args) for _ in range(times)))
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.app.close()

@@ -1,0 +1,41 @@
+"""coilclaw undo."""
+
+import asyncio
+
+import click
+
+from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.session import opened
+
+
+@click.command()
+@click.argument("snapshot", default="")
+@click.option("--list", "only_list", is_flag=True, help="List the snapshots there are.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be brought back.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Bring back workspace files that are gone or changed since SNAPSHOT, or since the last one.
+
+    A snapshot is kept before a turn's first writing command. Files made since stay. Undoing is a call like any other:
+    decided, asked for, receipted; the state before it is kept too, so that it can be undone itself.
+    """
+    from coilclaw.cli.tool import exit_code, run_tool
+    from coilclaw.gate.grants import may_restore
+
+    with opened() as app:
+        if only_list:
+            kept = app.snapshots.recent(100)
+            if as_json:
+                print_json(kept)
+            else:
+                rows = [(each.id, each.time[:19].replace("T", " "), each.note) for each in kept]
+                print_rows(rows, ("snapshot", "when", "kept"), empty="There is no snapshot yet.")
+            return 0
+        if dry_run:
+            paths = app.snapshots.changes(snapshot, may_restore)
+            print_json(paths) if as_json else click.echo("\n".join(paths) or "Nothing to bring back.")
+            return 0
+        outcome = asyncio.run(run_tool(app, "undo", {"snapshot": snapshot}, yes=yes))
+        click.echo(outcome.result.output, err=not outcome.result.success)
+        return exit_code(outcome)

@@ -1,0 +1,117 @@
+"""web_open and web_search: the public web, read-only, through the airlock, marked as somebody else's words."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+import msgspec
+
+from coilclaw.packets.action import untrusted
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.http import HttpResponse
+from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
+from coilclaw.tools.declare import tool
+
+
+class OpenArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of web_open."""
+
+    url: Annotated[str, msgspec.Meta(description="A public https page.", min_length=1, max_length=4096)]
+
+
+class SearchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of web_search."""
+
+    query: Annotated[str, msgspec.Meta(description="What to look for.", min_length=1, max_length=400)]
+
+
+def host_of(url: str) -> str:
+    """The host part of an address the airlock has accepted."""
+    return url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]
+
+
+@tool(
+    OpenArgs,
+    effect="READ",
+    destination="external",
+    idempotent=True,
+    always_ask=False,
+    touches=lambda args: Touches(url=args.url, principal="web_open"),
+    summary=lambda args: f"Open {args.url}.",
+)
+async def web_open(args: OpenArgs, context: Context) -> ToolOutput:
+    """Open a public web page and return its readable text, at most 50 KB."""
+    if context.http_get is None or context.read_page is None:
+        raise ToolError("no request was granted to this call.", code="NOT_GRANTED", begun=False)
+    response = await context.http_get(args.url)
+    text = await context.read_page(response)
+    success = response.status < 400
+    return ToolOutput(
+        text=f"HTTP {response.status} {response.url}\n\n{text}",
+        label=untrusted(host_of(response.url)),
+        success=success,
+        code="" if success else f"HTTP_{response.status}",
+        metadata={"status": response.status, "bytes": len(response.body)},
+    )
+
+
+def make_web_search(search_url: str) -> Tool:
+    """web_search against the configured server; without one it says how to get one."""
+
+    def touches(args: SearchArgs) -> Touches:
+        if not search_url:
+            return Touches()
+        return Touches(url=f"{search_url}?q={quote(args.query)}&format=json", principal="web_search")
+
+    @tool(
+        SearchArgs,
+        effect="READ",
+        destination="external",
+        idempotent=True,
+        always_ask=False,
+        touches=touches,
+        summary=lambda args: f"Search the web for {args.query!r}.",
+    )
+    async def web_search(args: SearchArgs, context: Context) -> ToolOutput:
+        """Search the web and return titles, addresses and excerpts."""
+        if not search_url:
+            raise ToolError(
+                "web_search is off: no search server is configured.",
+                remedy="Set [web_search] kind to brave (with api_key_env) or searxng (with base_url).",
+                code="SEARCH_OFF",
+                begun=False,
+            )
+        if context.http_get is None:
+            raise ToolError("no request was granted to this call.", code="NOT_GRANTED", begun=False)
+        url = touches(args).url or ""
+        response = await context.http_get(url)
+        if response.status != 200:
+            raise ToolError(f"the search server answered with {response.status}.", code=f"HTTP_{response.status}")
+        return ToolOutput(text=_hits(response), label=untrusted(host_of(search_url)))
+
+    return web_search
+
+
+class _Hit(msgspec.Struct, frozen=True):
+    title: str = ""
+    url: str = ""
+    content: str = ""
+    description: str = ""
+
+
+class _Web(msgspec.Struct, frozen=True):
+    results: tuple[_Hit, ...] = ()
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    results: tuple[_Hit, ...] = ()
+    web: _Web = _Web()
+
+
+def _hits(response: HttpResponse) -> str:
+    try:
+        answer = msgspec.json.decode(response.body, type=_Answer)
+    except msgspec.DecodeError as error:
+        raise ToolError("the search server's answer could not be read.", code="SEARCH_UNREADABLE") from error
+    hits = [*answer.results, *answer.web.results][:10]
+    lines = [f"{hit.title}\n{hit.url}\n{hit.content or hit.description}" for hit in hits if hit.url]
+    return "\n\n".join(lines) or "Nothing found."

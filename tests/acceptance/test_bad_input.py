@@ -1,0 +1,504 @@
+"""Bad input of every kind: one sentence, the right exit code, no traceback, and nothing lost."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coilclaw.sandbox.fake_openai import FakeOpenAI
+from tests.acceptance.conftest import COILCLAW, HomeAt, Ran, bound_by_modes, one_sentence
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeOpenAI]:
+    with FakeOpenAI() as server:
+        yield server
+
+
+def nothing_lost(home: HomeAt, receipts: int = 1) -> None:
+    """The conversation and its receipt are still there, and the chain verifies."""
+    assert home.messages()[0] == ("user", "list files please")
+    assert home.intact()["receipts"] >= receipts
+
+
+# The configuration
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"not toml = = =\n", ("config.toml", "TOML")),
+        (b'default_provider = "a\0b"\n', ("config.toml", "NUL")),
+        (b"\xff\xfe\x00broken", ("config.toml",)),
+        (b'default_provider = "nobody"\n', ("config.toml", "nobody")),
+        (b'[security]\nautonmy = "full"\n', ("autonmy", "did you mean autonomy")),
+        (b"[receipts]\nenabled = false\n", ("receipts.enabled",)),
+        (b"[agent]\nmax_tool_rounds = 0\n", ("agent.max_tool_rounds", "from 1")),
+    ],
+)
+def test_a_broken_configuration_is_one_sentence(used: HomeAt, text: bytes, words: tuple[str, ...]) -> None:
+    good = (used.root / "config.toml").read_bytes()
+    (used.root / "config.toml").write_bytes(text)
+    one_sentence(used.run("agent", "-m", "hi"), 2, *words)
+    (used.root / "config.toml").write_bytes(good)
+    nothing_lost(used)
+
+
+def test_wrong_types_are_all_told_in_one_pass_with_file_key_and_what_is_allowed(used: HomeAt) -> None:
+    used.configure(
+        'default_provider = 7\n[security]\nautonomy = ["x"]\nforbidden_paths = "x"\n[agent]\nmax_tool_rounds = "five"\n'
+        "[secrity]\nx = 1\n"
+    )
+    ran = used.run("config", "validate")
+    assert ran.rc == 2
+    for word in ("default_provider", "security.autonomy", "supervised", "forbidden_paths", "max_tool_rounds", "secrity",
+                 "did you mean security", str(used.root / "config.toml")):  # fmt: skip
+        assert word in ran.err, word
+    assert len(used.run("config", "validate", "--json").json()["problems"]) == 5
+    assert used.run("agent", "-m", "hi").rc == 2
+
+
+def test_an_environment_variable_that_does_not_fit_is_one_sentence(home: HomeAt) -> None:
+    one_sentence(home.run("agent", "-m", "hi", env={"COILCLAW_SECURITY_AUTONOMY": "godmode"}), 2, "supervised")
+    one_sentence(home.run("agent", "-m", "hi", env={"COILCLAW_SECURITY_AUTONMY": "full"}), 2, "COILCLAW_SECURITY_AUTONOMY")
+
+
+# The database and the disk
+
+READERS = (["memory", "list"], ["memory", "search", "files"], ["receipt", "list"], ["receipt", "verify"], ["approvals", "list"],
+           ["agent", "-m", "hi"], ["tool", "run", "time"])  # fmt: skip
+
+
+def test_a_database_that_is_not_one(used: HomeAt) -> None:
+    database = used.root / "memory.sqlite"
+    kept = database.read_bytes()
+    database.write_text("This is a shopping list: milk, bread, a newspaper and something for the cat.\n" * 20)
+    for command in (["agent", "-m", "hi"], ["receipt", "verify"], ["init"]):
+        one_sentence(used.run(*command), 7, "memory.sqlite", "not a")
+    assert used.run("doctor", "--short").rc == 1
+    database.write_bytes(kept)
+    nothing_lost(used)
+
+
+@pytest.mark.parametrize("command", READERS, ids=" ".join)
+def test_a_database_of_another_program(used: HomeAt, command: list[str]) -> None:
+    database = used.root / "memory.sqlite"
+    database.unlink()
+    connection = sqlite3.connect(database)
+    connection.executescript("CREATE TABLE recipes (name TEXT); PRAGMA user_version = 1;")
+    connection.close()
+    one_sentence(used.run(*command), 7, "memory.sqlite")
+    assert sqlite3.connect(database).execute("SELECT count(*) FROM recipes").fetchone() == (0,)
+
+
+def test_a_database_damaged_in_the_middle(used: HomeAt) -> None:
+    database = used.root / "memory.sqlite"
+    data = bytearray(database.read_bytes())
+    page = int.from_bytes(data[16:18], "big")
+    data[8 * page :] = b"\x5a" * (len(data) - 8 * page)
+    database.write_bytes(data)
+    for command in READERS:
+        ran = used.run(*command)
+        assert "Traceback" not in ran.err, ran.err[-600:]
+        assert ran.rc in {0, 6, 7}, ran
+    assert used.run("agent", "-m", "hi").rc == 7
+
+
+def test_a_database_from_the_future(used: HomeAt) -> None:
+    connection = sqlite3.connect(used.root / "memory.sqlite")
+    connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    one_sentence(used.run("memory", "list"), 7, "newer", "Upgrade")
+
+
+def test_a_read_only_home(used: HomeAt) -> None:
+    places = [path for path in (used.root, *used.root.rglob("*")) if not path.is_symlink()]
+    modes = {path: path.stat().st_mode for path in places}
+    for path in places:
+        path.chmod(modes[path] & 0o555)
+    try:
+        for command in (["agent", "-m", "hi"], ["tool", "run", "time"], ["estop"], ["memory", "clear", "--yes"]):
+            one_sentence(used.run(*command, preexec_fn=bound_by_modes), 7, str(used.root))
+        assert used.run("config", "show", preexec_fn=bound_by_modes).rc == 0
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
+    nothing_lost(used)
+
+
+def test_a_home_in_which_only_the_database_is_read_only(used: HomeAt) -> None:
+    database = used.root / "memory.sqlite"
+    database.chmod(0o400)
+    one_sentence(used.run("tool", "run", "time", preexec_fn=bound_by_modes), 7, "memory.sqlite")
+    assert used.run("memory", "list", preexec_fn=bound_by_modes).rc == 0
+    database.chmod(0o600)
+    nothing_lost(used)
+
+
+def test_a_file_where_the_home_should_be(empty: HomeAt) -> None:
+    empty.root.write_text("I was here first.\n")
+    one_sentence(empty.run("init"), 2, str(empty.root))
+    one_sentence(empty.run("agent", "-m", "hi"), 2, "init")
+    assert empty.root.read_text() == "I was here first.\n"
+
+
+def test_no_home_at_all(empty: HomeAt) -> None:
+    one_sentence(empty.run("agent", "-m", "hi"), 2, "coilclaw init")
+    assert not empty.root.exists()
+
+
+FILL = """
+set -e
+mount -t tmpfs -o size=3000k none "$PLACE"
+cp -a "$FROM/home" "$FROM/coilclaw-workspace" "$PLACE/"
+export COILCLAW_HOME="$PLACE/home"
+dd if=/dev/zero of="$PLACE/filler" bs=1k 2>/dev/null || true
+size=$(stat -c %s "$PLACE/filler")
+truncate -s $((size - KEEP * 1024)) "$PLACE/filler"
+set +e
+"$COILCLAW" agent -m "one more thing" >"$SAID/out" 2>"$SAID/err"; echo $? >"$SAID/agent"
+"$COILCLAW" tool run time >"$SAID/tool.out" 2>"$SAID/tool.err"; echo $? >"$SAID/tool"
+dd if=/dev/zero of="$PLACE/filler2" bs=1k 2>/dev/null
+"$COILCLAW" estop >"$SAID/estop.out" 2>"$SAID/estop.err"; echo $? >"$SAID/estop"
+"$COILCLAW" estop --status >"$SAID/status.out"
+rm "$PLACE/filler" "$PLACE/filler2" "$PLACE/home/ESTOP"
+"$COILCLAW" receipt verify --json >"$SAID/verify"; echo $? >"$SAID/verified"
+"$COILCLAW" memory search files >"$SAID/search"
+"$COILCLAW" tool run time >/dev/null 2>&1 && "$COILCLAW" receipt verify >/dev/null; echo $? >"$SAID/after"
+"""
+
+
+@pytest.mark.parametrize("keep", [0, 48])
+def test_a_full_disk(used: HomeAt, keep: int) -> None:
+    place, said = used.base / "small-disk", used.base / "said"
+    place.mkdir()
+    said.mkdir()
+    environ = {**used.environ, "PLACE": str(place), "SAID": str(said), "FROM": str(used.base), "COILCLAW": COILCLAW,
+               "KEEP": str(keep)}  # fmt: skip
+    subprocess.run(["unshare", "-rm", "sh", "-c", FILL], env=environ, check=True, capture_output=True)
+
+    def text(name: str) -> str:
+        return (said / name).read_text().strip()
+
+    one_sentence(Ran(int(text("agent")), text("out"), text("err")), 7, "disk")
+    one_sentence(Ran(int(text("tool")), text("tool.out"), text("tool.err")), 7, "disk")
+    # Stopping must work when nothing else does: the file alone stops everything.
+    assert (text("estop"), text("status.out")) == ("0", "ESTOP is engaged")
+    assert (text("verified"), json.loads(text("verify"))["receipts"]) == ("0", 1)
+    assert "list files please" in text("search")
+    assert text("after") == "0"
+
+
+def test_a_receipts_log_on_a_full_disk_is_said_and_caught_up_later(used: HomeAt) -> None:
+    used.log.rename(used.base / "log")
+    used.log.symlink_to("/dev/full")
+    ran = used.tool("time", {})
+    assert ran.rc == 0
+    assert "Traceback" not in ran.err
+    assert "warning" in ran.err
+    used.log.unlink()
+    (used.base / "log").rename(used.log)
+    assert used.tool("time", {}).rc == 0
+    assert len(used.logged()) == 3
+    nothing_lost(used, receipts=3)
+
+
+# The log
+
+
+def test_a_torn_last_line_is_repaired_and_said(used: HomeAt) -> None:
+    assert used.tool("time", {}).rc == 0
+    whole = used.log.read_bytes()
+    used.log.write_bytes(whole + whole.splitlines()[0][:57])
+    before = used.run("receipt", "verify")
+    assert before.rc == 0
+    assert "torn" in before.err
+    repaired = used.tool("time", {})
+    assert repaired.rc == 0
+    assert "torn" in repaired.err
+    assert used.log.read_bytes().startswith(whole)
+    assert [line["id"] for line in used.logged()] == [line["id"] for line in used.receipts()]
+    nothing_lost(used, receipts=3)
+
+
+def test_a_line_lost_to_power_failure_is_caught_up(used: HomeAt) -> None:
+    """The newest line was never made durable: what the database knows is written again, not called truncation."""
+    process = used.start("tool", "run", "time", env={"COILCLAW_RECEIPTS_HEAD_EVERY": "10000"})
+    process.communicate()
+    whole = used.log.read_bytes()
+    last = whole.splitlines(keepends=True)[-1]
+    connection = sqlite3.connect(used.root / "memory.sqlite", isolation_level=None)
+    connection.execute("UPDATE meta SET value = '1' WHERE key = 'exported_seq'")
+    connection.close()
+    used.log.write_bytes(whole[: -len(last)] + last[:40])
+    assert used.tool("time", {}).rc == 0
+    assert len(used.logged()) == 3
+    nothing_lost(used, receipts=3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "receipt"), [("truncated", 3), ("missing", 2), ("reordered", 2), ("edited", 1), ("forged", 2)]
+)
+def test_every_way_of_changing_the_log_is_named(used: HomeAt, kind: str, receipt: int) -> None:
+    for _ in range(2):
+        assert used.tool("time", {}).rc == 0
+    lines = used.log.read_bytes().splitlines(keepends=True)
+    if kind == "truncated":
+        lines = lines[:2]
+    elif kind == "missing":
+        lines = [lines[0], lines[2]]
+    elif kind == "reordered":
+        lines = [lines[0], lines[2], lines[1]]
+    elif kind == "edited":
+        lines[0] = lines[0].replace(b'"allowed"', b'"denied"')
+    else:
+        lines = lines[:1] + _rewritten(lines[1:])
+    used.log.write_bytes(b"".join(lines))
+    ran = used.run("receipt", "verify")
+    assert ran.rc == 6
+    assert f"invalid chain at receipt {receipt}: {kind}" in ran.out
+    # Writing on neither hides the break nor stops the work.
+    assert used.tool("time", {}).rc == 0
+    assert used.run("receipt", "verify").rc == 6
+
+
+def _rewritten(lines: list[bytes]) -> list[bytes]:
+    """The same receipts with another tool, hashed and chained again as a forger would."""
+    from coilclaw.packets.canonical import canonical_bytes, sha256_hex
+
+    made: list[bytes] = []
+    previous = json.loads(lines[0])["previous_hash"]
+    for line in lines:
+        fields = {**json.loads(line), "tool": "shell", "previous_hash": previous}
+        del fields["receipt_hash"]
+        previous = sha256_hex(canonical_bytes(fields))
+        made.append(canonical_bytes({**fields, "receipt_hash": previous}) + b"\n")
+    return made
+
+
+def test_log_rows_and_heads_rewritten_together_are_still_caught_by_the_signature(used: HomeAt) -> None:
+    lines = _rewritten(used.log.read_bytes().splitlines(keepends=True))
+    used.log.write_bytes(b"".join(lines))
+    (used.root / "tool_receipts.log.heads").unlink()
+    connection = sqlite3.connect(used.root / "memory.sqlite", isolation_level=None)
+    for number, line in enumerate(lines, start=1):
+        receipt_hash = json.loads(line)["receipt_hash"]
+        connection.execute(
+            "UPDATE receipts SET line = ?, receipt_hash = ? WHERE seq = ?", (line.decode().strip(), receipt_hash, number)
+        )
+    connection.close()
+    assert used.run("receipt", "verify").rc == 6
+
+
+# The provider
+
+
+@pytest.mark.parametrize(
+    "scene", ["[[broken]]", "[[html]]", "[[no_choices]]", "[[wrong_shape]]", "[[empty]]", "[[oversized]]", "[[status:500]]"]
+)
+def test_a_provider_that_does_not_speak_json_is_one_sentence(used: HomeAt, fake: FakeOpenAI, scene: str) -> None:
+    used.provider(fake.base_url)
+    ran = used.run("agent", "-m", f"please {scene}")
+    one_sentence(ran, 1, "server" if scene != "[[empty]]" else "model")
+    assert "\x1b" not in ran.err
+    assert used.messages()[-1] == ("user", f"please {scene}")  # what was asked is not lost
+    nothing_lost(used)
+
+
+def test_a_provider_that_is_not_there_is_one_sentence(used: HomeAt) -> None:
+    with FakeOpenAI() as gone:
+        base_url = gone.base_url
+    used.provider(base_url)
+    one_sentence(used.run("agent", "-m", "hi"), 1, "server", "did not answer")
+    one_sentence(used.run("provider", "test"), 1, "server")
+
+
+def test_a_mock_script_that_is_broken_is_one_sentence(used: HomeAt) -> None:
+    (used.base / "bad.json").write_text('[{"text": "hi", "txt": "ho"}]')
+    ran = used.run("agent", "-m", "hi", env={"COILCLAW_MOCK_SCRIPT": str(used.base / "bad.json")})
+    one_sentence(ran, 2, "txt")
+    one_sentence(used.run("agent", "-m", "hi", env={"COILCLAW_MOCK_SCRIPT": str(used.base / "none.json")}), 2, "none.json")
+
+
+def test_a_model_that_never_stops_calling_is_stopped(used: HomeAt) -> None:
+    ran = used.run("agent", "-m", "go", "--json", env=used.script({"tool_calls": [{"tool": "time"}]}))
+    assert ran.rc == 0
+    assert ran.json()["ending"] == "max_rounds"
+    assert len(ran.json()["actions"]) == 5
+    nothing_lost(used, receipts=6)
+
+
+# Tool arguments
+
+
+@pytest.mark.parametrize("arguments", ["[1, 2]", '"text"', "null", "{", '{"path": ".", "path": "/"}', "", '{"path": NaN}'])
+def test_arguments_that_are_not_an_object_are_refused_at_the_command_line(used: HomeAt, arguments: str) -> None:
+    one_sentence(used.run("tool", "run", "file_list", "--json", arguments), 2, "--json")
+    nothing_lost(used)
+
+
+def test_arguments_that_are_not_an_object_are_denied_to_the_model(used: HomeAt) -> None:
+    bad = ["[1, 2]", '"text"', "{", '{"path": ".", "path": "/"}', '{"path": 12345678901234567890}']
+    calls = [{"tool": "file_list", "arguments": text} for text in bad]
+    ran = used.run("agent", "-m", "go", "--json", env=used.script({"tool_calls": calls}, {"text": "I see"}))
+    assert ran.rc == 0
+    assert [(action["status"], action["code"]) for action in ran.json()["actions"]] == [("denied", "ARGS_INVALID")] * 5
+    nothing_lost(used, receipts=6)
+
+
+# Names that do not exist
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        (["tool", "run", "file_raed"], "file_read"),
+        (["provider", "test", "locale"], "local"),
+        (["memory", "show", "CONVERSATION"], "CONVERSATION"),
+        (["agent", "-m", "hi", "--conversation", "CONVERSATION"], "CONVERSATION"),
+        (["receipt", "show", "RECEIPT"], "RECEIPT"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
+)
+def test_a_name_that_does_not_exist_is_answered_with_the_nearest_one(
+    used: HomeAt, command: list[str], meant: str
+) -> None:
+    real = {"CONVERSATION": used.rows("SELECT thread_id FROM threads")[0][0], "RECEIPT": used.receipts()[0]["id"]}
+    wrong = {name: value[:-1] + ("0" if value[-1] != "0" else "1") for name, value in real.items()}
+    ran = used.run(*(wrong.get(word, word) for word in command))
+    one_sentence(ran, 2, "did you mean", real.get(meant, meant))
+    assert len(used.messages()) == 4
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"), [(["recipt"], "receipt"), (["receipt", "verfy"], "verify"), (["memory", "serch", "x"], "search")]
+)
+def test_a_command_that_does_not_exist_is_answered_with_the_nearest_one(
+    home: HomeAt, command: list[str], meant: str
+) -> None:
+    ran = home.run(*command)
+    assert ran.rc == 2
+    assert "Did you mean" in ran.err
+    assert meant in ran.err.partition("Did you mean")[2]
+    assert "Traceback" not in ran.err
+
+
+# Messages
+
+
+def test_a_message_of_ten_megabytes_is_refused_and_nothing_is_stored(used: HomeAt) -> None:
+    ran = used.run("agent", "-m", "-", stdin=b"word " * (2 << 20))
+    one_sentence(ran, 2, "bytes", "workspace file")
+    assert len(used.messages()) == 4
+    nothing_lost(used)
+
+
+def test_a_long_message_within_the_limit_is_kept_whole(used: HomeAt) -> None:
+    text = "word " * 40_000
+    used.ok("agent", "-m", "-", env=used.script({"text": "read"}), stdin=text)
+    (stored,) = used.rows("SELECT blob FROM artifacts")
+    assert stored[0] == text.encode()
+    nothing_lost(used)
+
+
+@pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfe", b"", b"   \n"], ids=["nul", "not-utf8", "empty", "blank"])
+def test_a_message_that_is_no_text_is_one_sentence(used: HomeAt, data: bytes) -> None:
+    one_sentence(used.run("agent", "-m", "-", stdin=data), 2, "message")
+    assert len(used.messages()) == 4
+    nothing_lost(used)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["agent", "-m"], ["agent", "-m", "hi", "-c"], ["memory", "show"], ["memory", "search"], ["receipt", "show"], ["tool", "run"],
+     ["tool", "run", "file_read", "--json"], ["policy", "check", "--json"], ["approvals", "show"], ["provider", "test"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_arguments_that_are_not_utf8_are_one_sentence(used: HomeAt, command: list[str]) -> None:
+    one_sentence(used.run(*command, b"\xff\xfe"), 2)
+    nothing_lost(used)
+
+
+@pytest.mark.parametrize("tool", ["file_read", "file_write", "shell", "http"])
+def test_nul_bytes_in_arguments_are_denied(used: HomeAt, tool: str) -> None:
+    args = {"file_read": {"path": "a\0b"}, "file_write": {"path": "a\0b", "content": "x"},
+            "shell": {"command": "echo a\0b"}, "http": {"url": "https://exa\0mple.com/"}}[tool]  # fmt: skip
+    ran = used.tool(tool, args)
+    assert ran.rc in {3, 4}, ran
+    assert "Traceback" not in ran.err
+    nothing_lost(used)
+
+
+# The workspace
+
+
+def test_a_workspace_that_is_a_link_is_refused(used: HomeAt) -> None:
+    real = used.base / "elsewhere"
+    used.workspace.rename(real)
+    used.workspace.symlink_to(real)
+    for command in (["agent", "-m", "hi"], ["tool", "run", "file_list"], ["init"], ["policy", "show"]):
+        one_sentence(used.run(*command), 2, "workspace")
+    nothing_lost(used)
+    assert used.run("memory", "list").rc == 0
+
+
+def test_a_workspace_that_was_deleted_is_said_and_made_again(used: HomeAt) -> None:
+    shutil.rmtree(used.workspace)
+    for command in (["agent", "-m", "hi"], ["tool", "run", "file_list"], ["policy", "show"]):
+        one_sentence(used.run(*command), 2, "workspace", "coilclaw init")
+    nothing_lost(used)
+    assert not used.workspace.exists()
+    used.ok("init")
+    assert (used.workspace / "SYSTEM.md").is_file()
+    used.ok("agent", "-m", "hi")
+
+
+def test_a_workspace_that_holds_the_home_is_refused(used: HomeAt) -> None:
+    used.configure(f'workspace_dir = "{used.base}"\n')
+    one_sentence(used.run("agent", "-m", "hi"), 2, "workspace_dir")
+
+
+def test_a_working_directory_that_was_deleted_is_at_most_one_sentence(used: HomeAt) -> None:
+    gone = used.base / "gone"
+    gone.mkdir()
+    script = f'cd "{gone}" && rmdir "{gone}" && exec "{COILCLAW}" memory list'
+    done = subprocess.run(["sh", "-c", script], env=used.environ, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        one_sentence(Ran(done.returncode, done.stdout, done.stderr), 2, "directory")
+
+
+@pytest.mark.parametrize("name", ["tool", "text", "huge", "folder", "pipe", "missing", "swap"])
+def test_files_that_cannot_be_read_are_one_clear_failure(used: HomeAt, name: str) -> None:
+    target = used.workspace / "odd"
+    if name == "text":
+        target.write_bytes(b"\xff\xfe\x00")
+    elif name == "huge":
+        target.write_bytes(b"x" * (1 << 20))
+    elif name == "folder":
+        target.mkdir()
+    elif name == "pipe":
+        os.mkfifo(target)
+    elif name == "swap":
+        target.symlink_to("/etc/hostname")
+    elif name == "tool":
+        target.symlink_to(used.root / "keys" / "ledger.key")
+    ran = used.tool("file_read", {"path": "odd"})
+    assert ran.rc == (3 if name in {"swap", "tool"} else 1), ran
+    assert "Traceback" not in ran.err
+    assert len(ran.sentence.splitlines()) == 1
+    nothing_lost(used, receipts=2)
+
+
+def test_a_broken_system_prompt_does_not_stop_the_agent(used: HomeAt) -> None:
+    prompt = Path(used.workspace / "SYSTEM.md")
+    prompt.write_bytes(b"\xff\xfe")
+    ran = used.run("agent", "-m", "hi")
+    assert ran.rc == 0
+    assert "SYSTEM.md" in ran.err

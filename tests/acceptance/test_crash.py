@@ -1,0 +1,143 @@
+"""kill -9 at awkward moments, then a restart: the chain holds, nothing is lost, nothing is done twice."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.acceptance.conftest import HomeAt, processes_with, until
+from tests.acceptance.test_estop import LONG, mark, silent_server
+
+pytestmark = pytest.mark.slow
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    """As the kernel would when memory runs out: that process alone, without a word."""
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def test_killed_while_the_model_thinks(home: HomeAt) -> None:
+    process = home.start("agent", "-m", "an important question", env=home.script({"text": "never", "delay": 600}))
+    until(lambda: home.rows("SELECT 1 FROM messages"), "the question to be stored")
+    kill(process)
+    home.intact()
+    (conversation,) = home.ok("memory", "list", "--json").json()
+    assert home.messages() == [("user", "an important question")]
+    answer = home.ok("agent", "-c", conversation["thread_id"], "-m", "are you there?", env=home.script({"text": "yes"}))
+    assert answer.out.strip() == "yes"
+    assert [role for role, _ in home.messages()] == ["user", "user", "assistant"]
+    home.intact()
+
+
+def test_killed_while_a_command_runs(home: HomeAt) -> None:
+    home.configure(LONG)
+    sleep = mark()
+    command = f"echo once >> effects.txt; sleep {sleep}; echo twice >> effects.txt"
+    process = home.start("agent", "-m", "do it", "--yes", env=home.calling("shell", {"command": command}))
+    until(lambda: processes_with(sleep), "the command to run")
+    kill(process)
+    until(lambda: not processes_with(sleep), "the command to die with the one who started it")
+    home.intact()
+    assert home.messages()[0] == ("user", "do it")
+    # The restart: whatever comes next must settle what was left open, and say that it cannot be known.
+    home.ok("agent", "-m", "hello again", env=home.script({"text": "hello"}))
+    assert (home.workspace / "effects.txt").read_text() == "once\n"
+    assert home.rows("SELECT status FROM proposed_actions") == [("UNKNOWN",)]
+    assert [(receipt["tool"], receipt["status"]) for receipt in home.receipts()] == [("shell", "unknown")]
+    assert home.ok("approvals", "list", "--json").json() == []
+    home.intact()
+
+
+def test_killed_while_a_read_runs(home: HomeAt) -> None:
+    with silent_server() as (place, asked):
+        home.configure(LONG.replace("[agent]", f'allowed_domains = ["{place}"]\n[agent]'))
+        process = home.start("agent", "-m", "look it up", env=home.calling("http", {"url": f"{place}/slow"}))
+        assert asked.wait(60)
+        kill(process)
+    home.intact()
+    home.ok("agent", "-m", "hello again", env=home.script({"text": "hello"}))
+    # It never needed the owner, so it must not stand among what waits for the owner.
+    assert home.ok("approvals", "list", "--json").json() == []
+    assert [receipt["tool"] for receipt in home.receipts()] == ["http"]
+    home.intact()
+
+
+def test_killed_while_the_owner_is_asked(home: HomeAt) -> None:
+    write = home.calling("file_write", {"path": "a.txt", "content": "x\n"})
+    sitting = home.sit("agent", "-m", "write it", env=write)
+    sitting.wait_for("Approve? [y/N]")
+    os.kill(sitting.process.pid, signal.SIGKILL)
+    sitting.process.wait()
+    home.intact()
+    assert not (home.workspace / "a.txt").exists()
+    (waiting,) = home.ok("approvals", "list", "--json").json()
+    approve = ["approvals", "approve", waiting["action_id"]]
+    assert home.sit(*approve).wait_for("[y/N]").type("y\r").end().rc == 0
+    assert (home.workspace / "a.txt").read_text() == "x\n"
+    (home.workspace / "a.txt").unlink()
+    assert home.sit(*approve).end().rc == 2  # once is once
+    assert not (home.workspace / "a.txt").exists()
+    assert [receipt["status"] for receipt in home.receipts()] == ["allowed"]
+    home.intact()
+
+
+def test_killed_again_and_again_in_the_middle_of_many_calls(home: HomeAt) -> None:
+    home.configure('[security]\nautonomy = "full"\n[agent]\nmax_tool_rounds = 100\n[budgets]\ntool_calls_per_minute = 100000\n')
+    calls = [{"tool": "file_write", "args": {"path": f"intel/{n}.md", "content": "x"}} for n in range(8)]
+    env = home.script({"tool_calls": [*calls, {"tool": "time"}]})
+    for number in range(4):
+        seen = len(home.logged())
+        process = home.start("agent", "-m", f"round {number}", env=env)
+        until(lambda seen=seen, number=number: len(home.logged()) >= seen + 5 + 7 * number, "some calls to be done")
+        kill(process)
+        home.intact()
+    last = home.tool("time", {})
+    assert last.rc == 0
+    assert "cut" not in last.err  # a log that lags behind a crash is caught up, not called truncated
+    assert home.intact()["receipts"] == len(home.logged()) == home.rows("SELECT count(*) FROM receipts")[0][0]
+    assert [text for role, text in home.messages() if role == "user"] == [f"round {number}" for number in range(4)]
+    # Every action that has an end has exactly one receipt for it.
+    ended = home.rows("SELECT count(*) FROM proposed_actions WHERE status NOT IN ('PENDING', 'APPROVED')")[0][0]
+    assert ended == home.rows("SELECT count(DISTINCT action_id) FROM receipts")[0][0] == len(home.logged())
+
+
+def test_several_processes_at_once_keep_one_chain(home: HomeAt) -> None:
+    calls = [{"tool": "time"} for _ in range(8)]
+    env = home.script({"tool_calls": calls}, {"text": "done"})
+    home.configure("[budgets]\ntool_calls_per_minute = 100000\n")
+    processes = [home.start("agent", "-m", f"worker {number}", env=env) for number in range(4)]
+    for process in processes:
+        out, err = process.communicate()
+        assert (process.returncode, out.strip()) == (0, "done"), err
+    assert home.intact()["receipts"] == len(home.logged()) == 32
+
+
+def test_interrupted_by_hand_the_call_is_receipted(home: HomeAt) -> None:
+    home.configure(LONG)
+    sleep = mark()
+    process = home.start("tool", "run", "shell", "--yes", "--json", f'{{"command": "sleep {sleep}"}}')
+    until(lambda: processes_with(sleep), "the command to run")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    until(lambda: not processes_with(sleep), "the command to be gone")
+    assert [(receipt["status"], receipt["code"]) for receipt in home.receipts()] == [("unknown", "CANCELLED")]
+    home.intact()
+
+
+def test_terminated_politely_the_call_is_receipted(home: HomeAt) -> None:
+    home.configure(LONG)
+    sleep = mark()
+    process = home.start("tool", "run", "shell", "--yes", "--json", f'{{"command": "sleep {sleep}"}}')
+    until(lambda: processes_with(sleep), "the command to run")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode != 0
+    assert "Traceback" not in err
+    until(lambda: not processes_with(sleep), "the command to be gone")
+    home.tool("time", {})  # at the latest now
+    assert home.receipts()[0]["status"] == "unknown"
+    home.intact()

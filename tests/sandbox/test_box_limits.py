@@ -1,0 +1,207 @@
+"""Whatever a command uses up, it ends with the right word and leaves no process behind."""
+
+import os
+import secrets
+import signal
+import subprocess
+import time
+
+import msgspec
+import pytest
+
+from tests.sandbox.conftest import SERVER, processes_with
+
+FORKS = """
+import os, time
+made = 0
+try:
+    while made < 500:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        made += 1
+except OSError as error:
+    print(made, "then", error.errno)
+"""
+
+HOG = """
+held = []
+while True:
+    held.append(bytearray(4 << 20))
+"""
+
+
+@pytest.fixture
+def token() -> str:
+    """A number of seconds that no other sleep on this machine has."""
+    return f"{3600 + secrets.randbelow(10**6)}.{secrets.randbelow(10**9)}"
+
+
+def gone(token: str) -> bool:
+    """Whether no process with the token is left; a killed one may take a moment to leave the kernel's list."""
+    for _ in range(250):
+        if not processes_with(token):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def daemon(token: str) -> str:
+    """A shell line that starts a process twice removed, in a session of its own, holding our streams."""
+    return f"(setsid sh -c '(trap \"\" TERM HUP INT; sleep {token}) & (setsid sleep {token} &)' &)"
+
+
+def test_a_command_that_takes_too_long_is_stopped(box, limits, token):
+    result = box.run(f"echo begun; sleep {token}", limits=limits(wall_seconds=0.5))
+    assert (result.end, result.exit_code, result.stdout) == ("timeout", 137, b"begun\n")
+    assert "0.5 seconds" in result.reason
+    assert not processes_with(token)
+
+
+def test_a_stopped_command_takes_everything_it_started_along(box, limits, token):
+    result = box.run(f"{daemon(token)}; sleep 0.1; {daemon(token)}; sleep {token}", limits=limits(wall_seconds=0.7))
+    assert result.end == "timeout"
+    assert not processes_with(token)
+
+
+def test_a_daemon_does_not_outlive_its_command(box, limits, token):
+    result = box.run(f"{daemon(token)}; sleep 0.1; echo done", limits=limits())
+    assert (result.end, result.exit_code, result.stdout) == ("exited", 0, b"done\n")
+    assert not processes_with(token)
+
+
+def test_an_endless_writer_is_stopped_at_the_cap(box, limits):
+    result = box.run("yes & yes >&2", limits=limits(output_bytes=100_000))
+    assert (result.end, result.exit_code) == ("output_limit", 137)
+    assert len(result.stdout) + len(result.stderr) == 100_000
+    assert "100000 bytes" in result.reason
+
+
+def test_output_up_to_the_cap_is_no_reason_to_stop(box, limits):
+    result = box.run("head -c 100000 /dev/zero", limits=limits(output_bytes=100_000))
+    assert (result.end, result.exit_code, len(result.stdout)) == ("exited", 0, 100_000)
+
+
+def test_a_memory_hog_is_stopped(box, limits):
+    result = box.run(("/usr/bin/python3", "-I", "-c", HOG), limits=limits(memory_bytes=64 << 20))
+    if box.as_root and os.path.isdir("/sys/fs/cgroup/memory"):
+        assert result.end == "memory_limit"
+        assert str(64 << 20) in result.reason
+    else:  # without a control group the process is refused memory, or the watch on the whole box is quicker
+        assert result.end == "memory_limit" or b"MemoryError" in result.stderr
+    assert result.exit_code != 0
+
+
+def test_memory_is_counted_over_all_processes(box, limits):
+    one = "x = bytearray(50 << 20); import time; time.sleep(60)"
+    command = "for n in 1 2 3 4; do python3 -I -c '" + one + "' & done; wait"
+    result = box.run(command, limits=limits(memory_bytes=100 << 20, wall_seconds=30.0))
+    assert result.end == "memory_limit"
+
+
+def test_a_fork_bomb_stays_small_and_ends(box, limits, token):
+    result = box.run(("/usr/bin/python3", "-I", "-c", FORKS), limits=limits(processes=20))
+    count, _, number = result.stdout.decode().split()
+    assert 10 <= int(count) <= 22
+    assert number == "11"
+    bomb = f"b() {{ b | b & }}; b; sleep {token}"
+    result = box.run(bomb, limits=limits(processes=20, wall_seconds=1.0, output_bytes=10_000))
+    assert result.end in {"timeout", "output_limit", "exited"}
+    assert not processes_with(token)
+
+
+def test_files_cannot_grow_beyond_the_limit(box, limits):
+    result = box.run("head -c 3000000 /dev/zero > big", limits=limits(file_bytes=1_000_000))
+    assert result.exit_code != 0
+    assert (box.workspace / "big").stat().st_size == 1_000_000
+
+
+def test_open_files_are_bounded(box, limits):
+    script = """
+held = []
+try:
+    while True:
+        held.append(open("/dev/null"))
+except OSError as error:
+    print(error.errno, len(held))
+"""
+    number, count = box.python(script, limits=limits(open_files=40)).split()
+    assert number == "24"
+    assert int(count) < 40
+
+
+def test_the_private_tmp_is_bounded(box, limits):
+    seen = box.text(
+        "for d in /tmp /dev/shm; do head -c 200000000 /dev/zero > $d/big; done", limits=limits(file_bytes=1 << 30)
+    )
+    assert seen.count("No space left on device") == 2
+
+
+@pytest.mark.slow
+def test_a_command_that_computes_too_long_is_stopped(box, limits):
+    result = box.run(("sh", "-c", "while :; do :; done"), limits=limits(cpu_seconds=1))
+    assert (result.end, result.exit_code) == ("signalled", 128 + signal.SIGXCPU)
+    assert "1 seconds of CPU" in result.reason
+
+
+@pytest.mark.parametrize("after", [0.01, 0.4])
+def test_cancelling_kills_everything_before_it_is_passed_on(box, limits, token, after):
+    box.own()
+    spec = box.spec(f"{daemon(token)}; sleep 0.1; sleep {token}", limits=limits())
+    assert "cancelled" in box.ask(spec, cancel_after=after)
+    assert not processes_with(token)
+    assert box.run("echo again").stdout == b"again\n"
+
+
+def test_our_own_death_kills_everything_inside(box, limits, token):
+    box.own()
+    spec = box.spec(f"{daemon(token)}; sleep {token}", limits=limits())
+    argv = box.process.args
+    environment = dict(entry.split("=", 1) for entry in _environment(box.process.pid) if entry)
+    other = {"user": box.uid, "group": box.uid, "extra_groups": []} if box.uid != os.geteuid() else {}
+    assert argv[1:] == ["-c", SERVER]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, cwd="/", **other
+    ) as parent:
+        asked = {"tier": box.tier, "hide": (), "spec": spec, "cancel_after": 0}
+        parent.stdin.write(msgspec.json.encode(asked) + b"\n")
+        parent.stdin.flush()
+        for _ in range(500):
+            if len(processes_with(f"sleep\0{token}")) >= 3:
+                break
+            time.sleep(0.02)
+        assert processes_with(f"sleep\0{token}"), "the command never began"
+        parent.kill()
+        parent.wait()
+    assert gone(token)
+
+
+def _environment(pid: int) -> list[str]:
+    with open(f"/proc/{pid}/environ") as source:
+        return source.read().split("\0")
+
+
+def groups_of(pid: int) -> list[str]:
+    """Control groups that a process made and that are still there."""
+    tops = [top for top in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup") if os.path.isdir(top)]
+    return [path for top in tops for path in os.listdir(top) if path.startswith(f"coilclaw-{pid}-")]
+
+
+def test_groups_are_taken_away_with_their_box(box):
+    before = set(groups_of(box.process.pid))
+    box.run("true")
+    for _ in range(100):
+        if not set(groups_of(box.process.pid)) - before:
+            return
+        time.sleep(0.02)
+    pytest.fail("a control group is left")
+
+
+def test_limits_are_what_the_kernel_was_told(box, limits):
+    script = """
+import resource
+for name in ("CPU", "FSIZE", "NOFILE", "CORE"):
+    print(resource.getrlimit(getattr(resource, "RLIMIT_" + name))[0])
+"""
+    asked = limits(cpu_seconds=7, file_bytes=12345, open_files=77)
+    assert box.python(script, limits=asked).split() == ["7", "12345", "77", "0"]

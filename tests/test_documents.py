@@ -1,0 +1,98 @@
+"""The written documents against the code: rules, exit codes, decisions, links, the picture."""
+
+import ast
+import re
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from coilclaw.gate.command_rules import RULES, reason
+from coilclaw.gate.policy_file import PolicyFile
+from coilclaw.packets import errors
+from coilclaw.packets.decision import Autonomy
+
+ROOT = Path(__file__).resolve().parent.parent
+WRITTEN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+POLICY = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")
+EXIT_CODES = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+STANDS_FOR = {
+    "allowlist.": ["allowlist.LAYER"],
+    "policy.": ["policy.ID"],
+    "autonomy.": [f"autonomy.{each}" for each in get_args(Autonomy)],
+}
+"""Rule ids that are made when they speak, by how they begin."""
+
+
+def emitted() -> set[str]:
+    """Every rule id that the gate can give, read from its source."""
+    found = set(RULES)
+    for path in (ROOT / "src" / "coilclaw" / "gate").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Reason"):
+                continue
+            rule = next((word.value for word in node.keywords if word.arg == "rule"), None)
+            if isinstance(rule, ast.Constant):
+                found.add(str(rule.value))
+            elif isinstance(rule, ast.JoinedStr):
+                found.update(STANDS_FOR[str(rule.values[0].value)])
+    return found
+
+
+def listed() -> list[str]:
+    """Every rule id that has a row on the page."""
+    return re.findall(r"^\| `([\w.-]+)` \| (?:deny|ask|allow)", POLICY, re.MULTILINE)
+
+
+def test_the_policy_page_lists_every_rule_once_and_no_other():
+    assert sorted(listed()) == sorted(emitted())
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_the_policy_page_says_what_a_command_rule_says(rule):
+    verdict = "deny" if rule.startswith("command.destructive.") else "ask"
+    assert f"| `{rule}` | {verdict} | `{reason(rule).code}` | {RULES[rule]} |" in POLICY
+
+
+def test_the_examples_of_policy_files_hold():
+    files = [text for text in re.findall(r"```json\n(.*?)```", POLICY, re.DOTALL) if '"rules"' in text]
+    assert files
+    for text in files:
+        msgspec.json.decode(text, type=PolicyFile)
+
+
+def test_every_exit_code_of_the_error_tree_is_on_the_page():
+    codes = {each.exit_code for each in vars(errors).values() if isinstance(each, type) and hasattr(each, "exit_code")}
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", EXIT_CODES, re.MULTILINE)}
+    assert told == {0, 1, 2, 3, 4, 5, 6, 7, 130}
+    assert codes <= told
+
+
+def test_every_decision_is_in_the_index():
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+    pages = {path.name for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+    assert pages == set(re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", index))
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_link_leads_nowhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{link} in {page.name}"
+        assert not anchor or anchor in anchors(target), f"{link} in {page.name}"
+
+
+def test_the_picture_is_light_and_asks_the_network_for_nothing():
+    picture = (ROOT / "docs" / "images" / "first-run.svg").read_text(encoding="utf-8")
+    assert len(picture.encode()) < 60_000
+    assert re.findall(r"https?://[^\s\"')]+", picture) == ["http://www.w3.org/2000/svg"]
