@@ -61,10 +61,11 @@ class App:
         self.clock: Clock = utc_now
         self._say = say
         self._unsafe = unsafe
+        self._conveyors: list[Conveyor] = []
 
     def observe(self, event: str, fields: dict[str, Json]) -> None:
         """Say an ordinary event, without secrets."""
-        level = "info" if event.startswith(("tool_", "approval_", "provider_fell")) else "debug"
+        level = "info" if event.startswith(("tool_", "approval_", "message_")) else "debug"
         self._say(level, event, fields)
 
     def warn(self, text: str) -> None:
@@ -112,6 +113,8 @@ class App:
 
     def close(self) -> None:
         """Seal the ledger and give everything back."""
+        for conveyor in self._conveyors:
+            conveyor.close()
         if "ledger" in self.__dict__:
             self.ledger.close()
         if "db" in self.__dict__:
@@ -186,7 +189,7 @@ class App:
         judged = judge_url(url, principal, self.listing)
         if isinstance(judged, Target):
             return UrlFact(host=judged.host, code="", reason="", listed=self.listing.domains.admits(judged))
-        return UrlFact(host="", code=judged.code, reason=judged.reason)
+        return UrlFact(host="", code=judged.code, reason=judged.reason.rstrip(".") + ".")
 
     @cached_property
     def transport(self) -> "Transport":
@@ -244,6 +247,8 @@ class App:
             allowed_commands=self._allowed_commands,
             forbidden_commands=self._forbidden_commands,
             allowlists=(("channels.cli.tools_allow", self._cli_tools),),
+            calls_per_minute=self.config.budgets.tool_calls_per_minute,
+            open_proposals=self.config.budgets.open_proposals,
             rules=loaded.rules,
             broken=loaded.broken,
             hash=sha256_hex(f"{self._config_hash}:{loaded.hash}:{loaded.broken}".encode()),
@@ -277,7 +282,12 @@ class App:
         """Gathers the facts of calls."""
         from coilclaw.gate.facts import Inspector
 
-        return Inspector(self.tools, self.places, self.estop, self.judge_url)
+        return Inspector(self.tools, self.places, self.estop, self.judge_url, self._count_actions, unsafe=self._unsafe)
+
+    def _count_actions(self, before: str) -> tuple[int, int]:
+        from coilclaw.store.actions import count_actions
+
+        return count_actions(self.db.reader, self.clock, before)
 
     def conveyor(self, approve: "Approver", ask_owner: Callable[[str], Awaitable[str]] | None = None) -> "Conveyor":
         """The gate's conveyor, with somebody to ask."""
@@ -288,6 +298,7 @@ class App:
         granter = Granter(
             workspace=self.workspace,
             snapshots=self.snapshots,
+            policy=self.policy,
             warn=self.warn,
             forbidden_commands=self._forbidden_commands,
             limits=Limits(
@@ -303,7 +314,7 @@ class App:
             headers=self._headers(),
             ask_owner=ask_owner,
         )
-        return Conveyor(
+        conveyor = Conveyor(
             db=self.db,
             ledger=self.ledger,
             inspector=self.inspector,
@@ -314,8 +325,12 @@ class App:
             approve=approve,
             observe=self.observe,
             redact=self.redactor.text,
+            seal=self.redactor.registered,
+            locks=self.home.locks_dir,
             ttl=timedelta(hours=self.config.approvals.ttl_hours),
         )
+        self._conveyors.append(conveyor)
+        return conveyor
 
     def _headers(self) -> "dict[Principal, tuple[tuple[str, str], ...]]":
         """What the owner's own accounts need; never shown to a tool."""
@@ -418,6 +433,7 @@ class App:
             ),
             observe=self.observe,
             redact=self.redactor.text,
+            seal=self.redactor.registered,
         )
 
     def owner_prompt(self) -> str:

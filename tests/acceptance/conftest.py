@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 COILCLAW = str(Path(sys.executable).with_name("coilclaw"))
-PATIENCE = 60.0
+PATIENCE = 40.0
 """Seconds after which a wait counts as hanging. Nothing here is expected to come near it."""
 
 
@@ -54,11 +54,12 @@ def one_sentence(ran: Ran, rc: int, *words: str) -> None:
         assert word.lower() in said[0].lower(), (word, said[0])
 
 
-def until(holds: Callable[[], object], what: str) -> None:
-    """Wait for something another process does."""
+def until(holds: Callable[[], object], what: str, process: "subprocess.Popen[str] | None" = None) -> None:
+    """Wait for something another process does; if it has ended, it will not do it any more."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"waited in vain: {what}"
+        assert process is None or process.poll() is None, f"it ended before {what}: {process.communicate()}"
         time.sleep(0.01)
 
 
@@ -71,13 +72,13 @@ def alive(pid: int) -> bool:
     return state not in {"Z", "X"}
 
 
-def processes_with(mark: str) -> list[int]:
-    """Every living process whose command line holds the mark."""
+def sleepers(seconds: str) -> list[int]:
+    """Every living process that sleeps for exactly so long."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if mark.encode() in (entry / "cmdline").read_bytes() and alive(int(entry.name)):
+                if (entry / "cmdline").read_bytes() == f"sleep\0{seconds}\0".encode() and alive(int(entry.name)):
                     found.append(int(entry.name))
     return found
 

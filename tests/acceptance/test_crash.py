@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.acceptance.conftest import HomeAt, processes_with, until
+from tests.acceptance.conftest import HomeAt, sleepers, until
 from tests.acceptance.test_estop import LONG, mark, silent_server
 
 pytestmark = pytest.mark.slow
@@ -36,9 +36,9 @@ def test_killed_while_a_command_runs(home: HomeAt) -> None:
     sleep = mark()
     command = f"echo once >> effects.txt; sleep {sleep}; echo twice >> effects.txt"
     process = home.start("agent", "-m", "do it", "--yes", env=home.calling("shell", {"command": command}))
-    until(lambda: processes_with(sleep), "the command to run")
+    until(lambda: sleepers(sleep), "the command to run", process)
     kill(process)
-    until(lambda: not processes_with(sleep), "the command to die with the one who started it")
+    until(lambda: not sleepers(sleep), "the command to die with the one who started it")
     home.intact()
     assert home.messages()[0] == ("user", "do it")
     # The restart: whatever comes next must settle what was left open, and say that it cannot be known.
@@ -114,16 +114,33 @@ def test_several_processes_at_once_keep_one_chain(home: HomeAt) -> None:
     assert home.intact()["receipts"] == len(home.logged()) == 32
 
 
+def test_two_answers_run_it_once(home: HomeAt) -> None:
+    assert home.tool("shell", {"command": "echo x >> effects.txt"}).rc == 4
+    action = home.rows("SELECT action_id FROM proposed_actions")[0][0]
+    sittings = [home.sit("approvals", "approve", action) for _ in range(2)]
+    for sitting in sittings:
+        sitting.wait_for("Approve? [y/N]")
+    for sitting in sittings:
+        sitting.type("y\r")
+    codes = sorted(sitting.end().rc for sitting in sittings)
+    assert codes[0] == 0
+    assert codes[1] != 0
+    assert not any("Traceback" in sitting.shown for sitting in sittings)
+    assert (home.workspace / "effects.txt").read_text() == "x\n"
+    assert [receipt["status"] for receipt in home.receipts()] == ["allowed"]
+    home.intact()
+
+
 def test_interrupted_by_hand_the_call_is_receipted(home: HomeAt) -> None:
     home.configure(LONG)
     sleep = mark()
     process = home.start("tool", "run", "shell", "--yes", "--json", f'{{"command": "sleep {sleep}"}}')
-    until(lambda: processes_with(sleep), "the command to run")
+    until(lambda: sleepers(sleep), "the command to run", process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err
-    until(lambda: not processes_with(sleep), "the command to be gone")
+    until(lambda: not sleepers(sleep), "the command to be gone")
     assert [(receipt["status"], receipt["code"]) for receipt in home.receipts()] == [("unknown", "CANCELLED")]
     home.intact()
 
@@ -132,12 +149,12 @@ def test_terminated_politely_the_call_is_receipted(home: HomeAt) -> None:
     home.configure(LONG)
     sleep = mark()
     process = home.start("tool", "run", "shell", "--yes", "--json", f'{{"command": "sleep {sleep}"}}')
-    until(lambda: processes_with(sleep), "the command to run")
+    until(lambda: sleepers(sleep), "the command to run", process)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
     assert process.returncode != 0
     assert "Traceback" not in err
-    until(lambda: not processes_with(sleep), "the command to be gone")
+    until(lambda: not sleepers(sleep), "the command to be gone")
     home.tool("time", {})  # at the latest now
     assert home.receipts()[0]["status"] == "unknown"
     home.intact()

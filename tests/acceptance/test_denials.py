@@ -272,6 +272,73 @@ def test_every_denying_rule_is_covered_here() -> None:
     assert destructive <= {case.rule for case in CASES}
 
 
+def test_a_link_does_not_lead_out_of_the_workspace(home: HomeAt) -> None:
+    home.configure('[security]\nautonomy = "full"\n')
+    outside = home.base / "outside"
+    outside.mkdir()
+    (outside / "private.txt").write_text("private")
+    (home.workspace / "way-out").symlink_to(outside)
+    (home.workspace / "alias.txt").symlink_to("SYSTEM.md")
+    for tool_name, args in (
+        ("file_read", {"path": "way-out/private.txt"}),
+        ("file_write", {"path": "way-out/private.txt", "content": "x"}),
+        ("file_write", {"path": "way-out/new.txt", "content": "x"}),
+        ("file_list", {"path": "way-out"}),
+        ("file_read", {"path": "intel/../way-out/private.txt"}),
+    ):
+        ran = home.tool(tool_name, args, "--yes", "--output", "json")
+        assert (ran.rc, ran.json()["decision"]["code"]) == (3, "PATH_OUTSIDE_WORKSPACE"), args
+        assert "private" not in ran.json()["result"]["output"].replace("private.txt", "")
+    assert [path.name for path in outside.iterdir()] == ["private.txt"]
+    assert (outside / "private.txt").read_text() == "private"
+    # A link inside is judged by what it leads to.
+    assert home.tool("file_write", {"path": "alias.txt", "content": "x"}, "--yes").rc == 4
+
+
+PROBE = """
+import os, socket
+home, outside = {home!r}, {outside!r}
+def attempt(name, work):
+    try:
+        work()
+        print("DONE", name)
+    except OSError as error:
+        print("refused", name, error.errno)
+def write(path):
+    with open(path, "a") as file:
+        file.write("x")
+for path in ("SYSTEM.md", "policies/default.json", "policies/new.json", ".git/config", ".git/hooks/x", "audit/x", "jobs/x",
+             ".github/workflows/x.yml", "agent/x.py", home + "/config.toml", home + "/ESTOP", outside, "/etc/x", "/usr/x"):
+    attempt("write " + path, lambda: write(path))
+for path in (home + "/keys/ledger.key", home + "/memory.sqlite", "/etc/passwd", outside):
+    attempt("read " + path, lambda: open(path).read())
+attempt("move", lambda: os.rename("policies", "policies2"))
+attempt("connect", lambda: socket.create_connection(("127.0.0.1", {port}), 1))
+attempt("resolve", lambda: socket.getaddrinfo("example.com", 443))
+write("plain.txt")
+print("DONE plain")
+"""
+
+
+def test_the_box_holds_where_the_text_of_a_command_tells_nothing(home: HomeAt) -> None:
+    home.configure('[security]\nautonomy = "full"\n')
+    outside = home.base / "private.txt"
+    outside.write_text("private")
+    with page(b"reached") as place:
+        port = int(place.rpartition(":")[2])
+        (home.workspace / "probe.py").write_text(PROBE.format(home=str(home.root), outside=str(outside), port=port))
+        before = {path: data for path, data in snapshot(home.workspace).items() if path != "probe.py"}
+        ran = home.tool("shell", {"command": "python3 probe.py"}, "--yes", "--output", "json")
+    assert ran.rc == 0, ran
+    lines = ran.json()["result"]["output"].splitlines()
+    assert [line for line in lines if line.startswith("DONE")] == ["DONE plain"]
+    assert len([line for line in lines if line.startswith("refused")]) == 21
+    after = {path: data for path, data in snapshot(home.workspace).items() if path not in {"probe.py", "plain.txt"}}
+    assert after == before
+    assert outside.read_text() == "private"
+    assert (home.workspace / "plain.txt").stat().st_uid == home.workspace.stat().st_uid
+
+
 def test_a_denied_call_is_shown_to_the_model_and_to_a_listing_alike(home: HomeAt) -> None:
     ran = home.run("agent", "-m", "go", env=home.calling("file_read", {"path": "../home/keys/ledger.key"}))
     assert "Denied." in ran.out

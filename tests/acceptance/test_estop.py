@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from coilclaw.sandbox.fake_openai import FakeOpenAI
-from tests.acceptance.conftest import PATIENCE, HomeAt, one_sentence, processes_with, until
+from tests.acceptance.conftest import PATIENCE, HomeAt, one_sentence, sleepers, until
 
 pytestmark = pytest.mark.slow
 
@@ -76,11 +76,11 @@ def test_a_running_command_is_ended_with_its_whole_family(patient: HomeAt) -> No
     sleep = mark()
     command = f"echo begun >> effects.txt; sleep {sleep} & (nohup setsid sleep {sleep} >/dev/null 2>&1 &) ; sleep {sleep}; echo late >> effects.txt"
     process = patient.start("tool", "run", "shell", "--yes", "--json", f'{{"command": "{command}"}}')
-    until(lambda: len(processes_with(sleep)) >= 3, "the command to run")
+    until(lambda: len(sleepers(sleep)) >= 3, "the command to run", process)
     patient.ok("estop", "--reason", "enough")
     _, err = finished(process)
     assert process.returncode == 5, err
-    until(lambda: not processes_with(sleep), "every process of the command to be gone")
+    until(lambda: not sleepers(sleep), "every process of the command to be gone")
     assert (patient.workspace / "effects.txt").read_text() == "begun\n"
     (receipt,) = patient.receipts()
     assert (receipt["status"], receipt["code"]) == ("unknown", "ESTOP")  # it had begun, so nobody knows how far it came
@@ -129,7 +129,7 @@ def test_no_call_of_the_same_turn_starts_after_it(patient: HomeAt) -> None:
     ]
     env = patient.script({"tool_calls": calls}, {"text": "I stopped because {last_tool_result}"})
     process = patient.start("agent", "-m", "go", "--yes", env=env)
-    until(lambda: processes_with(sleep), "the first call to run")
+    until(lambda: sleepers(sleep), "the first call to run", process)
     patient.ok("estop")
     out, err = finished(process)
     assert process.returncode == 0, err
@@ -140,7 +140,7 @@ def test_no_call_of_the_same_turn_starts_after_it(patient: HomeAt) -> None:
         ("time", "denied", "ESTOP"),
     ]
     assert not (patient.workspace / "after.txt").exists()
-    until(lambda: not processes_with(sleep), "the command to be gone")
+    until(lambda: not sleepers(sleep), "the command to be gone")
     patient.intact()
 
 

@@ -328,16 +328,64 @@ asyncio.run(home.call("shell", command="ls"))
 """
 
 
-def test_killed_in_the_middle_of_an_effect_the_row_says_begun_and_the_chain_holds(tmp_path, sample):
+def test_killed_in_the_middle_of_an_effect_the_end_is_said_to_be_unknown(tmp_path, sample):
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "killed")], check=False, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     from tests.home import Sample
 
     home = Sample(tmp_path / "killed")
     row = home.app.db.reader.execute("SELECT status, begun_at, attempt FROM proposed_actions").fetchone()
+    recovered = asyncio.run(home.conveyor().recover())
+    again = asyncio.run(home.conveyor().recover())
     report = verify_ledger(home.app.db.reader, home.app.config.receipts.path, home.app.signing_key)
     home.close()
     assert row[0] == "APPROVED"
     assert row[1] is not None
     assert row[2] == 1
+    assert [(outcome.receipt.status, outcome.receipt.code) for outcome in recovered] == [("unknown", "INTERRUPTED")]
+    assert again == []
     assert report.valid
+
+
+async def test_what_a_living_process_runs_is_left_alone(sample):
+    home = sample(security__autonomy="full")
+    home.box.hang = True
+    running = asyncio.ensure_future(home.call("shell", command="ls"))
+    while not home.box.specs:
+        await asyncio.sleep(0.01)
+    assert await home.conveyor().recover() == []
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_secret_in_the_arguments_is_taken_out_and_denied(sample):
+    home = sample(environ={"COILCLAW_OPENROUTER_API_KEY": "sup3r-s3cret-value-123456"}, security__autonomy="full")
+    outcome = await home.call("file_write", path="x", content="key: sup3r-s3cret-value-123456")
+    assert outcome.result.code == "SECRET_NOT_GRANTED"
+    stored = home.app.db.reader.execute("SELECT args_json FROM proposed_actions").fetchone()[0]
+    assert "sup3r" not in stored
+    assert not (home.workspace / "x").exists()
+
+
+async def test_the_rate_limit_counts_earlier_calls(sample):
+    from coilclaw.config import Budgets
+
+    home = sample(budgets=Budgets(tool_calls_per_minute=2))
+    codes = [(await home.call("time", key=f"k{n}")).receipt.code for n in range(3)]
+    assert codes == ["ALLOWED", "ALLOWED", "RATE_LIMITED"]
+
+
+async def test_without_a_box_the_owner_is_asked_and_the_receipt_says_so(sample):
+    home = sample(security__autonomy="full")
+    home.app._unsafe = True
+    await home.call("shell", command="ls")
+    assert home.receipts()[0].code == "UNSAFE"
+    assert "WITHOUT A BOX" in home.owner.cards[0].preview_or_diff
+
+
+async def test_what_a_rule_denies_to_all_is_hidden_from_commands(sample):
+    home = sample(security__autonomy="full")
+    (home.workspace / ".env").write_text("SECRET=1")
+    await home.call("shell", command="ls")
+    assert home.box.specs[0].hidden == (str(home.workspace / ".env"),)

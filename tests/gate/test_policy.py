@@ -22,6 +22,8 @@ def policy(**changes):
         "allowed_commands": frozenset({"ls", "git", "find", "python3", "cat"}),
         "forbidden_commands": frozenset({"rm", "dd", "mkfs"}),
         "allowlists": (("channels.cli.tools_allow", ALL),),
+        "calls_per_minute": 60,
+        "open_proposals": 100,
         "rules": (),
         "broken": "",
         "hash": "h" * 64,
@@ -64,6 +66,10 @@ def facts(tool="file_read", **changes):
         "paths": (),
         "command": None,
         "url": None,
+        "secret": False,
+        "unsafe": False,
+        "recent_calls": 0,
+        "open_proposals": 0,
         "fresh": (),
         "inherited": (),
     }
@@ -191,6 +197,9 @@ RULES = [
     (When(path="notes/**"), facts(paths=(path("notes"),)), True),
     (When(path="notes/**"), facts(paths=(path("notes2/a"),)), False),
     (When(path="a.txt"), facts(paths=(path("b/a.txt"),)), False),
+    (When(path="**/.env"), facts(paths=(path("b/.env"),)), True),
+    (When(path="**/.env"), facts(paths=(path(".env"),)), True),
+    (When(path="**/.env"), facts(paths=(path("b/x.env"),)), False),
     (When(command="git"), facts("shell", command=read_command("ls; git log")), True),
     (When(command="gi"), facts("shell", command=read_command("git log")), False),
     (When(domain="*.example.com"), facts("http", url=UrlFact(host="a.example.com", code="", reason="")), True),
@@ -215,6 +224,39 @@ def test_policy_rules_match_exactly(when, given_facts, applies):
 def test_a_rule_can_ask_for_what_would_run():
     rule = PolicyRule(id="look", when=When(tool="file_read"), verdict="ask", reason="look first")
     assert judge(facts(), rules=(rule,)).verdict == "ask"
+
+
+def test_a_secret_in_the_arguments_is_denied():
+    assert judge(facts(secret=True), autonomy="full").code == "SECRET_NOT_GRANTED"
+
+
+def test_too_many_calls_in_a_minute_are_denied():
+    assert judge(facts(recent_calls=60)).code == "RATE_LIMITED"
+    assert judge(facts(recent_calls=59)).verdict == "allow"
+
+
+def test_a_full_queue_denies_what_would_only_wait():
+    assert judge(write("a.txt", open_proposals=100)).code == "TOO_MANY_PROPOSALS"
+    assert judge(facts(open_proposals=100)).verdict == "allow"
+
+
+@pytest.mark.parametrize("autonomy", ["supervised", "full"])
+def test_a_command_without_a_box_is_the_owners_alone(autonomy):
+    decision = judge(facts("shell", command=read_command("ls"), unsafe=True), autonomy=autonomy)
+    assert (decision.verdict, decision.code, decision.lane, decision.risk) == ("ask", "UNSAFE", "C", "R3")
+
+
+@pytest.mark.parametrize(
+    ("url", "verdict"),
+    [
+        (UrlFact(host="x.com", code="", reason=""), "ask"),
+        (UrlFact(host="x.com", code="", reason="", listed=True), "allow"),
+        (UrlFact(host="x.com", code="", reason="", quoted=True), "allow"),
+    ],
+)
+def test_a_made_up_address_asks_when_tainted(url, verdict):
+    assert judge(facts("http", url=url, fresh=("untrusted:y",))).verdict == verdict
+    assert judge(facts("http", url=url)).verdict == "allow"
 
 
 def test_an_unknown_tool_is_denied():

@@ -16,6 +16,7 @@ from coilclaw.ledger.verify import hash_of_line, verify_ledger
 from coilclaw.packets.action import Action, ToolCall
 from coilclaw.packets.canonical import canonical_bytes, sha256_hex
 from coilclaw.packets.decision import Decision, Reason
+from coilclaw.packets.errors import StorageError
 from coilclaw.packets.receipt import sealed
 from coilclaw.store.database import Database
 
@@ -59,6 +60,7 @@ class Book:
     def open(self):
         self.db = Database(self.folder / "m", self.folder / "locks")
         self.key = SigningKey(self.folder / "keys")
+        self.key.create()
         self.ledger = Ledger(self.db, self.log, self.key, clock=self.clock, warn=self.warnings.append)
 
     def write(self, count, start=0):
@@ -207,6 +209,22 @@ def test_a_head_signed_by_another_key_is_forged(book, tmp_path):
     with heads_file(book.log).open("ab") as file:
         file.write(json.dumps({f: getattr(head, f) for f in head.__struct_fields__}).encode() + b"\n")
     assert broken(book) == (99, "forged")
+
+
+def test_a_replaced_key_shows(book):
+    book.key.private_file.unlink()
+    book.key.public_file.unlink()
+    book.key.create()
+    book.open()
+    book.write(1, start=8)
+    book.close()
+    assert broken(book)[1] == "forged"
+
+
+def test_a_missing_key_is_not_made_again_by_itself(book):
+    book.key.private_file.unlink()
+    with pytest.raises(StorageError, match="cannot be read"):
+        book.key.sign(1, "f" * 64, "now")
 
 
 def test_rolling_back_the_database_shows(book):

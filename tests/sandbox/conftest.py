@@ -157,40 +157,54 @@ def _python_for(uid: int, path: Path) -> str | None:
     return None
 
 
+class Interpreter(msgspec.Struct, frozen=True):
+    """A Python that a user can run, with the package on its path."""
+
+    python: str
+    path: str
+    identity: dict[str, object]
+    """Keywords for subprocess that make it that user."""
+
+    def start(self, script: str, *words: str, before: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
+        """Start a script, perhaps behind another program."""
+        return subprocess.Popen(
+            [*before, self.python, "-c", script, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/",
+            env={"PYTHONPATH": self.path}, **self.identity,
+        )  # fmt: skip
+
+
 @pytest.fixture(scope="session")
-def servers() -> Iterator[Callable[[int], "subprocess.Popen[bytes]"]]:
-    """Starts, once for each uid, the process that runs boxes."""
-    started: dict[int, subprocess.Popen[bytes]] = {}
+def interpreters() -> Iterator[Callable[[int], Interpreter]]:
+    """An interpreter for each uid; another user's gets a copy of the package that anyone may read."""
+    made = {os.geteuid(): Interpreter(sys.executable, str(Path(coilclaw.__file__).parents[1]), {})}
     with tempfile.TemporaryDirectory(prefix="coilclaw-public-", dir="/var/tmp") as public:
         os.chmod(public, 0o755)
 
-        def server(uid: int) -> "subprocess.Popen[bytes]":
-            if uid in started:
-                return started[uid]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": "/"}
-            if uid == os.geteuid():
-                path = str(Path(coilclaw.__file__).parents[1])
-                started[uid] = subprocess.Popen([sys.executable, "-c", SERVER], env={"PYTHONPATH": path}, **pipes)
-                return started[uid]
-            copy = _public_copy(Path(public))
-            python = _python_for(uid, copy)
-            if python is None:
-                missing("an interpreter that an ordinary user can run")
-            started[uid] = subprocess.Popen(
-                [str(python), "-c", SERVER],
-                env={"PYTHONPATH": str(copy)},
-                user=uid,
-                group=uid,
-                extra_groups=[],
-                **pipes,
-            )
-            return started[uid]
+        def interpreter(uid: int) -> Interpreter:
+            if uid not in made:
+                copy = _public_copy(Path(public))
+                python = _python_for(uid, copy)
+                if python is None:
+                    missing("an interpreter that an ordinary user can run")
+                made[uid] = Interpreter(str(python), str(copy), {"user": uid, "group": uid, "extra_groups": []})
+            return made[uid]
 
-        yield server
-        for process in started.values():
-            process.stdin.close()
-            process.wait(10)
-            process.stdout.close()
+        yield interpreter
+
+
+@pytest.fixture(scope="session")
+def servers(interpreters: Callable[[int], Interpreter]) -> Iterator[Callable[[int], "subprocess.Popen[bytes]"]]:
+    """Starts, once for each uid, the process that runs boxes."""
+    started: dict[int, subprocess.Popen[bytes]] = {}
+
+    def server(uid: int) -> "subprocess.Popen[bytes]":
+        if uid not in started:
+            started[uid] = interpreters(uid).start(SERVER)
+        return started[uid]
+
+    yield server
+    for process in started.values():
+        process.communicate(timeout=10)
 
 
 def _combinations() -> list[object]:

@@ -3,7 +3,6 @@
 import os
 import secrets
 import signal
-import subprocess
 import time
 
 import msgspec
@@ -153,17 +152,11 @@ def test_cancelling_kills_everything_before_it_is_passed_on(box, limits, token, 
     assert box.run("echo again").stdout == b"again\n"
 
 
-def test_our_own_death_kills_everything_inside(box, limits, token):
+def test_our_own_death_kills_everything_inside(box, interpreters, limits, token):
     box.own()
     spec = box.spec(f"{daemon(token)}; sleep {token}", limits=limits())
-    argv = box.process.args
-    environment = dict(entry.split("=", 1) for entry in _environment(box.process.pid) if entry)
-    other = {"user": box.uid, "group": box.uid, "extra_groups": []} if box.uid != os.geteuid() else {}
-    assert argv[1:] == ["-c", SERVER]
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, cwd="/", **other
-    ) as parent:
-        asked = {"tier": box.tier, "hide": (), "spec": spec, "cancel_after": 0}
+    asked = {"tier": box.tier, "hide": (), "spec": spec, "cancel_after": 0}
+    with interpreters(box.uid).start(SERVER) as parent:
         parent.stdin.write(msgspec.json.encode(asked) + b"\n")
         parent.stdin.flush()
         for _ in range(500):
@@ -174,11 +167,6 @@ def test_our_own_death_kills_everything_inside(box, limits, token):
         parent.kill()
         parent.wait()
     assert gone(token)
-
-
-def _environment(pid: int) -> list[str]:
-    with open(f"/proc/{pid}/environ") as source:
-        return source.read().split("\0")
 
 
 def groups_of(pid: int) -> list[str]:

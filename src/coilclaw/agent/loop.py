@@ -67,6 +67,7 @@ class Agent:
         limits: LoopLimits,
         observe: Observer,
         redact: Callable[[str], str],
+        seal: Callable[[str], str],
     ) -> None:
         self._db = db
         self._conveyor = conveyor
@@ -81,6 +82,7 @@ class Agent:
         self._limits = limits
         self._observe = observe
         self._redact = redact
+        self._seal = seal
 
     async def turn(self, message: UserMessage, on_text: Callable[[str], None] | None = None) -> Reply:
         """Answer one message of the owner."""
@@ -116,6 +118,8 @@ class Agent:
 
     def _receive(self, tx: sqlite3.Connection, message: UserMessage, turn_id: str) -> None:
         text = self._redact(message.text)
+        if text != message.text:
+            self._observe("message_redacted", {"message": "a secret in your message was taken out before it was kept."})
         ensure_thread(tx, self._clock, message.thread_id, message.channel, text.strip().splitlines()[0])
         row = MessageRow(
             message_id=message.message_id,
@@ -193,10 +197,14 @@ class Agent:
 
     async def _calls(self, turn: Turn, number: int, response: ChatResponse) -> list[Outcome]:
         """Store the proposals together with the answer that made them, then carry each through the gate."""
-        proposed = _with_ids(response.tool_calls, number)
+        proposed = _with_ids(tuple(self._sealed(call) for call in response.tool_calls), number)
         actions = [
-            self._conveyor.propose(typed_call(call), turn, call_key(turn.turn_id, number, index))
-            for index, call in enumerate(proposed)
+            self._conveyor.propose(
+                typed_call(msgspec.structs.replace(raw, call_id=kept.call_id)),
+                turn,
+                call_key(turn.turn_id, number, index),
+            )
+            for index, (raw, kept) in enumerate(zip(response.tool_calls, proposed, strict=True))
         ]
         row = self._row(turn, "assistant", response.final_text, response, tool_calls=proposed)
 
@@ -211,6 +219,16 @@ class Agent:
             remember = self._remember(turn, action.call.call_id, action.action_id)
             outcomes.append(await self._conveyor.carry(action, turn, stored=True, record=remember))
         return outcomes
+
+    def _sealed(self, call: ProposedCall) -> ProposedCall:
+        """The proposal as it may be remembered: without registered secrets."""
+        return msgspec.structs.replace(
+            call,
+            call_id=self._seal(call.call_id),
+            tool=self._seal(call.tool),
+            arguments=self._seal(call.arguments),
+            justification=self._seal(call.justification),
+        )
 
     def _remember(self, turn: Turn, call_id: str, action_id: str) -> Callable[[sqlite3.Connection, ToolResult], None]:
         def record(tx: sqlite3.Connection, result: ToolResult) -> None:

@@ -54,4 +54,5 @@ def _say_error(error: Exception) -> None:
         if error.remedy:
             click.echo(error.remedy, err=True)
     elif isinstance(error, CoilclawError):
-        click.echo(f"coilclaw: {error}", err=True)
+        message = error.message if error.message.endswith((".", "?", "!")) else f"{error.message}."
+        click.echo(f"coilclaw: {message} {error.remedy}".rstrip(), err=True)

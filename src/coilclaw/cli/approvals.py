@@ -77,7 +77,9 @@ def reject(action_id: str, reason: str) -> int:
     async def no(_: "Card") -> "Answer":
         return Answer(approved=False, reason=reason)
 
-    _answer(action_id, no, unsafe=False)
+    with opened() as app:
+        asyncio.run(_carry(app, _pending(app, action_id), no))
+    click.echo(f"Refused {action_id}.")
     return 0
 
 

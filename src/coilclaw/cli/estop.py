@@ -1,9 +1,11 @@
 """coilclaw estop."""
 
+import os
 import sys
 
 import click
 
+from coilclaw.cli.log import logger_from
 from coilclaw.cli.session import here
 from coilclaw.gate.estop import Estop
 from coilclaw.packets.errors import StorageError, UsageError
@@ -27,7 +29,7 @@ def estop(clear: bool, status: bool, reason: str) -> int:
         stop.engage(reason, stamp(utc_now()))
     except OSError as error:
         raise StorageError(f"{stop.file} cannot be changed ({error.strerror}).", remedy="Check the home.") from error
-    click.echo("estop triggered", err=True)
+    logger_from(os.environ).say("info", "estop_triggered", {"path": str(stop.file), "reason": reason})
     click.echo(f"ESTOP engaged: {stop.file}. Clear it with `coilclaw estop --clear`.")
     return 0
 

@@ -66,11 +66,17 @@ def make_parts(home: Home, config: Config) -> list[str]:
     db = Database(config.memory.path, home.locks_dir)
     try:
         db.write_now(lambda tx: ensure_owner(tx, utc_now))
+        sealed = int(db.reader.execute("SELECT count(*) FROM ledger_heads").fetchone()[0])
     finally:
         db.close()
     config.memory.path.chmod(0o600)
     key = SigningKey(home.keys_dir)
     if not key.private_file.exists():
+        if sealed:
+            raise StorageError(
+                f"the ledger key {key.private_file} is gone, but {sealed} heads were signed with it.",
+                remedy="Restore the keys folder from a backup; see SECURITY.md, 'A broken ledger'.",
+            )
         key.create()
         made.append(str(key.private_file))
     return made

@@ -1,11 +1,22 @@
 """Logs on stderr: lines for people, or JSON for programs. Nothing is said before the redactor has seen it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from coilclaw.packets.canonical import Json
 
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+
+
+def logger_from(environ: Mapping[str, str]) -> "Logger":
+    """A logger for commands that need no configuration: ESTOP must work whatever the configuration says."""
+
+    def redact(value: Json) -> Json:
+        from coilclaw.secrets.redactor import Redactor
+
+        return Redactor().value(value)
+
+    return Logger("info", as_json=environ.get("COILCLAW_LOG", "").strip().lower() == "json", redact=redact)
 
 
 class Logger:

@@ -33,6 +33,11 @@ def print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], *, empty: 
     Console().print(table)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 receipt`, `2 receipts`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def print_line(text: str, *, style: str = "") -> None:
     """A line, coloured only at a terminal that wants colour."""
     import os

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from coilclaw.packets.decision import Decision
 
 
+STRICTNESS = (0, 4, 3)
+"""Exit codes from mild to strict: allow, ask, deny."""
+
+
 class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call to try: tool and arguments, and optionally where it would come from."""
 
@@ -79,7 +83,7 @@ def check(call: str | None, from_stdin: bool, exit_code: bool) -> int:
         else:
             for line in sys.stdin.buffer:
                 if line.strip():
-                    worst = max(worst, _check_line(app, line))
+                    worst = max(worst, _check_line(app, line), key=STRICTNESS.index)
     return worst if exit_code else 0
 
 

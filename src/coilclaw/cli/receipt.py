@@ -2,7 +2,7 @@
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_line, print_rows
+from coilclaw.cli.output import counted, json_option, print_json, print_line, print_rows
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -66,7 +66,10 @@ def verify(as_json: bool) -> int:
     for note in report.notes:
         click.echo(f"note: {note}", err=True)
     if report.broken is None:
-        print_line(f"The chain is intact: {report.receipts} receipts, {report.heads} signed heads.", style="green")
+        print_line(
+            f"The chain is intact: {counted(report.receipts, 'receipt')}, {counted(report.heads, 'signed head')}.",
+            style="green",
+        )
         return 0
     broken = report.broken
     print_line(f"invalid chain at receipt {broken.receipt}: {broken.kind}. {broken.detail}.", style="red")

@@ -35,7 +35,8 @@ class Repl:
         self._app = app
         self._thread = thread
         self._terminal = Terminal(assume_yes=assume_yes)
-        self._agent: Agent = app.agent(app.conveyor(self._terminal.approve, self._terminal.ask))
+        self._conveyor = app.conveyor(self._terminal.approve, self._terminal.ask)
+        self._agent: Agent = app.agent(self._conveyor)
 
     async def run(self) -> int:
         """Talk until the owner leaves."""
@@ -44,6 +45,10 @@ class Repl:
             f"CoilClaw – provider {config.default_provider}, autonomy {config.security.autonomy}. /help for help."
         )
         print_line(f"Conversation {self._thread}. Enter sends, Alt-Enter adds a line, Ctrl-C cancels a call.")
+        for outcome in await self._conveyor.recover():
+            print_line(
+                f"{outcome.action.call.tool} ({outcome.action.action_id}): {outcome.result.output}", style="yellow"
+            )
         session = _session(self._app)
         while True:
             if self._app.estop.engaged():
@@ -132,6 +137,12 @@ def _session(app: "App") -> "PromptSession[str]":
     from prompt_toolkit.history import FileHistory, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
+    class Remembered(FileHistory):
+        """What was typed, without secrets."""
+
+        def store_string(self, string: str) -> None:
+            super().store_string(app.redactor.text(string))
+
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -146,7 +157,7 @@ def _session(app: "App") -> "PromptSession[str]":
     try:
         history_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         history_file.touch(mode=0o600)
-        history: FileHistory | InMemoryHistory = FileHistory(str(history_file))
+        history: FileHistory | InMemoryHistory = Remembered(str(history_file))
     except OSError:
         history = InMemoryHistory()
     words = WordCompleter([each.split()[0] for each in HELP], sentence=True)

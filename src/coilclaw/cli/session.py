@@ -1,6 +1,7 @@
 """Opening a home for a command, and closing it however the command ends."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,7 +9,7 @@ from coilclaw.app import App
 from coilclaw.cli.log import Logger
 from coilclaw.config import Home, home_from, load
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import UsageError
+from coilclaw.packets.errors import CoilclawError, UsageError
 
 
 def here() -> Home:
@@ -37,6 +38,13 @@ def opened(*, unsafe: bool = False) -> Iterator[App]:
         app.warn(warning)
     try:
         yield app
+    except sqlite3.Error as error:
+        from coilclaw.store.database import storage_error
+
+        raise storage_error(error, config.memory.path) from error
+    except CoilclawError as error:
+        error.message, error.remedy = app.redactor.text(error.message), app.redactor.text(error.remedy)
+        raise
     finally:
         app.close()
 

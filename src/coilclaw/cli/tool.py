@@ -99,6 +99,7 @@ async def run_tool(app: "App", name: str, args: "JsonObject", *, yes: bool) -> "
 
     terminal = Terminal(assume_yes=yes)
     conveyor = app.conveyor(terminal.approve, terminal.ask if terminal.interactive else None)
+    await conveyor.recover()
     now = app.clock()
     turn = Turn(new_id("turn", now), "", "cli")
     action = conveyor.propose(ToolCall.of(name, args), turn, new_id("key", now))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from coilclaw.cli.output import print_line
+from coilclaw.cli.output import counted, print_line
 from coilclaw.cli.session import opened
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ def tour() -> int:
     if report.broken is not None:
         print_line(f"invalid chain at receipt {report.broken.receipt}: {report.broken.kind}", style="red")
         return 6
-    print_line(f"✓ the ledger is intact: {report.receipts} receipts, {report.heads} signed heads", style="green")
+    print_line(
+        f"✓ the ledger is intact: {counted(report.receipts, 'receipt')}, {counted(report.heads, 'signed head')}",
+        style="green",
+    )
     click.echo(
         "\nTry next:\n"
         "  coilclaw onboard                      choose a real model\n"

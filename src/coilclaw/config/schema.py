@@ -226,9 +226,9 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     """Ceilings that hold across turns and jobs."""
 
     daily_tokens: Tokens = 1_000_000
-    """Tokens per day, all work together."""
+    """Tokens per day, all work together. Holds for jobs, which come later."""
     job_tokens: Tokens = 200_000
-    """Tokens per job."""
+    """Tokens per job. Holds for jobs, which come later."""
     tool_calls_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 60
     """Tool calls per minute; more are denied."""
     open_proposals: Annotated[int, Meta(ge=1, le=100_000)] = 100
@@ -236,7 +236,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How many days things are kept; 0 means for ever. Receipts are always kept."""
+    """How many days things are kept; 0 means for ever. Receipts are always kept. Pruning comes with the worker."""
 
     idempotency_days: Days = 90
     """Idempotency keys."""

@@ -10,11 +10,20 @@ from coilclaw.packets.decision import Reason
 def _ask_lane(case: Case) -> Iterator[Reason]:
     if case.lane == "B":
         yield Reason(rule="lane.external", code="LANE_B", text="It would have an effect outside this machine.")
-    if case.lane == "C":
+    if case.lane == "C" and not case.facts.unsafe:
         yield Reason(
             rule="lane.owner",
             code="LANE_C",
             text="It changes what governs the agent itself; only the owner decides that.",
+        )
+
+
+def _ask_unsafe(case: Case) -> Iterator[Reason]:
+    if case.facts.command is not None and case.facts.unsafe:
+        yield Reason(
+            rule="box.unsafe",
+            code="UNSAFE",
+            text="It would run WITHOUT A BOX: files, network and processes of this machine are within its reach.",
         )
 
 
@@ -61,4 +70,13 @@ def _ask_autonomy(case: Case) -> Iterator[Reason]:
         )
 
 
-ASKS: tuple[Rule, ...] = (_ask_lane, _ask_always, _ask_taint, _ask_constructed_get, _ask_opaque, _ask_rules, _ask_autonomy)
+ASKS: tuple[Rule, ...] = (
+    _ask_unsafe,
+    _ask_lane,
+    _ask_always,
+    _ask_taint,
+    _ask_constructed_get,
+    _ask_opaque,
+    _ask_rules,
+    _ask_autonomy,
+)

@@ -43,7 +43,8 @@ def render_card(action: Action, inspected: Inspected, existing: bytes | None) ->
 def _preview(action: Action, inspected: Inspected, existing: bytes | None) -> str:
     touches = inspected.touches
     if touches.command is not None:
-        return f"{touches.command}\n\n(The approval binds this text and its box, not what the files it uses hold.)"
+        where = "WITHOUT A BOX" if inspected.facts.unsafe else "in a box without network"
+        return f"{touches.command}\n\n(Runs {where}. The approval binds this text, not what the files it uses hold.)"
     if touches.writes:
         content = parse_object(action.call.args_bytes).get("content")
         if isinstance(content, str):

@@ -45,6 +45,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[PathFact, ...]
     command: CommandFacts | None
     url: UrlFact | None
+    secret: bool
+    """The arguments held a secret that was not granted."""
+    unsafe: bool
+    """Commands would run without a box."""
+    recent_calls: int
+    """Calls proposed in the last minute, before this one."""
+    open_proposals: int
+    """Actions that wait for the owner, before this one."""
     fresh: tuple[Label, ...]
     """Untrusted content this turn took in."""
     inherited: tuple[Label, ...]
@@ -60,6 +68,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_commands: frozenset[str]
     allowlists: tuple[tuple[str, frozenset[str]], ...]
     """(layer, tools): a tool must be in every one of them."""
+    calls_per_minute: int
+    open_proposals: int
     rules: tuple[PolicyRule, ...]
     broken: str
     hash: str
@@ -120,7 +130,9 @@ def reaches_outside(path: PathFact) -> bool:
 
 
 def lane_of(facts: Facts) -> Lane:
-    """A: this machine. B: outside it. C: what governs the agent itself."""
+    """A: this machine. B: outside it. C: what governs the agent itself, or leaves its walls."""
+    if facts.command is not None and facts.unsafe:
+        return "C"
     if any(path.write and path.path_class == "owner" and path.relative is not None for path in facts.paths):
         return "C"
     if facts.tool and facts.tool.destination == "external" and facts.tool.effect != "READ":

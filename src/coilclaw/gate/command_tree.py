@@ -34,6 +34,7 @@ _ONE_LINE = frozenset({
     "unset_command", "variable_assignment", "variable_assignments",
 })  # fmt: skip
 _OPERATORS = frozenset({"|", "|&", "&&", "||", "comment"})
+_BEFORE_COMMENT = frozenset({"", ";", ";;", "(", ")", "&", "|", "&&", "||", "\n", "$(", "<(", ">(", "`"})
 _TEST_OPERATOR = re.compile(r"-([a-hknoprstuvwxzGLNORS]|eq|ne|lt|le|gt|ge|nt|ot|ef)")
 _GLUED = WORDS | {"command_name", "file_redirect", "variable_assignment"}
 _READERS = frozenset({"read", "mapfile", "readarray"})
@@ -266,7 +267,7 @@ class _Walker:
                 gap = _ONE_LINE_GAP if one_line and before not in _OPERATORS else _GAP
                 if gap.fullmatch(self.source, end, start) is None:
                     self.found.cloud("opaque.construct", self.source[end:start].decode(errors="replace"))
-            elif glue and before in _GLUED and kind in _GLUED:
+            elif (glue and before in _GLUED and kind in _GLUED) or (kind == "comment" and before not in _BEFORE_COMMENT):
                 self.found.cloud("opaque.construct", self.expand.text(child))
             end, before = child.end_byte, kind
         if node.parent is None and self.source[end:].strip(b" \t\n") not in {b"", b"\\"}:

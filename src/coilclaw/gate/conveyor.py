@@ -5,10 +5,10 @@ the new status together. Nothing is ever run twice by going round again.
 """
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -32,8 +32,9 @@ from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.ports import ToolOutput
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
 from coilclaw.sandbox.files import read_existing
-from coilclaw.store.actions import add_action, begin_action, finish_action
+from coilclaw.store.actions import add_action, begin_action, begun_actions, finish_action
 from coilclaw.store.database import Database
+from coilclaw.store.lock import HeldLock, holder_is_gone
 from coilclaw.store.threads import MessageRow, add_message, ensure_owner
 
 Observer: TypeAlias = Callable[[str, dict[str, Json]], None]
@@ -84,6 +85,8 @@ class Conveyor:
         approve: Approver,
         observe: Observer,
         redact: Callable[[str], str],
+        seal: Callable[[str], str],
+        locks: Path,
         ttl: timedelta,
     ) -> None:
         self._db = db
@@ -96,24 +99,28 @@ class Conveyor:
         self._approve = approve
         self._observe = observe
         self._redact = redact
+        self._seal = seal
+        self._locks = locks
         self._ttl = ttl
-        self._worker = f"pid-{os.getpid()}"
+        self._held: HeldLock | None = None
 
     # Proposing
 
     def decide(self, call: ToolCall, turn: Turn) -> Decision:
         """What the gate would say now, without doing anything."""
-        return self._look(call, turn)[1]
+        return self._look(self._sealed(call), turn, "~")[1]
 
     def propose(self, call: ToolCall, turn: Turn, key: str) -> Action:
         """A new action with its first decision; it becomes real when it is stored."""
-        inspected, decision = self._look(call, turn)
+        call = self._sealed(call)
         now = self._clock()
+        action_id = new_id("act", now)
+        inspected, decision = self._look(call, turn, action_id)
         declaration = inspected.tool.declaration_hash if inspected.tool is not None else ""
         digest = digest_of(call.tool.encode(), declaration.encode(), (call.identity or "").encode(), call.args_bytes)
         self._observe("tool_requested", {"tool": call.tool, "verdict": decision.verdict, "code": decision.code})
         return Action(
-            action_id=new_id("act", now),
+            action_id=action_id,
             thread_id=turn.thread_id,
             turn_id=turn.turn_id,
             source=turn.source,
@@ -151,9 +158,45 @@ class Conveyor:
             "thread_id": action.thread_id,
         }
 
-    def _look(self, call: ToolCall, turn: Turn) -> tuple[Inspected, Decision]:
-        inspected = self._inspector.inspect(call, turn)
+    def _sealed(self, call: ToolCall) -> ToolCall:
+        """The call without registered secrets; one that held any is marked, and the gate denies it."""
+        args = call.args_bytes.decode("utf-8")
+        sealed = self._seal(args)
+        return msgspec.structs.replace(
+            call,
+            tool=self._seal(call.tool),
+            args=msgspec.Raw(sealed.encode("utf-8")),
+            call_id=self._seal(call.call_id),
+            justification=self._seal(call.justification),
+            withheld=sealed != args,
+        )
+
+    def _look(self, call: ToolCall, turn: Turn, action_id: str) -> tuple[Inspected, Decision]:
+        inspected = self._inspector.inspect(call, turn, action_id)
         return inspected, decide(inspected.facts, self._policy(), Setting(source=turn.source))
+
+    # Recovering
+
+    def _worker(self) -> str:
+        """The name this process goes by while effects run; its lock is held until it ends."""
+        if self._held is None:
+            self._held = HeldLock(self._locks / f"{new_id('worker', self._clock())}.lock")
+        return self._held.path.stem
+
+    async def recover(self) -> list[Outcome]:
+        """End the actions whose process died while they ran: what cannot be known is said, nothing is run again."""
+        ended: list[Outcome] = []
+        for worker, action in begun_actions(self._db.reader):
+            if holder_is_gone(self._locks / f"{worker}.lock"):
+                tool = self._inspector.tools.get(action.call.tool)
+                end = interrupted(tool, "INTERRUPTED", "The process that ran it died.")
+                ended.append(await self._finish(action, end, stored=True, record=self._post(action)))
+        return ended
+
+    def close(self) -> None:
+        """Let go of this process's name."""
+        if self._held is not None:
+            self._held.close()
 
     # Carrying
 
@@ -217,7 +260,7 @@ class Conveyor:
         return record
 
     def _look_again(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
-        inspected, decision = self._look(action.call, turn)
+        inspected, decision = self._look(action.call, turn, action.action_id)
         return inspected, msgspec.structs.replace(action, decision=decision, taint=turn.taint)
 
     def _card(self, action: Action, inspected: Inspected) -> Card:
@@ -235,7 +278,7 @@ class Conveyor:
             add_event(tx, self._clock, "tool_approved", action.action_id, {"digest": action.digest, "by": "terminal"})
         if self._estop.engaged():
             return False
-        if not begin_action(tx, self._clock, action, self._worker):
+        if not begin_action(tx, self._clock, action, self._worker()):
             raise StorageError(f"action {action.action_id} was claimed elsewhere.", remedy="Nothing was run twice.")
         return True
 
@@ -302,7 +345,7 @@ class Conveyor:
         def write(tx: sqlite3.Connection) -> tuple[Receipt, ToolResult]:
             if not stored:
                 self.store(tx, action)
-            code = end.result.code or ("APPROVED" if action.decision.verdict == "ask" else action.decision.code)
+            code = end.result.code or _code_of(action.decision)
             receipt = self._ledger.add(tx, action, end.status, code=code, result_hash=result_hash)
             result = msgspec.structs.replace(end.result, receipt_id=receipt.id)
             if not finish_action(tx, self._clock, action, STATUS_OF[end.status], result, reason=end.reason):
@@ -317,6 +360,12 @@ class Conveyor:
         self._observe("receipt_written", {"id": receipt.id, "status": receipt.status})
         await self._ledger.seal_if_due()
         return Outcome(action=action, result=result, receipt=receipt)
+
+
+def _code_of(decision: Decision) -> str:
+    if decision.code == "UNSAFE":
+        return "UNSAFE"
+    return "APPROVED" if decision.verdict == "ask" else decision.code
 
 
 async def _put_down(work: "asyncio.Future[ToolOutput]") -> None:

@@ -38,6 +38,26 @@ def _deny_schema(case: Case) -> Iterator[Reason]:
         )
 
 
+def _deny_secret(case: Case) -> Iterator[Reason]:
+    if case.facts.secret:
+        yield Reason(
+            rule="secret.not_granted",
+            code="SECRET_NOT_GRANTED",
+            text="The arguments hold a secret that this tool was not granted.",
+            change="Refer to the secret by the name of its environment variable.",
+        )
+
+
+def _deny_budget(case: Case) -> Iterator[Reason]:
+    if case.facts.recent_calls >= case.policy.calls_per_minute:
+        yield Reason(
+            rule="budget.calls",
+            code="RATE_LIMITED",
+            text=f"{case.policy.calls_per_minute} calls were made within a minute, which is the limit.",
+            change="Wait a minute, or raise budgets.tool_calls_per_minute.",
+        )
+
+
 def _deny_not_listed(case: Case) -> Iterator[Reason]:
     for layer, tools in case.policy.allowlists:
         if case.facts.tool_name not in tools and case.facts.tool is not None:
@@ -135,7 +155,9 @@ def _deny_network(case: Case) -> Iterator[Reason]:
             rule="network.airlock",
             code=url.code,
             text=url.reason,
-            change="Add the domain to security.allowed_domains if the agent should reach it.",
+            change="Add the domain to security.allowed_domains if the agent should reach it."
+            if url.code == "NOT_LISTED"
+            else "",
         )
 
 
@@ -181,6 +203,7 @@ DENIES: tuple[Rule, ...] = (
     _deny_estop,
     _deny_unknown,
     _deny_schema,
+    _deny_secret,
     _deny_not_listed,
     _deny_broken_policy,
     _deny_commands,
@@ -190,4 +213,5 @@ DENIES: tuple[Rule, ...] = (
     _deny_fresh_taint,
     _deny_rules,
     _deny_autonomy,
+    _deny_budget,
 )

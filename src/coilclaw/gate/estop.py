@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 
 POLL_SECONDS = 0.1
@@ -26,7 +27,8 @@ class Estop:
     def engage(self, reason: str, when: str) -> None:
         """Stop everything; doing it twice is fine."""
         self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.file.open("a", encoding="utf-8") as file:
+        self.file.touch(mode=0o600)  # that it exists is what stops everything
+        with suppress(OSError), self.file.open("a", encoding="utf-8") as file:
             file.write(f"{when} {reason}\n")
 
     def clear(self) -> bool:

@@ -32,18 +32,24 @@ class Inspector:
         places: Places,
         estop: Estop,
         judge_url: Callable[[str, Principal], UrlFact],
+        count: Callable[[str], tuple[int, int]],
+        *,
+        unsafe: bool,
     ) -> None:
         self.tools = tools
         self._places = places
         self._estop = estop
         self._judge_url = judge_url
+        self._count = count
+        self._unsafe = unsafe
 
-    def inspect(self, call: ToolCall, turn: Turn) -> Inspected:
-        """The facts of a call as things stand now."""
+    def inspect(self, call: ToolCall, turn: Turn, action_id: str = "~") -> Inspected:
+        """The facts of a call as things stand now. The counts are of actions older than `action_id`."""
         tool = self.tools.get(call.tool)
         args, schema_error = self._parse(tool, call.args_bytes)
         touches = tool.touches(args) if tool is not None and args is not None else Touches()
         command = read_command(touches.command) if touches.command is not None else None
+        recent, waiting = self._count(action_id)
         facts = Facts(
             tool_name=call.tool,
             tool=None if tool is None else _fact(tool),
@@ -53,6 +59,10 @@ class Inspector:
             paths=self._paths(touches, command),
             command=command,
             url=self._url(touches, turn),
+            secret=call.withheld,
+            unsafe=self._unsafe,
+            recent_calls=recent,
+            open_proposals=waiting,
             fresh=turn.fresh,
             inherited=turn.inherited,
         )

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from coilclaw.gate.case import Policy
 from coilclaw.gate.command import CommandFacts
 from coilclaw.gate.facts import Inspected
 from coilclaw.gate.paths import box_read_only, classify
+from coilclaw.gate.policy_match import hidden_paths
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
@@ -17,15 +19,15 @@ from coilclaw.packets.ports import Box, Context, Memory, Transport
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
 from coilclaw.sandbox.snapshot import Snapshots
 
-READERS = frozenset(
-    "ls cat head tail wc grep egrep fgrep rg stat file du df pwd date diff cmp tree basename dirname realpath readlink"
-    " id whoami uname true false test echo printf sleep seq cut sort uniq tr nl tac rev fold jq".split()  # noqa: SIM905
-)
+_READERS = """
+ls cat head tail wc grep egrep fgrep rg stat file du df pwd date diff cmp tree basename dirname realpath readlink id
+whoami uname true false test echo printf sleep seq cut sort uniq tr nl tac rev fold jq
+"""
 """Programs that change nothing unless their output is sent to a file."""
 
 
 def _only_reads(command: CommandFacts) -> bool:
-    return not command.writes and not command.opaque and set(command.programs) <= READERS
+    return not command.writes and not command.opaque and set(command.programs) <= set(_READERS.split())
 
 
 def may_restore(path: str) -> bool:
@@ -61,6 +63,7 @@ class Granter:
         *,
         workspace: Path,
         snapshots: Snapshots,
+        policy: Callable[[], Policy],
         warn: Callable[[str], None],
         forbidden_commands: frozenset[str],
         limits: Limits,
@@ -73,6 +76,7 @@ class Granter:
     ) -> None:
         self.workspace = workspace
         self._snapshots = snapshots
+        self._policy = policy
         self._warn = warn
         self.limits = limits
         self._forbidden = tuple(sorted(forbidden_commands))
@@ -141,6 +145,7 @@ class Granter:
                 workspace=workspace,
                 cwd=workspace,
                 read_only=box_read_only(self.workspace, tainted=tainted),
+                hidden=self._hidden(),
                 forbidden_binaries=self._forbidden,
                 environment=(("LANG", "C.UTF-8"), ("GIT_OPTIONAL_LOCKS", "0")),
                 limits=BoxLimits(wall_seconds=self.limits.shell_seconds),
@@ -148,6 +153,12 @@ class Granter:
             return await self._open_box().run(spec)
 
         return run
+
+    def _hidden(self) -> tuple[str, ...]:
+        """What a policy rule denies to everything is not there for a command; only what exists can be hidden."""
+        names = hidden_paths(self._policy().rules)
+        paths = (self.workspace / name for name in names)
+        return tuple(str(path) for path in paths if path.exists() and not path.is_symlink())
 
     def _getter(self, granted: str, principal: Principal) -> Callable[[str], Awaitable[HttpResponse]]:
         async def get(url: str) -> HttpResponse:

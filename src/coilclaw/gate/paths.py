@@ -126,6 +126,25 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
     )
 
 
+def nested_repositories(workspace: Path, depth: int = 3, most: int = 2000) -> list[str]:
+    """The .git of repositories below the workspace, as far as a short look finds them."""
+    found: list[str] = []
+    folders = [(workspace, 0)]
+    while folders and most > 0:
+        folder, level = folders.pop()
+        most -= 1
+        try:
+            entries = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name == ".git":
+                found.append(entry.path)
+            elif level < depth and entry.name not in ("node_modules", ".venv", "__pycache__"):
+                folders.append((Path(entry.path), level + 1))
+    return found
+
+
 RUNTIME_ONLY = (".git", "audit", "jobs")
 OWNER_ONLY = ("SYSTEM.md", "policies", ".github", "agent")
 GUARDED = ("skills", "sops", "cron", "memory/PREFERENCES.md")
@@ -138,4 +157,5 @@ def box_read_only(workspace: Path, *, tainted: bool) -> tuple[str, ...]:
         names += GUARDED
         with suppress(OSError):  # a vanished workspace is the box's to report
             names += sorted(entry.name for entry in workspace.iterdir() if entry.name.startswith("."))
-    return tuple(dict.fromkeys(str(workspace / name) for name in names))
+    paths = [str(workspace / name) for name in names] + nested_repositories(workspace)
+    return tuple(dict.fromkeys(paths))

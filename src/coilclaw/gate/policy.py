@@ -20,11 +20,22 @@ def decide(facts: Facts, policy: Policy, setting: Setting) -> Decision:
         lane=lane,
         effect=facts.tool.effect if facts.tool else "WRITE",
     )
-    for verdict, rules in (("deny", DENIES), ("ask", ASKS)):
-        reasons = tuple(reason for rule in rules for reason in rule(case))
-        if reasons:
-            return _decision(case, "deny" if verdict == "deny" else "ask", reasons)
+    if denies := tuple(reason for rule in DENIES for reason in rule(case)):
+        return _decision(case, "deny", denies)
+    if asks := tuple(reason for rule in ASKS for reason in rule(case)):
+        if facts.open_proposals >= policy.open_proposals:
+            return _decision(case, "deny", (_queue_full(policy), *asks))
+        return _decision(case, "ask", asks)
     return _decision(case, "allow", (_why_allowed(case),))
+
+
+def _queue_full(policy: Policy) -> Reason:
+    return Reason(
+        rule="budget.proposals",
+        code="TOO_MANY_PROPOSALS",
+        text=f"{policy.open_proposals} actions already wait for the owner, which is the limit.",
+        change="Answer some with `coilclaw approvals`, or raise budgets.open_proposals.",
+    )
 
 
 def _why_allowed(case: Case) -> Reason:

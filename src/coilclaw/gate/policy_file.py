@@ -18,7 +18,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tool: str | Words | None = None
     """A tool's name."""
     path: str | Words | None = None
-    """A path in the workspace, or `folder/**` for everything below it."""
+    """A path in the workspace, `folder/**` for everything below it, or `**/name` for that name anywhere."""
     command: str | Words | None = None
     """The base name of a program the command would run."""
     domain: str | Words | None = None

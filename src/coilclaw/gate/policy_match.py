@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from coilclaw.gate.case import Case
-from coilclaw.gate.policy_file import When
+from coilclaw.gate.policy_file import PolicyRule, When
 from coilclaw.packets.decision import Reason, Verdict
 
 
@@ -15,10 +15,23 @@ def _one_of(wanted: str | tuple[str, ...], values: tuple[str, ...]) -> bool:
 def _path_matches(wanted: str | tuple[str, ...], values: tuple[str, ...]) -> bool:
     for choice in (wanted,) if isinstance(wanted, str) else wanted:
         folder = choice.removesuffix("**").rstrip("/") if choice.endswith("/**") else None
+        name = choice.removeprefix("**/") if choice.startswith("**/") else None
         for value in values:
+            if name is not None and value.rpartition("/")[2] == name:
+                return True
             if value == choice or (folder is not None and (value == folder or value.startswith(folder + "/"))):
                 return True
     return False
+
+
+def hidden_paths(rules: tuple[PolicyRule, ...]) -> list[str]:
+    """Workspace paths that a rule denies to everything: a boxed command does not see them either."""
+    hidden: list[str] = []
+    for rule in rules:
+        if rule.verdict == "deny" and rule.when.path is not None and rule.when == When(path=rule.when.path):
+            paths = (rule.when.path,) if isinstance(rule.when.path, str) else rule.when.path
+            hidden += [path.removeprefix("**/").removesuffix("/**") for path in paths]
+    return hidden
 
 
 def _domain_matches(wanted: str | tuple[str, ...], host: str) -> bool:

@@ -51,14 +51,18 @@ class SigningKey:
             return bytes.fromhex(path.read_text().strip())
         except (OSError, ValueError) as error:
             raise StorageError(
-                f"the ledger key {path} cannot be read.", remedy="Restore it from a backup or run `coilclaw init`."
+                f"the ledger key {path} cannot be read.",
+                remedy="Restore the keys folder from a backup; without it heads can be neither made nor checked.",
             ) from error
+
+    def name(self) -> str:
+        """How heads name this key."""
+        return key_name(self._read(self.public_file))
 
     def sign(self, size: int, chain_hash: str, time: str) -> Head:
         """A signed head."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        self.create()
         private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
         name = key_name(private.public_key().public_bytes_raw())
         head = Head(size=size, hash=chain_hash, time=time, key=name, signature="")

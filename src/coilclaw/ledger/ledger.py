@@ -76,11 +76,18 @@ class Ledger:
             self._unexported = False
 
     def _seal(self, tx: sqlite3.Connection) -> Head:
-        exported = self._log.sync()
+        exported = self._synced()
         if exported:
             set_exported_size(tx, exported)
         size, chain_hash = last_link(tx)
         return store_head(tx, self._key, self._clock, size, chain_hash)
+
+    def _synced(self) -> int:
+        try:
+            return self._log.sync()
+        except OSError as error:
+            self._warn(f"the receipts log could not be made durable ({error.strerror}); the database has the receipts.")
+            return 0
 
     def _keep(self, head: Head) -> None:
         """Once the head is committed, keep it beside the log as well."""

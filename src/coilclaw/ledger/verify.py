@@ -148,7 +148,10 @@ def _check_heads(heads: list[Head], key: SigningKey) -> None:
     Earlier heads are held against the chain by hash while walking; two heads that disagree are a fork.
     """
     seen: dict[int, str] = {}
+    name = key.name() if heads else ""
     for head in heads:
+        if head.key != name:
+            raise _Stop(head.size, "forged", f"the head at receipt {head.size} was signed by another key")
         if seen.setdefault(head.size, head.hash) != head.hash:
             raise _Stop(head.size, "forked", f"two heads of size {head.size} disagree")
     if heads:

@@ -33,6 +33,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     identity: Identity | None = None
     justification: str = ""
     expected_outputs: tuple[str, ...] = ()
+    withheld: bool = False
+    """The arguments held a secret that was not granted; it was taken out and the call will be denied."""
 
     @classmethod
     def of(

@@ -5,6 +5,7 @@ part of a snapshot. Attributes are switched off, so bytes come back as they were
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -88,6 +89,8 @@ class Snapshots:
         """The paths that are gone or different now and would be brought back."""
         commit = self._find(snapshot_id)
         self._git("read-tree", commit)
+        with suppress(ToolError):  # it says 1 when something differs, which is what is asked next
+            self._git("update-index", "-q", "--refresh")
         changed = self._git("diff-files", "-z", "--name-only").split("\0")
         return [path for path in changed if path and may_restore(path)]
 

@@ -171,11 +171,18 @@ class Supervision:
         elif status.exit_code is not None:
             self._code = status.exit_code
         elif status.child_pid and not self._first_pid:
-            self._first_pid = status.child_pid
-            with contextlib.suppress(ProcessLookupError):
-                self._first = os.pidfd_open(status.child_pid)
-                self._status = status
-                self._bound()
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                self._meet(status)
+
+    def _meet(self, status: _Status) -> None:
+        """Take hold of the first process, once it is sure that it is our monitor's child and nobody else's."""
+        first = os.pidfd_open(status.child_pid)
+        if self._process is None or _field(status.child_pid, "PPid:") != [str(self._process.pid)]:
+            os.close(first)
+            self._fail("its monitor names a process that is not its own")
+            return
+        self._first, self._first_pid, self._status = first, status.child_pid, status
+        self._bound()
 
     def _bound(self) -> None:
         """Set the limits of the first process; only a thread with its uid may."""
@@ -210,8 +217,7 @@ class Supervision:
                 if theirs in {0, os.stat(f"/proc/self/ns/{name}").st_ino}:
                     raise OSError(1, f"the box shares the {name} namespace of this machine")
         if self._launch.uid >= 0:
-            with open(f"/proc/{self._first_pid}/status") as lines:
-                ids = next(line.split()[1:] for line in lines if line.startswith("Uid:"))
+            ids = _field(self._first_pid, "Uid:")
             if set(ids) != {str(self._launch.uid)}:
                 raise OSError(1, f"the box runs as uid {ids[0]} instead of {self._launch.uid}")
 
@@ -346,6 +352,11 @@ class Supervision:
 
     def _died_of_memory(self) -> bool:
         return bool(self._group is not None and self._code != 0 and self._group.ran_out_of_memory)
+
+
+def _field(pid: int, name: str) -> list[str]:
+    with open(f"/proc/{pid}/status") as lines:
+        return next((line.split()[1:] for line in lines if line.startswith(name)), [])
 
 
 def _like_a_shell(stderr: bytes) -> tuple[int, bytes]:

@@ -9,14 +9,22 @@ from coilclaw.secrets.sieve import Hit, Window, places
 def _anchors() -> tuple[re.Pattern[str], ...]:
     """Per keyword one telling letter, in both cases: a literal first character is found fastest."""
     letters = {
-        "k": "(?=ey)|(?<=tok)(?=en)|(?<=cook)(?=ie)",
-        "p": "(?=ass|wd)|(?<=otp)",
-        "c": "(?<=sec)(?=ret)|(?=red)|(?=ode)",
-        "u": "(?<=au)(?=th)|(?=0026)",
+        "k": r"(?<=[\w .-]k)(?=ey)(?!ey[bw])|(?<=tok)(?=en)(?!en[si])|(?<=cook)(?=ie)(?!ies)",
+        "p": "(?=ass|wd)(?!ass(?:ed|ing|en|iv|ion|ag|port))|(?<=otp)",
+        "c": "(?<=sec)(?=ret)|(?=red)(?!redit)|(?<=[gypanse][ _-]c)(?=ode)|(?<=[gypanse]c)(?=ode)",
+        "u": "(?<=au)(?=th(?!or(?!iz)))|(?=0026)",
         "b": r"(?=earer|asic)|(?<=ied\sb)(?=y)",
     }
     sources = [f"{case}(?i:{around})" for letter, around in letters.items() for case in (letter, letter.upper())]
-    sources += [r":(?=//|\\+/)", r"[?](?=[A-Za-z])", r"&(?=[A-Za-z])", r"#(?=[A-Za-z])", r"-(?<=\s-)(?=u|-user)"]
+    names = "(?=(?i:sig|key=|code=|x-amz-|x-goog-|jwt=|sid=|session|auth=|ticket=|otp=|st=|sas=|k=|hmac=|assertion=))"
+    sources += [
+        # A colon and two slashes before what may be a user name and a password: not before a host, a port, a path.
+        r":(?=[/\\](?:\\*/){1,2}[^\s\"'`/?#\\:@]{0,256}+(?:[@\[]|\Z|:(?!\d{0,5}+[/?#\s\"'`])))",
+        "[?]" + names,
+        "&" + names,
+        "#" + names,
+        r"-(?<=\s-)(?=u|-user)",
+    ]
     return tuple(re.compile(source, re.ASCII) for source in sources)
 
 

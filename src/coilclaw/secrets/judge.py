@@ -6,7 +6,7 @@ from coilclaw.secrets.addresses import query_value, userinfo
 from coilclaw.secrets.fields import Field, field_of, words_of
 from coilclaw.secrets.headers import cookies, credentials, spoken
 from coilclaw.secrets.labels import mark
-from coilclaw.secrets.quoting import BLANKS, NAME, NAME_RUN, TO_LINE_END, Operator, Value, operator, outer_quote, value_at
+from coilclaw.secrets.quoting import BLANKS, GAP, NAME, NETRC, NAME_RUN, TO_LINE_END, Operator, Value, operator, outer_quote, value_at
 from coilclaw.secrets.sieve import Hit, Window
 from coilclaw.secrets.values import bare_name, code, one_word, placeholder, prose, random_word, reference, unclosed
 
@@ -36,6 +36,8 @@ def _field(window: Window, at: int) -> Hit | None:
     name = text[start:end]
     if len(name) > _LONGEST_NAME or name[-1] in ".-" or text.endswith("[redacted:", 0, start):
         return None
+    if not _may_join(window, start, end):
+        return None
     field = field_of(name) or _two_words(text, start, name)
     if field is None:
         return None
@@ -52,6 +54,14 @@ def _field(window: Window, at: int) -> Hit | None:
     place = _place(text, start, name, joined, outer)
     value = value_at(window, joined, outer, place)
     return _judged(window, field, joined, value, place) if value else None
+
+
+def _may_join(window: Window, start: int, end: int) -> bool:
+    """A first look: whether an operator can follow. Most names in prose end here."""
+    follows = window.char(window.run(GAP, end))
+    if not follows.isalnum() or follows in "iwvIWV" or window.text[start] == "-":
+        return True
+    return window.text[end] not in " \t" or '"' in window.text[end : end + 8] or NETRC.search(window.text, max(0, start - 64), start) is not None
 
 
 def _two_words(text: str, start: int, name: str) -> Field | None:

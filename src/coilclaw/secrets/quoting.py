@@ -18,10 +18,10 @@ _LETTERS = re.compile(r"[A-Za-z]*")
 _SPACE = re.compile(r"\s*")
 _AFTER_OPERATOR = re.compile(r"[*_]*[ \t]*")
 _OPERATOR_RUN = re.compile(r"[*_ \t]*")
-_GAP = re.compile(r"[\\\"'`\])*\t ]*")
+GAP = re.compile(r"[\\\"'`\])*\t ]*")
 _GAP_PARTS = re.compile(r"(?P<close>(?:\\*[\"'`]|\*{1,2})?[\])]?)(?P<blank>[ \t]*)(?P<open>\\*[\"'`])?")
 _NAMES_IT = re.compile(r"(?:name|key|header)\\*[\"']?\s*[:=]\s*\\*[\"']?$", re.IGNORECASE)
-_NETRC = re.compile(r"login\s+\S+\s+$")
+NETRC = re.compile(r"login\s+\S+\s+$")
 _ENDS = {quote: re.compile(rf"(?<!\\)\\*+{quote}|[\r\n]") for quote in QUOTES}
 _MARKUP_END = re.compile(r"[^<]{0,4096}")
 _MARK_OPEN = "[redacted:"
@@ -67,7 +67,7 @@ def outer_quote(text: str, start: int) -> str:
 def operator(window: Window, start: int, end: int) -> Operator | None:
     """The operator after the name that stands there."""
     text = window.text
-    after = window.run(_GAP, end)
+    after = window.run(GAP, end)
     gap = _GAP_PARTS.fullmatch(text, end, after)
     if gap is None:
         return None
@@ -132,11 +132,11 @@ def _pair(window: Window, start: int, at: int) -> Operator | None:
 def _named(window: Window, at: int) -> Operator | None:
     """The `value` entry after an entry that held the name."""
     at = window.run(_SPACE, at)
-    opened = window.run(_GAP, at)
+    opened = window.run(GAP, at)
     end = window.run(_LETTERS, opened)
     if window.text[opened:end].lower() != "value":
         return None
-    after = window.run(_GAP, end)
+    after = window.run(GAP, end)
     if window.char(after) not in (":", "="):
         return None
     return Operator("flag", window.run(BLANKS, after + 1))
@@ -146,7 +146,7 @@ def _apart(window: Window, start: int, at: int, *, flag: bool, quoted: bool) -> 
     """Nothing but blanks between: a flag's value, an attribute pair, a netrc line, or `is`."""
     if flag and not quoted:
         return Operator("flag", at) if window.char(at) != "-" else None
-    if not quoted and _NETRC.search(window.text, max(0, start - 64), start):
+    if not quoted and NETRC.search(window.text, max(0, start - 64), start):
         return Operator("flag", at)
     end = window.run(_LETTERS, at)
     word = window.text[at:end].lower()

@@ -34,6 +34,10 @@ class Redactor:
             text = sift(layer, text)
         return text
 
+    def registered(self, text: str) -> str:
+        """A whole text without the registered values; shapes and contexts are left alone."""
+        return sift(self._registered, text) if self._registered else text
+
     def value(self, value: Json) -> Json:
         """A JSON value, redacted throughout; the keys tell what the values are."""
         from coilclaw.secrets.fielded import fielded

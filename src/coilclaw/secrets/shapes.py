@@ -48,7 +48,7 @@ _SHAPES = (
     _Shape("n", "npm", r"npm_[A-Za-z0-9]{20,}"),
     _Shape("p", "pypi", r"pypi-AgE[\w-]{13,}"),
     _Shape("e", "jwt", r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]*)?|eyJ[\w-]{8,}\.[\w-]{0,800}\.[\w-]{8,}(?:\.[\w-]{8,}){0,2}"),
-    _Shape("b0123456789", "telegram", r"(?:bot)?(?P<s4>\d{7,12}:[\w-]{34,36}(?![\w-]))", mixed=True),
+    _Shape("b0123456789", "telegram", r"(?:bot)?(?P<s4>\d{7,12}:[\w-]{34,36}(?!\w))", mixed=True),
     _Shape("ha", "huggingface", r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{30,}"),
     _Shape("hsb", "vault", r"hv[sbr]\.[\w-]{20,}"),
     _Shape("hsb", "vault", r"(?<![\w.])[sb]\.[A-Za-z0-9]{24}(?![\w.])", mixed=True),
@@ -72,10 +72,14 @@ _SHAPES = (
     _Shape("E", "easypost", r"EZ[AT]K[A-Za-z0-9]{40,}"),
     _Shape("$", "password_hash", r"\$(?:2[abxy]\$\d\d\$[./A-Za-z0-9]{40,}|argon2(?:id|i|d)\$[\w$=,+/.-]{20,}|[156y]\$[\w$=./-]{20,})"),
     _Shape(
+        "ldsrgpfb",
+        "api_key",
+        r"(?:lin_api|lsv2_[a-z]{2}|dckr_[po]at|sntry[su]|rubygems|glsa|pscale_[a-z]{2,8}|figd|bkua)_[A-Za-z0-9_-]{20,}",
+    ),
+    _Shape(
         "*",
         "api_key",
-        r"(?:lin_api|ntn|figd|dckr_[po]at|nfp|rubygems|sntry[su]|glsa|glc|pscale_[a-z]+|gsk|r8|sbp|sb_secret|phx|lsv2_[a-z]{2}"
-        r"|re|bkua|rdme|sgp|tfp|aio|fo1|fm2|shippo_[a-z]+|ops|secret|pat|[a-z0-9]{2,16}_(?:live|test|prod|secret|sk|pat|key"
+        r"(?:ntn|nfp|glc|gsk|r8|sbp|phx|re|rdme|sgp|tfp|aio|fo1|fm2|ops|secret|pat|[a-z0-9]{2,16}_(?:live|test|prod|secret|sk|pat|key"
         r"|token|api))_[A-Za-z0-9_-]{20,}",
         mixed=True,
     ),
@@ -123,7 +127,7 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
         r"~(?<=\dQ~)",
         r"k(?:(?<=slack)(?=\.com/|-gov\.)|(?<=webhook)(?=s/\d{10}|\.office))",
         r"\$(?=2[abxy]\$|argon2|[156y]\$)",
-        r"P(?<![\w-]P)(?=rivate-Lines:)",
+        r"P(?<![\w\]-]P)(?=rivate-Lines:)",
     )  # fmt: skip
     return tuple(re.compile(source, re.ASCII) for source in sources)
 
@@ -169,6 +173,8 @@ class Shapes:
         if first == "-" and window.text.startswith(("-----", "---- "), at):
             return _pem(window, at)
         end = window.run(_RUN, at)
+        dashes = window.text.find("----", at, end)
+        end = dashes if dashes > 0 else end  # a key block may follow without a break
         starts = _starts(window, at)
         found = self._search(window.text, starts, at, end)
         if found is None:

@@ -71,6 +71,9 @@ def _placeholders() -> re.Pattern[str]:
 
 def placeholder(value: str) -> bool:
     """Whether somebody wrote this where a secret would stand, or points at one kept elsewhere."""
+    hidden = MARK.match(value)
+    if hidden and not value[hidden.end() : hidden.end() + 1].isalnum():
+        return True
     if len(value) > 240:
         return False
     if _placeholders().fullmatch(value):
@@ -121,11 +124,9 @@ def one_word(value: str) -> bool:
 
 def code(value: str) -> bool:
     """An expression: a call, a subscript, a dotted name, a bracket."""
-    if _CODE.match(value):
-        return True
-    return bool(_DOTTED.fullmatch(value)) and not any(
-        random_word(part) and len(part) >= 12 for part in re.split(r"\W+", value)
-    )
+    if _CODE.match(value) or _DOTTED.fullmatch(value):
+        return not any(len(part) >= 12 and random_word(part) for part in re.split(r"\W+", value, maxsplit=8)[:8])
+    return False
 
 
 def bare_name(value: str) -> bool:

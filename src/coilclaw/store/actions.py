@@ -1,6 +1,7 @@
 """Action rows: proposed once, claimed once, finished once."""
 
 import sqlite3
+from datetime import timedelta
 
 import msgspec
 
@@ -104,6 +105,26 @@ def list_actions(db: sqlite3.Connection, status: Status | None, limit: int) -> l
         (status, status, limit),
     ).fetchall()
     return [_action(row) for row in rows]
+
+
+def count_actions(db: sqlite3.Connection, clock: Clock, before: str) -> tuple[int, int]:
+    """How many actions older than the given id were made in the last minute, and how many wait for the owner."""
+    since = stamp(clock() - timedelta(seconds=60))
+    recent = db.execute(
+        "SELECT count(*) FROM proposed_actions WHERE created_at > ? AND action_id < ?", (since, before)
+    ).fetchone()[0]
+    waiting = db.execute(
+        "SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND action_id < ?", (before,)
+    ).fetchone()[0]
+    return int(recent), int(waiting)
+
+
+def begun_actions(db: sqlite3.Connection) -> list[tuple[str, Action]]:
+    """Actions that have begun and have no end on record, with the worker that began them."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS}, worker FROM proposed_actions WHERE status = 'APPROVED' AND begun_at IS NOT NULL"  # noqa: S608
+    ).fetchall()
+    return [(str(row[-1]), _action(row[:-1])) for row in rows]
 
 
 def begin_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str) -> bool:

@@ -1,6 +1,7 @@
 """The one database file: opening, migrating, one writer thread, commits shared by whoever writes at the same time."""
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -36,7 +37,7 @@ def storage_error(error: sqlite3.Error, path: Path) -> StorageError:
             f"{path} is not a sound SQLite database ({text}).",
             remedy="Move it aside and run `coilclaw init`, or restore it from a backup; receipts remain in the log.",
         )
-    if "full" in text:
+    if "full" in text or ("I/O" in text and _no_space(path)):
         return StorageError(f"the disk holding {path} is full; nothing was changed.", remedy="Free space, then retry.")
     if "readonly" in text or "unable to open" in text:
         return StorageError(
@@ -45,6 +46,14 @@ def storage_error(error: sqlite3.Error, path: Path) -> StorageError:
     if "locked" in text or "busy" in text:
         return StorageError(f"{path} is held by another program.", remedy="Close it, then retry.")
     return StorageError(f"the database {path} failed: {text}.", remedy="Run `coilclaw doctor`.")
+
+
+def _no_space(path: Path) -> bool:
+    """SQLite says 'disk I/O error' when it cannot grow its shared memory for want of space."""
+    try:
+        return os.statvfs(path.parent).f_bavail == 0
+    except OSError:
+        return False
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -20,6 +20,38 @@ def open_lock_file(path: Path) -> int:
         ) from error
 
 
+class HeldLock:
+    """A lock a process holds for as long as it lives: whoever finds it free knows that its holder is gone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = open_lock_file(path)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def close(self) -> None:
+        """Let go; the file goes too."""
+        self.path.unlink(missing_ok=True)
+        os.close(self._fd)
+
+
+def holder_is_gone(path: Path) -> bool:
+    """Whether nobody holds the lock of that name."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    path.unlink(missing_ok=True)
+    return True
+
+
 class FairLock:
     """A lock between processes that a busy one cannot keep to itself.
 

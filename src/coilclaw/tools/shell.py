@@ -50,7 +50,7 @@ def _report(result: BoxResult) -> str:
     idempotent=False,
     always_ask=False,
     touches=lambda args: Touches(command=args.command),
-    summary=lambda args: f"Run `{args.command.splitlines()[0][:120]}` in a box without network.",
+    summary=lambda args: f"Run `{args.command.splitlines()[0][:120]}`.",
 )
 async def shell(args: ShellArgs, context: Context) -> ToolOutput:
     """Run a shell command in the workspace, boxed: no network, read-only system, limits on time, memory and output."""

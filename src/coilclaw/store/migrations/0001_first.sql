@@ -157,6 +157,7 @@ CREATE TABLE proposed_actions (
     UNIQUE (user_id, tool, idempotency_key)
 );
 CREATE INDEX actions_status ON proposed_actions (status, created_at);
+CREATE INDEX actions_created ON proposed_actions (created_at);
 CREATE INDEX actions_turn ON proposed_actions (turn_id);
 
 CREATE TABLE idempotency (
