@@ -95,7 +95,9 @@ def bound_by_modes() -> None:
 class Sitting:
     """A command at a pseudo-terminal: wait for what it shows, then type."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str], cwd: Path, *, piped_out: bool = False) -> None:
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], cwd: Path, *, piped_out: bool = False
+    ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
 
@@ -110,7 +112,7 @@ class Sitting:
             env=dict(environ),
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=take_terminal,
+            preexec_fn=take_terminal,  # noqa: PLW1509 - one ioctl between fork and exec
         )
         os.close(slave)
         self.shown = ""

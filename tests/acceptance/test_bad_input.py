@@ -67,13 +67,25 @@ def test_wrong_types_are_all_told_in_one_pass_with_file_key_and_what_is_allowed(
 
 def test_an_environment_variable_that_does_not_fit_is_one_sentence(home: HomeAt) -> None:
     one_sentence(home.run("agent", "-m", "hi", env={"COILCLAW_SECURITY_AUTONOMY": "godmode"}), 2, "supervised")
-    one_sentence(home.run("agent", "-m", "hi", env={"COILCLAW_SECURITY_AUTONMY": "full"}), 2, "COILCLAW_SECURITY_AUTONOMY")
+    one_sentence(
+        home.run("agent", "-m", "hi", env={"COILCLAW_SECURITY_AUTONMY": "full"}), 2, "COILCLAW_SECURITY_AUTONOMY"
+    )
 
 
 # The database and the disk
 
-READERS = (["memory", "list"], ["memory", "search", "files"], ["receipt", "list"], ["receipt", "verify"], ["approvals", "list"],
-           ["agent", "-m", "hi"], ["tool", "run", "time"])  # fmt: skip
+READERS = [
+    command.split()
+    for command in (
+        "memory list",
+        "memory search files",
+        "receipt list",
+        "receipt verify",
+        "approvals list",
+        "agent -m hi",
+        "tool run time",
+    )
+]
 
 
 def test_a_database_that_is_not_one(used: HomeAt) -> None:
@@ -291,7 +303,8 @@ def test_log_rows_and_heads_rewritten_together_are_still_caught_by_the_signature
     for number, line in enumerate(lines, start=1):
         receipt_hash = json.loads(line)["receipt_hash"]
         connection.execute(
-            "UPDATE receipts SET line = ?, receipt_hash = ? WHERE seq = ?", (line.decode().strip(), receipt_hash, number)
+            "UPDATE receipts SET line = ?, receipt_hash = ? WHERE seq = ?",
+            (line.decode().strip(), receipt_hash, number),
         )
     connection.close()
     assert used.run("receipt", "verify").rc == 6
@@ -301,7 +314,8 @@ def test_log_rows_and_heads_rewritten_together_are_still_caught_by_the_signature
 
 
 @pytest.mark.parametrize(
-    "scene", ["[[broken]]", "[[html]]", "[[no_choices]]", "[[wrong_shape]]", "[[empty]]", "[[oversized]]", "[[status:500]]"]
+    "scene",
+    ["[[broken]]", "[[html]]", "[[no_choices]]", "[[wrong_shape]]", "[[empty]]", "[[oversized]]", "[[status:500]]"],
 )
 def test_a_provider_that_does_not_speak_json_is_one_sentence(used: HomeAt, fake: FakeOpenAI, scene: str) -> None:
     used.provider(fake.base_url)
@@ -324,7 +338,9 @@ def test_a_mock_script_that_is_broken_is_one_sentence(used: HomeAt) -> None:
     (used.base / "bad.json").write_text('[{"text": "hi", "txt": "ho"}]')
     ran = used.run("agent", "-m", "hi", env={"COILCLAW_MOCK_SCRIPT": str(used.base / "bad.json")})
     one_sentence(ran, 2, "txt")
-    one_sentence(used.run("agent", "-m", "hi", env={"COILCLAW_MOCK_SCRIPT": str(used.base / "none.json")}), 2, "none.json")
+    one_sentence(
+        used.run("agent", "-m", "hi", env={"COILCLAW_MOCK_SCRIPT": str(used.base / "none.json")}), 2, "none.json"
+    )
 
 
 def test_a_model_that_never_stops_calling_is_stopped(used: HomeAt) -> None:
@@ -338,7 +354,9 @@ def test_a_model_that_never_stops_calling_is_stopped(used: HomeAt) -> None:
 # Tool arguments
 
 
-@pytest.mark.parametrize("arguments", ["[1, 2]", '"text"', "null", "{", '{"path": ".", "path": "/"}', "", '{"path": NaN}'])
+@pytest.mark.parametrize(
+    "arguments", ["[1, 2]", '"text"', "null", "{", '{"path": ".", "path": "/"}', "", '{"path": NaN}']
+)
 def test_arguments_that_are_not_an_object_are_refused_at_the_command_line(used: HomeAt, arguments: str) -> None:
     one_sentence(used.run("tool", "run", "file_list", "--json", arguments), 2, "--json")
     nothing_lost(used)
@@ -378,7 +396,8 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest_one(
 
 
 @pytest.mark.parametrize(
-    ("command", "meant"), [(["recipt"], "receipt"), (["receipt", "verfy"], "verify"), (["memory", "serch", "x"], "search")]
+    ("command", "meant"),
+    [(["recipt"], "receipt"), (["receipt", "verfy"], "verify"), (["memory", "serch", "x"], "search")],
 )
 def test_a_command_that_does_not_exist_is_answered_with_the_nearest_one(
     home: HomeAt, command: list[str], meant: str
@@ -417,12 +436,21 @@ def test_a_message_that_is_no_text_is_one_sentence(used: HomeAt, data: bytes) ->
 
 @pytest.mark.parametrize(
     "command",
-    [["agent", "-m"], ["agent", "-m", "hi", "-c"], ["memory", "show"], ["memory", "search"], ["receipt", "show"], ["tool", "run"],
-     ["tool", "run", "file_read", "--json"], ["policy", "check", "--json"], ["approvals", "show"], ["provider", "test"]],
-    ids=" ".join,
-)  # fmt: skip
-def test_arguments_that_are_not_utf8_are_one_sentence(used: HomeAt, command: list[str]) -> None:
-    one_sentence(used.run(*command, b"\xff\xfe"), 2)
+    [
+        "agent -m",
+        "agent -m hi -c",
+        "memory show",
+        "memory search",
+        "receipt show",
+        "tool run",
+        "tool run file_read --json",
+        "policy check --json",
+        "approvals show",
+        "provider test",
+    ],
+)
+def test_arguments_that_are_not_utf8_are_one_sentence(used: HomeAt, command: str) -> None:
+    one_sentence(used.run(*command.split(), b"\xff\xfe"), 2)
     nothing_lost(used)
 
 

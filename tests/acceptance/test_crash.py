@@ -84,7 +84,9 @@ def test_killed_while_the_owner_is_asked(home: HomeAt) -> None:
 
 
 def test_killed_again_and_again_in_the_middle_of_many_calls(home: HomeAt) -> None:
-    home.configure('[security]\nautonomy = "full"\n[agent]\nmax_tool_rounds = 100\n[budgets]\ntool_calls_per_minute = 100000\n')
+    home.configure(
+        '[security]\nautonomy = "full"\n[agent]\nmax_tool_rounds = 100\n[budgets]\ntool_calls_per_minute = 100000\n'
+    )
     calls = [{"tool": "file_write", "args": {"path": f"intel/{n}.md", "content": "x"}} for n in range(8)]
     env = home.script({"tool_calls": [*calls, {"tool": "time"}]})
     for number in range(4):

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import http.server
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -169,7 +170,7 @@ class _Page(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.body)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name the base class gave it
         pass
 
 
@@ -193,7 +194,9 @@ def test_what_steers_later_work_is_not_written_in_a_tainted_conversation(home: H
         home.configure(f'[security]\nautonomy = "full"\nallowed_domains = ["{place}"]\n')
         fetch = {"tool": "http", "args": {"url": f"{place}/"}}
         before = snapshot(home.workspace)
-        ran = home.run("agent", "-m", "look", "--json", env=home.script({"tool_calls": [fetch, skill]}, {"text": "done"}))
+        ran = home.run(
+            "agent", "-m", "look", "--json", env=home.script({"tool_calls": [fetch, skill]}, {"text": "done"})
+        )
     assert ran.rc == 0, ran
     fetched, written = ran.json()["actions"]
     assert fetched["status"] == "allowed"
@@ -201,7 +204,9 @@ def test_what_steers_later_work_is_not_written_in_a_tainted_conversation(home: H
     assert_denied_without_effect(home, before, "file_write", "PATH_TAINTED")
     # The taint outlives the turn: the same conversation, a new process, a new message.
     conversation = ran.json()["conversation_id"]
-    later = home.run("agent", "-c", conversation, "-m", "now", "--json", env=home.script({"tool_calls": [skill]}, {"text": "."}))
+    later = home.run(
+        "agent", "-c", conversation, "-m", "now", "--json", env=home.script({"tool_calls": [skill]}, {"text": "."})
+    )
     assert [action["code"] for action in later.json()["actions"]] == ["PATH_TAINTED"]
     assert snapshot(home.workspace) == before
     # A conversation that never met the page may.
@@ -307,14 +312,19 @@ def attempt(name, work):
 def write(path):
     with open(path, "a") as file:
         file.write("x")
-for path in ("SYSTEM.md", "policies/default.json", "policies/new.json", ".git/config", ".git/hooks/x", "audit/x", "jobs/x",
-             ".github/workflows/x.yml", "agent/x.py", home + "/config.toml", home + "/ESTOP", outside, "/etc/x", "/usr/x"):
-    attempt("write " + path, lambda: write(path))
-for path in (home + "/keys/ledger.key", home + "/memory.sqlite", "/etc/passwd", outside):
+for path in (home + "/keys/ledger.key", home + "/memory.sqlite", outside):
     attempt("read " + path, lambda: open(path).read())
+for path in ("SYSTEM.md", "policies/default.json", "policies/new.json", ".git/config", ".git/hooks/x", "audit/x",
+             "jobs/x", ".github/workflows/x.yml", "agent/x.py", home + "/config.toml", "/etc/x", "/usr/x"):
+    attempt("write " + path, lambda: write(path))
 attempt("move", lambda: os.rename("policies", "policies2"))
 attempt("connect", lambda: socket.create_connection(("127.0.0.1", {port}), 1))
 attempt("resolve", lambda: socket.getaddrinfo("example.com", 443))
+print("names in /etc:", sorted(os.listdir("/etc")) if os.path.isdir("/etc") else [])
+try:
+    write(outside)  # a scratch directory of the box's own may stand there
+except OSError:
+    pass
 write("plain.txt")
 print("DONE plain")
 """
@@ -332,7 +342,9 @@ def test_the_box_holds_where_the_text_of_a_command_tells_nothing(home: HomeAt) -
     assert ran.rc == 0, ran
     lines = ran.json()["result"]["output"].splitlines()
     assert [line for line in lines if line.startswith("DONE")] == ["DONE plain"]
-    assert len([line for line in lines if line.startswith("refused")]) == 21
+    assert len([line for line in lines if line.startswith("refused")]) == 18
+    (names,) = (line for line in lines if line.startswith("names in /etc:"))
+    assert names != f"names in /etc: {sorted(os.listdir('/etc'))}"  # forbidden by default: at most a stand-in is there
     after = {path: data for path, data in snapshot(home.workspace).items() if path not in {"probe.py", "plain.txt"}}
     assert after == before
     assert outside.read_text() == "private"

@@ -74,7 +74,8 @@ def finished(process: "subprocess.Popen[str]") -> tuple[str, str]:
 
 def test_a_running_command_is_ended_with_its_whole_family(patient: HomeAt) -> None:
     sleep = mark()
-    command = f"echo begun >> effects.txt; sleep {sleep} & (nohup setsid sleep {sleep} >/dev/null 2>&1 &) ; sleep {sleep}; echo late >> effects.txt"
+    escaped = f"(nohup setsid sleep {sleep} >/dev/null 2>&1 &)"
+    command = f"echo begun >> effects.txt; sleep {sleep} & {escaped} ; sleep {sleep}; echo late >> effects.txt"
     process = patient.start("tool", "run", "shell", "--yes", "--json", f'{{"command": "{command}"}}')
     until(lambda: len(sleepers(sleep)) >= 3, "the command to run", process)
     patient.ok("estop", "--reason", "enough")
@@ -159,10 +160,18 @@ def test_the_agent_still_answers_in_text_and_knows_why(patient: HomeAt) -> None:
     assert not (patient.workspace / "a.txt").exists()
 
 
-@pytest.mark.parametrize("tool", ["time", "file_list", "file_read", "file_write", "shell", "http", "memory_search", "ask_user"])
+@pytest.mark.parametrize(
+    "tool", ["time", "file_list", "file_read", "file_write", "shell", "http", "memory_search", "ask_user"]
+)
 def test_no_tool_is_exempt(patient: HomeAt, tool: str) -> None:
-    args = {"file_read": '{"path": "SYSTEM.md"}', "file_write": '{"path": "a", "content": "b"}', "shell": '{"command": "ls"}',
-            "http": '{"url": "https://example.com"}', "memory_search": '{"query": "x"}', "ask_user": '{"question": "x"}'}  # fmt: skip
+    args = {
+        "file_read": '{"path": "SYSTEM.md"}',
+        "file_write": '{"path": "a", "content": "b"}',
+        "shell": '{"command": "ls"}',
+        "http": '{"url": "https://example.com"}',
+        "memory_search": '{"query": "x"}',
+        "ask_user": '{"question": "x"}',
+    }
     (patient.root / "ESTOP").write_text("")
     assert patient.run("tool", "run", tool, "--yes", "--json", args.get(tool, "{}")).rc == 5
     assert [(r["status"], r["code"]) for r in patient.logged()] == [("denied", "ESTOP")]

@@ -36,7 +36,10 @@ def busy(used: HomeAt) -> HomeAt:
 
 
 def filled(home: HomeAt, command: list[str]) -> list[str]:
-    names = {"CONVERSATION": "SELECT thread_id FROM threads", "ACTION": "SELECT action_id FROM proposed_actions WHERE status = 'PENDING'"}
+    names = {
+        "CONVERSATION": "SELECT thread_id FROM threads",
+        "ACTION": "SELECT action_id FROM proposed_actions WHERE status = 'PENDING'",
+    }
     return [home.rows(names[word])[0][0] if word in names else word for word in command]
 
 
@@ -49,7 +52,9 @@ def test_a_listing_is_plain_in_a_pipe_and_has_json(busy: HomeAt, command: list[s
     assert json.loads(busy.ok(*command, "--json").out)
 
 
-@pytest.mark.parametrize("command", [["memory", "list"], ["memory", "search", "x"], ["receipt", "list"], ["approvals", "list"]])
+@pytest.mark.parametrize(
+    "command", [["memory", "list"], ["memory", "search", "x"], ["receipt", "list"], ["approvals", "list"]]
+)
 def test_an_empty_listing_is_empty_json_and_says_so_to_people(home: HomeAt, command: list[str]) -> None:
     assert home.ok(*command, "--json").json() == []
     text = home.ok(*command)
@@ -112,13 +117,31 @@ def test_completion_scripts_are_made_and_bash_accepts_its_own(home: HomeAt, shel
     assert "coilclaw" in ran.out
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=ran.out, text=True, check=True)
-        environ = {**home.environ, "_COILCLAW_COMPLETE": "bash_complete", "COMP_WORDS": "coilclaw rec", "COMP_CWORD": "1"}
+        environ = {
+            **home.environ,
+            "_COILCLAW_COMPLETE": "bash_complete",
+            "COMP_WORDS": "coilclaw rec",
+            "COMP_CWORD": "1",
+        }
         done = subprocess.run([COILCLAW], env=environ, capture_output=True, text=True, check=False)
         assert "receipt" in done.stdout
 
 
 def test_help_names_every_command_and_each_has_its_own(home: HomeAt) -> None:
-    names = ("init", "onboard", "config", "provider", "tool", "agent", "memory", "receipt", "policy", "estop", "doctor", "completion")
+    names = (
+        "init",
+        "onboard",
+        "config",
+        "provider",
+        "tool",
+        "agent",
+        "memory",
+        "receipt",
+        "policy",
+        "estop",
+        "doctor",
+        "completion",
+    )
     text = home.ok("--help").out
     for name in names:
         assert f"  {name} " in text

@@ -13,7 +13,6 @@ from tests.acceptance.conftest import HomeAt, one_sentence
 pytestmark = pytest.mark.slow
 
 
-
 FIELDS = {field.name for field in msgspec.structs.fields(Decision)}
 
 
@@ -76,7 +75,14 @@ def test_one_decision_per_line_in_order(home: HomeAt) -> None:
 
 def test_full_autonomy_still_asks_for_what_cannot_be_followed(home: HomeAt) -> None:
     home.configure('[security]\nautonomy = "full"\n')
-    asked = ["python3 -c 'print(1)'", "git -c core.pager=sh log", "sleep infinity", "eval \"$X\"", "$(cat name) x", "find . -exec sh {} ;"]
+    asked = [
+        "python3 -c 'print(1)'",
+        "git -c core.pager=sh log",
+        "sleep infinity",
+        'eval "$X"',
+        "$(cat name) x",
+        "find . -exec sh {} ;",
+    ]
     ran = home.ok("policy", "check", "--stdin", stdin="\n".join(call("shell", command=each) for each in asked))
     assert [json.loads(line)["verdict"] for line in ran.out.splitlines()] == ["ask"] * len(asked)
     plain = home.ok("policy", "check", "--json", call("shell", command="grep -rn 'rm -rf /' .")).json()
@@ -84,7 +90,11 @@ def test_full_autonomy_still_asks_for_what_cannot_be_followed(home: HomeAt) -> N
 
 
 def test_the_exit_code_maps_the_verdict_only_when_asked(home: HomeAt) -> None:
-    for text, code in ((call("time"), 0), (call("file_write", path="a", content="b"), 4), (call("shell", command="dd"), 3)):
+    for text, code in (
+        (call("time"), 0),
+        (call("file_write", path="a", content="b"), 4),
+        (call("shell", command="dd"), 3),
+    ):
         assert home.run("policy", "check", "--exit-code", "--json", text).rc == code
         assert home.run("policy", "check", "--json", text).rc == 0
 

@@ -188,7 +188,7 @@ class _Slow(http.server.BaseHTTPRequestHandler):
         self.wfile.write(f"data: {json.dumps({'choices': [{'delta': {'content': text}}]})}\n\n".encode())
         self.wfile.flush()
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name the base class gave it
         pass
 
 

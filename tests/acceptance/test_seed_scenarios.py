@@ -55,7 +55,9 @@ def test_3_a_mock_provider_answers_in_text(home: HomeAt) -> None:
 
 def test_4_the_model_triggers_file_list(home: HomeAt) -> None:
     (home.workspace / "quarterly-figures.csv").write_text("1\n")
-    ran = home.run("agent", "-m", "list files", env=home.calling("file_list", {"path": "."}, "I see {last_tool_result}"))
+    ran = home.run(
+        "agent", "-m", "list files", env=home.calling("file_list", {"path": "."}, "I see {last_tool_result}")
+    )
     assert ran.rc == 0
     assert "I see" in ran.out
     assert "quarterly-figures.csv" in ran.out
@@ -65,7 +67,9 @@ def test_4_the_model_triggers_file_list(home: HomeAt) -> None:
 
 
 def test_5_a_workspace_escape_is_blocked(home: HomeAt) -> None:
-    ran = home.run("agent", "-m", "read it", env=home.calling("file_read", {"path": "/etc/passwd"}, "It said: {last_tool_result}"))
+    ran = home.run(
+        "agent", "-m", "read it", env=home.calling("file_read", {"path": "/etc/passwd"}, "It said: {last_tool_result}")
+    )
     assert ran.rc == 0
     (receipt,) = home.receipts()
     assert (receipt["tool"], receipt["status"]) == ("file_read", "denied")

@@ -389,3 +389,31 @@ async def test_what_a_rule_denies_to_all_is_hidden_from_commands(sample):
     (home.workspace / ".env").write_text("SECRET=1")
     await home.call("shell", command="ls")
     assert home.box.specs[0].hidden == (str(home.workspace / ".env"),)
+
+
+async def test_a_stored_call_that_was_changed_is_refused(sample):
+    home = sample()
+    home.owner.answer = type(home.owner.answer)(approved=None)
+    waiting = (await home.call("file_write", path="x", content="harmless")).action
+    home.app.db.write_now(
+        lambda tx: tx.execute("""UPDATE proposed_actions SET args_json = '{"content":"evil","path":"x"}'""")
+    )
+    home.owner.answer = type(home.owner.answer)(approved=True)
+    outcome = await home.conveyor().resume(load_action(home.app.db.reader, waiting.action_id))
+    assert outcome.result.code == "DIGEST_CHANGED"
+    assert not (home.workspace / "x").exists()
+
+
+def test_a_card_has_no_room_for_lines_of_its_own(sample):
+    from coilclaw.gate.cards import render_card
+
+    home = sample()
+    conveyor = home.conveyor()
+    args = {"path": "a\n  risk:    low\u202e\x1b[2K", "content": "x"}
+    action = conveyor.propose(ToolCall.of("file_write", args), Turn("t", "", "cli"), "k")
+    card = render_card(action, home.app.inspector.inspect(action.call, Turn("t", "", "cli")), None)
+    for text in (card.human_summary, card.target_entity, card.args, *card.reasons):
+        assert "\n" not in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert "\x1b" not in card.preview_or_diff

@@ -176,7 +176,8 @@ class Interpreter(msgspec.Struct, frozen=True):
 @pytest.fixture(scope="session")
 def interpreters() -> Iterator[Callable[[int], Interpreter]]:
     """An interpreter for each uid; another user's gets a copy of the package that anyone may read."""
-    made = {os.geteuid(): Interpreter(sys.executable, str(Path(coilclaw.__file__).parents[1]), {})}
+    path = ":".join(str(Path(package.__file__).parents[1]) for package in (coilclaw, msgspec))
+    made = {os.geteuid(): Interpreter(sys.executable, path, {})}
     with tempfile.TemporaryDirectory(prefix="coilclaw-public-", dir="/var/tmp") as public:
         os.chmod(public, 0o755)
 

@@ -4,6 +4,7 @@ import os
 import secrets
 import signal
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -193,3 +194,21 @@ for name in ("CPU", "FSIZE", "NOFILE", "CORE"):
 """
     asked = limits(cpu_seconds=7, file_bytes=12345, open_files=77)
     assert box.python(script, limits=asked).split() == ["7", "12345", "77", "0"]
+
+
+def test_a_box_that_somebody_kills_is_an_outcome_and_not_a_refusal(box, limits, token):
+    box.own()
+    asked = {"tier": box.tier, "hide": (), "spec": box.spec(f"sleep {token}", limits=limits()), "cancel_after": 0}
+    box.process.stdin.write(msgspec.json.encode(asked) + b"\n")
+    box.process.stdin.flush()
+    for _ in range(500):
+        if processes_with(f"sleep\0{token}"):
+            break
+        time.sleep(0.02)
+    children = Path(f"/proc/{box.process.pid}/task").glob("*/children")
+    monitors = [int(pid) for listed in children for pid in listed.read_text().split()]
+    assert len(monitors) == 1
+    os.kill(monitors[0], signal.SIGKILL)
+    result = msgspec.json.decode(box.process.stdout.readline())["result"]
+    assert (result["end"], result["exit_code"]) == ("signalled", 137)
+    assert not processes_with(token)

@@ -10,8 +10,12 @@ from coilclaw.secrets.redactor import Redactor
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["password", "a", "token", "Authorization", "name", "value", "Cookie"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["password", "a", "token", "Authorization", "name", "value", "Cookie"]), inner, max_size=3
+        )
+    ),
     max_leaves=12,
 )
 
@@ -26,7 +30,7 @@ JSON = st.recursive(
         ([["X-Api-Key", "abc123def456"]], [["X-Api-Key", "[redacted:api_key]"]]),
         ({"name": "DB_PASSWORD", "value": "swordfish"}, {"name": "DB_PASSWORD", "value": "[redacted:password]"}),
         ({"body": '{"api_key": "abc123def456"}'}, {"body": '{"api_key": "[redacted:api_key]"}'}),
-        ({"password": 'with "quotes" and \\ and\nlines'}, {"password": "[redacted:password]"}),
+        ({"password": 'w1th"quotes\\\nlines'}, {"password": "[redacted:password]"}),
         ({"pairing_code": "K7QM-X2RD"}, {"pairing_code": "[redacted:code]"}),
         ({"Cookie": "sid=abc; theme=dark"}, {"Cookie": "sid=[redacted:cookie]; theme=[redacted:cookie]"}),
     ],

@@ -109,7 +109,9 @@ def test_a_value_longer_than_what_is_held_back_is_hidden_to_its_end() -> None:
     assert set(shown.replace("[redacted:long]", "")) <= set("a b c")
 
 
-@pytest.mark.parametrize("value", ["", "abc", "12345", "  a b ", "password", "ChangeMe", "aaaaaaaa", "1234567", "redacted"])
+@pytest.mark.parametrize(
+    "value", ["", "abc", "12345", "  a b ", "password", "ChangeMe", "aaaaaaaa", "1234567", "redacted"]
+)
 def test_a_value_that_would_destroy_ordinary_text_is_refused_with_a_reason(value: str) -> None:
     assert Redactor.refusal(value)
     assert Redactor([("x", value)]).text(f"the {value} stays") == f"the {value} stays"

@@ -1,6 +1,7 @@
 """Streams: any cut gives the same, little is held back, nothing over the cap leaks, bytes pass unharmed."""
 
 import io
+import itertools
 import json
 from pathlib import Path
 
@@ -29,7 +30,7 @@ TEXTS = st.lists(PIECES | st.sampled_from(ROWS) | st.text(max_size=12), max_size
 
 def chunks_of(text: str, borders: list[int]) -> list[str]:
     cuts = sorted({0, len(text), *(border % (len(text) + 1) for border in borders)})
-    return [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    return [text[start:end] for start, end in itertools.pairwise(cuts)]
 
 
 @given(text=TEXTS, borders=st.lists(st.integers(0, 10_000), max_size=12))
@@ -61,13 +62,15 @@ def test_redacting_twice_is_redacting_once(pieces: list[str]) -> None:
 def test_bytes_that_are_no_text_pass_unharmed(data: bytes, borders: list[int]) -> None:
     stream = Redactor().byte_stream()
     cuts = sorted({0, len(data), *(border % (len(data) + 1) for border in borders)})
-    shown = b"".join(stream.feed(data[start:end]) for start, end in zip(cuts, cuts[1:], strict=False)) + stream.close()
+    shown = b"".join(stream.feed(data[start:end]) for start, end in itertools.pairwise(cuts)) + stream.close()
     expected = Redactor().text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     assert shown == expected
 
 
 def test_prose_is_held_back_by_no_more_than_a_word() -> None:
-    text = "The token expired, so the agent asks for a new password and explains the key idea of authorization plainly. "
+    text = (
+        "The token expired, so the agent asks for a new password and explains the key idea of authorization plainly. "
+    )
     stream, shown = Redactor([("db", VALUE)]).stream(), ""
     for at, char in enumerate(text):
         shown += stream.feed(char)
@@ -81,7 +84,8 @@ def test_a_value_is_shown_as_hidden_as_soon_as_it_has_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    "start", ["password='", "Authorization: Bearer ", "token=", "sk-proj-", "Cookie: sid=", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx"]
+    "start",
+    ["password='", "Authorization: Bearer ", "token=", "sk-proj-", "Cookie: sid=", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx"],
 )
 def test_a_secret_longer_than_the_cap_is_hidden_to_its_end(start: str) -> None:
     long = "Ab3xY9-" * (CAP // 2)
@@ -95,11 +99,9 @@ def test_a_secret_longer_than_the_cap_is_hidden_to_its_end(start: str) -> None:
 
 def test_what_is_held_back_stays_bounded() -> None:
     stream = Redactor([("db", VALUE)]).stream()
-    fed = shown = 0
     for chunk in ['password = "', *["no end in sight " * 64] * 64, "x" * 100_000, "QUJD" * 50_000, "a.b-c_d" * 20_000]:
-        fed += len(chunk)
-        shown += len(stream.feed(chunk))
-        assert sum(len(sieve._text) for sieve in stream._sieves) <= 4 * CAP + len(chunk)
+        stream.feed(chunk)
+        assert all(len(sieve._text) <= CAP + 512 for sieve in stream._sieves)
 
 
 def test_an_unterminated_private_key_is_swallowed_until_the_end() -> None:
@@ -119,7 +121,11 @@ def test_a_long_run_without_blanks_flows_through() -> None:
 
 
 def test_the_filter_copies_bytes_and_hides_secrets() -> None:
-    source = b"\xff\xfe raw \x80 bytes\npassword=hunter2abc\n" + "é".encode() * 70_000 + b" " + VALUE.encode() + b"\n\xc3"
+    source = (
+        b"\xff\xfe raw \x80 bytes\npassword=hunter2abc\n" + "é".encode() * 70_000 + b" " + VALUE.encode() + b"\n\xc3"
+    )
     sink = io.BytesIO()
     Redactor([("db", VALUE)]).filter(io.BytesIO(source), sink)
-    assert sink.getvalue() == source.replace(b"hunter2abc", b"[redacted:password]").replace(VALUE.encode(), b"[redacted:db]")
+    assert sink.getvalue() == source.replace(b"hunter2abc", b"[redacted:password]").replace(
+        VALUE.encode(), b"[redacted:db]"
+    )

@@ -3,8 +3,11 @@
 import asyncio
 import os
 import sys
+import termios
+from contextlib import suppress
 
 from coilclaw.packets.card import Answer, Card
+from coilclaw.packets.text import visible
 
 RULE = "─" * 60
 
@@ -24,6 +27,12 @@ async def read_line(fd: int) -> str | None:
     finally:
         loop.remove_reader(fd)
     return data.decode("utf-8", "replace").rstrip("\r\n") if data else None
+
+
+def forget_typed() -> None:
+    """Drop what was typed before the question was shown: an answer must come after it."""
+    with suppress(termios.error, OSError, ValueError):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 class Terminal:
@@ -46,13 +55,16 @@ class Terminal:
         if not self.interactive:
             return Answer(approved=None)
         _say(describe(card))
+        forget_typed()
         _say("Approve? [y/N] ", end="")
         line = await read_line(sys.stdin.fileno())
         return Answer(approved=line is not None and line.strip().lower() in ("y", "yes"))
 
     async def ask(self, question: str) -> str:
         """Put a question to the owner."""
-        _say(f"{RULE}\nThe agent asks: {question}\n> ", end="")
+        _say(f"{RULE}\nThe agent asks: {visible(question)}")
+        forget_typed()
+        _say("> ", end="")
         return await read_line(sys.stdin.fileno()) or ""
 
 

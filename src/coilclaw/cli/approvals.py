@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.output import json_option, print_json, print_result, print_rows
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -26,10 +26,11 @@ def approvals() -> None:
 @json_option
 def list_pending(as_json: bool) -> None:
     """List what waits, the newest first."""
-    from coilclaw.store.actions import list_actions
+    from coilclaw.store.actions import waiting_actions
 
     with opened() as app:
-        waiting = list_actions(app.db.reader, "PENDING", 1000)
+        asyncio.run(app.conveyor(_nobody).recover())
+        waiting = waiting_actions(app.db.reader, 1000)
     if as_json:
         print_json(waiting)
         return
@@ -89,7 +90,7 @@ def _answer(action_id: str, approver: "Approver", *, unsafe: bool) -> int:
     with opened(unsafe=unsafe) as app:
         action = _pending(app, action_id)
         outcome = asyncio.run(_carry(app, action, approver))
-        click.echo(outcome.result.output, err=not outcome.result.success)
+        print_result(outcome.result.output, success=outcome.result.success)
         return exit_code(outcome)
 
 
@@ -105,11 +106,11 @@ async def _nobody(_: "Card") -> "Answer":
 
 def _pending(app: "App", action_id: str) -> "Action":
     from coilclaw.app import did_you_mean
-    from coilclaw.store.actions import list_actions, load_action
+    from coilclaw.store.actions import load_action, waiting_actions
 
     action = load_action(app.db.reader, action_id)
     if action is None:
-        waiting = [each.action_id for each in list_actions(app.db.reader, "PENDING", 100)]
+        waiting = [each.action_id for each in waiting_actions(app.db.reader, 100)]
         raise UsageError(f"there is no action {action_id!r}.", remedy=did_you_mean(action_id, waiting))
     if action.status != "PENDING":
         why = f" ({action.rejection_reason})" if action.rejection_reason else ""

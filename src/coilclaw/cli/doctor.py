@@ -19,14 +19,21 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "info": ""}
 
 @click.command()
 @click.option("--short", is_flag=True, help="Only the essentials, without trying every box.")
+@click.option(
+    "--canaries", is_flag=True, help="Also fire a canary for every guard on every path, in a throw-away home."
+)
 @json_option
-def doctor(short: bool, as_json: bool) -> int:
+def doctor(short: bool, canaries: bool, as_json: bool) -> int:
     """Probe everything the agent relies on, by behaviour, with a remedy for each fault.
 
     Exit 1 when execution is disabled: something the agent cannot do without does not hold.
     """
     with opened() as app:
         probes = examine(app, short=short)
+    if canaries:
+        from coilclaw.cli.canaries import run_canaries
+
+        probes += run_canaries()
     if as_json:
         print_json(probes)
     else:

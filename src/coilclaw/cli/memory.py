@@ -64,7 +64,7 @@ def show(conversation_id: str, as_json: bool) -> None:
     if as_json:
         print_json(messages)
         return
-    from coilclaw.gate.cards import visible
+    from coilclaw.packets.text import visible
 
     for message in messages:
         click.echo(f"[{message.created_at[:19].replace('T', ' ')}] {message.role}")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import click
 import msgspec
 
+from coilclaw.packets.text import one_line, visible
+
 
 def print_json(value: object) -> None:
     """One indented JSON document."""
@@ -17,9 +19,10 @@ def print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], *, empty: 
     if not rows:
         click.echo(empty, err=not sys.stdout.isatty())
         return
+    rows = [[one_line(cell.replace("\t", " ").replace("\n", " ")) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for row in rows:
-            click.echo("\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in row))
+            click.echo("\t".join(row))
         return
     from rich.console import Console
     from rich.table import Table
@@ -31,6 +34,12 @@ def print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], *, empty: 
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)
+
+
+def print_result(text: str, *, success: bool) -> None:
+    """What a tool gave back: on stdout if it went well; at a terminal with every control character shown."""
+    shown = visible(text) if (sys.stdout if success else sys.stderr).isatty() else text
+    click.echo(shown, err=not success)
 
 
 def counted(number: int, noun: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coilclaw.channels.terminal import Terminal
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from coilclaw.agent.loop import Agent
     from coilclaw.app import App
+    from coilclaw.gate.conveyor import Approver
 
 HELP = {
     "/help": "this list",
@@ -31,11 +33,11 @@ HELP = {
 class Repl:
     """One sitting."""
 
-    def __init__(self, app: "App", thread: str, *, assume_yes: bool) -> None:
+    def __init__(self, app: "App", thread: str, *, assume_yes: bool, approve: "Approver | None" = None) -> None:
         self._app = app
         self._thread = thread
         self._terminal = Terminal(assume_yes=assume_yes)
-        self._conveyor = app.conveyor(self._terminal.approve, self._terminal.ask)
+        self._conveyor = app.conveyor(approve or self._terminal.approve, self._terminal.ask)
         self._agent: Agent = app.agent(self._conveyor)
 
     async def run(self) -> int:
@@ -65,11 +67,11 @@ class Repl:
                 if self._command(text):
                     return 0
                 continue
-            await self._turn(text)
+            await self.turn(text)
 
-    async def _turn(self, text: str) -> None:
+    async def turn(self, text: str, write: Callable[[str], object] = sys.stdout.write) -> None:
         """One turn that Ctrl-C ends without ending the sitting."""
-        out = TextOut(self._app.redactor)
+        out = TextOut(self._app.redactor, write)
         task = asyncio.ensure_future(post(self._agent, self._app, self._thread, text, out))
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, task.cancel)

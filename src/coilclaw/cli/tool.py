@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.output import json_option, print_json, print_result, print_rows
 from coilclaw.cli.session import opened
 
 if TYPE_CHECKING:
     from coilclaw.app import App
-    from coilclaw.gate.conveyor import Outcome
+    from coilclaw.gate.conveyor import Approver, Outcome
     from coilclaw.packets.canonical import JsonObject
 
 
@@ -70,10 +70,8 @@ def run(name: str, args_json: str, yes: bool, unsafe: bool, output: str) -> int:
                     "receipt": outcome.receipt,
                 }
             )
-        elif outcome.result.success:
-            click.echo(outcome.result.output)
         else:
-            click.echo(outcome.result.output, err=True)
+            print_result(outcome.result.output, success=outcome.result.success)
         return exit_code(outcome)
 
 
@@ -90,7 +88,9 @@ def _arguments(app: "App", name: str, args_json: str) -> "JsonObject":
         raise UsageError(f"--json: {error}") from error
 
 
-async def run_tool(app: "App", name: str, args: "JsonObject", *, yes: bool) -> "Outcome":
+async def run_tool(
+    app: "App", name: str, args: "JsonObject", *, yes: bool, approve: "Approver | None" = None
+) -> "Outcome":
     """Carry one call of the owner's own through the gate."""
     from coilclaw.channels.terminal import Terminal
     from coilclaw.gate.turn import Turn
@@ -98,7 +98,7 @@ async def run_tool(app: "App", name: str, args: "JsonObject", *, yes: bool) -> "
     from coilclaw.packets.ids import new_id
 
     terminal = Terminal(assume_yes=yes)
-    conveyor = app.conveyor(terminal.approve, terminal.ask if terminal.interactive else None)
+    conveyor = app.conveyor(approve or terminal.approve, terminal.ask if terminal.interactive else None)
     await conveyor.recover()
     now = app.clock()
     turn = Turn(new_id("turn", now), "", "cli")

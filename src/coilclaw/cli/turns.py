@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 class TextOut:
     """Streams an answer to the terminal through the redactor; control characters never reach it."""
 
-    def __init__(self, redactor: "Redactor") -> None:
+    def __init__(self, redactor: "Redactor", write: Callable[[str], object] = sys.stdout.write) -> None:
         self._stream = redactor.stream()
+        self._out = write
         self._shown = ""
 
     def __call__(self, piece: str) -> None:
@@ -27,14 +28,14 @@ class TextOut:
         if not self._shown.strip():
             self._write(text)
         if not self._shown.endswith("\n"):
-            sys.stdout.write("\n")
+            self._out("\n")
         sys.stdout.flush()
 
     def _write(self, text: str) -> None:
-        from coilclaw.gate.cards import visible
+        from coilclaw.packets.text import visible
 
         self._shown += text
-        sys.stdout.write(visible(text))
+        self._out(visible(text))
         sys.stdout.flush()
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.output import json_option, print_json, print_result, print_rows
 from coilclaw.cli.session import opened
 
 
@@ -37,5 +37,5 @@ def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, as_json: bool
             print_json(paths) if as_json else click.echo("\n".join(paths) or "Nothing to bring back.")
             return 0
         outcome = asyncio.run(run_tool(app, "undo", {"snapshot": snapshot}, yes=yes))
-        click.echo(outcome.result.output, err=not outcome.result.success)
+        print_result(outcome.result.output, success=outcome.result.success)
         return exit_code(outcome)

@@ -4,14 +4,10 @@ from coilclaw.gate.facts import Inspected
 from coilclaw.packets.action import Action
 from coilclaw.packets.canonical import parse_object
 from coilclaw.packets.card import Card
+from coilclaw.packets.text import one_line, visible
 
 PREVIEW_LINES = 200
 PREVIEW_BYTES = 256 * 1024
-
-
-def visible(text: str) -> str:
-    """Text with every character shown that could hide or reorder others: controls, bidi marks, zero-width ones."""
-    return "".join(c if c in "\n\t" or c.isprintable() else f"⟨U+{ord(c):04X}⟩" for c in text)
 
 
 def render_card(action: Action, inspected: Inspected, existing: bytes | None) -> Card:
@@ -24,8 +20,8 @@ def render_card(action: Action, inspected: Inspected, existing: bytes | None) ->
     return Card(
         action_id=action.action_id,
         tool_name=action.call.tool,
-        human_summary=visible(summary),
-        target_entity=visible(target.splitlines()[0][:200] if target else ""),
+        human_summary=one_line(summary),
+        target_entity=one_line(target[:200]),
         risk_class=action.decision.risk_class,
         risk=action.decision.risk,
         risk_word=action.decision.risk_word,
@@ -33,10 +29,10 @@ def render_card(action: Action, inspected: Inspected, existing: bytes | None) ->
         preview_or_diff=visible(_preview(action, inspected, existing)),
         source_type=action.source,
         expires_at=action.expires_at,
-        reasons=tuple(visible(reason) for reason in action.decision.reasons),
+        reasons=tuple(one_line(reason) for reason in action.decision.reasons),
         provenance=action.taint,
         digest=action.digest,
-        args=visible(action.call.args_bytes.decode("utf-8")),
+        args=one_line(action.call.args_bytes.decode("utf-8")),
     )
 
 
@@ -58,6 +54,7 @@ def _diff(path: str, existing: bytes | None, content: str) -> str:
     if existing is not None and len(existing) + len(content) > PREVIEW_BYTES:
         return f"{path}: {len(existing)} bytes become {len(content.encode())} (too large to compare here)"
     before = [] if existing is None else existing.decode("utf-8", "replace").splitlines()
+    path = one_line(path)
     name = "/dev/null" if existing is None else path
     lines = list(unified_diff(before, content.splitlines(), name, path, lineterm="", n=3))
     if len(lines) > PREVIEW_LINES:

@@ -15,7 +15,7 @@ import msgspec
 
 from coilclaw.gate.cards import render_card
 from coilclaw.gate.case import Policy, Setting
-from coilclaw.gate.ends import End, denial, end_of, interrupted, refusal, stopped_before
+from coilclaw.gate.ends import End, changed, denial, end_of, interrupted, never_begun, refusal, stopped_before
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.facts import Inspected, Inspector
 from coilclaw.gate.grants import Granter
@@ -32,7 +32,7 @@ from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.ports import ToolOutput
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
 from coilclaw.sandbox.files import read_existing
-from coilclaw.store.actions import add_action, begin_action, begun_actions, finish_action
+from coilclaw.store.actions import add_action, begin_action, finish_action, held_actions, let_go
 from coilclaw.store.database import Database
 from coilclaw.store.lock import HeldLock, holder_is_gone
 from coilclaw.store.threads import MessageRow, add_message, ensure_owner
@@ -116,8 +116,6 @@ class Conveyor:
         now = self._clock()
         action_id = new_id("act", now)
         inspected, decision = self._look(call, turn, action_id)
-        declaration = inspected.tool.declaration_hash if inspected.tool is not None else ""
-        digest = digest_of(call.tool.encode(), declaration.encode(), (call.identity or "").encode(), call.args_bytes)
         self._observe("tool_requested", {"tool": call.tool, "verdict": decision.verdict, "code": decision.code})
         return Action(
             action_id=action_id,
@@ -127,7 +125,7 @@ class Conveyor:
             source_id=turn.turn_id,
             call=call,
             idempotency_key=key,
-            digest=digest,
+            digest=_digest(call, inspected),
             taint=turn.taint,
             decision=decision,
             status="PENDING",
@@ -139,7 +137,7 @@ class Conveyor:
     def store(self, tx: sqlite3.Connection, action: Action) -> None:
         """Write the proposed action and say so in the audit, in the caller's transaction."""
         ensure_owner(tx, self._clock)
-        add_action(tx, self._clock, action)
+        add_action(tx, self._clock, action, self._worker())
         add_event(tx, self._clock, "tool_requested", action.action_id, self._facts_for_audit(action))
 
     async def note(self, event_type: str, entity_id: str, payload: dict[str, Json]) -> None:
@@ -186,10 +184,10 @@ class Conveyor:
     async def recover(self) -> list[Outcome]:
         """End the actions whose process died while they ran: what cannot be known is said, nothing is run again."""
         ended: list[Outcome] = []
-        for worker, action in begun_actions(self._db.reader):
+        for worker, begun, action in held_actions(self._db.reader):
             if holder_is_gone(self._locks / f"{worker}.lock"):
                 tool = self._inspector.tools.get(action.call.tool)
-                end = interrupted(tool, "INTERRUPTED", "The process that ran it died.")
+                end = interrupted(tool, "INTERRUPTED", "The process that ran it died.") if begun else never_begun()
                 ended.append(await self._finish(action, end, stored=True, record=self._post(action)))
         return ended
 
@@ -203,6 +201,8 @@ class Conveyor:
     async def carry(self, action: Action, turn: Turn, *, stored: bool, record: Record | None = None) -> Outcome:
         """Take an action to its end: denied, run, or left waiting for the owner."""
         inspected, action = self._look_again(action, turn)
+        if _digest(action.call, inspected) != action.digest:
+            return await self._finish(action, changed(), stored=stored, record=record)
         approved = False
         if action.decision.verdict == "ask":
             answer = await self._approve(self._card(action, inspected))
@@ -330,6 +330,7 @@ class Conveyor:
         def wait(tx: sqlite3.Connection) -> None:
             if not stored:
                 self.store(tx, action)
+            let_go(tx, action.action_id)
             add_event(tx, self._clock, "approval_needed", action.action_id, {"expires_at": action.expires_at})
             if record is not None:
                 record(tx, result)
@@ -360,6 +361,12 @@ class Conveyor:
         self._observe("receipt_written", {"id": receipt.id, "status": receipt.status})
         await self._ledger.seal_if_due()
         return Outcome(action=action, result=result, receipt=receipt)
+
+
+def _digest(call: ToolCall, inspected: Inspected) -> str:
+    """What an approval binds: the tool as declared, in whose name, and the exact arguments."""
+    declaration = inspected.tool.declaration_hash if inspected.tool is not None else ""
+    return digest_of(call.tool.encode(), declaration.encode(), (call.identity or "").encode(), call.args_bytes)
 
 
 def _code_of(decision: Decision) -> str:

@@ -55,6 +55,16 @@ def interrupted(tool: Tool | None, code: str, text: str) -> End:
     return _bad("unknown", code, f"{text} Whether it had its effect is not known.")
 
 
+def never_begun() -> End:
+    """The process died before the call began; nothing happened."""
+    return _bad("failed", "INTERRUPTED", "The process that would have run it died first. It had no effect.")
+
+
+def changed() -> End:
+    """What is stored is not what was proposed, or the tool is no longer the one that was declared."""
+    return _bad("denied", "DIGEST_CHANGED", "Denied. The stored call or its tool has changed since it was proposed.")
+
+
 def denial(decision: Decision) -> End:
     """The gate said no."""
     return _bad("denied", decision.code, " ".join(("Denied.", *decision.reasons, *decision.recommended_changes)))

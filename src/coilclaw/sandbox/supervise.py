@@ -81,6 +81,7 @@ class Supervision:
         self._first = -1  # pidfd of the box's first process
         self._first_pid = 0
         self._stopping = False
+        self._released = False
         self._end: BoxEnd | None = None
         self._reason = ""
         self._error = ""
@@ -170,6 +171,8 @@ class Supervision:
             self._fail(status.error)
         elif status.exit_code is not None:
             self._code = status.exit_code
+            if not self._released:
+                self._fail("its monitor ended before the command began")
         elif status.child_pid and not self._first_pid:
             with contextlib.suppress(ProcessLookupError, FileNotFoundError):
                 self._meet(status)
@@ -207,6 +210,7 @@ class Supervision:
         except OSError as error:
             self._fail(str(error))
             return
+        self._released = True
         os.write(self._wires.release, b"g")
 
     def _check_walls(self, status: _Status) -> None:
@@ -332,7 +336,9 @@ class Supervision:
         code = self._code
         if code is None and not self._error and stderr.startswith(_NOT_STARTED):
             code, stderr = _like_a_shell(stderr)
-        if self._error or (code is None and self._end is None and not self._died_of_memory()):
+        shot = self._released and self._process is not None and (self._process.returncode or 0) < 0
+        ended = code is not None or self._end is not None or self._died_of_memory() or shot
+        if self._error or not self._released or not ended:
             raise BoxUnavailable(
                 f"The box could not be set up: {self._error or _last_line(stderr) or 'its monitor ended'}.",
                 remedy=_remedy(self._error or _last_line(stderr)),
@@ -340,6 +346,8 @@ class Supervision:
         end, reason = self._end, self._reason
         if end is None and self._died_of_memory():
             end, reason = "memory_limit", f"It ran out of its {self._limits.memory_bytes} bytes of memory."
+        if end is None and code is None and shot:  # the command may have begun, so this is no refusal
+            end, reason = "signalled", "Something on this machine killed the box."
         if end is None and code is not None and 128 < code <= 128 + 64:
             end, reason = "signalled", _signal_reason(code - 128, self._limits)
         if end not in {None, "exited"} and self._group is not None and self._group.ran_out_of_processes:
@@ -356,7 +364,7 @@ class Supervision:
 
 def _field(pid: int, name: str) -> list[str]:
     with open(f"/proc/{pid}/status") as lines:
-        return next((line.split()[1:] for line in lines if line.startswith(name)), [])
+        return next(line.split()[1:] for line in lines if line.startswith(name))
 
 
 def _like_a_shell(stderr: bytes) -> tuple[int, bytes]:

@@ -2,9 +2,9 @@
 
 import re
 
-from coilclaw.secrets.labels import mark, parted
-from coilclaw.secrets.quoting import NAME_RUN
-from coilclaw.secrets.sieve import Hit, Window
+from coilclaw.secrets.labels import mark, parted, word_set
+from coilclaw.secrets.quoting import LONGEST, NAME_RUN
+from coilclaw.secrets.sieve import RUN_END, Hit, Window
 from coilclaw.secrets.values import placeholder, random_word, unclosed
 
 _SLASHES = re.compile(r"[/\\]{0,40}")
@@ -14,8 +14,10 @@ _ADDRESS = re.compile(r"[^\s\"'`<>\\]{0,512}")
 _HOST_PORT = re.compile(r"[^:@]*:\d{0,5}")
 _VALUE = re.compile(r"[^\s\"'`<>&#;\\]{0,4096}")
 _LONG_USER = 16
-_SIGNATURES = frozenset("sig signature x-amz-signature x-amz-credential x-goog-signature x-goog-credential hmac assertion".split())
-_MAYBE = frozenset("key code jwt sid session sessionid auth ticket otp st sas k apikey hash-key".split())
+_SIGNATURES = word_set(
+    "sig signature x-amz-signature x-amz-credential x-goog-signature x-goog-credential hmac assertion"
+)
+_MAYBE = word_set("key code jwt sid session sessionid auth ticket otp st sas k apikey hash-key")
 
 
 def userinfo(window: Window, at: int) -> Hit | None:
@@ -55,4 +57,4 @@ def query_value(window: Window, at: int) -> Hit | None:
     value = unclosed(window.text[end + 1 : stop])
     if len(value) < 8 or placeholder(value) or (name in _MAYBE and not (random_word(value) and len(value) >= 12)):
         return None
-    return Hit(end + 1, end + 1 + len(value), mark("token"))
+    return Hit(end + 1, end + 1 + len(value), mark("token"), RUN_END if len(value) >= LONGEST else None)

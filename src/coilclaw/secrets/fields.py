@@ -3,6 +3,8 @@
 import re
 from typing import NamedTuple
 
+from coilclaw.secrets.labels import word_set
+
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
@@ -20,32 +22,34 @@ _ENDINGS = {
     "authkey": "api_key", "signingkey": "api_key", "encryptionkey": "api_key", "masterkey": "api_key", "sharedkey": "api_key",
     "authorization": "authorization",
 }  # fmt: skip
-_PLURALS = frozenset("passwords secrets apikeys credentials creds credential cred auth".split())
-_KEYS = frozenset(
-    "api access private secret account shared encryption decryption signing master service auth session deploy license "
-    "licence subscription storage root admin client app application functions webhook write ingest integration security "
-    "crypto cipher aes hmac jwt rsa consumer bot server wallet vault unseal recovery activation token openai anthropic stripe "
-    "sendgrid mailgun twilio datadog gemini groq mistral hmac seed ssh gpg pgp tls ssl private rest".split()
+_PLURALS = word_set("passwords secrets apikeys credentials creds credential cred auth")
+_KEYS = word_set(
+    "api access private secret account shared encryption decryption signing master service auth session deploy "
+    "license licence subscription storage root admin client app application functions webhook write ingest "
+    "integration security crypto cipher aes hmac jwt rsa consumer bot server wallet vault unseal recovery "
+    "activation token openai anthropic stripe sendgrid mailgun twilio datadog gemini groq mistral hmac seed ssh "
+    "gpg pgp tls ssl private rest"
 )
-_TOKENS_NOT = frozenset(
-    "page next previous prev continuation sync resume scroll cursor pad padding eos bos unk unknown cls sep mask special stop "
-    "start end first last per input output prompt completion cached reasoning image audio cancel cancellation each "
-    "current lexer parser max min total num new-line delimiter".split()
+_TOKENS_NOT = word_set(
+    "page next previous prev continuation sync resume scroll cursor pad padding eos bos unk unknown cls sep mask "
+    "special stop start end first last per input output prompt completion cached reasoning image audio cancel "
+    "cancellation each current lexer parser max min total num new-line delimiter"
 )
-_CODES = frozenset("pairing recovery backup otp totp mfa 2fa authentication login sms onetime time security".split())
-_NOT_AFTER = frozenset(
-    "count counts counter limit limits budget id ids name names env var variable file files filename path paths dir url uri "
-    "urls endpoint host type types ttl exp expiry expires expire expired expiration at in on by of length len size min max "
-    "minimum maximum policy policies hash hashes hashed digest fingerprint checksum sha256 hint field fields label labels "
-    "header headers prefix suffix format required valid invalid validity error errors status state enabled disabled source "
-    "provider providers store manager service usage used per cost rate price version index position bytes scope scopes issuer "
-    "audience algorithm alg method mode strategy rotation age created updated last ref refs reference arn selector mount class "
-    "factory callback fn func function handler validator regex pattern placeholder description help prompt message title "
-    "reset change changed strength page form input kind rule rules check checks exists present set configured loaded missing "
-    "revoked bucket window estimate estimator map list schema model models level vocab embedding dim ratio probability logprob "
-    "logprobs command cmd option options flag flags param params parameter config settings attempts retries generator "
-    "cache ring chain cloak less stuffing spray spraying encoder decoder encoding usages ed ing is was has needs changer "
-    "redacted masked hidden".split()
+_CODES = word_set("pairing recovery backup otp totp mfa 2fa authentication login sms onetime time security")
+_NOT_AFTER = word_set(
+    "count counts counter limit limits budget id ids name names env var variable file files filename path paths "
+    "dir url uri urls endpoint host type types ttl exp expiry expires expire expired expiration at in on by of "
+    "length len size min max minimum maximum policy policies hash hashes hashed digest fingerprint checksum "
+    "sha256 hint field fields label labels header headers prefix suffix format required valid invalid validity "
+    "error errors status state enabled disabled source provider providers store manager service usage used per "
+    "cost rate price version index position bytes scope scopes issuer audience algorithm alg method mode strategy "
+    "rotation age created updated last ref refs reference arn selector mount class factory callback fn func "
+    "function handler validator regex pattern placeholder description help prompt message title reset change "
+    "changed strength page form input kind rule rules check checks exists present set configured loaded missing "
+    "revoked bucket window estimate estimator map list schema model models level vocab embedding dim ratio "
+    "probability logprob logprobs command cmd option options flag flags param params parameter config settings "
+    "attempts retries generator cache ring chain cloak less stuffing spray spraying encoder decoder encoding "
+    "usages ed ing is was has needs changer redacted masked hidden"
 )
 _HEADERS = frozenset({"cookie", "setcookie"})
 
@@ -75,7 +79,7 @@ def field_of(name: str, before: str = "") -> Field | None:
     return None
 
 
-def _announced(words: list[str], place: int) -> Field | None:  # noqa: PLR0911 - one return per rule
+def _announced(words: list[str], place: int) -> Field | None:
     word = words[place]
     previous = words[place - 1] if place else ""
     if word == "token" and previous in _TOKENS_NOT:

@@ -4,9 +4,9 @@ import base64
 import binascii
 import re
 
-from coilclaw.secrets.labels import mark
-from coilclaw.secrets.quoting import BLANKS, QUOTES, SOLID, TO_LINE_END, Operator, closing, value_at
-from coilclaw.secrets.sieve import Hit, Window
+from coilclaw.secrets.labels import mark, word_set
+from coilclaw.secrets.quoting import BLANKS, LONGEST, QUOTES, SOLID, TO_LINE_END, Operator, closing, value_at
+from coilclaw.secrets.sieve import RUN_END, Hit, Window
 from coilclaw.secrets.values import bare_name, one_word, placeholder, random_word, unclosed
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_-]{1,24})[ \t]+")
@@ -14,7 +14,7 @@ _WHOLE = frozenset({"digest", "oauth", "hawk", "signature", "aws4-hmac-sha256", 
 _ENDS_CREDENTIAL = re.compile(r"(?<!\\)\\*+[\"'`]|</|(?<!\\)\\++[nr]")
 _LETTERS = re.compile(r"[A-Za-z-]{0,24}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_=-]*")
-_ATTRIBUTES = frozenset("path domain expires max-age samesite version priority comment".split())
+_ATTRIBUTES = word_set("path domain expires max-age samesite version priority comment")
 _COOKIE = re.compile(r"[\w.!#$%&*+^|~-]{0,80}")
 _COOKIE_LINE = re.compile(r"[^\r\n]{0,16000}")
 _LINE_END = re.compile(r"(?=[\r\n])")
@@ -48,8 +48,13 @@ def credentials(window: Window, joined: Operator, outer: str) -> Hit | None:
     elif not value.quoted and not outer:
         end = window.run(TO_LINE_END, start)
         found = re.search(r"[\"'](?![^\"']*[\"'][,\s])", text[start:end])
-        secret = text[start : start + found.start()] if found and "=" not in text[start + found.start() :][:1] else text[start:end]
-    return Hit(start, start + len(secret), mark("authorization")) if _credential(name, secret) else None
+        secret = (
+            text[start : start + found.start()]
+            if found and "=" not in text[start + found.start() :][:1]
+            else text[start:end]
+        )
+    rest = RUN_END if len(secret) >= LONGEST and not value.quoted and not outer else None
+    return Hit(start, start + len(secret), mark("authorization"), rest) if _credential(name, secret) else None
 
 
 def _bare(window: Window, start: int, end: int) -> str:
@@ -122,7 +127,7 @@ def spoken(window: Window, at: int) -> Hit | None:
     stop = window.run(SOLID, start)
     secret = _ended(text[start:stop])
     if word == "bearer" and len(secret) >= 12 and random_word(secret) and not placeholder(secret):
-        return Hit(start, start + len(secret), mark("authorization"))
+        return Hit(start, start + len(secret), mark("authorization"), RUN_END if len(secret) >= LONGEST else None)
     if word == "basic" and len(secret) >= 8 and _is_basic(secret):
         return Hit(start, start + len(secret), mark("authorization"))
     return None

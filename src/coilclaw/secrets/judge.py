@@ -6,7 +6,19 @@ from coilclaw.secrets.addresses import query_value, userinfo
 from coilclaw.secrets.fields import Field, field_of, words_of
 from coilclaw.secrets.headers import cookies, credentials, spoken
 from coilclaw.secrets.labels import mark
-from coilclaw.secrets.quoting import BLANKS, GAP, NAME, NETRC, NAME_RUN, TO_LINE_END, Operator, Value, operator, outer_quote, value_at
+from coilclaw.secrets.quoting import (
+    BLANKS,
+    GAP,
+    NAME,
+    NAME_RUN,
+    NETRC,
+    TO_LINE_END,
+    Operator,
+    Value,
+    operator,
+    outer_quote,
+    value_at,
+)
 from coilclaw.secrets.sieve import Hit, Window
 from coilclaw.secrets.values import bare_name, code, one_word, placeholder, prose, random_word, reference, unclosed
 
@@ -61,7 +73,11 @@ def _may_join(window: Window, start: int, end: int) -> bool:
     follows = window.char(window.run(GAP, end))
     if not follows.isalnum() or follows in "iwvIWV" or window.text[start] == "-":
         return True
-    return window.text[end] not in " \t" or '"' in window.text[end : end + 8] or NETRC.search(window.text, max(0, start - 64), start) is not None
+    return (
+        window.text[end] not in " \t"
+        or '"' in window.text[end : end + 8]
+        or NETRC.search(window.text, max(0, start - 64), start) is not None
+    )
 
 
 def _two_words(text: str, start: int, name: str) -> Field | None:
@@ -104,7 +120,9 @@ def _general(field: Field, joined: Operator, text: str) -> bool | None:
     if not text.strip() or placeholder(text.strip()):
         return False
     if field.kind == "code":
-        return 4 <= len(text) <= 40 and bool(_CODE.fullmatch(text)) and not text.islower() and not one_word(text.title())
+        return (
+            4 <= len(text) <= 40 and bool(_CODE.fullmatch(text)) and not text.islower() and not one_word(text.title())
+        )
     if reference(text):
         return False
     if field.strict or joined.style in ("pair", "said", "quoted"):

@@ -25,3 +25,8 @@ def parted(info: str) -> tuple[str, str, str]:
     """User name, colon, password; the colon of a mark is not one."""
     colon = MARK.sub(lambda hidden: "-" * len(hidden[0]), info).find(":")
     return (info, "", "") if colon < 0 else (info[:colon], ":", info[colon + 1 :])
+
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a list written as one text."""
+    return frozenset(words.split())

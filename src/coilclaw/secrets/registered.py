@@ -9,7 +9,7 @@ import base64
 import re
 from typing import NamedTuple
 
-from coilclaw.secrets.labels import FIELD_KINDS, MARK, label_of, mark
+from coilclaw.secrets.labels import FIELD_KINDS, MARK, label_of, mark, word_set
 from coilclaw.secrets.sieve import CAP, Hit, More, Window
 from coilclaw.secrets.spelling import NEVER, UNFINISHED, line_break, spelled
 
@@ -24,10 +24,10 @@ _PARTIAL = 12
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]{3,}")
 _ESCAPES = ("%", "\\u00", "\\x", "&#")
 _STOP = r"[\r\n\\=%&]|\Z"
-_COMMON = frozenset(
+_COMMON = word_set(
     "password passwd secret token apikey api_key api-key changeme change-me change_me example default localhost "
-    "placeholder undefined redacted private public username coilclaw testing qwerty letmein unknown disabled enabled "
-    "required optional bearer string number object boolean production development 0.0.0.0 127.0.0.1".split()
+    "placeholder undefined redacted private public username coilclaw testing qwerty letmein unknown disabled "
+    "enabled required optional bearer string number object boolean production development 0.0.0.0 127.0.0.1"
 )
 
 
@@ -198,7 +198,9 @@ def _anchors(readings: list[Reading]) -> re.Pattern[str]:
     if firsts:
         points = "|".join(f"{ord(first):04x}" for first in firsts if ord(first) < 0x10000) or "zzzz"
         ahead.setdefault("%", {})[f"(?:(?:25)*(?i:{codes})|{near_end})"] = None
-        ahead.setdefault("\\", {})[f"(?:\\\\{{0,16}}(?:[{chars}nrt]|(?i:u(?:{points})|x(?:{codes})))|{near_end})"] = None
+        ahead.setdefault("\\", {})[f"(?:\\\\{{0,16}}(?:[{chars}nrt]|(?i:u(?:{points})|x(?:{codes})))|{near_end})"] = (
+            None
+        )
         ahead.setdefault("&", {})[f"(?:#|[a-z]{{2,4}};|{near_end})"] = None
     if not ahead:
         return re.compile(r"(?!)")

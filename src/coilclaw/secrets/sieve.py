@@ -21,7 +21,7 @@ _SWALLOW_KEPT = 96
 RUN_END = re.compile(r"(?=[\s\"'`<>\\])")
 
 
-class More(Exception):  # noqa: N818 - a signal to wait, not an error
+class More(Exception):
     """What follows is needed before this can be decided."""
 
 
@@ -96,11 +96,13 @@ class Sieve:
         """What can be shown now."""
         if not chunk:
             return ""
+        self._text += chunk
+        shown = self._advance(final=False)
         cut = max(0, self._done - _CONTEXT)
-        self._text = self._text[cut:] + chunk
+        self._text = self._text[cut:]
         self._done -= cut
         self._floor = max(0, self._floor - cut)
-        return self._advance(final=False)
+        return shown
 
     def close(self, chunk: str = "") -> str:
         """A last chunk and everything still held; nothing more will come."""
@@ -159,7 +161,7 @@ class Sieve:
 
     def _swallow(self, window: Window) -> bool:
         """Drop text up to the end that was asked for; False while it has not come."""
-        assert self._until is not None  # noqa: S101 - callers check
+        assert self._until is not None
         found = self._until.search(window.text, self._done)
         if found:
             self._done = self._floor = found.end()

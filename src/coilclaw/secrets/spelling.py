@@ -33,13 +33,18 @@ def spelled(text: str, at: int, wanted: str) -> int:
         return at + 1
     if first == "\r" and wanted == "\n":
         return spelled(text, at + 1, wanted)
+    if text[at - 1 : at] == "\\":  # taken for a part of the backslashes before it
+        return _escaped(text, at - 1, wanted)
     return NEVER
 
 
 def _self_escaped(text: str, at: int, escape: str) -> int:
     """`%` and `&` begin their own escapes: the longer spelling wins, the plain one is tried before by the caller."""
     if text.startswith(escape, at):
-        return at + len(escape)
+        at += len(escape)
+        while escape == "%25" and text.startswith("25", at):
+            at += 2
+        return UNFINISHED if escape == "%25" and text[at:] == "2" else at
     return UNFINISHED if escape.startswith(text[at:]) else at + 1
 
 
@@ -60,9 +65,15 @@ def _backslashes(text: str, at: int) -> int:
         end += 1
     if end >= len(text):
         return UNFINISHED
-    if end > at:
-        return end
-    return _percent(text, at, "\\") if text[at] == "%" else NEVER
+    if end == at:
+        return _percent(text, at, "\\") if text[at] == "%" else NEVER
+    for code in ("u005c", "x5c"):
+        follows = text[end : end + len(code)].lower()
+        if follows == code:
+            return end + len(code)
+        if code.startswith(follows) and end + len(follows) == len(text):
+            return UNFINISHED
+    return end
 
 
 def _percent(text: str, at: int, wanted: str) -> int:

@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from coilclaw.secrets.labels import MARK
+from coilclaw.secrets.labels import MARK, word_set
 
 _PLACEHOLDERS = (
     r"\[redacted:[^\]\s]{1,80}\]",
@@ -53,14 +53,15 @@ _DOTTED = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)+[,;:)]*")
 _NAME = re.compile(r"[A-Za-z_]\w*[,;:)]*")
 _WORD = re.compile(r"[A-Za-z][a-z]*(?:['-][a-z]+)*[.,;:!?)]*|[A-Z]+[.,;:!?)]*")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
-_PROSE = frozenset(
-    "a an and are as at be been but by can cannot could did do does for from had has have here how if in into is isn't it "
-    "its least may might must need needs no nor not of off on only or please policy provide provided rejected rotate "
-    "rotated rotation should since so than that the their then there these they this to too twice under until use used using was "
-    "were when where which while who will with without would you your again already always any authentication changed check "
-    "does doesn't don't empty enter expires expired failed found generated handling incorrect invalid is length longer "
-    "mismatch missing never now omitted optional per required reset sent set shorter stored support supports too "
-    "unchanged unknown updated valid validation value via wrong characters".split()
+_PROSE = word_set(
+    "a an and are as at be been but by can cannot could did do does for from had has have here how if in into is "
+    "isn't it its least may might must need needs no nor not of off on only or please policy provide provided "
+    "rejected rotate rotated rotation should since so than that the their then there these they this to too twice "
+    "under until use used using was were when where which while who will with without would you your again "
+    "already always any authentication changed check does doesn't don't empty enter expires expired failed found "
+    "generated handling incorrect invalid is length longer mismatch missing never now omitted optional per "
+    "required reset sent set shorter stored support supports too unchanged unknown updated valid validation value "
+    "via wrong characters"
 )
 
 
@@ -91,12 +92,17 @@ def random_word(value: str) -> bool:
     letters, digits = sum(map(str.isalpha, value)), sum(map(str.isdecimal, value))
     symbols = len(value) - letters - digits - value.count("-") - value.count("_") - value.count(".")
     if letters and digits:
-        return not re.fullmatch(r"[a-z]+[-_.]?\d{1,2}|\d{1,4}[-.]?[a-z]{1,8}|v?\d+(?:\.\d+)+[a-z]*\d*", value, re.IGNORECASE)
+        return not re.fullmatch(
+            r"[a-z]+[-_.]?\d{1,2}|\d{1,4}[-.]?[a-z]{1,8}|v?\d+(?:\.\d+)+[a-z]*\d*", value, re.IGNORECASE
+        )
     if symbols and letters:
         return True
     inner = value[1:]
-    return len(value) >= 16 and not inner.islower() and not inner.isupper() and not re.fullmatch(
-        r"[A-Z]?[a-z]{2,}+(?:[-_.]?+[A-Z]?+[a-z]{2,}+)*+", value
+    return (
+        len(value) >= 16
+        and not inner.islower()
+        and not inner.isupper()
+        and not re.fullmatch(r"[A-Z]?[a-z]{2,}+(?:[-_.]?+[A-Z]?+[a-z]{2,}+)*+", value)
     )
 
 

@@ -18,11 +18,11 @@ _DECISION = msgspec.json.Decoder(Decision)
 _LABELS = msgspec.json.Decoder(tuple[str, ...])
 
 
-def add_action(tx: sqlite3.Connection, clock: Clock, action: Action) -> None:
-    """Store a new action as it stands."""
+def add_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str) -> None:
+    """Store a new action as it stands, in the hands of the worker that will carry it."""
     tx.execute(
-        f"INSERT INTO proposed_actions ({_COLUMNS}, user_id, args_hash, risk_class, lane, updated_at)"  # noqa: S608
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO proposed_actions ({_COLUMNS}, user_id, args_hash, risk_class, lane, updated_at, worker)"  # noqa: S608
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             action.action_id,
             action.thread_id,
@@ -48,6 +48,7 @@ def add_action(tx: sqlite3.Connection, clock: Clock, action: Action) -> None:
             action.decision.risk_class,
             action.decision.lane,
             stamp(clock()),
+            worker,
         ),
     )
 
@@ -114,17 +115,34 @@ def count_actions(db: sqlite3.Connection, clock: Clock, before: str) -> tuple[in
         "SELECT count(*) FROM proposed_actions WHERE created_at > ? AND action_id < ?", (since, before)
     ).fetchone()[0]
     waiting = db.execute(
-        "SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND action_id < ?", (before,)
+        "SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL AND action_id < ?",
+        (before,),
     ).fetchone()[0]
     return int(recent), int(waiting)
 
 
-def begun_actions(db: sqlite3.Connection) -> list[tuple[str, Action]]:
-    """Actions that have begun and have no end on record, with the worker that began them."""
+def held_actions(db: sqlite3.Connection) -> list[tuple[str, bool, Action]]:
+    """Actions in the hands of a worker that have no end on record: the worker, whether they had begun, the action."""
     rows = db.execute(
-        f"SELECT {_COLUMNS}, worker FROM proposed_actions WHERE status = 'APPROVED' AND begun_at IS NOT NULL"  # noqa: S608
+        f"SELECT {_COLUMNS}, worker, begun_at FROM proposed_actions"  # noqa: S608
+        " WHERE status IN ('PENDING', 'APPROVED') AND worker IS NOT NULL"
     ).fetchall()
-    return [(str(row[-1]), _action(row[:-1])) for row in rows]
+    return [(str(row[-2]), row[-1] is not None, _action(row[:-2])) for row in rows]
+
+
+def waiting_actions(db: sqlite3.Connection, limit: int) -> list[Action]:
+    """Actions that wait for the owner and are in nobody's hands, newest first."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL"  # noqa: S608
+        " ORDER BY created_at DESC, rowid DESC LIMIT ?",
+        (limit,),
+    ).fetchall()
+    return [_action(row) for row in rows]
+
+
+def let_go(tx: sqlite3.Connection, action_id: str) -> None:
+    """Put an action in nobody's hands: it waits for the owner."""
+    tx.execute("UPDATE proposed_actions SET worker = NULL WHERE action_id = ?", (action_id,))
 
 
 def begin_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str) -> bool:
