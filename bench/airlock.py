@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from rounds import Timing, interleave, timed
-from row import Plan, Row, alone, beside
-
+from bench.rounds import Timing, interleave, timed
+from bench.row import Plan, Row, alone, beside
 from coilclaw.packets.http import Principal
 from coilclaw.sandbox.airlock import Listing, Target, judge_addresses, judge_url
 

@@ -7,13 +7,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from rounds import Case, Timing, timed, timings
-from row import Plan, Row, alone, beside
-
+from bench.rounds import Case, Timing, timed, timings
+from bench.row import Plan, Row, alone, beside
 from coilclaw.packets.box import BoxSpec, Tier
 from coilclaw.packets.errors import BoxUnavailable
 from coilclaw.packets.ports import Box
-from coilclaw.sandbox.binaries import Programs
+from coilclaw.sandbox.binaries import Programs, forbid
 from coilclaw.sandbox.box import open_box, tools
 from coilclaw.sandbox.bubblewrap import Arguments
 from coilclaw.sandbox.layout import command_line, environment, steps_for
@@ -21,12 +20,15 @@ from coilclaw.sandbox.seccomp import filter_bytes, this_machine
 
 
 def _spec(workspace: Path) -> BoxSpec:
-    return BoxSpec(command=("/bin/true",), workspace=str(workspace), cwd=str(workspace))
+    forbidden = ("dd", "mkfs", "reboot", "rm", "shutdown")
+    return BoxSpec(
+        command=("/bin/true",), workspace=str(workspace), cwd=str(workspace), forbidden_binaries=forbidden
+    )  # fmt: skip
 
 
-def _bare(spec: BoxSpec) -> None:
-    """bubblewrap with the flags of a box of ours, started and waited for, and nothing else."""
-    steps = steps_for(spec, guarded=(), hide=(), programs=Programs(), source=spec.workspace)
+def _bare(spec: BoxSpec, programs: Programs) -> float:
+    """bubblewrap with the flags of a box of ours, started and waited for; how long that took, and nothing else."""
+    steps = steps_for(spec, guarded=(), hide=(), programs=programs, source=spec.workspace)
     status = os.open(os.devnull, os.O_WRONLY)
     release, released = os.pipe()
     os.write(released, b"x")
@@ -37,16 +39,19 @@ def _bare(spec: BoxSpec) -> None:
             program=filter_bytes(this_machine(), "inet"), status=status, release=release,
             workspace=(spec.workspace, spec.workspace),
         )  # fmt: skip
+        started = time.perf_counter()
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={}, cwd="/",
+            argv, stdin=subprocess.DEVNULL, capture_output=True, env={}, cwd="/",
             pass_fds=(status, release, *arguments.descriptors), start_new_session=True, check=False,
         )  # fmt: skip
+        took = time.perf_counter() - started
     finally:
         arguments.close()
         for descriptor in (status, release, released):
             os.close(descriptor)
     if done.returncode:
         raise BoxUnavailable(f"bare bubblewrap failed: {done.stderr.decode(errors='replace')}")
+    return took
 
 
 def _boxed(box: Box, spec: BoxSpec, loop: asyncio.Runner) -> Case:
@@ -63,6 +68,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     workspace = plan.folder / "workspace"
     workspace.mkdir()
     spec = _spec(workspace)
+    programs = forbid(spec.forbidden_binaries)
     with asyncio.Runner() as loop:
         cases: dict[str, Case] = {}
         first: dict[str, float] = {}
@@ -72,7 +78,7 @@ def measure(plan: Plan) -> Iterator[Row]:
             cases[tier] = _boxed(open_box(hide=(), prefer=tier), spec, loop)
             cases[tier]()
             first[tier] = (time.perf_counter() - started) * 1e3
-        found = timings({"bare": timed(lambda: _bare(spec)), **cases}, plan.size(3 * plan.rounds, plan.rounds))
+        found = timings({"bare": lambda: _bare(spec, programs), **cases}, plan.size(3 * plan.rounds, plan.rounds))
     bare = found["bare"].scaled(1e3)
     yield beside(
         "boxes", "boxed `true`, tier A", "ms", found["A"].scaled(1e3), "bare bwrap, same flags", bare, at_most=1.3,

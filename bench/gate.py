@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from home import BenchHome
-from rounds import timed, timings
-from row import Plan, Row, beside
 
+from bench.home import BenchHome
+from bench.rounds import timed, timings
+from bench.row import Plan, Row, beside
 from coilclaw.packets.canonical import JsonObject
 
 TOGETHER = 32
@@ -82,7 +82,9 @@ def _durable(plan: Plan, home: BenchHome, bare: BareCommits, loop: asyncio.Runne
     )
     for kind, commits in (("read", "1 bare commit"), ("effect", "2 bare commits")):
         measured = found[kind].scaled(1e3 / times)
-        yield beside("gate", f"gated {kind}, durable", "ms", measured, commits, found[f"bare {kind}"].scaled(1e3), at_most=1.5)
+        yield beside(
+            "gate", f"gated {kind}, durable", "ms", measured, commits, found[f"bare {kind}"].scaled(1e3), at_most=1.5
+        )
 
 
 def _shared(plan: Plan, home: BenchHome, loop: asyncio.Runner) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from coilclaw.packets.action import ToolCall
 from coilclaw.packets.canonical import Json, JsonObject
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.decision import Autonomy
+from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Box
 from coilclaw.sandbox.fake_box import FakeBox
 
@@ -45,7 +46,11 @@ class BenchHome:
         config = load(home, environ).config
         make_parts(home, config)
         make_workspace(home, config.workspace_dir)
-        config = msgspec.structs.replace(config, security=msgspec.structs.replace(config.security, autonomy=autonomy))
+        config = msgspec.structs.replace(
+            config,
+            security=msgspec.structs.replace(config.security, autonomy=autonomy),
+            budgets=msgspec.structs.replace(config.budgets, tool_calls_per_minute=100_000, open_proposals=100_000),
+        )
         self.app = _Boxed(home, config, environ, _silent)
         self.database = config.memory.path
         self._number = 0
@@ -61,7 +66,7 @@ class BenchHome:
         action = conveyor.propose(ToolCall.of(tool, args), turn, f"key-{self._number}")
         outcome = await conveyor.carry(action, turn, stored=False)
         if not outcome.result.success:
-            raise SystemExit(f"{tool} was not let through, so nothing can be measured: {outcome.result.output}")
+            raise ToolError(f"{tool} was not let through, so nothing can be measured: {outcome.result.output}")
         return outcome
 
     async def one_by_one(self, conveyor: Conveyor, tool: str, args: JsonObject, times: int) -> None:

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from rounds import Timing, timed, timings
-from row import Plan, Row, beside
 
+from bench.rounds import timed, timings
+from bench.row import Plan, Row, beside
 from coilclaw.ledger.heads import SigningKey
 from coilclaw.ledger.ledger import heads_file
 from coilclaw.ledger.log import set_exported_size
 from coilclaw.ledger.verify import verify_ledger
+from coilclaw.packets.errors import LedgerBroken
 from coilclaw.packets.receipt import GENESIS, Receipt, sealed
 from coilclaw.store.database import Database
 
@@ -33,8 +34,12 @@ class Built:
         write = self.db.reader
         write.execute("BEGIN")
         rows = ((seq, name, action, digest, line) for seq, (name, action, digest, line) in enumerate(lines, 1))
-        write.executemany("INSERT INTO receipts (seq, receipt_id, action_id, receipt_hash, line) VALUES (?, ?, ?, ?, ?)", rows)
-        write.executemany("INSERT INTO ledger_heads (size, line) VALUES (?, ?)", ((size, line.decode()) for size, line in heads))
+        write.executemany(
+            "INSERT INTO receipts (seq, receipt_id, action_id, receipt_hash, line) VALUES (?, ?, ?, ?, ?)", rows
+        )
+        write.executemany(
+            "INSERT INTO ledger_heads (size, line) VALUES (?, ?)", ((size, line.decode()) for size, line in heads)
+        )
         set_exported_size(write, size)
         write.execute("COMMIT")
 
@@ -96,7 +101,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     def verified() -> None:
         report = verify_ledger(built.db.reader, built.log, built.key)
         if not report.valid or report.receipts != size:
-            raise SystemExit(f"the ledger made for the measurement does not hold: {report.broken}")
+            raise LedgerBroken(f"the ledger made for the measurement does not hold: {report.broken}")
 
     def bare() -> None:
         with built.log.open("rb") as file:
@@ -104,13 +109,15 @@ def measure(plan: Plan) -> Iterator[Row]:
                 hashlib.sha256(line).hexdigest()
                 parse(line)
 
-    found = timings({"bare": timed(bare), "verify": timed(verified)}, min(plan.rounds, 9))
+    def both() -> None:
+        bare()
+        for _ in built.db.reader.execute("SELECT line FROM receipts ORDER BY seq"):
+            pass
+
+    cases = {"bare": timed(bare), "both": timed(both), "verify": timed(verified)}
+    found = {name: timing.scaled(1e3) for name, timing in timings(cases, min(plan.rounds, 9)).items()}
     built.db.close()
-    rate = size / found["verify"].median / 1e3
-    yield beside(
-        "ledger", f"{size:,} receipts verified (log, rows, heads)", "ms", found["verify"].scaled(1e3),
-        "sha256 over the log's bytes + parsing them", found["bare"].scaled(1e3), at_most=1.3, note=f"{rate:.0f}k receipts/s",
-    )  # fmt: skip
-
-
-__all__ = ["Timing", "measure"]
+    what, rate = f"{size:,} receipts verified (log, rows, heads)", f"{size / found['verify'].median:.0f}k receipts/s"
+    floor, wide = "sha256 over the log's bytes + parsing them", "the same + reading the rows"
+    yield beside("ledger", what, "ms", found["verify"], floor, found["bare"], at_most=1.3, note=rate)
+    yield beside("ledger", "the same, beside reading both copies", "ms", found["verify"], wide, found["both"])

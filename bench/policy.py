@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from home import BenchHome
-from rounds import Timing, interleave, timed
-from row import Plan, Row, alone
-
+from bench.home import BenchHome
+from bench.rounds import Timing, interleave, timed
+from bench.row import Plan, Row, alone
 from coilclaw.gate.case import Setting
 from coilclaw.gate.policy import decide
 from coilclaw.gate.turn import Turn
@@ -42,7 +41,10 @@ def _rows(plan: Plan, home: BenchHome) -> Iterator[Row]:
     facts = {name: app.inspector.inspect(call, turn).facts for name, call in calls.items()}
     times = plan.size(500, 100)
     decisions = interleave(
-        {name: timed(lambda prepared=prepared: decide(prepared, rules, setting), times) for name, prepared in facts.items()},
+        {
+            name: timed(lambda prepared=prepared: decide(prepared, rules, setting), times)
+            for name, prepared in facts.items()
+        },
         plan.rounds,
     )
     every = [seconds for samples in decisions.values() for seconds in samples]
@@ -53,7 +55,9 @@ def _rows(plan: Plan, home: BenchHome) -> Iterator[Row]:
     yield alone("policy", f"its slowest kind ({worst})", "us", slowest, at_most=50)
     gathering = interleave(
         {
-            **{name: timed(lambda name=name: app.inspector.inspect(calls[name], turn), times // 5) for name in GATHERED},
+            **{
+                name: timed(lambda name=name: app.inspector.inspect(calls[name], turn), times // 5) for name in GATHERED
+            },
             "policy files": timed(app.policy, times // 5),
         },
         plan.rounds,

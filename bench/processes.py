@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-from rounds import Timing
-from row import Plan, Row, alone, beside
+
+from bench.rounds import Timing
+from bench.row import Plan, Row, alone, beside
+from coilclaw.packets.errors import ToolError
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 SPAWN = Path(__file__).with_name("spawn.py")
@@ -68,7 +70,7 @@ def run_once(command: Command, baseline: str) -> Cost:
         fields = pipe.read().split()
     said = done.stdout.decode(errors="replace")
     if len(fields) != 4 or fields[3] != "0" or command.expect not in said:
-        raise SystemExit(f"{command.name} failed and cannot be measured:\n{said[-2000:]}")
+        raise ToolError(f"{command.name} failed and cannot be measured: {said[-2000:]}")
     return Cost(wall=float(fields[0]), cpu=float(fields[1]), peak_kib=int(fields[2]))
 
 
@@ -90,9 +92,7 @@ def _model_server() -> Iterator[str]:
 
 def _home(folder: Path, config: str = "") -> str:
     folder.mkdir()
-    subprocess.run(
-        [COILCLAW, "init", "--quiet"], env=_environment(str(folder)), check=True, stdout=subprocess.DEVNULL
-    )
+    subprocess.run([COILCLAW, "init", "--quiet"], env=_environment(str(folder)), check=True, stdout=subprocess.DEVNULL)
     if config:
         (folder / ".coilclaw" / "config.toml").write_text(config)
     return str(folder)
@@ -112,7 +112,8 @@ def measure(plan: Plan) -> Iterator[Row]:
             Command(name="coilclaw --help", argv=(coilclaw, "--help"), home=mock, expect="agent"),
             Command(name="agent -m hi, mock", argv=(coilclaw, "agent", "-m", "hi"), home=mock),
             Command(
-                name="agent -m hi, model server", argv=(coilclaw, "agent", "-m", "hi"), home=server, expect="You said: hi"
+                name="agent -m hi, model server", argv=(coilclaw, "agent", "-m", "hi"), home=server,
+                expect="You said: hi",
             ),
             Command(
                 name="the same with one tool call", argv=(coilclaw, "agent", "-m", TOOL_CALL), home=server,

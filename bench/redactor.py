@@ -4,15 +4,15 @@ import io
 import random
 from collections.abc import Iterator
 
-from rounds import timed, timings
-from row import Plan, Row, beside
-
+from bench.rounds import timed, timings
+from bench.row import Plan, Row, beside
 from coilclaw.secrets.redactor import CHUNK, Redactor
 
-WORDS = (
+TEXT = (
     "the request was sent to worker and returned status after a retry because connection closed by peer while reading"
     " response header from upstream client server host path user session cache entry expired updated token count"
-).split()
+)
+WORDS = TEXT.split()
 
 
 def _prose(source: random.Random, size: int) -> bytes:

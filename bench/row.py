@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from rounds import Timing
+
+from bench.rounds import Timing
 
 Unit = Literal["ms", "us", "MB", "MB/s", "calls/s"]
 _SHOWN = {"us": "µs"}

@@ -14,18 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import airlock
-import boxes
-import gate
-import ledger
-import memory
 import msgspec
-import policy
-import processes
-import redactor
-from row import HEADER, Plan, Row, line
 
-from coilclaw.packets.errors import CoilclawError
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench import airlock, boxes, gate, ledger, memory, policy, processes, redactor  # noqa: E402
+from bench.row import HEADER, Plan, Row, line  # noqa: E402
+from coilclaw.packets.errors import CoilclawError  # noqa: E402
 
 ROWS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "processes": processes.measure,
@@ -71,7 +67,9 @@ def _options() -> Options:
                         help=f"which groups to measure: {', '.join(ROWS)}; all unless given")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="small sizes and few rounds: a look, not a judgement")
     parser.add_argument("--rounds", type=int, help="rounds for each comparison; 11 unless given, 3 when quick")
-    parser.add_argument("--baseline", default=sys.executable, metavar="PYTHON", help="the bare interpreter to compare to")
+    parser.add_argument(
+        "--baseline", default=sys.executable, metavar="PYTHON", help="the bare interpreter to compare to"
+    )
     parser.add_argument("--json", type=Path, default=Path(__file__).with_name("results.json"), metavar="FILE")
     return parser.parse_args(namespace=Options())
 
@@ -114,8 +112,8 @@ def main() -> int:
     )
     options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     missed = [row.what for row in rows if row.ok is False]
-    print(f"\n{len(rows)} rows in {report.seconds:.0f} s, load {load:.1f} to {report.load_after:.1f} on {report.cores} cores; "
-          f"{len(missed)} missed. Written to {options.json}.")  # fmt: skip
+    loads = f"load {load:.1f} to {report.load_after:.1f} on {report.cores} cores"
+    print(f"\n{len(rows)} rows in {report.seconds:.0f} s, {loads}; {len(missed)} missed. Written to {options.json}.")
     return 1 if skipped else 0
 
 

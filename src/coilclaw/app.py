@@ -297,7 +297,7 @@ class App:
         bounds = self.config.agent
         granter = Granter(
             workspace=self.workspace,
-            snapshots=self.snapshots,
+            snapshots=lambda: self.snapshots,
             policy=self.policy,
             warn=self.warn,
             forbidden_commands=self._forbidden_commands,

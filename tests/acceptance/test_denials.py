@@ -87,7 +87,7 @@ CASES = [
            '[security]\nautonomy = "readonly"\n'),
     Denied("_deny_autonomy", "autonomy.supervised", "AUTONOMY_DENIES", "shell", {"command": "ssh-keygen -l"}),
 ]  # fmt: skip
-ELSEWHERE = {"_deny_estop", "_deny_unknown", "_deny_broken_policy", "_deny_fresh_taint"}
+ELSEWHERE = {"_deny_estop", "_deny_unknown", "_deny_broken_policy", "_deny_fresh_taint", "_deny_secret", "_deny_budget"}
 """Rules with a test of their own below, because a call alone does not trip them."""
 
 
@@ -262,12 +262,32 @@ def test_nothing_goes_out_in_a_turn_that_took_in_untrusted_content(home: HomeAt)
 
 
 def test_calls_beyond_the_rate_limit_are_denied(home: HomeAt) -> None:
-    home.configure("[budgets]\ntool_calls_per_minute = 2\n")
-    calls = [{"tool": "time", "args": {}} for _ in range(3)]
+    home.configure('[security]\nautonomy = "full"\n[budgets]\ntool_calls_per_minute = 2\n')
+    before = snapshot(home.workspace)
+    calls = [
+        {"tool": "time", "args": {}},
+        {"tool": "time", "args": {}},
+        {"tool": "file_write", "args": {"path": "a", "content": "x"}},
+    ]
     ran = home.run("agent", "-m", "go", "--json", env=home.script({"tool_calls": calls}, {"text": "done"}))
     assert [action["status"] for action in ran.json()["actions"]] == ["allowed", "allowed", "denied"]
+    assert_denied_without_effect(home, before, "file_write", "RATE_LIMITED")
     # Another process does not start from zero.
-    assert home.tool("time", {}).rc == 3
+    again = home.tool("time", {}, "--output", "json")
+    assert (again.rc, again.json()["decision"]["rule"]) == (3, "budget.calls")
+
+
+def test_a_call_that_holds_a_secret_is_denied(home: HomeAt) -> None:
+    home.configure(
+        '[security]\nautonomy = "full"\n[providers.models.local]\nkind = "mock"\n[providers.models.server]\n'
+        'kind = "openai-compatible"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "THE_KEY"\n'
+    )
+    before = snapshot(home.workspace)
+    args = {"path": "a.txt", "content": "the key is Gq83-xwPl-0z7Tr"}
+    ran = home.tool("file_write", args, "--yes", "--output", "json", env={"THE_KEY": "Gq83-xwPl-0z7Tr"})
+    assert (ran.rc, ran.json()["decision"]["rule"]) == (3, "secret.not_granted")
+    assert_denied_without_effect(home, before, "file_write", "SECRET_NOT_GRANTED")
+    assert home.tool("file_write", args, "--yes").rc == 0  # the same words are no secret where no such key is known
 
 
 def test_every_denying_rule_is_covered_here() -> None:

@@ -160,21 +160,24 @@ def test_the_agent_still_answers_in_text_and_knows_why(patient: HomeAt) -> None:
     assert not (patient.workspace / "a.txt").exists()
 
 
-@pytest.mark.parametrize(
-    "tool", ["time", "file_list", "file_read", "file_write", "shell", "http", "memory_search", "ask_user"]
-)
-def test_no_tool_is_exempt(patient: HomeAt, tool: str) -> None:
-    args = {
-        "file_read": '{"path": "SYSTEM.md"}',
-        "file_write": '{"path": "a", "content": "b"}',
-        "shell": '{"command": "ls"}',
-        "http": '{"url": "https://example.com"}',
-        "memory_search": '{"query": "x"}',
-        "ask_user": '{"question": "x"}',
+def test_no_tool_is_exempt(patient: HomeAt) -> None:
+    arguments = {
+        "file_read": {"path": "SYSTEM.md"},
+        "file_write": {"path": "a", "content": "b"},
+        "shell": {"command": "ls"},
+        "http": {"url": "https://example.com"},
+        "memory_search": {"query": "x"},
+        "ask_user": {"question": "x"},
     }
+    tools = [tool["name"] for tool in patient.ok("tool", "list", "--json").json()]
+    assert set(arguments) <= set(tools)
     (patient.root / "ESTOP").write_text("")
-    assert patient.run("tool", "run", tool, "--yes", "--json", args.get(tool, "{}")).rc == 5
-    assert [(r["status"], r["code"]) for r in patient.logged()] == [("denied", "ESTOP")]
+    calls = [{"tool": name, "args": arguments.get(name, {})} for name in tools]
+    halves = [{"tool_calls": calls[:8]}, {"tool_calls": calls[8:]}] if len(calls) > 8 else [{"tool_calls": calls}]
+    patient.ok("agent", "--yes", "-m", "go", env=patient.script(*halves, {"text": "done"}))
+    assert [(r["tool"], r["status"], r["code"]) for r in patient.logged()] == [
+        (name, "denied", "ESTOP") for name in tools
+    ]
 
 
 def test_clearing_needs_the_owner_at_a_terminal(home: HomeAt) -> None:

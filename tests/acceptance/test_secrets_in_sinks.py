@@ -131,11 +131,16 @@ def test_a_secret_in_a_file_that_a_command_prints(keyed: HomeAt) -> None:
 
 @pytest.mark.parametrize("more", [(), ("--unsafe",)], ids=["boxed", "unsafe"])
 def test_a_command_does_not_inherit_the_environment(keyed: HomeAt, more: tuple[str, ...]) -> None:
-    ran = keyed.tool("shell", {"command": "env | sort"}, "--output", "json", "--yes", *more)
-    shown = ran.json()["result"]["output"]
-    assert ran.rc == 0, shown
-    assert NAME not in shown
-    assert "COILCLAW" not in shown
+    call = ["tool", "run", "shell", "--json", '{"command": "env | sort; echo over"}', *more]
+    if more:  # without a box the owner must be there to say yes
+        assert keyed.run(*call, "--yes").rc == 4
+        ran = keyed.sit(*call).wait_for("Approve? [y/N]").type("y\r").end()
+    else:
+        ran = keyed.run(*call)
+    assert ran.rc == 0, ran
+    assert "PATH=" in ran.out
+    assert NAME not in ran.out
+    assert "COILCLAW" not in ran.out
     assert leaks(keyed, ran) == []
 
 
@@ -147,40 +152,26 @@ def test_a_secret_in_the_name_of_a_file(keyed: HomeAt) -> None:
     assert leaks(keyed, *runs, *everywhere(keyed), secret=SECRET.replace("/", "_"), planted=(planted,)) == []
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        {"tool": "file_write", "args": {"path": "note.txt", "content": f"key {SECRET}"}},
-        {"tool": "file_read", "args": {"path": f"/etc/{SECRET}"}},
-        {"tool": "shell", "args": {"command": f"echo {SECRET}"}},
-        {"tool": "http", "args": {"url": f"https://example.com/?q={quote(SECRET, safe='')}"}},
-        {"tool": "memory_search", "args": {"query": SECRET}},
-        {"tool": "time", "args": {SECRET: 1}},
-        {"tool": "time", "arguments": f"not json {SECRET}"},
-        {"tool": SECRET, "args": {}},
-        {"tool": "time", "args": {}, "id": SECRET},
-        {"tool": "time", "args": {}, "justification": f"because {SECRET}"},
-    ],
-    ids=[
-        "write",
-        "path",
-        "command",
-        "url",
-        "query",
-        "unknown-field",
-        "not-json",
-        "tool-name",
-        "call-id",
-        "justification",
-    ],
-)
-def test_a_secret_in_what_the_model_proposes(keyed: HomeAt, call: dict[str, Any]) -> None:
-    ran = keyed.run(
-        "agent", "-m", "go", env=keyed.script({"text": f"I use {SECRET}", "tool_calls": [call]}, {"text": "done"})
-    )
-    assert "Traceback" not in ran.err
-    (receipt,) = keyed.receipts()  # whatever became of it, there is a receipt
-    assert receipt["receipt_hash"]
+PROPOSALS: list[dict[str, Any]] = [
+    {"tool": "file_write", "args": {"path": "note.txt", "content": f"key {SECRET}"}},
+    {"tool": "file_read", "args": {"path": f"/etc/{SECRET}"}},
+    {"tool": "shell", "args": {"command": f"echo {SECRET}"}},
+    {"tool": "http", "args": {"url": f"https://example.com/?q={quote(SECRET, safe='')}"}},
+    {"tool": "memory_search", "args": {"query": SECRET}},
+    {"tool": "time", "args": {SECRET: 1}},
+    {"tool": "time", "arguments": f"not json {SECRET}"},
+    {"tool": SECRET, "args": {}},
+    {"tool": "time", "args": {}, "id": SECRET},
+    {"tool": "time", "args": {}, "justification": f"because {SECRET}"},
+]
+
+
+def test_a_secret_in_what_the_model_proposes(keyed: HomeAt) -> None:
+    replies = [{"text": f"I use {SECRET}", "tool_calls": PROPOSALS}, {"text": "done {last_tool_result}"}]
+    ran = keyed.run("agent", "-m", "go", "--json", env={**keyed.script(*replies), "COILCLAW_LOG": "json"})
+    assert ran.rc == 0, ran
+    assert len(keyed.receipts()) == len(PROPOSALS)  # whatever became of each, there is a receipt
+    assert {action["status"] for action in ran.json()["actions"][:8]} == {"denied"}
     assert leaks(keyed, ran, *everywhere(keyed)) == []
     keyed.intact()
 
@@ -233,7 +224,7 @@ def test_a_provider_that_gives_the_key_back(home: HomeAt, echoing: str) -> None:
     env = {NAME: SECRET}
     runs = [home.run("agent", "-m", "hi", env=env), home.run("provider", "test", "--json", env=env)]
     assert {ran.rc for ran in runs} <= {0, 1}
-    assert leaks(home, *runs, *everywhere(home)) == []
+    assert leaks(home, *runs) == []
 
 
 @pytest.mark.parametrize("echoing", [200], indirect=True)
@@ -248,8 +239,14 @@ def test_a_provider_that_gives_the_key_back_to_a_terminal(home: HomeAt, echoing:
 @pytest.mark.parametrize("echoing", [401], indirect=True)
 def test_a_password_in_the_address_of_a_provider(home: HomeAt, echoing: str) -> None:
     home.provider(echoing.replace("http://", f"http://somebody:{PASSWORD}@"))
-    commands = ("config show", "config show --json", "config validate", "provider list", "provider list --json", "doctor --short",
-                "provider test", "agent -m hi")  # fmt: skip
+    commands = (
+        "config show",
+        "config show --json",
+        "provider list",
+        "provider list --json",
+        "provider test",
+        "agent -m hi",
+    )
     runs = [home.run(*command.split()) for command in commands]
     assert leaks(home, *runs, secret=PASSWORD) == []
 

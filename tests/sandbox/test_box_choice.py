@@ -158,6 +158,9 @@ async def test_without_walls_the_limits_still_hold_and_nothing_is_left(workspace
     assert not processes_with(token)
     limits = BoxLimits(output_bytes=1000, wall_seconds=30)
     assert (await box.run(spec(workspace, "yes", limits=limits))).end == "output_limit"
+    stopped = spec(workspace, f"kill -STOP $PPID; sleep {token}", limits=BoxLimits(wall_seconds=0.5))
+    assert (await box.run(stopped)).end == "timeout"
+    assert not processes_with(token)
     result = await box.run(spec(workspace, f"(setsid sleep {token} &); echo done"))
     assert (result.end, result.stdout) == ("exited", b"done\n")
     assert not processes_with(token)

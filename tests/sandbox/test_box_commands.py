@@ -140,6 +140,22 @@ def test_what_means_nothing_is_refused_before_anything_starts(box):
         assert refused.value.remedy
 
 
+def test_a_workspace_may_be_reached_through_a_link(box):
+    link = box.ground / "link"
+    link.symlink_to("workspace")
+    (box.workspace / "kept").write_text("kept")
+    command = "pwd; echo new > made; echo x > kept; ls"
+    seen = box.text(command, workspace=str(link), cwd=str(link), read_only=("kept",))
+    assert seen.split()[0] == str(link)
+    assert (box.workspace / "made").read_text() == "new\n"
+    assert (box.workspace / "kept").read_text() == "kept"
+
+
+def test_a_workspace_may_lie_where_only_its_owner_can_go(box):
+    box.ground.chmod(0o700)
+    assert box.text("echo made > file; cat file") == "made\n"
+
+
 def test_a_workspace_that_vanishes_while_a_command_runs_ends_clearly(box):
     result = box.run("rm -rf ./* ; rmdir ../workspace; echo still here", cwd=str(box.workspace))
     assert (result.end, result.stdout) == ("exited", b"still here\n")

@@ -1,4 +1,4 @@
-"""Texts made to hurt: long runs, deep quotes, anchors without end. They must come through, and the work must stay linear."""
+"""Texts made to hurt: long runs, deep quotes, anchors without end. They come through, and the work stays linear."""
 
 import re
 
@@ -10,11 +10,51 @@ from coilclaw.secrets.shapes import Shapes
 from coilclaw.secrets.sieve import Hit, Sieve, Window
 
 UNITS = [
-    "a", "A", "\"'", "\\", "QUJD", "eyJ", "key", "pwd=", "pwd=f(", 'password="', "cookie:", "Authorization: Bearer ", "://",
-    "http://a:b/", "-----BEGIN", "-", "sk-a1", "_", "%", "ghp_", "token is ", "password: a ", "password:", '{\\"password\\":',
-    "=", "api key: a ", "AKIA ", "a.b1c2d3.", "ghp_abcd\n", "\\u0026sig=", "&key=aaaaaaaaaa", "68756e", "Private-Lines:",
-    "<password>", " -u a:b1", "$2b$", "hunter2-", "hu", "hunter2\n", "x x", "password: x-x.x ", "token=xX.xX", "a/b/", "secret=//",
-]  # fmt: skip
+    "a",
+    "A",
+    "\"'",
+    "\\",
+    "QUJD",
+    "eyJ",
+    "key",
+    "pwd=",
+    "pwd=f(",
+    'password="',
+    "cookie:",
+    "Authorization: Bearer ",
+    "://",
+    "http://a:b/",
+    "-----BEGIN",
+    "-",
+    "sk-a1",
+    "_",
+    "%",
+    "ghp_",
+    "token is ",
+    "password: a ",
+    "password:",
+    '{\\"password\\":',
+    "=",
+    "api key: a ",
+    "AKIA ",
+    "a.b1c2d3.",
+    "ghp_abcd\n",
+    "\\u0026sig=",
+    "&key=aaaaaaaaaa",
+    "68756e",
+    "Private-Lines:",
+    "<password>",
+    " -u a:b1",
+    "$2b$",
+    "hunter2-",
+    "hu",
+    "hunter2\n",
+    "x x",
+    "password: x-x.x ",
+    "token=xX.xX",
+    "a/b/",
+    "secret=//",
+]
 
 
 class Counted(Window):

@@ -18,13 +18,74 @@ CORPUS = [
     for line in (Path(__file__).parents[1] / "corpora" / "secrets.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 ROWS = [row["benign"] if "benign" in row else row["context"].replace("@@", "".join(row["parts"]), 1) for row in CORPUS]
-PIECES = st.sampled_from([
-    "password", "token", "api_key", "Authorization", "Cookie", "Bearer ", "Basic ", "://u:", "@h", "/", "?sig=", "&key=", "=", ": ",
-    " ", "\n", "\r\n", '"', "'", '\\"', '\\\\\\"', "\\", "\\n", "`", ",", ";", ")", "(", "[", "]", "{", "}", "<", ">", " is ",
-    "X9y8Z7w6v5", "hunter2", "[redacted:db]", "[redacted:foo]", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----",
-    "--", "-", "_", "sk-", "eyJ", ".", "A1b2C3d4E5f6G7h8I9j0", "value", "name: ", " -u ", "é", "💥", "%", "&", "***", "${X}",
-    "a" * 70, "A1" * 60, "Private-Lines:", VALUE, VALUE[:9], json.dumps(json.dumps(VALUE)), VALUE.encode().hex(),
-])  # fmt: skip
+PIECES = st.sampled_from(
+    [
+        "password",
+        "token",
+        "api_key",
+        "Authorization",
+        "Cookie",
+        "Bearer ",
+        "Basic ",
+        "://u:",
+        "@h",
+        "/",
+        "?sig=",
+        "&key=",
+        "=",
+        ": ",
+        " ",
+        "\n",
+        "\r\n",
+        '"',
+        "'",
+        '\\"',
+        '\\\\\\"',
+        "\\",
+        "\\n",
+        "`",
+        ",",
+        ";",
+        ")",
+        "(",
+        "[",
+        "]",
+        "{",
+        "}",
+        "<",
+        ">",
+        " is ",
+        "X9y8Z7w6v5",
+        "hunter2",
+        "[redacted:db]",
+        "[redacted:foo]",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----END PRIVATE KEY-----",
+        "--",
+        "-",
+        "_",
+        "sk-",
+        "eyJ",
+        ".",
+        "A1b2C3d4E5f6G7h8I9j0",
+        "value",
+        "name: ",
+        " -u ",
+        "é",
+        "💥",
+        "%",
+        "&",
+        "***",
+        "${X}",
+        "a" * 70,
+        "A1" * 60,
+        "Private-Lines:",
+        VALUE,
+        VALUE[:9],
+        json.dumps(json.dumps(VALUE)),
+        VALUE.encode().hex(),
+    ]
+)
 TEXTS = st.lists(PIECES | st.sampled_from(ROWS) | st.text(max_size=12), max_size=12).map("".join)
 
 
@@ -34,7 +95,7 @@ def chunks_of(text: str, borders: list[int]) -> list[str]:
 
 
 @given(text=TEXTS, borders=st.lists(st.integers(0, 10_000), max_size=12))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_any_way_of_cutting_gives_the_redacted_whole(text: str, borders: list[int]) -> None:
     redactor = Redactor([("db", VALUE)])
     stream = redactor.stream()
@@ -50,7 +111,7 @@ def test_one_character_at_a_time_gives_the_redacted_whole(text: str) -> None:
 
 
 @given(pieces=st.lists(PIECES | st.sampled_from(ROWS), max_size=6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_redacting_twice_is_redacting_once(pieces: list[str]) -> None:
     redactor = Redactor([("db", VALUE)])
     once = redactor.text("\n".join(pieces))

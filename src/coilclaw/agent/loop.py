@@ -1,5 +1,6 @@
 """The turn: receive, remember, ask the model, gate its calls, feed the results back, answer."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -22,6 +23,7 @@ from coilclaw.store.threads import MessageRow, add_message, ensure_thread, recen
 
 Ending: TypeAlias = Literal["answered", "max_rounds", "budget", "pending"]
 ReadProposal: TypeAlias = Callable[[str], ChatResponse | None]
+STOPPED = "ESTOP was engaged while the model was answering, so its answer was cut off. Tools are stopped too."
 REPAIR = "Your last answer could not be read ({fault}). Answer again: plain text, or valid tool calls."
 
 
@@ -163,20 +165,34 @@ class Agent:
             metadata={"hint": "chat"},
         )
         try:
-            return self._read(await self._provider.chat(request, on_text))
+            return self._read(await self._chat(request, on_text))
         except ModelOutputError as error:
             fault = error.message
         repair = msgspec.structs.replace(
             request, system_prompt=f"{request.system_prompt}\n\n{REPAIR.format(fault=fault[:200])}"
         )
         try:
-            return self._read(await self._provider.chat(repair, on_text))
+            return self._read(await self._chat(repair, on_text))
         except ModelOutputError:
             if not self._fallback_model:
                 raise
-        return self._read(
-            await self._provider.chat(msgspec.structs.replace(repair, model=self._fallback_model), on_text)
-        )
+        return self._read(await self._chat(msgspec.structs.replace(repair, model=self._fallback_model), on_text))
+
+    async def _chat(self, request: ChatRequest, on_text: Callable[[str], None] | None) -> ChatResponse:
+        """Ask the model. ESTOP ends a request that is under way; once engaged, text is still answered."""
+        if self._estop.engaged():
+            return await self._provider.chat(request, on_text)
+        work = asyncio.ensure_future(self._provider.chat(request, on_text))
+        stop = asyncio.ensure_future(self._estop.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+            return ChatResponse(final_text=STOPPED, provider=self._provider.name)
+        finally:
+            stop.cancel()
+            work.cancel()
+            await asyncio.wait({work})
 
     def _read(self, response: ChatResponse) -> ChatResponse:
         """Native calls and the structured form are two spellings of the same proposal."""

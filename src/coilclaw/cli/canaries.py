@@ -27,7 +27,7 @@ SECRET_NAME = "COILCLAW_OPENROUTER_API_KEY"  # noqa: S105 - a variable's name
 
 SITES: dict[str, str] = {
     "agent/loop.py:_calls": "agent",
-    "agent/loop.py:_ask": "provider client",
+    "agent/loop.py:_chat": "provider client",
     "cli/tool.py:run_tool": "tool run",
     "cli/approvals.py:_carry": "approvals",
     "cli/provider.py:try_provider": "provider client",

@@ -108,10 +108,10 @@ async def run_tool(
 
 def exit_code(outcome: "Outcome") -> int:
     """What a command ends with for this outcome."""
-    if outcome.receipt is None:
-        return 4
     if outcome.result.code == "ESTOP":
         return 5
+    if outcome.receipt is None:
+        return 4
     if outcome.receipt.status == "denied":
         return 4 if outcome.result.code in ("OWNER_REFUSED", "EXPIRED") else 3
     return 0 if outcome.receipt.status == "allowed" else 1

@@ -15,7 +15,17 @@ import msgspec
 
 from coilclaw.gate.cards import render_card
 from coilclaw.gate.case import Policy, Setting
-from coilclaw.gate.ends import End, changed, denial, end_of, interrupted, never_begun, refusal, stopped_before
+from coilclaw.gate.ends import (
+    End,
+    changed,
+    denial,
+    end_of,
+    held_by_estop,
+    interrupted,
+    never_begun,
+    refusal,
+    stopped_before,
+)
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.facts import Inspected, Inspector
 from coilclaw.gate.grants import Granter
@@ -233,6 +243,8 @@ class Conveyor:
 
     async def resume(self, action: Action) -> Outcome:
         """Take up a stored action that waits: looked at anew, answered, and carried to its end."""
+        if self._estop.engaged():
+            return Outcome(action=action, result=held_by_estop(), receipt=None)
         if from_stamp(action.expires_at) <= self._clock():
             return await self._finish(action, refusal("expired"), stored=True, record=None)
         return await self.carry(action, self._turn_of(action), stored=True, record=self._post(action))

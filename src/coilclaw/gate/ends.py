@@ -75,6 +75,12 @@ def stopped_before() -> End:
     return _bad("denied", "ESTOP", "Denied. ESTOP is engaged: no tool runs until the owner clears it.")
 
 
+def held_by_estop() -> ToolResult:
+    """What waits goes on waiting while ESTOP is engaged."""
+    text = "ESTOP is engaged: it goes on waiting until the owner clears it."
+    return ToolResult(success=False, output=text, error=text, code="ESTOP", label=INTERNAL)
+
+
 def refusal(reason: str) -> End:
     """The owner said no, or did not say yes in time."""
     if reason == "expired":

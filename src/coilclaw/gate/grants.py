@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coilclaw.gate.case import Policy
 from coilclaw.gate.command import CommandFacts
@@ -17,7 +18,9 @@ from coilclaw.packets.http import HttpRequest, HttpResponse, Principal
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.ports import Box, Context, Memory, Transport
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
-from coilclaw.sandbox.snapshot import Snapshots
+
+if TYPE_CHECKING:
+    from coilclaw.sandbox.snapshot import Snapshots
 
 _READERS = """
 ls cat head tail wc grep egrep fgrep rg stat file du df pwd date diff cmp tree basename dirname realpath readlink id
@@ -62,7 +65,7 @@ class Granter:
         self,
         *,
         workspace: Path,
-        snapshots: Snapshots,
+        snapshots: Callable[[], "Snapshots"],
         policy: Callable[[], Policy],
         warn: Callable[[str], None],
         forbidden_commands: frozenset[str],
@@ -112,12 +115,12 @@ class Granter:
             return
         turn.kept = True
         try:
-            await asyncio.to_thread(self._snapshots.take, f"before {turn.turn_id}: {command.text[:80]}")
+            await asyncio.to_thread(self._snapshots().take, f"before {turn.turn_id}: {command.text[:80]}")
         except (ToolError, OSError) as error:
             self._warn(f"the workspace could not be kept for `coilclaw undo`: {error}")
 
     async def _restore(self, snapshot_id: str) -> list[str]:
-        return await asyncio.to_thread(self._snapshots.restore, snapshot_id, may_restore)
+        return await asyncio.to_thread(self._snapshots().restore, snapshot_id, may_restore)
 
     def _files(self, inspected: Inspected) -> tuple[FileGrant, ...]:
         grants: list[FileGrant] = []

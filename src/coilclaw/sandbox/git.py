@@ -1,8 +1,6 @@
 """git, run by the runtime itself: fixed configuration, no hooks, nothing taken from the environment."""
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 from coilclaw.packets.errors import ToolError
@@ -20,11 +18,15 @@ _FIXED = (
 
 def have_git() -> bool:
     """Whether git is installed."""
+    import shutil
+
     return shutil.which("git") is not None
 
 
 def run_git(folder: Path, *args: str, seconds: float = 30.0, stdin: bytes = b"") -> str:
     """Run one git command in a folder and return its output."""
+    import subprocess
+
     environment = {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "HOME": "/nonexistent",

@@ -50,7 +50,9 @@ class IdentityMaps:
         if (owner, group) == (self.uid, self.uid):
             return -1
         if (owner, group) not in self._maps:
-            self._maps[owner, group] = self._make(owner, group)
+            made = self._make(owner, group)
+            if self._maps.setdefault((owner, group), made) != made:  # another seat was quicker
+                os.close(made)
         return self._maps[owner, group]
 
     def _make(self, owner: int, group: int) -> int:

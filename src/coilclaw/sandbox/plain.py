@@ -56,7 +56,7 @@ class PlainBox:
         if self._tier == "unsafe":
             return [Probe(name="box", state="warn", detail="unsafe: commands run without walls, as you",
                           remedy="Leave --unsafe out.")]  # fmt: skip
-        return probe_box(self, self._hide)
+        return probe_box(self, self._hide, namespaces=False)
 
     async def run(self, spec: BoxSpec) -> BoxResult:
         """Run to the end. Cancelling kills everything started before the cancellation is passed on."""

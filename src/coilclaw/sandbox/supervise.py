@@ -8,7 +8,6 @@ death is the death of everything inside, and it is the first thing we make sure 
 
 import asyncio
 import contextlib
-import errno
 import os
 import select
 import signal
@@ -24,14 +23,15 @@ from coilclaw.packets.errors import BoxUnavailable
 from coilclaw.sandbox.capture import Capture
 from coilclaw.sandbox.kin import descendants
 from coilclaw.sandbox.limits import Group, bound_process, memory_of
+from coilclaw.sandbox.outcome import NOT_STARTED, last_line, like_a_shell, remedy_for, signal_reason
 from coilclaw.sandbox.seat import LentSeat, start
 from coilclaw.sandbox.wires import Wires
 
-_NOT_STARTED = b"bwrap: execvp "
 _KILLED = 128 + signal.SIGKILL
 _MEMORY_EVERY = 0.05
 _DEATH_WAIT = 5.0
 _SWEEP_WAIT = 0.2
+_SETUP_SECONDS = 10
 _NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
 
 
@@ -93,8 +93,7 @@ class Supervision:
     async def run(self) -> BoxResult:
         """Run to the end and say how it ended. Cancelling kills everything inside first."""
         began = time.monotonic()
-        self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
-        self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
+        self._timers.append(self._loop.call_later(_SETUP_SECONDS, self._never_came_up))
         starting = None
         try:
             if self._seat is None:
@@ -132,7 +131,7 @@ class Supervision:
         waiting = select.poll()
         waiting.register(self._wires.status, select.POLLIN)
         while not self._first_pid and not self._error:  # a report may come in pieces
-            waiting.poll(self._limits.wall_seconds * 1000)
+            waiting.poll(_SETUP_SECONDS * 1000)
             if not self._read_status():
                 return
 
@@ -211,6 +210,8 @@ class Supervision:
             self._fail(str(error))
             return
         self._released = True
+        self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
+        self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
         os.write(self._wires.release, b"g")
 
     def _check_walls(self, status: _Status) -> None:
@@ -239,6 +240,10 @@ class Supervision:
     def _full(self) -> None:
         self._stop("output_limit", f"It was stopped after {self._limits.output_bytes} bytes of output.")
 
+    def _never_came_up(self) -> None:
+        if not self._released:
+            self._fail(f"it did not come up in {_SETUP_SECONDS} seconds")
+
     def _out_of_time(self) -> None:
         self._stop("timeout", f"It was stopped after {self._limits.wall_seconds:g} seconds.")
 
@@ -258,20 +263,32 @@ class Supervision:
 
     def _kill(self) -> None:
         self._stopping = True
-        process = self._process
-        if process is None:
+        if self._process is None:
             return
         if not self._first_pid and not self._error and self._seat is None:
             self._read_status()  # who it is may be written and not read yet
         if self._launch.walls == "none":
             self._signal_monitor(signal.SIGTERM)
-            self._timers.append(self._loop.call_later(_SWEEP_WAIT, self._signal_monitor, signal.SIGKILL))
+            self._timers.append(self._loop.call_later(_SWEEP_WAIT, self._sweep))
             return
         if self._first >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):  # the group also holds a first process that did not report yet
-            os.killpg(process.pid, signal.SIGKILL)
+        self._kill_group()
+
+    def _kill_group(self) -> None:
+        """The monitor, and a first process that did not report yet. Never after the monitor's number was given back."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _sweep(self) -> None:
+        """The monitor did not end what it started, so we do."""
+        if self._process is not None:
+            for pid in descendants(self._process.pid):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        self._signal_monitor(signal.SIGKILL)
 
     def _signal_monitor(self, number: int) -> None:
         if self._process is not None and self._process.returncode is None:
@@ -282,6 +299,7 @@ class Supervision:
         if self._process is None or self._process.returncode is not None:
             return
         await self._gone(os.pidfd_open(self._process.pid), None)
+        self._kill_group()
         self._process.wait()
 
     async def _gone(self, pidfd: int, seconds: float | None) -> None:
@@ -300,10 +318,9 @@ class Supervision:
 
     async def _bury(self, starting: "asyncio.Future[None] | None") -> None:
         """Kill whatever is left, wait until it is gone, read the rest of the output. Not to be interrupted."""
+        self._cancel_timers()
         self._kill()
         self._loop.remove_reader(self._wires.status)
-        for timer in self._timers:
-            timer.cancel()
         burial = asyncio.ensure_future(self._bury_now(starting))
         cancelled = False
         while not burial.done():
@@ -311,11 +328,16 @@ class Supervision:
                 await asyncio.shield(burial)
             except asyncio.CancelledError:
                 cancelled = True
+        self._cancel_timers()
         if self._first >= 0:
             os.close(self._first)
         burial.result()
         if cancelled:
             raise asyncio.CancelledError
+
+    def _cancel_timers(self) -> None:
+        while self._timers:
+            self._timers.pop().cancel()
 
     async def _bury_now(self, starting: "asyncio.Future[None] | None") -> None:
         if starting is not None and not starting.done():
@@ -334,14 +356,14 @@ class Supervision:
 
     def _result(self, stdout: bytes, stderr: bytes, seconds: float) -> BoxResult:
         code = self._code
-        if code is None and not self._error and stderr.startswith(_NOT_STARTED):
-            code, stderr = _like_a_shell(stderr)
+        if code is None and not self._error and stderr.startswith(NOT_STARTED):
+            code, stderr = like_a_shell(stderr)
         shot = self._released and self._process is not None and (self._process.returncode or 0) < 0
         ended = code is not None or self._end is not None or self._died_of_memory() or shot
         if self._error or not self._released or not ended:
             raise BoxUnavailable(
-                f"The box could not be set up: {self._error or _last_line(stderr) or 'its monitor ended'}.",
-                remedy=_remedy(self._error or _last_line(stderr)),
+                f"The box could not be set up: {self._error or last_line(stderr) or 'its monitor ended'}.",
+                remedy=remedy_for(self._error or last_line(stderr)),
             )
         end, reason = self._end, self._reason
         if end is None and self._died_of_memory():
@@ -349,7 +371,7 @@ class Supervision:
         if end is None and code is None and shot:  # the command may have begun, so this is no refusal
             end, reason = "signalled", "Something on this machine killed the box."
         if end is None and code is not None and 128 < code <= 128 + 64:
-            end, reason = "signalled", _signal_reason(code - 128, self._limits)
+            end, reason = "signalled", signal_reason(code - 128, self._limits)
         if end not in {None, "exited"} and self._group is not None and self._group.ran_out_of_processes:
             reason += f" It had also reached its limit of {self._limits.processes} processes."
         killed = self._end is not None or code is None
@@ -367,45 +389,7 @@ def _field(pid: int, name: str) -> list[str]:
         return next(line.split()[1:] for line in lines if line.startswith(name))
 
 
-def _like_a_shell(stderr: bytes) -> tuple[int, bytes]:
-    """bubblewrap could not start the program: the code and words a shell would have for it."""
-    missing = stderr.rstrip().endswith(os.strerror(errno.ENOENT).encode())
-    return (127 if missing else 126), stderr.removeprefix(_NOT_STARTED)
-
-
 def _readable(descriptor: int) -> bool:
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
     return bool(waiting.poll(0))
-
-
-def _last_line(stderr: bytes) -> str:
-    lines = stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else ""
-
-
-def _signal_reason(number: int, limits: BoxLimits) -> str:
-    with contextlib.suppress(ValueError):
-        name = signal.Signals(number).name
-        if name == "SIGXCPU":
-            return f"It was ended by SIGXCPU: {limits.cpu_seconds} seconds of CPU were used up."
-        if name == "SIGXFSZ":
-            return f"It was ended by SIGXFSZ: a file grew beyond {limits.file_bytes} bytes."
-        return f"It was ended by {name}."
-    return f"It was ended by signal {number}."
-
-
-def _remedy(said: str) -> str:
-    said = said.lower()
-    if "uid map" in said or "namespace" in said or "unshare" in said:
-        return (
-            "Allow unprivileged user namespaces: sysctl user.max_user_namespaces, and on Ubuntu an AppArmor profile"
-            " for the program or kernel.apparmor_restrict_unprivileged_userns=0."
-        )
-    if "proc" in said:
-        return "This container masks parts of /proc; start it with an unmasked /proc or run CoilClaw outside it."
-    if "mount_setattr" in said:
-        return (
-            "Put the workspace on a file system with identity-mapped mounts (ext4, xfs, btrfs), or do not run as root."
-        )
-    return "Run `coilclaw doctor` to see which wall is missing."

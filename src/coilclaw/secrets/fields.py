@@ -18,9 +18,9 @@ class Field(NamedTuple):
 _ENDINGS = {
     "password": "password", "passwd": "password", "pwd": "password", "passphrase": "password", "passcode": "password",
     "passwort": "password", "kennwort": "password", "contrasena": "password", "secret": "secret", "token": "token",
-    "apikey": "api_key", "accesskey": "api_key", "secretkey": "api_key", "privatekey": "private_key", "accountkey": "api_key",
-    "authkey": "api_key", "signingkey": "api_key", "encryptionkey": "api_key", "masterkey": "api_key", "sharedkey": "api_key",
-    "authorization": "authorization",
+    "apikey": "api_key", "accesskey": "api_key", "secretkey": "api_key", "accountkey": "api_key", "authkey": "api_key",
+    "signingkey": "api_key", "encryptionkey": "api_key", "masterkey": "api_key", "sharedkey": "api_key",
+    "privatekey": "private_key", "authorization": "authorization",
 }  # fmt: skip
 _PLURALS = word_set("passwords secrets apikeys credentials creds credential cred auth")
 _KEYS = word_set(
@@ -51,6 +51,7 @@ _NOT_AFTER = word_set(
     "attempts retries generator cache ring chain cloak less stuffing spray spraying encoder decoder encoding "
     "usages ed ing is was has needs changer redacted masked hidden"
 )
+_SHORT = word_set("pw bindpw rootpw userpw dbpw")
 _HEADERS = frozenset({"cookie", "setcookie"})
 
 
@@ -90,6 +91,8 @@ def _announced(words: list[str], place: int) -> Field | None:
         return Field("code") if previous in _CODES else None
     if word in ("otp", "totp"):
         return Field("code")
+    if word in _SHORT:
+        return Field("password")
     if word == "pass":
         return Field("password", strict=not previous)
     if word in _PLURALS:

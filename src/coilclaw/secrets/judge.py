@@ -1,4 +1,4 @@
-"""Whether a name and the value beside it are a secret: the name, the operator, the quotes and the value all have a say."""
+"""Whether a name and the value beside it are a secret: name, operator, quotes and value all have a say."""
 
 import re
 

@@ -15,23 +15,25 @@ LONGEST = 1_024
 """No value without quotes is looked at further; what follows it in the same run of characters is swallowed."""
 _SLASHES = re.compile(r"\\*")
 _LETTERS = re.compile(r"[A-Za-z]*")
-_SPACE = re.compile(r"\s*")
+_SPACE = re.compile(r"\s{0,256}")
 _AFTER_OPERATOR = re.compile(r"[*_]*[ \t]*")
 _OPERATOR_RUN = re.compile(r"[*_ \t]*")
 GAP = re.compile(r"[\\\"'`\])*\t ]*")
 _GAP_PARTS = re.compile(r"(?P<close>(?:\\*[\"'`]|\*{1,2})?[\])]?)(?P<blank>[ \t]*)(?P<open>\\*[\"'`])?")
 _NAMES_IT = re.compile(r"(?:name|key|header)\\*[\"']?\s*[:=]\s*\\*[\"']?$", re.IGNORECASE)
-NETRC = re.compile(r"login\s+\S+\s+$")
+NETRC = re.compile(r"login\s+\S+\s+$|(?:^|\n)\s*ENV\s+$")
 _ENDS = {quote: re.compile(rf"(?<!\\)\\*+{quote}|[\r\n]") for quote in QUOTES}
+_BLOCK_SIGNS = re.compile(r"[|>+0-9 \t-]{1,8}")
 _MARKUP_END = re.compile(r"[^<]{0,4096}")
 _MARK_OPEN = "[redacted:"
 _MARK_RUN = re.compile(r"[A-Za-z0-9_.-]{0,64}")
-# What ends a value without quotes. Runs of backslashes are taken whole, so that a long one costs no more than its length.
+# What ends a value without quotes. Runs of backslashes are taken whole, so a long one costs no more than its length.
 _BARE_ENDS = {
     "env": re.compile(r"\s"),
     "query": re.compile(r"[\s&#;\"'`<>)\]}\\]"),
     "": re.compile(
-        r"[\s\"'`<\\,;&|](?:(?<=[\s\"'`])|(?<=<)/|(?<=\\)(?<!\\\\)\\*+(?:[\"'`]|[nrt](?=[A-Za-z_.-]{1,40}[=:]|\\|\Z|[A-Z<{\[(-]))"
+        r"[\s\"'`<\\,;&|](?:(?<=[\s\"'`])|(?<=<)/"
+        r"|(?<=\\)(?<!\\\\)\\*+(?:[\"'`]|[nrt](?=[A-Za-z_.-]{1,40}[=:]|\\|\Z|[A-Z<{\[(-]))"
         r"|(?<=[,;&|])(?=\s|\Z|[\w.-]{1,40}[=:]|[\"'{\[(\\]))"
     ),
 }
@@ -78,7 +80,7 @@ def operator(window: Window, start: int, end: int) -> Operator | None:
         return Operator("flag" if flag else "quoted", gap.start("open"))
     sign = window.char(after)
     if sign == ":":
-        return _colon(window, after)
+        return _colon(window, after, quoted=gap["close"][-1:] in QUOTES)
     if sign == "=":
         return _equals(window, after, blank=bool(gap["blank"]))
     if sign == ">" and after == end and start and text[start - 1] == "<":
@@ -93,13 +95,24 @@ def operator(window: Window, start: int, end: int) -> Operator | None:
     return None
 
 
-def _colon(window: Window, at: int) -> Operator | None:
+def _colon(window: Window, at: int, *, quoted: bool) -> Operator | None:
     follows = window.char(at + 1)
     if follows == ":" or (follows == "/" and window.char(at + 2) == "/"):
         return None
     if follows == "=":
         return Operator("spaced", window.run(BLANKS, at + 2))
-    return Operator("colon", _value_start(window, at + 1))
+    start = _value_start(window, at + 1)
+    if window.char(start) in ("\r", "\n") and quoted:
+        start = window.run(_SPACE, start)  # JSON may go on in the next line
+    elif window.char(start) in ("|", ">"):
+        start = _block(window, start)
+    return Operator("colon", start)
+
+
+def _block(window: Window, at: int) -> int:
+    """The first line of a YAML block, where one starts here."""
+    end = window.run(_BLOCK_SIGNS, at)
+    return window.run(_SPACE, end) if window.char(end) in ("\r", "\n") else at
 
 
 def _equals(window: Window, at: int, *, blank: bool) -> Operator | None:
@@ -199,7 +212,7 @@ def past_mark(window: Window, at: int) -> int:
 
 
 def closing(window: Window, start: int, quote: str, depth: int) -> int:
-    """Where the quoted text ends, `depth` backslashes before each of its quotes; the line's end when it is not closed."""
+    """Where the text ends whose quotes have `depth` backslashes each; the line's end when it is not closed."""
     at = start
     while found := _ENDS[quote].search(window.text, at):
         slashes = found.end() - found.start() - 1

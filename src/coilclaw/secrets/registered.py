@@ -1,8 +1,8 @@
 """First layer: values somebody registered, exactly and in the encodings text meets on its way.
 
 Readings of one value: the text itself, where each character may stand plain, percent-encoded (once or more), JSON- or
-shell-escaped (at any depth) or as an HTML entity; hexadecimal; base64 in both alphabets at all three alignments. Values of
-12 characters and more are also found when a line break falls inside, breaks at least 16 characters apart.
+shell-escaped (at any depth) or as an HTML entity; hexadecimal; base64 in both alphabets at all three alignments.
+Readings of 12 characters and more are also found when line breaks fall inside, at least 16 characters apart.
 """
 
 import base64
@@ -61,7 +61,7 @@ class Reading(NamedTuple):
 
 
 def _base64_places(data: bytes, shift: int) -> tuple[str, ...]:
-    """What base64 shows of these bytes after `shift` others: border characters may take any value of the foreign bits."""
+    """What base64 shows of these bytes after `shift` others; at the borders, any value of the foreign bits."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     low = base64.b64encode(b"\x00" * shift + data + b"\x00" * (-(shift + len(data)) % 3)).decode()
     high = base64.b64encode(b"\xff" * shift + data + b"\xff" * (-(shift + len(data)) % 3)).decode()

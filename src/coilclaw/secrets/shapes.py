@@ -1,6 +1,6 @@
 """Second layer: tokens whose shape tells what they are, private key blocks, and webhook addresses that are keys.
 
-One cheap regex finds anchors (a rare character of a known prefix with a long run after it); only there the full table is tried.
+Cheap regexes find anchors (a rare character of a known prefix with a long run after it); only there the table is tried.
 """
 
 import re
@@ -51,10 +51,12 @@ _SHAPES = (
     _Shape("S", "sendgrid", r"SG\.[\w-]{16,}(?:\.[\w-]{16,})?"),
     _Shape("n", "npm", r"npm_[A-Za-z0-9]{20,}"),
     _Shape("p", "pypi", r"pypi-AgE[\w-]{13,}"),
+    _Shape("A", "google", r"AAAA[\w-]{7}:APA91b[\w-]{60,}"),
+    _Shape("L", "private_key", r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{40,}"),
     _Shape(
         "e", "jwt", r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}(?:\.[\w-]*)?|eyJ[\w-]{8,}\.[\w-]{0,800}\.[\w-]{8,}(?:\.[\w-]{8,}){0,2}"
     ),
-    _Shape("b0123456789", "telegram", r"(?:bot)?(?P<s4>\d{7,12}:[\w-]{34,36}(?!\w))", mixed=True),
+    _Shape("b0123456789", "telegram", r"(?:bot)?(?P<s4>\d{7,12}:[\w-]{34,36}(?![A-Za-z0-9]))", mixed=True),
     _Shape("ha", "huggingface", r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{30,}"),
     _Shape("hsb", "vault", r"hv[sbr]\.[\w-]{20,}"),
     _Shape("hsb", "vault", r"(?<![\w.])[sb]\.[A-Za-z0-9]{24}(?![\w.])", mixed=True),
@@ -93,8 +95,8 @@ _SHAPES = (
     _Shape(
         "*",
         "api_key",
-        r"(?:ntn|nfp|glc|gsk|r8|sbp|phx|re|rdme|sgp|tfp|aio|fo1|fm2|ops|secret|pat|[a-z0-9]{2,16}_(?:live|test|prod|secret|sk|pat|key"
-        r"|token|api))_[A-Za-z0-9_-]{20,}",
+        r"(?:ntn|nfp|glc|gsk|r8|sbp|phx|re|rdme|sgp|tfp|aio|fo1|fm2|ops|secret|pat|[a-z0-9]{2,16}_"
+        r"(?:live|test|prod|secret|sk|pat|key|token|api))_[A-Za-z0-9_-]{20,}",
         mixed=True,
     ),
     _Shape(
@@ -109,8 +111,8 @@ _SHAPES = (
 _LONG = r"(?=[A-Za-z0-9_+/-]{16}|[A-Za-z0-9_+/-]{4,15}+[\r\n])"
 # The last two characters before the separator are enough to tell most words from a prefix; the table is exact.
 _BEFORE_UNDERSCORE = (
-    "hf r8 re hp ho hu hs hr pm sk fp tn lc bp hx at ps io gp ey o1 m2 v1 pi pt rg kn pw ve st od sa gd ua me ca pa ss ec "
-    "et en ys yu ms th ka"
+    "hf r8 re hp ho hu hs hr pm sk fp tn lc bp hx at ps io gp ey o1 m2 v1 pi pt rg kn pw ve st od sa gd ua me ca pa ss "
+    "ec et en ys yu ms th ka"
 )
 _BEFORE_DASH = "ey EY at ai ul -u pp pi dt rt tr bt tt ft nt as mt ct AK PX AT KU CK ST lx ly ib GE A3 oj nt"
 _BEFORE_DOT = "SG vs vb vr 29 fa pt st ct sa im it sl yJ v1"
@@ -126,15 +128,16 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
         r"-(?<=[A-Za-z3]-)" + _LONG + r"(?:(?<=sk-)(?<![A-Za-z0-9]sk-)|(?<=xox[a-z]-)|(?<=q0[a-z][a-z][a-z]-)|"
         + _ends(_BEFORE_DASH, "-") + ")",
         r"-(?=----BEGIN|----? (?:BEGIN|(?:B|BE|BEG|BEGI)?\Z))",
-        r"\.(?<=[A-Za-z0-9]\.)" + _LONG + "(?:" + _ends(_BEFORE_DOT, ".") + r"|(?<![\w.][sb]\.)(?<=[sb]\.)|(?=[0-9a-f]{64}))",
+        r"\.(?<=[A-Za-z0-9]\.)" + _LONG
+        + "(?:" + _ends(_BEFORE_DOT, ".") + r"|(?<![\w.][sb]\.)(?<=[sb]\.)|(?=[0-9a-f]{64}))",
         r"\.(?=[\w-]{5,8}+\.[\w-]{26})",
         r"J(?<=eyJ)(?<![A-Za-z0-9]eyJ)(?=[\w-]{8})",
         r"A(?<![A-Za-z0-9]A)(?=KIA|SIA|BIA|CCA|3T[A-Z0-9]|Iza|TATT3|TCTT3|TBB|KCp|3-[A-Z0-9]{6}-)",
         r"S(?<![A-Za-z0-9]S)(?=K[0-9a-f]{16})",
         r"E(?<![A-Za-z0-9]E)(?=AA[A-Za-z0-9_-]{40}|Z[AT]K)",
-        r"L(?<![A-Za-z0-9]L)(?=TAI[A-Za-z0-9]{16})",
+        r"L(?<![A-Za-z0-9]L)(?=TAI[A-Za-z0-9]{16}|S0tLS1CRUdJTi(?:BQUkl|BSU0|BFQyBQ|BPUEVO|BFTkNS|BEU0E))",
         r"G(?<![A-Za-z0-9]G)(?=R1348941)",
-        r":(?<=\d:)(?=[\w-]{34})",
+        r":(?:(?<=\d:)(?=[\w-]{34})|(?=APA91b))",
         r"/(?<=1/)(?=/0[\w-]{30})",
         r"p(?<=dap)(?=i[0-9a-f]{32})",
         r"y(?<=oy)(?=2[a-z0-9]{43})",
@@ -201,7 +204,7 @@ class Shapes:
     def _search(
         self, text: str, starts: list[int], at: int, end: int, *, sure: bool = False
     ) -> tuple[int, int, str] | None:
-        """The match that holds the anchor, as (start, end, kind); `sure` leaves out shapes that are told by chance too."""
+        """The match that holds the anchor, as (start, end, kind); `sure` leaves out shapes that chance makes too."""
         for place in starts:
             found = self._table(text[place]).match(text, place, end)
             if found:

@@ -1,12 +1,12 @@
 """The engine under all three layers: find an anchor, decide it from what has been seen, or wait for more.
 
-A layer is a set of *anchors* (single characters, found by cheap regexes) and a `decide` that turns an anchor into a hit.
-`decide` reads text only through a `Window`, which raises `More` at the end of what has arrived. So a decision taken on
-a part of a stream is the one that would be taken on the whole, and any chunking gives the same result.
+A layer is a set of *anchors* (single characters, found by cheap regexes) and a `decide` that turns an anchor into
+a hit. `decide` reads text only through a `Window`, which raises `More` at the end of what has arrived. So a decision
+taken on a part of a stream is the one that would be taken on the whole, and any chunking gives the same result.
 
-Held back: the word being written (at most `TAIL` characters) and everything from the first undecided anchor on. More than
-`CAP` characters are never held: the anchor is then decided as if the text ended here, and what would have been a secret is
-redacted and the rest of it swallowed.
+Held back: the word being written (at most `TAIL` characters) and everything from the first undecided anchor on. More
+than `CAP` characters are never held: the anchor is then decided as if the text ended here, and what would have been
+a secret is redacted and the rest of it swallowed.
 """
 
 import re
@@ -114,7 +114,7 @@ class Sieve:
     def _advance(self, *, final: bool) -> str:
         window = Window(self._text, final=final)
         out: list[str] = []
-        if self._until is not None and not self._swallow(window):
+        if self._until is not None and not self._swallow(window, self._until):
             return ""
         limit, show = self._borders(final=final)
         for at in self._layer.anchors(self._text, self._done):
@@ -137,7 +137,7 @@ class Sieve:
             out.append(hit.text)
             self._done = self._floor = hit.end
             self._until = hit.until
-            if self._until is not None and not self._swallow(window):
+            if hit.until is not None and not self._swallow(window, hit.until):
                 return "".join(out)
         if show > self._done:
             out.append(self._text[self._done : show])
@@ -159,10 +159,9 @@ class Sieve:
         tail = size - start - len(self._text[start:].rstrip(self._layer.word)) if self._layer.word else 0
         return (size - tail if tail < LOOKAHEAD else size - LOOKAHEAD), size - tail
 
-    def _swallow(self, window: Window) -> bool:
+    def _swallow(self, window: Window, until: re.Pattern[str]) -> bool:
         """Drop text up to the end that was asked for; False while it has not come."""
-        assert self._until is not None
-        found = self._until.search(window.text, self._done)
+        found = until.search(window.text, self._done)
         if found:
             self._done = self._floor = found.end()
             self._until = None

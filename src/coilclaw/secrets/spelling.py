@@ -5,6 +5,8 @@ import re
 NEVER = -1
 UNFINISHED = -2
 _MAX_SLASHES = 16
+_SLASHES = re.compile(r"(?:\\(?:u005c|x5c)?|%(?:25)*5c|&#(?:92|x5c);){1,64}+", re.IGNORECASE)
+_SLASHES_BEGUN = re.compile(r"(?:\\(?:u0{0,2}|u005|x5?)|.?%(?:25)*[25]?|.?&(?:#|#9|#92|#x|#x5|#x5c)?)\Z", re.IGNORECASE)
 _BREAK = re.compile(r"=?\r?\n[ \t]{0,16}|(?:\\{1,8}r)?\\{1,8}n")
 _BREAK_BEGUN = re.compile(r"=?\r?(?:\n[ \t]{0,16})?\Z|\\{1,8}(?:r\\{0,8})?\Z")
 _ENTITY_LONGEST = 10
@@ -16,22 +18,16 @@ def spelled(text: str, at: int, wanted: str) -> int:
     """Where a spelling of `wanted` that starts here ends, or NEVER, or UNFINISHED when the text ends too early."""
     if wanted[0] == "\\":
         return _backslashes(text, at)
-    if wanted in _SELF_ESCAPED and text.startswith(wanted, at):
-        return _self_escaped(text, at, _SELF_ESCAPED[wanted])
     if text.startswith(wanted, at):
-        return at + len(wanted)
+        return _self_escaped(text, at, _SELF_ESCAPED[wanted]) if wanted in _SELF_ESCAPED else at + len(wanted)
     if at >= len(text):
         return UNFINISHED
-    first = text[at]
-    if first == "%":
-        return _percent(text, at, wanted)
-    if first == "\\":
-        return _escaped(text, at, wanted)
-    if first == "&":
-        return _entity(text, at, wanted)
-    if first == "+" and wanted == " ":
+    escape = _ESCAPES.get(text[at])
+    if escape:
+        return escape(text, at, wanted)
+    if text[at] == "+" and wanted == " ":
         return at + 1
-    if first == "\r" and wanted == "\n":
+    if text[at] == "\r" and wanted == "\n":
         return spelled(text, at + 1, wanted)
     if text[at - 1 : at] == "\\":  # taken for a part of the backslashes before it
         return _escaped(text, at - 1, wanted)
@@ -60,20 +56,11 @@ def line_break(text: str, at: int) -> int:
 
 def _backslashes(text: str, at: int) -> int:
     """Any number of backslashes stands for any other: each depth of escaping doubles them."""
-    end = at
-    while end < len(text) and text[end] == "\\" and end - at <= _MAX_SLASHES * 4:
-        end += 1
-    if end >= len(text):
+    found = _SLASHES.match(text, at)
+    end = found.end() if found else at
+    if end >= len(text) or _SLASHES_BEGUN.match(text, end - 1 if found else at):
         return UNFINISHED
-    if end == at:
-        return _percent(text, at, "\\") if text[at] == "%" else NEVER
-    for code in ("u005c", "x5c"):
-        follows = text[end : end + len(code)].lower()
-        if follows == code:
-            return end + len(code)
-        if code.startswith(follows) and end + len(follows) == len(text):
-            return UNFINISHED
-    return end
+    return end if found else NEVER
 
 
 def _percent(text: str, at: int, wanted: str) -> int:
@@ -123,3 +110,6 @@ def _entity(text: str, at: int, wanted: str) -> int:
     import html
 
     return end + 1 if html.unescape(text[at : end + 1]) == wanted else NEVER
+
+
+_ESCAPES = {"%": _percent, "\\": _escaped, "&": _entity}

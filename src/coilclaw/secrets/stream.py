@@ -8,8 +8,8 @@ from coilclaw.secrets.sieve import Layer, Sieve
 class RedactingStream:
     """What comes out is safe to show, and equal to the redacted whole for every way of cutting the input.
 
-    Held back is at most the word being written and, from a telling name on, what decides about its value: in ordinary text
-    one word, never more than 16,384 characters per layer. What is longer is redacted and swallowed, never leaked.
+    Held back is at most the word being written and, from a telling name on, what decides about its value: in ordinary
+    text one word, never more than 16,384 characters per layer. What is longer is redacted and swallowed, never leaked.
     """
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:

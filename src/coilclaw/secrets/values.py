@@ -11,7 +11,7 @@ _PLACEHOLDERS = (
     r"<[^<>]{0,120}>",
     r"\$\{\{?[^{}]{0,120}\}?\}",
     r"\$\([^()]{0,200}\)",
-    r"\$(?:env:)?[A-Za-z_]\w{0,80}",
+    r"\$(?:env:)?[A-Za-z_]{1,60}(?:_\w{0,40})?\d?",
     r"%[A-Za-z_]\w{0,80}%",
     r"\{\{.{0,120}\}\}",
     r"\{%.{0,120}%\}",
@@ -29,14 +29,20 @@ _PLACEHOLDERS = (
     r"(?:<|\[|\{)?(?:your|insert|enter|replace|paste|put|example|sample|dummy|fake)[-_ ][A-Za-z_ -]{1,60}(?:>|\]|\})?",
     r"[A-Za-z_-]{1,60}[-_]here",
     r"(?:password|passwd|pass|pwd|pw|secret|token|api[-_]?key|key|auth|credentials?|username|user)",
-    r"(?:str|string|text|bytes|int|integer|number|bool|boolean|any|object|char|varchar|uuid|secretstr|buffer|optional|self)"
-    r"(?:\[[^\]]{0,40}\])?[;,?!]?",
-    r"(?:bearer|basic|jwt|oauth2?|digest|refresh|access|hidden|required|optional|expired|invalid|missing|revoked|valid|present"
-    r"|absent|enabled|disabled|ok|failed|inherit|prompt|ask|never|always)",
-    r"(?:os\.environ|os\.getenv|process\.env|import\.meta\.env|getenv|env|ENV|System\.getenv|Deno\.env|secrets|vault|var|local"
-    r"|data|params|config|settings|ssm|keyring|op|file|env_file|ref\+\w+)(?:[.\[(]|:(?=//|[A-Za-z_/])).{0,200}",
+    (
+        r"(?:str|string|text|bytes|int|integer|number|bool|boolean|any|object|char|varchar|uuid|secretstr|buffer|optional|self)"
+        r"(?:\[[^\]]{0,40}\])?[;,?!]?"
+    ),
+    (
+        r"(?:bearer|basic|jwt|oauth2?|digest|refresh|access|hidden|required|optional|expired|invalid|missing|revoked|valid|present"
+        r"|absent|enabled|disabled|ok|failed|inherit|prompt|ask|never|always)"
+    ),
+    (
+        r"(?:os\.environ|os\.getenv|process\.env|import\.meta\.env|getenv|env|ENV|System\.getenv|Deno\.env|secrets|vault|var|local"
+        r"|data|params|config|settings|ssm|keyring|op|file|env_file|ref\+\w+)(?:[.\[(]|:(?=//|[A-Za-z_/])).{0,200}"
+    ),
     r"arn:aws[\w-]*:.{1,200}",
-    r"!\w+.{0,80}",
+    r"!(?:ref|sub|getatt|secret|vault|env|include|importvalue)\b.{0,80}",
     r"sha(?:1|256|384|512)[:-][A-Za-z0-9+/=]{20,100}",
 )
 _MASKED = re.compile(r"\*{3}|•{3}|…|\.\.\.|[xX]{6}")
