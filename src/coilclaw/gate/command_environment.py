@@ -16,8 +16,9 @@ _EXECUTE = frozenset({
     "OPENSSL_CONF", "OPENSSL_MODULES", "OPENSSL_ENGINES", "CURL_HOME", "WGETRC", "VIMINIT", "EXINIT", "GVIMINIT",
     "EMACSLOADPATH", "INPUTRC", "ZDOTDIR", "FPATH", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "KUBECONFIG", "TERMINFO",
     "COMSPEC", "HOSTALIASES", "AWKPATH", "AWKLIBPATH", "R_PROFILE", "R_ENVIRON", "JULIA_LOAD_PATH", "PSQLRC",
-    "TEXINPUTS", "ANSIBLE_CONFIG", "TF_CLI_CONFIG_FILE", "FZF_DEFAULT_COMMAND", "RIPGREP_CONFIG_PATH", "NPM_CONFIG_PREFIX",
-    "DOCKER_HOST", "DOCKER_CONFIG", "CMAKE_TOOLCHAIN_FILE", "PKG_CONFIG", "CPPFLAGS_EXEC", "EXECIGNORE", "GLOBIGNORE",
+    "TEXINPUTS", "ANSIBLE_CONFIG", "TF_CLI_CONFIG_FILE", "FZF_DEFAULT_COMMAND", "RIPGREP_CONFIG_PATH",
+    "NPM_CONFIG_PREFIX", "DOCKER_HOST", "DOCKER_CONFIG", "CMAKE_TOOLCHAIN_FILE", "PKG_CONFIG", "CPPFLAGS_EXEC",
+    "EXECIGNORE", "GLOBIGNORE",
 })  # fmt: skip
 _PREFIXES = ("LD_", "DYLD_", "BASH_", "GIT_", "PERL5", "npm_config_", "NPM_CONFIG_", "PIP_", "UV_", "CARGO_TARGET_",
              "CARGO_BUILD_RUSTC", "GCC_EXEC", "COMPILER_PATH", "SSH_AUTH", "PYTHONMALLOC")  # fmt: skip
@@ -45,7 +46,7 @@ _LIVE = re.compile(r"\$\(|`|\$\{")
 def assigned(name: str, value: Word | None, found: Findings) -> None:
     """Note an assignment that makes something execute, now or later; None is a value only running tells."""
     base = name.partition("[")[0]
-    if value is not None and not value.computed and _LIVE.search(value.text):
+    if value is not None and _LIVE.search(value.text):
         found.cloud("opaque.delayed", f"{name}={value.shown}")
     if base in _COMPILERS:
         _compiler(base, value, found)

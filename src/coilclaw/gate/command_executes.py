@@ -8,15 +8,18 @@ from coilclaw.gate.command_patterns import overwrites
 from coilclaw.gate.command_shells import run_text
 from coilclaw.gate.command_words import Word
 
-DOWNLOADERS = frozenset({"curl", "wget", "fetch", "aria2c", "http", "https", "xh", "lynx", "w3m", "links", "elinks", "nc",
-                         "ncat", "netcat", "socat", "lwp-request", "GET", "axel", "ftp", "tftp", "ssh", "scp", "sftp",
-                         "gsutil", "s3cmd", "rclone", "youtube-dl", "telnet", "openssl-s_client"})  # fmt: skip
-_ALWAYS = frozenset({"npx", "uvx", "bunx", "pnpx", "at", "batch", "crontab-edit", "systemd-run", "xdg-open", "open", "gio",
-                     "docker-compose", "podman-compose", "kubectl-exec", "vagrant", "ansible", "ansible-playbook", "salt",
-                     "run-parts", "inotifywait-exec", "watchexec", "nodemon", "entr", "incron", "dpkg", "rpm", "installer",
-                     "easy_install", "sdkmanager", "xdotool", "gnome-terminal", "xterm", "sensible-browser", "insmod",
-                     "modprobe", "mount", "umount", "iptables", "nft", "sysctl", "visudo", "useradd", "usermod", "passwd",
-                     "chpasswd", "setcap"})  # fmt: skip
+DOWNLOADERS = frozenset({
+    "curl", "wget", "fetch", "aria2c", "http", "https", "xh", "lynx", "w3m", "links", "elinks", "nc", "ncat",
+    "netcat", "socat", "lwp-request", "GET", "axel", "ftp", "tftp", "ssh", "scp", "sftp", "gsutil", "s3cmd",
+    "rclone", "youtube-dl", "telnet", "openssl-s_client",
+})  # fmt: skip
+_ALWAYS = frozenset({
+    "npx", "uvx", "bunx", "pnpx", "at", "batch", "crontab-edit", "systemd-run", "xdg-open", "open", "gio",
+    "docker-compose", "podman-compose", "kubectl-exec", "vagrant", "ansible", "ansible-playbook", "salt",
+    "run-parts", "inotifywait-exec", "watchexec", "nodemon", "entr", "incron", "dpkg", "rpm", "installer",
+    "easy_install", "sdkmanager", "xdotool", "gnome-terminal", "xterm", "sensible-browser", "insmod", "modprobe",
+    "mount", "umount", "iptables", "nft", "sysctl", "visudo", "useradd", "usermod", "passwd", "chpasswd", "setcap",
+})  # fmt: skip
 _SUBCOMMANDS: dict[str, frozenset[str]] = {
     name: frozenset(verbs.split())
     for name, verbs in {
@@ -70,10 +73,12 @@ _SUBCOMMANDS: dict[str, frozenset[str]] = {
 }
 _TAR_RUNS = ("--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command", "--rmt-command",
              "--info-script", "--new-volume-script")  # fmt: skip
-_TAR_VALUED = frozenset({"-f", "-C", "-T", "-X", "-b", "-I", "-F", "-K", "-N", "-V", "-g", "-L", "-H", "--file", "--directory",
-                         "--files-from", "--exclude", "--exclude-from", "--transform", "--xform", "--owner", "--group",
-                         "--mode", "--strip-components", "--to-command", "--checkpoint-action", "--use-compress-program",
-                         "--rsh-command", "--listed-incremental"})  # fmt: skip
+_TAR_VALUED = frozenset({
+    "-f", "-C", "-T", "-X", "-b", "-I", "-F", "-K", "-N", "-V", "-g", "-L", "-H", "--file", "--directory",
+    "--files-from", "--exclude", "--exclude-from", "--transform", "--xform", "--owner", "--group", "--mode",
+    "--strip-components", "--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command",
+    "--listed-incremental",
+})  # fmt: skip
 
 
 def execute(call: Call, found: Findings) -> None:

@@ -45,8 +45,10 @@ _TAME_NAMES = frozenset({
     "USER", "LOGNAME", "HOSTNAME", "UID", "EUID", "PPID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS", "COLUMNS",
     "LINES", "BASHPID", "HOSTTYPE", "OSTYPE", "BASH_VERSION", "SRANDOM",
 })  # fmt: skip
+_NAME = re.compile(r"\w+|[*@#?$!-]")
 _LIVE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({])")
 _STRAY = re.compile(r"(?<!\\)(?:\\\\)*(?:[`'\"\s]|\$[({\w])")
+_LIVE_INSIDE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({]|[<>]\()")
 _SMUGGLED = re.compile(r"\[[^\]]*(?:\$\(|`|\$\{)")
 _BACKTICK_ESCAPES = re.compile(r"\\([`\\$])")
 _BACKTICK_ESCAPES_IN_QUOTES = re.compile(r"\\([`\\$\"])")
@@ -100,6 +102,7 @@ class Expander:
             self.quoted(self.text(node)[1:-1], out)
         elif kind == "ansi_c_string":
             self.quoted(ansi_c(self.text(node)[2:-1]), out)
+            out.append(Piece("", quoted=True, computed=True))  # not every shell knows $'…'
         elif kind in {"concatenation", "translated_string"}:
             self.joined(node, scope, out)
         elif kind in EXPANSIONS:
@@ -161,6 +164,8 @@ class Expander:
         kind = node.type
         if kind == "simple_expansion":
             name = self.text(node).lstrip(_BLANKS)[1:]
+            if not _NAME.fullmatch(name):  # the grammar lets blanks stand between the dollar and the name
+                self.found.cloud("opaque.construct", name)
             return self.value(name, scope, quoted=quoted)
         if kind == "expansion":
             return self.braced(node, scope, quoted=quoted)
@@ -206,6 +211,8 @@ class Expander:
             self.inside(node, scope)
             return Piece(TAME, quoted=quoted, computed=True)
         raw = self.text(node).lstrip(_BLANKS)
+        if raw[2:3] in {" ", "\t", "\n", "|"}:
+            self.found.cloud("opaque.construct", raw)
         if "P" in kinds or (kinds[:1] == ["!"] and not re.fullmatch(r"\$\{!\w+(\[[@*]\]|[@*])\}", raw)):
             self.found.cloud("opaque.expansion", raw)
         if ":" in kinds:
@@ -278,11 +285,11 @@ class Expander:
         cut = node.start_byte
         children = node.children
         if not children:
-            if _LIVE.search(self.text(node)) and node.type not in {"$(", "${", "`", "$((", "$`"}:
+            if node.is_named and _LIVE_INSIDE.search(self.text(node)):
                 self.found.cloud("opaque.construct", self.text(node))
             return
         for child in children:
-            if cut < child.start_byte and b"`" in self.source[cut : child.start_byte]:
+            if cut < child.start_byte and self.source[cut : child.start_byte].strip(b" \t\n\\"):
                 self.found.cloud("opaque.construct", self.text(node))
             cut = child.end_byte
 

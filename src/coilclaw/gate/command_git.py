@@ -8,8 +8,9 @@ from coilclaw.gate.command_patterns import overwrites
 from coilclaw.gate.command_shells import run_text
 from coilclaw.gate.command_words import UNKNOWN, Word
 
-_GLOBAL_VALUED = frozenset({"-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix",
-                            "--attr-source"})  # fmt: skip
+_GLOBAL_VALUED = frozenset({
+    "-c", "-C", "--git-dir", "--work-tree", "--namespace", "--config-env", "--super-prefix", "--attr-source",
+})  # fmt: skip
 _HARMLESS_KEYS = re.compile(
     r"user\.(name|email)|color\..*|core\.(quotepath|abbrev|whitespace|eol|autocrlf|safecrlf|longpaths|ignorecase)|"
     r"advice\..*|log\.(date|decorate|showsignature)|column\..*|init\.defaultbranch|pull\.(rebase|ff)|push\.default|"
@@ -18,10 +19,12 @@ _HARMLESS_KEYS = re.compile(
     r"feature\..*|rerere\.enabled|grep\.(linenumber|patterntype)|safe\.bareRepository|safe\.barerepository|core\.pager=cat",
     re.IGNORECASE,
 )
-_EXECUTES = frozenset({"daemon", "difftool", "filter-branch", "instaweb", "mergetool", "send-email", "shell", "web--browse",
-                       "http-backend", "cvsserver", "p4", "svn", "fast-import", "credential", "gui", "citool", "gitk",
-                       "upload-pack", "receive-pack", "remote-ext", "remote-fd", "upload-archive", "hook", "lfs", "annex",
-                       "subtree", "maintenance", "request-pull", "imap-send"})  # fmt: skip
+_EXECUTES = frozenset({
+    "daemon", "difftool", "filter-branch", "instaweb", "mergetool", "send-email", "shell", "web--browse",
+    "http-backend", "cvsserver", "p4", "svn", "fast-import", "credential", "gui", "citool", "gitk", "upload-pack",
+    "receive-pack", "remote-ext", "remote-fd", "upload-archive", "hook", "lfs", "annex", "subtree", "maintenance",
+    "request-pull", "imap-send",
+})  # fmt: skip
 _RUNS: dict[str, frozenset[str]] = {
     "rebase": frozenset({"-x", "--exec", "-i", "--interactive"}),
     "grep": frozenset({"-O", "--open-files-in-pager"}),
@@ -46,16 +49,20 @@ _RUNS: dict[str, frozenset[str]] = {
     "stash": frozenset({"--ext-diff", "--textconv"}),
     "var": frozenset(),
 }
-_VALUED = frozenset({"-m", "-F", "-C", "-c", "-n", "-o", "-b", "-B", "-u", "-x", "-O", "-L", "-S", "-G", "-t", "-e", "-s",
-                     "--message", "--file", "--author", "--date", "--format", "--pretty", "--since", "--until", "--after",
-                     "--before", "--grep", "--exec", "--upload-pack", "--receive-pack", "--template", "--branch", "--depth",
-                     "--origin", "--reference", "--config", "--output", "--remote", "--prefix", "--max-count", "--onto",
-                     "--strategy", "--cleanup", "--trailer", "--separate-git-dir", "--filter", "--jobs"})  # fmt: skip
-_TAKE_ANYTHING = frozenset({"add", "status", "commit", "checkout", "switch", "branch", "tag", "rev-parse", "merge-base",
-                            "restore", "reset", "ls-files", "mv", "rm", "describe", "shortlog", "cherry-pick",
-                            "rev-list", "merge", "symbolic-ref", "name-rev", "show-ref", "for-each-ref", "update-index",
-                            "check-ignore", "ls-tree", "cherry", "revert", "notes", "hash-object", "diff-tree", "worktree",
-                            "clean", "apply", "am", "count-objects", "remote", "stash", "sparse-checkout"})  # fmt: skip
+_VALUED = frozenset({
+    "-m", "-F", "-C", "-c", "-n", "-o", "-b", "-B", "-u", "-x", "-O", "-L", "-S", "-G", "-t", "-e", "-s",
+    "--message", "--file", "--author", "--date", "--format", "--pretty", "--since", "--until", "--after",
+    "--before", "--grep", "--exec", "--upload-pack", "--receive-pack", "--template", "--branch", "--depth",
+    "--origin", "--reference", "--config", "--output", "--remote", "--prefix", "--max-count", "--onto",
+    "--strategy", "--cleanup", "--trailer", "--separate-git-dir", "--filter", "--jobs",
+})  # fmt: skip
+_TAKE_ANYTHING = frozenset({
+    "add", "status", "commit", "checkout", "switch", "branch", "tag", "rev-parse", "merge-base", "restore", "reset",
+    "ls-files", "mv", "rm", "describe", "shortlog", "cherry-pick", "rev-list", "merge", "symbolic-ref", "name-rev",
+    "show-ref", "for-each-ref", "update-index", "check-ignore", "ls-tree", "cherry", "revert", "notes",
+    "hash-object", "diff-tree", "worktree", "clean", "apply", "am", "count-objects", "remote", "stash",
+    "sparse-checkout",
+})  # fmt: skip
 _BARE_VALUES = frozenset({"commit", "tag", "notes", "stash", "merge"})
 _TAME = frozenset({"rev-parse", "merge-base", "describe", "symbolic-ref", "rev-list", "hash-object", "write-tree"})
 _TRANSPORT = re.compile(r"(ext|fd|[a-z-]+)::")

@@ -1,4 +1,4 @@
-"""Here-documents lifted out of shell text, so that their bodies are never mistaken for commands, nor commands for bodies.
+"""Here-documents lifted out of shell text, so that no body is taken for commands and no command for a body.
 
 The grammar reads `<<WORD` unreliably next to pipes and lists. Here each becomes an ordinary `<` redirection whose
 name is a marker, and `<<< word` becomes `<` with a marker before the word.
@@ -228,7 +228,7 @@ def quoted_body(text: str) -> tuple[str, bool]:
     """An expanding here-document's body as one double-quoted word, its own quotes escaped; and whether that is sure."""
     lifter = _Lifter(text)
     lifter.stack = [_Frame("q", 0)]
-    sure = lifter.run().sure
+    sure = lifter.run().sure and not lifter.out[:-1]
     parts: list[str] = []
     cut = 0
     for at in lifter.quotes:

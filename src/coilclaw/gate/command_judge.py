@@ -17,6 +17,11 @@ from coilclaw.gate.command_shells import SHELLS, run_file, shell, written
 from coilclaw.gate.command_words import UNKNOWN, Word
 from coilclaw.gate.command_wrappers import WRAPPERS, look_through
 
+KEYWORDS = frozenset({
+    "if", "then", "elif", "else", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
+    "in", "{", "}", "!", "[[", "]]",
+})  # fmt: skip
+"""Words that are no programs: where one stands as a name, the grammar lost its way."""
 _ASKS_VERSION = frozenset({"--version", "--help"})
 
 
@@ -31,6 +36,8 @@ def judge(argv: Sequence[Word], scope: Scope, feed: Feed, found: Findings) -> Fe
         found.cloud("opaque.name", name.shown)
     if not name.literal:
         return _nameless(name, args, scope, feed, found)
+    if name.text in KEYWORDS:
+        found.cloud("opaque.construct", name.shown)
     base = family(posixpath.basename(name.text))
     call = Call(base, name.text, args, scope, feed)
     if "/" not in name.text:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from coilclaw.gate.command_call import Call, Findings, Options, Scope, sort_options
 from coilclaw.gate.command_words import TAME, Word
 
-_SYSTEM = frozenset({"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "usr",
-                     "System", "Library", "Applications"})  # fmt: skip
+_SYSTEM = frozenset({
+    "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "usr", "System",
+    "Library", "Applications",
+})  # fmt: skip
 _HOMES = frozenset({"home", "Users"})
 _SCRATCH = frozenset({"tmp"})
 _ALL = re.compile(r"[.?*]*\*[.?*]*|\[[!^].\]\*|\.\?\??\*?|\?+\*?")
@@ -19,11 +21,15 @@ _HARMLESS_DEVICE = re.compile(
     r"/dev/(null|zero|full|random|urandom|tty|stdin|stdout|stderr|ptmx|console)|/dev/(fd|pts|shm)/.*|/proc/(self|\d+)/fd/.*"
 )
 _POWER = frozenset({"shutdown", "reboot", "halt", "poweroff", "telinit"})
-_POWER_VERBS = frozenset({"poweroff", "reboot", "halt", "kexec", "soft-reboot", "suspend", "hibernate", "emergency",
-                          "rescue", "isolate", "exit"})  # fmt: skip
+_POWER_VERBS = frozenset({
+    "poweroff", "reboot", "halt", "kexec", "soft-reboot", "suspend", "hibernate", "emergency", "rescue", "isolate",
+    "exit",
+})  # fmt: skip
 _FILESYSTEM = frozenset({"mke2fs", "mkdosfs", "mkswap", "newfs", "mkntfs", "mkexfatfs", "mkudffs", "zpool-create"})
-_WIPERS = frozenset({"wipefs", "shred", "blkdiscard", "fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "parted", "badblocks",
-                     "hdparm", "nvme", "cryptsetup", "pvcreate", "vgremove", "lvremove", "mdadm", "scrub", "srm"})  # fmt: skip
+_WIPERS = frozenset({
+    "wipefs", "shred", "blkdiscard", "fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "parted", "badblocks",
+    "hdparm", "nvme", "cryptsetup", "pvcreate", "vgremove", "lvremove", "mdadm", "scrub", "srm",
+})  # fmt: skip
 
 
 def place(path: str) -> str:

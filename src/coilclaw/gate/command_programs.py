@@ -35,17 +35,18 @@ def _p(operands: str, valued: str = "", *, runs: str = "", writes: str = "", rea
 
 
 _TEXT = """
-echo printf true false : test [ basename dirname seq expr date sleep tr yes id whoami uname hostname nproc which whereis type
-uptime arch tty locale logname groups users who w printenv cal getconf tput clear factor numfmt man apropos whatis
+echo printf true false : test [ basename dirname seq expr date sleep tr yes id whoami uname hostname nproc which whereis
+type uptime arch tty locale logname groups users who w printenv cal getconf tput clear factor numfmt man apropos whatis
 info help ps pgrep free vmstat iostat lscpu lsblk lsof lsmod ss netstat ip ifconfig dig nslookup host ping traceroute
 jobs wait shift return exit break continue set shopt umask ulimit getopts hash dirs times caller pwd command
-fortune cowsay figlet banner units bc dc pidof hostid stty mesg last uuidgen mcookie ldconfig systemctl service journalctl
+fortune cowsay figlet banner units bc dc pidof hostid stty mesg last uuidgen mcookie ldconfig systemctl service
+journalctl
 """
 _READ = """
 cat wc ls nl tac rev od xxd hexdump strings file stat md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum
 sum paste join comm cmp diff diff3 sdiff colordiff fold fmt pr expand unexpand column tsort base64 base32 basenc df tree
-realpath readlink zcat bzcat xzcat zstdcat zless look egrep-list vdir dir namei getfacl lsattr nm objdump readelf size ldd
-hd cksfv iconv exa eza cloc scc tokei wdiff shellcheck pygmentize highlight csvlook xmllint identify ffprobe
+realpath readlink zcat bzcat xzcat zstdcat zless look egrep-list vdir dir namei getfacl lsattr nm objdump readelf size
+ldd hd cksfv iconv exa eza cloc scc tokei wdiff shellcheck pygmentize highlight csvlook xmllint identify ffprobe
 """
 
 
@@ -70,7 +71,8 @@ def _searchers() -> dict[str, Program]:
         "sort": _p("read", "-k -t -S --key --field-separator --buffer-size --parallel --batch-size",
                    runs="--compress-program", writes="-o --output -T --temporary-directory", reads="--files0-from"),
         "shuf": _p("read", "-n -i --head-count --input-range", writes="-o --output"),
-        "jq": _p("read", "--arg --argjson --indent -L", reads="--slurpfile --rawfile", text=1, replaces="-f --from-file"),
+        "jq": _p("read", "--arg --argjson --indent -L", reads="--slurpfile --rawfile", text=1,
+                 replaces="-f --from-file"),
         "yq": _p("read", "-o -p", text=1, replaces="--from-file"),
         "du": _p("read", "-d --max-depth --exclude --threshold -t -B"),
         "rg": _p("read", "-g -t -T -A -B -C -m -j -M -r -E --glob --iglob --type --type-not --max-depth --max-count "
@@ -93,7 +95,7 @@ def _searchers() -> dict[str, Program]:
 def _writers() -> dict[str, Program]:
     pack = _p("write", "-S --suffix -T --threads")
     return {
-        **dict.fromkeys(("touch", "mkdir", "rmdir", "unlink", "mkfifo", "mknod", "rm", "tee", "shred", "mktemp", "wipefs"),
+        **dict.fromkeys(("rmdir", "unlink", "mkfifo", "mknod", "shred", "wipefs"),
                         _p("write", "-m --mode -d --date -t -n -s --iterations --size -p --tmpdir --suffix")),
         **dict.fromkeys(("gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz", "zstd", "unzstd", "lz4", "compress",
                          "uncompress", "dos2unix", "unix2dos", "setfattr", "srm"), pack),
@@ -109,7 +111,8 @@ def _writers() -> dict[str, Program]:
         "chattr": _p("write", text=1),
         "setfacl": _p("write", "-m -x -M -X --modify --remove"),
         "cp": _p("last", "-S --suffix --backup --sparse", writes="-t --target-directory"),
-        "install": _p("last", "-m -o -g -S --mode --owner --group", runs="--strip-program", writes="-t --target-directory"),
+        "install": _p("last", "-m -o -g -S --mode --owner --group", runs="--strip-program",
+                      writes="-t --target-directory"),
         "ln": _p("last", "-S --suffix", writes="-t --target-directory"),
         "mv": _p("move", "-S --suffix", writes="-t --target-directory"),
         "rename": _p("write", text=2, strict=True),

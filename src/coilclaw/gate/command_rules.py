@@ -7,7 +7,7 @@ from coilclaw.packets.decision import Reason
 RULES: dict[str, str] = {
     "command.destructive.remove-root": "It would remove the root, a system directory, a top-level directory or a home.",
     "command.destructive.remove-all": "It would remove everything in a directory without naming it.",
-    "command.destructive.filesystem": "It would make a new filesystem, partition table or swap area over existing data.",
+    "command.destructive.filesystem": "It would make a new filesystem or swap area over existing data.",
     "command.destructive.dd": "It copies raw blocks with dd, which overwrites whatever it is pointed at.",
     "command.destructive.fork-bomb": "A function starts copies of itself without end.",
     "command.destructive.power": "It would shut down, halt or reboot the machine.",
@@ -19,7 +19,7 @@ RULES: dict[str, str] = {
     "command.destructive.find-delete": "It would delete everything found under a root, system or home directory.",
     "command.destructive.kill-all": "It would signal every process that can be reached.",
     "command.opaque.name": "What is run is only known when it runs: the program's name is computed.",
-    "command.opaque.argument": "An argument that is only known when it runs could be an option that executes something.",
+    "command.opaque.argument": "An argument only known when it runs could be an option that executes something.",
     "command.opaque.target": "What would be written or removed is only known when it runs.",
     "command.opaque.directory": "It writes relative to a directory that is only known when it runs.",
     "command.opaque.text": "Shell text is run that is only known when it runs.",

@@ -70,6 +70,8 @@ def run_text(word: Word | None, call: Call, found: Findings, scope: Scope | None
     elif not word.sure or "\1" in word.text:
         found.cloud("opaque.text", call.shown)
     else:
+        if word.computed:
+            found.cloud("opaque.text", call.shown)
         return found.follow(word.text, scope or fresh(call.scope), call.feed)
     return ANYTHING
 
@@ -146,6 +148,7 @@ def evaluate(call: Call, found: Findings) -> Feed:
     whole = Word(
         " ".join(word.text for word in args),
         loose=any(word.loose or word.glob for word in args),
+        computed=any(word.computed for word in args),
         fetched=any(word.fetched for word in args),
     )
     out = run_text(whole, call, found, call.scope)

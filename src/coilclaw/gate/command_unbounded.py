@@ -6,12 +6,16 @@ from collections.abc import Callable
 from coilclaw.gate.command_call import Call, Findings, sort_options
 from coilclaw.gate.command_words import Word
 
-_INTERACTIVE = frozenset({"vi", "vim", "nvim", "view", "gvim", "nano", "pico", "micro", "hx", "emacs", "less", "more", "most",
-                          "htop", "btop", "atop", "iotop", "nvtop", "mc", "ranger", "tig", "lazygit", "screen", "tmux", "k9s",
-                          "fzf", "cmatrix", "visudo", "vipw", "gitk", "telnet", "ftp", "mutt", "irssi"})  # fmt: skip
+_INTERACTIVE = frozenset({
+    "vi", "vim", "nvim", "view", "gvim", "nano", "pico", "micro", "hx", "emacs", "less", "more", "most", "htop",
+    "btop", "atop", "iotop", "nvtop", "mc", "ranger", "tig", "lazygit", "screen", "tmux", "k9s", "fzf", "cmatrix",
+    "visudo", "vipw", "gitk", "telnet", "ftp", "mutt", "irssi",
+})  # fmt: skip
 _ENDLESS = re.compile(r"/dev/(zero|urandom|random|full|tty)")
-_SERVERS = frozenset({"nginx", "httpd", "apache2", "sshd", "redis-server", "postgres", "mysqld", "mongod", "caddy", "uvicorn",
-                      "gunicorn", "http-server", "live-server", "ngrok", "inotifywait", "fswatch", "tor"})  # fmt: skip
+_SERVERS = frozenset({
+    "nginx", "httpd", "apache2", "sshd", "redis-server", "postgres", "mysqld", "mongod", "caddy", "uvicorn",
+    "gunicorn", "http-server", "live-server", "ngrok", "inotifywait", "fswatch", "tor",
+})  # fmt: skip
 _LONGEST_SLEEP = 3600
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

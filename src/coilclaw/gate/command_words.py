@@ -1,4 +1,4 @@
-"""Words of a command as the shell would see them after quotes, escapes and braces; what only running tells is marked."""
+"""Words of a command as the shell sees them after quotes, escapes and braces; what only running tells is marked."""
 
 import re
 from collections.abc import Iterable

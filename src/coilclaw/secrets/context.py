@@ -10,7 +10,7 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
     """Per keyword one telling letter, in both cases: a literal first character is found fastest."""
     letters = {
         "k": r"(?<=[\w .-]k)(?=ey)(?!ey[bw])|(?<=tok)(?=en)(?!en[si])|(?<=cook)(?=ie)(?!ies)",
-        "p": "(?=ass|wd|w(?![a-z]))(?!ass(?:ed|ing|en|iv|ion|ag|port))|(?<=otp)",
+        "p": "(?=ass|wd|(?:w|at|in)(?![a-z]))(?!ass(?:ed|ing|en|iv|ion|ag|port))|(?<=otp)",
         "c": "(?<=sec)(?=ret)|(?=red)(?!redit)|(?<=[gypanse][ _-]c)(?=ode)|(?<=[gypanse]c)(?=ode)",
         "u": "(?<=au)(?=th(?!or(?!iz)))|(?=0026)",
         "b": r"(?=earer|asic)|(?<=ied\sb)(?=y)",

@@ -89,8 +89,10 @@ def _announced(words: list[str], place: int) -> Field | None:
         return _key(previous, joined=place == len(words) - 1)
     if word == "code":
         return Field("code") if previous in _CODES else None
-    if word in ("otp", "totp"):
+    if word in ("otp", "totp", "pin"):
         return Field("code")
+    if word == "pat" and previous:
+        return Field("token", strict=True)
     if word in _SHORT:
         return Field("password")
     if word == "pass":

@@ -5,7 +5,7 @@ import binascii
 import re
 
 from coilclaw.secrets.labels import mark, word_set
-from coilclaw.secrets.quoting import BLANKS, LONGEST, QUOTES, SOLID, TO_LINE_END, Operator, closing, value_at
+from coilclaw.secrets.quoting import BLANKS, LONGEST, QUOTES, SOLID, TO_LINE_END, Operator, closing, past_mark, value_at
 from coilclaw.secrets.sieve import RUN_END, Hit, Window
 from coilclaw.secrets.values import bare_name, one_word, placeholder, random_word, unclosed
 
@@ -26,11 +26,13 @@ _CLIENTS = re.compile(r"\b(?:curl|wget|https?|xh)\b")
 
 def credentials(window: Window, joined: Operator, outer: str) -> Hit | None:
     """The credentials of an Authorization header, whatever its scheme; the scheme stays."""
+    text = window.text
+    if window.char(joined.start) == "[" and past_mark(window, joined.start) == joined.start:
+        joined = joined._replace(start=joined.start + 1)  # a list of one, as some loggers print headers
     value = value_at(window, joined, outer)
     if value is None:
         return None
     start, end = value.start, value.end
-    text = window.text
     if value.quoted:
         body = text[start:end]
     elif outer:
@@ -46,13 +48,7 @@ def credentials(window: Window, joined: Operator, outer: str) -> Hit | None:
         secret = secret.split()[0] if secret.split() else ""
         secret = _ended(secret)
     elif not value.quoted and not outer:
-        end = window.run(TO_LINE_END, start)
-        found = re.search(r"[\"'](?![^\"']*[\"'][,\s])", text[start:end])
-        secret = (
-            text[start : start + found.start()]
-            if found and "=" not in text[start + found.start() :][:1]
-            else text[start:end]
-        )
+        secret = text[start : window.run(TO_LINE_END, start)]
     rest = RUN_END if len(secret) >= LONGEST and not value.quoted and not outer else None
     return Hit(start, start + len(secret), mark("authorization"), rest) if _credential(name, secret) else None
 

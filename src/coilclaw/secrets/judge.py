@@ -11,10 +11,10 @@ from coilclaw.secrets.quoting import (
     GAP,
     NAME,
     NAME_RUN,
-    NETRC,
     TO_LINE_END,
     Operator,
     Value,
+    alone,
     operator,
     outer_quote,
     value_at,
@@ -70,14 +70,11 @@ def _field(window: Window, at: int) -> Hit | None:
 
 def _may_join(window: Window, start: int, end: int) -> bool:
     """A first look: whether an operator can follow. Most names in prose end here."""
-    follows = window.char(window.run(GAP, end))
+    after = window.run(GAP, end)
+    follows = window.char(after)
     if not follows.isalnum() or follows in "iwvIWV" or window.text[start] == "-":
         return True
-    return (
-        window.text[end] not in " \t"
-        or '"' in window.text[end : end + 8]
-        or NETRC.search(window.text, max(0, start - 64), start) is not None
-    )
+    return window.text[end:after].strip() != "" or alone(window.text, start)
 
 
 def _two_words(text: str, start: int, name: str) -> Field | None:
@@ -120,15 +117,13 @@ def _general(field: Field, joined: Operator, text: str) -> bool | None:
     if not text.strip() or placeholder(text.strip()):
         return False
     if field.kind == "code":
-        return (
-            4 <= len(text) <= 40 and bool(_CODE.fullmatch(text)) and not text.islower() and not one_word(text.title())
-        )
+        return 4 <= len(text) <= 40 and bool(_CODE.fullmatch(text)) and not any(map(str.islower, text))
     if reference(text):
         return False
     if field.strict or joined.style in ("pair", "said", "quoted"):
         return len(text) >= 8 and random_word(text)
     if text.isdecimal():
-        return len(text) >= (4 if field.kind == "password" else 16)
+        return len(text) >= (4 if field.kind == "password" else 10)
     return None
 
 
@@ -159,7 +154,7 @@ def _bare_secret(field: Field, joined: Operator, text: str, place: str) -> bool 
     if joined.style == "spaced":
         return len(text) >= 6 and not bare_name(text)
     if field.kind != "password":
-        return len(text) >= 6 and (random_word(text) or not (bare_name(text) or one_word(text)))
+        return len(text) >= 6 and (random_word(text) or len(text) >= 20 or not (bare_name(text) or one_word(text)))
     if joined.style == "tight":
         return len(text) >= 4 and not text.endswith(")")
     if one_word(text):

@@ -21,7 +21,8 @@ _OPERATOR_RUN = re.compile(r"[*_ \t]*")
 GAP = re.compile(r"[\\\"'`\])*\t ]*")
 _GAP_PARTS = re.compile(r"(?P<close>(?:\\*[\"'`]|\*{1,2})?[\])]?)(?P<blank>[ \t]*)(?P<open>\\*[\"'`])?")
 _NAMES_IT = re.compile(r"(?:name|key|header)\\*[\"']?\s*[:=]\s*\\*[\"']?$", re.IGNORECASE)
-NETRC = re.compile(r"login\s+\S+\s+$|(?:^|\n)\s*ENV\s+$")
+_LINE_START = re.compile(r"(?:^|[\r\n])[ \t>#*-]{0,12}$")
+_NETRC = re.compile(r"login\s+\S+\s+$|(?:^|\n)\s*ENV\s+$")
 _ENDS = {quote: re.compile(rf"(?<!\\)\\*+{quote}|[\r\n]") for quote in QUOTES}
 _BLOCK_SIGNS = re.compile(r"[|>+0-9 \t-]{1,8}")
 _MARKUP_END = re.compile(r"[^<]{0,4096}")
@@ -159,7 +160,7 @@ def _apart(window: Window, start: int, at: int, *, flag: bool, quoted: bool) -> 
     """Nothing but blanks between: a flag's value, an attribute pair, a netrc line, or `is`."""
     if flag and not quoted:
         return Operator("flag", at) if window.char(at) != "-" else None
-    if not quoted and NETRC.search(window.text, max(0, start - 64), start):
+    if not quoted and _NETRC.search(window.text, max(0, start - 64), start):
         return Operator("flag", at)
     end = window.run(_LETTERS, at)
     word = window.text[at:end].lower()
@@ -167,7 +168,15 @@ def _apart(window: Window, start: int, at: int, *, flag: bool, quoted: bool) -> 
         return Operator("flag", end + 1)
     if word in ("is", "was") and not quoted:
         return Operator("said", _value_start(window, end + (window.char(end) == ":")))
+    if not quoted and _LINE_START.search(window.text, max(0, start - 16), start):
+        ends = window.run(BLANKS, window.run(SOLID, at))
+        return Operator("said", at) if window.char(ends) in ("", "\r", "\n") else None
     return None
+
+
+def alone(text: str, start: int) -> bool:
+    """Whether a name stands where blanks may join it to a value: in a netrc or Dockerfile line, or first in any line."""
+    return bool(_NETRC.search(text, max(0, start - 64), start) or _LINE_START.search(text, max(0, start - 16), start))
 
 
 def value_at(window: Window, found: Operator, outer: str, place: str = "") -> Value | None:
