@@ -432,8 +432,8 @@ def test_a_message_that_is_no_text_is_one_sentence(used: HomeAt) -> None:
     nothing_lost(used)
 
 
-NAMED = ("agent -m", "agent -m hi -c", "memory show", "memory search", "receipt show", "tool run", "tool run time --json",
-         "policy check --json", "approvals show", "provider test")  # fmt: skip
+NAMED = ("agent -m", "agent -m hi -c", "memory show", "memory search", "receipt show", "tool run",
+         "tool run time --json", "policy check --json", "approvals show", "provider test")  # fmt: skip
 
 
 def test_arguments_that_are_not_utf8_are_one_sentence(used: HomeAt) -> None:

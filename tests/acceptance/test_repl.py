@@ -141,7 +141,9 @@ def test_what_was_typed_before_the_question_does_not_answer_it(home: HomeAt) -> 
 def test_the_agent_asks_the_owner_a_question(home: HomeAt) -> None:
     ask = {"tool_calls": [{"tool": "ask_user", "args": {"question": "Which colour?"}}]}
     sitting = sit(home, ask, {"text": "so it is {last_tool_result}"})
-    sitting.type("paint\r").wait_for("Which colour?").type("green\r").wait_for("so it is green").wait_for(PROMPT)
+    sitting.type("paint\r").wait_for("Which colour?").wait_for("\n> ").type("green\r").wait_for(
+        "so it is green"
+    ).wait_for(PROMPT)
     assert sitting.type("/exit\r").end().rc == 0
 
 
@@ -151,7 +153,7 @@ def test_nobody_can_hide_or_forge_lines_with_control_characters(home: HomeAt) ->
     ask = {"tool_calls": [{"tool": "ask_user", "args": {"question": f"{evil}?"}}], "match": "one"}
     write = {"tool_calls": [{"tool": "file_write", "args": {"path": f"{evil}.txt", "content": evil}}], "match": "two"}
     sitting = sit(home, ask, {"text": f"text {evil} ends", "match": "one"}, write, {"text": "done", "match": "two"})
-    sitting.type("one\r").wait_for("The agent asks").type("ok\r").wait_for("ends").wait_for(PROMPT)
+    sitting.type("one\r").wait_for("The agent asks").wait_for("\n> ").type("ok\r").wait_for("ends").wait_for(PROMPT)
     sitting.type("two\r").wait_for("Approve? [y/N]").type("\r").wait_for("done").wait_for(PROMPT)
     assert sitting.type("/exit\r").end().rc == 0
     assert "\x1b[2J" not in sitting.shown

@@ -105,8 +105,7 @@ def test_7_a_forbidden_command_is_blocked_before_it_runs(home: HomeAt) -> None:
     assert ran.rc == 0
     (receipt,) = home.receipts()
     assert (receipt["tool"], receipt["status"], receipt["risk"]) == ("shell", "denied", "high")
-    # Never begun: no worker claimed it.
-    assert home.rows("SELECT status, begun_at, worker FROM proposed_actions") == [("REJECTED", None, None)]
+    assert home.rows("SELECT status, begun_at FROM proposed_actions") == [("REJECTED", None)]  # never begun
     assert home.intact()["receipts"] == 1
 
 

@@ -26,6 +26,7 @@ from coilclaw.config.schema import (
     RouterModel,
     Security,
     Server,
+    WebSearch,
 )
 from coilclaw.config.show import policy_inputs, secret_variables, show_config
 
@@ -51,6 +52,7 @@ __all__ = [
     "RouterModel",
     "Security",
     "Server",
+    "WebSearch",
     "config_origins",
     "default_toml",
     "docs_markdown",

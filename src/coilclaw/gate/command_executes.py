@@ -81,6 +81,11 @@ _TAR_VALUED = frozenset({
 })  # fmt: skip
 
 
+_SQLITE_RUNS = re.compile(
+    r"^\s*\.(sh|sy|loa|once\s*\||out\w*\s*\||import\s.*\||read\s*\|)|load_extension|edit\s*\(", re.MULTILINE
+)
+
+
 def execute(call: Call, found: Findings) -> None:
     """Note whatever makes this program run something else."""
     name = call.name
@@ -176,8 +181,7 @@ def _at(call: Call, found: Findings) -> None:
 
 def _sqlite(call: Call, found: Findings) -> None:
     texts = [word.text for word in call.args] + [call.feed.text]
-    if any(re.search(r"^\s*\.(sh|sy|loa|once\s*\||out\w*\s*\||import\s.*\||read\s*\|)|load_extension|edit\s*\(", text, re.MULTILINE)
-           for text in texts):  # fmt: skip
+    if any(_SQLITE_RUNS.search(text) for text in texts):
         found.cloud("interpreter", call.shown)
     if call.feed.kind == "unknown" or any(not word.sure for word in call.args):
         found.cloud("opaque.argument", call.shown)
@@ -276,7 +280,8 @@ def _deno(call: Call, found: Findings) -> None:
 
 
 _SPECIAL: dict[str, Callable[[Call, Findings], None]] = {
-    "make": _make, "gmake": _make, "tar": _tar, "bsdtar": _tar, "gtar": _tar, "crontab": _crontab, "at": _at, "batch": _at,
+    "make": _make, "gmake": _make, "tar": _tar, "bsdtar": _tar, "gtar": _tar, "crontab": _crontab, "at": _at,
+    "batch": _at,
     "sqlite3": _sqlite, "psql": _sql, "mysql": _sql, "mariadb": _sql, "go": _go, "less": _less, "more": _less,
     **dict.fromkeys(("vi", "vim", "nvim", "view", "gvim", "nano", "pico", "micro", "hx"), _editor),
     **dict.fromkeys(("wget", "curl", "aria2c", "axel"), _wget),

@@ -105,7 +105,7 @@ def _is_code(option: str, known: Interpreter) -> bool:
     if option.startswith("--") or option[:2] in known.valued:
         return False
     letters = re.match(r"-([A-Za-z0]*)", option)
-    return bool(letters) and any(letter in known.code for letter in letters[1])
+    return letters is not None and any(letter in known.code for letter in letters[1])
 
 
 def _flag(call: Call, found: Findings) -> Feed:

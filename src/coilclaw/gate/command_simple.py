@@ -92,7 +92,10 @@ class Commands:
                 gap = _ONE_LINE_GAP if one_line and before not in _OPERATORS else _GAP
                 if gap.fullmatch(self.source, end, start) is None:
                     self.found.cloud("opaque.construct", self.source[end:start].decode(errors="replace"))
-            elif kind == "comment" and before not in _BEFORE_COMMENT or (glue and before in _GLUED and kind in _GLUED):
+            elif kind == "comment":
+                if before not in _BEFORE_COMMENT:
+                    self.found.cloud("opaque.construct", self.expand.text(child))
+            elif glue and before in _GLUED and kind in _GLUED:
                 self.found.cloud("opaque.construct", self.expand.text(child))
             end, before = child.end_byte, kind
         if node.parent is None and self.source[end:].strip(b" \t\n") not in {b"", b"\\"}:
@@ -189,5 +192,3 @@ class Commands:
 
 def _brace_words(text: str) -> list[Word]:
     return [Word(part) for part in text.strip("{}").split(",")]
-
-

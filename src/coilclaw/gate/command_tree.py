@@ -26,7 +26,6 @@ MOST_ITEMS = 12
 _TEST_OPERATOR = re.compile(r"-([a-hknoprstuvwxzGLNORS]|eq|ne|lt|le|gt|ge|nt|ot|ef)")
 
 
-
 @cache
 def parser() -> "Parser":
     """The one parser, made when first needed."""

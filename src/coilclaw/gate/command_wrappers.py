@@ -7,6 +7,7 @@ import msgspec
 
 from coilclaw.gate.command_call import ANYTHING, Call, Feed, Findings, Scope, sort_options
 from coilclaw.gate.command_environment import assigned
+from coilclaw.gate.command_patterns import overwrites, places
 from coilclaw.gate.command_programs import harmless
 from coilclaw.gate.command_shells import fresh, run_text
 from coilclaw.gate.command_words import UNKNOWN, Word
@@ -168,8 +169,6 @@ def _xargs(call: Call, found: Findings) -> Feed:
 
 def _find(call: Call, found: Findings) -> Feed:
     """find: its roots are read, -delete and -exec act on everything under them."""
-    from coilclaw.gate.command_patterns import overwrites, places
-
     args = list(call.args)
     while args and args[0].text in {"-H", "-L", "-P"}:
         args = args[1:]

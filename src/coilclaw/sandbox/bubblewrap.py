@@ -39,7 +39,7 @@ class Arguments:
             *(word for name, value in environment.items() for word in ("--setenv", name, value)),
             "--chdir", cwd,
         ]  # fmt: skip
-        arguments = self._data(b"\0".join(os.fsencode(option) for option in options) + b"\0")
+        arguments = self._data(os.fsencode("\0".join(options) + "\0"))
         return [bwrap, "--args", str(arguments), "--", *argv]
 
     def _step(self, number: int, step: Step, workspace: tuple[str, str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import re
 from coilclaw.secrets.labels import mark, word_set
 from coilclaw.secrets.quoting import BLANKS, LONGEST, QUOTES, SOLID, TO_LINE_END, Operator, closing, past_mark, value_at
 from coilclaw.secrets.sieve import RUN_END, Hit, Window
-from coilclaw.secrets.values import bare_name, one_word, placeholder, random_word, unclosed
+from coilclaw.secrets.values import bare_name, code, one_word, placeholder, random_word, unclosed
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_-]{1,24})[ \t]+")
 _WHOLE = frozenset({"digest", "oauth", "hawk", "signature", "aws4-hmac-sha256", "mac", "goog4-rsa-sha256", "sharedkey"})
@@ -68,7 +68,7 @@ def _ended(word: str) -> str:
 
 
 def _credential(scheme: str, secret: str) -> bool:
-    if len(secret) < 6 or placeholder(secret):
+    if len(secret) < 6 or placeholder(secret) or (not scheme and code(secret)):
         return False
     if scheme in _WHOLE:
         return "=" in secret

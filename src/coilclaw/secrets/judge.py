@@ -25,6 +25,7 @@ from coilclaw.secrets.values import bare_name, code, one_word, placeholder, pros
 _LONGEST_NAME = 80
 _WORD_BEFORE = re.compile(r"([A-Za-z0-9]{2,20})[ -]$")
 _BEFORE_REACH = 24
+_GOES_ON = re.compile(r"\s*(?:[+,%]\s|\))")  # the quote closed a string, and code follows
 _CODE = re.compile(r"[A-Za-z0-9]{2,}+(?:[- ][A-Za-z0-9]{2,}+){0,8}")
 
 
@@ -100,6 +101,8 @@ def _place(text: str, start: int, name: str, joined: Operator, outer: str) -> st
 def _judged(window: Window, field: Field, joined: Operator, value: Value, place: str) -> Hit | None:
     start, end = value.start, value.end
     text = window.text[start:end]
+    if (field.strict and joined.style == "quoted") or (joined.style == "pair" and not value.quoted):
+        return None
     if value.quoted:
         secret = _quoted_secret(field, joined, text)
     else:
@@ -121,7 +124,7 @@ def _general(field: Field, joined: Operator, text: str) -> bool | None:
     if reference(text):
         return False
     if field.strict or joined.style in ("pair", "said", "quoted"):
-        return len(text) >= 8 and random_word(text)
+        return len(text) >= 8 and random_word(text) and not code(text)
     if text.isdecimal():
         return len(text) >= (4 if field.kind == "password" else 10)
     return None
@@ -131,6 +134,8 @@ def _quoted_secret(field: Field, joined: Operator, text: str) -> bool:
     known = _general(field, joined, text)
     if known is not None:
         return known
+    if _GOES_ON.match(text):
+        return False
     if " " in text.strip():
         if field.kind == "password":
             return not prose(text)
@@ -149,7 +154,7 @@ def _bare_secret(field: Field, joined: Operator, text: str, place: str) -> bool 
         return known
     if place in ("env", "query") or joined.style == "flag":
         return len(text) >= (1 if field.kind == "password" else 6) and not (place != "query" and code(text))
-    if code(text):
+    if code(text) or (bare_name(text) and field_of(text)):
         return False
     if joined.style == "spaced":
         return len(text) >= 6 and not bare_name(text)

@@ -175,7 +175,7 @@ def _apart(window: Window, start: int, at: int, *, flag: bool, quoted: bool) -> 
 
 
 def alone(text: str, start: int) -> bool:
-    """Whether a name stands where blanks may join it to a value: in a netrc or Dockerfile line, or first in any line."""
+    """Whether a name stands where blanks may join it to a value: in a netrc or Dockerfile line, or first in a line."""
     return bool(_NETRC.search(text, max(0, start - 64), start) or _LINE_START.search(text, max(0, start - 16), start))
 
 

@@ -46,7 +46,9 @@ _PLACEHOLDERS = (
     r"sha(?:1|256|384|512)[:-][A-Za-z0-9+/=]{20,100}",
 )
 _MASKED = re.compile(r"\*{3}|•{3}|…|\.\.\.|[xX]{6}")
-_ENV_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_ENV_TYPE = re.compile(r"(?:[A-Za-z_]\w*\.)*(?:[A-Z0-9]+(?=[A-Z][a-z]))?(?:[A-Z][a-z]+\d{0,5}){2,}(?:\[.*)?[,;:)\]]*")
+_LETTER_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|\{[A-Za-z_][\w.\[\]]*\}|<[a-z_ -]+>|%s|\$[A-Z_]{2,}")
 _URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}:(?:\\*/){2}", re.IGNORECASE)
 _PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@ -]{0,60})+")
@@ -103,13 +105,8 @@ def random_word(value: str) -> bool:
         )
     if symbols and letters:
         return True
-    inner = value[1:]
-    return (
-        len(value) >= 16
-        and not inner.islower()
-        and not inner.isupper()
-        and not re.fullmatch(r"[A-Z]?[a-z]{2,}+(?:[-_.]?+[A-Z]?+[a-z]{2,}+)*+", value)
-    )
+    words = _LETTER_WORDS.findall(value)
+    return len(value) >= 16 and letters > 8 and letters < 3 * len(words)
 
 
 def reference(value: str) -> bool:
@@ -136,6 +133,8 @@ def one_word(value: str) -> bool:
 
 def code(value: str) -> bool:
     """An expression: a call, a subscript, a dotted name, a bracket."""
+    if _TYPE.fullmatch(value):
+        return True
     if _CODE.match(value) or _DOTTED.fullmatch(value):
         return not any(len(part) >= 12 and random_word(part) for part in re.split(r"\W+", value, maxsplit=8)[:8])
     return False
@@ -148,7 +147,7 @@ def bare_name(value: str) -> bool:
 
 def unclosed(value: str) -> str:
     """The value without the punctuation after it: commas, full stops, brackets that it did not open."""
-    value = value.rstrip(",;")
+    value = value.rstrip(",;:")
     while value and value[-1] in _PAIRS and value.count(_PAIRS[value[-1]]) < value.count(value[-1]):
-        value = value[:-1].rstrip(",;")
+        value = value[:-1].rstrip(",;:")
     return value.rstrip(".!?") or value

@@ -1,0 +1,92 @@
+"""What a command destroyed can be brought back."""
+
+import pytest
+
+from coilclaw.gate.grants import may_restore
+from coilclaw.packets.errors import UsageError
+from coilclaw.sandbox.snapshot import Snapshots
+
+
+@pytest.fixture
+def kept(tmp_path):
+    workspace = tmp_path / "ws"
+    (workspace / "sub").mkdir(parents=True)
+    (workspace / "a.txt").write_bytes(b"one\r\ntwo\n")
+    (workspace / "sub" / "b.bin").write_bytes(bytes(range(256)))
+    (workspace / ".gitattributes").write_text("* text=auto eol=lf filter=evil\n")
+    (workspace / "SYSTEM.md").write_text("owner's words")
+    return workspace, Snapshots(workspace, tmp_path / "store.git")
+
+
+def test_what_is_gone_or_changed_comes_back_to_the_byte(kept):
+    workspace, snapshots = kept
+    first = snapshots.take("before")
+    (workspace / "a.txt").write_text("ruined")
+    (workspace / "sub" / "b.bin").unlink()
+    (workspace / "sub").rmdir()
+    (workspace / "new.txt").write_text("made since")
+    assert sorted(snapshots.changes("", may_restore)) == ["a.txt", "sub/b.bin"]
+    assert sorted(snapshots.restore(first, may_restore)) == ["a.txt", "sub/b.bin"]
+    assert (workspace / "a.txt").read_bytes() == b"one\r\ntwo\n"
+    assert (workspace / "sub" / "b.bin").read_bytes() == bytes(range(256))
+    assert (workspace / "new.txt").read_text() == "made since"
+
+
+def test_an_undo_can_itself_be_undone(kept):
+    workspace, snapshots = kept
+    first = snapshots.take("before")
+    (workspace / "a.txt").write_text("better")
+    snapshots.restore(first, may_restore)
+    snapshots.restore(snapshots.recent()[0].id, may_restore)
+    assert (workspace / "a.txt").read_text() == "better"
+
+
+def test_the_same_state_is_kept_once(kept):
+    _, snapshots = kept
+    assert snapshots.take("one") == snapshots.take("two")
+    assert [each.note for each in snapshots.recent()] == ["one"]
+
+
+def test_what_the_owner_alone_writes_is_not_brought_back(kept):
+    workspace, snapshots = kept
+    snapshots.take("before")
+    (workspace / "SYSTEM.md").write_text("changed by the owner")
+    assert snapshots.restore("", may_restore) == []
+    assert (workspace / "SYSTEM.md").read_text() == "changed by the owner"
+
+
+def test_a_link_put_in_the_way_is_not_followed(kept, tmp_path):
+    workspace, snapshots = kept
+    snapshots.take("before")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (workspace / "sub" / "b.bin").unlink()
+    (workspace / "sub").rmdir()
+    (workspace / "sub").symlink_to(outside)
+    snapshots.restore("", may_restore)
+    assert list(outside.iterdir()) == []
+    assert (workspace / "sub" / "b.bin").read_bytes() == bytes(range(256))
+
+
+@pytest.mark.parametrize("name", ["zzzz", "--help", "HEAD", "abc", "0123456789abcdef"])
+def test_an_unknown_snapshot_is_a_usage_error(kept, name):
+    _, snapshots = kept
+    snapshots.take("before")
+    with pytest.raises(UsageError):
+        snapshots.restore(name, may_restore)
+
+
+def test_without_a_snapshot_there_is_nothing_to_undo(kept):
+    _, snapshots = kept
+    assert snapshots.recent() == []
+    with pytest.raises(UsageError, match="no snapshot yet"):
+        snapshots.changes("", may_restore)
+
+
+def test_the_workspaces_own_repository_is_left_alone(kept):
+    workspace, snapshots = kept
+    (workspace / ".git").mkdir()
+    (workspace / ".git" / "config").write_text("[core]\n\thooksPath = /evil\n\tfsmonitor = /evil\n")
+    snapshots.take("before")
+    assert (workspace / ".git" / "config").read_text().startswith("[core]")
+    assert sorted(path.name for path in (workspace / ".git").iterdir()) == ["config"]
