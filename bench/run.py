@@ -21,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 
 from bench import airlock, boxes, gate, ledger, memory, policy, processes, redactor  # noqa: E402
 from bench.row import HEADER, Plan, Row, line  # noqa: E402
-from coilclaw.packets.errors import CoilclawError  # noqa: E402
 
 ROWS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "processes": processes.measure,
@@ -95,9 +94,9 @@ def main() -> int:
                 for row in ROWS[name](plan):
                     rows.append(row)
                     print(line(row), flush=True)
-            except CoilclawError as error:
-                skipped.append(f"{name}: {error}")
-                print(f"{name} could not be measured: {error}", file=sys.stderr)
+            except Exception as error:  # one group that breaks must not take the others' numbers with it
+                skipped.append(f"{name}: {type(error).__name__}: {error}")
+                print(f"{name} could not be measured: {type(error).__name__}: {error}", file=sys.stderr)
     report = Report(
         quick=options.quick,
         rounds=rounds,

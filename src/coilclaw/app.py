@@ -130,6 +130,13 @@ class App:
         named = ((name, self.environ.get(name, "")) for name in secret_variables(self.config))
         return Redactor((name, value) for name, value in named if value)
 
+    def redact(self, text: str) -> str:
+        """The text without secrets; should redaction itself break, nothing of the text."""
+        try:
+            return self.redactor.text(text)
+        except Exception:  # noqa: BLE001 - fail closed: what cannot be redacted is not shown
+            return "[withheld: redaction failed]"
+
     @cached_property
     def estop(self) -> "Estop":
         """The emergency stop."""
@@ -324,7 +331,7 @@ class App:
             policy=self.policy,
             approve=approve,
             observe=self.observe,
-            redact=self.redactor.text,
+            redact=self.redact,
             seal=self.redactor.registered,
             locks=self.home.locks_dir,
             ttl=timedelta(hours=self.config.approvals.ttl_hours),
@@ -432,7 +439,7 @@ class App:
                 recent_messages=self.config.memory.recent_messages,
             ),
             observe=self.observe,
-            redact=self.redactor.text,
+            redact=self.redact,
             seal=self.redactor.registered,
         )
 

@@ -320,6 +320,19 @@ def test_a_link_does_not_lead_out_of_the_workspace(home: HomeAt) -> None:
     assert home.tool("file_write", {"path": "alias.txt", "content": "x"}, "--yes").rc == 4
 
 
+def test_a_path_that_changes_while_the_owner_thinks_is_looked_at_again(home: HomeAt) -> None:
+    outside = home.base / "outside"
+    outside.mkdir()
+    (home.workspace / "notes").mkdir()
+    sitting = home.sit("tool", "run", "file_write", "--json", '{"path": "notes/a.txt", "content": "x"}')
+    sitting.wait_for("Approve? [y/N]")
+    (home.workspace / "notes").rmdir()
+    (home.workspace / "notes").symlink_to(outside)
+    assert sitting.type("y\r").end().rc == 3
+    assert list(outside.iterdir()) == []
+    assert [(r["status"], r["code"]) for r in home.receipts()] == [("denied", "PATH_OUTSIDE_WORKSPACE")]
+
+
 PROBE = """
 import os, socket
 home, outside = {home!r}, {outside!r}

@@ -1,10 +1,12 @@
 """The exit codes, each by a real command: what a script around the executable may rely on."""
 
+import json
 import sqlite3
 import subprocess
 
 import pytest
 
+from coilclaw.packets.canonical import canonical_bytes, sha256_hex
 from coilclaw.sandbox.fake_openai import FakeOpenAI
 from tests.acceptance.conftest import COILCLAW, HomeAt, until
 from tests.acceptance.test_denials import page
@@ -42,6 +44,17 @@ def test_1_the_command_in_the_box_failed(home: HomeAt) -> None:
     told = ran.json()
     assert (told["receipt"]["status"], told["result"]["code"]) == ("failed", "EXIT_NONZERO")
     assert told["result"]["exit"] != 0
+
+
+def test_1_a_command_that_ran_out_of_time_was_ended_by_its_box(home: HomeAt) -> None:
+    command = '{"command": "echo begun > effect.txt; sleep 5"}'
+    ran = home.run(
+        "tool", "run", "shell", "--yes", "--json", command, env={"COILCLAW_AGENT_SHELL_TIMEOUT_SECONDS": "0.5"}
+    )
+    assert ran.rc == 1
+    assert (home.workspace / "effect.txt").read_text() == "begun\n"
+    assert [(receipt["status"], receipt["code"]) for receipt in home.receipts()] == [("failed", "TOOL_TIMEOUT")]
+    assert home.rows("SELECT status FROM proposed_actions") == [("UNKNOWN",)]
 
 
 def test_1_the_provider_failed(home: HomeAt) -> None:
@@ -174,6 +187,59 @@ def test_6_ledger_broken(used: HomeAt) -> None:
     assert ran.rc == 6
     assert "truncated" in ran.out
     assert used.run("receipt", "verify", "--json").rc == 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "receipt"), [("truncated", 3), ("missing", 2), ("reordered", 2), ("edited", 1), ("forged", 2)]
+)
+def test_6_every_way_of_changing_the_log_is_named(used: HomeAt, kind: str, receipt: int) -> None:
+    for _ in range(2):
+        assert used.tool("time", {}).rc == 0
+    lines = used.log.read_bytes().splitlines(keepends=True)
+    if kind == "truncated":
+        lines = lines[:2]
+    elif kind == "missing":
+        lines = [lines[0], lines[2]]
+    elif kind == "reordered":
+        lines = [lines[0], lines[2], lines[1]]
+    elif kind == "edited":
+        lines[0] = lines[0].replace(b'"allowed"', b'"denied"')
+    else:
+        lines = lines[:1] + _rewritten(lines[1:])
+    used.log.write_bytes(b"".join(lines))
+    ran = used.run("receipt", "verify")
+    assert ran.rc == 6
+    assert f"invalid chain at receipt {receipt}: {kind}" in ran.out
+    # Writing on neither hides the break nor stops the work.
+    assert used.tool("time", {}).rc == 0
+    assert used.run("receipt", "verify").rc == 6
+
+
+def _rewritten(lines: list[bytes]) -> list[bytes]:
+    """The same receipts with another tool, hashed and chained again as a forger would."""
+    made: list[bytes] = []
+    previous = json.loads(lines[0])["previous_hash"]
+    for line in lines:
+        fields = {**json.loads(line), "tool": "shell", "previous_hash": previous}
+        del fields["receipt_hash"]
+        previous = sha256_hex(canonical_bytes(fields))
+        made.append(canonical_bytes({**fields, "receipt_hash": previous}) + b"\n")
+    return made
+
+
+def test_6_log_rows_and_heads_rewritten_together_are_still_caught_by_the_signature(used: HomeAt) -> None:
+    lines = _rewritten(used.log.read_bytes().splitlines(keepends=True))
+    used.log.write_bytes(b"".join(lines))
+    (used.root / "tool_receipts.log.heads").unlink()
+    connection = sqlite3.connect(used.root / "memory.sqlite", isolation_level=None)
+    for number, line in enumerate(lines, start=1):
+        receipt_hash = json.loads(line)["receipt_hash"]
+        connection.execute(
+            "UPDATE receipts SET line = ?, receipt_hash = ? WHERE seq = ?",
+            (line.decode().strip(), receipt_hash, number),
+        )
+    connection.close()
+    assert used.run("receipt", "verify").rc == 6
 
 
 def test_7_storage(used: HomeAt) -> None:

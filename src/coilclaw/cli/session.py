@@ -27,7 +27,10 @@ def opened(*, unsafe: bool = False) -> Iterator[App]:
     config = loaded.config
 
     def redact(value: Json) -> Json:
-        return app.redactor.value(value)
+        try:
+            return app.redactor.value(value)
+        except Exception:  # noqa: BLE001 - fail closed: what cannot be redacted is not said
+            return {"message": "[withheld: redaction failed]"}
 
     logger = Logger(config.log.level, as_json=config.log.format == "json", redact=redact)
     app = App(home, config, os.environ, logger.say, unsafe=unsafe)
@@ -43,7 +46,7 @@ def opened(*, unsafe: bool = False) -> Iterator[App]:
 
         raise storage_error(error, config.memory.path) from error
     except CoilclawError as error:
-        error.message, error.remedy = app.redactor.text(error.message), app.redactor.text(error.remedy)
+        error.message, error.remedy = app.redact(error.message), app.redact(error.remedy)
         raise
     finally:
         app.close()

@@ -98,7 +98,7 @@ def _getopts(call: Call, found: Findings) -> Feed:
 
 def _let(call: Call, found: Findings) -> Feed:
     found.evaluates = True
-    if any(_INDEXED.search(word.text) for word in call.args):
+    if any(_INDEXED.search(word.text) or ("[" in word.text and not word.sure) for word in call.args):
         found.cloud("opaque.index", call.shown)
     return NOTHING
 

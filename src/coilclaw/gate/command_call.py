@@ -187,7 +187,7 @@ def matches(flag: str, names: Iterable[str]) -> bool:
     """True when a flag is one of the names, or a long flag abbreviates one."""
     if flag in names:
         return True
-    return flag.startswith("--") and len(flag) > 4 and any(name.startswith(flag) for name in names)
+    return flag.startswith("--") and len(flag) > 3 and any(name.startswith(flag) for name in names)
 
 
 NO_OPTIONS: frozenset[str] = frozenset()

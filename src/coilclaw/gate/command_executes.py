@@ -215,11 +215,10 @@ def _go(call: Call, found: Findings) -> None:
 
 def _wget(call: Call, found: Findings) -> None:
     """A download to a file is remembered, so that running that file is known for what it is."""
-    valued = frozenset({"-O", "--output-document", "-o", "--output", "-P"})
-    options = sort_options(call.args, valued | {"-H", "-X", "-d", "-u", "-A", "-e", "-b", "-m"})
-    names = [
-        word.text for word in options.values("-O" if call.name == "wget" else "-o", "--output-document", "--output")
-    ]
+    to_file = "-o" if call.name == "curl" else "-O"
+    valued = {to_file, "--output-document", "--output", "-P", "-H", "-X", "-d", "-u", "-A", "-e", "-b", "-m"}
+    options = sort_options(call.args, frozenset(valued))
+    names = [word.text for word in options.values(to_file, "--output-document", "--output")]
     if not names and (call.name in {"wget", "aria2c", "axel"} or options.has("-O", "--remote-name")):
         names = [word.text.rstrip("/").rpartition("/")[2].partition("?")[0] for word in options.operands]
         found.write(call.scope, *(Word(name) for name in names if name and "\0" not in name))
@@ -227,6 +226,12 @@ def _wget(call: Call, found: Findings) -> None:
         if name and name != "-":
             for path in call.scope.paths(name):
                 found.files[path.removeprefix("./")] = Feed("unknown", fetched=True)
+
+
+def _unzip(call: Call, found: Findings) -> None:
+    options = sort_options(call.args, frozenset({"-d", "-x", "-P"}))
+    if not options.has("-d", "-l", "-t", "-p", "-Z", "-v", "-z"):
+        overwrites(Word("."), call.scope, found)
 
 
 def _network(call: Call, found: Findings) -> None:
@@ -281,7 +286,7 @@ def _deno(call: Call, found: Findings) -> None:
 
 _SPECIAL: dict[str, Callable[[Call, Findings], None]] = {
     "make": _make, "gmake": _make, "tar": _tar, "bsdtar": _tar, "gtar": _tar, "crontab": _crontab, "at": _at,
-    "batch": _at,
+    "batch": _at, "unzip": _unzip,
     "sqlite3": _sqlite, "psql": _sql, "mysql": _sql, "mariadb": _sql, "go": _go, "less": _less, "more": _less,
     **dict.fromkeys(("vi", "vim", "nvim", "view", "gvim", "nano", "pico", "micro", "hx"), _editor),
     **dict.fromkeys(("wget", "curl", "aria2c", "axel"), _wget),

@@ -285,8 +285,11 @@ class Expander:
         cut = node.start_byte
         children = node.children
         if not children:
-            if node.is_named and _LIVE_INSIDE.search(self.text(node)):
-                self.found.cloud("opaque.construct", self.text(node))
+            text = self.text(node)
+            if node.is_named and _LIVE_INSIDE.search(text):
+                self.found.cloud("opaque.construct", text)
+                if text[0] == text[-1] == "`":
+                    self.found.follow(text[1:-1], Scope(), ANYTHING)
             return
         for child in children:
             if cut < child.start_byte and self.source[cut : child.start_byte].strip(b" \t\n\\"):

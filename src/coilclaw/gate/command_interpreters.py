@@ -26,7 +26,8 @@ def _i(code: str, valued: str = "", *, quiet: str = "", always: bool = False) ->
 
 
 _PYTHON = _i("c", "-W -X -Q --check-hash-based-pycs", quiet="--version --help -h -V -VV --help-all")
-_NODE = _i("e p -e -p -pe -ep --eval --print", "-r --require --import --loader --experimental-loader -C --conditions")
+_NODE = _i("e p -e -p -pe -ep --eval --print", "-r --require --import --loader --experimental-loader -C --conditions",
+           quiet="--version --help -h -v --test --run")  # fmt: skip
 _ANY = _i("", always=True)
 INTERPRETERS: dict[str, Interpreter] = {
     "python": _PYTHON, "python2": _PYTHON, "python3": _PYTHON, "pypy": _PYTHON, "pypy3": _PYTHON, "ipython": _PYTHON,
@@ -130,8 +131,8 @@ def _script(word: Word, call: Call, found: Findings) -> Feed:
 
 def _module(call: Call, args: tuple[Word, ...], found: Findings) -> Feed:
     """python -m NAME …"""
-    name = args[0].text[2:] or (args[1].text if len(args) > 1 else "")
-    rest = args[1:] if args[0].text[2:] else args[2:]
+    glued, *rest = args
+    name = glued.text[2:] or (rest.pop(0).text if rest else "")
     if name.partition(".")[0] in _CODE_MODULES or not name or "\0" in name:
         return _flag(call, found)
     if name in {"http.server", "SimpleHTTPServer", "smtpd", "xmlrpc.server", "pydoc"} and not call.scope.timed:

@@ -60,8 +60,7 @@ def _nameless(name: Word, args: tuple[Word, ...], scope: Scope, feed: Feed, foun
     pattern = name.text.replace(UNKNOWN, "*") if name.glob else ""
     if pattern and name.sure:
         _matched(pattern, args, scope, feed, found)
-    follows = name.loose and args and args[0].literal and posixpath.basename(args[0].text)
-    if follows and known(follows):
+    if name.loose and args and args[0].literal and known(posixpath.basename(args[0].text)):
         found.run(args, scope, feed)
     return ANYTHING
 

@@ -13,7 +13,7 @@ _SYSTEM = frozenset({
 })  # fmt: skip
 _HOMES = frozenset({"home", "Users"})
 _SCRATCH = frozenset({"tmp"})
-_ALL = re.compile(r"[.?*]*\*[.?*]*|\[[!^].\]\*|\.\?\??\*?|\?+\*?")
+_ALL = re.compile(r"[.?*]*\*[.?*]*|\.?\[[!^].\]\*|\.\?\??\*?|\?+\*?")
 _DEVICE = re.compile(
     r"/dev/(sd|hd|vd|xvd|nvme|mmcblk|loop|dm-|md|ram|sr|nbd|disk|mapper|block|fd\d|mtd|mem$|kmem|port|zd|rdisk|[*?\[])"
 )

@@ -119,7 +119,7 @@ def _writers() -> dict[str, Program]:
         "split": _p("read", "-l -b -n -a -C --lines --bytes", runs="--filter", strict=True),
         "csplit": _p("read", "-n -b", writes="-f", strict=True),
         "patch": _p("write", "-p -d --strip --directory", writes="-o --output -r --reject-file", reads="-i --input"),
-        "unzip": _p("read", "-x -P", writes="-d"),
+        "unzip": _p("read", "-x -P", writes="-d", strict=True),
         "zip": _p("write", "-b -i -x -P", runs="-TT --unzip-command", strict=True),
         "7z": _p("read", text=1, strict=True),
         "rsync": _p("last", "--exclude --include --filter -f --bwlimit --timeout --port", runs="-e --rsh --rsync-path",

@@ -12,7 +12,6 @@ OTHER_SHELLS = frozenset(
     {"fish", "csh", "tcsh", "nu", "xonsh", "elvish", "rc", "es", "pwsh", "powershell", "oil", "osh"}
 )
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-_VALUED = frozenset({"-o", "-O", "+o", "+O"})
 
 
 def shell(call: Call, found: Findings) -> Feed:
@@ -35,7 +34,7 @@ def shell(call: Call, found: Findings) -> Feed:
         if option.startswith("--"):
             index += _long_option(option, call, found)
         else:
-            index += option in _VALUED
+            index += option[-1] in "oO"
             text |= "c" in option
             reads_input |= "s" in option and "c" not in option
     rest = args[index:]

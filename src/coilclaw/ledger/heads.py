@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -95,9 +96,11 @@ def store_head(tx: sqlite3.Connection, key: SigningKey, clock: Clock, size: int,
 
 def append_head(path: Path, head: Head) -> None:
     """Keep the head beside the log too."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, msgspec.json.encode(head) + b"\n")
+        end = os.fstat(fd).st_size
+        torn = b"\n" if end and os.pread(fd, 1, end - 1) != b"\n" else b""
+        os.write(fd, torn + msgspec.json.encode(head) + b"\n")
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -109,14 +112,18 @@ def heads_from_rows(db: sqlite3.Connection) -> list[Head]:
 
 
 def heads_from_file(path: Path) -> list[Head]:
-    """Every head kept beside the log; a torn last line is passed over."""
+    """Every head kept beside the log. Damaged lines are passed over: whoever could damage one could remove it too."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise StorageError(f"{path} cannot be read ({error.strerror}).") from error
-    return [_decode(line) for line in lines]
+    heads: list[Head] = []
+    for line in lines:
+        with suppress(LedgerBroken):
+            heads.append(_decode(line))
+    return heads
 
 
 def _decode(line: str | bytes) -> Head:

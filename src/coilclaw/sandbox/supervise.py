@@ -76,6 +76,7 @@ class Supervision:
         self._group = group
         self._prepare = prepare
         self._loop = asyncio.get_running_loop()
+        self._ours = {name: os.stat(f"/proc/self/ns/{name}").st_ino for name in _NAMESPACES}
         self._capture = Capture(stdin, limits.output_bytes, self._full)
         self._process: subprocess.Popen[bytes] | None = None
         self._first = -1  # pidfd of the box's first process
@@ -103,6 +104,7 @@ class Supervision:
                 await asyncio.shield(starting)
                 self._release()
             self._capture.hand_over()
+            self._watch_clock()
             self._watch_status()
             await self._monitor_gone()
         finally:
@@ -134,6 +136,8 @@ class Supervision:
             waiting.poll(_SETUP_SECONDS * 1000)
             if not self._read_status():
                 return
+        if self._group is None or self._group.joined:  # otherwise only root, in the loop's thread, can add to it
+            self._release()
 
     # -- the monitor's reports
 
@@ -146,6 +150,7 @@ class Supervision:
         self._loop.remove_reader(self._wires.status)
         self._read_status()
         self._release()
+        self._watch_clock()
         if not self._first_pid and not self._error and self._process is not None and self._process.returncode is None:
             self._watch_status()
 
@@ -198,7 +203,7 @@ class Supervision:
 
     def _release(self) -> None:
         """Let the command start, if everything is as it was asked for."""
-        if self._status is None or self._stopping:
+        if self._status is None or self._stopping or self._released:
             return
         try:
             self._check_walls(self._status)
@@ -210,16 +215,20 @@ class Supervision:
             self._fail(str(error))
             return
         self._released = True
-        self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
-        self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
         os.write(self._wires.release, b"g")
+
+    def _watch_clock(self) -> None:
+        """The command's time begins when it does."""
+        if self._released:
+            self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
+            self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
 
     def _check_walls(self, status: _Status) -> None:
         """The namespaces must be others than ours, and the uid the one that was asked for."""
         if self._launch.walls == "namespaces":
             for name in _NAMESPACES:
                 theirs: int = getattr(status, f"{name}_namespace")
-                if theirs in {0, os.stat(f"/proc/self/ns/{name}").st_ino}:
+                if theirs in {0, self._ours[name]}:
                     raise OSError(1, f"the box shares the {name} namespace of this machine")
         if self._launch.uid >= 0:
             ids = _field(self._first_pid, "Uid:")

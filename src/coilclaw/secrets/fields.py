@@ -37,7 +37,7 @@ _TOKENS_NOT = word_set(
 )
 _CODES = word_set("pairing recovery backup otp totp mfa 2fa authentication login sms onetime time security")
 _NOT_AFTER = word_set(
-    "count counts counter limit limits budget id ids name names env var variable file files filename path paths "
+    "count counts counter range limit limits budget id ids name names env var variable file files filename path paths "
     "dir url uri urls endpoint host type types ttl exp expiry expires expire expired expiration at in on by of "
     "length len size min max minimum maximum policy policies hash hashes hashed digest fingerprint checksum "
     "sha256 hint field fields label labels header headers prefix suffix format required valid invalid validity "

@@ -4,10 +4,11 @@ import base64
 import binascii
 import re
 
+from coilclaw.secrets.fields import field_of
 from coilclaw.secrets.labels import mark, word_set
 from coilclaw.secrets.quoting import BLANKS, LONGEST, QUOTES, SOLID, TO_LINE_END, Operator, closing, past_mark, value_at
 from coilclaw.secrets.sieve import RUN_END, Hit, Window
-from coilclaw.secrets.values import bare_name, code, one_word, placeholder, random_word, unclosed
+from coilclaw.secrets.values import bare_name, code, one_word, placeholder, random_word, reference, unclosed
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_-]{1,24})[ \t]+")
 _WHOLE = frozenset({"digest", "oauth", "hawk", "signature", "aws4-hmac-sha256", "mac", "goog4-rsa-sha256", "sharedkey"})
@@ -24,7 +25,7 @@ _USER_NAME = re.compile(r"[\w.@+-]{1,64}")
 _CLIENTS = re.compile(r"\b(?:curl|wget|https?|xh)\b")
 
 
-def credentials(window: Window, joined: Operator, outer: str) -> Hit | None:
+def credentials(window: Window, joined: Operator, outer: str, *, strict: bool) -> Hit | None:
     """The credentials of an Authorization header, whatever its scheme; the scheme stays."""
     text = window.text
     if window.char(joined.start) == "[" and past_mark(window, joined.start) == joined.start:
@@ -50,7 +51,9 @@ def credentials(window: Window, joined: Operator, outer: str) -> Hit | None:
     elif not value.quoted and not outer:
         secret = text[start : window.run(TO_LINE_END, start)]
     rest = RUN_END if len(secret) >= LONGEST and not value.quoted and not outer else None
-    return Hit(start, start + len(secret), mark("authorization"), rest) if _credential(name, secret) else None
+    if (strict and not name and len(secret) < 12) or not _credential(name, secret):
+        return None
+    return Hit(start, start + len(secret), mark("authorization"), rest)
 
 
 def _bare(window: Window, start: int, end: int) -> str:
@@ -76,7 +79,9 @@ def _credential(scheme: str, secret: str) -> bool:
         return bool(_BASE64.fullmatch(secret)) and not one_word(secret)
     if random_word(secret):
         return True
-    return len(secret) >= 8 and bool(scheme) and not one_word(secret) and not bare_name(secret)
+    if len(secret) < 8 or not scheme or reference(secret) or field_of(secret):
+        return False
+    return any(sign in secret for sign in "-_.") or not (one_word(secret) or bare_name(secret))
 
 
 def cookies(window: Window, joined: Operator, outer: str, *, attributes: bool) -> Hit | None:
@@ -119,7 +124,7 @@ def spoken(window: Window, at: int) -> Hit | None:
     if word in ("-u", "--user"):
         return _user_flag(window, at, start)
     if word == "by":
-        return _identified(window, start)
+        return _identified(window, start) if text[max(0, at - 11) : at - 1].lower() == "identified" else None
     stop = window.run(SOLID, start)
     secret = _ended(text[start:stop])
     if word == "bearer" and len(secret) >= 12 and random_word(secret) and not placeholder(secret):

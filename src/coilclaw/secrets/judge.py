@@ -20,7 +20,17 @@ from coilclaw.secrets.quoting import (
     value_at,
 )
 from coilclaw.secrets.sieve import Hit, Window
-from coilclaw.secrets.values import bare_name, code, one_word, placeholder, prose, random_word, reference, unclosed
+from coilclaw.secrets.values import (
+    bare_name,
+    code,
+    host,
+    one_word,
+    placeholder,
+    prose,
+    random_word,
+    reference,
+    unclosed,
+)
 
 _LONGEST_NAME = 80
 _WORD_BEFORE = re.compile(r"([A-Za-z0-9]{2,20})[ -]$")
@@ -63,7 +73,7 @@ def _field(window: Window, at: int) -> Hit | None:
     if field.kind == "cookie":
         return cookies(window, joined, outer, attributes=name[:1] in "sS")
     if field.kind == "authorization":
-        return credentials(window, joined, outer)
+        return credentials(window, joined, outer, strict=field.strict)
     place = _place(text, start, name, joined, outer)
     value = value_at(window, joined, outer, place)
     return _judged(window, field, joined, value, place) if value else None
@@ -106,7 +116,9 @@ def _judged(window: Window, field: Field, joined: Operator, value: Value, place:
     if value.quoted:
         secret = _quoted_secret(field, joined, text)
     else:
-        text = text.rstrip(";") if place == "env" else unclosed(text)
+        whole, text = text, text.rstrip(";") if place == "env" else unclosed(text)
+        if joined.style == "tight" and bare_name(text) and whole[len(text) : len(text) + 1] == ")":
+            return None  # the last argument of a call
         end = start + len(text)
         secret = _bare_secret(field, joined, text, place)
         if secret is None:
@@ -124,7 +136,8 @@ def _general(field: Field, joined: Operator, text: str) -> bool | None:
     if reference(text):
         return False
     if field.strict or joined.style in ("pair", "said", "quoted"):
-        return len(text) >= 8 and random_word(text) and not code(text)
+        digits = any(map(str.isdecimal, text))
+        return digits and len(text) >= 8 and random_word(text) and not code(text) and not host(text)
     if text.isdecimal():
         return len(text) >= (4 if field.kind == "password" else 10)
     return None

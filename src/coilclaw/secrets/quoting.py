@@ -19,6 +19,7 @@ _SPACE = re.compile(r"\s{0,256}")
 _AFTER_OPERATOR = re.compile(r"[*_]*[ \t]*")
 _OPERATOR_RUN = re.compile(r"[*_ \t]*")
 GAP = re.compile(r"[\\\"'`\])*\t ]*")
+_COLOUR = re.compile(r"[0-9;]{0,24}")
 _GAP_PARTS = re.compile(r"(?P<close>(?:\\*[\"'`]|\*{1,2})?[\])]?)(?P<blank>[ \t]*)(?P<open>\\*[\"'`])?")
 _NAMES_IT = re.compile(r"(?:name|key|header)\\*[\"']?\s*[:=]\s*\\*[\"']?$", re.IGNORECASE)
 _LINE_START = re.compile(r"(?:^|[\r\n])[ \t>#*-]{0,12}$")
@@ -30,10 +31,10 @@ _MARK_OPEN = "[redacted:"
 _MARK_RUN = re.compile(r"[A-Za-z0-9_.-]{0,64}")
 # What ends a value without quotes. Runs of backslashes are taken whole, so a long one costs no more than its length.
 _BARE_ENDS = {
-    "env": re.compile(r"\s"),
-    "query": re.compile(r"[\s&#;\"'`<>)\]}\\]"),
+    "env": re.compile(r"[\s\x1b]"),
+    "query": re.compile(r"[\s\x1b&#;\"'`<>)\]}\\]"),
     "": re.compile(
-        r"[\s\"'`<\\,;&|](?:(?<=[\s\"'`])|(?<=<)/"
+        r"[\s\x1b\"'`<\\,;&|](?:(?<=[\s\x1b\"'`])|(?<=<)/"
         r"|(?<=\\)(?<!\\\\)\\*+(?:[\"'`]|[nrt](?=[A-Za-z_.-]{1,40}[=:]|\\|\Z|[A-Z<{\[(-]))"
         r"|(?<=[,;&|])(?=\s|\Z|[\w.-]{1,40}[=:]|[\"'{\[(\\]))"
     ),
@@ -104,7 +105,8 @@ def _colon(window: Window, at: int, *, quoted: bool) -> Operator | None:
         return Operator("spaced", window.run(BLANKS, at + 2))
     start = _value_start(window, at + 1)
     if window.char(start) in ("\r", "\n") and quoted:
-        start = window.run(_SPACE, start)  # JSON may go on in the next line
+        next_line = window.run(_SPACE, start)  # JSON may go on in the next line
+        start = next_line if window.char(next_line) in ('"', "\\") else start
     elif window.char(start) in ("|", ">"):
         start = _block(window, start)
     return Operator("colon", start)
@@ -122,14 +124,21 @@ def _equals(window: Window, at: int, *, blank: bool) -> Operator | None:
         return None
     if follows == ">":
         return Operator("colon", window.run(BLANKS, at + 2))
-    start = window.run(BLANKS, at + 1)
+    start = _value_start(window, at + 1) if window.char(at + 1) in (" ", "\t", "\x1b") else at + 1
     return Operator("spaced" if blank or start > at + 1 else "tight", start)
 
 
 def _value_start(window: Window, at: int) -> int:
+    """Past emphasis, blanks and terminal colours."""
     window.run(_OPERATOR_RUN, at)  # the end must be in sight
     found = _AFTER_OPERATOR.match(window.text, at)
-    return found.end() if found else at
+    at = found.end() if found else at
+    while window.char(at) == "\x1b" and window.char(at + 1) == "[":
+        end = window.run(_COLOUR, at + 2)
+        if window.char(end) != "m":
+            break
+        at = window.run(BLANKS, end + 1)
+    return at
 
 
 def _names_it(text: str, start: int) -> bool:

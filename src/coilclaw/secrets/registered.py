@@ -5,7 +5,6 @@ shell-escaped (at any depth) or as an HTML entity; hexadecimal; base64 in both a
 Readings of 12 characters and more are also found when line breaks fall inside, at least 16 characters apart.
 """
 
-import base64
 import re
 from typing import NamedTuple
 
@@ -62,6 +61,8 @@ class Reading(NamedTuple):
 
 def _base64_places(data: bytes, shift: int) -> tuple[str, ...]:
     """What base64 shows of these bytes after `shift` others; at the borders, any value of the foreign bits."""
+    import base64
+
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     low = base64.b64encode(b"\x00" * shift + data + b"\x00" * (-(shift + len(data)) % 3)).decode()
     high = base64.b64encode(b"\xff" * shift + data + b"\xff" * (-(shift + len(data)) % 3)).decode()

@@ -12,6 +12,7 @@ from coilclaw.secrets.sieve import Hit, Window, places
 _LONGEST = 2_048
 _RUN = re.compile(r"[A-Za-z0-9_.:/=+$~-]{0,2048}")
 _RUN_END = re.compile(r"(?=[^A-Za-z0-9_.=+/-])")
+_BLANKS = re.compile(r"[ \t]*")
 _HALF = re.compile(r"[A-Za-z0-9_.:/=+$~-]{0,256}")
 _STARTS = re.compile(r"(?<![A-Za-z0-9])(?=[\w$~])|(?=/)", re.ASCII)
 _ALNUM = re.compile(r"[A-Za-z0-9]{0,2048}")
@@ -149,17 +150,6 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(source, re.ASCII) for source in sources)
 
 
-_PEM_HEAD = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_PEM_TITLE = re.compile(r"[A-Z0-9 -]{0,96}")
-_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,48}-----")
-_SSH2_END = re.compile(r"---- END [A-Z0-9 ]{0,48}----")
-_PUTTY_END = re.compile(r"Private-MAC: ?[0-9a-f]{40,64}(?![0-9a-f])|Private-MAC: ?[0-9a-f]{16,39}(?=[^0-9a-f])")
-_BLANKS = re.compile(r"[ \t]*")
-_BASE64_RUN = re.compile(r"[A-Za-z0-9+/=]*")
-_SLASHES = re.compile(r"\\*")
-_PEM_WORD = 20
-
-
 def random_looking(body: str) -> bool:
     """Whether a token body is more than words and separators: letters and digits mixed, few repeats."""
     letters = sum(char.isalpha() for char in body)
@@ -185,10 +175,10 @@ class Shapes:
     def decide(self, window: Window, at: int) -> Hit | None:
         """The shape this anchor belongs to."""
         first = window.text[at]
-        if first == "P":
-            return Hit(at, at + len("Private-Lines:"), mark("private_key"), _PUTTY_END)
-        if first == "-" and window.text.startswith(("-----", "---- "), at):
-            return _pem(window, at)
+        if first == "P" or (first == "-" and window.text.startswith(("-----", "---- "), at)):
+            from coilclaw.secrets.keyblock import key_block  # rare, and its patterns cost start-up time
+
+            return key_block(window, at)
         end = window.run(_RUN, at)
         dashes = window.text.find("----", at, end)
         end = dashes if dashes > 0 else end  # a key block may follow without a break
@@ -267,27 +257,3 @@ def _telling(token: str, shape: _Shape) -> bool:
     if len(set(body)) < 5 or re.search(r"(.)\1{7}", body):  # xxxxxxxx, ********: somebody wrote a placeholder
         return False
     return not shape.mixed or random_looking(body)
-
-
-def _pem(window: Window, at: int) -> Hit | None:
-    """A private key block: from its title on everything goes, up to the end line or the end of the text."""
-    dashes = 5 if window.text.startswith("-----", at) else 4
-    title = window.run(_PEM_TITLE, at)
-    head = _PEM_HEAD.match(window.text, at, title)
-    if head is None:
-        return None
-    until = _PEM_END if dashes == 5 else _SSH2_END
-    hit = Hit(at, head.end(), mark("private_key"), until)
-    follows = window.char(head.end())
-    if follows in ("", "\r", "\n") or follows.isalnum():
-        return hit
-    if follows == "\\":
-        letter = window.char(window.run(_SLASHES, head.end()))
-        return hit if letter in ("", "n", "r", "\r", "\n") else None
-    if follows not in " \t":
-        return None  # code or prose that names the line, as in: if "-----BEGIN …-----" in text
-    start = window.run(_BLANKS, head.end())
-    if window.char(start) in ("", "\r", "\n"):
-        return hit
-    end = window.run(_BASE64_RUN, start)
-    return hit if end - start >= _PEM_WORD or end >= len(window.text) else None

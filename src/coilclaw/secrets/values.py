@@ -46,18 +46,21 @@ _PLACEHOLDERS = (
     r"sha(?:1|256|384|512)[:-][A-Za-z0-9+/=]{20,100}",
 )
 _MASKED = re.compile(r"\*{3}|•{3}|…|\.\.\.|[xX]{6}")
-_ENV_TYPE = re.compile(r"(?:[A-Za-z_]\w*\.)*(?:[A-Z0-9]+(?=[A-Z][a-z]))?(?:[A-Z][a-z]+\d{0,5}){2,}(?:\[.*)?[,;:)\]]*")
+_ENV_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_TYPE = re.compile(r"(?:[A-Za-z_]\w*\.)*(?:[A-Z0-9]+(?=[A-Z][a-z]))?(?:[A-Z][a-z]+\d{0,5}){2,}(?:\[.*)?[,;:)\]]*")
 _LETTER_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-_TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|\{[A-Za-z_][\w.\[\]]*\}|<[a-z_ -]+>|%s|\$[A-Z_]{2,}")
+_TEMPLATE = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|\{[^{}]{1,80}\}|<[a-z_ -]+>|%s|\$[A-Z_]{2,}")
 _URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}:(?:\\*/){2}", re.IGNORECASE)
 _PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@ -]{0,60})+")
 _FILE = re.compile(r"[\w./-]{1,100}\.(?:pem|key|crt|json|ya?ml|toml|txt|py|js|ts|go|rs|env|conf|cfg|ini|md)")
 _CODE = re.compile(
-    r"[(\[{&*!]|(?:await|new|not|lambda|function|async|return|typeof|if|else|is|in|or|and)\b"
-    r"|[A-Za-z_]\w*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)*(?:[(\[]|::|->)"
+    r"[(\[{]|[&*!]{1,2}[A-Za-z_.:>-]+[,;)]*\Z|(?:await|new|not|lambda|function|async|return|typeof|if|else|is|in|or|and)\b"
+    r"|[A-Za-z_]\w*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)*(?:[(\[)]|::|->)"
 )
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->|\?\.)[A-Za-z_]\w*)+[,;:)]*")
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,12}(?::\d{1,5})?|localhost:\d{1,5}|\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?"
+)
 _NAME = re.compile(r"[A-Za-z_]\w*[,;:)]*")
 _WORD = re.compile(r"[A-Za-z][a-z]*(?:['-][a-z]+)*[.,;:!?)]*|[A-Z]+[.,;:!?)]*")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
@@ -105,8 +108,13 @@ def random_word(value: str) -> bool:
         )
     if symbols and letters:
         return True
+    return len(value) >= 16 and letters > 8 and _scrambled(value)
+
+
+def _scrambled(value: str) -> bool:
+    """Whether the case of the letters changes too often for words."""
     words = _LETTER_WORDS.findall(value)
-    return len(value) >= 16 and letters > 8 and letters < 3 * len(words)
+    return sum(map(len, words)) < 3 * len(words)
 
 
 def reference(value: str) -> bool:
@@ -133,11 +141,24 @@ def one_word(value: str) -> bool:
 
 def code(value: str) -> bool:
     """An expression: a call, a subscript, a dotted name, a bracket."""
-    if _TYPE.fullmatch(value):
+    if _TYPE.fullmatch(value) and not _scrambled(value):
         return True
     if _CODE.match(value) or _DOTTED.fullmatch(value):
-        return not any(len(part) >= 12 and random_word(part) for part in re.split(r"\W+", value, maxsplit=8)[:8])
+        return not any(_random_part(part) for part in re.split(r"\W+", value, maxsplit=8)[:8])
     return False
+
+
+def _random_part(part: str) -> bool:
+    """A part of a dotted name that no programmer chose: words, with a number among them at most, are a name."""
+    if len(part) < 12 or not random_word(part):
+        return False
+    words = _LETTER_WORDS.findall(part)
+    return sum(map(len, words)) < 4 * len(words) or len(re.findall(r"\d+", part)) > 1
+
+
+def host(value: str) -> bool:
+    """A host name or address, perhaps with a port."""
+    return bool(_HOST.fullmatch(value))
 
 
 def bare_name(value: str) -> bool:

@@ -109,13 +109,15 @@ def list_actions(db: sqlite3.Connection, status: Status | None, limit: int) -> l
 
 
 def count_actions(db: sqlite3.Connection, clock: Clock, before: str) -> tuple[int, int]:
-    """How many actions older than the given id were made in the last minute, and how many wait for the owner."""
+    """How many actions stored before this one were made in the last minute, and how many wait for the owner."""
     since = stamp(clock() - timedelta(seconds=60))
+    older = "rowid < coalesce((SELECT rowid FROM proposed_actions WHERE action_id = ?), 1 << 62)"
     recent = db.execute(
-        "SELECT count(*) FROM proposed_actions WHERE created_at > ? AND action_id < ?", (since, before)
+        f"SELECT count(*) FROM proposed_actions WHERE created_at > ? AND {older}",  # noqa: S608
+        (since, before),
     ).fetchone()[0]
     waiting = db.execute(
-        "SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL AND action_id < ?",
+        f"SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL AND {older}",  # noqa: S608
         (before,),
     ).fetchone()[0]
     return int(recent), int(waiting)
