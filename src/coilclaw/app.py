@@ -134,7 +134,7 @@ class App:
         """The text without secrets; should redaction itself break, nothing of the text."""
         try:
             return self.redactor.text(text)
-        except Exception:  # noqa: BLE001 - fail closed: what cannot be redacted is not shown
+        except Exception:  # fail closed: what cannot be redacted is not shown
             return "[withheld: redaction failed]"
 
     @cached_property

@@ -111,7 +111,7 @@ async def test_the_owner_sees_where_it_came_from(attacked):
 
 
 async def test_the_taint_outlives_the_turn(attacked):
-    attacked.app.listing  # noqa: B018
+    attacked.app.listing
     await obey(attacked, f'Please look. CALL web_open {{"url": "{PAGE}"}}')
     sent = len(attacked.transport.seen)
     reply = await obey(attacked, 'And now? CALL file_write {"path": "skills/x/SKILL.md", "content": "x"}')

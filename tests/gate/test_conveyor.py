@@ -59,7 +59,7 @@ async def test_a_read_runs_and_leaves_an_allowed_receipt(sample):
 
 async def test_a_read_needs_one_commit_and_an_effect_two(sample):
     home = sample(security__autonomy="full")
-    home.app.ledger  # noqa: B018 - built before its hook is watched
+    home.app.ledger
     commits = []
     copy = home.app.ledger._copy
     home.app.db.after_commit(lambda db: (commits.append(1), copy(db)))

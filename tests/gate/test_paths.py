@@ -97,7 +97,8 @@ def test_a_tainted_box_may_write_less(tmp_path):
     ("relative", "path_class"),
     [
         ("", "plain"), ("a/b.txt", "plain"), ("SYSTEM.md", "owner"), ("system.MD", "owner"), ("sub/SYSTEM.md", "plain"),
-        ("policies/x", "owner"), (".github/workflows/x.yml", "owner"), ("agent/loop.py", "owner"), ("skills/x", "guarded"),
+        ("policies/x", "owner"), (".github/workflows/x.yml", "owner"), ("agent/loop.py", "owner"),
+        ("skills/x", "guarded"),
         ("memory/x", "informal"), ("memory/PREFERENCES.md", "guarded"), ("intel/x", "informal"), (".bashrc", "guarded"),
         (".git", "never"), ("x/.git/config", "never"), ("jobs/x", "never"), ("audit", "never"),
     ],

@@ -113,7 +113,12 @@ def test_too_large_not_regular_and_missing_are_said_so(tmp_path):
     (tmp_path / "big").write_bytes(b"x" * 100)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "dir").mkdir()
-    for name, word in (("big", "more than"), ("pipe", "not a regular file"), ("dir", "directory"), ("none", "does not exist")):
+    for name, word in (
+        ("big", "more than"),
+        ("pipe", "not a regular file"),
+        ("dir", "directory"),
+        ("none", "does not exist"),
+    ):
         with pytest.raises(ToolError, match=word):
             opened(tmp_path, name).read(name, max_bytes=10)
 

@@ -29,7 +29,7 @@ def opened(*, unsafe: bool = False) -> Iterator[App]:
     def redact(value: Json) -> Json:
         try:
             return app.redactor.value(value)
-        except Exception:  # noqa: BLE001 - fail closed: what cannot be redacted is not said
+        except Exception:  # fail closed: what cannot be redacted is not said
             return {"message": "[withheld: redaction failed]"}
 
     logger = Logger(config.log.level, as_json=config.log.format == "json", redact=redact)

@@ -98,7 +98,7 @@ class Commands:
             elif glue and before in _GLUED and kind in _GLUED:
                 self.found.cloud("opaque.construct", self.expand.text(child))
             end, before = child.end_byte, kind
-        if node.parent is None and self.source[end:].strip(b" \t\n") not in {b"", b"\\"}:
+        if node.type == "program" and self.source[end:].strip(b" \t\n") not in {b"", b"\\"}:
             self.found.cloud("opaque.construct", self.source[end:].decode(errors="replace"))
 
     def redirects(self, nodes: tuple["Node", ...], scope: Scope, feed: Feed) -> tuple[Feed, list[Word], list[Word]]:
@@ -111,6 +111,9 @@ class Commands:
                 continue
             self.gaps(node, glue=True)
             feed = self.redirect(node, scope, feed, targets, extra)
+        if extra and any(child.type in {"&>", "&>>"} for node in nodes for child in node.children):
+            self.found.cloud("opaque.construct", extra[0].shown)  # a plain shell reads `&` and starts a new command
+            judge(extra, scope, ANYTHING, self.found)
         return feed, targets, extra
 
     def redirect(self, node: "Node", scope: Scope, feed: Feed, targets: list[Word], extra: list[Word]) -> Feed:

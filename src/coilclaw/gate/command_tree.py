@@ -11,7 +11,7 @@ from coilclaw.gate.command_call import ANYTHING, NOTHING, Feed, Findings, Scope
 from coilclaw.gate.command_environment import assigned
 from coilclaw.gate.command_expand import WORDS, Expander
 from coilclaw.gate.command_heredoc import lift
-from coilclaw.gate.command_judge import known
+from coilclaw.gate.command_judge import judge, known
 from coilclaw.gate.command_loops import fork_bomb, goes_on_forever, takes_only_so_much
 from coilclaw.gate.command_patterns import overwrites
 from coilclaw.gate.command_simple import REDIRECTS, Commands
@@ -69,8 +69,8 @@ class _Walker(Commands):
                 self.gaps(node)
                 if inner:
                     return self.visit(inner[0], scope, feed, mine + outer)
-                self.redirects(mine + outer, scope, feed)
-                return Feed("text")
+                feed, targets, argv = self.redirects(mine + outer, scope, feed)
+                return self.landed(judge(argv, scope, feed, found), targets, scope)
             if kind == "command":
                 return self.command(node, scope, feed, outer)
             if kind == "pipeline":
@@ -124,6 +124,8 @@ class _Walker(Commands):
             parts += [child for child in link.children[1:] if child.is_named and child.type != "comment"]
         self.visit(parts[0], scope, feed)
         for index, part in enumerate(parts[1:], 2):
+            if self.found.budget < 0:
+                break
             branch = scope.fork(certain=False)
             self.visit(part, branch, feed, outer if index == len(parts) else ())
             self.keep(scope, branch)
@@ -140,10 +142,13 @@ class _Walker(Commands):
         self.gaps(node)
         stages = [child for child in node.children if child.is_named and child.type != "comment"]
         current = feed
+        last_bound = max((at for at, stage in enumerate(stages) if takes_only_so_much(self.expand.text(stage))), default=-1)
         for index, stage in enumerate(stages):
+            if self.found.budget < 0:
+                break
             before = self.found.fetches
             inner = scope.fork()
-            inner.bounded = any(takes_only_so_much(self.expand.text(later)) for later in stages[index + 1 :])
+            inner.bounded = scope.bounded or index < last_bound
             out = self.visit(stage, inner, current, outer if index == len(stages) - 1 else ())
             kind = "unknown" if out.kind == "none" else out.kind
             current = Feed(kind, out.text, current.fetched or out.fetched or self.found.fetches > before)

@@ -13,6 +13,8 @@ BREAK = "\2"
 """Stands for a field separator that came out of an expansion."""
 
 MOST_WORDS = 64
+LONGEST_WORD = 1 << 17
+"""A longer one can only come out of doubled variables."""
 _PROTECT = str.maketrans("{},", "\ue010\ue011\ue012")
 _RESTORE = str.maketrans("\ue010\ue011\ue012", "{},")
 _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
@@ -114,6 +116,8 @@ def compose(pieces: Iterable[Piece]) -> list[Word]:
     """Join pieces into the words they make: braces expanded, fields split, patterns noted."""
     parts = list(pieces)
     text = "".join(part.text for part in parts)
+    if len(text) > LONGEST_WORD:
+        text = UNKNOWN
     glob = any(part.glob for part in parts)
     loose = any(part.loose for part in parts)
     computed = any(part.computed for part in parts)

@@ -28,24 +28,29 @@ class SigningKey:
         self.public_file = keys / "ledger.pub"
 
     def create(self) -> None:
-        """Make the key if there is none."""
-        if self.private_file.exists():
+        """Make the key if there is none; of several processes that try at once, one succeeds."""
+        if self.private_file.exists() and self.public_file.exists():
             return
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         self.private_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        private = Ed25519PrivateKey.generate()
+        self._write(self.private_file, Ed25519PrivateKey.generate().private_bytes_raw().hex())
+        private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
         self._write(self.public_file, private.public_key().public_bytes_raw().hex())
-        self._write(self.private_file, private.private_bytes_raw().hex())
 
     def _write(self, path: Path, text: str) -> None:
-        partial = path.with_suffix(".new")
-        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(fd)
-        partial.rename(path)
+        """Put the text there whole and durable, unless something is there already."""
+        partial = path.with_name(f"{path.name}.{os.urandom(6).hex()}")
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(fd, "w") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(fd)
+            with suppress(FileExistsError):
+                os.link(partial, path)
+        finally:
+            partial.unlink()
 
     def _read(self, path: Path) -> bytes:
         try:
