@@ -40,6 +40,7 @@ class Ran(NamedTuple):
 
     def json(self) -> Any:
         """stdout as one JSON document."""
+        assert self.out.lstrip()[:1] in {"{", "["}, self
         return json.loads(self.out)
 
 

@@ -54,7 +54,7 @@ def test_1_a_command_that_ran_out_of_time_was_ended_by_its_box(home: HomeAt) -> 
     assert ran.rc == 1
     assert (home.workspace / "effect.txt").read_text() == "begun\n"
     assert [(receipt["status"], receipt["code"]) for receipt in home.receipts()] == [("failed", "TOOL_TIMEOUT")]
-    assert home.rows("SELECT status FROM proposed_actions") == [("UNKNOWN",)]
+    assert home.rows("SELECT status FROM proposed_actions") == [("FAILED",)]
 
 
 def test_1_the_provider_failed(home: HomeAt) -> None:

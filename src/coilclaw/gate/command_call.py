@@ -101,6 +101,7 @@ class Findings:
         """What this very text puts into files, to know it again when it is run."""
         self.budget = BUDGET
         self.nesting = 0
+        self.volume = 0
         self.fetches = 0
         """How many downloaders were met so far."""
         self.evaluates = False

@@ -40,6 +40,7 @@ _INSIDE = (
 )  # fmt: skip
 """Kinds of nodes that may stand inside an expression; any other is opaque."""
 
+_SIMPLE = re.compile(r"[\w./:@%+=,~-]+")
 _NUMBERS = frozenset("?#$!-")
 _TAME_NAMES = frozenset({
     "USER", "LOGNAME", "HOSTNAME", "UID", "EUID", "PPID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS", "COLUMNS",
@@ -49,7 +50,7 @@ _NAME = re.compile(r"\w+|[*@#?$!-]")
 _LIVE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({])")
 _STRAY = re.compile(r"(?<!\\)(?:\\\\)*(?:[`'\"\s]|\$[({\w])")
 _LIVE_INSIDE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({]|[<>]\()")
-_SMUGGLED = re.compile(r"\[[^\]]*(?:\$\(|`|\$\{)")
+_SUBSTITUTES = re.compile(r"`|\$[({]")
 _BACKTICK_ESCAPES = re.compile(r"\\([`\\$])")
 _BACKTICK_ESCAPES_IN_QUOTES = re.compile(r"\\([`\\$\"])")
 _MARKED = re.compile(f"{BODY}([0-9]+){BODY}")
@@ -75,7 +76,7 @@ class Expander:
         """The words a node becomes: usually one, several with braces or split fields, none when empty."""
         if node.type == "word":
             raw = self.text(node)
-            if raw.isalnum():
+            if _SIMPLE.fullmatch(raw):
                 return [Word(raw)]
         pieces: list[Piece] = []
         self.pieces(node, scope, pieces, quoted=False)
@@ -123,7 +124,7 @@ class Expander:
         out.append(plain_piece(raw))
 
     def quoted(self, text: str, out: list[Piece]) -> None:
-        if _SMUGGLED.search(text):
+        if indexes(text):
             self.found.smuggles = True
         out.append(quoted_piece(text))
 
@@ -315,6 +316,12 @@ class Expander:
         """A double-quoted word read on its own: what a `:` with it as argument would get."""
         out = self.found.follow(f"printf %s {word}", scope, ANYTHING)
         return Word(out.text) if out.kind == "text" else Word(UNKNOWN, fetched=out.fetched)
+
+
+def indexes(text: str) -> bool:
+    """True for text that, evaluated as an array index, would run something."""
+    at = text.find("[")
+    return at >= 0 and _SUBSTITUTES.search(text, at) is not None
 
 
 def here_string(word: Word) -> Word | None:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
-_GAP = re.compile(rb"(?:[ \t\n]|\\\n)*[ \t\n](?:[ \t\n]|\\\n)*")
-_ONE_LINE_GAP = re.compile(rb"(?:[ \t]|\\\n)*[ \t](?:[ \t]|\\\n)*")
 _ONE_LINE = frozenset({
     "command", "file_redirect", "redirected_statement", "pipeline", "list", "negated_command",
     "declaration_command", "unset_command", "variable_assignment", "variable_assignments",
@@ -89,8 +87,9 @@ class Commands:
         for child in node.children:
             start, kind = child.start_byte, child.type
             if start > end:
-                gap = _ONE_LINE_GAP if one_line and before not in _OPERATORS else _GAP
-                if gap.fullmatch(self.source, end, start) is None:
+                blanks = b" \t" if one_line and before not in _OPERATORS else b" \t\n"
+                gap = self.source[end:start].replace(b"\\\n", b"")  # a continued line alone separates nothing
+                if not gap or gap.strip(blanks):
                     self.found.cloud("opaque.construct", self.source[end:start].decode(errors="replace"))
             elif kind == "comment":
                 if before not in _BEFORE_COMMENT:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coilclaw.gate.command_call import ANYTHING, NOTHING, Feed, Findings, Scope
 from coilclaw.gate.command_environment import assigned
-from coilclaw.gate.command_expand import WORDS, Expander
+from coilclaw.gate.command_expand import WORDS, Expander, indexes
 from coilclaw.gate.command_heredoc import lift
 from coilclaw.gate.command_judge import judge, known
 from coilclaw.gate.command_loops import fork_bomb, goes_on_forever, takes_only_so_much
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 DEEPEST = 40
 MOST_ITEMS = 12
+MOST_TEXT = 1 << 18
+"""Characters read in all, text inside text included."""
+MOST_INTRICATE = 1000
+"""The grammar takes quadratic time over these characters; real commands hold few of them."""
 
 _TEST_OPERATOR = re.compile(r"-([a-hknoprstuvwxzGLNORS]|eq|ne|lt|le|gt|ge|nt|ot|ef)")
 
@@ -43,6 +47,10 @@ def walk(text: str, scope: Scope, feed: Feed, found: Findings) -> Feed:
     lifted = lift(text)
     if not lifted.sure:
         found.cloud("opaque.heredoc")
+    found.volume += len(text)
+    if found.volume > MOST_TEXT or any(lifted.text.count(char) > MOST_INTRICATE for char in "()[]|=~"):
+        found.cloud("unparsed", "too intricate")
+        return ANYTHING
     source = lifted.text.encode()
     root = parser().parse(source).root_node
     if root.has_error:
@@ -402,7 +410,7 @@ class _Walker(Commands):
     def operand(self, node: "Node", scope: Scope) -> None:
         """A word of a test; one that looks like an array index with a command in it is evaluated."""
         text = self.expand.text(node)
-        if node.type in {"raw_string", "string"} and re.search(r"\[.*(\$\(|`)", text):
+        if node.type in {"raw_string", "string"} and indexes(text):
             self.found.cloud("opaque.index", text)
         if node.type == "concatenation":
             self.expand.inside(node, scope, index="[" in text)

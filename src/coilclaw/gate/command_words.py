@@ -132,6 +132,10 @@ def compose(pieces: Iterable[Piece]) -> list[Word]:
 
 def braces(text: str) -> list[str] | None:
     """Expand unquoted braces; None when there are too many words to follow."""
+    if "," not in text and ".." not in text:
+        return [text]
+    if text.count("{") > MOST_WORDS or len(text) > LONGEST_WORD >> 4:
+        return None
     done: list[str] = []
     todo = [text]
     while todo:

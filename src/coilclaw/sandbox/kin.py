@@ -20,3 +20,17 @@ def descendants(pid: int) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def is_childless(pid: int) -> bool:
+    """Whether a process of one thread certainly has no child; a kernel that does not tell counts as no."""
+    try:
+        source = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(source, 1) == b""
+    except OSError:
+        return False
+    finally:
+        os.close(source)

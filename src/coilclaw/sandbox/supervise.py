@@ -21,7 +21,7 @@ import msgspec
 from coilclaw.packets.box import BoxEnd, BoxLimits, BoxResult, Tier
 from coilclaw.packets.errors import BoxUnavailable
 from coilclaw.sandbox.capture import Capture
-from coilclaw.sandbox.kin import descendants
+from coilclaw.sandbox.kin import descendants, is_childless
 from coilclaw.sandbox.limits import Group, bound_process, memory_of
 from coilclaw.sandbox.outcome import NOT_STARTED, last_line, like_a_shell, remedy_for, signal_reason
 from coilclaw.sandbox.seat import LentSeat, start
@@ -356,12 +356,20 @@ class Supervision:
             starting.exception()  # it was raised already, or the cancellation matters more
         self._capture.hand_over()
         await self._monitor_gone()
-        if self._first >= 0 and self._launch.walls == "namespaces" and not _readable(self._first):
+        if self._first >= 0 and self._launch.walls == "namespaces" and not self._empty():
             await self._gone(os.dup(self._first), _DEATH_WAIT)
         if self._process is not None:
             await self._capture.drain(_DEATH_WAIT)
             while self._read_status():
                 pass
+
+    def _empty(self) -> bool:
+        """Whether nothing is left inside: the first process is dead, or childless and already killed.
+
+        Everything inside descends from it, so without a child it is the last. It does nothing any more, but taking its
+        mounts apart can keep the kernel busy for longer than the whole command took.
+        """
+        return _readable(self._first) or is_childless(self._first_pid)
 
     def _result(self, stdout: bytes, stderr: bytes, seconds: float) -> BoxResult:
         code = self._code
