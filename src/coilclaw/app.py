@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.estop import Estop
     from coilclaw.gate.facts import Inspector
     from coilclaw.gate.paths import Places
+    from coilclaw.gate.policy_file import PolicyFolder
     from coilclaw.ledger.heads import SigningKey
     from coilclaw.ledger.ledger import Ledger
     from coilclaw.packets.http import Principal
@@ -242,11 +243,10 @@ class App:
     # The gate
 
     def policy(self) -> "Policy":
-        """The rules in force now; policy files are read afresh."""
+        """The rules in force now; policy files are read again as soon as one was touched."""
         from coilclaw.gate.case import Policy
-        from coilclaw.gate.policy_file import load_policies
 
-        loaded = load_policies(self.workspace / "policies")
+        loaded = self._policies.current()
         security = self.config.security
         return Policy(
             autonomy=security.autonomy,
@@ -260,6 +260,12 @@ class App:
             broken=loaded.broken,
             hash=sha256_hex(f"{self._config_hash}:{loaded.hash}:{loaded.broken}".encode()),
         )
+
+    @cached_property
+    def _policies(self) -> "PolicyFolder":
+        from coilclaw.gate.policy_file import PolicyFolder
+
+        return PolicyFolder(self.workspace / "policies")
 
     @cached_property
     def _config_hash(self) -> str:

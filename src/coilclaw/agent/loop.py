@@ -91,7 +91,10 @@ class Agent:
         self._check(message)
         turn_id = new_id("turn", self._clock())
         labels = thread_labels(self._db.reader, message.thread_id)
-        await self._db.write(lambda tx: self._receive(tx, message, turn_id))
+        text = self._redact(message.text)
+        if text != message.text:
+            self._observe("message_redacted", {"message": "a secret in your message was taken out before it was kept."})
+        await self._db.write(lambda tx: self._receive(tx, msgspec.structs.replace(message, text=text), turn_id))
         self._observe("conversation_started", {"conversation_id": message.thread_id, "turn_id": turn_id})
         turn = Turn(turn_id, message.thread_id, message.source, labels)
         for row in recent_messages(self._db.reader, message.thread_id, self._limits.recent_messages):
@@ -119,16 +122,13 @@ class Agent:
             )
 
     def _receive(self, tx: sqlite3.Connection, message: UserMessage, turn_id: str) -> None:
-        text = self._redact(message.text)
-        if text != message.text:
-            self._observe("message_redacted", {"message": "a secret in your message was taken out before it was kept."})
-        ensure_thread(tx, self._clock, message.thread_id, message.channel, text.strip().splitlines()[0])
+        ensure_thread(tx, self._clock, message.thread_id, message.channel, message.text.strip().splitlines()[0])
         row = MessageRow(
             message_id=message.message_id,
             thread_id=message.thread_id,
             turn_id=turn_id,
             role="user",
-            content=text,
+            content=message.text,
             label=message.label,
             metadata=message.metadata,
         )

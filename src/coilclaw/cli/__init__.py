@@ -9,6 +9,19 @@ def main() -> int:
     """Run a command and return its exit code (docs/exit-codes.md)."""
     gc.set_threshold(20_000, 20, 50)  # imports make no cycles, and looking for them costs a tenth of the start
     _open_streams()
+    try:
+        return _command()
+    except Exception as error:  # a bug of ours: no traceback, because its text has not been redacted
+        if os.environ.get("COILCLAW_DEBUG"):
+            raise
+        sys.stderr.write(f"coilclaw: an unexpected {type(error).__name__}. This is a bug: please report it.")
+        sys.stderr.write(" COILCLAW_DEBUG=1 shows where it happened.\n")
+        return 1
+    finally:
+        gc.freeze()  # leaving need not look for cycles once more
+
+
+def _command() -> int:
     import click
 
     from coilclaw.packets.errors import CoilclawError

@@ -195,7 +195,11 @@ class Conveyor:
         """End the actions whose process died while they ran: what cannot be known is said, nothing is run again."""
         ended: list[Outcome] = []
         for worker, begun, action in held_actions(self._db.reader):
-            if holder_is_gone(self._locks / f"{worker}.lock"):
+            if not holder_is_gone(self._locks / f"{worker}.lock"):
+                continue
+            if not begun and action.decision.verdict == "ask":
+                await self._leave_waiting(action, stored=True, record=None)
+            else:
                 tool = self._inspector.tools.get(action.call.tool)
                 end = interrupted(tool, "INTERRUPTED", "The process that ran it died.") if begun else never_begun()
                 ended.append(await self._finish(action, end, stored=True, record=self._post(action)))

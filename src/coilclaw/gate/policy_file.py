@@ -1,5 +1,6 @@
 """Policy files: rules the owner keeps in the workspace. They only ever narrow what the configuration grants."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -50,6 +51,31 @@ class LoadedPolicies(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[PolicyRule, ...]
     hash: str
     broken: str
+
+
+class PolicyFolder:
+    """The policy files of a workspace; read again as soon as any of them was touched."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: object = None
+        self._loaded: LoadedPolicies | None = None
+
+    def current(self) -> LoadedPolicies:
+        """The rules as the files stand now."""
+        seen = self._look()
+        if self._loaded is None or seen is None or seen != self._seen:
+            self._loaded, self._seen = load_policies(self._folder), seen
+        return self._loaded
+
+    def _look(self) -> object:
+        """What changes when a file does: names, inodes, sizes and both times. None means: do not rely on it."""
+        try:
+            with os.scandir(self._folder) as entries:
+                found = [(entry.name, entry.stat()) for entry in entries]
+        except OSError:
+            return None
+        return sorted((name, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found)
 
 
 def load_policies(folder: Path) -> LoadedPolicies:

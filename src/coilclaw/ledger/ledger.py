@@ -41,6 +41,7 @@ class Ledger:
         self._log = ReceiptLog(log_path, warn)
         self._unexported = False
         self._unsealed = 0
+        self._sealing = False
         self._every = head_every
         self._seconds = head_seconds
         self._sealed_at = clock()
@@ -58,8 +59,14 @@ class Ledger:
     async def seal_if_due(self) -> None:
         """Sign the chain when enough receipts or time have gone by since the last head."""
         waited = (self._clock() - self._sealed_at).total_seconds()
-        if self._unsealed >= self._every or (self._unsealed and waited >= self._seconds):
+        due = self._unsealed >= self._every or (self._unsealed and waited >= self._seconds)
+        if not due or self._sealing:  # one seal covers everybody who finishes meanwhile
+            return
+        self._sealing = True
+        try:
             self._keep(await self._db.write(self._seal))
+        finally:
+            self._sealing = False
 
     def close(self) -> None:
         """Seal on the way out. A failure is said, not raised: the receipts themselves are safe in their rows."""

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _text(value: str) -> str:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         raise NotCanonical("the text holds half a surrogate pair and has no UTF-8") from error
-    return json.dumps(value, ensure_ascii=False)
+    return encode_basestring(value)  # what json.dumps uses, without building an encoder for every string
 
 
 def _utf16(item: tuple[str, Json]) -> bytes:

@@ -14,8 +14,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from coilclaw.packets.errors import BoxUnavailable
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
-Sockets: TypeAlias = Literal["inet", "none"]
-"""`inet`: IPv4 and IPv6 within an empty network namespace. `none`: no socket at all, where there is no such thing."""
+Sockets: TypeAlias = Literal["inet", "stream", "none"]
+"""`inet`: IPv4 and IPv6 within an empty network namespace. `stream`: TCP over IPv4 alone, in one where our broker
+listens. `none`: no socket at all, where there is no namespace."""
 
 _AUDIT_ARCH: Final[dict[Machine, int]] = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _X32_BIT: Final = 0x4000_0000
@@ -84,6 +85,7 @@ _SET_ID: Final = 0o6000
 _CREATES: Final = os.O_CREAT | 0o20000000
 _TYPE: Final = 0o170000
 _UNIX, _INET, _INET6, _STREAM, _SEQPACKET = 1, 2, 10, 1, 5
+_TCP: Final = 6
 
 
 def _has(argument: int, bits: int) -> Condition:
@@ -120,9 +122,14 @@ CHECKED: Final = (
     Checked("socketpair", (53, 199), (_not(1, _STREAM, 0xF), _not(1, _SEQPACKET, 0xF))),
 )
 _SOCKET: Final = (41, 198)
-_SOCKET_RULES: Final[dict[Sockets, Checked]] = {
-    "inet": Checked("socket", _SOCKET, (_not(0, _INET), _not(0, _INET6))),
-    "none": Checked("socket", _SOCKET, ()),
+_SOCKET_RULES: Final[dict[Sockets, tuple[Checked, ...]]] = {
+    "inet": (Checked("socket", _SOCKET, (_not(0, _INET), _not(0, _INET6))),),
+    "stream": (
+        Checked("socket", _SOCKET, (_not(0, _INET),)),
+        Checked("socket", _SOCKET, (_not(1, _STREAM, 0xF),)),
+        Checked("socket", _SOCKET, (_not(2, 0), _not(2, _TCP))),
+    ),
+    "none": (Checked("socket", _SOCKET, ()),),
 }
 
 _LOAD, _AND, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x35, 0x45, 0x06
@@ -168,12 +175,12 @@ def _instructions(machine: Machine, sockets: Sockets) -> Iterator[_Instruction]:
         yield _Instruction(_RETURN, _KILL)
     yield _Instruction(_JUMP_ABOVE, _HIGHEST_KNOWN, 0, 1)
     yield _Instruction(_RETURN, _ERRNO | errno.ENOSYS)
-    denied = DENIED if sockets == "inet" else {**DENIED, **SHARED}
+    denied = {**DENIED, **SHARED} if sockets == "none" else DENIED
     for numbers, error in ((denied, errno.EPERM), (UNKNOWN, errno.ENOSYS)):
         for number in sorted(pair[column] for pair in numbers.values() if pair[column] != ABSENT):
             yield _Instruction(_JUMP_EQUAL, number, 0, 1)
             yield _Instruction(_RETURN, _ERRNO | error)
-    for rule in (*CHECKED, _SOCKET_RULES[sockets]):
+    for rule in (*CHECKED, *_SOCKET_RULES[sockets]):
         if rule.numbers[column] != ABSENT:
             yield from _refuse_if(rule.numbers[column], rule.conditions)
     yield _Instruction(_RETURN, _ALLOW)

@@ -99,6 +99,11 @@ def unshare(flags: int) -> None:
     _checked(_libc().unshare(ctypes.c_int(flags)), "unshare")
 
 
+def setns(namespace: int, kind: int) -> None:
+    """Enter the namespace of this kind that the descriptor names."""
+    _checked(_libc().setns(ctypes.c_int(namespace), ctypes.c_int(kind)), "setns")
+
+
 def mount(kind: str, at: str, flags: int, options: str) -> None:
     """Mount a fresh file system."""
     _checked(

@@ -1,6 +1,7 @@
 """The one database file: opening, migrating, one writer thread, commits shared by whoever writes at the same time."""
 
 import asyncio
+import contextlib
 import os
 import queue
 import sqlite3
@@ -26,7 +27,18 @@ BUSY_SECONDS = 30.0
 
 class _Job(msgspec.Struct):
     work: Work[object]
-    done: Future[object]
+    done: Future[object] | asyncio.Future[object]
+
+
+def _deliver(answers: list[tuple[asyncio.Future[object], object, Exception | None]]) -> None:
+    """Hand a batch's outcomes to those who still wait, in their own loop."""
+    for future, result, error in answers:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
 
 
 def storage_error(error: sqlite3.Error, path: Path) -> StorageError:
@@ -114,16 +126,21 @@ class Database:
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue a write; the future is done when it is durable, or carries why it is not."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write_forever, name="writer", daemon=True)
-            self._thread.start()
         done: Future[T] = Future()
-        self._jobs.put(_Job(work, done))  # pyright: ignore[reportArgumentType]
+        self._put(_Job(work, done))  # pyright: ignore[reportArgumentType]
         return done
 
     async def write(self, work: Work[T]) -> T:
         """Write and wait until it is durable. Cancelling the waiter does not take the write back."""
-        return await asyncio.shield(asyncio.wrap_future(self.submit(work)))
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._put(_Job(work, done))  # pyright: ignore[reportArgumentType]
+        return await done
+
+    def _put(self, job: _Job) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_forever, name="writer", daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait, from code that has no event loop."""
@@ -150,7 +167,7 @@ class Database:
                 connection = connection or _connect(self.path)
                 with self._lock:
                     self._commit(connection, batch)
-            except (sqlite3.Error, OSError) as error:
+            except Exception as error:  # handed to whoever asked; the writer itself must live on
                 self._fail(batch, error)
 
     def _next_batch(self) -> list[_Job]:
@@ -173,7 +190,7 @@ class Database:
     def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> None:
         """One transaction for the batch, one savepoint for each write, results handed out after the commit."""
         connection.execute("BEGIN IMMEDIATE")
-        results: list[tuple[_Job, object]] = []
+        results: list[tuple[_Job, object, Exception | None]] = []
         try:
             for job in batch:
                 self._run_one(connection, job, results)
@@ -186,10 +203,23 @@ class Database:
             if self._after_commit is not None:
                 self._after_commit(connection)
         finally:
-            for job, result in results:
-                job.done.set_result(result)
+            self._answer(results)
 
-    def _run_one(self, connection: sqlite3.Connection, job: _Job, results: list[tuple[_Job, object]]) -> None:
+    def _answer(self, results: list[tuple[_Job, object, Exception | None]]) -> None:
+        """One wake-up for each loop that waits, however many of its writes are done."""
+        waiting: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[object], object, Exception | None]]] = {}
+        for job, result, error in results:
+            if isinstance(job.done, asyncio.Future):
+                waiting.setdefault(job.done.get_loop(), []).append((job.done, result, error))
+            elif not job.done.done():
+                job.done.set_result(result) if error is None else job.done.set_exception(error)
+        for loop, answers in waiting.items():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_deliver, answers)
+
+    def _run_one(
+        self, connection: sqlite3.Connection, job: _Job, results: list[tuple[_Job, object, Exception | None]]
+    ) -> None:
         connection.execute("SAVEPOINT one")
         try:
             result = job.work(connection)
@@ -198,16 +228,15 @@ class Database:
                 raise  # the disk or the file failed: the whole batch is taken back
             connection.execute("ROLLBACK TO one")
             connection.execute("RELEASE one")
-            job.done.set_exception(error)
+            results.append((job, None, error))
             return
         connection.execute("RELEASE one")
-        results.append((job, result))
+        results.append((job, result, None))
 
-    def _fail(self, batch: list[_Job], error: sqlite3.Error | OSError) -> None:
+    def _fail(self, batch: list[_Job], error: Exception) -> None:
+        failure = error
         if isinstance(error, OSError):
             failure = StorageError(f"writing {self.path} failed ({error.strerror}).", remedy="Check the disk.")
-        else:
+        elif isinstance(error, sqlite3.Error):
             failure = storage_error(error, self.path)
-        for job in batch:
-            if not job.done.done():
-                job.done.set_exception(failure)
+        self._answer([(job, None, failure) for job in batch])

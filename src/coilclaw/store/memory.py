@@ -30,6 +30,18 @@ def _recency(created_at: str, now: datetime) -> float:
     return 0.5 ** (age_days / HALF_LIFE_DAYS)
 
 
+_BEST = """
+SELECT c.seq, c.relevance, m.created_at
+FROM (
+    SELECT seq, relevance
+    FROM (
+        SELECT rowid AS seq, rank AS relevance FROM messages_fts WHERE messages_fts MATCH ? ORDER BY rowid DESC LIMIT ?
+    )
+    ORDER BY relevance LIMIT ?
+) c JOIN messages m ON m.seq = c.seq
+"""
+
+
 class MemorySearch:
     """The Memory port over the database."""
 
@@ -39,37 +51,33 @@ class MemorySearch:
 
     def search(self, query: str, *, limit: int) -> list[MemoryHit]:
         """Best first: bm25, with up to half as much again for what is recent."""
-        matches = self._reader.execute(
-            "SELECT f.rowid, bm25(messages_fts) FROM messages_fts f WHERE messages_fts MATCH ?"
-            " ORDER BY f.rowid DESC LIMIT ?",
-            (match_expression(query), CANDIDATES),
-        ).fetchall()
-        if not matches:
-            return []
         now = self._clock()
-        # Recency needs a date per candidate; only the best few hundred by relevance can win.
-        best = sorted(matches, key=lambda row: row[1])[: max(limit * 8, 64)]
-        found: list[MemoryHit] = []
-        for seq, relevance in best:
-            row = self._reader.execute(
-                "SELECT thread_id, message_id, role, created_at, label, content FROM messages WHERE seq = ?", (seq,)
-            ).fetchone()
-            if row is None:
-                continue
-            score = -float(relevance) * (1 + 0.5 * _recency(row[3], now))
-            found.append(
-                MemoryHit(
-                    thread_id=row[0],
-                    message_id=row[1],
-                    role=row[2],
-                    created_at=row[3],
-                    label=row[4],
-                    snippet=_snippet(row[5], query),
-                    score=score,
-                )
-            )
-        found.sort(key=lambda hit: (-hit.score, hit.message_id))
-        return found[:limit]
+        wide = max(limit * 8, 64)
+        exact = match_expression(query)[:-1]
+        rows = self._reader.execute(_BEST, (exact, CANDIDATES, wide)).fetchall()
+        if not rows:  # perhaps it is still being typed
+            rows = self._reader.execute(_BEST, (exact + "*", CANDIDATES, wide)).fetchall()
+        scored = sorted(((-float(row[1]) * (1 + 0.5 * _recency(row[2], now)), row[0]) for row in rows), reverse=True)
+        best = {seq: score for score, seq in scored[:limit]}
+        found = self._reader.execute(
+            "SELECT seq, thread_id, message_id, role, created_at, label, content FROM messages"
+            " WHERE seq IN (SELECT value FROM json_each(?))",
+            (str(list(best)),),
+        )
+        hits = {row[0]: _hit(row, best[row[0]], query) for row in found}
+        return [hits[seq] for seq in best if seq in hits]
+
+
+def _hit(row: tuple[int, str, str, str, str, str, str], score: float, query: str) -> MemoryHit:
+    return MemoryHit(
+        thread_id=row[1],
+        message_id=row[2],
+        role=row[3],
+        created_at=row[4],
+        label=row[5],
+        snippet=_snippet(row[6], query),
+        score=score,
+    )
 
 
 def _snippet(content: str, query: str, width: int = 160) -> str:

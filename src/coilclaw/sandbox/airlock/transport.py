@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from coilclaw.packets.errors import EgressRefused, TransportError
-from coilclaw.packets.http import HttpRequest, HttpResponse
+from coilclaw.packets.http import HttpRequest, HttpResponse, Principal
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.sandbox.airlock.body import ACCEPT_ENCODING, BadBody, Decoder, OverCap
 from coilclaw.sandbox.airlock.dial import dial
@@ -22,6 +22,7 @@ from coilclaw.sandbox.airlock.verdict import judge_addresses, judge_hop
 from coilclaw.sandbox.airlock.wire import Wire
 
 if TYPE_CHECKING:
+    import asyncio
     import ssl
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -208,22 +209,54 @@ class Airlock:
                 self._line(request, target, verdict, arrival.code, arrival)
 
     async def _open(self, request: HttpRequest, target: Target, deadline: float) -> Wire:
+        streams = await self.connect(target, deadline, tls=target.scheme == "https")
+        patience = request.timeout_seconds if request.principal == "provider" else self._limits.read_seconds
+        return Wire(target, streams, deadline=deadline, read_seconds=patience, max_bytes=request.max_bytes)
+
+    async def connect(
+        self, target: Target, deadline: float, *, tls: bool
+    ) -> "tuple[asyncio.StreamReader, asyncio.StreamWriter]":
+        """A connection to a judged target: looked up once, every answer checked, that address dialled."""
         addresses = await self._addresses(target, deadline)
         verdict = judge_addresses(target, addresses, self._listing)
         if verdict.verdict == "block":
             raise EgressRefused(f"{verdict.reason}.", code=verdict.code)
-        if target.scheme == "https" and self._tls is None:
+        if tls and self._tls is None:
             self._tls = tls_context(self._ca_file)
-        streams = await dial(
+        return await dial(
             target,
             addresses,
             own_ports=self._listing.own_ports,
-            tls=self._tls if target.scheme == "https" else None,
+            tls=self._tls if tls else None,
             connect_seconds=self._limits.connect_seconds,
             deadline=deadline,
         )
-        patience = request.timeout_seconds if request.principal == "provider" else self._limits.read_seconds
-        return Wire(target, streams, deadline=deadline, read_seconds=patience, max_bytes=request.max_bytes)
+
+    def note(
+        self,
+        principal: Principal,
+        target: Target | None,
+        verdict: Literal["pass", "block"],
+        code: str,
+        *,
+        status: int = 0,
+        size: int = 0,
+        sha256: str = "",
+    ) -> None:
+        """Leave the line of one request."""
+        self._log(
+            EgressLine(
+                time=stamp(self._clock()),
+                principal=principal,
+                host=target.host if target else "",
+                port=target.port if target else 0,
+                verdict=verdict,
+                code=code,
+                status=status,
+                bytes=size,
+                sha256=sha256,
+            )
+        )
 
     async def _addresses(self, target: Target, deadline: float) -> tuple[str, ...]:
         import asyncio
@@ -250,19 +283,18 @@ class Airlock:
         code: str,
         arrival: Arrival | None = None,
     ) -> None:
-        self._log(
-            EgressLine(
-                time=stamp(self._clock()),
-                principal=request.principal,
-                host=target.host if target else "",
-                port=target.port if target else 0,
-                verdict=verdict,
-                code=code,
-                status=arrival.status if arrival else 0,
-                bytes=arrival.size if arrival else 0,
-                sha256=arrival.sha256 if arrival else "",
+        if arrival is None:
+            self.note(request.principal, target, verdict, code)
+        else:
+            self.note(
+                request.principal,
+                target,
+                verdict,
+                code,
+                status=arrival.status,
+                size=arrival.size,
+                sha256=arrival.sha256,
             )
-        )
 
 
 def _redirects(request: HttpRequest, arrival: Arrival) -> bool:
