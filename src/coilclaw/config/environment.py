@@ -31,6 +31,7 @@ SECRETS = (ENCRYPTION_KEY, OPENROUTER_KEY)
 
 OTHERS: Mapping[str, str] = {
     "COILCLAW_HOME": "Moves the home and everything in it. Default: `~/.coilclaw`.",
+    "COILCLAW_DEBUG": "Shows where an unexpected error happened; its text may hold secrets.",
     "COILCLAW_MOCK_SCRIPT": "A file of scripted answers for the mock provider, for one run.",
     ENCRYPTION_KEY: "Secret: 32 bytes in base64 that encrypt stored tokens. Not set: a key file in the home.",
     OPENROUTER_KEY: "Secret: a provider key; it is used where `api_key_env` names it.",

@@ -102,6 +102,8 @@ class Findings:
         self.budget = BUDGET
         self.nesting = 0
         self.volume = 0
+        self.promised: dict[str, bool] = {}
+        """Functions defined before any of them is called: bodies may name them in any order."""
         self.fetches = 0
         """How many downloaders were met so far."""
         self.evaluates = False

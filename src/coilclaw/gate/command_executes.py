@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from coilclaw.gate.command_call import ANYTHING, Call, Feed, Findings, matches, sort_options
 from coilclaw.gate.command_patterns import overwrites
-from coilclaw.gate.command_shells import run_text
+from coilclaw.gate.command_shells import run_text, written
 from coilclaw.gate.command_words import Word
 
 DOWNLOADERS = frozenset({
@@ -81,6 +81,8 @@ _TAR_VALUED = frozenset({
 })  # fmt: skip
 
 
+_MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
+_MAKE_RUNS = frozenset({"SHELL", ".SHELLFLAGS", "MAKEFLAGS", "MAKE"})
 _SQLITE_RUNS = re.compile(
     r"^\s*\.(sh|sy|loa|once\s*\||out\w*\s*\||import\s.*\||read\s*\|)|load_extension|edit\s*\(", re.MULTILINE
 )
@@ -114,19 +116,20 @@ def _subcommand(call: Call, verbs: frozenset[str], found: Findings) -> None:
 def _make(call: Call, found: Findings) -> None:
     valued = frozenset({"-f", "-C", "-I", "-o", "-W", "-E", "--file", "--makefile", "--directory", "--eval", "--jobs"})
     options = sort_options(call.args, valued)
-    if options.has("--eval", "-E") or any(
-        value.text in {"-", "/dev/stdin"} for value in options.values("-f", "--file")
-    ):
+    files = options.values("-f", "--file", "--makefile")
+    if options.has("--eval", "-E") or any(word.text in {"-", "/dev/stdin"} for word in files):
         found.cloud("executes", call.shown)
-    for word in call.args:
+    if any(written(name, call.scope, found) for name in (*(word.text for word in files), *_MAKEFILES)):
+        found.cloud("opaque.written", call.shown)
+    for word in options.operands:
         name, equals, value = word.text.partition("=")
         if word.optional:
             found.cloud("opaque.argument", call.shown)
-        elif equals and (
-            name.strip(":+?") in {"SHELL", ".SHELLFLAGS", "MAKEFLAGS", "MAKE"} or re.search(r"\$\(|`|\$\{|!", value)
-        ):
+        elif equals and (name.strip(":+?") in _MAKE_RUNS or re.search(r"\$\(|`|\$\{|!", value)):
             found.cloud("executes", call.shown)
-    found.read(call.scope, *options.values("-C", "--directory", "-f", "--file", "--makefile"))
+    if any(word.loose for word in (*files, *options.values("-C", "--directory"))):
+        found.cloud("opaque.argument", call.shown)
+    found.read(call.scope, *options.values("-C", "--directory"), *files)
 
 
 def _tar(call: Call, found: Findings) -> None:

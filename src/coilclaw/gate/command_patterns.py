@@ -2,9 +2,9 @@
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from coilclaw.gate.command_call import Call, Findings, Options, Scope, sort_options
+from coilclaw.gate.command_call import Call, Feed, Findings, Options, Scope, sort_options
 from coilclaw.gate.command_words import TAME, Word
 
 _SYSTEM = frozenset({
@@ -122,10 +122,24 @@ def _rm(call: Call, found: Findings) -> None:
             found.block("system-file", call.shown)
 
 
+def _renamed(sources: Sequence[Word], target: Word, call: Call, found: Findings) -> None:
+    """A copy of a program under another name is remembered, so that running it is known for what it is."""
+    if any("/bin/" in word.text or "/sbin/" in word.text for word in sources) and target.sure:
+        for path in call.scope.paths(target.path):
+            found.files[posixpath.normpath(path)] = Feed("unknown")
+
+
+def _cp(call: Call, found: Findings) -> None:
+    operands = sort_options(call.args, frozenset({"-t", "-S", "-m", "-o", "-g"})).operands
+    if len(operands) > 1:
+        _renamed(operands[:-1], operands[-1], call, found)
+
+
 def _mv(call: Call, found: Findings) -> None:
     operands = sort_options(call.args, frozenset({"-t", "-S"})).operands
     if any(places(word, call.scope) & {"root", "system", "home"} for word in operands[:-1]):
         found.block("system-file", call.shown)
+    _cp(call, found)
 
 
 def _chmod(call: Call, found: Findings) -> None:
@@ -188,13 +202,20 @@ def _systemctl(call: Call, found: Findings) -> None:
     verbs = sort_options(call.args, frozenset({"-H", "-M", "-t", "-p"})).operands
     if verbs and verbs[0].text in _POWER_VERBS:
         found.block("power", call.shown)
-    if any(word.text in {"poweroff.target", "reboot.target", "halt.target"} for word in verbs):
+    if (
+        verbs
+        and verbs[0].text == "start"
+        and any(re.match(r"(poweroff|reboot|halt)\.", word.text) for word in verbs[1:])
+    ):
         found.block("power", call.shown)
 
 
 _CHECKERS: dict[str, Callable[[Call, Findings], None]] = {
     "rm": _rm,
     "mv": _mv,
+    "cp": _cp,
+    "ln": _cp,
+    "install": _cp,
     "chmod": _chmod,
     "chown": _chown,
     "chgrp": _chown,

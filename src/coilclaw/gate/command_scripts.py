@@ -4,6 +4,7 @@ import re
 
 from coilclaw.gate.command_call import Call, Feed, Findings, sort_options
 from coilclaw.gate.command_patterns import overwrites
+from coilclaw.gate.command_shells import written
 from coilclaw.gate.command_words import Word
 
 _AWK_STRING = re.compile(r'"(?:\\.|[^"\\])*"', re.DOTALL)
@@ -32,7 +33,7 @@ def _awk(call: Call, found: Findings) -> None:
     options = sort_options(call.args, frozenset(valued.split()), permute=False)
     if options.has("-i", "-l", "-E", "--include", "--load", "--exec"):
         found.cloud("executes", call.shown)
-    found.read(call.scope, *options.values("-f", "--file"))
+    _files(options.values("-f", "--file"), call, found)
     operands = list(options.operands)
     programs = list(options.values("-e", "--source"))
     if not programs and not options.has("-f", "--file"):
@@ -40,6 +41,16 @@ def _awk(call: Call, found: Findings) -> None:
     for word in programs:
         _awk_program(word, call, found)
     found.read(call.scope, *(word for word in operands if not re.match(r"[A-Za-z_]\w*=", word.text)))
+
+
+def _files(words: tuple[Word, ...], call: Call, found: Findings) -> None:
+    """Programs kept in files; one that comes from the input or from this very command is code like any other."""
+    for word in words:
+        if not word.sure or word.text == "-" or word.text.startswith("/dev/"):
+            found.cloud("interpreter", call.shown)
+        elif written(word.text, call.scope, found) is not None:
+            found.cloud("opaque.written", call.shown)
+        found.read(call.scope, word)
 
 
 def _awk_program(word: Word, call: Call, found: Findings) -> None:
@@ -64,7 +75,7 @@ def _sed(call: Call, found: Findings) -> None:
     in_place, args = _in_place(call.args)
     valued = frozenset({"-e", "-f", "-l", "--expression", "--file", "--line-length"})
     options = sort_options(args, valued)
-    found.read(call.scope, *options.values("-f", "--file"))
+    _files(options.values("-f", "--file"), call, found)
     operands = list(options.operands)
     scripts = list(options.values("-e", "--expression"))
     if not scripts and not options.has("-f", "--file"):

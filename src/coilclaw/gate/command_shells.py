@@ -178,6 +178,7 @@ def trap(call: Call, found: Findings) -> Feed:
     args = [word for word in call.args if word.text not in {"--", "-l", "-p"}]
     if args and args[0].text not in {"", "-"} and (len(args) > 1 or not args[0].literal):
         later = fresh(call.scope)
+        later.functions = call.scope.functions | found.promised
         run_text(args[0], call, found, later)
     return Feed("text")
 

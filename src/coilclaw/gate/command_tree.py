@@ -57,6 +57,7 @@ def walk(text: str, scope: Scope, feed: Feed, found: Findings) -> Feed:
         found.cloud("unparsed")
     walker = _Walker(source, found)
     walker.expand = Expander(source, lifted.bodies, found, walker.substituted)
+    walker.promise(root)
     return walker.visit(root, scope, feed)
 
 
@@ -106,6 +107,22 @@ class _Walker(Commands):
         out = Feed(out.kind, out.text, out.fetched or self.found.fetches > before)
         return self.landed(out, targets, scope)
 
+    def promise(self, root: "Node") -> None:
+        """Functions all defined before anything calls one may call each other, whatever their order."""
+        if b"()" not in self.source and b"function" not in self.source:
+            return
+        defined = {
+            self.expand.text(name): child
+            for child in root.children
+            if child.type == "function_definition" and (name := child.child_by_field_name("name")) is not None
+        }
+        for child in root.children:
+            text = self.expand.text(child)
+            if child.type == "function_definition":
+                self.found.promised |= {name: False for name, node in defined.items() if node == child}
+            elif not text.startswith("trap ") and any(name in text for name in defined):
+                break
+
     # lists, pipes and groups
 
     def sequence(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
@@ -150,7 +167,9 @@ class _Walker(Commands):
         self.gaps(node)
         stages = [child for child in node.children if child.is_named and child.type != "comment"]
         current = feed
-        last_bound = max((at for at, stage in enumerate(stages) if takes_only_so_much(self.expand.text(stage))), default=-1)
+        last_bound = max(
+            (at for at, stage in enumerate(stages) if takes_only_so_much(self.expand.text(stage))), default=-1
+        )
         for index, stage in enumerate(stages):
             if self.found.budget < 0:
                 break
@@ -359,6 +378,7 @@ class _Walker(Commands):
             self.found.block("fork-bomb", self.expand.text(node))
         inner = scope.fork(certain=True)
         inner.variables, inner.cwd = {}, scope.cwd
+        inner.functions |= self.found.promised
         inner.functions[name] = False
         self.visit(body, inner, ANYTHING, tuple(redirects))
         if scope.certain:

@@ -107,6 +107,8 @@ def _unwrap(call: Call, wrapper: Wrapper, found: Findings) -> Feed:
         found.cloud(wrapper.cloud, call.shown)
     options = sort_options(call.args, wrapper.valued, permute=False)
     rest = list(options.operands[wrapper.skip :])
+    if call.name == "env" and rest and rest[0].text == "-":
+        rest = rest[1:]
     scope = call.scope
     if wrapper.timed:
         scope = scope.fork()
@@ -117,6 +119,10 @@ def _unwrap(call: Call, wrapper: Wrapper, found: Findings) -> Feed:
     if call.name == "env":
         scope = _env(call, options.values("-C", "--chdir"), scope, found)
     if not rest:
+        if call.name in {"sudo", "doas", "pkexec"} and not options.has(
+            "-l", "-v", "-V", "-k", "-K", "--list", "--version"
+        ):
+            found.cloud("interpreter", call.shown)  # a shell, or an editor, with other rights
         return Feed("unknown")
     return found.run(rest, scope, call.feed)
 
