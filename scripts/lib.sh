@@ -32,8 +32,11 @@ install() {
         -r "$root/requirements-boot.lock" ||
         stop "The packages could not be fetched: check the network or the package index, then run this again."
     fi
-    "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes --compile-bytecode \
-      -r "$root/$1" || stop "The locked packages could not be installed: see the lines above, then run this again."
+    # uv is faster; where it cannot reach the index (a company's certificates, a proxy), pip may.
+    UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-1} "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" \
+      --require-hashes --compile-bytecode -r "$root/$1" 2>"$venv/uv.log" ||
+      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --compile -r "$root/$1" ||
+      stop "The locked packages could not be installed: see the lines above and .venv/uv.log, then run this again."
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e "$root" ||
       stop "The project itself could not be installed: see the lines above."
     printf '%s\n' "$wanted" >"$stamp"
