@@ -143,6 +143,16 @@ class Findings:
                 for path in scope.paths(word.path):
                     self.writes[path] = None
 
+    def keep(self, scope: Scope, path: str, content: Feed) -> None:
+        """Remember what went into a file, so that running that file later is understood."""
+        for each in scope.paths(path):
+            name = posixpath.normpath(each)
+            before = self.files.get(name, Feed("text"))
+            plain = before.kind == content.kind == "text"
+            text = before.text + content.text if plain else ""
+            fetched = before.fetched or content.fetched
+            self.files[name] = Feed("text" if plain else "unknown", text, fetched)
+
     def _hidden(self, word: Word) -> None:
         """A pattern that could reach what its spelling does not show."""
         if word.glob and pattern_hides(word.text):

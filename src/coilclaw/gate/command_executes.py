@@ -227,8 +227,7 @@ def _wget(call: Call, found: Findings) -> None:
         found.write(call.scope, *(Word(name) for name in names if name and "\0" not in name))
     for name in names:
         if name and name != "-":
-            for path in call.scope.paths(name):
-                found.files[path.removeprefix("./")] = Feed("unknown", fetched=True)
+            found.keep(call.scope, name, Feed("unknown", fetched=True))
 
 
 def _unzip(call: Call, found: Findings) -> None:

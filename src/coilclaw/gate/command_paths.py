@@ -84,6 +84,8 @@ def _operands(call: Call, options: Options, program: Program, found: Findings) -
         for word in operands:
             if word.text != "-":
                 overwrites(word, scope, found)
+            if call.name == "tee" and word.sure:
+                found.keep(scope, word.path, call.feed)
     elif program.operands == "last":
         split = len(operands) if options.has("-t", "--target-directory") else max(len(operands) - 1, 1)
         split = 0 if call.name == "install" and options.has("-d", "--directory") else split

@@ -125,8 +125,7 @@ def _rm(call: Call, found: Findings) -> None:
 def _renamed(sources: Sequence[Word], target: Word, call: Call, found: Findings) -> None:
     """A copy of a program under another name is remembered, so that running it is known for what it is."""
     if any("/bin/" in word.text or "/sbin/" in word.text for word in sources) and target.sure:
-        for path in call.scope.paths(target.path):
-            found.files[posixpath.normpath(path)] = Feed("unknown")
+        found.keep(call.scope, target.path, Feed("unknown"))
 
 
 def _cp(call: Call, found: Findings) -> None:

@@ -164,8 +164,7 @@ class Commands:
         if not targets:
             return out
         for target in targets:
-            for path in scope.paths(target.path):
-                self.found.files[path] = out
+            self.found.keep(scope, target.path, out)
         return Feed("text", fetched=False)
 
     def assignment(self, node: "Node", scope: Scope) -> tuple[str, Word | None]:
