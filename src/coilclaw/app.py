@@ -15,10 +15,7 @@ from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock, utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from coilclaw.agent.loop import Agent
-    from coilclaw.config import MockModel, OpenAIModel
     from coilclaw.gate.case import Policy, UrlFact
     from coilclaw.gate.conveyor import Approver, Conveyor
     from coilclaw.gate.estop import Estop
@@ -37,17 +34,6 @@ if TYPE_CHECKING:
 
 Say = Callable[[str, str, dict[str, Json]], None]
 """Says an event to the people and programs that watch: level, event name, fields."""
-
-
-def did_you_mean(name: str, names: "Iterable[str]") -> str:
-    """A remedy that names the nearest valid names."""
-    from difflib import get_close_matches
-
-    known = list(names)
-    near = get_close_matches(name[:80], known, n=2)
-    if near:
-        return f"Did you mean {' or '.join(near)}?"
-    return f"There are: {', '.join(known[:20])}." if known else "There are none yet."
 
 
 class App:
@@ -357,63 +343,10 @@ class App:
 
     def provider(self, name: str = "") -> "Provider":
         """A configured provider by name, or the default one."""
-        return self._provider(name or self.config.default_provider)
+        from coilclaw.models import Models
 
-    def _provider(self, name: str) -> "Provider":
-        from coilclaw.config import MockModel, OpenAIModel, ReliableModel
-
-        model = self.config.providers.models.get(name)
-        if model is None:
-            raise UsageError(
-                f"there is no provider named {name!r}.", remedy=did_you_mean(name, self.config.providers.models)
-            )
-        if isinstance(model, MockModel):
-            return self._mock(name, model)
-        if isinstance(model, OpenAIModel):
-            return self._openai(name, model)
-        if isinstance(model, ReliableModel):
-            from coilclaw.providers.reliable import ReliableProvider
-
-            return ReliableProvider(name, [self._provider(each) for each in model.providers], self._fell)
-        from coilclaw.providers.router import RouterProvider
-
-        routes = {hint: self._provider(each) for hint, each in model.routes.items()}
-        return RouterProvider(name, routes, self._provider(model.default))
-
-    def _fell(self, text: str) -> None:
-        self._say("warning", "provider_fallback", {"message": text})
-
-    def _mock(self, name: str, model: "MockModel") -> "Provider":
-        import asyncio
-
-        from coilclaw.providers.mock import MockProvider
-        from coilclaw.providers.script import Script
-
-        chosen = self.environ.get("COILCLAW_MOCK_SCRIPT") or model.script
-        script = Script.read(Path(chosen)) if chosen else None
-        return MockProvider(name, model.model, script, sleep=asyncio.sleep)
-
-    def _openai(self, name: str, model: "OpenAIModel") -> "Provider":
-        import asyncio
-        import random
-
-        from coilclaw.providers.openai import OpenAIProvider
-
-        return OpenAIProvider(
-            name,
-            model.base_url,
-            model.model,
-            self.environ.get(model.api_key_env) if model.api_key_env else None,
-            self.transport,
-            sleep=asyncio.sleep,
-            random=random.random,
-            api_key_env=model.api_key_env,
-            timeout_seconds=model.timeout_seconds,
-            max_response_bytes=self.config.agent.max_response_bytes,
-            max_retries=model.max_retries,
-            temperature=model.temperature,
-            max_output_tokens=model.max_output_tokens,
-        )
+        models = Models(self.config, self.environ, lambda: self.transport, self._say)
+        return models.provider(name or self.config.default_provider)
 
     def agent(self, conveyor: "Conveyor") -> "Agent":
         """The turn loop over a conveyor."""

@@ -57,7 +57,7 @@ def _thread(app: "App", thread_id: str | None) -> str:
     if thread_id is None:
         return new_id("conv", app.clock())
     if not thread_exists(app.db.reader, thread_id):
-        from coilclaw.app import did_you_mean
+        from coilclaw.packets.names import did_you_mean
 
         raise UsageError(
             f"there is no conversation {thread_id!r}.", remedy=did_you_mean(thread_id, near_thread_ids(app.db.reader))

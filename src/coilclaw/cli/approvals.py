@@ -105,7 +105,7 @@ async def _nobody(_: "Card") -> "Answer":
 
 
 def _pending(app: "App", action_id: str) -> "Action":
-    from coilclaw.app import did_you_mean
+    from coilclaw.packets.names import did_you_mean
     from coilclaw.store.actions import load_action, waiting_actions
 
     action = load_action(app.db.reader, action_id)

@@ -4,10 +4,10 @@ import sys
 
 import click
 
-from coilclaw.app import did_you_mean
 from coilclaw.cli.output import json_option, print_json, print_rows
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
+from coilclaw.packets.names import did_you_mean
 
 limit_option = click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000))
 

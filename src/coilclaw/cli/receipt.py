@@ -33,8 +33,8 @@ def list_all(limit: int, as_json: bool) -> None:
 @json_option
 def show(key: str, as_json: bool) -> None:
     """Show the receipts with this id, number, id prefix or action id."""
-    from coilclaw.app import did_you_mean
     from coilclaw.ledger.chain import find_receipts, list_receipts
+    from coilclaw.packets.names import did_you_mean
 
     with opened() as app:
         found = find_receipts(app.db.reader, key)

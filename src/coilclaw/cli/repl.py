@@ -114,7 +114,7 @@ class Repl:
                 self._thread = new_id("conv", self._app.clock())
                 print_line(f"Conversation {self._thread}.")
             case _:
-                from coilclaw.app import did_you_mean
+                from coilclaw.packets.names import did_you_mean
 
                 print_line(f"There is no {name}. {did_you_mean(name, [each.split()[0] for each in HELP])}")
         return False

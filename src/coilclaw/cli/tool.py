@@ -76,9 +76,9 @@ def run(name: str, args_json: str, yes: bool, unsafe: bool, output: str) -> int:
 
 
 def _arguments(app: "App", name: str, args_json: str) -> "JsonObject":
-    from coilclaw.app import did_you_mean
     from coilclaw.packets.canonical import NotCanonical, parse_object
     from coilclaw.packets.errors import UsageError
+    from coilclaw.packets.names import did_you_mean
 
     if name not in app.tools:
         raise UsageError(f"there is no tool named {name!r}.", remedy=did_you_mean(name, app.tools))

@@ -18,8 +18,8 @@ def refusal(message: str, remedy: str, code: str = "BAD_COMMAND") -> ToolError:
     return ToolError(message, remedy=remedy, code=code, begun=False)
 
 
-def admit(spec: BoxSpec) -> None:
-    """Raise unless the spec can be run as it stands."""
+def admit(spec: BoxSpec, *, brokered: bool = False) -> None:
+    """Raise unless the spec can be run as it stands; domains need a broker to stand for them."""
     words = [spec.command] if isinstance(spec.command, str) else list(spec.command)
     if not words or not words[0]:
         raise refusal("The command is empty.", "Give a shell text or an argv.")
@@ -31,7 +31,7 @@ def admit(spec: BoxSpec) -> None:
     longest = max(len(os.fsencode(text)) for text in (*words, *(f"{name}={value}" for name, value in spec.environment)))
     if longest > _LONGEST_WORD:
         raise refusal("The command is too long for the kernel to start.", "Put it into a script in the workspace.")
-    if spec.domains:
+    if spec.domains and not brokered:
         raise refusal(
             "This box cannot be given network access.", "Fetch what is needed with the http tool first.",
             "BOX_CANNOT_HOLD",

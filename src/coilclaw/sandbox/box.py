@@ -3,13 +3,17 @@
 
 import os
 import sys
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from coilclaw.packets.box import BoxResult, BoxSpec, Probe, Tier
 from coilclaw.packets.errors import BoxUnavailable, CoilclawError, UsageError
-from coilclaw.packets.ports import Box
+from coilclaw.packets.ports import Box, Transport
 from coilclaw.sandbox.probes import in_own_loop, probe_box, probe_directory, quick_faults
 from coilclaw.sandbox.walled import Tools, WalledBox
+
+if TYPE_CHECKING:
+    from coilclaw.sandbox.broker import Broker, BrokerLimits
 
 _INSTALL = "Install bubblewrap 0.8 or later, or allow unprivileged user namespaces; `coilclaw doctor` shows each wall."
 
@@ -103,17 +107,55 @@ class ChosenBox:
         finally:
             os.rmdir(workspace)
 
-    async def run(self, spec: BoxSpec) -> BoxResult:
+    async def run(self, spec: BoxSpec, broker: "Callable[[tuple[str, ...]], Broker] | None" = None) -> BoxResult:
         """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
         from coilclaw.sandbox.admission import admit
 
-        admit(spec)
+        admit(spec, brokered=broker is not None)
         box = await self._settle(os.path.normpath(spec.workspace))
-        return await box.run(spec)
+        if not spec.domains:
+            return await box.run(spec)
+        if not isinstance(box, WalledBox):
+            raise BoxUnavailable("Without a network namespace a box cannot be held to its domains.", remedy=_INSTALL)
+        return await box.run(spec, broker)
 
     def probes(self) -> list[Probe]:
         """Try each wall by behaviour."""
         return probe_tiers(hide=self._hide, bwrap=self._tools.bwrap, python=self._tools.python)
+
+
+class ReachingBox:
+    """A box whose specs may grant domains: each run gets a broker of its own, and reaches nothing else."""
+
+    def __init__(self, box: ChosenBox | WalledBox, broker: "Callable[[tuple[str, ...]], Broker]") -> None:
+        self._box = box
+        self._broker = broker
+
+    @property
+    def tier(self) -> Tier:
+        """The walls are those of the box it is made from."""
+        return self._box.tier
+
+    async def run(self, spec: BoxSpec) -> BoxResult:
+        """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
+        return await self._box.run(spec, self._broker)
+
+    def probes(self) -> list[Probe]:
+        """Try each wall by behaviour."""
+        return self._box.probes()
+
+
+def reaching(box: Box, transport: Transport, limits: "BrokerLimits | None" = None) -> Box:
+    """The box with a way out by this airlock, for the domains its specs grant.
+
+    Where box or transport cannot do that the box comes back as it is, and a real one refuses such specs.
+    """
+    from coilclaw.sandbox.airlock.transport import Airlock
+    from coilclaw.sandbox.broker import Broker
+
+    if not isinstance(box, ChosenBox | WalledBox) or not isinstance(transport, Airlock):
+        return box
+    return ReachingBox(box, lambda domains: Broker(transport, domains, limits))
 
 
 def probe_tiers(*, hide: tuple[str, ...] = (), bwrap: str | None = None, python: str | None = None) -> list[Probe]:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -26,6 +26,9 @@ from coilclaw.sandbox.limits import Group, bound_process, memory_of
 from coilclaw.sandbox.outcome import NOT_STARTED, last_line, like_a_shell, remedy_for, signal_reason
 from coilclaw.sandbox.seat import LentSeat, start
 from coilclaw.sandbox.wires import Wires
+
+if TYPE_CHECKING:
+    from coilclaw.sandbox.broker_door import Door
 
 _KILLED = 128 + signal.SIGKILL
 _MEMORY_EVERY = 0.05
@@ -67,9 +70,12 @@ class Supervision:
 
     def __init__(
         self, launch: Launch, *, limits: BoxLimits, stdin: bytes, seat: LentSeat | None, group: Group | None,
-        prepare: Callable[[], None] | None = None,
+        prepare: Callable[[], None] | None = None, door: "Door | None" = None,
     ) -> None:  # fmt: skip
         self._launch = launch
+        self._door = door
+        self._opening: asyncio.Task[None] | None = None
+        self._way_stands = door is None
         self._wires = launch.wires
         self._limits = limits
         self._seat = seat
@@ -102,6 +108,7 @@ class Supervision:
             else:
                 starting = asyncio.ensure_future(self._seat.call(self._start_apart))
                 await asyncio.shield(starting)
+                self._open_door()
                 self._release()
             self._capture.hand_over()
             self._watch_clock()
@@ -149,6 +156,7 @@ class Supervision:
         """Read once; what the monitor says after the box began is read when it ends."""
         self._loop.remove_reader(self._wires.status)
         self._read_status()
+        self._open_door()
         self._release()
         self._watch_clock()
         if not self._first_pid and not self._error and self._process is not None and self._process.returncode is None:
@@ -201,9 +209,24 @@ class Supervision:
         except OSError as error:
             self._fail(f"its limits cannot be set: {error}")
 
+    def _open_door(self) -> None:
+        """A box that was granted domains waits until its way to the broker stands."""
+        if self._door is not None and self._status is not None and self._opening is None and not self._stopping:
+            self._opening = self._loop.create_task(self._open(self._door, self._status))
+
+    async def _open(self, door: "Door", status: _Status) -> None:
+        try:
+            await door.open(status.child_pid, status.net_namespace)
+        except OSError as error:
+            self._fail(f"it cannot be given its domains: {error}")
+            return
+        self._way_stands = True
+        self._release()
+        self._watch_clock()
+
     def _release(self) -> None:
         """Let the command start, if everything is as it was asked for."""
-        if self._status is None or self._stopping or self._released:
+        if self._status is None or self._stopping or self._released or not self._way_stands:
             return
         try:
             self._check_walls(self._status)
@@ -354,6 +377,9 @@ class Supervision:
             self._kill()
         if starting is not None:
             starting.exception()  # it was raised already, or the cancellation matters more
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
         self._capture.hand_over()
         await self._monitor_gone()
         if self._first >= 0 and self._launch.walls == "namespaces" and not self._empty():

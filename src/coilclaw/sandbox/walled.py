@@ -4,9 +4,9 @@
 import contextlib
 import marshal
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -24,6 +24,10 @@ from coilclaw.sandbox.seat import LentSeat
 from coilclaw.sandbox.seccomp import filter_bytes, this_machine
 from coilclaw.sandbox.supervise import Launch, Supervision
 from coilclaw.sandbox.wires import Wires
+
+if TYPE_CHECKING:
+    from coilclaw.sandbox.broker import Broker
+    from coilclaw.sandbox.broker_door import Door
 
 LAUNCHER = os.path.join(os.path.dirname(__file__), "launcher.py")
 
@@ -81,21 +85,29 @@ class WalledBox:
 
         return probe_box(self, self._hide)
 
-    async def run(self, spec: BoxSpec) -> BoxResult:
-        """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
-        admit(spec)
+    async def run(self, spec: BoxSpec, broker: "Callable[[tuple[str, ...]], Broker] | None" = None) -> BoxResult:
+        """Run to the end. Cancelling kills everything inside before the cancellation is passed on.
+
+        A spec that grants domains needs `broker`, which makes the one thing that can then be reached from inside.
+        """
+        admit(spec, brokered=broker is not None)
+        serving = broker(spec.domains) if broker is not None and spec.domains else None
         guard = Guard(spec, self._hide)
         seat = None if self._maps is None else LentSeat()
         group = self._groups.make(spec.limits)
         try:
-            return await self._run(spec, guard, seat, group)
+            return await self._run(spec, guard, seat, group, serving)
         finally:
+            if serving is not None:
+                await serving.close()
             if seat is not None:
                 seat.close()
             self._groups.take_away(group)
             guard.close()
 
-    async def _run(self, spec: BoxSpec, guard: Guard, seat: LentSeat | None, group: Group | None) -> BoxResult:
+    async def _run(
+        self, spec: BoxSpec, guard: Guard, seat: LentSeat | None, group: Group | None, broker: "Broker | None"
+    ) -> BoxResult:
         staged = self._maps is not None or (self._tier == "A" and spec.workspace_noexec)
         source = stage.WORKSPACE if staged else os.path.realpath(spec.workspace)
         steps = steps_for(
@@ -105,10 +117,19 @@ class WalledBox:
         if self._maps is not None:
             prepare = partial(self._take_seat, spec, guard, steps, self._maps, group)
         with contextlib.ExitStack() as held:
-            launch = self._launch(spec, steps, source, held)
+            door = None if broker is None else self._door(broker, held)
+            launch = self._launch(spec, steps, source, held, door)
             return await Supervision(
-                launch, limits=spec.limits, stdin=spec.stdin, seat=seat, group=group, prepare=prepare
+                launch, limits=spec.limits, stdin=spec.stdin, seat=seat, group=group, prepare=prepare, door=door
             ).run()
+
+    def _door(self, broker: "Broker", held: contextlib.ExitStack) -> "Door":
+        """Our launcher hands its listener out by itself; into bubblewrap's boxes somebody must go."""
+        from coilclaw.sandbox.broker_door import Door
+
+        door = Door(broker.serve, python=self._tools.python if self._tier == "A" else None)
+        held.callback(door.close)
+        return door
 
     def _programs_for(self, spec: BoxSpec) -> Programs:
         if spec.allowed_binaries is None and not spec.forbidden_binaries:
@@ -148,13 +169,15 @@ class WalledBox:
                 " or run CoilClaw as an ordinary user.",
             ) from error
 
-    def _launch(self, spec: BoxSpec, steps: tuple[Step, ...], source: str, held: contextlib.ExitStack) -> Launch:
+    def _launch(
+        self, spec: BoxSpec, steps: tuple[Step, ...], source: str, held: contextlib.ExitStack, door: "Door | None"
+    ) -> Launch:
         wires = Wires()
         held.callback(wires.close)
         if self._tier == "A":
             argv, descriptors = self._bubblewrap(spec, steps, source, wires, held)
         else:
-            argv, descriptors = self._launcher(spec, steps, wires, held)
+            argv, descriptors = self._launcher(spec, steps, wires, held, -1 if door is None else door.channel)
         return Launch(
             argv=argv, descriptors=(wires.report, wires.release, *descriptors),
             wires=wires, tier=self._tier, walls="namespaces", uid=self._uid,
@@ -171,8 +194,8 @@ class WalledBox:
         arguments = Arguments()
         held.callback(arguments.close)
         argv = arguments.command(
-            self._tools.bwrap, steps, environment=environment(spec), cwd=os.path.normpath(spec.cwd),
-            argv=command_line(spec), program=filter_bytes(this_machine(), "inet"), status=wires.report,
+            self._tools.bwrap, steps, environment=_environment(spec), cwd=os.path.normpath(spec.cwd),
+            argv=command_line(spec), program=_filter(spec), status=wires.report,
             release=wires.release, workspace=(os.path.normpath(spec.workspace), source),
         )  # fmt: skip
         if self._maps is not None or not spec.workspace_noexec:
@@ -184,15 +207,28 @@ class WalledBox:
         return launcher_command(self._tools.python, "stage", descriptor), (*arguments.descriptors, descriptor)
 
     def _launcher(
-        self, spec: BoxSpec, steps: tuple[Step, ...], wires: Wires, held: contextlib.ExitStack
+        self, spec: BoxSpec, steps: tuple[Step, ...], wires: Wires, held: contextlib.ExitStack, listener: int
     ) -> tuple[list[str], tuple[int, ...]]:
         writable = ["/tmp", HOME, "/dev"]  # noqa: S108 - inside the box
         writable += [os.path.normpath(spec.workspace)] if spec.workspace_writable else []
         data = order(
             status=wires.report, release=wires.release, uid=self._uid, gid=self._uid, inside_id=INSIDE_ID,
             base=stage.BASE if self._maps is None else stage.ROOT, steps=msgspec.to_builtins(steps),
-            writable=writable, filter=filter_bytes(this_machine(), "inet"), cwd=os.path.normpath(spec.cwd),
-            argv=command_line(spec), environment=environment(spec),
+            writable=writable, filter=_filter(spec), cwd=os.path.normpath(spec.cwd), argv=command_line(spec),
+            environment=_environment(spec), listener=listener,
         )  # fmt: skip
         descriptor = held.enter_context(handed(data))
-        return launcher_command(self._tools.python, "walls", descriptor), (descriptor,)
+        handed_out = (descriptor,) if listener < 0 else (descriptor, listener)
+        return launcher_command(self._tools.python, "walls", descriptor), handed_out
+
+
+def _filter(spec: BoxSpec) -> bytes:
+    return filter_bytes(this_machine(), "stream" if spec.domains else "inet")
+
+
+def _environment(spec: BoxSpec) -> dict[str, str]:
+    if not spec.domains:
+        return environment(spec)
+    from coilclaw.sandbox.broker import proxy_environment
+
+    return {**environment(spec), **proxy_environment()}
