@@ -55,9 +55,6 @@ async def resolve(host):
     asked_names.append(host)
     return {"public.test": ["10.1.2.3"], "mixed.test": ["127.0.0.2", "169.254.169.254"]}.get(host, ["127.0.0.2"])
 
-def descriptors():
-    return sorted(os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}"))
-
 async def run(asked, listing):
     seen.clear(); asked_names.clear(); lines.clear()
     airlock = Airlock(listing, log=lines.append, clock=utc_now, resolve=resolve)
@@ -142,11 +139,11 @@ class World:
         self.plain_port = ports["plain"]
 
     def ask(
-        self, command: str | tuple[str, ...], *, domains: tuple[str, ...] = (), broker: dict[str, object] | None = None,
+        self, command: str | tuple[str, ...], *, domains: tuple[str, ...] | None = None, broker: dict[str, object] | None = None,
         cancel_after: float = 0, **fields: object,
     ) -> Reply:  # fmt: skip
         """Run a command in a box that may reach these domains, by default every listed one."""
-        granted = domains or (self.secure, self.plain)
+        granted = (self.secure, self.plain) if domains is None else domains
         limits = BoxLimits(wall_seconds=60.0, cpu_seconds=60)
         spec: BoxSpec = self.runner.spec(command, **{"domains": granted, "limits": limits, **fields})
         asked = {"tier": self.runner.tier, "spec": spec, "broker": broker or {}, "cancel_after": cancel_after}

@@ -5,7 +5,7 @@ import re
 NEVER = -1
 UNFINISHED = -2
 _MAX_SLASHES = 16
-_SLASHES = re.compile(r"(?:\\(?:u005c|x5c)?|%(?:25)*5c|&#(?:92|x5c);){1,64}+", re.IGNORECASE)
+_SLASHES = re.compile(r"(?:\\(?:u005c|x5c)?|%(?:25)*5c|&#(?:92|x5c);){1,64}", re.IGNORECASE)
 _SLASHES_BEGUN = re.compile(r"(?:\\(?:u0{0,2}|u005|x5?)|.?%(?:25)*[25]?|.?&(?:#|#9|#92|#x|#x5|#x5c)?)\Z", re.IGNORECASE)
 _BREAK = re.compile(r"=?\r?\n[ \t]{0,16}|(?:\\{1,8}r)?\\{1,8}n")
 _BREAK_BEGUN = re.compile(r"=?\r?(?:\n[ \t]{0,16})?\Z|\\{1,8}(?:r\\{0,8})?\Z")

@@ -22,7 +22,7 @@ _PLACEHOLDERS = (
     r":[a-z_]{1,40}",
     r"@[A-Za-z_]\w{0,60}@",
     r"[*•●.…_#?-]{1,}",
-    r"[xX*•.]{3,}+(?:[-_ ][xX*•.]{2,}+)*+",
+    r"[xX*•.]{3,}+(?:[-_ ][xX*•.]{2,}+)*",
     r"(?:0+|1+)",
     r"(?:none|null|nil|undefined|true|false|yes|no|on|off|empty|unset|n/?a|default|unknown|auto)",
     r"(?:changeme|change[-_]me|change[-_]?this|replace[-_]?me|fixme|todo|tbd|placeholder|dummy|example|sample|foo|bar|baz)",
