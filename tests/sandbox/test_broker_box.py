@@ -71,7 +71,9 @@ def test_a_listed_host_that_was_not_granted_to_this_box_is_refused(world: World)
 
 
 def test_a_granted_domain_that_the_owner_does_not_list_stays_shut(world: World) -> None:
-    reply = world.python('print(asked(b"CONNECT evil.example.com:443 HTTP/1.1\\r\\n\\r\\n"))', domains=("evil.example.com",))
+    reply = world.python(
+        'print(asked(b"CONNECT evil.example.com:443 HTTP/1.1\\r\\n\\r\\n"))', domains=("evil.example.com",)
+    )
     assert "HTTP/1.1 403" in reply.text
     assert reply.codes == ["NOT_LISTED"]
     assert reply.names == []
@@ -79,13 +81,13 @@ def test_a_granted_domain_that_the_owner_does_not_list_stays_shut(world: World) 
 
 def test_every_answer_of_the_name_service_is_judged(world: World) -> None:
     script = f"""
-for target in ("public.test:443", "{world.mixed.removeprefix("https://")}"):
+for target in ("listed.example.org:443", "{world.mixed.removeprefix("https://")}"):
     print(asked(b"CONNECT " + target.encode() + b" HTTP/1.1\\r\\n\\r\\n").split("\\r\\n")[0])
 """
-    reply = world.python(script, domains=("https://public.test", world.mixed))
+    reply = world.python(script, domains=("listed.example.org", world.mixed))
     assert "200" not in reply.text
-    assert reply.names == ["public.test", "mixed.test"]
-    assert reply.codes[1] == "SPECIAL_ADDRESS"
+    assert reply.names == ["listed.example.org", "mixed.test"]
+    assert reply.codes == ["SPECIAL_ADDRESS", "SPECIAL_ADDRESS"]
 
 
 def test_tls_must_name_the_host_of_its_connect(world: World) -> None:
@@ -125,7 +127,7 @@ def test_plain_http_goes_only_where_the_owner_listed_it(world: World) -> None:
         "head": f"HEAD {world.plain}/b HTTP/1.1\r\nHost: {host}\r\n\r\n",
         "moved": f"GET {world.plain}/moved HTTP/1.1\r\nHost: {host}\r\n\r\n",
         "host": f"GET {world.plain}/c HTTP/1.1\r\nHost: other.test\r\n\r\n",
-        "port": f"GET http://files.test/d HTTP/1.1\r\nHost: files.test\r\n\r\n",
+        "port": "GET http://files.test/d HTTP/1.1\r\nHost: files.test\r\n\r\n",
         "nohost": f"GET {world.plain}/e HTTP/1.1\r\n\r\n",
         "twohosts": f"GET {world.plain}/f HTTP/1.1\r\nHost: {host}\r\nHost: {host}\r\n\r\n",
         "origin": f"GET /g HTTP/1.1\r\nHost: {host}\r\n\r\n",
@@ -167,7 +169,7 @@ def test_no_second_request_hides_behind_the_first(world: World) -> None:
         f"{start}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         f"{start}Transfer-Encoding : chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
         f"{start}Content-Length: 4\r\n\r\nbody{second}",
-        f"GET {world.plain}/first HTTP/1.1\r\nHost: {host}\r\n\r\nGET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n",
+        f"GET {world.plain}/1 HTTP/1.1\r\nHost: {host}\r\n\r\nGET http://evil.test HTTP/1.1\r\nHost: evil.test\r\n\r\n",
         f"GET {world.plain}/first HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(second)}\r\n\r\n{second}",
         f"GET {world.plain}/a HTTP/1.1\r\nHost: {host}\r\nX: a\r\n  folded: b\r\n\r\n",
         f"GET {world.plain}/a HTTP/1.1\nHost: {host}\r\n\r\n",
@@ -212,17 +214,19 @@ for host, port in (("127.0.0.1", {port}), ("127.0.0.2", {world.port}), ("127.0.0
         print("REACHED", host, port)
     except OSError as error:
         print("refused", error.errno)
-kinds = [(socket.AF_INET, socket.SOCK_DGRAM, 0), (socket.AF_INET, socket.SOCK_RAW, 1), (socket.AF_INET6, socket.SOCK_STREAM, 0),
-         (socket.AF_INET6, socket.SOCK_DGRAM, 0), (socket.AF_UNIX, socket.SOCK_STREAM, 0), (socket.AF_NETLINK, socket.SOCK_RAW, 0),
-         (socket.AF_PACKET, socket.SOCK_RAW, 0), (socket.AF_VSOCK, socket.SOCK_STREAM, 0), (socket.AF_INET, socket.SOCK_STREAM, 132),
-         (socket.AF_INET, socket.SOCK_STREAM, 262)]
+from socket import AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_UNIX, AF_VSOCK
+stream, datagram, raw = socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW
+sctp, multipath = 132, 262
+kinds = [(AF_INET, datagram), (AF_INET, raw, 1), (AF_INET, stream, sctp), (AF_INET, stream, multipath),
+         (AF_INET6, stream), (AF_INET6, datagram), (AF_UNIX, stream), (AF_NETLINK, raw), (AF_PACKET, raw),
+         (AF_VSOCK, stream)]
 for kind in kinds:
     try:
         socket.socket(*kind)
         print("MADE", kind)
     except OSError as error:
         print("refused", error.errno)
-print(sorted(os.listdir("/sys/class/net")) if os.path.exists("/sys/class/net") else "", open("/proc/net/route").read().count("\\n"))
+print("routes", open("/proc/net/route").read().count("\\n"))
 print(sorted(int(name) for name in os.listdir("/proc/self/fd")))
 taken = socket.socket()
 taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -239,7 +243,7 @@ except OSError:
     lines = reply.text.splitlines()
     assert lines[:6] == [line for line in lines[:6] if line.startswith("refused")]
     assert lines[6:16] == ["refused 1"] * 10
-    assert lines[16].endswith("1")
+    assert lines[16] == "routes 1"  # the title line
     assert lines[17] == "[0, 1, 2, 3]"
     assert lines[18] == "refused"
     assert reply.lines == []
@@ -281,10 +285,10 @@ import time
 time.sleep(50)
 """
     world.ask("true")
-    reply = world.python(script, cancel_after=1.5)
+    reply = world.python(script, cancel_after=0.2)
     assert reply.cancelled
     assert (reply.more_descriptors, reply.children) == (0, 0)
-    assert reply.codes == ["CANCELLED"]
+    assert reply.codes in (["CANCELLED"], ["BROKEN"])
     assert reply.seen == []
 
 
@@ -319,6 +323,7 @@ def test_the_number_of_requests_is_bounded(world: World) -> None:
     assert len(reply.seen) == 2
 
 
+@pytest.mark.slow
 def test_slow_clients_are_cut_off_and_keep_nobody_waiting_for_ever(world: World) -> None:
     host = world.plain.removeprefix("http://")
     script = f"""

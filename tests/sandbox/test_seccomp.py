@@ -47,7 +47,7 @@ def machine(request):
     return request.param
 
 
-@pytest.fixture(params=["inet", "none"])
+@pytest.fixture(params=["inet", "stream", "none"])
 def sockets(request):
     return request.param
 
@@ -131,6 +131,17 @@ def test_only_internet_families_and_none_without_a_network_namespace(machine):
         none = judged(filter_bytes(machine, "none"), arch, SOCKET[machine], family, 1)
         assert inet == (ALLOW if family in {2, 10} else ERRNO | errno.EPERM)
         assert none == ERRNO | errno.EPERM
+
+
+def test_beside_a_broker_only_tcp_sockets_can_be_made(machine):
+    program, arch = filter_bytes(machine, "stream"), ARCHITECTURES[machine][1]
+    flags = 0o2004000
+    for family in range(64):
+        for kind in range(16):
+            for protocol in (0, 1, 6, 17, 132, 255, 262):
+                allowed = family == 2 and kind == 1 and protocol in {0, 6}
+                verdict = judged(program, arch, SOCKET[machine], family, kind | flags, protocol)
+                assert verdict == (ALLOW if allowed else ERRNO | errno.EPERM)
 
 
 def test_the_numbers_are_the_kernels(machine):

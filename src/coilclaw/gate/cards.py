@@ -39,7 +39,10 @@ def render_card(action: Action, inspected: Inspected, existing: bytes | None) ->
 def _preview(action: Action, inspected: Inspected, existing: bytes | None) -> str:
     touches = inspected.touches
     if touches.command is not None:
-        where = "WITHOUT A BOX" if inspected.facts.unsafe else "in a box without network"
+        where = (
+            f"in a box that may reach {', '.join(touches.domains)}" if touches.domains else "in a box without network"
+        )
+        where = "WITHOUT A BOX" if inspected.facts.unsafe else where
         return f"{touches.command}\n\n(Runs {where}. The approval binds this text, not what the files it uses hold.)"
     if touches.writes:
         content = parse_object(action.call.args_bytes).get("content")

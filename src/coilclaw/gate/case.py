@@ -57,6 +57,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Untrusted content this turn took in."""
     inherited: tuple[Label, ...]
     """Untrusted content an earlier turn of this conversation took in."""
+    domains: tuple[UrlFact, ...] = ()
+    """What the airlock thinks of each place the command asks to reach."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +137,7 @@ def lane_of(facts: Facts) -> Lane:
         return "C"
     if any(path.write and path.path_class == "owner" and path.relative is not None for path in facts.paths):
         return "C"
-    if facts.tool and facts.tool.destination == "external" and facts.tool.effect != "READ":
+    if facts.domains or (facts.tool and facts.tool.destination == "external" and facts.tool.effect != "READ"):
         return "B"
     return "A"
 

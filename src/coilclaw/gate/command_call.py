@@ -143,15 +143,18 @@ class Findings:
                 for path in scope.paths(word.path):
                     self.writes[path] = None
 
-    def keep(self, scope: Scope, path: str, content: Feed) -> None:
+    def keep(self, scope: Scope, path: str, content: Feed, *, append: bool = False) -> None:
         """Remember what went into a file, so that running that file later is understood."""
         for each in scope.paths(path):
             name = posixpath.normpath(each)
-            before = self.files.get(name, Feed("text"))
+            before = self.files.get(name)
+            if before is None:
+                before = ANYTHING if append else Feed("text")
+            elif not append:
+                before = Feed(before.kind, before.text + "\n", before.fetched)  # either may stand there in the end
             plain = before.kind == content.kind == "text"
             text = before.text + content.text if plain else ""
-            fetched = before.fetched or content.fetched
-            self.files[name] = Feed("text" if plain else "unknown", text, fetched)
+            self.files[name] = Feed("text" if plain else "unknown", text, before.fetched or content.fetched)
 
     def _hidden(self, word: Word) -> None:
         """A pattern that could reach what its spelling does not show."""

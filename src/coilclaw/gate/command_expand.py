@@ -116,6 +116,7 @@ class Expander:
             out.append(Piece(UNKNOWN, loose=True))
 
     def plain(self, node: "Node", scope: Scope, out: list[Piece]) -> None:
+        """Unquoted text; quotes, blanks or expansions left in it mean that the grammar missed something."""
         raw = self.text(node)
         if node.named_child_count:  # a number in a base, a brace with expansions
             self.inside(node, scope)
@@ -124,11 +125,13 @@ class Expander:
         out.append(plain_piece(raw))
 
     def quoted(self, text: str, out: list[Piece]) -> None:
+        """Text from inside quotes."""
         if indexes(text):
             self.found.smuggles = True
         out.append(quoted_piece(text))
 
     def joined(self, node: "Node", scope: Scope, out: list[Piece]) -> None:
+        """Pieces that touch."""
         end, before = node.start_byte, ""
         for child in node.children:
             if child.start_byte != end or (before == "$" and child.type == "string"):
@@ -154,6 +157,7 @@ class Expander:
             out.append(quoted_piece(""))
 
     def quoted_raw(self, start: int, end: int, out: list[Piece]) -> None:
+        """Source text between double quotes in which nothing may be live any more."""
         if start < end:
             raw = self.source[start:end].decode()
             if _LIVE.search(raw):
@@ -212,7 +216,7 @@ class Expander:
             self.inside(node, scope)
             return Piece(TAME, quoted=quoted, computed=True)
         raw = self.text(node).lstrip(_BLANKS)
-        if raw[2:3] in {" ", "\t", "\n", "|"}:
+        if raw[2:3] in {" ", "\t", "\n", "|"} or re.search(r"[^$\\]\{", raw[2:]):
             self.found.cloud("opaque.construct", raw)
         if "P" in kinds or (kinds[:1] == ["!"] and not re.fullmatch(r"\$\{!\w+(\[[@*]\]|[@*])\}", raw)):
             self.found.cloud("opaque.expansion", raw)

@@ -45,6 +45,12 @@ class _Frame(msgspec.Struct):
     """Arithmetic that a plain shell would read as a subshell."""
 
 
+def _unquoted(word: str) -> str:
+    """A delimiter without its quotes."""
+    pieces = re.findall(r"'([^']*)'|\"([^\"]*)\"|\\(.)|([^'\"\\])", word, re.DOTALL)
+    return "".join(single or double or escaped or plain for single, double, escaped, plain in pieces)
+
+
 class _Lifter:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -193,7 +199,7 @@ class _Lifter:
             self.sure = False
         number = len(self.bodies) + len(self.pending)
         self.replace(match.end() - self.at, f"<'{BODY}{number}{BODY}'")
-        self.pending.append((re.sub(r"['\"\\]", "", word), raw, dashed))
+        self.pending.append((_unquoted(word), raw, dashed))
 
     def read_bodies(self) -> None:
         self.out.append(self.text[self.copied : self.at])

@@ -85,7 +85,7 @@ def _operands(call: Call, options: Options, program: Program, found: Findings) -
             if word.text != "-":
                 overwrites(word, scope, found)
             if call.name == "tee" and word.sure:
-                found.keep(scope, word.path, call.feed)
+                found.keep(scope, word.path, call.feed, append=options.has("-a", "--append"))
     elif program.operands == "last":
         split = len(operands) if options.has("-t", "--target-directory") else max(len(operands) - 1, 1)
         split = 0 if call.name == "install" and options.has("-d", "--directory") else split

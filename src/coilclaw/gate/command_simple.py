@@ -1,7 +1,7 @@
 """One simple command out of the tree: its assignments, redirections and words, and the gaps between them."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from coilclaw.gate.command_call import ANYTHING, Feed, Findings, Scope
 from coilclaw.gate.command_environment import assigned
@@ -12,6 +12,9 @@ from coilclaw.gate.command_words import UNKNOWN, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+Target: TypeAlias = tuple[Word, bool]
+"""Where output lands, and whether it is appended."""
 
 REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
 _ONE_LINE = frozenset({
@@ -82,7 +85,7 @@ class Commands:
 
     def gaps(self, node: "Node", *, glue: bool = False) -> None:
         """Only blanks may lie between children, and no newline where it would end the command for a shell."""
-        end, before = node.start_byte, ""
+        end, before = 0 if node.type == "program" else node.start_byte, ""
         one_line = node.type in _ONE_LINE
         for child in node.children:
             start, kind = child.start_byte, child.type
@@ -100,9 +103,9 @@ class Commands:
         if node.type == "program" and self.source[end:].strip(b" \t\n") not in {b"", b"\\"}:
             self.found.cloud("opaque.construct", self.source[end:].decode(errors="replace"))
 
-    def redirects(self, nodes: tuple["Node", ...], scope: Scope, feed: Feed) -> tuple[Feed, list[Word], list[Word]]:
+    def redirects(self, nodes: tuple["Node", ...], scope: Scope, feed: Feed) -> tuple[Feed, list[Target], list[Word]]:
         """Redirections: what feeds the command now, where its output lands, and words that were swept along."""
-        targets: list[Word] = []
+        targets: list[Target] = []
         extra: list[Word] = []
         for node in nodes:
             if node.type != "file_redirect":
@@ -115,7 +118,8 @@ class Commands:
             judge(extra, scope, ANYTHING, self.found)
         return feed, targets, extra
 
-    def redirect(self, node: "Node", scope: Scope, feed: Feed, targets: list[Word], extra: list[Word]) -> Feed:
+    def redirect(self, node: "Node", scope: Scope, feed: Feed, targets: list[Target], extra: list[Word]) -> Feed:
+        """One redirection; gives what feeds the command from here on."""
         descriptor, operator = "", ""
         if re.search(rb"\{\w+\}$", self.source[max(0, node.start_byte - 40) : node.start_byte]):
             self.found.cloud("opaque.construct", "{…}" + self.expand.text(node))  # {name}> opens a new descriptor
@@ -143,7 +147,7 @@ class Commands:
             return ANYTHING if operator == "<&" else feed
         overwrites(target, scope, self.found)
         if descriptor in {"", "1"}:
-            targets.append(target)
+            targets.append((target, operator.endswith(">>")))
         return feed
 
     def source_of(self, target: Word, scope: Scope) -> Feed:
@@ -159,12 +163,12 @@ class Commands:
         self.found.read(scope, target)
         return Feed("file", target.path) if target.sure else ANYTHING
 
-    def landed(self, out: Feed, targets: list[Word], scope: Scope) -> Feed:
+    def landed(self, out: Feed, targets: list[Target], scope: Scope) -> Feed:
         """Remember what went into which file, so that running that file later is understood."""
         if not targets:
             return out
-        for target in targets:
-            self.found.keep(scope, target.path, out)
+        for target, append in targets:
+            self.found.keep(scope, target.path, out, append=append)
         return Feed("text", fetched=False)
 
     def assignment(self, node: "Node", scope: Scope) -> tuple[str, Word | None]:

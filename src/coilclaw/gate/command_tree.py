@@ -14,7 +14,7 @@ from coilclaw.gate.command_heredoc import lift
 from coilclaw.gate.command_judge import judge, known
 from coilclaw.gate.command_loops import fork_bomb, goes_on_forever, takes_only_so_much
 from coilclaw.gate.command_patterns import overwrites
-from coilclaw.gate.command_simple import REDIRECTS, Commands
+from coilclaw.gate.command_simple import REDIRECTS, Commands, Target
 from coilclaw.gate.command_words import Word
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class _Walker(Commands):
     def compound(self, node: "Node", scope: Scope, feed: Feed, outer: tuple["Node", ...]) -> Feed:
         """Everything that is not a plain command: redirections first, then the node's own visitor."""
         before = self.found.fetches
-        targets: list[Word] = []
+        targets: list[Target] = []
         if outer:
             feed, targets, extra = self.redirects(outer, scope, feed)
             if extra:
@@ -293,6 +293,7 @@ class _Walker(Commands):
                 self.strange(child, scope, feed)
 
     def case_item(self, node: "Node", scope: Scope, feed: Feed) -> None:
+        """One branch of a case: patterns, then statements."""
         statements: list[Node] = []
         for child in node.children:
             if child.type in WORDS:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from coilclaw.gate.case import MATRIX, Case, Rule, describe, reaches_outside
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.decision import Reason
@@ -150,15 +152,16 @@ def _deny_commands(case: Case) -> Iterator[Reason]:
 
 def _deny_network(case: Case) -> Iterator[Reason]:
     url = case.facts.url
-    if url is not None and url.code:
-        yield Reason(
-            rule="network.airlock",
-            code=url.code,
-            text=url.reason,
-            change="Add the domain to security.allowed_domains if the agent should reach it."
-            if url.code == "NOT_LISTED"
-            else "",
-        )
+    for place in (*(() if url is None else (url,)), *case.facts.domains):
+        if place.code:
+            yield Reason(
+                rule="network.airlock",
+                code=place.code,
+                text=place.reason,
+                change="Add the domain to security.allowed_domains if the agent should reach it."
+                if place.code == "NOT_LISTED"
+                else "",
+            )
 
 
 def _deny_fresh_taint(case: Case) -> Iterator[Reason]:
@@ -172,7 +175,13 @@ def _deny_fresh_taint(case: Case) -> Iterator[Reason]:
 
 
 def _deny_rules(case: Case) -> Iterator[Reason]:
-    yield from matching_rules(case, "deny")
+    given: set[str] = set()
+    for place in (case.facts.url, *case.facts.domains):  # a rule about a domain speaks of each one a command asks for
+        of_place = msgspec.structs.replace(case, facts=msgspec.structs.replace(case.facts, url=place))
+        for reason in matching_rules(of_place, "deny"):
+            if reason.rule not in given:
+                given.add(reason.rule)
+                yield reason
 
 
 def _deny_autonomy(case: Case) -> Iterator[Reason]:
@@ -184,7 +193,7 @@ def _deny_autonomy(case: Case) -> Iterator[Reason]:
             text=f"Autonomy is readonly and this is {describe(case)}.",
             change="Set security.autonomy to supervised to be asked instead.",
         )
-    elif case.lane == "A" and MATRIX[autonomy][case.risk] == "deny":
+    elif (case.lane == "A" or case.facts.domains) and MATRIX[autonomy][case.risk] == "deny":
         yield Reason(
             rule=f"autonomy.{autonomy}",
             code="AUTONOMY_DENIES",

@@ -59,6 +59,7 @@ class Inspector:
             paths=self._paths(touches, command),
             command=command,
             url=self._url(touches, turn),
+            domains=tuple(self._judge_url(_address(domain), "box") for domain in touches.domains),
             secret=call.withheld,
             unsafe=self._unsafe,
             recent_calls=recent,
@@ -87,6 +88,10 @@ class Inspector:
         if command is not None:
             named += [(path, False, True) for path in command.reads] + [(path, True, True) for path in command.writes]
         return tuple(look_at(path, self._places, write=write, boxed=boxed) for path, write, boxed in named)
+
+
+def _address(domain: str) -> str:
+    return f"{domain}/" if "://" in domain else f"https://{domain}/"
 
 
 def _fact(tool: Tool) -> ToolFact:

@@ -16,7 +16,7 @@ from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.http import HttpRequest, HttpResponse, Principal
 from coilclaw.packets.ids import Clock
-from coilclaw.packets.ports import Box, Context, Memory, Transport
+from coilclaw.packets.ports import Box, Context, Memory, Touches, Transport
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Granter:
             idempotency_key=action.idempotency_key,
             timeout_seconds=self.limits.tool_seconds,
             files=WorkspaceFiles(self._files(inspected)) if touches.reads or touches.writes else None,
-            run_command=self._runner(touches.command, tainted=bool(turn.taint)) if touches.command else None,
+            run_command=self._runner(touches, tainted=bool(turn.taint)) if touches.command else None,
             http_get=self._getter(touches.url, touches.principal) if touches.url and touches.principal else None,
             read_page=_read_page if touches.principal == "web_open" else None,
             restore=self._restore if action.call.tool == "undo" else None,
@@ -138,9 +138,9 @@ class Granter:
             )
         return tuple(grants)
 
-    def _runner(self, granted: str, *, tainted: bool) -> Callable[[str], Awaitable[BoxResult]]:
+    def _runner(self, granted: Touches, *, tainted: bool) -> Callable[[str], Awaitable[BoxResult]]:
         async def run(command: str) -> BoxResult:
-            if command != granted:
+            if command != granted.command:
                 raise ValueError("a tool ran another command than the one that was decided on")
             workspace = str(self.workspace)
             spec = BoxSpec(
@@ -151,9 +151,14 @@ class Granter:
                 hidden=self._hidden(),
                 forbidden_binaries=self._forbidden,
                 environment=(("LANG", "C.UTF-8"), ("GIT_OPTIONAL_LOCKS", "0")),
+                domains=granted.domains,
                 limits=BoxLimits(wall_seconds=self.limits.shell_seconds),
             )
-            return await self._open_box().run(spec)
+            if not granted.domains:
+                return await self._open_box().run(spec)
+            from coilclaw.sandbox.box import reaching
+
+            return await reaching(self._open_box(), self._transport()).run(spec)
 
         return run
 

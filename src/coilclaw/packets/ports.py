@@ -124,6 +124,8 @@ class Touches(msgspec.Struct, frozen=True, kw_only=True):
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     command: str | None = None
+    domains: tuple[str, ...] = ()
+    """What the command would reach, through its box's broker."""
     url: str | None = None
     principal: Principal | None = None
     """In whose name the URL would be asked for."""

@@ -33,7 +33,7 @@ _STATUS: Final = {
     400: "Bad Request", 403: "Forbidden", 413: "Content Too Large", 429: "Too Many Requests", 502: "Bad Gateway",
     504: "Gateway Timeout",
 }  # fmt: skip
-_MALFORMED: Final = frozenset({"BAD_REQUEST", "FRAMING", "HOST_HEADER", "PIPELINED", "TIMEOUT", "METHOD"})
+_MALFORMED: Final = frozenset({"BAD_REQUEST", "FRAMING", "HOST_HEADER", "PIPELINED", "TIMEOUT", "METHOD", "BROKEN"})
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 
 
@@ -215,7 +215,7 @@ class Broker:
     async def _more(self, reader: asyncio.StreamReader) -> bytes:
         data = await reader.read(_READ)
         if not data:
-            raise _Refused("BAD_REQUEST", "the request breaks off")
+            raise _Refused("BROKEN", "the request breaks off")
         return data
 
     def _decide(self, asked: Asked, counted: _Counted) -> Target:

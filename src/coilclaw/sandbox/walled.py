@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from coilclaw.packets.box import BoxResult, BoxSpec, Probe
-from coilclaw.packets.errors import BoxUnavailable
+from coilclaw.packets.errors import BoxUnavailable, ConfigError
 from coilclaw.sandbox import stage
-from coilclaw.sandbox.admission import admit
+from coilclaw.sandbox.admission import admit, refusal
 from coilclaw.sandbox.binaries import Programs, allow, forbid, freshness
 from coilclaw.sandbox.bubblewrap import Arguments, scratches
 from coilclaw.sandbox.guard import Guard
@@ -91,15 +91,20 @@ class WalledBox:
         A spec that grants domains needs `broker`, which makes the one thing that can then be reached from inside.
         """
         admit(spec, brokered=broker is not None)
-        serving = broker(spec.domains) if broker is not None and spec.domains else None
+        try:
+            serving = broker(spec.domains) if broker is not None and spec.domains else None
+        except ConfigError as error:
+            raise refusal(f"The domains cannot be granted: {error.message}.", error.remedy) from error
         guard = Guard(spec, self._hide)
         seat = None if self._maps is None else LentSeat()
         group = self._groups.make(spec.limits)
         try:
-            return await self._run(spec, guard, seat, group, serving)
+            try:
+                return await self._run(spec, guard, seat, group, serving)
+            finally:
+                if serving is not None:
+                    await serving.close()
         finally:
-            if serving is not None:
-                await serving.close()
             if seat is not None:
                 seat.close()
             self._groups.take_away(group)

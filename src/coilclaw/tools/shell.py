@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from coilclaw.packets.action import INTERNAL
+from coilclaw.packets.action import INTERNAL, untrusted
 from coilclaw.packets.box import BoxResult
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context, ToolOutput, Touches
@@ -21,15 +21,34 @@ CODES = {
 }
 
 
+_Domain = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9.-]+|https?://[A-Za-z0-9.-]+(:[0-9]+)?)$", max_length=270)]
+
+
 class ShellArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of shell."""
 
     command: Annotated[str, msgspec.Meta(description="A POSIX shell command line, run in the workspace.", min_length=1)]
+    domains: Annotated[
+        tuple[_Domain, ...],
+        msgspec.Meta(
+            description="Host names on the allowed domains that the command must reach over https, as in example.com;"
+            " anything else the owner listed as scheme://host:port. Leave it out for no network.",
+            max_length=8,
+        ),
+    ] = ()
 
 
 def _text(data: bytes) -> str:
     shown = data[:SHOWN].decode("utf-8", "replace")
     return shown + (f"\n… {len(data) - SHOWN} more bytes" if len(data) > SHOWN else "")
+
+
+def _host(domain: str) -> str:
+    return domain.rpartition("://")[2].partition(":")[0].lower()
+
+
+def _reach(domains: tuple[str, ...]) -> str:
+    return f" with a way to {', '.join(domains)}" if domains else ""
 
 
 def _report(result: BoxResult) -> str:
@@ -49,18 +68,18 @@ def _report(result: BoxResult) -> str:
     destination="workspace",
     idempotent=False,
     always_ask=False,
-    touches=lambda args: Touches(command=args.command),
-    summary=lambda args: f"Run `{args.command.splitlines()[0][:120]}`.",
+    touches=lambda args: Touches(command=args.command, domains=args.domains),
+    summary=lambda args: f"Run `{args.command.splitlines()[0][:120]}`{_reach(args.domains)}.",
 )
 async def shell(args: ShellArgs, context: Context) -> ToolOutput:
-    """Run a shell command in the workspace, boxed: no network, read-only system, limits on time, memory and output."""
+    """Run a shell command in the workspace, boxed: read-only system, limits, no network beyond the domains granted."""
     if context.run_command is None:
         raise ToolError("no box was granted to this call.", code="NOT_GRANTED", begun=False)
     result = await context.run_command(args.command)
     success = result.end == "exited" and result.exit_code == 0
     return ToolOutput(
         text=_report(result),
-        label=INTERNAL,
+        label=untrusted(_host(args.domains[0])) if args.domains else INTERNAL,
         success=success,
         code="" if success else CODES[result.end],
         exit=result.exit_code,
