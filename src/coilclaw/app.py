@@ -274,7 +274,7 @@ class App:
         """The workspace as it was, for undo."""
         from coilclaw.sandbox.snapshot import Snapshots
 
-        return Snapshots(self.workspace, self.home.root / "snapshots.git")
+        return Snapshots(self.workspace, self.home.root / "snapshots", self.clock)
 
     @cached_property
     def inspector(self) -> "Inspector":

@@ -41,6 +41,13 @@ def test_any_heap_of_shell_fragments_is_read_without_an_error(text: str) -> None
     assert all(isinstance(path, str) and "\0" not in path for path in (*facts.reads, *facts.writes, *facts.programs))
 
 
+@given(st.text(st.sampled_from("{}5$[](a<|\\ \U000bcfa3\u0100é\U0010ffff"), max_size=30))
+@settings(max_examples=200)
+@example("{5\U000bcfa3")
+def test_characters_of_any_size_are_kept_from_the_parser(text: str) -> None:
+    assert read_command(text).text == text
+
+
 @given(st.sampled_from(FRAGMENTS), st.sampled_from(FRAGMENTS), st.integers(1, 6000))
 @settings(max_examples=60)
 @example("(", "a", 6000)
@@ -81,18 +88,18 @@ WRAPS: tuple[Callable[[str], str], ...] = (
     lambda c: f"eval {shlex.quote(c)}",
     lambda c: f"echo {shlex.quote(c)} | sh",
     lambda c: f"bash <<< {shlex.quote(c)}",
-    lambda c: f"sh <<'END'\n{c}\nEND\n",
-    lambda c: f"cat <<'END' | bash\n{c}\nEND\n",
+    lambda c: f"sh <<'E{len(c)}'\n{c}\nE{len(c)}\n",
+    lambda c: f"cat <<'E{len(c)}' | bash\n{c}\nE{len(c)}\n",
     lambda c: f"env sh -c {shlex.quote(c)}",
     lambda c: f"nohup sh -c {shlex.quote(c)}",
     lambda c: f"timeout 5 bash -c {shlex.quote(c)}",
     lambda c: f"trap {shlex.quote(c)} EXIT",
-    lambda c: f"cat > s.sh <<'END'\n{c}\nEND\nsh s.sh",
+    lambda c: f"cat > s.sh <<'E{len(c)}'\n{c}\nE{len(c)}\nsh s.sh",
     lambda c: f"! {c}",
     lambda c: f"{c} # x",
     lambda c: f"export X=$({c})",
     lambda c: f"echo ${{x:-$({c})}}",
-    lambda c: f"cat <<END\n$({c})\nEND\n",
+    lambda c: f"cat <<E{len(c)}\n$({c})\nE{len(c)}\n",
 )
 
 

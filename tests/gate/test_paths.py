@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coilclaw.gate.paths import Places, box_read_only, classify, look_at
+from coilclaw.packets.errors import ToolError
 
 
 @pytest.fixture
@@ -91,6 +92,24 @@ def test_a_tainted_box_may_write_less(tmp_path):
     assert set(clean) < set(tainted)
     assert str(tmp_path / ".git") in clean
     assert str(tmp_path / ".envrc") in tainted
+
+
+def test_repositories_below_the_workspace_are_found_wherever_they_are(tmp_path):
+    for number in range(300):
+        (tmp_path / "zz" / str(number)).mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c" / "d" / "e" / ".git").mkdir(parents=True)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / ".git").write_text("gitdir: elsewhere")
+    found = box_read_only(tmp_path, tainted=False)
+    assert str(tmp_path / "a/b/c/d/e/.git") in found
+    assert str(tmp_path / "tree/.git") in found
+
+
+def test_a_workspace_with_too_many_repositories_is_refused(tmp_path):
+    for number in range(120):
+        (tmp_path / str(number) / ".git").mkdir(parents=True)
+    with pytest.raises(ToolError, match="too many"):
+        box_read_only(tmp_path, tainted=False)
 
 
 @pytest.mark.parametrize(

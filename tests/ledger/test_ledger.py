@@ -211,9 +211,29 @@ def test_a_head_signed_by_another_key_is_forged(book, tmp_path):
     assert broken(book) == (99, "forged")
 
 
+def test_removing_every_head_and_rewriting_the_rest_shows(book):
+    made = rewrite(book.lines())
+    book.log.write_bytes(b"".join(line + b"\n" for line in made))
+    heads_file(book.log).write_bytes(b"")
+    db = Database(book.folder / "m", book.folder / "locks")
+    db.write_now(lambda tx: tx.execute("DELETE FROM ledger_heads"))
+    for number, line in enumerate(made, start=1):
+        db.write_now(
+            lambda tx, n=number, text=line: tx.execute(
+                "UPDATE receipts SET line = ?, receipt_hash = ? WHERE seq = ?",
+                (text.decode(), json.loads(text)["receipt_hash"], n),
+            )
+        )
+    db.close()
+    assert broken(book) == (8, "forged")
+    book.key.mark_file.unlink()
+    assert broken(book) == (1, "truncated")
+
+
 def test_a_replaced_key_shows(book):
     book.key.private_file.unlink()
     book.key.public_file.unlink()
+    book.key.mark_file.unlink()
     book.key.create()
     book.open()
     book.write(1, start=8)

@@ -153,3 +153,16 @@ def test_what_a_file_holds_now_is_read_for_the_difference(tmp_path):
     (tmp_path / "f").write_text("now")
     assert read_existing(tmp_path, "f", 10) == b"now"
     assert read_existing(tmp_path, "g", 10) is None
+
+
+def test_what_must_be_written_alone_waits_for_running_commands(tmp_path):
+    import fcntl
+
+    grant = FileGrant(asked="SYSTEM.md", root=str(tmp_path), relative="SYSTEM.md", writable=True, alone=True)
+    holder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_SH)  # as a running box does
+    with pytest.raises(ToolError, match="a command is running"):
+        WorkspaceFiles((grant,)).write("SYSTEM.md", b"x")
+    os.close(holder)
+    WorkspaceFiles((grant,)).write("SYSTEM.md", b"x")
+    assert (tmp_path / "SYSTEM.md").read_bytes() == b"x"

@@ -1,9 +1,13 @@
 """What a command destroyed can be brought back."""
 
+import os
+import subprocess
+
 import pytest
 
 from coilclaw.gate.grants import may_restore
 from coilclaw.packets.errors import UsageError
+from coilclaw.packets.ids import utc_now
 from coilclaw.sandbox.snapshot import Snapshots
 
 
@@ -15,7 +19,7 @@ def kept(tmp_path):
     (workspace / "sub" / "b.bin").write_bytes(bytes(range(256)))
     (workspace / ".gitattributes").write_text("* text=auto eol=lf filter=evil\n")
     (workspace / "SYSTEM.md").write_text("owner's words")
-    return workspace, Snapshots(workspace, tmp_path / "store.git")
+    return workspace, Snapshots(workspace, tmp_path / "store", utc_now)
 
 
 def test_what_is_gone_or_changed_comes_back_to_the_byte(kept):
@@ -90,3 +94,38 @@ def test_the_workspaces_own_repository_is_left_alone(kept):
     snapshots.take("before")
     assert (workspace / ".git" / "config").read_text().startswith("[core]")
     assert sorted(path.name for path in (workspace / ".git").iterdir()) == ["config"]
+
+
+def test_a_repository_inside_the_workspace_cannot_make_anything_run(kept, tmp_path):
+    workspace, snapshots = kept
+    inner = workspace / "inner"
+    inner.mkdir()
+    witness = tmp_path / "ran"
+    run = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    (inner / "f").write_text("x")
+    for args in (
+        ["init", "-q"],
+        ["add", "f"],
+        ["commit", "-qm", "x"],
+        ["config", "filter.x.clean", f"touch {witness}; cat"],
+    ):
+        subprocess.run([*run, *args], cwd=inner, check=True)
+    (inner / ".gitattributes").write_text("* filter=x\n")
+    os.utime(inner / "f", (1, 1))
+    snapshots.take("one")
+    os.utime(inner / "f", (2, 2))
+    (inner / "f").write_text("y")
+    snapshots.take("two")
+    snapshots.restore("", may_restore)
+    assert not witness.exists()
+
+
+def test_a_folder_swapped_for_a_link_is_not_read_through(kept, tmp_path):
+    workspace, snapshots = kept
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "b.bin").write_text("host secret")
+    (workspace / "sub" / "b.bin").unlink()
+    (workspace / "sub").rmdir()
+    (workspace / "sub").symlink_to(tmp_path / "outside")
+    snapshots.take("swapped")
+    assert "sub/b.bin" not in snapshots._newest().files

@@ -84,7 +84,7 @@ def make_parts(home: Home, config: Config) -> list[str]:
 
 def make_workspace(home: Home, workspace: Path) -> list[str]:
     """The workspace: a git repository with what the templates have and it has not."""
-    copied = 0
+    copied: list[str] = []
     if workspace.is_symlink() or (workspace.exists() and not workspace.is_dir()):
         raise UsageError(f"the workspace {workspace} is not a plain directory.", remedy="Set workspace_dir to one.")
     fresh = not workspace.exists()
@@ -97,9 +97,9 @@ def make_workspace(home: Home, workspace: Path) -> list[str]:
         if not target.exists() and (fresh or not _taken_out(workspace, target)):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-            copied += 1
-    made = [f"{workspace} ({copied} files)"] if copied else []
-    made += _make_repository(workspace)
+            copied.append(str(target.relative_to(workspace)))
+    made = [f"{workspace} ({len(copied)} files)"] if copied else []
+    made += _make_repository(workspace, copied)
     if not home.workspace_link.is_symlink() and not home.workspace_link.exists():
         home.workspace_link.symlink_to(workspace)
     return made
@@ -110,7 +110,8 @@ def _taken_out(workspace: Path, target: Path) -> bool:
     return (workspace / ".git").exists() and target.parent.exists()
 
 
-def _make_repository(workspace: Path) -> list[str]:
+def _make_repository(workspace: Path, files: list[str]) -> list[str]:
+    """Make it a repository and commit what we brought; git is never let loose on what was there before."""
     from coilclaw.sandbox.git import have_git, run_git
 
     if (workspace / ".git").exists():
@@ -120,7 +121,7 @@ def _make_repository(workspace: Path) -> list[str]:
         return []
     try:
         run_git(workspace, "init", "--quiet")
-        run_git(workspace, "add", "--all")
+        run_git(workspace, "add", "--", *files) if files else None
         run_git(workspace, "commit", "--quiet", "--allow-empty", "-m", "The workspace as CoilClaw made it")
     except ToolError as error:
         click.echo(f"warning: the workspace could not be made a repository: {error}", err=True)

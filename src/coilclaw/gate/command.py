@@ -87,7 +87,10 @@ def _read(text: str, found: Findings) -> None:
     found.follow, found.run = follow, run
     if not text.isascii() or not text.isprintable():
         _characters(text, found)
-    walk(text, Scope(), NOTHING, found)
+    try:
+        walk(text, Scope(), NOTHING, found)
+    except RecursionError:  # the caller's own stack was nearly used up
+        found.cloud("opaque.depth")
     if found.evaluates and found.smuggles:
         found.cloud("opaque.index")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from coilclaw.gate.command_call import ANYTHING, Feed, Findings, Scope
 from coilclaw.gate.command_environment import assigned
 from coilclaw.gate.command_heredoc import BODY, STRING, Body, quoted_body
+from coilclaw.gate.command_patterns import DESTRUCTIVE
 from coilclaw.gate.command_words import (
     BREAK,
     TAME,
@@ -46,7 +47,7 @@ _TAME_NAMES = frozenset({
     "USER", "LOGNAME", "HOSTNAME", "UID", "EUID", "PPID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS", "COLUMNS",
     "LINES", "BASHPID", "HOSTTYPE", "OSTYPE", "BASH_VERSION", "SRANDOM",
 })  # fmt: skip
-_NAME = re.compile(r"\w+|[*@#?$!-]")
+_NAME = re.compile(r"[A-Za-z0-9_]+|[*@#?$!-]")
 _LIVE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({])")
 _STRAY = re.compile(r"(?<!\\)(?:\\\\)*(?:[`'\"\s]|\$[({\w])")
 _LIVE_INSIDE = re.compile(r"(?<!\\)(?:\\\\)*(?:`|\$[({]|[<>]\()")
@@ -54,6 +55,7 @@ _SUBSTITUTES = re.compile(r"`|\$[({]")
 _BACKTICK_ESCAPES = re.compile(r"\\([`\\$])")
 _BACKTICK_ESCAPES_IN_QUOTES = re.compile(r"\\([`\\$\"])")
 _MARKED = re.compile(f"{BODY}([0-9]+){BODY}")
+_COMMAND_LIKE = re.compile(r"[\s!(]*[A-Za-z_./][\w./-]*\s+(--?[A-Za-z]|[A-Za-z~$]|/\s*-|/\w)")
 _BLANKS = " \t\n"
 
 
@@ -70,7 +72,7 @@ class Expander:
 
     def text(self, node: "Node") -> str:
         """A node's own text."""
-        return self.source[node.start_byte : node.end_byte].decode()
+        return self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
     def words(self, node: "Node", scope: Scope) -> list[Word]:
         """The words a node becomes: usually one, several with braces or split fields, none when empty."""
@@ -145,7 +147,7 @@ class Expander:
         for child in node.children:
             kind = child.type
             if kind in EXPANSIONS:
-                raw = self.source[child.start_byte : child.end_byte].decode()
+                raw = self.source[child.start_byte : child.end_byte].decode(errors="replace")
                 start = child.start_byte + len(raw) - len(raw.lstrip(_BLANKS))
                 self.quoted_raw(cut, start, out)
                 out.append(self.expansion(child, scope, quoted=True))
@@ -159,7 +161,7 @@ class Expander:
     def quoted_raw(self, start: int, end: int, out: list[Piece]) -> None:
         """Source text between double quotes in which nothing may be live any more."""
         if start < end:
-            raw = self.source[start:end].decode()
+            raw = self.source[start:end].decode(errors="replace")
             if _LIVE.search(raw):
                 self.found.cloud("opaque.construct", raw)
             self.quoted(inside_double_quotes(raw), out)
@@ -176,6 +178,9 @@ class Expander:
             return self.braced(node, scope, quoted=quoted)
         if kind == "arithmetic_expansion":
             self.inside(node, scope)
+            if looks_like_command(self.text(node).strip(_BLANKS)[3:-2]):
+                self.found.cloud("opaque.construct", self.text(node))
+                self.found.follow(self.text(node).strip(_BLANKS)[3:-2], scope.fork(), ANYTHING)
             old = self.text(node).lstrip(_BLANKS).startswith("$[")  # not every shell knows $[…]
             return Piece(UNKNOWN if old else TAME, quoted=quoted, computed=True)
         if kind == "process_substitution":
@@ -210,7 +215,7 @@ class Expander:
         """`${…}` in all its forms; only the plain one and the length give something known."""
         parts = [child for child in node.children if child.type not in {"${", "}"}]
         kinds = [child.type for child in parts]
-        if kinds in (["variable_name"], ["special_variable_name"]):
+        if kinds in (["variable_name"], ["special_variable_name"]) and self.text(parts[0]).isascii():
             return self.value(self.text(parts[0]), scope, quoted=quoted)
         if kinds[:1] == ["#"] and kinds[1:] in (["variable_name"], ["subscript"]):
             self.inside(node, scope)
@@ -326,6 +331,12 @@ def indexes(text: str) -> bool:
     """True for text that, evaluated as an array index, would run something."""
     at = text.find("[")
     return at >= 0 and _SUBSTITUTES.search(text, at) is not None
+
+
+def looks_like_command(text: str) -> bool:
+    """True for arithmetic that reads like a command and its arguments, as if a subshell was meant."""
+    first = re.match(r"[\s!(]*([\w.-]+)(\s|$)", text)
+    return _COMMAND_LIKE.match(text) is not None or (first is not None and first[1] in DESTRUCTIVE)
 
 
 def here_string(word: Word) -> Word | None:

@@ -175,6 +175,8 @@ class Commands:
         """A variable's name and value; the value's substitutions are read on the way."""
         target, *rest = node.children
         name = self.expand.text(target)
+        if not name.isascii():
+            self.found.cloud("opaque.construct", name)  # no name of a variable to a shell
         if target.type == "subscript":
             self.expand.inside(target, scope, index=True)
             name = name.partition("[")[0]

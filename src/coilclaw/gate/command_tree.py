@@ -27,6 +27,9 @@ MOST_TEXT = 1 << 18
 MOST_INTRICATE = 1000
 """The grammar takes quadratic time over these characters; real commands hold few of them."""
 
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
+"""Hidden from the parser, byte for byte: to a shell they are letters, but the grammar's scanner looks them up in
+tables made for single bytes and can crash the process."""
 _TEST_OPERATOR = re.compile(r"-([a-hknoprstuvwxzGLNORS]|eq|ne|lt|le|gt|ge|nt|ot|ef)")
 
 
@@ -52,7 +55,7 @@ def walk(text: str, scope: Scope, feed: Feed, found: Findings) -> Feed:
         found.cloud("unparsed", "too intricate")
         return ANYTHING
     source = lifted.text.encode()
-    root = parser().parse(source).root_node
+    root = parser().parse(_NOT_ASCII.sub(b"x", source)).root_node
     if root.has_error:
         found.cloud("unparsed")
     walker = _Walker(source, found)

@@ -134,6 +134,7 @@ class Granter:
                     root=str(self.workspace) if inside else "/",
                     relative=path.relative if path.relative is not None else path.absolute.lstrip("/"),
                     writable=path.write,
+                    alone=path.write and path.path_class == "owner",
                 )
             )
         return tuple(grants)

@@ -1,11 +1,14 @@
 """Paths: what a name really points at, and which class of place that is."""
 
 import os
+from collections import deque
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from coilclaw.packets.errors import ToolError
 
 PathClass: TypeAlias = Literal["never", "owner", "guarded", "informal", "plain"]
 """never: the runtime's alone · owner: lane C · guarded: R2, denied when tainted · informal: R1 · plain: R2."""
@@ -126,22 +129,37 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
     )
 
 
-def nested_repositories(workspace: Path, depth: int = 3, most: int = 2000) -> list[str]:
-    """The .git of repositories below the workspace, as far as a short look finds them."""
+MOST_FOLDERS = 20_000
+MOST_REPOSITORIES = 100
+
+
+def nested_repositories(workspace: Path) -> list[str]:
+    """The .git of every repository below the workspace, folder or file; the nearest are found first.
+
+    A workspace too large to look through is refused: a repository that was not found would be open to commands.
+    """
     found: list[str] = []
-    folders = [(workspace, 0)]
-    while folders and most > 0:
-        folder, level = folders.pop()
-        most -= 1
+    folders = deque([str(workspace)])
+    looked = 0
+    while folders:
+        folder = folders.popleft()
+        looked += 1
+        if looked > MOST_FOLDERS or len(found) > MOST_REPOSITORIES:
+            raise ToolError(
+                f"the workspace has too many folders or repositories to protect them all (at {folder}).",
+                remedy="Remove what is not needed there, then try again.",
+                code="WORKSPACE_TOO_LARGE",
+                begun=False,
+            )
         try:
-            entries = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+            entries = list(os.scandir(folder))
         except OSError:
-            continue
+            continue  # what the owner cannot open, their git cannot either
         for entry in entries:
-            if entry.name == ".git":
+            if entry.name == ".git" and not entry.is_symlink():
                 found.append(entry.path)
-            elif level < depth and entry.name not in ("node_modules", ".venv", "__pycache__"):
-                folders.append((Path(entry.path), level + 1))
+            elif entry.name not in ("node_modules", ".venv", "__pycache__") and entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
     return found
 
 

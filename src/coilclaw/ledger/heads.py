@@ -10,7 +10,7 @@ import msgspec
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import LedgerBroken, StorageError
 from coilclaw.packets.ids import Clock, stamp
-from coilclaw.packets.receipt import Head
+from coilclaw.packets.receipt import GENESIS, Head
 
 _HEAD = msgspec.json.Decoder(Head)
 
@@ -26,6 +26,8 @@ class SigningKey:
     def __init__(self, keys: Path) -> None:
         self.private_file = keys / "ledger.key"
         self.public_file = keys / "ledger.pub"
+        self.mark_file = keys / "ledger.mark"
+        """The last signed head, kept beside the key from its first day: no head at all is a break, not a beginning."""
 
     def create(self) -> None:
         """Make the key if there is none; of several processes that try at once, one succeeds."""
@@ -37,6 +39,24 @@ class SigningKey:
         self._write(self.private_file, Ed25519PrivateKey.generate().private_bytes_raw().hex())
         private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
         self._write(self.public_file, private.public_key().public_bytes_raw().hex())
+        if not self.mark_file.exists():
+            self.keep_mark(self.sign(0, GENESIS, ""))
+
+    def keep_mark(self, head: Head) -> None:
+        """Remember the last head beside the key."""
+        partial = self.mark_file.with_name(f"{self.mark_file.name}.{os.urandom(6).hex()}")
+        partial.write_bytes(msgspec.json.encode(head) + b"\n")
+        partial.chmod(0o600)
+        partial.replace(self.mark_file)
+
+    def mark(self) -> Head | None:
+        """The last head as remembered beside the key; None when it is gone."""
+        try:
+            return _decode(self.mark_file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"{self.mark_file} cannot be read ({error.strerror}).") from error
 
     def _write(self, path: Path, text: str) -> None:
         """Put the text there whole and durable, unless something is there already."""

@@ -101,6 +101,7 @@ class Ledger:
         self._unsealed = 0
         self._sealed_at = self._clock()
         try:
+            self._key.keep_mark(head)
             append_head(heads_file(self._log_path), head)
         except OSError as error:
             self._warn(f"the signed head could not be kept beside the log ({error.strerror}); the database has it.")

@@ -131,15 +131,27 @@ def _name_gap(gap: _Gap, later: Iterator[list[bytes]], rest: list[bytes]) -> _St
 def verify_ledger(db: sqlite3.Connection, log_path: Path, key: SigningKey) -> Report:
     """Check log, rows and heads against each other."""
     heads = list(dict.fromkeys((*heads_from_rows(db), *heads_from_file(heads_file(log_path)))))
-    chain = _Chain(heads)
     notes: list[str] = []
+    chain = _Chain(heads)
     try:
+        heads = _with_mark(heads, key)
+        chain = _Chain(heads)
         _check_heads(heads, key)
         _walk(db, log_path, chain, notes)
         _check_ends(db, chain, heads, notes)
     except _Stop as stop:
         return Report(valid=False, receipts=chain.size, heads=len(heads), broken=stop.broken, notes=tuple(notes))
     return Report(valid=True, receipts=chain.size, heads=len(heads), broken=None, notes=tuple(notes))
+
+
+def _with_mark(heads: list[Head], key: SigningKey) -> list[Head]:
+    """The heads and the one remembered beside the key, which is there from the first day on."""
+    mark = key.mark()
+    if mark is None:
+        raise _Stop(1, "truncated", "the head remembered beside the key is gone")
+    if not key.holds(mark):
+        raise _Stop(mark.size, "forged", "the head remembered beside the key was not signed by it")
+    return [*heads, mark] if mark.size and mark not in heads else heads
 
 
 def _check_heads(heads: list[Head], key: SigningKey) -> None:

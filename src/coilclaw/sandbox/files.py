@@ -5,6 +5,7 @@ put in its place in between is refused by the kernel, not followed.
 """
 
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -27,6 +28,8 @@ class FileGrant(msgspec.Struct, frozen=True, kw_only=True):
     relative: str
     """Below the root, without links and dots; empty means the root itself."""
     writable: bool
+    alone: bool = False
+    """Written only while no command runs: replacing a protected file would bare it inside a running box."""
 
 
 def _explain(error: OSError, asked: str) -> ToolError:
@@ -147,11 +150,17 @@ class WorkspaceFiles:
             raise ToolError(f"{path} is the workspace itself, not a file.", code="FILE_ERROR", begun=False)
         folder, _, name = grant.relative.rpartition("/")
         try:
-            parent = self._make_parents(grant, folder)
+            root = os.open(grant.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                _replace(parent, name, data)
+                if grant.alone:
+                    _lock_alone(root)
+                parent = self._make_parents(grant, folder)
+                try:
+                    _replace(parent, name, data)
+                finally:
+                    os.close(parent)
             finally:
-                os.close(parent)
+                os.close(root)
         except IsADirectoryError as error:
             raise ToolError(f"{path} is a directory.", code="FILE_ERROR", begun=False) from error
         except OSError as error:
@@ -170,6 +179,19 @@ class WorkspaceFiles:
                 os.close(here)
             here = below
         return here
+
+
+def _lock_alone(root: int) -> None:
+    """Boxes hold the workspace shared while they run; what must be written alone waits for the next try."""
+    try:
+        fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ToolError(
+            "a command is running in the workspace.",
+            remedy="Try again when it has ended.",
+            code="WORKSPACE_BUSY",
+            begun=False,
+        ) from error
 
 
 def _entry(entry: "os.DirEntry[str]") -> FileEntry:

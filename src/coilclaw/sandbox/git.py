@@ -23,7 +23,7 @@ def have_git() -> bool:
     return shutil.which("git") is not None
 
 
-def run_git(folder: Path, *args: str, seconds: float = 30.0, stdin: bytes = b"") -> str:
+def run_git(folder: Path, *args: str, seconds: float = 30.0) -> str:
     """Run one git command in a folder and return its output."""
     import subprocess
 
@@ -39,7 +39,7 @@ def run_git(folder: Path, *args: str, seconds: float = 30.0, stdin: bytes = b"")
         done = subprocess.run(
             ["git", *_FIXED, "-C", str(folder), *args],
             env=environment,
-            input=stdin,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=seconds,
             check=False,

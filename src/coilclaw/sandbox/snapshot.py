@@ -1,20 +1,28 @@
-"""Snapshots of the workspace: cheap copies by git plumbing, in a store of their own in the home.
+"""Snapshots of the workspace: its files by content, in a store of their own in the home.
 
-The workspace's own repository is not touched. What its .gitignore leaves out, and repositories nested in it, are not
-part of a snapshot. Attributes are switched off, so bytes come back as they were.
+No program runs over the workspace: what a command left there (a nested repository, attributes, filters) is only ever
+read as bytes. Links are kept as links. Repositories' own data (.git) and what can be fetched again is left out.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError, UsageError
-from coilclaw.sandbox.git import run_git
+from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.sandbox.files import read_existing
 
-SECONDS = 20.0
-_HEAD = "refs/snapshots/last"
+LEFT_OUT = frozenset({".git", "node_modules", ".venv", "__pycache__"})
+MOST_FILES = 50_000
+MOST_BYTES = 16 << 20
+"""A larger file is left out."""
+KEPT = 50
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,80 +33,222 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     note: str
 
 
-class Snapshots:
-    """The moments of one workspace, newest first."""
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One file or link as it was; the last four tell cheaply whether it changed."""
 
-    def __init__(self, workspace: Path, store: Path) -> None:
+    content: str
+    """SHA-256 of a file, or `link:` and where it leads."""
+    mode: int
+    size: int
+    inode: int
+    modified: int
+    changed: int
+
+    def looks_like(self, info: os.stat_result) -> bool:
+        """Whether nothing the system tells about the file has changed."""
+        now = (info.st_size, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
+        return now == (self.size, self.inode, self.modified, self.changed)
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot with all its files."""
+
+    id: str
+    time: str
+    note: str
+    files: dict[str, Entry]
+
+
+_MANIFEST = msgspec.json.Decoder(Manifest)
+
+
+class Snapshots:
+    """The moments of one workspace."""
+
+    def __init__(self, workspace: Path, store: Path, clock: Clock) -> None:
         self._workspace = workspace
         self._store = store
-
-    def _git(self, *args: str, stdin: bytes = b"") -> str:
-        places = (f"--git-dir={self._store}", f"--work-tree={self._workspace}")
-        return run_git(self._workspace, *places, *args, seconds=SECONDS, stdin=stdin)
-
-    def _make(self) -> None:
-        if (self._store / "HEAD").exists():
-            return
-        self._store.mkdir(parents=True, exist_ok=True, mode=0o700)
-        run_git(self._store, "init", "--quiet", "--bare", str(self._store), seconds=SECONDS)
-        (self._store / "info").mkdir(exist_ok=True)
-        (self._store / "info" / "attributes").write_text("* -text -filter -ident -working-tree-encoding -merge\n")
+        self._clock = clock
 
     def take(self, note: str) -> str:
         """Keep the workspace as it is now; the same state is kept once. Returns the snapshot's id."""
-        self._make()
-        self._git("add", "--all", "--", ".")
-        tree = self._git("write-tree").strip()
-        last = self._last()
-        if last and self._git("rev-parse", f"{last}^{{tree}}").strip() == tree:
-            return last[:12]
-        parents = ("-p", last) if last else ()
-        commit = self._git("commit-tree", tree, *parents, "-m", note[:200]).strip()
-        self._git("update-ref", _HEAD, commit)
-        return commit[:12]
-
-    def _last(self) -> str:
-        try:
-            return self._git("rev-parse", "--verify", "--quiet", _HEAD).strip()
-        except ToolError:
-            return ""
+        last = self._newest()
+        known = last.files if last is not None else {}
+        looked = ((path, self._keep(path, info, known.get(path))) for path, info in self._walk())
+        files = {path: entry for path, entry in looked if entry is not None}
+        if last is not None and {p: (e.content, e.mode) for p, e in known.items()} == {
+            p: (e.content, e.mode) for p, e in files.items()
+        }:
+            return last.id
+        now = self._clock()
+        made = Manifest(id=new_id("snap", now), time=stamp(now), note=note[:200], files=files)
+        self._write(self._store / f"{made.id}.json", msgspec.json.encode(made))
+        self._prune()
+        return made.id
 
     def recent(self, limit: int = 20) -> list[Snapshot]:
         """Snapshots, newest first."""
-        if not (self._store / "HEAD").exists() or not self._last():
-            return []
-        text = self._git("log", f"--max-count={limit}", "--format=%h%x1f%cI%x1f%s", "--abbrev=12", _HEAD)
-        rows = [line.split("\x1f") for line in text.splitlines()]
-        return [Snapshot(id=row[0], time=row[1], note=row[2]) for row in rows]
-
-    def _find(self, snapshot_id: str) -> str:
-        last = self._last() if (self._store / "HEAD").exists() else ""
-        if not last:
-            raise UsageError("there is no snapshot yet.", remedy="One is made before a turn's first writing command.")
-        if not snapshot_id:
-            return last
-        if not snapshot_id.isalnum() or len(snapshot_id) < 4:
-            raise UsageError(f"{snapshot_id!r} is no snapshot id.", remedy="See `coilclaw undo --list`.")
-        known = self._git("rev-list", _HEAD).split()
-        found = next((commit for commit in known if commit.startswith(snapshot_id)), None)
-        if found is None:
-            raise UsageError(f"there is no snapshot {snapshot_id}.", remedy="See `coilclaw undo --list`.")
-        return found
+        found = [self._read(path) for path in self._manifests()[:limit]]
+        return [Snapshot(id=each.id, time=each.time, note=each.note) for each in found]
 
     def changes(self, snapshot_id: str, may_restore: Callable[[str], bool]) -> list[str]:
         """The paths that are gone or different now and would be brought back."""
-        commit = self._find(snapshot_id)
-        self._git("read-tree", commit)
-        with suppress(ToolError):  # it says 1 when something differs, which is what is asked next
-            self._git("update-index", "-q", "--refresh")
-        changed = self._git("diff-files", "-z", "--name-only").split("\0")
-        return [path for path in changed if path and may_restore(path)]
+        return self._changes(self._find(snapshot_id), may_restore)
 
     def restore(self, snapshot_id: str, may_restore: Callable[[str], bool]) -> list[str]:
         """Bring back what is gone or different since; what was made since stays. Returns the paths brought back."""
-        commit = self._find(snapshot_id)
+        wanted = self._find(snapshot_id)
         self.take("before an undo")
-        paths = self.changes(commit, may_restore)
-        if paths:
-            self._git("checkout-index", "--force", "-z", "--stdin", stdin="\0".join(paths).encode() + b"\0")
+        paths = self._changes(wanted, may_restore)
+        for path in paths:
+            self._put_back(path, wanted.files[path])
         return paths
+
+    # Reading the workspace
+
+    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        folders = [""]
+        count = 0
+        while folders:
+            folder = folders.pop()
+            try:
+                entries = sorted(os.scandir(self._workspace / folder), key=lambda entry: entry.name)
+            except OSError:
+                continue  # what cannot be read cannot be kept
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.name in LEFT_OUT:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path)
+                    continue
+                info = entry.stat(follow_symlinks=False)
+                kept = stat.S_ISLNK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_size <= MOST_BYTES)
+                if kept and _is_text(path):
+                    count += 1
+                    if count > MOST_FILES:
+                        raise ToolError(f"the workspace has more than {MOST_FILES} files to keep.", begun=False)
+                    yield path, info
+
+    def _keep(self, path: str, info: os.stat_result, known: Entry | None) -> Entry | None:
+        """The entry of a file, its content kept; None when it is not there any more or only behind a link."""
+        facts = (stat.S_IMODE(info.st_mode), info.st_size, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
+        if known is not None and known.looks_like(info):
+            return Entry(known.content, *facts)
+        if stat.S_ISLNK(info.st_mode):
+            return Entry(f"link:{(self._workspace / path).readlink()}", *facts)
+        data = read_existing(self._workspace, path, MOST_BYTES)
+        if data is None:
+            return None
+        content = sha256_hex(data)
+        target = self._object(content)
+        if not target.exists():
+            self._write(target, zlib.compress(data, 1))
+        return Entry(content, *facts)
+
+    def _changes(self, wanted: Manifest, may_restore: Callable[[str], bool]) -> list[str]:
+        changed: list[str] = []
+        for path, entry in wanted.files.items():
+            try:
+                info = os.lstat(self._workspace / path)
+                now = entry if entry.looks_like(info) else self._keep(path, info, None)
+            except OSError:
+                now = None
+            same = now is not None and now.content == entry.content
+            if not same and may_restore(path):
+                changed.append(path)
+        return sorted(changed)
+
+    # Writing it back
+
+    def _put_back(self, path: str, entry: Entry) -> None:
+        """Write one file where it was, through real folders only; a link in the way is replaced, never followed."""
+        *parents, name = path.split("/")
+        here = os.open(self._workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in parents:
+                below = _open_folder(part, here)
+                os.close(here)
+                here = below
+            aside = f".{name[:80]}.{os.urandom(6).hex()}.new"
+            if entry.content.startswith("link:"):
+                os.symlink(entry.content[5:], aside, dir_fd=here)
+            else:
+                data = zlib.decompress(self._object(entry.content).read_bytes())
+                fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, entry.mode, dir_fd=here)
+                with os.fdopen(fd, "wb") as file:
+                    file.write(data)
+            os.rename(aside, name, src_dir_fd=here, dst_dir_fd=here)
+        except OSError as error:
+            raise ToolError(f"{path} cannot be brought back ({error.strerror}).", code="FILE_ERROR") from error
+        finally:
+            os.close(here)
+
+    # The store
+
+    def _object(self, content: str) -> Path:
+        return self._store / "objects" / content[:2] / content[2:]
+
+    def _write(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        partial = path.with_name(f"{path.name}.{os.urandom(4).hex()}.new")
+        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+        partial.replace(path)
+
+    def _manifests(self) -> list[Path]:
+        """Newest first: ids sort by the time they were made."""
+        return sorted(self._store.glob("snap_*.json"), reverse=True)
+
+    def _newest(self) -> Manifest | None:
+        found = self._manifests()
+        return self._read(found[0]) if found else None
+
+    def _read(self, path: Path) -> Manifest:
+        try:
+            return _MANIFEST.decode(path.read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise ToolError(f"the snapshot {path.stem} cannot be read.", remedy="Remove it.", begun=False) from error
+
+    def _find(self, snapshot_id: str) -> Manifest:
+        found = self._manifests()
+        if not found:
+            raise UsageError("there is no snapshot yet.", remedy="One is made before a turn's first writing command.")
+        chosen = next((path for path in found if path.stem == snapshot_id), None) if snapshot_id else found[0]
+        if chosen is None:
+            raise UsageError(f"there is no snapshot {snapshot_id!r}.", remedy="See `coilclaw undo --list`.")
+        return self._read(chosen)
+
+    def _prune(self) -> None:
+        """Let the oldest go, and every content that no kept one needs."""
+        found = self._manifests()
+        if len(found) <= KEPT:
+            return
+        for path in found[KEPT:]:
+            path.unlink(missing_ok=True)
+        needed = {entry.content for path in found[:KEPT] for entry in self._read(path).files.values()}
+        for kept in (self._store / "objects").glob("*/*"):
+            if kept.parent.name + kept.name not in needed:
+                kept.unlink(missing_ok=True)
+
+
+def _is_text(path: str) -> bool:
+    """Whether the name can stand in a manifest; one that is no UTF-8 is left out."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _open_folder(name: str, parent: int) -> int:
+    """A real folder of that name, made if need be; whatever else stands there is taken away."""
+    try:
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        os.unlink(name, dir_fd=parent)  # a link or a file in the way
+    os.mkdir(name, dir_fd=parent)
+    return os.open(name, _FOLDER, dir_fd=parent)
