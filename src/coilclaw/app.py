@@ -384,10 +384,11 @@ class App:
 
     def owner_prompt(self) -> str:
         """The owner's SYSTEM.md, or nothing."""
-        try:
-            return (self.workspace / "SYSTEM.md").read_text(encoding="utf-8")
-        except FileNotFoundError:
+        from coilclaw.sandbox.files import read_existing
+
+        data = read_existing(self.workspace, "SYSTEM.md", 256 * 1024)
+        if data is None:
+            if os.path.lexists(self.workspace / "SYSTEM.md"):
+                self.warn("SYSTEM.md is no plain file of at most 256 KB; going on without it.")
             return ""
-        except (OSError, UnicodeDecodeError) as error:
-            self.warn(f"SYSTEM.md cannot be read ({error}); going on without it.")
-            return ""
+        return data.decode("utf-8", "replace")

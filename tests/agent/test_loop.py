@@ -182,6 +182,14 @@ async def test_too_many_calls_at_once_are_no_valid_answer(sample):
     assert home.receipts() == []
 
 
+async def test_a_prompt_that_is_no_plain_file_is_not_read(sample):
+    home = sample()
+    (home.workspace / "SYSTEM.md").unlink()
+    (home.workspace / "SYSTEM.md").symlink_to(home.home.keys_dir / "ledger.key")
+    assert home.app.owner_prompt() == ""
+    assert "warning" in home.event_names()
+
+
 def row(role, content="", calls=(), call_id="", label="internal"):
     return MessageRow(
         message_id="m1", thread_id="t", turn_id="u", role=role, content=content, label=label,

@@ -1,6 +1,7 @@
 """The decision, as a pure function."""
 
 import itertools
+import os
 
 import pytest
 from hypothesis import given, settings
@@ -366,6 +367,13 @@ class TestPolicyFiles:
     def test_a_broken_file_is_named(self, tmp_path, text):
         (tmp_path / "p.json").write_text(text)
         assert "policies/p.json" in load_policies(tmp_path).broken
+
+    def test_what_is_no_plain_file_is_a_fault_and_never_read(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe.json")
+        (tmp_path / "zero.json").symlink_to("/dev/zero")
+        with (tmp_path / "big.json").open("wb") as file:
+            file.truncate(1 << 32)
+        assert load_policies(tmp_path).broken.count("no plain file") == 3
 
     def test_two_rules_of_one_id_are_a_fault(self, tmp_path):
         rule = '{"id":"x","when":{},"verdict":"deny","reason":"r"}'

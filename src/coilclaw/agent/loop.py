@@ -98,7 +98,8 @@ class Agent:
         self._observe("conversation_started", {"conversation_id": message.thread_id, "turn_id": turn_id})
         turn = Turn(turn_id, message.thread_id, message.source, labels)
         for row in recent_messages(self._db.reader, message.thread_id, self._limits.recent_messages):
-            turn.hear(row.content)
+            if row.role == "user" or (row.role == "tool" and row.metadata.get("fetched") is True):
+                turn.hear(row.content)
         try:
             return await self._rounds(turn, on_text)
         except ProviderError as error:
@@ -249,6 +250,8 @@ class Agent:
     def _remember(self, turn: Turn, call_id: str, action_id: str) -> Callable[[sqlite3.Connection, ToolResult], None]:
         def record(tx: sqlite3.Connection, result: ToolResult) -> None:
             metadata = {"code": result.code, "success": result.success, "receipt_id": result.receipt_id}
+            if result.fetched:
+                metadata["fetched"] = True
             row = MessageRow(
                 message_id=new_id("msg", self._clock()),
                 thread_id=turn.thread_id,

@@ -84,8 +84,9 @@ def describe(card: Card) -> str:
     if card.provenance:
         lines.append(f"  UNTRUSTED CONTENT IN THIS CONVERSATION: {', '.join(card.provenance)}")
     if card.preview_or_diff:
-        lines += ["", *(f"  {line}" for line in card.preview_or_diff.splitlines())]
-    return "\n".join([*lines, RULE])
+        lines += ["", *(f"  │ {line}" for line in card.preview_or_diff.splitlines())]
+    # What is asked stands last, whatever the preview shows above.
+    return "\n".join([*lines, RULE, f"{card.tool_name}, {card.risk_word} risk: {card.human_summary}"])
 
 
 def _say(text: str, *, end: str = "\n") -> None:

@@ -8,12 +8,18 @@ from coilclaw.packets.text import one_line, visible
 
 PREVIEW_LINES = 200
 PREVIEW_BYTES = 256 * 1024
+FOLD_OVER, FOLD_HEAD, FOLD_TAIL = 30, 18, 8
 
 
 def render_card(action: Action, inspected: Inspected, existing: bytes | None) -> Card:
     """What the owner is shown. `existing` is what a file to be written holds now, if anything."""
     touches = inspected.touches
-    target = next(iter((*touches.writes, *touches.reads)), None) or touches.url or touches.command or action.call.tool
+    target = (
+        next(iter((*touches.writes, *touches.reads)), None)
+        or touches.url
+        or _first_line(touches.command)
+        or action.call.tool
+    )
     summary = action.call.tool
     if inspected.tool is not None and inspected.args is not None:
         summary = inspected.tool.summary(inspected.args)
@@ -43,12 +49,29 @@ def _preview(action: Action, inspected: Inspected, existing: bytes | None) -> st
             f"in a box that may reach {', '.join(touches.domains)}" if touches.domains else "in a box without network"
         )
         where = "WITHOUT A BOX" if inspected.facts.unsafe else where
-        return f"{touches.command}\n\n(Runs {where}. The approval binds this text, not what the files it uses hold.)"
+        bound = f"(Runs {where}. The approval binds this text, not what the files it uses hold.)"
+        return f"{_folded(touches.command)}\n\n{bound}"
     if touches.writes:
         content = parse_object(action.call.args_bytes).get("content")
         if isinstance(content, str):
             return _diff(touches.writes[0], existing, content)
     return touches.url or ""
+
+
+def _first_line(command: str | None) -> str:
+    return next(iter((command or "").splitlines()), "")
+
+
+def _folded(text: str) -> str:
+    """The text without runs of empty lines, a long middle folded away: nothing can push a card off the screen."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.strip() or not lines or lines[-1].strip():
+            lines.append(line)
+    if len(lines) > FOLD_OVER:
+        left_out = len(lines) - FOLD_HEAD - FOLD_TAIL
+        lines = [*lines[:FOLD_HEAD], f"… {left_out} more lines …", *lines[-FOLD_TAIL:]]
+    return "\n".join(lines)
 
 
 def _diff(path: str, existing: bytes | None, content: str) -> str:

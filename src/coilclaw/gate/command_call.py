@@ -259,8 +259,3 @@ def _cluster(word: Word, after: Sequence[Word], valued: frozenset[str], flags: l
         if text[at] == UNKNOWN:
             break
     return 0
-
-
-def words(*texts: str) -> tuple[Word, ...]:
-    """Plain words from plain texts."""
-    return tuple(Word(text) for text in texts)

@@ -11,14 +11,14 @@ from coilclaw.gate.command_words import Word
 DOWNLOADERS = frozenset({
     "curl", "wget", "fetch", "aria2c", "http", "https", "xh", "lynx", "w3m", "links", "elinks", "nc", "ncat",
     "netcat", "socat", "lwp-request", "GET", "axel", "ftp", "tftp", "ssh", "scp", "sftp", "gsutil", "s3cmd",
-    "rclone", "youtube-dl", "telnet", "openssl-s_client",
+    "rclone", "youtube-dl", "telnet",
 })  # fmt: skip
 _ALWAYS = frozenset({
-    "npx", "uvx", "bunx", "pnpx", "at", "batch", "crontab-edit", "systemd-run", "xdg-open", "open", "gio",
-    "docker-compose", "podman-compose", "kubectl-exec", "vagrant", "ansible", "ansible-playbook", "salt",
-    "run-parts", "inotifywait-exec", "watchexec", "nodemon", "entr", "incron", "dpkg", "rpm", "installer",
-    "easy_install", "sdkmanager", "xdotool", "gnome-terminal", "xterm", "sensible-browser", "insmod", "modprobe",
-    "mount", "umount", "iptables", "nft", "sysctl", "visudo", "useradd", "usermod", "passwd", "chpasswd", "setcap",
+    "npx", "uvx", "bunx", "pnpx", "at", "batch", "systemd-run", "xdg-open", "open", "gio", "docker-compose",
+    "podman-compose", "vagrant", "ansible", "ansible-playbook", "salt", "run-parts", "watchexec", "nodemon", "entr",
+    "incron", "dpkg", "rpm", "installer", "easy_install", "sdkmanager", "xdotool", "gnome-terminal", "xterm",
+    "sensible-browser", "insmod", "modprobe", "mount", "umount", "iptables", "nft", "sysctl", "visudo", "useradd",
+    "usermod", "passwd", "chpasswd", "setcap",
 })  # fmt: skip
 _SUBCOMMANDS: dict[str, frozenset[str]] = {
     name: frozenset(verbs.split())

@@ -56,7 +56,6 @@ _VERSIONED = re.compile(
 _CODE_MODULES = frozenset(
     {"timeit", "code", "pdb", "idlelib", "IPython", "asyncio", "cProfile", "profile", "trace", "runpy"}
 )
-_INSTALLS = frozenset({"install", "download", "wheel"})
 
 
 def family(name: str) -> str:

@@ -25,7 +25,7 @@ _POWER_VERBS = frozenset({
     "poweroff", "reboot", "halt", "kexec", "soft-reboot", "suspend", "hibernate", "emergency", "rescue", "isolate",
     "exit",
 })  # fmt: skip
-_FILESYSTEM = frozenset({"mke2fs", "mkdosfs", "mkswap", "newfs", "mkntfs", "mkexfatfs", "mkudffs", "zpool-create"})
+_FILESYSTEM = frozenset({"mke2fs", "mkdosfs", "mkswap", "newfs", "mkntfs", "mkexfatfs", "mkudffs"})
 _WIPERS = frozenset({
     "wipefs", "shred", "blkdiscard", "fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "parted", "badblocks",
     "hdparm", "nvme", "cryptsetup", "pvcreate", "vgremove", "lvremove", "mdadm", "scrub", "srm",

@@ -45,8 +45,8 @@ journalctl
 _READ = """
 cat wc ls nl tac rev od xxd hexdump strings file stat md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum
 sum paste join comm cmp diff diff3 sdiff colordiff fold fmt pr expand unexpand column tsort base64 base32 basenc df tree
-realpath readlink zcat bzcat xzcat zstdcat zless look egrep-list vdir dir namei getfacl lsattr nm objdump readelf size
-ldd hd cksfv iconv exa eza cloc scc tokei wdiff shellcheck pygmentize highlight csvlook xmllint identify ffprobe
+realpath readlink zcat bzcat xzcat zstdcat zless look vdir dir namei getfacl lsattr nm objdump readelf size
+ldd hd iconv exa eza cloc scc tokei wdiff shellcheck pygmentize highlight csvlook xmllint identify ffprobe
 """
 
 

@@ -8,9 +8,6 @@ from coilclaw.gate.command_call import ANYTHING, Call, Feed, Findings, Scope
 from coilclaw.gate.command_words import Word
 
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash", "yash", "posh", "ksh93", "lksh"})
-OTHER_SHELLS = frozenset(
-    {"fish", "csh", "tcsh", "nu", "xonsh", "elvish", "rc", "es", "pwsh", "powershell", "oil", "osh"}
-)
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
@@ -84,7 +81,7 @@ def run_file(word: Word, call: Call, found: Findings, *, shell_text: bool) -> Fe
         found.cloud("opaque.text", call.shown)
         return ANYTHING
     if word.text in _STDIN:
-        return read_input(call, found) if shell_text else _code_input(call, found)
+        return read_input(call, found) if shell_text else code_input(call, found)
     feed = written(word.text, call.scope, found)
     if feed is None:
         if word.text.startswith(("/dev/fd/", "/proc/self/fd/")):
@@ -126,17 +123,13 @@ def read_input(call: Call, found: Findings) -> Feed:
     return ANYTHING
 
 
-def _code_input(call: Call, found: Findings) -> Feed:
+def code_input(call: Call, found: Findings) -> Feed:
+    """An interpreter other than a shell that runs what it is fed."""
     if call.feed.fetched:
         found.block("download-run", call.shown)
     elif call.feed.kind != "file":
         found.cloud("interpreter", call.shown)
     return ANYTHING
-
-
-def code_input(call: Call, found: Findings) -> Feed:
-    """An interpreter other than a shell that runs what it is fed."""
-    return _code_input(call, found)
 
 
 def evaluate(call: Call, found: Findings) -> Feed:

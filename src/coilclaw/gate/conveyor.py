@@ -309,9 +309,12 @@ class Conveyor:
             end = interrupted(inspected.tool, "CANCELLED", "It was cancelled by the owner.")
             await asyncio.shield(self._finish(action, end, stored=stored, record=record))
             raise
-        turn.take_in(end.result.label, end.result.output)
+        turn.take_in(end.result.label)
         if inspected.touches.url is not None:
             turn.follow(inspected.touches.url)
+            if end.status == "allowed":  # only what somebody sent is quoted; an echo of our own words is not
+                end = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, fetched=True))
+                turn.hear(end.result.output)
         return await self._finish(action, end, stored=stored, record=record)
 
     async def _run(self, action: Action, inspected: Inspected, turn: Turn) -> End:

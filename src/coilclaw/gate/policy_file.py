@@ -9,6 +9,9 @@ import msgspec
 from coilclaw.packets.action import Source
 from coilclaw.packets.canonical import NotCanonical, canonical_bytes, parse_json, sha256_hex
 from coilclaw.packets.decision import Lane, Risk
+from coilclaw.sandbox.files import read_existing
+
+POLICY_BYTES = 1 << 20
 
 Words = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
@@ -72,7 +75,7 @@ class PolicyFolder:
         """What changes when a file does: names, inodes, sizes and both times. None means: do not rely on it."""
         try:
             with os.scandir(self._folder) as entries:
-                found = [(entry.name, entry.stat()) for entry in entries]
+                found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
         except OSError:
             return None
         return sorted((name, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in found)
@@ -84,6 +87,8 @@ def load_policies(folder: Path) -> LoadedPolicies:
     faults: list[str] = []
     hashes: dict[str, str] = {}
     seen: dict[str, str] = {}
+    if folder.is_symlink():
+        return LoadedPolicies(rules=(), hash="", broken=f"{folder} is a symbolic link")
     try:
         files = sorted(path for path in folder.iterdir() if path.suffix == ".json")
     except FileNotFoundError:
@@ -92,7 +97,10 @@ def load_policies(folder: Path) -> LoadedPolicies:
         return LoadedPolicies(rules=(), hash="", broken=f"{folder} cannot be read ({error.strerror})")
     for path in files:
         try:
-            data = path.read_bytes()
+            data = read_existing(folder, path.name, POLICY_BYTES)
+            if data is None:
+                faults.append(f"policies/{path.name}: it is no plain file of at most {POLICY_BYTES} bytes")
+                continue
             hashes[path.name] = sha256_hex(data)
             loaded = msgspec.convert(parse_json(data), PolicyFile)
         except (OSError, NotCanonical, msgspec.ValidationError) as error:

@@ -45,14 +45,17 @@ class Turn:
         """Both."""
         return tuple({**self._inherited, **self._fresh})
 
-    def take_in(self, label: Label, text: str = "") -> None:
-        """Note that content with this label entered the turn, and which addresses stood in it."""
+    def take_in(self, label: Label) -> None:
+        """Note that content with this label entered the turn."""
         if is_untrusted(label):
             self._fresh[label] = None
-        self.hear(text)
 
     def hear(self, text: str) -> None:
-        """Note the addresses that stand word for word in the conversation."""
+        """Note the addresses that stand word for word in what the owner or a fetched page said.
+
+        What a tool merely repeats (an error, a file the model wrote, a command's output) must never be heard: the model
+        could put an address there itself.
+        """
         for found in _URL.findall(text):
             self._urls.update((found, found.rstrip(".,;:!?)]}")))
 

@@ -77,6 +77,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     receipt_id: str | None = None
     label: Label = INTERNAL
     exit: int | None = None
+    fetched: bool = False
+    """It came from an address that was asked for, whole and as it was sent."""
     artifacts: tuple[str, ...] = ()
 
 

@@ -119,6 +119,7 @@ class Guard:
             ) from error  # fmt: skip
         try:
             self._shared = _lock(self._workspace, fcntl.LOCK_SH)
+            self._mode = stat.S_IMODE(os.fstat(self._workspace).st_mode)
             self.guarded = self._survey(spec, hide)
         except BaseException:
             self.close()
@@ -175,6 +176,9 @@ class Guard:
     def close(self) -> None:
         """Take stand-ins away if they are still ours and no other box needs them; never fails."""
         try:
+            with contextlib.suppress(OSError):  # who may enter the workspace is the owner's to say
+                if stat.S_IMODE(os.fstat(self._workspace).st_mode) != self._mode:
+                    os.fchmod(self._workspace, self._mode)
             if self._stand_ins and self._shared and _lock(self._workspace, fcntl.LOCK_EX):
                 for place in self._stand_ins:
                     with contextlib.suppress(OSError), self._directory(place[:-1]) as parent:
