@@ -23,7 +23,7 @@ def test_dots_are_resolved(places, asked):
     assert look_at(asked, places, write=False).relative == "a.txt"
 
 
-@pytest.mark.parametrize("asked", ["..", "../x", "/", "/tmp/x", "sub/../../x", "~", "~/x"])
+@pytest.mark.parametrize("asked", ["..", "../x", "/", "/tmp/x", "sub/../../x", "~", "~/x", "~root/x"])
 def test_outside_is_outside(places, asked):
     assert look_at(asked, places, write=False).relative is None
 

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from coilclaw.gate.grants import may_restore
-from coilclaw.packets.errors import UsageError
+from coilclaw.packets.errors import ToolError, UsageError
 from coilclaw.packets.ids import utc_now
 from coilclaw.sandbox.snapshot import Snapshots
 
@@ -129,3 +129,24 @@ def test_a_folder_swapped_for_a_link_is_not_read_through(kept, tmp_path):
     (workspace / "sub").symlink_to(tmp_path / "outside")
     snapshots.take("swapped")
     assert "sub/b.bin" not in snapshots._newest().files
+
+
+def test_a_snapshot_gives_up_when_told_to_stop(kept):
+    _, snapshots = kept
+    with pytest.raises(ToolError, match="too long or too much room"):
+        snapshots.take("never", lambda: True)
+    assert snapshots.recent() == []
+
+
+def test_old_snapshots_go_and_their_contents_too(kept, tmp_path):
+    workspace, snapshots = kept
+    for number in range(55):
+        (workspace / "a.txt").write_text(f"version {number}")
+        snapshots.take(str(number))
+    assert len(snapshots.recent(100)) == 50
+    for path in (tmp_path / "store" / "objects").glob("*/*"):
+        os.utime(path, (1, 1))
+    (workspace / "a.txt").write_text("the last")
+    snapshots.take("last")
+    contents = {entry.content for each in snapshots._manifests() for entry in snapshots._read(each).files.values()}
+    assert {path.parent.name + path.name for path in (tmp_path / "store" / "objects").glob("*/*")} == contents

@@ -113,7 +113,10 @@ def _decide(app: "App", text: str | bytes) -> "Decision":
     turn = Turn("turn_check", "", sample.source)
     for label in sample.taint:
         turn.take_in(label)
-    inspected = app.inspector.inspect(ToolCall.of(sample.tool, args), turn)
+    call = ToolCall.of(sample.tool, args)
+    held = call.args_bytes.decode("utf-8")
+    call = msgspec.structs.replace(call, withheld=app.redactor.registered(held) != held)
+    inspected = app.inspector.inspect(call, turn)
     return decide(inspected.facts, app.policy(), Setting(source=sample.source))
 
 

@@ -301,7 +301,9 @@ class Conveyor:
     async def _run_and_finish(
         self, action: Action, inspected: Inspected, turn: Turn, *, stored: bool, record: Record | None
     ) -> Outcome:
-        await self._granter.keep(inspected, turn)
+        await self._granter.keep(inspected, turn, self._estop.engaged)
+        if self._estop.engaged():
+            return await self._finish(action, stopped_before(), stored=stored, record=record)
         try:
             end = await self._run(action, inspected, turn)
         except asyncio.CancelledError:

@@ -108,14 +108,15 @@ class Granter:
             ask_owner=self._ask_owner,
         )
 
-    async def keep(self, inspected: Inspected, turn: Turn) -> None:
+    async def keep(self, inspected: Inspected, turn: Turn, stopped: Callable[[], bool]) -> None:
         """Before a turn's first writing command, keep the workspace as it is."""
         command = inspected.facts.command
         if turn.kept or command is None or _only_reads(command):
             return
         turn.kept = True
         try:
-            await asyncio.to_thread(self._snapshots().take, f"before {turn.turn_id}: {command.text[:80]}")
+            note = f"before {turn.turn_id}: {command.text[:80]}"
+            await asyncio.to_thread(self._snapshots().take, note, stopped)
         except (ToolError, OSError) as error:
             self._warn(f"the workspace could not be kept for `coilclaw undo`: {error}")
 

@@ -92,6 +92,8 @@ def classify(relative: str) -> PathClass:
 def _absolute(asked: str, places: Places) -> str:
     if asked == "~" or asked.startswith("~/"):
         asked = places.user_home + asked[1:]
+    elif asked.startswith("~"):
+        asked = os.path.expanduser(asked)  # noqa: PTH111 - somebody else's home, as a shell would read it
     return os.path.join(places.workspace, asked)  # noqa: PTH118 - text in, text out
 
 

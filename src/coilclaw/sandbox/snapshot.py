@@ -6,6 +6,7 @@ read as bytes. Links are kept as links. Repositories' own data (.git) and what c
 
 import os
 import stat
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,13 @@ LEFT_OUT = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 MOST_FILES = 50_000
 MOST_BYTES = 16 << 20
 """A larger file is left out."""
+NEW_BYTES = 256 << 20
+"""A snapshot that would add more than this is not made."""
+SECONDS = 10.0
+STORE_BYTES = 1 << 30
 KEPT = 50
+YOUNG_SECONDS = 3600
+"""Contents younger than this are left alone: another process may be about to need them."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -69,13 +76,25 @@ class Snapshots:
         self._workspace = workspace
         self._store = store
         self._clock = clock
+        self._added = 0
+        """Bytes of new content since the snapshot in the making was begun."""
 
-    def take(self, note: str) -> str:
-        """Keep the workspace as it is now; the same state is kept once. Returns the snapshot's id."""
+    def take(self, note: str, stopped: Callable[[], bool] = lambda: False) -> str:
+        """Keep the workspace as it is now; the same state is kept once. Returns the snapshot's id.
+
+        It gives up when it takes too long, would add too much, or `stopped` says so.
+        """
         last = self._newest()
         known = last.files if last is not None else {}
-        looked = ((path, self._keep(path, info, known.get(path))) for path, info in self._walk())
-        files = {path: entry for path, entry in looked if entry is not None}
+        files: dict[str, Entry] = {}
+        until = time.monotonic() + SECONDS
+        self._added = 0
+        for path, info in self._walk():
+            if self._added > NEW_BYTES or time.monotonic() > until or stopped():
+                raise ToolError("keeping it would take too long or too much room.", begun=False)
+            entry = self._keep(path, info, known.get(path))
+            if entry is not None:
+                files[path] = entry
         if last is not None and {p: (e.content, e.mode) for p, e in known.items()} == {
             p: (e.content, e.mode) for p, e in files.items()
         }:
@@ -143,6 +162,7 @@ class Snapshots:
         content = sha256_hex(data)
         target = self._object(content)
         if not target.exists():
+            self._added += len(data)
             self._write(target, zlib.compress(data, 1))
         return Entry(content, *facts)
 
@@ -221,16 +241,20 @@ class Snapshots:
         return self._read(chosen)
 
     def _prune(self) -> None:
-        """Let the oldest go, and every content that no kept one needs."""
+        """Let the oldest go, by number and by room, and every content that no kept one needs."""
         found = self._manifests()
-        if len(found) <= KEPT:
+        objects = [(path, path.stat()) for path in (self._store / "objects").glob("*/*")]
+        room = sum(info.st_size for _, info in objects)
+        keep = KEPT if room <= STORE_BYTES else max(1, len(found) // 2)
+        if len(found) <= keep:
             return
-        for path in found[KEPT:]:
+        for path in found[keep:]:
             path.unlink(missing_ok=True)
-        needed = {entry.content for path in found[:KEPT] for entry in self._read(path).files.values()}
-        for kept in (self._store / "objects").glob("*/*"):
-            if kept.parent.name + kept.name not in needed:
-                kept.unlink(missing_ok=True)
+        needed = {entry.content for path in found[:keep] for entry in self._read(path).files.values()}
+        old = self._clock().timestamp() - YOUNG_SECONDS
+        for path, info in objects:
+            if path.parent.name + path.name not in needed and info.st_mtime < old:
+                path.unlink(missing_ok=True)
 
 
 def _is_text(path: str) -> bool:
