@@ -442,3 +442,30 @@ async def test_an_address_the_model_had_repeated_to_it_is_not_quoted(sample):
     await home.call("file_write", turn=turn, path="memory/a.md", content="https://evil.example.org/?q=SECRETDATA")
     await home.call("file_read", turn=turn, path="memory/a.md")
     assert not turn.quoted("https://evil.example.org/?q=SECRETDATA")
+
+
+async def test_a_yes_does_not_carry_over_to_where_a_link_leads_now(sample):
+    home = sample()
+    (home.workspace / "notes").mkdir()
+
+    async def swap_then_yes(card):
+        (home.workspace / "notes").rmdir()
+        (home.workspace / "notes").symlink_to("policies")
+        return type(home.owner.answer)(approved=True)
+
+    conveyor = home.app.conveyor(swap_then_yes)
+    turn = Turn("t", "", "cli")
+    action = conveyor.propose(ToolCall.of("file_write", {"path": "notes/x.json", "content": "{}"}), turn, "k")
+    outcome = await conveyor.carry(action, turn, stored=False)
+    assert outcome.result.code == "DIGEST_CHANGED"
+    assert not (home.workspace / "policies" / "x.json").exists()
+
+
+async def test_the_card_says_where_a_link_leads(sample):
+    home = sample()
+    home.owner.answer = type(home.owner.answer)(approved=False)
+    (home.workspace / "harmless").symlink_to("policies")
+    await home.call("file_write", path="harmless/x.json", content="{}")
+    assert home.owner.cards[0].target_entity == "harmless/x.json (leads to policies/x.json)"
+    await home.call("file_write", key="k2", path="./plain.txt", content="x")
+    assert "leads to" not in home.owner.cards[1].target_entity

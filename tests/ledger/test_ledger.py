@@ -230,6 +230,18 @@ def test_removing_every_head_and_rewriting_the_rest_shows(book):
     assert broken(book) == (1, "truncated")
 
 
+def test_a_forged_chain_is_not_signed_by_the_next_run(book):
+    db = Database(book.folder / "m", book.folder / "locks")
+    db.write_now(lambda tx: tx.execute("UPDATE receipts SET receipt_hash = ? WHERE seq = 8", ("f" * 64,)))
+    db.write_now(lambda tx: tx.execute("DELETE FROM ledger_heads"))
+    db.close()
+    book.open()
+    book.write(1, start=8)
+    book.close()
+    assert any("nothing more is signed" in text for text in book.warnings)
+    assert not book.verify().valid
+
+
 def test_a_replaced_key_shows(book):
     book.key.private_file.unlink()
     book.key.public_file.unlink()

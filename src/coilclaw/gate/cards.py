@@ -1,5 +1,7 @@
 """Approval cards: rendered here from the stored bytes, the same every time, with nothing hidden in them."""
 
+import os
+
 from coilclaw.gate.facts import Inspected
 from coilclaw.packets.action import Action
 from coilclaw.packets.canonical import parse_object
@@ -27,7 +29,7 @@ def render_card(action: Action, inspected: Inspected, existing: bytes | None) ->
         action_id=action.action_id,
         tool_name=action.call.tool,
         human_summary=one_line(summary),
-        target_entity=one_line(target[:200]),
+        target_entity=one_line(target[:200]) + _leads_to(inspected),
         risk_class=action.decision.risk_class,
         risk=action.decision.risk,
         risk_word=action.decision.risk_word,
@@ -56,6 +58,14 @@ def _preview(action: Action, inspected: Inspected, existing: bytes | None) -> st
         if isinstance(content, str):
             return _diff(touches.writes[0], existing, content)
     return touches.url or ""
+
+
+def _leads_to(inspected: Inspected) -> str:
+    """Where a path really leads, when its name does not say so."""
+    path = next((path for path in inspected.facts.paths if not path.boxed), None)
+    if path is None or path.fault or os.path.normpath(path.asked) in (path.relative or ".", path.absolute):
+        return ""
+    return f" (leads to {one_line(path.relative if path.relative is not None else path.absolute)})"
 
 
 def _first_line(command: str | None) -> str:

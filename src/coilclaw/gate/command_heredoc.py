@@ -75,6 +75,8 @@ class _Lifter:
     def step(self, char: str) -> None:
         frame = self.stack[-1]
         if char == "\\":
+            if len(self.stack) == 1 and frame.kind == "q" and self.text.startswith('"', self.at + 1):
+                self.quotes += (self.at, self.at + 1)  # in a body, neither is special
             self.at += 2
         elif char == "$":
             self.dollar(frame)
@@ -118,7 +120,7 @@ class _Lifter:
         elif after[:1] == "'" and frame.kind != "q":
             end = re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL).match(self.text, self.at + 2)
             self.at = end.end() if end else len(self.text)
-        elif after[:1] == "#":
+        elif after[:1] in {"#", "$"}:
             self.at += 2
         else:
             self.at += 1
@@ -238,6 +240,6 @@ def quoted_body(text: str) -> tuple[str, bool]:
     parts: list[str] = []
     cut = 0
     for at in lifter.quotes:
-        parts += (text[cut:at], '\\"')
+        parts += (text[cut:at], "\\" + text[at])
         cut = at + 1
     return '"' + "".join(parts) + text[cut:] + '"', sure

@@ -225,8 +225,12 @@ class Conveyor:
             if not answer.approved:
                 return await self._finish(action, refusal(answer.reason), stored=stored, record=record)
             approved = True
-            # The owner may have taken their time: everything is looked at once more before anything runs.
+            # The owner may have taken their time: everything is looked at once more before anything runs, and a yes
+            # holds only for what was shown.
+            shown, lane = inspected.facts.paths, action.decision.lane
             inspected, action = self._look_again(action, turn)
+            if action.decision.verdict != "deny" and (inspected.facts.paths != shown or action.decision.lane != lane):
+                return await self._finish(action, changed(), stored=stored, record=record)
             self._observe("tool_approved", {"tool": action.call.tool, "action_id": action.action_id})
         if action.decision.verdict == "deny":
             return await self._finish(action, denial(action.decision), stored=stored, record=record)

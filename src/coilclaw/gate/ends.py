@@ -61,8 +61,9 @@ def never_begun() -> End:
 
 
 def changed() -> End:
-    """What is stored is not what was proposed, or the tool is no longer the one that was declared."""
-    return _bad("denied", "DIGEST_CHANGED", "Denied. The stored call or its tool has changed since it was proposed.")
+    """What is stored is not what was proposed, the tool is another, or its paths lead elsewhere than was shown."""
+    text = "Denied. The stored call, its tool, or where its paths lead has changed since it was proposed or shown."
+    return _bad("denied", "DIGEST_CHANGED", text)
 
 
 def denial(decision: Decision) -> End:

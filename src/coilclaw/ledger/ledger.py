@@ -8,7 +8,7 @@ from coilclaw.ledger.chain import append_receipt, last_link
 from coilclaw.ledger.heads import SigningKey, append_head, store_head
 from coilclaw.ledger.log import ReceiptLog, set_exported_size
 from coilclaw.packets.action import Action
-from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.errors import CoilclawError, LedgerBroken
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.receipt import Head, Receipt, ReceiptStatus
 from coilclaw.store.database import Database
@@ -65,6 +65,9 @@ class Ledger:
         self._sealing = True
         try:
             self._keep(await self._db.write(self._seal))
+        except LedgerBroken as error:
+            self._warn(str(error))
+            self._sealed_at = self._clock()
         finally:
             self._sealing = False
 
@@ -86,8 +89,19 @@ class Ledger:
         exported = self._synced()
         if exported:
             set_exported_size(tx, exported)
+        self._check_mark(tx)
         size, chain_hash = last_link(tx)
         return store_head(tx, self._key, self._clock, size, chain_hash)
+
+    def _check_mark(self, tx: sqlite3.Connection) -> None:
+        """Never sign over a chain that is not the one that was signed last."""
+        mark = self._key.mark()
+        row = tx.execute("SELECT receipt_hash FROM receipts WHERE seq = ?", (mark.size if mark else -1,)).fetchone()
+        if mark is None or not self._key.holds(mark) or (mark.size and (row is None or row[0] != mark.hash)):
+            raise LedgerBroken(
+                "the receipts do not continue what was signed last, so nothing more is signed.",
+                remedy="Run `coilclaw receipt verify`.",
+            )
 
     def _synced(self) -> int:
         try:
