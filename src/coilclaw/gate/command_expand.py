@@ -17,6 +17,7 @@ from coilclaw.gate.command_words import (
     ansi_c,
     compose,
     inside_double_quotes,
+    inside_here_document,
     plain_piece,
     quoted_piece,
 )
@@ -315,7 +316,7 @@ class Expander:
         if lifted.raw:
             return Word(lifted.text)
         if "$" not in lifted.text and "`" not in lifted.text:
-            return Word(inside_double_quotes(lifted.text))
+            return Word(inside_here_document(lifted.text))
         word, sure = quoted_body(lifted.text)
         if not sure:
             self.found.cloud("opaque.heredoc")

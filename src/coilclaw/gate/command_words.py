@@ -19,8 +19,10 @@ _PROTECT = str.maketrans("{},", "\ue010\ue011\ue012")
 _RESTORE = str.maketrans("\ue010\ue011\ue012", "{},")
 _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_QUOTES = re.compile(r"\\([$`\"\\\n])")
+_ESCAPED_IN_BODY = re.compile(r"\\([$`\\\n])")
 _GLOB = re.compile(r"[*?\[]")
-_UNESCAPED_GLOB = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
+_UNESCAPED_ESCAPED_IN_BODY = re.compile(r"\\([$`\\\n])")
+_GLOB = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
 _SEQUENCE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _ANSI_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
@@ -93,6 +95,11 @@ def quoted_piece(text: str) -> Piece:
 def inside_double_quotes(raw: str) -> str:
     """Take off the escapes double quotes know."""
     return _ESCAPED_IN_QUOTES.sub(lambda m: "" if m[1] == "\n" else m[1], raw) if "\\" in raw else raw
+
+
+def inside_here_document(raw: str) -> str:
+    """Take off the escapes an expanding here-document knows: a quote is nothing special there."""
+    return _ESCAPED_IN_BODY.sub(lambda m: "" if m[1] == "\n" else m[1], raw) if "\\" in raw else raw
 
 
 def ansi_c(raw: str) -> str:
