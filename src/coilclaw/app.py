@@ -391,4 +391,8 @@ class App:
             if os.path.lexists(self.workspace / "SYSTEM.md"):
                 self.warn("SYSTEM.md is no plain file of at most 256 KB; going on without it.")
             return ""
-        return data.decode("utf-8", "replace")
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            self.warn("SYSTEM.md is not UTF-8 text; going on without it.")
+            return ""

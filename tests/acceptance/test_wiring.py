@@ -68,7 +68,7 @@ async def test_every_canary_is_caught_on_every_path(tmp_path):
     ("guard", "rule"),
     [
         ("workspace boundary", denials._deny_paths),
-        ("estop", denials._deny_estop),
+        ("schema", denials._deny_schema),
         ("destructive commands", denials._deny_commands),
         ("secret arguments", denials._deny_secret),
         ("airlock for pages", denials._deny_network),

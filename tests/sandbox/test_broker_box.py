@@ -19,7 +19,8 @@ def test_a_granted_host_is_reached_through_the_proxy_by_an_ordinary_client(world
     assert reply.names == ["files.test"]
     (line,) = reply.lines
     assert (line["principal"], line["host"], line["port"]) == ("box", "files.test", world.port)
-    assert (line["verdict"], line["code"], line["status"]) == ("pass", "OK", 200)
+    assert (line["verdict"], line["status"]) == ("pass", 200)
+    assert line["code"] in ("OK", "CANCELLED")  # the box may be over before the farewell of the connection is
     assert int(line["bytes"]) > 100
     assert len(str(line["sha256"])) == 64
 
