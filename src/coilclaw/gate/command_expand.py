@@ -105,6 +105,8 @@ class Expander:
         elif kind == "raw_string":
             self.quoted(self.text(node)[1:-1], out)
         elif kind == "ansi_c_string":
+            if "\\'" in self.text(node):
+                self.found.cloud("opaque.construct", self.text(node))  # elsewhere this quote ends the string
             self.quoted(ansi_c(self.text(node)[2:-1]), out)
             out.append(Piece("", quoted=True, computed=True))  # not every shell knows $'…'
         elif kind in {"concatenation", "translated_string"}:

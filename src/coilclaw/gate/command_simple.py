@@ -21,7 +21,7 @@ _ONE_LINE = frozenset({
     "command", "file_redirect", "redirected_statement", "pipeline", "list", "negated_command",
     "declaration_command", "unset_command", "variable_assignment", "variable_assignments",
 })  # fmt: skip
-_OPERATORS = frozenset({"|", "|&", "&&", "||", "comment"})
+_OPERATORS = frozenset({"|", "|&", "&&", "||"})
 _BEFORE_COMMENT = frozenset({"", ";", ";;", "(", ")", "&", "|", "&&", "||", "\n", "$(", "<(", ">(", "`"})
 _GLUED = WORDS | {"command_name", "file_redirect", "variable_assignment"}
 _READERS = frozenset({"read", "mapfile", "readarray"})
@@ -99,7 +99,7 @@ class Commands:
                     self.found.cloud("opaque.construct", self.expand.text(child))
             elif glue and before in _GLUED and kind in _GLUED:
                 self.found.cloud("opaque.construct", self.expand.text(child))
-            end, before = child.end_byte, kind
+            end, before = child.end_byte, before if kind == "comment" and before in _OPERATORS else kind
         if node.type == "program" and self.source[end:].strip(b" \t\n") not in {b"", b"\\"}:
             self.found.cloud("opaque.construct", self.source[end:].decode(errors="replace"))
 
