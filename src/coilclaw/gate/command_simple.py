@@ -183,6 +183,8 @@ class Commands:
             self.found.evaluates = True
         values = [child for child in rest if child.is_named or child.type == "$"]
         appended = any(child.type == "+=" for child in rest)
+        if rest and any(child.start_byte != rest[at].end_byte for at, child in enumerate(rest[1:])):
+            self.found.cloud("opaque.construct", self.expand.text(node))  # after a blank, a command begins
         if not values:
             return name, None if appended or target.type == "subscript" else Word("")
         if values[0].type == "array":
