@@ -162,8 +162,13 @@ async def test_without_walls_the_limits_still_hold_and_nothing_is_left(workspace
     assert (await box.run(stopped)).end == "timeout"
     assert not processes_with(token)
     result = await box.run(spec(workspace, f"(setsid sleep {token} &); echo done"))
-    assert (result.end, result.stdout) == ("exited", b"done\n")
+    assert (result.end, result.exit_code, result.stdout) == ("left_behind", 137, b"done\n")
     assert not processes_with(token)
+    stopped = spec(workspace, f"kill -STOP $PPID; setsid sleep {token} &", limits=BoxLimits(wall_seconds=30))
+    assert (await box.run(stopped)).end == "left_behind"
+    assert not processes_with(token)
+    for command in ("yes | head -1", "true & wait", "(sleep 0.02 &)"):
+        assert (await box.run(spec(workspace, command))).end == "exited"
 
 
 @needs_bwrap
@@ -205,6 +210,7 @@ run("echo x > " + secret + "; echo x > /var/tmp/written-by-a-box; ls -A /tmp /va
 run(("/usr/bin/python3", "-I", "-c", "import socket; socket.socket()"))
 run("kill -9 " + str(os.getpid()))
 run("(setsid sleep " + token + " &); sleep " + token, limits=BoxLimits(wall_seconds=0.5))
+run("(setsid sleep " + token + " &)")
 run("true", read_only=(".git",))
 run("true", hidden=(".env",))
 run("true", forbidden_binaries=("env",))
@@ -254,9 +260,10 @@ def test_without_user_namespaces_landlock_alone_holds_what_it_can_and_refuses_th
     assert "PermissionError" in lines[3]
     assert "Operation not permitted" in lines[4] or "No such process" in lines[4]
     assert lines[5].startswith("B timeout 137")
+    assert lines[6].startswith("B left_behind 137")
     assert not processes_with(f"sleep\0{token}")
-    assert [line.split()[:2] for line in lines[6:10]] == [["ToolError", "BOX_CANNOT_HOLD"]] * 4
-    assert lines[10].startswith("B exited 0 hi")
+    assert [line.split()[:2] for line in lines[7:11]] == [["ToolError", "BOX_CANNOT_HOLD"]] * 4
+    assert lines[11].startswith("B exited 0 hi")
     assert not Path("/var/tmp/written-by-a-box").exists()
     after = {name: path.lstat().st_mode for name, path in _tree(workspace / "ws")}
     assert {name: mode for name, mode in after.items() if name != "made"} == before

@@ -66,7 +66,9 @@ def test_a_stopped_command_takes_everything_it_started_along(box, limits, token)
 
 def test_a_daemon_does_not_outlive_its_command(box, limits, token):
     result = box.run(f"{daemon(token)}; sleep 0.1; echo done", limits=limits())
-    assert (result.end, result.exit_code, result.stdout) == ("exited", 0, b"done\n")
+    assert (result.end, result.exit_code, result.stdout) == ("left_behind", 137, b"done\n")
+    assert "2 processes" in result.reason
+    assert "must wait" in result.reason
     assert not processes_with(token)
 
 
@@ -104,10 +106,19 @@ def test_a_fork_bomb_stays_small_and_ends(box, limits, token):
     count, _, number = result.stdout.decode().split()
     assert 10 <= int(count) <= 22
     assert number == "11"
+    counted = box.as_root and os.path.isdir("/sys/fs/cgroup/pids")
+    assert result.end in ({"process_limit"} if counted else {"process_limit", "left_behind"})
+    assert f"{count} processes" in result.reason
     bomb = f"b() {{ b | b & }}; b; sleep {token}"
     result = box.run(bomb, limits=limits(processes=20, wall_seconds=1.0, output_bytes=10_000))
-    assert result.end in {"timeout", "output_limit", "exited"}
+    assert result.end in {"timeout", "output_limit"}
     assert not processes_with(token)
+
+
+def test_a_fork_bomb_whose_command_ends_well_has_failed_all_the_same(box, limits):
+    result = box.run("b() { b | b & }; b", limits=limits(processes=20, output_bytes=1 << 20))
+    assert result.end == "process_limit"
+    assert "limit of 20 processes" in result.reason
 
 
 def test_files_cannot_grow_beyond_the_limit(box, limits):
@@ -140,7 +151,7 @@ def test_the_private_tmp_is_bounded(box, limits):
 @pytest.mark.slow
 def test_a_command_that_computes_too_long_is_stopped(box, limits):
     result = box.run(("sh", "-c", "while :; do :; done"), limits=limits(cpu_seconds=1))
-    assert (result.end, result.exit_code) == ("signalled", 128 + signal.SIGXCPU)
+    assert (result.end, result.exit_code) == ("cpu_limit", 128 + signal.SIGXCPU)
     assert "1 seconds of CPU" in result.reason
 
 

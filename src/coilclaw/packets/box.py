@@ -5,7 +5,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Tier: TypeAlias = Literal["A", "B", "C", "unsafe"]
-BoxEnd: TypeAlias = Literal["exited", "signalled", "timeout", "stopped", "output_limit", "memory_limit"]
+BoxEnd: TypeAlias = Literal[
+    "exited", "signalled", "timeout", "stopped", "output_limit", "memory_limit", "cpu_limit", "process_limit",
+    "left_behind",
+]  # fmt: skip
+"""`left_behind`: it ended by itself, but something it had started was still running and had to be ended."""
 
 
 class BoxLimits(msgspec.Struct, frozen=True, kw_only=True):

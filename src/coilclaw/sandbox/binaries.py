@@ -32,7 +32,14 @@ def directories() -> tuple[str, ...]:
 
 def freshness() -> tuple[int, ...]:
     """Changes whenever a program is added, replaced or removed, so that a remembered answer can be trusted."""
-    return tuple(os.stat(directory).st_mtime_ns for directory in directories())
+    return tuple(_changed(directory) for directory in _DIRECTORIES)
+
+
+def _changed(directory: str) -> int:
+    try:
+        return os.stat(directory).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def forbid(names: tuple[str, ...]) -> Programs:

@@ -109,9 +109,10 @@ class ChosenBox:
 
     async def run(self, spec: BoxSpec, broker: "Callable[[tuple[str, ...]], Broker] | None" = None) -> BoxResult:
         """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
-        from coilclaw.sandbox.admission import admit
+        if self._box is None:  # no wall is tried for a spec that is refused anyway; later on the box refuses it
+            from coilclaw.sandbox.admission import admit
 
-        admit(spec, brokered=broker is not None)
+            admit(spec, brokered=broker is not None)
         box = await self._settle(os.path.normpath(spec.workspace))
         if not spec.domains:
             return await box.run(spec)
@@ -168,6 +169,7 @@ def probe_tiers(*, hide: tuple[str, ...] = (), bwrap: str | None = None, python:
             probes.append(Probe(name="tier A", state="warn", detail="bubblewrap is not installed", remedy=_INSTALL))
         elif candidate[2] or not any(probe.name == "tier B" and probe.state == "ok" for probe in probes):
             probes += _tier(candidate, hide, used)
+    probes.append(_broker(hide, used))
     probes.append(Probe(name="tier C", state="info", detail="rootless Podman is not part of this version"))
     return probes
 
@@ -178,6 +180,13 @@ def _tier(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> list[Pro
     except CoilclawError as error:
         return [Probe(name=f"tier {candidate[1]}", state="fail", detail=error.message, remedy=error.remedy)]
     return probe_box(box, hide, namespaces=candidate[2])
+
+
+def _broker(hide: tuple[str, ...], used: Tools) -> Probe:
+    from coilclaw.sandbox.broker_probe import probe_broker
+
+    candidates = [one for one in _CANDIDATES if one[1] != "A" or used.bwrap]
+    return probe_broker(ChosenBox(candidates, hide=hide, tools=used))
 
 
 def _user() -> Probe:

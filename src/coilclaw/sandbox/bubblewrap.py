@@ -30,11 +30,12 @@ class Arguments:
 
     def command(
         self, bwrap: str, steps: tuple[Step, ...], *, environment: dict[str, str], cwd: str, argv: list[str],
-        program: bytes, status: int, release: int, workspace: tuple[str, str],
+        program: bytes, status: int, release: int, workspace: tuple[str, str], lifeline: int = -1,
     ) -> list[str]:  # fmt: skip
         """The whole command line. All but the command travels by descriptor, out of sight of other users."""
         options = [
             *_WALLS, "--seccomp", str(self._data(program)), "--json-status-fd", str(status), "--block-fd", str(release),
+            *(("--sync-fd", str(lifeline)) if lifeline >= 0 else ()),
             *(word for step in numbered(steps) for word in self._step(*step, workspace)),
             *(word for name, value in environment.items() for word in ("--setenv", name, value)),
             "--chdir", cwd,

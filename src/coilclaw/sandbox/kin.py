@@ -4,21 +4,29 @@
 import os
 
 
+def children(pid: int) -> list[int]:
+    """The children of every thread of a process, the eldest first; none where it is gone. Some may end meanwhile."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            source = os.open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                found += [int(child) for child in os.read(source, 1 << 16).split()]
+            finally:
+                os.close(source)
+    except OSError:
+        return found
+    return found
+
+
 def descendants(pid: int) -> list[int]:
     """Children, their children, and so on; those that end meanwhile are left out."""
     found: list[int] = []
     waiting = [pid]
     while waiting:
-        here = waiting.pop()
-        try:
-            for thread in os.listdir(f"/proc/{here}/task"):
-                source = os.open(f"/proc/{here}/task/{thread}/children", os.O_RDONLY | os.O_CLOEXEC)
-                children = [int(child) for child in os.read(source, 1 << 16).split()]
-                os.close(source)
-                found += children
-                waiting += children
-        except OSError:
-            continue
+        here = children(waiting.pop())
+        found += here
+        waiting += here
     return found
 
 

@@ -136,14 +136,19 @@ def _first_process(order: Order) -> NoReturn:
     if child == 0:
         _execute(order)
     _close_all_but()
-    os._exit(_bury_until(child))
+    os._exit(_bury_all(child))
 
 
-def _bury_until(child: int) -> int:
+def _bury_all(command: int) -> int:
+    """Gather the dead, orphans too, until nobody is left; how the command ended. Whoever watches us ends the living."""
+    code = SETUP_FAILED
     while True:
-        pid, status = os.wait()
-        if pid == child:
-            return _code(status)
+        try:
+            pid, status = os.wait()
+        except ChildProcessError:
+            return code
+        if pid == command:
+            code = _code(status)
 
 
 def _code(status: int) -> int:
@@ -214,8 +219,7 @@ def _plain(order: Order) -> NoReturn:
         _plain_command(order)
     _report(order, f'{{"child-pid": {child}}}')
     _close_all_but(order["status"])
-    code = _bury_until(child)
-    _sweep()
+    code = _bury_all(child)
     _report(order, f'{{"exit-code": {code}}}')
     os._exit(code)
 

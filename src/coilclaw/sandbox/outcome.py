@@ -5,7 +5,7 @@ import errno
 import os
 import signal
 
-from coilclaw.packets.box import BoxLimits
+from coilclaw.packets.box import BoxEnd, BoxLimits
 
 NOT_STARTED = b"bwrap: execvp "
 """How bubblewrap begins its complaint about a program it cannot start."""
@@ -33,6 +33,38 @@ def signal_reason(number: int, limits: BoxLimits) -> str:
             return f"It was ended by SIGXFSZ: a file grew beyond {limits.file_bytes} bytes."
         return f"It was ended by {name}."
     return f"It was ended by signal {number}."
+
+
+def left_behind(count: int) -> str:
+    """One sentence about processes that outlived their command."""
+    left = (
+        "a process that was still running and was ended"
+        if count == 1
+        else (f"{count} processes that were still running and were ended")
+    )
+    return f"It left {left}: a command must wait for what it starts."
+
+
+def complains_of_processes(stderr: bytes) -> bool:
+    """Whether a program said that it was refused a process: all there is to see where no control group counts."""
+    refusals = (b"Cannot fork", b"can't fork", os.strerror(errno.EAGAIN).encode())
+    return any(b"fork" in line and any(words in line for words in refusals) for line in stderr.splitlines())
+
+
+def end_of(end: BoxEnd | None, reason: str, *, code: int, limits: BoxLimits, crowded: bool) -> tuple[BoxEnd, str]:
+    """How a command ended, and why: what is known of it already, else its exit code.
+
+    `crowded` says that it was refused a process. Then it has failed, as with every other limit, whatever its code says:
+    a fork bomb can end with 0.
+    """
+    if end is None and 128 < code <= 128 + 64:
+        end = "cpu_limit" if code == 128 + signal.SIGXCPU else "signalled"
+        reason = signal_reason(code - 128, limits)
+    if crowded and end in {None, "left_behind"}:
+        return "process_limit", f"It reached its limit of {limits.processes} processes. {reason}".rstrip()
+    if crowded:
+        reason = f"{reason} It had also reached its limit of {limits.processes} processes."
+    return end or "exited", reason
 
 
 def remedy_for(said: str) -> str:

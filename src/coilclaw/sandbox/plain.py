@@ -76,7 +76,7 @@ class PlainBox:
             descriptor = held.enter_context(handed(data))
             launch = Launch(
                 argv=launcher_command(self._tools.python, "plain", descriptor),
-                descriptors=(wires.report, wires.release, descriptor), wires=wires,
+                descriptors=(*wires.handed, descriptor), wires=wires,
                 tier=self._tier, walls="none",
             )  # fmt: skip
             group = self._groups.make(spec.limits)

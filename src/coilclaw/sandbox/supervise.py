@@ -4,6 +4,9 @@
 The monitor we start (bubblewrap or our launcher) tells the process id of the box's first process and waits. Only once
 that process is bounded is it released; until then nothing of the command has run, so any failure is a refusal. Its
 death is the death of everything inside, and it is the first thing we make sure of, however the run ends.
+
+A command that is over while something it started still runs has failed, so nothing may be killed before we looked: our
+launcher gathers the last process before it reports, and bubblewrap, which would not, is held back by its wire.
 """
 
 import asyncio
@@ -23,8 +26,17 @@ from coilclaw.packets.errors import BoxUnavailable
 from coilclaw.sandbox.capture import Capture
 from coilclaw.sandbox.kin import descendants, is_childless
 from coilclaw.sandbox.limits import Group, bound_process, memory_of
-from coilclaw.sandbox.outcome import NOT_STARTED, last_line, like_a_shell, remedy_for, signal_reason
+from coilclaw.sandbox.outcome import (
+    NOT_STARTED,
+    complains_of_processes,
+    end_of,
+    last_line,
+    left_behind,
+    like_a_shell,
+    remedy_for,
+)
 from coilclaw.sandbox.seat import LentSeat, start
+from coilclaw.sandbox.stragglers import Stragglers, is_over
 from coilclaw.sandbox.wires import Wires
 
 if TYPE_CHECKING:
@@ -87,6 +99,7 @@ class Supervision:
         self._process: subprocess.Popen[bytes] | None = None
         self._first = -1  # pidfd of the box's first process
         self._first_pid = 0
+        self._stragglers: Stragglers | None = None
         self._stopping = False
         self._released = False
         self._end: BoxEnd | None = None
@@ -137,12 +150,19 @@ class Supervision:
             from coilclaw.sandbox.syscalls import thread_becomes
 
             thread_becomes(self._launch.becomes, self._launch.becomes)
+        if self._process is None:
+            return
+        monitor = os.pidfd_open(self._process.pid)
         waiting = select.poll()
         waiting.register(self._wires.status, select.POLLIN)
-        while not self._first_pid and not self._error:  # a report may come in pieces
-            waiting.poll(_SETUP_SECONDS * 1000)
-            if not self._read_status():
-                return
+        waiting.register(monitor, select.POLLIN)
+        try:
+            while not self._first_pid and not self._error:  # a report may come in pieces
+                waiting.poll(_SETUP_SECONDS * 1000)
+                if not self._read_status():
+                    return
+        finally:
+            os.close(monitor)
         if self._group is None or self._group.joined:  # otherwise only root, in the loop's thread, can add to it
             self._release()
 
@@ -232,6 +252,7 @@ class Supervision:
             self._check_walls(self._status)
             if self._group is not None:
                 self._group.add(self._first_pid)
+            self._wires.hold_back()
         except (ProcessLookupError, FileNotFoundError):
             return
         except OSError as error:
@@ -241,8 +262,15 @@ class Supervision:
         os.write(self._wires.release, b"g")
 
     def _watch_clock(self) -> None:
-        """The command's time begins when it does."""
-        if self._released:
+        """The command's time begins when it does, and so does the wait for its end."""
+        if self._released and self._stragglers is None and self._process is not None:
+            if self._wires.holding:
+                self._loop.add_reader(self._wires.ended, self._first_ended)
+            plain = self._launch.walls == "none"
+            self._stragglers = Stragglers(
+                self._process.pid if plain else self._first_pid, command=self._first if plain else None,
+                left=lambda count: self._stop("left_behind", left_behind(count)),
+            )  # fmt: skip
             self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
             self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
 
@@ -257,6 +285,16 @@ class Supervision:
             ids = _field(self._first_pid, "Uid:")
             if set(ids) != {str(self._launch.uid)}:
                 raise OSError(1, f"the box runs as uid {ids[0]} instead of {self._launch.uid}")
+
+    def _first_ended(self) -> None:
+        """The first process goes by itself once nothing is left inside: now its monitor may report, and end."""
+        self._loop.remove_reader(self._wires.ended)
+        self._loop.remove_reader(self._first)
+        if not self._empty():  # somebody killed it, so what is inside is still to die
+            self._loop.add_reader(self._first, self._first_ended)
+            return
+        while self._read_status():
+            pass
 
     # -- causes to end it
 
@@ -353,6 +391,8 @@ class Supervision:
         self._cancel_timers()
         self._kill()
         self._loop.remove_reader(self._wires.status)
+        if self._stragglers is not None:
+            self._stragglers.close()
         burial = asyncio.ensure_future(self._bury_now(starting))
         cancelled = False
         while not burial.done():
@@ -361,7 +401,10 @@ class Supervision:
             except asyncio.CancelledError:
                 cancelled = True
         self._cancel_timers()
+        if self._wires.holding:
+            self._loop.remove_reader(self._wires.ended)
         if self._first >= 0:
+            self._loop.remove_reader(self._first)
             os.close(self._first)
         burial.result()
         if cancelled:
@@ -395,7 +438,7 @@ class Supervision:
         Everything inside descends from it, so without a child it is the last. It does nothing any more, but taking its
         mounts apart can keep the kernel busy for longer than the whole command took.
         """
-        return _readable(self._first) or is_childless(self._first_pid)
+        return is_over(self._first) or is_childless(self._first_pid)
 
     def _result(self, stdout: bytes, stderr: bytes, seconds: float) -> BoxResult:
         code = self._code
@@ -413,13 +456,12 @@ class Supervision:
             end, reason = "memory_limit", f"It ran out of its {self._limits.memory_bytes} bytes of memory."
         if end is None and code is None and shot:  # the command may have begun, so this is no refusal
             end, reason = "signalled", "Something on this machine killed the box."
-        if end is None and code is not None and 128 < code <= 128 + 64:
-            end, reason = "signalled", signal_reason(code - 128, self._limits)
-        if end not in {None, "exited"} and self._group is not None and self._group.ran_out_of_processes:
-            reason += f" It had also reached its limit of {self._limits.processes} processes."
+        group = self._group
+        crowded = group.ran_out_of_processes if group is not None else complains_of_processes(stderr)
+        end, reason = end_of(end, reason, code=code or 0, limits=self._limits, crowded=crowded)
         killed = self._end is not None or code is None
         return BoxResult(
-            end=end or "exited", exit_code=_KILLED if killed else code or 0, stdout=stdout, stderr=stderr,
+            end=end, exit_code=_KILLED if killed else code or 0, stdout=stdout, stderr=stderr,
             seconds=seconds, tier=self._launch.tier, reason=reason,
         )  # fmt: skip
 
@@ -430,9 +472,3 @@ class Supervision:
 def _field(pid: int, name: str) -> list[str]:
     with open(f"/proc/{pid}/status") as lines:
         return next(line.split()[1:] for line in lines if line.startswith(name))
-
-
-def _readable(descriptor: int) -> bool:
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    return bool(waiting.poll(0))

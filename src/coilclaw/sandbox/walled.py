@@ -177,14 +177,14 @@ class WalledBox:
     def _launch(
         self, spec: BoxSpec, steps: tuple[Step, ...], source: str, held: contextlib.ExitStack, door: "Door | None"
     ) -> Launch:
-        wires = Wires()
+        wires = Wires(holding=self._tier == "A")
         held.callback(wires.close)
         if self._tier == "A":
             argv, descriptors = self._bubblewrap(spec, steps, source, wires, held)
         else:
             argv, descriptors = self._launcher(spec, steps, wires, held, -1 if door is None else door.channel)
         return Launch(
-            argv=argv, descriptors=(wires.report, wires.release, *descriptors),
+            argv=argv, descriptors=(*wires.handed, *descriptors),
             wires=wires, tier=self._tier, walls="namespaces", uid=self._uid,
             becomes=self._uid if self._tier == "B" else -1,
         )  # fmt: skip
@@ -201,7 +201,7 @@ class WalledBox:
         argv = arguments.command(
             self._tools.bwrap, steps, environment=_environment(spec), cwd=os.path.normpath(spec.cwd),
             argv=command_line(spec), program=_filter(spec), status=wires.report,
-            release=wires.release, workspace=(os.path.normpath(spec.workspace), source),
+            release=wires.release, workspace=(os.path.normpath(spec.workspace), source), lifeline=wires.lifeline,
         )  # fmt: skip
         if self._maps is not None or not spec.workspace_noexec:
             return argv, tuple(arguments.descriptors)

@@ -16,6 +16,9 @@ CODES = {
     "stopped": "ESTOP",
     "output_limit": "OUTPUT_LIMIT",
     "memory_limit": "MEMORY_LIMIT",
+    "cpu_limit": "CPU_LIMIT",
+    "process_limit": "PROCESS_LIMIT",
+    "left_behind": "LEFT_BEHIND",
     "signalled": "SIGNALLED",
     "exited": "EXIT_NONZERO",
 }
