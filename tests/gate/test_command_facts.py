@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from coilclaw.gate import command_table
 from coilclaw.gate.command import MAX_BYTES, read_command
+from coilclaw.gate.command_programs import git_verb, harmless, lines, program
 
 
 @pytest.mark.parametrize(
@@ -80,12 +82,50 @@ def test_programs_are_named_behind_wrappers_and_inside_text(command: str, progra
         ("sort -o out in", {"in"}, {"out"}),
         ("find src -name x -fprint list", {"src"}, {"list"}),
         ("dd of=x", set(), {"x"}),
+        ("gcc -O2 -Iinc -oapp main.c", {"inc", "main.c"}, {"app"}),
+        ("openssl enc -in a -out b", {"a"}, {"b"}),
+        ("patch -d sub a fix.patch", {"sub", "sub/fix.patch", "fix.patch"}, {"sub", "sub/a", "a"}),
+        ("gzip -c a; gzip b", {"a"}, {"b"}),
+        ("ssh-keygen -lf a; ssh-keygen -f b", {"a"}, {"b"}),
+        ("yq -i .a b; yq .a c", {"c"}, {"b"}),
+        ("jq --rawfile x a . b", {"a", "b"}, set()),
+        ("git -C sub rm a", {"sub"}, {"sub/a", "a"}),
+        ("git checkout main -- a; git restore b", set(), {"a", "b"}),
+        ("curl -F f=@a -d @b --json @c https://example.com", {"a", "b", "c"}, set()),
+        ("ln a b; ln -s c d", {"a", "c"}, {"a", "b", "d"}),
+        ("ln -s a b; touch b/x", {"a"}, {"b", "b/x", "a/x"}),
+        ("cat src/$x", {"src"}, set()),
+        ("echo a b | xargs cat", {"a", "b"}, set()),
+        ("mytool -o a --out-dir=b c", set(), {"a", "b"}),
+        ("mytool --write a b", set(), {"a", "b"}),
     ],
 )
 def test_paths_are_told_as_written(command: str, reads: set[str], writes: set[str]) -> None:
     facts = read_command(command)
 
     assert (set(facts.reads), set(facts.writes)) == (reads, writes)
+
+
+def test_every_line_of_the_table_can_be_read_and_no_program_has_two() -> None:
+    text = command_table.LOOKERS + command_table.WRITERS + command_table.BUILDERS
+    text += command_table.WRAPPING + command_table.GIT
+    heads = [line.partition(": ")[0] for line in text.replace("\n  ", "; ").replace("\n ", " ").strip().split("\n")]
+    names = [name for head in heads for name in head.split()]
+
+    assert sorted(names) == sorted(name for name in lines() if name)
+    assert all(program(name) for name in names)
+    assert all(git_verb(name.removeprefix("git/")) for name in names if name.startswith("git/"))
+    assert {program(name).operands for name in names if program(name)} <= {  # pyright: ignore[reportOptionalMemberAccess]
+        "read", "write", "first", "last", "move", "text", "guess",
+    }  # fmt: skip
+
+
+def test_what_is_called_harmless_writes_no_operand_and_is_not_told_to_execute() -> None:
+    for name in harmless():
+        facts = read_command(f"{name} policies/x")
+
+        assert facts.writes == ()
+        assert "COMMAND_EXECUTES" not in {reason.code for reason in facts.opaque}
 
 
 def test_a_changed_directory_is_one_more_place_a_relative_path_may_lead_to() -> None:
@@ -151,6 +191,10 @@ def test_importing_the_reader_does_not_load_the_parser() -> None:
     [
         ("rm -rf /", "command.destructive.remove-root"),
         ("rm -rf *", "command.destructive.remove-all"),
+        ("mv * /tmp", "command.destructive.remove-all"),
+        ("git clean -fdx", "command.destructive.remove-all"),
+        ("git rm -rf .", "command.destructive.remove-all"),
+        ("rsync -a --delete /tmp/x/ .", "command.destructive.remove-all"),
         ("mkfs.ext4 /dev/sda", "command.destructive.filesystem"),
         ("dd if=a of=b", "command.destructive.dd"),
         (":(){ :|:& };:", "command.destructive.fork-bomb"),

@@ -1,11 +1,11 @@
 """The shell's own commands: not programs, but some change what programs mean, where they run, or run text."""
 
-import posixpath
 import re
 from collections.abc import Callable
 
-from coilclaw.gate.command_call import ANYTHING, NOTHING, Call, Feed, Findings, sort_options
+from coilclaw.gate.command_call import ANYTHING, NOTHING, Call, Feed, Findings
 from coilclaw.gate.command_environment import assigned
+from coilclaw.gate.command_options import sort_options
 from coilclaw.gate.command_shells import echoed, evaluate, printed, run_text, source, trap
 from coilclaw.gate.command_words import Word
 
@@ -46,12 +46,7 @@ def _cd(call: Call, found: Findings) -> Feed:
         return NOTHING
     target = operands[0]
     found.read(scope, target)
-    if not target.literal or target.text == "-" or re.fullmatch(r"[+-]\d+", target.text):
-        scope.cwd = None
-    elif target.text.startswith(("/", "~")):
-        scope.cwd = target.text
-    elif scope.cwd is not None:
-        scope.cwd = posixpath.join(scope.cwd, target.text)
+    scope.cwd = None if re.fullmatch(r"[+-]\d+", target.text) else scope.reached(target)
     return NOTHING
 
 

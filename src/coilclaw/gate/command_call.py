@@ -1,12 +1,14 @@
 """One program about to run, where it stands, and what has been found so far."""
 
 import posixpath
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from coilclaw.gate.command_rules import reason
 from coilclaw.gate.command_words import UNKNOWN, Word
+from coilclaw.gate.paths import OWNER_ONLY, RUNTIME_ONLY
 from coilclaw.packets.decision import Reason
 
 BUDGET = 3000
@@ -62,6 +64,20 @@ class Scope:
         if other.cwd != self.cwd:
             self.cwd = None
 
+    def moved(self, directory: Word) -> "Scope":
+        """A copy that stands in another directory."""
+        made = self.fork()
+        made.cwd = self.reached(directory)
+        return made
+
+    def reached(self, directory: Word) -> str | None:
+        """Where changing to a directory leads."""
+        if not directory.literal or directory.text == "-":
+            return None
+        if directory.text.startswith(("/", "~")):
+            return directory.text
+        return None if self.cwd is None else posixpath.join(self.cwd, directory.text)
+
     def forget(self) -> None:
         """Something ran that may have changed any variable."""
         self.variables = dict.fromkeys(self.variables)
@@ -99,6 +115,7 @@ class Findings:
         self.writes: dict[str, None] = {}
         self.files: dict[str, Feed] = {}
         """What this very text puts into files, to know it again when it is run."""
+        self.links: dict[str, str] = {}
         self.budget = BUDGET
         self.nesting = 0
         self.volume = 0
@@ -124,9 +141,10 @@ class Findings:
         self.opaque[reason(f"command.{rule}", subject)] = None
 
     def read(self, scope: Scope, *words: Word) -> None:
-        """Note paths that would be read; an unknown one is left out."""
-        for word in words:
-            if word.sure and word.text not in {"", "-"}:
+        """Note paths that would be read; of an unknown one, the directory it begins with."""
+        for given in words:
+            word = given if UNKNOWN not in given.text else given.stem
+            if not word.loose and word.text not in {"", "-"}:
                 self._hidden(word)
                 for path in scope.paths(word.path):
                     self.reads[path] = None
@@ -136,12 +154,28 @@ class Findings:
         for word in words:
             if not word.sure:
                 self.cloud("opaque.target", word.shown)
+                if stem := word.stem.text:
+                    self.writes |= dict.fromkeys(scope.paths(stem))
             elif word.text:
                 self._hidden(word)
+                if word.glob and pattern_protected(word.text):
+                    self.cloud("opaque.glob", word.shown)
                 if scope.cwd is None and not word.text.startswith(("/", "~")):
                     self.cloud("opaque.directory", word.shown)
                 for path in scope.paths(word.path):
                     self.writes[path] = None
+                    self._linked(path)
+
+    def link(self, scope: Scope, path: str, target: str) -> None:
+        """Remember a link this very text makes, so that writing through it is understood."""
+        for each in scope.paths(path):
+            self.links[posixpath.normpath(each)] = target
+
+    def _linked(self, path: str) -> None:
+        for link, target in self.links.items():
+            rest = posixpath.normpath(path)
+            if rest == link or rest.startswith(link + "/"):
+                self.writes[posixpath.join(posixpath.dirname(link), target) + rest[len(link) :]] = None
 
     def keep(self, scope: Scope, path: str, content: Feed, *, append: bool = False) -> None:
         """Remember what went into a file, so that running that file later is understood."""
@@ -160,6 +194,19 @@ class Findings:
         """A pattern that could reach what its spelling does not show."""
         if word.glob and pattern_hides(word.text):
             self.cloud("opaque.glob", word.shown)
+
+
+_EVERY_ONE = re.compile(r"\*+(\.\w+)?")
+
+
+def pattern_protected(text: str) -> bool:
+    """True when a pattern is cut to a name that commands may not write; `*` and `*.md` are cut to none."""
+    from fnmatch import fnmatch
+
+    top = posixpath.normpath(text).partition("/")[0]
+    if _EVERY_ONE.fullmatch(top) or not any(c in top for c in "*?["):
+        return False
+    return any(fnmatch(name, top) for name in (*OWNER_ONLY, *RUNTIME_ONLY))
 
 
 def pattern_hides(text: str) -> bool:
@@ -182,80 +229,3 @@ def _nowhere(text: str, scope: Scope, feed: Feed) -> Feed:
 
 def _nobody(argv: Sequence[Word], scope: Scope, feed: Feed) -> Feed:
     raise NotImplementedError(argv, scope, feed)
-
-
-class Options(msgspec.Struct, frozen=True):
-    """Arguments sorted into options and operands."""
-
-    flags: tuple[tuple[str, Word | None], ...]
-    operands: tuple[Word, ...]
-
-    def has(self, *names: str) -> bool:
-        """True when one of the options is given; long ones may be abbreviated."""
-        return any(matches(flag, names) for flag, _ in self.flags)
-
-    def values(self, *names: str) -> tuple[Word, ...]:
-        """The values given to any of the options."""
-        return tuple(value for flag, value in self.flags if value is not None and matches(flag, names))
-
-
-def matches(flag: str, names: Iterable[str]) -> bool:
-    """True when a flag is one of the names, or a long flag abbreviates one."""
-    if flag in names:
-        return True
-    return flag.startswith("--") and len(flag) > 3 and any(name.startswith(flag) for name in names)
-
-
-NO_OPTIONS: frozenset[str] = frozenset()
-
-
-def sort_options(args: Sequence[Word], valued: frozenset[str] = NO_OPTIONS, *, permute: bool = True) -> Options:
-    """Sort arguments the way getopt does; without permuting, the first operand ends the options."""
-    flags: list[tuple[str, Word | None]] = []
-    operands: list[Word] = []
-    index = 0
-    while index < len(args):
-        word = args[index]
-        index += 1
-        text = word.text
-        if text == "--" and not word.glob:
-            operands += args[index:]
-            break
-        if len(text) < 2 or text[0] != "-":
-            operands.append(word)
-            if not permute:
-                operands += args[index:]
-                break
-        elif text[1] == "-":
-            index += _long(word, args[index : index + 1], valued, flags)
-        else:
-            index += _cluster(word, args[index : index + 1], valued, flags)
-    return Options(tuple(flags), tuple(operands))
-
-
-def _piece(word: Word, text: str) -> Word:
-    return Word(text, word.glob, word.loose, word.computed, word.fetched)
-
-
-def _long(word: Word, after: Sequence[Word], valued: frozenset[str], flags: list[tuple[str, Word | None]]) -> int:
-    name, equals, value = word.text.partition("=")
-    if equals:
-        flags.append((name, _piece(word, value)))
-        return 0
-    takes = bool(after) and name in valued
-    flags.append((name, after[0] if takes else None))
-    return int(takes)
-
-
-def _cluster(word: Word, after: Sequence[Word], valued: frozenset[str], flags: list[tuple[str, Word | None]]) -> int:
-    text = word.text
-    for at in range(1, len(text)):
-        name = "-" + text[at]
-        if name in valued:
-            glued = text[at + 1 :]
-            flags.append((name, _piece(word, glued) if glued else (after[0] if after else None)))
-            return int(not glued and bool(after))
-        flags.append((name, None))
-        if text[at] == UNKNOWN:
-            break
-    return 0

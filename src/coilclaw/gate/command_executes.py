@@ -3,8 +3,13 @@
 import re
 from collections.abc import Callable
 
-from coilclaw.gate.command_call import ANYTHING, Call, Feed, Findings, matches, sort_options
+import msgspec
+
+from coilclaw.gate.command_call import ANYTHING, Call, Feed, Findings
+from coilclaw.gate.command_options import sort_options
+from coilclaw.gate.command_paths import by_options, line_of, sorted_for
 from coilclaw.gate.command_patterns import overwrites
+from coilclaw.gate.command_programs import program
 from coilclaw.gate.command_shells import run_text, written
 from coilclaw.gate.command_words import Word
 
@@ -18,73 +23,21 @@ _ALWAYS = frozenset({
     "podman-compose", "vagrant", "ansible", "ansible-playbook", "salt", "run-parts", "watchexec", "nodemon", "entr",
     "incron", "dpkg", "rpm", "installer", "easy_install", "sdkmanager", "xdotool", "gnome-terminal", "xterm",
     "sensible-browser", "insmod", "modprobe", "mount", "umount", "iptables", "nft", "sysctl", "visudo", "useradd",
-    "usermod", "passwd", "chpasswd", "setcap",
+    "usermod", "passwd", "chpasswd", "setcap", "rpmbuild", "debuild", "lftp", "capsh",
 })  # fmt: skip
-_SUBCOMMANDS: dict[str, frozenset[str]] = {
-    name: frozenset(verbs.split())
-    for name, verbs in {
-        "pip": "install download wheel",
-        "pip3": "install download wheel",
-        "pipx": "run install upgrade inject runpip reinstall",
-        "npm": "install i ci add exec x create init update rebuild link publish install-test it isntall",
-        "pnpm": "install i add dlx exec create update up rebuild",
-        "yarn": "install add dlx exec create up upgrade global",
-        "bun": "install i add x create update exec eval",
-        "deno": "eval install run-remote repl",
-        "uv": "add sync tool pip lock python build publish",
-        "poetry": "install add update self build publish shell",
-        "pipenv": "install sync update shell",
-        "pdm": "install add sync update",
-        "gem": "install update exec",
-        "bundle": "install update add",
-        "cargo": "install publish binstall",
-        "go": "generate install get",
-        "brew": "install upgrade reinstall tap",
-        "apt": "install upgrade full-upgrade dist-upgrade remove purge",
-        "apt-get": "install upgrade dist-upgrade remove purge build-dep",
-        "dnf": "install upgrade remove",
-        "yum": "install update remove",
-        "apk": "add del upgrade",
-        "pacman": "-S -U -R -Syu -Sy",
-        "snap": "install refresh run",
-        "flatpak": "install run",
-        "conda": "install create update run env",
-        "mamba": "install create update run",
-        "composer": "install require update create-project exec",
-        "nix": "run shell develop",
-        "docker": "run exec build compose cp load import start restart commit create buildx",
-        "podman": "run exec build compose cp load import start restart commit create",
-        "kubectl": "exec run apply delete create edit cp",
-        "helm": "install upgrade uninstall",
-        "terraform": "apply destroy import",
-        "systemctl": "start restart enable link edit set-environment import-environment daemon-reload",
-        "service": "start restart",
-        "code": "--install-extension",
-        "mvn": "exec:exec exec:java",
-        "launchctl": "load submit start bootstrap",
-        "tmux": "new new-session send-keys run-shell",
-        "gh": "extension alias codespace",
-        "direnv": "allow exec",
-        "rustup": "install update run default toolchain",
-        "nvm": "install exec run",
-        "asdf": "install exec plugin",
-        "mise": "install exec run",
-    }.items()
-}
-_TAR_RUNS = ("--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command", "--rmt-command",
-             "--info-script", "--new-volume-script")  # fmt: skip
-_TAR_VALUED = frozenset({
-    "-f", "-C", "-T", "-X", "-b", "-I", "-F", "-K", "-N", "-V", "-g", "-L", "-H", "--file", "--directory",
-    "--files-from", "--exclude", "--exclude-from", "--transform", "--xform", "--owner", "--group", "--mode",
-    "--strip-components", "--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command",
-    "--listed-incremental",
-})  # fmt: skip
-
-
+_CMAKE_VERBS = {
+    "copy": "cp", "copy_if_different": "cp", "copy_directory": "cp -r", "rename": "mv", "touch": "touch", "rm": "rm",
+    "touch_nocreate": "touch", "remove": "rm", "remove_directory": "rm -r", "make_directory": "mkdir",
+    "create_symlink": "ln -s", "create_hardlink": "ln", "cat": "cat", "env": "env", "time": "time", "chdir": "env -C",
+    "tar": "tar", "md5sum": "md5sum", "sha256sum": "sha256sum", "compare_files": "cmp",
+}  # fmt: skip
 _MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 _MAKE_RUNS = frozenset({"SHELL", ".SHELLFLAGS", "MAKEFLAGS", "MAKE"})
+_MAKE_WRITES = frozenset({"DESTDIR", "prefix", "PREFIX", "O", "OUT", "OUTDIR", "BUILD_DIR", "BUILDDIR"})
 _SQLITE_RUNS = re.compile(
-    r"^\s*\.(sh|sy|loa|once\s*\||out\w*\s*\||import\s.*\||read\s*\|)|load_extension|edit\s*\(", re.MULTILINE
+    r"^\s*\.(sh|sy|loa|onc|out|imp|read|save|bac|open|log|clon|ar|trace)|"
+    r"load_extension|(edit|readfile|writefile)\s*\(|\battach\b|\bvacuum\b.*\binto\b",
+    re.MULTILINE | re.IGNORECASE,
 )
 
 
@@ -93,9 +46,9 @@ def execute(call: Call, found: Findings) -> None:
     name = call.name
     if name in _ALWAYS:
         found.cloud("executes", call.shown)
-    verbs = _SUBCOMMANDS.get(name)
-    if verbs is not None:
-        _subcommand(call, verbs, found)
+    known = program(name)
+    if known is not None and known.verbs:
+        _subcommand(call, known.verbs, found)
     special = _SPECIAL.get(name)
     if special is not None:
         special(call, found)
@@ -104,70 +57,74 @@ def execute(call: Call, found: Findings) -> None:
 def _subcommand(call: Call, verbs: frozenset[str], found: Findings) -> None:
     if not call.args and call.name == "yarn":
         found.cloud("executes", call.shown)
+    may_be_value = False
     for word in call.args:
         if word.optional:
             found.cloud("opaque.argument", call.shown)
         if word.text in verbs:
             found.cloud("executes", call.shown)
-        if not word.text.startswith("-"):
+        if not word.text.startswith("-") and not may_be_value:
             break
+        may_be_value = word.text.startswith("-") and "=" not in word.text
 
 
 def _make(call: Call, found: Findings) -> None:
-    valued = frozenset({"-f", "-C", "-I", "-o", "-W", "-E", "--file", "--makefile", "--directory", "--eval", "--jobs"})
-    options = sort_options(call.args, valued)
+    options = sorted_for(call, line_of(call))
     files = options.values("-f", "--file", "--makefile")
-    if options.has("--eval", "-E") or any(word.text in {"-", "/dev/stdin"} for word in files):
+    if any(word.text in {"-", "/dev/stdin"} for word in files):
         found.cloud("executes", call.shown)
     if any(written(name, call.scope, found) for name in (*(word.text for word in files), *_MAKEFILES)):
         found.cloud("opaque.written", call.shown)
     for word in options.operands:
         name, equals, value = word.text.partition("=")
+        if name in _MAKE_WRITES and value:
+            found.write(call.scope, word.part(value))
         if word.optional:
             found.cloud("opaque.argument", call.shown)
         elif equals and (name.strip(":+?") in _MAKE_RUNS or re.search(r"\$\(|`|\$\{|!", value)):
             found.cloud("executes", call.shown)
     if any(word.loose for word in (*files, *options.values("-C", "--directory"))):
         found.cloud("opaque.argument", call.shown)
-    found.read(call.scope, *options.values("-C", "--directory"), *files)
 
 
 def _tar(call: Call, found: Findings) -> None:
-    args = call.args
-    if args and args[0].sure and re.fullmatch(r"[A-Za-z]+", args[0].text):
-        args = _old_style(args)
-    options = sort_options(args, _TAR_VALUED)
-    for flag, value in options.flags:
-        if flag in {"-I", "-F"} or matches(flag, _TAR_RUNS):
-            found.cloud("executes", call.shown)
-            if value is not None and value.sure:
-                run_text(Word(value.text.rpartition("exec=")[2]), call, found)
-    extracts, creates = (
-        options.has("-x", "--extract", "--get"),
-        options.has("-c", "-r", "-u", "--create", "--append", "--update"),
-    )
-    archives = options.values("-f", "--file")
-    for word in archives:
+    known = line_of(call)
+    if call.args and call.args[0].sure and re.fullmatch(r"[A-Za-z]+", call.args[0].text):
+        call = msgspec.structs.replace(call, args=_old_style(call.args, known.valued))
+    options = sorted_for(call, known)
+    by_options(call, known, options, found)
+    for word in options.values("--checkpoint-action"):
+        run_text(word.part(word.text.rpartition("exec=")[2]), call, found)
+    extracts = options.has("-x", "--extract", "--get")
+    creates = options.has("-c", "-r", "-u", "-A", "--create", "--append", "--update", "--delete", "--concatenate")
+    for word in options.values("-f", "--file"):
         if word.text != "-":
             overwrites(word, call.scope, found) if creates else found.read(call.scope, word)
     directories = options.values("-C", "--directory")
+    scope = call.scope
     for word in directories:
-        overwrites(word, call.scope, found) if extracts else found.read(call.scope, word)
+        overwrites(word, scope, found) if extracts else found.read(scope, word)
+        scope = scope.moved(word)
     if extracts and not directories:
         overwrites(Word("."), call.scope, found)
-    if options.has("-P", "--absolute-names") and extracts:
+    if options.has("-P", "--absolute-names", "--transform", "--xform") and extracts:
         found.cloud("opaque.target", call.shown)
+    if options.has("--remove-files"):
+        found.run((Word("rm"), Word("-r"), *options.operands), scope, ANYTHING)
     if creates:
-        found.read(call.scope, *options.operands)
+        found.read(scope, *options.operands)
+    elif extracts:
+        for word in options.operands:
+            overwrites(word, scope, found)
 
 
-def _old_style(args: tuple[Word, ...]) -> tuple[Word, ...]:
+def _old_style(args: tuple[Word, ...], valued: frozenset[str]) -> tuple[Word, ...]:
     """`tar xzf file`: letters first, their values after, in order."""
     made: list[Word] = []
     rest = list(args[1:])
     for letter in args[0].text:
         made.append(Word("-" + letter))
-        if "-" + letter in _TAR_VALUED and rest:
+        if "-" + letter in valued and rest:
             made.append(rest.pop(0))
     return (*made, *rest)
 
@@ -193,24 +150,18 @@ def _sqlite(call: Call, found: Findings) -> None:
 def _sql(call: Call, found: Findings) -> None:
     texts = [word.text for word in call.args] + [call.feed.text]
     if any(
-        re.search(r"\\!|\\copy\b.*\bprogram\b|\bcopy\b.*\bprogram\b|\bsystem\b|\\\|", text, re.IGNORECASE | re.DOTALL)
+        re.search(
+            r"\\[!|iogw]|\bcopy\b.*\b(program|from|to)\b|\b(system|source|outfile|dumpfile|infile|load_file|pg_read)",
+            text,
+            re.IGNORECASE | re.DOTALL,
+        )
         for text in texts
     ):
         found.cloud("interpreter", call.shown)
 
 
-def _editor(call: Call, found: Findings) -> None:
-    if any(re.match(r"-(c|S|s|es|Es|e|u|w|W)|--cmd|\+", word.text) for word in call.args):
-        found.cloud("interpreter", call.shown)
-
-
-def _less(call: Call, found: Findings) -> None:
-    if any(word.text.startswith("+") for word in call.args):
-        found.cloud("executes", call.shown)
-
-
 def _go(call: Call, found: Findings) -> None:
-    if any(re.match(r"--?(exec|toolexec|vettool|overlay)\b", word.text) for word in call.args):
+    if any(re.search(r"-ext(ld|ar)\b|-linkmode", word.text) for word in call.args):
         found.cloud("executes", call.shown)
     if call.args and call.args[0].text == "run" and any("@" in word.text for word in call.args[1:]):
         found.cloud("executes", call.shown)
@@ -218,10 +169,9 @@ def _go(call: Call, found: Findings) -> None:
 
 def _wget(call: Call, found: Findings) -> None:
     """A download to a file is remembered, so that running that file is known for what it is."""
-    to_file = "-o" if call.name == "curl" else "-O"
-    valued = {to_file, "--output-document", "--output", "-P", "-H", "-X", "-d", "-u", "-A", "-e", "-b", "-m"}
-    options = sort_options(call.args, frozenset(valued))
-    names = [word.text for word in options.values(to_file, "--output-document", "--output")]
+    options = sorted_for(call, line_of(call))
+    given = ("-O", "--output-document") if call.name == "wget" else ("-o", "--output", "--out")
+    names = [word.text for word in options.values(*given)]
     if not names and (call.name in {"wget", "aria2c", "axel"} or options.has("-O", "--remote-name")):
         names = [word.text.rstrip("/").rpartition("/")[2].partition("?")[0] for word in options.operands]
         found.write(call.scope, *(Word(name) for name in names if name and "\0" not in name))
@@ -231,15 +181,21 @@ def _wget(call: Call, found: Findings) -> None:
 
 
 def _unzip(call: Call, found: Findings) -> None:
-    options = sort_options(call.args, frozenset({"-d", "-x", "-P"}))
+    options = sorted_for(call, line_of(call))
     if not options.has("-d", "-l", "-t", "-p", "-Z", "-v", "-z"):
         overwrites(Word("."), call.scope, found)
+    for word in options.operands[1:] if not options.has("-l", "-t", "-p", "-Z", "-v", "-z") else ():
+        found.write(call.scope.moved((*options.values("-d"), Word("."))[0]), word)
 
 
 def _network(call: Call, found: Findings) -> None:
     if any(re.match(r"(?i)(exec|system|shell):", word.text) or re.search(r"(?i)[:,](exec|system|shell):", word.text)
            for word in call.args):  # fmt: skip
         found.cloud("executes", call.shown)
+    for match in (re.match(r"(?i)(g?open|create|file):([^,]+)", word.text) for word in call.args):
+        if match:
+            found.read(call.scope, Word(match[2]))
+            found.write(call.scope, Word(match[2]))
     options = sort_options(call.args, frozenset({"-p", "-w", "-s", "-i", "-q", "-X", "-x"}))
     if call.name != "socat" and options.has("-e", "-c", "--exec", "--sh-exec", "--lua-exec"):
         found.cloud("executes", call.shown)
@@ -251,34 +207,24 @@ def _network(call: Call, found: Findings) -> None:
 
 def _remote(call: Call, found: Findings) -> None:
     """ssh: what it runs is run elsewhere, but a destructive line is one there too."""
-    valued = frozenset(
-        [
-            "-b",
-            "-c",
-            "-D",
-            "-E",
-            "-e",
-            "-F",
-            "-I",
-            "-i",
-            "-J",
-            "-L",
-            "-l",
-            "-m",
-            "-O",
-            "-o",
-            "-p",
-            "-Q",
-            "-R",
-            "-S",
-            "-W",
-            "-w",
-        ]
-    )
-    operands = sort_options(call.args, valued, permute=False).operands
+    operands = sort_options(call.args, line_of(call).valued, permute=False).operands
     if len(operands) > 1:
         text = Word(" ".join(word.text for word in operands[1:]), loose=any(word.loose for word in operands))
         run_text(text, call, found)
+
+
+def _cmake(call: Call, found: Findings) -> None:
+    """`cmake -E`: everyday commands under other names."""
+    if len(call.args) > 1 and call.args[0].text == "-E":
+        verb, rest = call.args[1].text, call.args[2:]
+        same = [Word(each) for each in _CMAKE_VERBS.get(verb, "").split()]
+        if same:
+            found.run((*same, *rest), call.scope, call.feed)
+
+
+def _ninja(call: Call, found: Findings) -> None:
+    if any(word.text in {"-", "/dev/stdin"} for word in sorted_for(call, line_of(call)).values("-f")):
+        found.cloud("executes", call.shown)
 
 
 def _deno(call: Call, found: Findings) -> None:
@@ -289,8 +235,8 @@ def _deno(call: Call, found: Findings) -> None:
 _SPECIAL: dict[str, Callable[[Call, Findings], None]] = {
     "make": _make, "gmake": _make, "tar": _tar, "bsdtar": _tar, "gtar": _tar, "crontab": _crontab, "at": _at,
     "batch": _at, "unzip": _unzip,
-    "sqlite3": _sqlite, "psql": _sql, "mysql": _sql, "mariadb": _sql, "go": _go, "less": _less, "more": _less,
-    **dict.fromkeys(("vi", "vim", "nvim", "view", "gvim", "nano", "pico", "micro", "hx"), _editor),
+    "sqlite3": _sqlite, "psql": _sql, "mysql": _sql, "mariadb": _sql, "go": _go,
+    "cmake": _cmake, "ninja": _ninja,
     **dict.fromkeys(("wget", "curl", "aria2c", "axel"), _wget),
     **dict.fromkeys(("nc", "ncat", "netcat", "socat"), _network),
     "ssh": _remote, "deno": _deno,

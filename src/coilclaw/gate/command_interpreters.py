@@ -5,6 +5,10 @@ import re
 import msgspec
 
 from coilclaw.gate.command_call import ANYTHING, Call, Feed, Findings
+from coilclaw.gate.command_options import sort_options
+from coilclaw.gate.command_paths import settle
+from coilclaw.gate.command_patterns import overwrites
+from coilclaw.gate.command_programs import program
 from coilclaw.gate.command_shells import code_input, run_file
 from coilclaw.gate.command_words import Word
 
@@ -53,6 +57,8 @@ INTERPRETERS: dict[str, Interpreter] = {
 _VERSIONED = re.compile(
     r"(python|pypy|perl|ruby|lua|php|node|tclsh|pip|julia|guile|ghc|bash|gcc|g\+\+|clang|make)-?[\d.]+"
 )
+_SAME_MODULES = frozenset({"black", "isort", "autopep8", "yapf", "ruff"})
+"""Modules that take what the program of their name takes."""
 _CODE_MODULES = frozenset(
     {"timeit", "code", "pdb", "idlelib", "IPython", "asyncio", "cProfile", "profile", "trace", "runpy"}
 )
@@ -72,7 +78,10 @@ def interpret(call: Call, found: Findings) -> Feed | None:
     if known is None:
         return None
     if known.always:
+        settle(call, found)
         return _flag(call, found)
+    if call.name in {"perl", "ruby"}:
+        _in_place(call, found)
     index = 0
     args = call.args
     while index < len(args):
@@ -115,6 +124,14 @@ def _flag(call: Call, found: Findings) -> Feed:
     return ANYTHING
 
 
+def _in_place(call: Call, found: Findings) -> None:
+    """`perl -i`, `ruby -i`: every operand behind the code is written over."""
+    options = sort_options(call.args, frozenset({"-e", "-E", "-I", "-M", "-m"}))
+    if any(re.match(r"-[A-Za-hj-z0]*i", word.text) for word in call.args):
+        for word in options.operands if options.has("-e", "-E") else options.operands[1:]:
+            overwrites(word, call.scope, found)
+
+
 def _script(word: Word, call: Call, found: Findings) -> Feed:
     if word.text == "-":
         return code_input(call, found)
@@ -136,7 +153,10 @@ def _module(call: Call, args: tuple[Word, ...], found: Findings) -> Feed:
         return _flag(call, found)
     if name in {"http.server", "SimpleHTTPServer", "smtpd", "xmlrpc.server", "pydoc"} and not call.scope.timed:
         found.cloud("unbounded", call.shown)
-    if name in {"pip", "pip3", "pipx", "ensurepip", "easy_install", "uv", "venv", "pytest", "coverage"}:
+    known = name if name in _SAME_MODULES else f"python/{name}"
+    if program(known) is not None:
+        settle(Call(known, known, tuple(rest), call.scope, call.feed), found)
+    elif name in {"pip", "pip3", "pipx", "ensurepip", "easy_install", "uv", "pytest", "coverage"}:
         found.run((Word({"pip3": "pip"}.get(name, name)), *rest), call.scope, call.feed)
     else:
         found.read(call.scope, *(word for word in rest if "/" in word.text and not word.text.startswith("-")))

@@ -11,7 +11,7 @@ from coilclaw.gate.command_executes import DOWNLOADERS, execute, output
 from coilclaw.gate.command_git import git
 from coilclaw.gate.command_interpreters import INTERPRETERS, family, interpret
 from coilclaw.gate.command_paths import settle
-from coilclaw.gate.command_programs import programs
+from coilclaw.gate.command_programs import lines
 from coilclaw.gate.command_scripts import script
 from coilclaw.gate.command_shells import SHELLS, run_file, shell, written
 from coilclaw.gate.command_words import UNKNOWN, Word
@@ -51,7 +51,7 @@ def judge(argv: Sequence[Word], scope: Scope, feed: Feed, found: Findings) -> Fe
 
 def known(name: str) -> bool:
     """True for the name of a program this reader knows something about."""
-    tables = (programs(), SHELLS, INTERPRETERS, WRAPPERS, command_patterns.DESTRUCTIVE, DOWNLOADERS)
+    tables = (lines(), SHELLS, INTERPRETERS, WRAPPERS, command_patterns.DESTRUCTIVE, DOWNLOADERS)
     return name == "git" or any(name in table for table in tables)
 
 

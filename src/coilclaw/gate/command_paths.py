@@ -2,48 +2,70 @@
 
 import re
 
-from coilclaw.gate.command_call import Call, Findings, Options, matches, sort_options
+from coilclaw.gate.command_call import Call, Findings, Scope
+from coilclaw.gate.command_options import Options, matches, sort_options
 from coilclaw.gate.command_patterns import overwrites
-from coilclaw.gate.command_programs import Program, programs
+from coilclaw.gate.command_programs import Program, any_program, program
 from coilclaw.gate.command_words import Word
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_FILE_URL = re.compile(r"file:(?://[^/]*)?(/.*)", re.IGNORECASE)
 _REMOTE = re.compile(r"[\w.-]+(@[\w.-]+)?:(?!//)[^\s]*")
 _GLUED = re.compile(r"-\w([/~].*)")
+_DATA = re.compile(r"[^@<]*[@<]([^;]+)")
 _LEADING_PATTERN = frozenset("*?[")
 _EATS_OPTIONS = frozenset({"tar", "rsync", "zip", "7z", "chown", "chmod", "scp", "find"})
 
 
 def settle(call: Call, found: Findings) -> None:
     """Note what one program reads, writes and executes by its own options."""
-    program = programs().get(call.name)
-    if program is None:
-        _unknown(call, found)
-        return
-    options = sort_options(call.args, program.valued)
-    if program.strict:
+    known = line_of(call)
+    options = sorted_for(call, known)
+    if known.strict:
         _strict(call, options, found)
-    if any(word.text.partition("=")[0] in program.runs for word in call.args):
-        found.cloud("executes", call.shown)
+    scope = by_options(call, known, options, found)
+    _operands(call, options, known, scope, found)
+
+
+def line_of(call: Call) -> Program:
+    """What is known about this program, or about its subcommand."""
+    verb = next((word.text for word in call.args if not word.text.startswith("-")), "")
+    return program(f"{call.name}/{verb}") or program(call.name) or any_program()
+
+
+def sorted_for(call: Call, known: Program) -> Options:
+    """A call's arguments, sorted the way its program does."""
+    args = call.args
+    if known.pairs:
+        args = tuple(word for at, word in enumerate(args) if not at or args[at - 1].text not in known.pairs)
+    return sort_options(args, known.valued, words=known.words)
+
+
+def by_options(call: Call, known: Program, options: Options, found: Findings) -> Scope:
+    """Note what the options do; gives the place where the operands lead from."""
+    scope = call.scope
+    for word in call.args:
+        if known.prefixes and word.text.startswith(known.prefixes):
+            found.cloud("executes", call.shown)
+            found.read(scope, *([word.part(word.text[1:])] if word.text.startswith("@") else []))
+        elif match := _FILE_URL.match(word.text):
+            found.read(scope, word.part(match[1]))
     for flag, value in options.flags:
-        _option(flag, value, call, program, found)
-    _operands(call, options, program, found)
+        if value is not None and matches(flag, known.inside):
+            found.read(scope, value)
+            if known.operands != "read" and value.sure:
+                found.write(scope, value)
+            scope = scope.moved(value)
+    spared = options.has(*known.spares)
+    for flag, value in options.flags:
+        _option(flag, value, call, known, found, spared=spared)
+    return scope
 
 
 def path_like(word: Word) -> bool:
     """True for text that looks like a path rather than a word."""
     text = word.text
     return ("/" in text or text[:1] in {"~", "."}) and not _URL.match(text) and "\n" not in text
-
-
-def _unknown(call: Call, found: Findings) -> None:
-    for word in call.args:
-        text = word.text
-        if text.startswith("-"):
-            value = text.partition("=")[2] or (glued[1] if (glued := _GLUED.fullmatch(text)) else "")
-            word = Word(value, word.glob, word.loose)  # noqa: PLW2901
-        if path_like(word):
-            found.read(call.scope, word)
 
 
 def _strict(call: Call, options: Options, found: Findings) -> None:
@@ -59,37 +81,63 @@ def _strict(call: Call, options: Options, found: Findings) -> None:
             found.cloud("opaque.glob", f"{call.path} {word.shown}")
 
 
-def _option(flag: str, value: Word | None, call: Call, program: Program, found: Findings) -> None:
-    if matches(flag, program.runs):
+def _option(flag: str, value: Word | None, call: Call, known: Program, found: Findings, *, spared: bool) -> None:
+    def one_of(names: frozenset[str]) -> bool:
+        return flag in names if flag in known.valued else matches(flag, names)
+
+    if one_of(known.runs):
         found.cloud("executes", f"{call.path} {flag}")
         if value is not None and value.literal and " " in value.text:
             found.follow(value.text, call.scope.fork(), call.feed)
-    elif value is not None and matches(flag, program.writes):
-        if value.text != "-":
-            overwrites(value, call.scope, found)
-    elif value is not None and (matches(flag, program.reads) or flag in {"-f", "--file", "--from-file"}):
+    if value is None or value.text == "-":
+        return
+    if one_of(known.writes):
+        found.read(call.scope, value) if spared else overwrites(value, call.scope, found)
+    elif one_of(known.reads) or (flag not in known.valued and path_like(value)):
         found.read(call.scope, value)
-    elif value is not None and value.text.startswith("@"):
-        found.read(call.scope, Word(value.text[1:], value.glob, value.loose))
+    elif one_of(known.data) and (match := _DATA.match(value.text)):
+        found.read(call.scope, value.part(match[1]))
+    elif known.operands == "guess" and path_like(value):
+        found.read(call.scope, value)
 
 
-def _operands(call: Call, options: Options, program: Program, found: Findings) -> None:
+def _operands(call: Call, options: Options, known: Program, scope: Scope, found: Findings) -> None:
     operands = list(options.operands)
-    if program.text and not options.has(*program.replaces):
-        operands = operands[program.text :]
-    scope = call.scope
-    if program.operands == "read":
-        found.read(scope, *operands)
-    elif program.operands in {"write", "move"}:
-        for word in operands:
-            if word.text != "-":
-                overwrites(word, scope, found)
-            if call.name == "tee" and word.sure:
-                found.keep(scope, word.path, call.feed, append=options.has("-a", "--append"))
-    elif program.operands == "last":
+    if known.skip and not options.has(*known.instead):
+        operands = operands[known.skip :]
+    kind = known.operands
+    if options.has(*known.edits):
+        kind = "write"
+    elif kind not in {"text", "guess"} and options.has(*known.spares):
+        kind = "read"
+    if kind == "guess":
+        glued = (word.part(match[1]) for word in call.args if (match := _GLUED.fullmatch(word.text)))
+        found.read(scope, *(word for word in (*operands, *glued) if path_like(word)))
+    elif kind != "text":
+        read, written = _shared(kind, operands, call, options)
+        found.read(scope, *(word for word in read if not _REMOTE.fullmatch(word.text)))
+        for word in written:
+            _write(word, call, options, scope, found)
+        if call.name == "ln" and len(read) == len(written) == 1 and read[0].sure and written[0].sure:
+            found.link(scope, written[0].path, read[0].text)
+
+
+def _shared(kind: str, operands: list[Word], call: Call, options: Options) -> tuple[list[Word], list[Word]]:
+    """The operands that are read, and those that are written."""
+    if kind == "read":
+        return operands, []
+    if kind == "first":
+        return operands[1:], operands[:1]
+    if kind == "last":
         split = len(operands) if options.has("-t", "--target-directory") else max(len(operands) - 1, 1)
         split = 0 if call.name == "install" and options.has("-d", "--directory") else split
-        found.read(scope, *(word for word in operands[:split] if not _REMOTE.fullmatch(word.text)))
-        for word in operands[split:]:
-            if not _REMOTE.fullmatch(word.text):
-                overwrites(word, scope, found)
+        linked = operands[:split] if call.name == "ln" and not options.has("-s", "--symbolic") else []
+        return operands[:split], [*linked, *operands[split:]]  # a second name for a file is a way to write it
+    return [], operands
+
+
+def _write(word: Word, call: Call, options: Options, scope: Scope, found: Findings) -> None:
+    if word.text != "-" and not (call.name in {"rsync", "scp"} and _REMOTE.fullmatch(word.text)):
+        overwrites(word, scope, found)
+    if call.name == "tee" and word.sure:
+        found.keep(scope, word.path, call.feed, append=options.has("-a", "--append"))

@@ -4,7 +4,9 @@ import posixpath
 import re
 from collections.abc import Callable, Sequence
 
-from coilclaw.gate.command_call import Call, Feed, Findings, Options, Scope, sort_options
+from coilclaw.gate.command_call import Call, Feed, Findings, Scope
+from coilclaw.gate.command_options import Options, sort_options
+from coilclaw.gate.command_programs import program
 from coilclaw.gate.command_words import TAME, Word
 
 _SYSTEM = frozenset({
@@ -70,9 +72,11 @@ def places(word: Word, scope: Scope) -> set[str]:
     if not word.sure:
         return set()
     found = {place(path) for path in scope.paths(word.text)}
-    if word.text and not word.glob:
-        found = found if not any(c in word.text for c in "*?[") else {""}
-    return found - {""}
+    return set() if not word.glob and _has_pattern(word) else found - {""}
+
+
+def _has_pattern(word: Word) -> bool:
+    return any(c in word.text for c in "*?[")
 
 
 def overwrites(word: Word, scope: Scope, found: Findings) -> None:
@@ -129,16 +133,50 @@ def _renamed(sources: Sequence[Word], target: Word, call: Call, found: Findings)
 
 
 def _cp(call: Call, found: Findings) -> None:
-    operands = sort_options(call.args, frozenset({"-t", "-S", "-m", "-o", "-g"})).operands
-    if len(operands) > 1:
-        _renamed(operands[:-1], operands[-1], call, found)
+    sources, target = _from_to(call)
+    if target is not None:
+        _renamed(sources, target, call, found)
+
+
+def _from_to(call: Call) -> tuple[Sequence[Word], Word | None]:
+    """What a copier takes, and where to."""
+    known = program(call.name)
+    options = sort_options(call.args, known.valued if known else frozenset())
+    into = options.values("-t", "--target-directory")
+    if into or len(options.operands) < 2:
+        return options.operands, into[0] if into else None
+    return options.operands[:-1], options.operands[-1]
 
 
 def _mv(call: Call, found: Findings) -> None:
-    operands = sort_options(call.args, frozenset({"-t", "-S"})).operands
-    if any(places(word, call.scope) & {"root", "system", "home"} for word in operands[:-1]):
-        found.block("system-file", call.shown)
+    sources, target = _from_to(call)
+    away = target is None or not target.literal or target.text.startswith(("/", "~", ".."))
+    for word in sources:
+        if places(word, call.scope) & {"root", "system", "home"}:
+            found.block("system-file", call.shown)
+        elif word.sure and place(call.scope.paths(word.text)[0]) == "all" and (word.glob or not _has_pattern(word)):
+            found.block("remove-all", call.shown) if away else found.cloud("opaque.glob", call.shown)
     _cp(call, found)
+
+
+def _rsync(call: Call, found: Findings) -> None:
+    known = program(call.name)
+    options = sort_options(call.args, known.valued if known else frozenset())
+    touched = options.operands[-1:] if any(flag.startswith("--del") for flag, _ in options.flags) else ()
+    if options.has("--remove-source-files", "--remove-sent-files"):
+        touched += options.operands[:-1]
+    for word in touched:
+        where = places(word, call.scope)
+        if where:
+            found.block("remove-all" if where == {"all"} else "remove-root", call.shown)
+
+
+def _pack(call: Call, found: Findings) -> None:
+    """Archivers that remove what they took in."""
+    options = sort_options(call.args, frozenset({"-x", "-i", "-P", "-b"}))
+    moves = options.has("-m", "--move") if call.name == "zip" else any(word.text == "-sdel" for word in call.args)
+    if moves and any("all" in places(word, call.scope) for word in options.operands[1:]):
+        found.block("remove-all", call.shown)
 
 
 def _chmod(call: Call, found: Findings) -> None:
@@ -157,8 +195,9 @@ def _dd(call: Call, found: Findings) -> None:
     for word in call.args:
         if word.text.startswith("if="):
             found.block("dd", call.shown)
+            found.read(call.scope, word.part(word.text[3:]))
         elif word.text.startswith("of="):
-            overwrites(Word(word.text[3:], word.glob, word.loose), call.scope, found)
+            overwrites(word.part(word.text[3:]), call.scope, found)
         elif not word.sure:
             found.cloud("opaque.target", word.shown)
 
@@ -167,6 +206,12 @@ def _wiper(call: Call, found: Findings) -> None:
     for word in call.args:
         if word.sure and _DEVICE.match(word.text):
             found.block("device", call.shown)
+    _emptied(call, found)
+
+
+def _emptied(call: Call, found: Findings) -> None:
+    if any("all" in places(word, call.scope) for word in call.args if word.glob):
+        found.block("remove-all", call.shown)
 
 
 def _kill(call: Call, found: Findings) -> None:
@@ -215,6 +260,10 @@ _CHECKERS: dict[str, Callable[[Call, Findings], None]] = {
     "cp": _cp,
     "ln": _cp,
     "install": _cp,
+    "rsync": _rsync,
+    "zip": _pack,
+    "7z": _pack,
+    "truncate": _emptied,
     "chmod": _chmod,
     "chown": _chown,
     "chgrp": _chown,

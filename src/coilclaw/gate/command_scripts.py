@@ -2,7 +2,8 @@
 
 import re
 
-from coilclaw.gate.command_call import Call, Feed, Findings, sort_options
+from coilclaw.gate.command_call import Call, Feed, Findings
+from coilclaw.gate.command_options import sort_options
 from coilclaw.gate.command_patterns import overwrites
 from coilclaw.gate.command_shells import written
 from coilclaw.gate.command_words import Word
@@ -12,6 +13,8 @@ _AWK_REGEX = re.compile(r"(^|[({;,!~&|}\n])(\s*)/(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/
 _AWK_COMMENT = re.compile(r"#[^\n]*")
 _AWK_RUNS = re.compile(r"\bsystem\s*\(|(?<!\|)\|(?!\|)|@\s*\w")
 _AWK_WRITES = re.compile(r'>>?\s*"((?:\\.|[^"\\])*)"')
+_AWK_READS = re.compile(r'(?:getline[^<;}\n]*<|@(?:include|load))\s*"((?:\\.|[^"\\])*)"')
+_AWK_READS_SOMEWHERE = re.compile(r"\bgetline\b[^<;}\n]*<\s*[\w$(]")
 _AWK_WRITES_SOMEWHERE = re.compile(r"\bprintf?\b[^;}\n()]*>>?\s*(?![\"\s>=])[\w$(]")
 _SED_SPACE = " \t\n;"
 _SED_PLAIN = frozenset("dDgGhHnNpPxzFlL=")
@@ -40,7 +43,11 @@ def _awk(call: Call, found: Findings) -> None:
         programs, operands = operands[:1], operands[1:]
     for word in programs:
         _awk_program(word, call, found)
-    found.read(call.scope, *(word for word in operands if not re.match(r"[A-Za-z_]\w*=", word.text)))
+    files = [word for word in operands if not re.match(r"[A-Za-z_]\w*=", word.text)]
+    included = options.values("-i", "-l", "-E", "--include", "--load", "--exec")
+    found.read(call.scope, *files, *included)
+    if any(word.text.rpartition("/")[2].startswith("inplace") for word in included):
+        found.write(call.scope, *files)
 
 
 def _files(words: tuple[Word, ...], call: Call, found: Findings) -> None:
@@ -63,6 +70,9 @@ def _awk_program(word: Word, call: Call, found: Findings) -> None:
     bare = _AWK_COMMENT.sub("", _AWK_REGEX.sub(r"\1\2 0", _AWK_STRING.sub('""', text)))
     if _AWK_RUNS.search(bare):
         found.cloud("interpreter", call.shown)
+    found.read(call.scope, *(Word(path) for path in _AWK_READS.findall(text)))
+    if _AWK_READS_SOMEWHERE.search(bare):
+        found.cloud("opaque.argument", call.shown)
     if ">" in bare:
         for path in _AWK_WRITES.findall(text):
             if re.search(r'>>?\s*""', bare):

@@ -1,9 +1,11 @@
 """Commands that do not end by themselves, need a person, or walk the whole machine."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from coilclaw.gate.command_call import Call, Findings, sort_options
+from coilclaw.gate.command_call import Call, Findings
+from coilclaw.gate.command_options import sort_options
+from coilclaw.gate.command_paths import line_of, sorted_for
 from coilclaw.gate.command_words import Word
 
 _INTERACTIVE = frozenset({
@@ -42,8 +44,7 @@ def _yes(call: Call) -> bool:
 
 
 def _tail(call: Call) -> bool:
-    options = sort_options(call.args, frozenset({"-n", "-c", "-s", "--lines", "--bytes", "--pid"}))
-    return options.has("-f", "-F", "--follow", "--retry")
+    return sorted_for(call, line_of(call)).has("-f", "-F", "--follow", "--retry")
 
 
 def _sleep(call: Call) -> bool:
@@ -72,7 +73,7 @@ def _journalctl(call: Call) -> bool:
     return sort_options(call.args, valued).has("-f", "--follow")
 
 
-def _whole_machine(words: tuple[Word, ...] | list[Word]) -> bool:
+def _whole_machine(words: Sequence[Word]) -> bool:
     return any(re.fullmatch(r"/+(\.?/*)*\*?", word.text) for word in words)
 
 
@@ -86,13 +87,14 @@ def _find(call: Call) -> bool:
 
 
 def _grep(call: Call) -> bool:
-    options = sort_options(call.args, frozenset({"-A", "-B", "-C", "-m", "-e", "-f"}))
-    operands = options.operands if options.has("-e", "-f", "--regexp", "--file") else options.operands[1:]
-    return options.has("-r", "-R", "--recursive", "--dereference-recursive") and _whole_machine(operands)
+    recursive = ("-r", "-R", "--recursive", "--dereference-recursive")
+    return sorted_for(call, line_of(call)).has(*recursive) and _search(call)
 
 
 def _search(call: Call) -> bool:
-    return _whole_machine(sort_options(call.args, frozenset({"-g", "-t", "-e"})).operands[1:])
+    known = line_of(call)
+    options = sorted_for(call, known)
+    return _whole_machine(options.operands[0 if options.has(*known.instead) else known.skip :])
 
 
 def _ls(call: Call) -> bool:
@@ -101,8 +103,7 @@ def _ls(call: Call) -> bool:
 
 
 def _walk(call: Call) -> bool:
-    valued = frozenset({"-d", "-L", "-I", "-P", "--max-depth", "--exclude", "-t", "-B"})
-    options = sort_options(call.args, valued)
+    options = sorted_for(call, line_of(call))
     bounded = call.name == "tree" and options.has("-L")
     return _whole_machine(options.operands) and not bounded
 

@@ -61,6 +61,15 @@ class Word(msgspec.Struct, frozen=True, gc=False):
         return self.text.replace(TAME, "*") if TAME in self.text else self.text
 
     @property
+    def stem(self) -> "Word":
+        """The directory it begins with, where only the rest is unknown; empty without one."""
+        return Word(self.text.partition(UNKNOWN)[0].rpartition("/")[0])
+
+    def part(self, text: str) -> "Word":
+        """A piece of this word, as sure as the whole."""
+        return Word(text, self.glob, self.loose, self.computed, self.fetched)
+
+    @property
     def shown(self) -> str:
         """For people."""
         return self.text.replace(UNKNOWN, "$…").replace(TAME, "…")

@@ -5,20 +5,21 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from coilclaw.gate.command_call import ANYTHING, Call, Feed, Findings, Scope, sort_options
+from coilclaw.gate.command_call import ANYTHING, Call, Feed, Findings
 from coilclaw.gate.command_environment import assigned
+from coilclaw.gate.command_options import sort_options
+from coilclaw.gate.command_paths import by_options, line_of, settle
 from coilclaw.gate.command_patterns import overwrites, places
-from coilclaw.gate.command_programs import harmless
+from coilclaw.gate.command_programs import harmless, program
 from coilclaw.gate.command_shells import fresh, run_text
-from coilclaw.gate.command_words import UNKNOWN, Word
+from coilclaw.gate.command_words import MOST_WORDS, UNKNOWN, Word
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 class Wrapper(msgspec.Struct, frozen=True):
-    """How a wrapper's own arguments end and the inner command begins."""
+    """Where the inner command begins, and what using the wrapper means; its options stand in the table."""
 
-    valued: frozenset[str] = frozenset()
     skip: int = 0
     """Operands of its own before the inner command."""
     assigns: bool = False
@@ -29,61 +30,34 @@ class Wrapper(msgspec.Struct, frozen=True):
     """What is noted whenever it is used."""
 
 
-def _w(valued: str = "", skip: int = 0, *, assigns: bool = False, timed: bool = False, cloud: str = "") -> Wrapper:
-    return Wrapper(frozenset(valued.split()), skip, assigns, timed, cloud)
-
-
-_SUDO = "-u -g -h -p -C -r -t -U -D -R -T --user --group --host --prompt --chdir --chroot"
+_PLAIN = Wrapper()
+_RUNS = Wrapper(cloud="executes")
+_RUNS_SECOND = Wrapper(1, cloud="executes")
+_OUTLIVES = Wrapper(cloud="unbounded")
+_TIMED = Wrapper(1, timed=True)
+_PLAIN_NAMES = """
+nice ionice stdbuf time doas pkexec busybox toybox chronic unbuffer caffeinate numactl eatmydata choom
+tini dumb-init
+"""
+_RUNS_NAMES = """
+unshare nsenter strace ltrace valgrind linux32 linux64 setpriv prlimit systemd-run fakeroot firejail bwrap proot
+dbus-run-session xvfb-run ssh-agent entr rlwrap torsocks proxychains start-stop-daemon cpulimit
+"""
 WRAPPERS: dict[str, Wrapper] = {
-    "env": _w("-u -C --unset --chdir", assigns=True),
-    "nohup": _w(cloud="unbounded"),
-    "setsid": _w(cloud="unbounded"),
-    "daemonize": _w("-p -l -u -o -e -c", cloud="unbounded"),
-    "timeout": _w("-s -k --signal --kill-after", 1, timed=True),
-    "gtimeout": _w("-s -k --signal --kill-after", 1, timed=True),
-    "nice": _w("-n --adjustment"),
-    "ionice": _w("-c -n -p --class --classdata"),
-    "stdbuf": _w("-i -o -e --input --output --error"),
-    "time": _w("-f -o --format --output"),
-    "sudo": _w(_SUDO, assigns=True),
-    "doas": _w("-u -C"),
-    "pkexec": _w("--user"),
-    "busybox": _w(),
-    "toybox": _w(),
-    "chronic": _w(),
-    "unbuffer": _w(),
-    "caffeinate": _w("-t -w"),
-    "taskset": _w("-p", 1),
-    "numactl": _w("-N -m -C"),
-    "chrt": _w("-T -P -D", 1, cloud="executes"),
-    "unshare": _w("-S -G -R -w", cloud="executes"),
-    "nsenter": _w("-t -S -G --target", cloud="executes"),
-    "chroot": _w("", 1, cloud="executes"),
-    "strace": _w("-e -o -p -s -u -E -P -a -O -S -I -b", cloud="executes"),
-    "ltrace": _w("-e -o -p -s -u -a -n -l", cloud="executes"),
-    "valgrind": _w(cloud="executes"),
-    "setarch": _w("", 1, cloud="executes"),
-    "linux32": _w(cloud="executes"),
-    "linux64": _w(cloud="executes"),
-    "setpriv": _w("--reuid --regid --groups --inh-caps --bounding-set", cloud="executes"),
-    "prlimit": _w("-p --pid -o --output", cloud="executes"),
-    "systemd-run": _w("-u -p -E -M -t --unit --property --slice", cloud="executes"),
-    "fakeroot": _w("-l -s -i -u", cloud="executes"),
-    "firejail": _w(cloud="executes"),
-    "bwrap": _w(cloud="executes"),
-    "proot": _w("-r -b -w", cloud="executes"),
-    "dbus-run-session": _w("--config-file", cloud="executes"),
-    "xvfb-run": _w("-s -n -f -e", cloud="executes"),
-    "ssh-agent": _w("-t -a", cloud="executes"),
-    "entr": _w(cloud="executes"),
-    "rlwrap": _w(cloud="executes"),
-    "torsocks": _w(cloud="executes"),
-    "proxychains": _w("-f", cloud="executes"),
-    "start-stop-daemon": _w(cloud="executes"),
-    "cpulimit": _w("-l -p", cloud="executes"),
+    **dict.fromkeys(_PLAIN_NAMES.split(), _PLAIN),
+    **dict.fromkeys(_RUNS_NAMES.split(), _RUNS),
+    **dict.fromkeys(
+        ("chrt", "chroot", "setarch", "logsave", "gosu", "su-exec", "setuidgid", "faketime", "runcon", "perf", "rr"),
+        _RUNS_SECOND,
+    ),
+    **dict.fromkeys(("nohup", "setsid", "daemonize"), _OUTLIVES),
+    **dict.fromkeys(("timeout", "gtimeout"), _TIMED),
+    **dict.fromkeys(("env", "sudo"), Wrapper(assigns=True)),
+    "taskset": Wrapper(1),
 }
 _EXECS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fprintf", "-fls"})
+_FIND_READS = re.compile(r"-files0-from|-a?newer\w*|-cnewer|-samefile")
 _NARROWS = re.compile(
     r"-(i?name|i?path|i?regex|i?wholename|newer\w*|[amc](time|min)|size|empty|user|group|perm|inum|i?lname)"
 )
@@ -105,11 +79,13 @@ def look_through(call: Call, found: Findings) -> Feed | None:
 def _unwrap(call: Call, wrapper: Wrapper, found: Findings) -> Feed:
     if wrapper.cloud:
         found.cloud(wrapper.cloud, call.shown)
-    options = sort_options(call.args, wrapper.valued, permute=False)
+    known = line_of(call)
+    options = sort_options(call.args, known.valued, permute=False)
+    own = len(call.args) - len(options.operands)
+    scope = by_options(msgspec.structs.replace(call, args=call.args[:own]), known, options, found)
     rest = list(options.operands[wrapper.skip :])
     if call.name == "env" and rest and rest[0].text == "-":
         rest = rest[1:]
-    scope = call.scope
     if wrapper.timed:
         scope = scope.fork()
         scope.timed = True
@@ -117,7 +93,7 @@ def _unwrap(call: Call, wrapper: Wrapper, found: Findings) -> Feed:
         assigned(match[1], Word(match[2], loose=rest[0].loose, computed=rest[0].computed), found)
         rest = rest[1:]
     if call.name == "env":
-        scope = _env(call, options.values("-C", "--chdir"), scope, found)
+        _split_string(call, found)
     if not rest:
         if call.name in {"sudo", "doas", "pkexec"} and not options.has(
             "-l", "-v", "-V", "-k", "-K", "--list", "--version"
@@ -127,7 +103,8 @@ def _unwrap(call: Call, wrapper: Wrapper, found: Findings) -> Feed:
     return found.run(rest, scope, call.feed)
 
 
-def _env(call: Call, directories: Sequence[Word], scope: Scope, found: Findings) -> Scope:
+def _split_string(call: Call, found: Findings) -> None:
+    """`env -S`: text that becomes words."""
     for index, word in enumerate(call.args):
         split = re.match(r"-\w*S|--split-string=?|--sp\w*=?", word.text)
         if split:
@@ -138,11 +115,6 @@ def _env(call: Call, directories: Sequence[Word], scope: Scope, found: Findings)
             run_text(Word(whole, loose=any(each.loose for each in words)), call, found)
         elif not word.text.startswith("-"):
             break
-    if not directories:
-        return scope
-    moved = scope.fork()
-    moved.cwd = directories[0].text if directories[0].literal else None
-    return moved
 
 
 def _loader(call: Call, found: Findings) -> Feed:
@@ -160,16 +132,20 @@ def _xargs(call: Call, found: Findings) -> Feed:
     if not inner:
         return Feed("unknown", fetched=call.feed.fetched)
     marks = [word.text for word in options.values("-I", "--replace")] or ["{}"] * options.has("-i", "--replace")
+    given = call.feed.text if call.feed.kind == "text" and not re.search(r"['\"\\]", call.feed.text) else ""
+    if given and not marks:
+        found.run([*inner, *(Word(text) for text in given.split()[:MOST_WORDS])], call.scope, ANYTHING)
     if marks:
-        inner = [Word(word.text.replace(marks[0] or "{}", UNKNOWN), word.glob, word.loose) for word in inner]
+        lines = [*given.split("\n")[:MOST_WORDS], UNKNOWN]
+        for line in filter(None, lines):
+            found.run([word.part(word.text.replace(marks[0] or "{}", line)) for word in inner], call.scope, ANYTHING)
     else:
-        inner.append(Word(UNKNOWN, loose=True))
+        found.run([*inner, Word(UNKNOWN, loose=True)], call.scope, ANYTHING)
     name = inner[0].text.rpartition("/")[2]
     if name not in harmless():
         found.cloud("executes", call.shown)
         if call.feed.fetched:
             found.block("download-run", call.shown)
-    found.run(inner, call.scope, ANYTHING)
     return Feed("unknown", fetched=call.feed.fetched)
 
 
@@ -188,13 +164,15 @@ def _find(call: Call, found: Findings) -> Feed:
     deletes = any(word.text == "-delete" for word in args)
     for index, word in enumerate(args):
         if word.text in _EXECS:
-            deletes |= _find_exec(call, args[index + 1 :], found)
+            deletes |= _find_exec(call, roots, args[index + 1 :], found)
         elif word.text in _FIND_WRITES and index + 1 < len(args):
             overwrites(args[index + 1], call.scope, found)
+        elif _FIND_READS.fullmatch(word.text) and word.text[-1] != "t":
+            found.read(call.scope, *args[index + 1 : index + 2])
     if deletes:
         found.cloud("executes", call.shown)
         where = {each for root in roots for each in places(root, call.scope)}
-        narrow = any(_NARROWS.fullmatch(word.text) and not _any_name(args, at) for at, word in enumerate(args))
+        narrow = any(_NARROWS.fullmatch(word.text) and not _spares_nothing(args, at) for at, word in enumerate(args))
         if where & {"root", "system", "home"}:
             found.block("find-delete", call.shown)
         elif "all" in where and not narrow:
@@ -203,18 +181,25 @@ def _find(call: Call, found: Findings) -> Feed:
     return Feed("unknown")
 
 
-def _any_name(args: list[Word], at: int) -> bool:
-    return at + 1 < len(args) and args[at + 1].text in {"*", ".*", "**"}
+def _spares_nothing(args: list[Word], at: int) -> bool:
+    """A test for all names, or for all but some."""
+    every = at + 1 < len(args) and re.fullmatch(r"[*.?]+", args[at + 1].text) is not None
+    return every or (at > 0 and args[at - 1].text in {"!", "-not"})
 
 
-def _find_exec(call: Call, after: list[Word], found: Findings) -> bool:
+def _find_exec(call: Call, roots: list[Word], after: list[Word], found: Findings) -> bool:
     """Judge the command of -exec; True when it removes what it is given."""
     found.cloud("executes", call.shown)
     end = next((at for at, word in enumerate(after) if word.text in {";", "+"}), len(after))
     inner = [Word(word.text.replace("{}", UNKNOWN), word.glob, word.loose) for word in after[:end]]
     if inner:
         found.run(inner, call.scope, ANYTHING)
-    return bool(inner) and inner[0].text.rpartition("/")[2] in {"rm", "unlink", "shred", "srm"}
+    name = inner[0].text.rpartition("/")[2] if inner else ""
+    known = program(name)
+    writes = known is not None and known.strict and known.operands not in {"read", "text", "guess"}
+    if writes or (name in {"sed", "perl", "ruby"} and any(re.match(r"-\w*i|--in", word.text) for word in inner)):
+        found.write(call.scope, *roots)
+    return name in {"rm", "unlink", "shred", "srm"}
 
 
 def _text_runner(call: Call, found: Findings, words: Sequence[Word]) -> Feed:
@@ -251,6 +236,7 @@ def _flock(call: Call, found: Findings) -> Feed:
 def _with_command(call: Call, found: Findings) -> Feed:
     """su, script, runuser, nix-shell: a shell line behind an option."""
     found.cloud("interpreter", call.shown)
+    settle(call, found)
     options = sort_options(call.args, frozenset({"-c", "--command", "--run", "-u", "-s", "--shell", "-g"}))
     for word in options.values("-c", "--command", "--run"):
         run_text(word, call, found)
@@ -287,6 +273,7 @@ _SPECIAL: dict[str, Callable[[Call, Findings], Feed | None]] = {
     "flock": _flock,
     "su": _with_command,
     "runuser": _with_command,
+    "sg": _with_command,
     "script": _with_command,
     "nix-shell": _with_command,
     "hyperfine": _hyperfine,
