@@ -64,6 +64,16 @@ class Sample:
         action = conveyor.propose(ToolCall.of(tool, args), turn, key or f"key-{len(self.events)}")
         return await conveyor.carry(action, turn, stored=False)
 
+    async def approve(self, action_id, by="test"):
+        """Say yes to a waiting action and carry it out; the outcome, or None when it is held or in other hands."""
+        from coilclaw.gate.conveyor import Outcome
+        from coilclaw.store.actions import load_action
+
+        conveyor = self.conveyor()
+        action = load_action(self.app.db.reader, action_id)
+        answered = await self.app.approvals(conveyor).approve(action, by=by, digest=action.digest)
+        return answered if isinstance(answered, Outcome) else await conveyor.execute(answered)
+
     def receipts(self):
         from coilclaw.ledger.chain import list_receipts
 

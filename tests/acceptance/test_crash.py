@@ -104,9 +104,11 @@ def test_killed_again_and_again_in_the_middle_of_many_calls(home: HomeAt) -> Non
     assert "cut" not in last.err  # a log that lags behind a crash is caught up, not called truncated
     assert home.intact()["receipts"] == len(home.logged()) == home.rows("SELECT count(*) FROM receipts")[0][0]
     assert [text for role, text in home.messages() if role == "user"] == [f"round {number}" for number in range(4)]
-    # Every action that has an end has exactly one receipt for it.
+    # Every action that has an end has exactly one receipt for it; an attempt that was cut off has one of its own.
     ended = home.rows("SELECT count(*) FROM proposed_actions WHERE status NOT IN ('PENDING', 'APPROVED')")[0][0]
-    assert ended == home.rows("SELECT count(DISTINCT action_id) FROM receipts")[0][0] == len(home.logged())
+    assert ended == home.rows("SELECT count(DISTINCT action_id) FROM receipts")[0][0]
+    ends = [each for each in home.logged() if each["status"] != "unknown"]
+    assert len(ends) == len({each["action_id"] for each in ends}) == ended
 
 
 def test_several_processes_at_once_keep_one_chain(home: HomeAt) -> None:
@@ -130,7 +132,7 @@ def test_two_answers_run_it_once(home: HomeAt) -> None:
         sitting.type("y\r")
     codes = sorted(sitting.end().rc for sitting in sittings)
     assert codes[0] == 0
-    assert codes[1] != 0
+    assert codes[1] in (0, 3)  # whoever comes second hears that it is answered, or that it is in other hands
     assert not any("Traceback" in sitting.shown for sitting in sittings)
     assert (home.workspace / "effects.txt").read_text() == "x\n"
     assert [receipt["status"] for receipt in home.receipts()] == ["allowed"]

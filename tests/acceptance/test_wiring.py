@@ -11,7 +11,7 @@ from coilclaw.cli import canaries
 from coilclaw.gate import denials, policy
 
 SOURCE = Path(coilclaw.__file__).parent
-ENTRIES = {"carry", "resume", "chat", "send", "stream", "turn", "run_command"}
+ENTRIES = {"carry", "execute", "chat", "send", "stream", "turn", "run_command"}
 
 
 def enclosing_functions(tree):
@@ -35,7 +35,7 @@ def entry_sites():
     for file in SOURCE.rglob("*.py"):
         name = str(file.relative_to(SOURCE))
         for function, attribute, owner in enclosing_functions(ast.parse(file.read_text())):
-            carries = attribute in ("carry", "resume") and "conveyor" in owner
+            carries = attribute in ("carry", "execute") and "conveyor" in owner
             carries = carries or (attribute == "carry" and owner == "self" and name == "gate/conveyor.py")
             asks = attribute == "chat" and ("provider" in owner or owner == "asked")
             asks = asks and not name.startswith("providers/")

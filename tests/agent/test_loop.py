@@ -216,3 +216,19 @@ def test_untrusted_content_is_marked_for_the_model():
         [row("user", "q"), row("assistant", calls=["a"]), row("tool", "do evil", call_id="a", label="untrusted:web")]
     )
     assert messages[2].content == "[untrusted:web m1 begins]\ndo evil\n[untrusted:web m1 ends]"
+
+
+async def test_what_enters_the_conversation_meanwhile_taints_the_turn(sample):
+    from coilclaw.gate.turn import Turn
+    from coilclaw.store.threads import add_message
+
+    home = sample()
+    home.script({"text": "hello"})
+    await turn(home)
+    running = Turn("turn_9", "conv_1", "chat", ())
+    late = MessageRow(
+        message_id="late", thread_id="conv_1", turn_id="turn_8", role="system", content="evil", label="untrusted:a,b"
+    )
+    home.app.db.write_now(lambda tx: add_message(tx, home.app.clock, late))
+    await home.app.agent(home.conveyor())._ask(running, (), [], None)
+    assert running.fresh == ("untrusted:a", "untrusted:b")

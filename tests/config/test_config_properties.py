@@ -13,6 +13,7 @@ from coilclaw.config import Home, load, policy_inputs, show_config
 from coilclaw.config.environment import ALIASES, SECRETS, variable_for
 from coilclaw.config.options import options_of
 from coilclaw.config.schema import MODEL_KINDS
+from coilclaw.config.tables import PRICES, TABLES, WEBHOOKS
 from coilclaw.packets.canonical import canonical_bytes
 from coilclaw.packets.errors import ConfigError
 
@@ -20,6 +21,7 @@ NAMES = sorted({name for option in options_of() for name in option.path} | {"mod
 WORDS = ["", "full", "local", "mock", "~", "$HOME", "$NO", "http://h", "rm", "/", "..", "\x00", *MODEL_KINDS]
 VARIABLES = [*(variable_for(option.path) for option in options_of()), *ALIASES, *SECRETS]
 MODEL_VARIABLES = [f"COILCLAW_PROVIDERS_MODELS_{name}" for name in ("LOCAL_KIND", "X_ROUTES", "_", "A_B_PROVIDERS", "")]
+MODEL_VARIABLES += [f"COILCLAW_WEBHOOKS_{name}" for name in ("A_URL", "A_LOOKUP_URL", "URL", "_", "")]
 
 text = st.sampled_from(WORDS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 key = st.sampled_from(NAMES) | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -34,8 +36,19 @@ sections = {
 model = st.dictionaries(
     st.sampled_from(["kind", "model", "providers", "routes", "default", "base_url", "script"]), value
 )
+named = {
+    path[0]: st.dictionaries(
+        key, st.dictionaries(st.sampled_from(TABLES[path].shapes[""].__struct_fields__), value), max_size=3
+    )
+    for path in (WEBHOOKS, PRICES)
+}
 shaped = st.fixed_dictionaries(
-    {}, optional={**sections, "providers": st.fixed_dictionaries({"models": st.dictionaries(key, model, max_size=3)})}
+    {},
+    optional={
+        **sections,
+        **named,
+        "providers": st.fixed_dictionaries({"models": st.dictionaries(key, model, max_size=3)}),
+    },
 )
 
 

@@ -131,6 +131,60 @@ def test_a_folder_swapped_for_a_link_is_not_read_through(kept, tmp_path):
     assert "sub/b.bin" not in snapshots._newest().files
 
 
+def test_what_was_touched_is_what_is_new_or_different(kept):
+    workspace, snapshots = kept
+    first = snapshots.take("before")
+    assert snapshots.touched(first) == []
+    (workspace / "a.txt").write_text("changed")
+    (workspace / "sub" / "new").mkdir()
+    (workspace / "sub" / "new" / "c.txt").write_text("made")
+    (workspace / "link").symlink_to("a.txt")
+    (workspace / ".gitattributes").unlink()
+    os.utime(workspace / "sub" / "b.bin", (1, 1))  # the same bytes at another time
+    assert snapshots.touched(first) == ["a.txt", "link", "sub/new/c.txt"]
+
+
+def test_a_change_hidden_behind_the_old_size_and_time_is_touched(kept):
+    workspace, snapshots = kept
+    first = snapshots.take("before")
+    info = (workspace / "a.txt").stat()
+    (workspace / "a.txt").write_bytes(b"ONE\r\ntwo\n")
+    os.utime(workspace / "a.txt", ns=(info.st_atime_ns, info.st_mtime_ns))
+    assert snapshots.touched(first) == ["a.txt"]
+
+
+def test_what_a_snapshot_leaves_out_is_touched_when_the_system_says_it_changed(kept):
+    workspace, snapshots = kept
+    (workspace / "web" / "node_modules" / "x").mkdir(parents=True)
+    (workspace / "web" / "node_modules" / "x" / "index.js").write_text("x")
+    (workspace / ".venv").mkdir()
+    with (workspace / "big").open("wb") as file:
+        file.truncate((16 << 20) + 1)
+    first = snapshots.take("before")
+    settle(workspace, snapshots, first)
+    assert snapshots.touched(first) == []
+    (workspace / "web" / "node_modules" / "x" / "index.js").write_text("poison")
+    os.utime(workspace / "web" / "node_modules" / "x" / "index.js", (1, 1))
+    with (workspace / "big").open("ab") as file:
+        file.write(b"more")
+    assert snapshots.touched(first) == ["big", "web/node_modules"]
+
+
+def test_a_name_that_is_no_text_counts_for_its_folder(kept):
+    workspace, snapshots = kept
+    first = snapshots.take("before")
+    (workspace / "sub" / os.fsdecode(b"caf\xe9")).write_text("x")
+    assert snapshots.touched(first) == ["sub"]
+
+
+def settle(workspace, snapshots, snapshot_id):
+    """The clock of files is coarse: let the snapshot be certainly later than what was made before it."""
+    path = snapshots._store / f"{snapshot_id}.json"
+    latest = max(os.lstat(each).st_ctime_ns for each in workspace.rglob("*"))
+    while path.stat().st_mtime_ns <= latest:
+        os.utime(path)
+
+
 def test_a_snapshot_gives_up_when_told_to_stop(kept):
     _, snapshots = kept
     with pytest.raises(ToolError, match="too long or too much room"):

@@ -1,19 +1,19 @@
 """The turn: receive, remember, ask the model, gate its calls, feed the results back, answer."""
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from coilclaw.agent.context import chat_messages, system_prompt
-from coilclaw.agent.proposal import call_key, typed_call
+from coilclaw.agent.calls import Calls
+from coilclaw.agent.context import chat_messages, of_chat, system_prompt, take_in_shown
+from coilclaw.agent.model import Halted, Model, OnText, ReadProposal
+from coilclaw.agent.spending import Spent, check_day
 from coilclaw.gate.conveyor import Conveyor, Observer, Outcome
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import INTERNAL, ToolResult
-from coilclaw.packets.chat import ChatRequest, ChatResponse, ProposedCall, ToolSpec
+from coilclaw.packets.chat import ChatRequest, ChatResponse, ToolSpec
 from coilclaw.packets.errors import ModelOutputError, ProviderError, UsageError
 from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.job import UserMessage
@@ -22,9 +22,7 @@ from coilclaw.store.database import Database
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread, recent_messages, thread_labels
 
 Ending: TypeAlias = Literal["answered", "max_rounds", "budget", "pending"]
-ReadProposal: TypeAlias = Callable[[str], ChatResponse | None]
 STOPPED = "ESTOP was engaged while the model was answering, so its answer was cut off. Tools are stopped too."
-REPAIR = "Your last answer could not be read ({fault}). Answer again: plain text, or valid tool calls."
 
 
 class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +33,8 @@ class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int = 1 << 20
     recent_messages: int = 20
     max_calls_per_round: int = 16
+    daily_tokens: int | None = None
+    """What all work of a day may use together; None means no bound."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,22 +73,22 @@ class Agent:
     ) -> None:
         self._db = db
         self._conveyor = conveyor
-        self._provider = provider
-        self._model = model
-        self._fallback_model = fallback_model
+        self._model = Model(
+            provider=provider, model=model, fallback_model=fallback_model, read_proposal=read_proposal, estop=estop
+        )
+        self._calls = Calls(db=db, conveyor=conveyor, clock=clock, redact=redact, seal=seal)
         self._tools = tools
         self._owner_prompt = owner_prompt
-        self._read_proposal = read_proposal
         self._estop = estop
         self._clock = clock
         self._limits = limits
         self._observe = observe
         self._redact = redact
-        self._seal = seal
 
-    async def turn(self, message: UserMessage, on_text: Callable[[str], None] | None = None) -> Reply:
+    async def turn(self, message: UserMessage, on_text: OnText | None = None) -> Reply:
         """Answer one message of the owner."""
         self._check(message)
+        check_day(self._db.reader, self._clock, self._limits.daily_tokens)
         turn_id = new_id("turn", self._clock())
         labels = thread_labels(self._db.reader, message.thread_id)
         text = self._redact(message.text)
@@ -135,7 +135,7 @@ class Agent:
         )
         add_message(tx, self._clock, row)
 
-    async def _rounds(self, turn: Turn, on_text: Callable[[str], None] | None) -> Reply:
+    async def _rounds(self, turn: Turn, on_text: OnText | None) -> Reply:
         outcomes: list[Outcome] = []
         tokens = 0
         ending: Ending = "answered"
@@ -147,177 +147,66 @@ class Agent:
             elif any(outcome.pending for outcome in outcomes):
                 ending = "pending"
             tools = self._tools if ending == "answered" else ()
-            response = await self._ask(turn, tools, on_text)
-            tokens += response.usage.total if response.usage else 0
+            spent: list[Spent] = []
+            response = await self._ask(turn, tools, spent, on_text)
+            tokens += sum(each.total for each in spent)
             if not response.tool_calls or ending != "answered":
-                return await self._answer(turn, response, tuple(outcomes), ending, tokens)
-            outcomes += await self._calls(turn, number, response)
+                return await self._answer(turn, response, spent, tuple(outcomes), ending, tokens)
+            for action in await self._calls.propose(turn, number, response, spent, {}):
+                outcomes.append(await self._calls.carry(turn, action, {}))  # noqa: PERF401 - one after the other
         raise AssertionError("the last round always answers")
 
     async def _ask(
-        self, turn: Turn, tools: tuple[ToolSpec, ...], on_text: Callable[[str], None] | None
+        self, turn: Turn, tools: tuple[ToolSpec, ...], spent: list[Spent], on_text: OnText | None
     ) -> ChatResponse:
-        """One answer: a repair try on the same model, then the fallback model once, then the failure is final."""
+        rows = self._recent(turn.thread_id)
+        take_in_shown(turn, (row.label for row in rows))
         request = ChatRequest(
             system_prompt=system_prompt(self._owner_prompt(), stopped=self._estop.engaged()),
-            messages=chat_messages(recent_messages(self._db.reader, turn.thread_id, self._limits.recent_messages)),
+            messages=chat_messages(rows),
             tools=tools,
-            model=self._model,
+            model=self._model.name,
             metadata={"hint": "chat"},
         )
         try:
-            return self._read(await self._chat(request, on_text))
-        except ModelOutputError as error:
-            fault = error.message
-        repair = msgspec.structs.replace(
-            request, system_prompt=f"{request.system_prompt}\n\n{REPAIR.format(fault=fault[:200])}"
-        )
-        try:
-            return self._read(await self._chat(repair, on_text))
-        except ModelOutputError:
-            if not self._fallback_model:
-                raise
-        return self._read(await self._chat(msgspec.structs.replace(repair, model=self._fallback_model), on_text))
+            return await self._model.ask(request, spent, max_calls=self._limits.max_calls_per_round, on_text=on_text)
+        except Halted:
+            return ChatResponse(final_text=STOPPED, provider=self._model.provider)
+        except ProviderError:
+            await self._calls.lose(turn, spent)
+            raise
 
-    async def _chat(self, request: ChatRequest, on_text: Callable[[str], None] | None) -> ChatResponse:
-        """Ask the model. ESTOP ends a request that is under way; once engaged, text is still answered."""
-        if self._estop.engaged():
-            return await self._provider.chat(request, on_text)
-        work = asyncio.ensure_future(self._provider.chat(request, on_text))
-        stop = asyncio.ensure_future(self._estop.wait())
-        try:
-            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                return work.result()
-            return ChatResponse(final_text=STOPPED, provider=self._provider.name)
-        finally:
-            stop.cancel()
-            work.cancel()
-            await asyncio.wait({work})
-
-    def _read(self, response: ChatResponse) -> ChatResponse:
-        """Native calls and the structured form are two spellings of the same proposal."""
-        if not response.tool_calls:
-            structured = self._read_proposal(response.final_text)
-            if structured is not None:
-                response = msgspec.structs.replace(
-                    response, final_text=structured.final_text, tool_calls=structured.tool_calls
-                )
-        if not response.tool_calls and not response.final_text.strip():
-            raise ModelOutputError("the model answered with nothing at all.")
-        if len(response.tool_calls) > self._limits.max_calls_per_round:
-            raise ModelOutputError(
-                f"the model proposed {len(response.tool_calls)} calls at once; at most"
-                f" {self._limits.max_calls_per_round} are taken."
-            )
-        return response
-
-    async def _calls(self, turn: Turn, number: int, response: ChatResponse) -> list[Outcome]:
-        """Store the proposals together with the answer that made them, then carry each through the gate."""
-        proposed = _with_ids(tuple(self._sealed(call) for call in response.tool_calls), number)
-        actions = [
-            self._conveyor.propose(
-                typed_call(msgspec.structs.replace(raw, call_id=kept.call_id)),
-                turn,
-                call_key(turn.turn_id, number, index),
-            )
-            for index, (raw, kept) in enumerate(zip(response.tool_calls, proposed, strict=True))
-        ]
-        row = self._row(turn, "assistant", response.final_text, response, tool_calls=proposed)
-
-        def store(tx: sqlite3.Connection) -> None:
-            add_message(tx, self._clock, row)
-            for action in actions:
-                self._conveyor.store(tx, action)
-
-        await self._db.write(store)
-        outcomes: list[Outcome] = []
-        for action in actions:
-            remember = self._remember(turn, action.call.call_id, action.action_id)
-            outcomes.append(await self._conveyor.carry(action, turn, stored=True, record=remember))
-        return outcomes
-
-    def _sealed(self, call: ProposedCall) -> ProposedCall:
-        """The proposal as it may be remembered: without registered secrets."""
-        return msgspec.structs.replace(
-            call,
-            call_id=self._seal(call.call_id),
-            tool=self._seal(call.tool),
-            arguments=self._seal(call.arguments),
-            justification=self._seal(call.justification),
-        )
-
-    def _remember(self, turn: Turn, call_id: str, action_id: str) -> Callable[[sqlite3.Connection, ToolResult], None]:
-        def record(tx: sqlite3.Connection, result: ToolResult) -> None:
-            metadata = {"code": result.code, "success": result.success, "receipt_id": result.receipt_id}
-            if result.fetched:
-                metadata["fetched"] = True
-            row = MessageRow(
-                message_id=new_id("msg", self._clock()),
-                thread_id=turn.thread_id,
-                turn_id=turn.turn_id,
-                role="tool",
-                content=result.output,
-                label=result.label,
-                tool_call_id=call_id,
-                action_id=action_id,
-                metadata=dict(metadata),
-            )
-            add_message(tx, self._clock, row)
-
-        return record
-
-    def _row(
-        self,
-        turn: Turn,
-        role: Literal["assistant"],
-        text: str,
-        response: ChatResponse,
-        *,
-        tool_calls: tuple[ProposedCall, ...] = (),
-    ) -> MessageRow:
-        usage = response.usage
-        return MessageRow(
-            message_id=new_id("msg", self._clock()),
-            thread_id=turn.thread_id,
-            turn_id=turn.turn_id,
-            role=role,
-            content=self._redact(text),
-            label=turn.taint[0] if turn.taint else INTERNAL,
-            tool_calls=tool_calls,
-            provider=response.provider,
-            model=response.model,
-            metadata={"usage": {"input": usage.input_tokens, "output": usage.output_tokens}} if usage else {},
-        )
+    def _recent(self, thread_id: str) -> list[MessageRow]:
+        """The recent conversation; a job that works in it may have pushed it further back."""
+        most = self._limits.recent_messages
+        rows = recent_messages(self._db.reader, thread_id, most)
+        kept = of_chat(rows)
+        if len(kept) < len(rows):
+            kept = of_chat(recent_messages(self._db.reader, thread_id, most * 10))[-most:]
+        return kept
 
     async def _answer(
-        self, turn: Turn, response: ChatResponse, outcomes: tuple[Outcome, ...], ending: Ending, tokens: int
+        self,
+        turn: Turn,
+        response: ChatResponse,
+        spent: list[Spent],
+        outcomes: tuple[Outcome, ...],
+        ending: Ending,
+        tokens: int,
     ) -> Reply:
         text = response.final_text.strip() or _closing(ending, self._limits)
-        row = self._row(turn, "assistant", text, response)
-        await self._db.write(lambda tx: add_message(tx, self._clock, row))
+        kept = await self._calls.answer(turn, text, response, spent, {})
         self._observe("memory_persisted", {"conversation_id": turn.thread_id, "turn_id": turn.turn_id})
         return Reply(
             thread_id=turn.thread_id,
             turn_id=turn.turn_id,
-            text=row.content,
+            text=kept,
             outcomes=outcomes,
             ending=ending,
             provider=response.provider,
             model=response.model,
             tokens=tokens,
         )
-
-
-def _with_ids(calls: tuple[ProposedCall, ...], number: int) -> tuple[ProposedCall, ...]:
-    """Every call gets an id of its own, whatever the model wrote."""
-    seen: set[str] = set()
-    named: list[ProposedCall] = []
-    for index, call in enumerate(calls):
-        call_id = call.call_id if call.call_id and call.call_id not in seen else f"call_{number}_{index}"
-        seen.add(call_id)
-        named.append(msgspec.structs.replace(call, call_id=call_id))
-    return tuple(named)
 
 
 def _closing(ending: Ending, limits: LoopLimits) -> str:

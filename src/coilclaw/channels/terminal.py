@@ -83,6 +83,7 @@ def describe(card: Card) -> str:
     ]
     if card.provenance:
         lines.append(f"  UNTRUSTED CONTENT IN THIS CONVERSATION: {', '.join(card.provenance)}")
+    lines += [f"  FROM UNTRUSTED CONTENT, NOT FROM YOU: {value}" for value in card.marked]
     if card.preview_or_diff:
         lines += ["", *(f"  │ {line}" for line in card.preview_or_diff.splitlines())]
     # What is asked stands last, whatever the preview shows above.

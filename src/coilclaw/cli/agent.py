@@ -29,7 +29,7 @@ def agent(message: str | None, thread_id: str | None, yes: bool, unsafe: bool, a
     with opened(unsafe=unsafe) as app:
         if not app.config.channels.cli.enabled:
             raise UsageError("the terminal channel is switched off.", remedy="Set channels.cli.enabled = true.")
-        thread = _thread(app, thread_id)
+        thread = thread_of(app, thread_id)
         app.observe("channel_started", {"channel": "cli"})
         if message is None:
             if not sys.stdin.isatty():
@@ -50,7 +50,8 @@ def _stdin() -> str:
         raise UsageError("the message on stdin is not UTF-8 text.") from error
 
 
-def _thread(app: "App", thread_id: str | None) -> str:
+def thread_of(app: "App", thread_id: str | None) -> str:
+    """The conversation of that id, which must be there; a new one when none is named."""
     from coilclaw.packets.ids import new_id
     from coilclaw.store.threads import near_thread_ids, thread_exists
 

@@ -12,7 +12,7 @@ from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:
     from coilclaw.app import App
-    from coilclaw.gate.conveyor import Outcome
+    from coilclaw.gate.conveyor import Conveyor, Outcome
     from coilclaw.packets.action import Action
     from coilclaw.packets.card import Answer, Card
 
@@ -29,16 +29,16 @@ def list_pending(as_json: bool) -> None:
     from coilclaw.store.actions import waiting_actions
 
     with opened() as app:
-        asyncio.run(app.conveyor(_nobody).recover())
+        asyncio.run(_tidy(app))
         waiting = waiting_actions(app.db.reader, 1000)
     if as_json:
         print_json(waiting)
         return
     rows = [
-        (a.action_id, a.call.tool, a.decision.risk_word, a.decision.lane, a.expires_at[:16].replace("T", " "))
+        (a.action_id, a.call.tool, a.decision.risk_word, a.decision.lane, a.source, a.expires_at[:16].replace("T", " "))
         for a in waiting
     ]
-    print_rows(rows, ("action", "tool", "risk", "lane", "expires"), empty="Nothing waits for you.")
+    print_rows(rows, ("action", "tool", "risk", "lane", "from", "expires"), empty="Nothing waits for you.")
 
 
 @approvals.command()
@@ -47,7 +47,7 @@ def list_pending(as_json: bool) -> None:
 def show(action_id: str, as_json: bool) -> None:
     """Show the card of an action: what it would do, the difference it makes, why it asks."""
     with opened() as app:
-        card = app.conveyor(_nobody).card(_pending(app, action_id))
+        card = app.conveyor(nobody).card(_waiting(app, action_id))
     if as_json:
         print_json(card)
         return
@@ -60,12 +60,16 @@ def show(action_id: str, as_json: bool) -> None:
 @click.argument("action_id")
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. Said, logged and receipted.")
 def approve(action_id: str, unsafe: bool) -> int:
-    """Approve an action at the terminal and run it: exactly the stored bytes, once."""
+    """Approve an action at the terminal: exactly the stored bytes, once.
+
+    It is carried out at once, or by the worker if one is running.
+    """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("approving needs the owner at an interactive terminal.", remedy="Run it there.")
     from coilclaw.channels.terminal import Terminal
 
-    return _answer(action_id, Terminal().approve, unsafe=unsafe)
+    with opened(unsafe=unsafe) as app:
+        return asyncio.run(_approve(app, _waiting(app, action_id), Terminal()))
 
 
 @approvals.command()
@@ -73,50 +77,89 @@ def approve(action_id: str, unsafe: bool) -> int:
 @click.option("--reason", default="", help="Why; the agent is told.")
 def reject(action_id: str, reason: str) -> int:
     """Refuse an action, with a reason."""
-    from coilclaw.packets.card import Answer
-
-    async def no(_: "Card") -> "Answer":
-        return Answer(approved=False, reason=reason)
-
     with opened() as app:
-        asyncio.run(_carry(app, _pending(app, action_id), no))
+        action = _waiting(app, action_id)
+        asyncio.run(app.approvals(app.conveyor(nobody)).reject(action, reason=reason))
     click.echo(f"Refused {action_id}.")
     return 0
 
 
-def _answer(action_id: str, approver: "Approver", *, unsafe: bool) -> int:
+async def _approve(app: "App", action: "Action", terminal: "Terminal") -> int:
+    from coilclaw.packets.ids import from_stamp
+
+    conveyor = app.conveyor(nobody)
+    if app.estop.engaged():
+        click.echo("ESTOP is engaged: it goes on waiting until you clear it.", err=True)
+        return 5
+    if from_stamp(action.expires_at) <= app.clock():
+        answered = await app.approvals(conveyor).approve(action, by="terminal", digest=action.digest)
+    elif action.status == "PENDING":
+        card = conveyor.card(action)
+        answer = await terminal.approve(card)
+        if not answer.approved:
+            outcome = await app.approvals(conveyor).reject(action, reason="")
+            print_result(outcome.result.output, success=False)
+            return 4
+        answered = await app.approvals(conveyor).approve(action, by="terminal", digest=card.digest)
+    else:
+        answered = action
+    return await carry_out(app, conveyor, answered)
+
+
+async def carry_out(app: "App", conveyor: "Conveyor", answered: "Action | Outcome") -> int:
+    """Do what was approved, here and now, unless a worker does; the exit code of what came of it."""
     from coilclaw.cli.tool import exit_code
+    from coilclaw.gate.conveyor import Outcome
+    from coilclaw.gate.executor import worker_is_running
 
-    with opened(unsafe=unsafe) as app:
-        action = _pending(app, action_id)
-        outcome = asyncio.run(_carry(app, action, approver))
-        print_result(outcome.result.output, success=outcome.result.success)
-        return exit_code(outcome)
+    if isinstance(answered, Outcome):  # it could not be approved any more
+        print_result(answered.result.output, success=False)
+        return exit_code(answered)
+    if worker_is_running(app.home.locks_dir):
+        click.echo(f"Approved {answered.action_id}; the worker carries it out.")
+        return 0
+    outcome = await conveyor.execute(answered)
+    if outcome is None:
+        held = app.estop.engaged()
+        click.echo(f"Approved {answered.action_id}; {'ESTOP holds it' if held else 'it is held or in other hands'}.")
+        return 5 if held else 0
+    print_result(outcome.result.output, success=outcome.result.success)
+    return exit_code(outcome)
 
 
-async def _carry(app: "App", action: "Action", approver: "Approver") -> "Outcome":
-    return await app.conveyor(approver).resume(action)
+async def _tidy(app: "App") -> None:
+    executor = app.executor(app.conveyor(nobody))
+    await executor.tidy()
+    await executor.expire()
 
 
-async def _nobody(_: "Card") -> "Answer":
+async def nobody(_: "Card") -> "Answer":
+    """The owner is not asked here."""
     from coilclaw.packets.card import Answer
 
     return Answer(approved=None)
 
 
-def _pending(app: "App", action_id: str) -> "Action":
+def find_action(app: "App", action_id: str) -> "Action":
+    """A stored action, or an error with the nearest id."""
     from coilclaw.packets.names import did_you_mean
-    from coilclaw.store.actions import load_action, waiting_actions
+    from coilclaw.store.actions import list_actions, load_action
 
     action = load_action(app.db.reader, action_id)
     if action is None:
-        waiting = [each.action_id for each in waiting_actions(app.db.reader, 100)]
-        raise UsageError(f"there is no action {action_id!r}.", remedy=did_you_mean(action_id, waiting))
-    if action.status != "PENDING":
+        recent = [each.action_id for each in list_actions(app.db.reader, None, 100)]
+        raise UsageError(f"there is no action {action_id!r}.", remedy=did_you_mean(action_id, recent))
+    return action
+
+
+def _waiting(app: "App", action_id: str) -> "Action":
+    """An action that waits for an answer, or was approved and not carried out yet."""
+    action = find_action(app, action_id)
+    if action.status not in ("PENDING", "APPROVED"):
         why = f" ({action.rejection_reason})" if action.rejection_reason else ""
         raise UsageError(f"{action_id} is {action.status}{why}; it no longer waits.")
     return action
 
 
 if TYPE_CHECKING:
-    from coilclaw.gate.conveyor import Approver
+    from coilclaw.channels.terminal import Terminal

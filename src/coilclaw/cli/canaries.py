@@ -6,6 +6,7 @@ holds it against the source, so that a new way in cannot be forgotten here.
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 from coilclaw.app import App
 from coilclaw.cli.init import make_home, make_parts, make_workspace
 from coilclaw.config import Config, Home, MockModel, Providers, load
+from coilclaw.packets.action import Action
 from coilclaw.packets.box import Probe
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import Answer, Card
@@ -26,16 +28,19 @@ SECRET = "canary-7f3a91c2e5d84b06"  # noqa: S105 - planted on purpose
 SECRET_NAME = "COILCLAW_OPENROUTER_API_KEY"  # noqa: S105 - a variable's name
 
 SITES: dict[str, str] = {
-    "agent/loop.py:_calls": "agent",
-    "agent/loop.py:_chat": "provider client",
+    "agent/calls.py:carry": "agent",
+    "agent/model.py:_chat": "provider client",
     "cli/tool.py:run_tool": "tool run",
-    "cli/approvals.py:_carry": "approvals",
+    "cli/approvals.py:carry_out": "approvals",
     "cli/provider.py:try_provider": "provider client",
     "cli/onboard.py:look": "provider client",
     "cli/turns.py:post": "agent",
     "cli/canaries.py:_ask_provider": "provider client",
     "cli/canaries.py:_through_approvals": "approvals",
-    "gate/conveyor.py:resume": "approvals",
+    "gate/approvals.py:repropose": "approvals",
+    "gate/executor.py:run_due": "executor",
+    "gate/grants.py:look_up": "executor",
+    "gate/grants.py:send": "executor",
     "gate/grants.py:get": "tool run",
     "gate/grants.py:run": "tool run",
     "providers/openai.py:_exchange": "provider client",
@@ -130,8 +135,47 @@ async def _through_approvals(field: Range, shot: Shot) -> str:
 
     conveyor = field.app.conveyor(nobody)
     action = conveyor.propose(ToolCall.of(shot.tool, shot.args), Turn("turn_canary", "", "chat"), "canary")
-    await field.app.db.write(lambda tx: conveyor.store(tx, action))
-    return (await conveyor.resume(action)).result.output
+    outcome = await conveyor.carry(action, Turn("turn_canary", "", "chat"), stored=False)
+    if outcome.pending and shot != SHOTS["approval"]:
+        approved = await field.app.approvals(conveyor).approve(outcome.action, by="canary", digest=action.digest)
+        later = await conveyor.execute(approved) if isinstance(approved, Action) else approved
+        return later.result.output if later is not None else ""
+    return outcome.result.output
+
+
+async def _through_executor(field: Range, shot: Shot) -> str:
+    """Rows that claim to be approved: the executor must hold every guard by itself."""
+    from coilclaw.gate.turn import Turn
+    from coilclaw.packets.action import ToolCall
+    from coilclaw.store.actions import approve_action, let_go, list_actions, result_of
+
+    conveyor = field.app.conveyor(nobody)
+    action = conveyor.propose(ToolCall.of(shot.tool, shot.args), Turn("turn_canary", "", "chat"), "canary")
+
+    def approved(tx: sqlite3.Connection) -> None:
+        conveyor.store(tx, action)
+        let_go(tx, action.action_id, action.digest)
+        if shot != SHOTS["approval"]:  # whose very point is that the owner's word is not there
+            approve_action(tx, field.app.clock, action, "canary")
+
+    await field.app.db.write(approved)
+    await field.app.executor(conveyor).run_due()
+    result = result_of(field.app.db.reader, list_actions(field.app.db.reader, None, 1)[0].action_id)
+    return result.output if result is not None else ""
+
+
+async def _through_job(field: Range, shot: Shot) -> str:
+    """The same proposal by a job in the background."""
+    from coilclaw.app.background import Background
+    from coilclaw.jobs.desk import Request
+    from coilclaw.store.threads import recent_messages
+
+    field.script(shot)
+    background = Background(field.app)
+    await background.desk().create(Request(goal="go", thread_id="conv_canary", channel="cli"))
+    with background.named() as name:
+        await background.worker(name, slots=1).drain(asyncio.Event())
+    return "\n".join(row.content for row in recent_messages(field.app.db.reader, "conv_canary", 100))
 
 
 PATHS: dict[str, Way] = {
@@ -139,6 +183,8 @@ PATHS: dict[str, Way] = {
     "repl": _through_repl,
     "tool run": _through_tool_run,
     "approvals": _through_approvals,
+    "executor": _through_executor,
+    "job worker": _through_job,
 }
 
 SHOTS: dict[str, Shot] = {
@@ -195,7 +241,7 @@ async def _one(field: Range, guard: str, shot: Shot, way: Way) -> str:
         return "the planted secret came back"
     status, code = field.last()
     if guard == "estop" and status == "none":
-        return ""  # what waits is held, not rejected
+        return ""  # what waits is held, not rejected; a job is not even begun
     if shot.code:
         if status != "denied":
             return f"it was not denied but {status} ({code})"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coilclaw.channels.terminal import Terminal
+from coilclaw.cli.aside import Aside
 from coilclaw.cli.output import print_line, print_rows
 from coilclaw.cli.turns import TextOut, post
 from coilclaw.packets.errors import CoilclawError
@@ -24,6 +25,8 @@ HELP = {
     "/tools": "list the tools of this channel",
     "/memory WORDS": "search past conversations",
     "/policy": "autonomy and boundaries in force",
+    "/background GOAL": "make a job in this conversation; it is worked on while you go on",
+    "/jobs": "recent jobs and how they stand",
     "/approve-history": "what you were asked in this conversation, and what you said",
     "/new": "begin a new conversation",
     "/exit": "leave (Ctrl-D too)",
@@ -39,6 +42,7 @@ class Repl:
         self._terminal = Terminal(assume_yes=assume_yes)
         self._conveyor = app.conveyor(approve or self._terminal.approve, self._terminal.ask)
         self._agent: Agent = app.agent(self._conveyor)
+        self._aside = Aside(app, print_line)
 
     async def run(self) -> int:
         """Talk until the owner leaves."""
@@ -51,21 +55,30 @@ class Repl:
             print_line(
                 f"{outcome.action.call.tool} ({outcome.action.action_id}): {outcome.result.output}", style="yellow"
             )
-        session = _session(self._app)
+        try:
+            await self._talk(_session(self._app))
+        finally:
+            await self._aside.close()
+        return 0
+
+    async def _talk(self, session: "PromptSession[str]") -> None:
+        from prompt_toolkit.patch_stdout import patch_stdout
+
         while True:
             if self._app.estop.engaged():
                 print_line("ESTOP is engaged: tools are stopped.", style="red")
             try:
-                text = (await session.prompt_async("› ")).strip()
+                with patch_stdout(raw=True):  # what a job says meanwhile stands above the prompt
+                    text = (await session.prompt_async("› ")).strip()
             except KeyboardInterrupt:
                 continue
             except EOFError:
-                return 0
+                return
             if not text:
                 continue
             if text.startswith("/"):
-                if self._command(text):
-                    return 0
+                if await self._command(text):
+                    return
                 continue
             await self.turn(text)
 
@@ -85,12 +98,22 @@ class Repl:
         finally:
             loop.remove_signal_handler(signal.SIGINT)
 
-    def _command(self, text: str) -> bool:
+    async def _command(self, text: str) -> bool:
         """Run a slash command; True means leave."""
         name, _, rest = text.partition(" ")
+        if name in ("/exit", "/quit"):
+            return True
+        try:
+            if name == "/background":
+                await self._aside.begin(rest.strip(), self._thread)
+            else:
+                self._show(name, rest)
+        except CoilclawError as error:
+            print_line(str(error), style="red")
+        return False
+
+    def _show(self, name: str, rest: str) -> None:
         match name:
-            case "/exit" | "/quit":
-                return True
             case "/help":
                 print_rows(list(HELP.items()), ("command", "what it does"), empty="")
             case "/tools":
@@ -105,6 +128,8 @@ class Repl:
                 print_line(f"workspace only: {'yes' if rules.workspace_only else 'no'}\npolicy hash: {rules.hash[:16]}")
                 if rules.broken:
                     print_line(f"BROKEN: {rules.broken}", style="red")
+            case "/jobs":
+                print_rows(self._aside.rows(), ("job", "state", "goal"), empty="There are no jobs.")
             case "/approve-history":
                 rows = [
                     (c.tool_name, c.risk_word, c.human_summary, _said(a.approved)) for c, a in self._terminal.history
@@ -117,14 +142,9 @@ class Repl:
                 from coilclaw.packets.names import did_you_mean
 
                 print_line(f"There is no {name}. {did_you_mean(name, [each.split()[0] for each in HELP])}")
-        return False
 
     def _search(self, query: str) -> None:
-        try:
-            hits = self._app.memory.search(query, limit=10)
-        except CoilclawError as error:
-            print_line(str(error))
-            return
+        hits = self._app.memory.search(query, limit=10)
         rows = [(hit.thread_id, hit.created_at[:16], hit.snippet) for hit in hits]
         print_rows(rows, ("conversation", "when", "what"), empty="Nothing found.")
 

@@ -1,6 +1,7 @@
 """coilclaw tool."""
 
 import asyncio
+import sqlite3
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ from coilclaw.cli.session import opened
 if TYPE_CHECKING:
     from coilclaw.app import App
     from coilclaw.gate.conveyor import Approver, Outcome
+    from coilclaw.packets.action import Action
     from coilclaw.packets.canonical import JsonObject
 
 
@@ -53,14 +55,15 @@ def list_tools(as_json: bool) -> None:
 @click.option("--json", "args_json", default="{}", metavar="ARGS", help="The arguments, a JSON object.")
 @click.option("--yes", is_flag=True, help="Approve lane A actions without asking. External ones still ask.")
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. Said, logged and receipted.")
+@click.option("--key", metavar="KEY", help="An idempotency key of yours: the same call with it is done once.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def run(name: str, args_json: str, yes: bool, unsafe: bool, output: str) -> int:
+def run(name: str, args_json: str, yes: bool, unsafe: bool, key: str | None, output: str) -> int:
     """Run one tool through the gate: decided, approved where needed, receipted.
 
     Exit code: 0 done, 1 failed, 3 denied, 4 approval needed or refused, 5 ESTOP.
     """
     with opened(unsafe=unsafe) as app:
-        outcome = asyncio.run(run_tool(app, name, _arguments(app, name, args_json), yes=yes))
+        outcome = asyncio.run(run_tool(app, name, _arguments(app, name, args_json), yes=yes, key=key))
         if output == "json":
             print_json(
                 {
@@ -89,9 +92,15 @@ def _arguments(app: "App", name: str, args_json: str) -> "JsonObject":
 
 
 async def run_tool(
-    app: "App", name: str, args: "JsonObject", *, yes: bool, approve: "Approver | None" = None
+    app: "App",
+    name: str,
+    args: "JsonObject",
+    *,
+    yes: bool,
+    approve: "Approver | None" = None,
+    key: str | None = None,
 ) -> "Outcome":
-    """Carry one call of the owner's own through the gate."""
+    """Carry one call of the owner's own through the gate. A key that was used for the same call returns its record."""
     from coilclaw.channels.terminal import Terminal
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.action import ToolCall
@@ -99,11 +108,37 @@ async def run_tool(
 
     terminal = Terminal(assume_yes=yes)
     conveyor = app.conveyor(approve or terminal.approve, terminal.ask if terminal.interactive else None)
-    await conveyor.recover()
+    await app.executor(conveyor).tidy()
     now = app.clock()
     turn = Turn(new_id("turn", now), "", "cli")
-    action = conveyor.propose(ToolCall.of(name, args), turn, new_id("key", now))
-    return await conveyor.carry(action, turn, stored=False)
+    call = ToolCall.of(name, args)
+    if key is not None:
+        known = await conveyor.known(call, key)
+        if known is not None:
+            return _recorded(app, known)
+    action = conveyor.propose(call, turn, key if key is not None else new_id("key", now))
+    try:
+        return await conveyor.carry(action, turn, stored=False)
+    except sqlite3.IntegrityError:  # somebody used the key in this very moment
+        known = await conveyor.known(call, action.idempotency_key)
+        if known is None:
+            raise
+        return _recorded(app, known)
+
+
+def _recorded(app: "App", action: "Action") -> "Outcome":
+    """What is on record of an earlier call with the same key."""
+    from coilclaw.gate.conveyor import Outcome
+    from coilclaw.ledger.chain import find_receipts
+    from coilclaw.packets.action import ToolResult
+    from coilclaw.store.actions import result_of
+
+    result = result_of(app.db.reader, action.action_id)
+    if result is None:
+        text = f"{action.action_id} has this key and is {action.status}."
+        result = ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED")
+    receipts = find_receipts(app.db.reader, action.action_id)
+    return Outcome(action=action, result=result, receipt=receipts[-1] if receipts else None)
 
 
 def exit_code(outcome: "Outcome") -> int:

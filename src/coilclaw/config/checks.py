@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from coilclaw.config.faults import Faults, display, safe_text
-from coilclaw.config.options import MODELS, KeyPath, nearest
+from coilclaw.config.options import nearest
 from coilclaw.config.paths import BadPath, Home, absolute, resolved, stands_as
 from coilclaw.config.schema import (
     BUILT_IN_TOOLS,
@@ -17,6 +17,7 @@ from coilclaw.config.schema import (
     ReliableModel,
     RouterModel,
 )
+from coilclaw.config.tables import MODELS, WEBHOOKS, KeyPath
 
 
 def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults: Faults) -> Config:
@@ -55,6 +56,7 @@ def check(config: Config, home: Home, declared: Set[str], faults: Faults) -> Non
         _check_files(config, home, faults)
     _check_switches(config, faults)
     _check_providers(config, declared, faults)
+    _check_webhooks(config, faults)
     fault = address_fault(config.server.http_addr)
     if fault:
         faults.note(("server", "http_addr"), fault)
@@ -129,6 +131,15 @@ def _check_providers(config: Config, declared: Set[str], faults: Faults) -> None
             else:
                 _check_name(model.default, (*path, "default"), declared, faults)
     _check_cycles(models, faults)
+
+
+def _check_webhooks(config: Config, faults: Faults) -> None:
+    if not config.webhooks:
+        return
+    from coilclaw.config.webhooks import check_webhook
+
+    for name, webhook in config.webhooks.items():
+        check_webhook(webhook, (*WEBHOOKS, name), faults)
 
 
 def _check_name(name: str, path: KeyPath, declared: Set[str], faults: Faults) -> None:

@@ -1,16 +1,17 @@
 """COILCLAW_* variables: which key each one sets, and how its text becomes a value."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, cast, get_args, get_origin
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias, cast, get_args, get_origin
 
 import msgspec
 
 from coilclaw.config.faults import Faults, safe_text
-from coilclaw.config.options import MODELS, KeyPath, bare_type, model_options, nearest, options_of
-from coilclaw.config.schema import MODEL_KINDS
+from coilclaw.config.options import bare_type, nearest, options_of, table_keys
+from coilclaw.config.tables import TABLES, KeyPath, Table
 
 PREFIX = "COILCLAW_"
-MODELS_PREFIX = "COILCLAW_PROVIDERS_MODELS_"
+Written: TypeAlias = Mapping[KeyPath, Collection[str]]
+"""The names that stand in the file, for each named table."""
 
 ALIASES: Mapping[str, KeyPath] = {
     "COILCLAW_HTTP_ADDR": ("server", "http_addr"),
@@ -53,7 +54,7 @@ def variable_for(path: KeyPath) -> str:
     return PREFIX + "_".join(_upper(part) for part in path)
 
 
-def read_environment(environ: Mapping[str, str], models: Iterable[str], faults: Faults) -> list[Override]:
+def read_environment(environ: Mapping[str, str], written: Written, faults: Faults) -> list[Override]:
     """Every override in the environment; a name that fits no key is noted. An empty variable counts as not set."""
     names = sorted(name for name in environ if name.startswith(PREFIX) and environ[name])
     names = [name for name in names if name not in OTHERS]
@@ -63,8 +64,9 @@ def read_environment(environ: Mapping[str, str], models: Iterable[str], faults: 
     keys = {**{variable_for(path): path for path in types}, **ALIASES}
     found: dict[KeyPath, Override] = {}
     for name in names:
-        if name.startswith(MODELS_PREFIX):
-            target = _model_key(name, list(models), faults)
+        table = next((each for each in TABLES.values() if name.startswith(_prefix(each))), None)
+        if table is not None:
+            target = _table_key(table, name, written.get(table.path, ()), faults)
         elif name in keys:
             target = keys[name], types[keys[name]]
         else:
@@ -86,7 +88,7 @@ def _add(found: dict[KeyPath, Override], override: Override, faults: Faults) -> 
 
 
 def _unknown(name: str, keys: Mapping[str, KeyPath], faults: Faults) -> None:
-    sections = {variable_for(path[:1]) + "_" for path in keys.values() if len(path) > 1} | {"COILCLAW_PROVIDERS_"}
+    sections = {variable_for(path[:1]) + "_" for path in (*keys.values(), *TABLES) if len(path) > 1}
     close = nearest(name, [*keys, *OTHERS])
     hint = f"did you mean {close}?" if close else "docs/config.md lists the names"
     if any(name.startswith(section) for section in sections):
@@ -95,25 +97,37 @@ def _unknown(name: str, keys: Mapping[str, KeyPath], faults: Faults) -> None:
         faults.strangers[name] = f"{safe_text(name)}: no such variable, it is ignored; {hint}"
 
 
-def _model_key(name: str, models: list[str], faults: Faults) -> tuple[KeyPath, Any] | None:
-    """Split COILCLAW_PROVIDERS_MODELS_<NAME>_<KEY>; a provider that is not in the file is made, in lower case."""
-    rest = name.removeprefix(MODELS_PREFIX)
-    types = {option.path[-1]: option.type for kind in MODEL_KINDS for option in model_options(kind)}
-    types["kind"] = str  # each kind's own literal: the walk checks the word
-    key = next((key for key in types if rest.endswith("_" + _upper(key)) and len(rest) > len(key) + 1), None)
-    if key is None:
-        parts = rest.split("_")
-        endings = ("_".join(parts[start:]) for start in range(min(len(parts), 10)))
-        close = next(filter(None, (nearest(ending, types) for ending in endings)), "")
-        hint = f"did you mean ..._{_upper(close)}?" if close else f"keys are {', '.join(types)}"
-        faults.add(name, f"sets no key of a provider; {hint}")
+def _prefix(table: Table) -> str:
+    return variable_for(table.path) + "_"
+
+
+def _table_key(table: Table, name: str, written: Collection[str], faults: Faults) -> tuple[KeyPath, Any] | None:
+    """Split COILCLAW_<TABLE>_<NAME>_<KEY>; a name that is not in the file makes a new table, in lower case."""
+    if not table.variables:
+        faults.add(name, f"sets no key; a {table.noun} can only be written in the file, as [{table.key}.NAME]")
         return None
-    wanted = rest[: -len(key) - 1]
-    matches = [model for model in models if _upper(model) == wanted]
-    if len(matches) > 1:
-        faults.add(name, f"fits the providers {' and '.join(matches)}; rename one of them")
+    rest = name.removeprefix(_prefix(table))
+    types = table_keys(table)
+    # The longest ending first: LOOKUP_URL is a key, unless somebody is called ..._LOOKUP.
+    endings = [key for key in sorted(types, key=len, reverse=True) if rest.endswith("_" + _upper(key))]
+    splits = [(rest[: -len(key) - 1], key) for key in endings if len(rest) > len(key) + 1]
+    fits = [(each, key) for wanted, key in splits for each in written if _upper(each) == wanted]
+    if len(fits) > 1:
+        names = " and ".join(dict.fromkeys(each for each, _ in fits))
+        faults.add(name, f"fits the {table.noun}s {names}; rename one of them")
         return None
-    return (*MODELS, matches[0] if matches else wanted.lower(), key), types[key]
+    if not splits:
+        faults.add(name, f"sets no key of a {table.noun}; {_key_hint(rest, types)}")
+        return None
+    made, key = fits[0] if fits else (splits[0][0].lower(), splits[0][1])
+    return (*table.path, made, key), types[key]
+
+
+def _key_hint(rest: str, types: Mapping[str, object]) -> str:
+    parts = rest.split("_")
+    endings = ("_".join(parts[start:]) for start in range(min(len(parts), 10)))
+    close = next(filter(None, (nearest(ending, types) for ending in endings)), "")
+    return f"did you mean ..._{_upper(close)}?" if close else f"keys are {', '.join(types)}"
 
 
 def _upper(part: str) -> str:

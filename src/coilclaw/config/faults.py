@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from coilclaw.config.options import KeyPath
+from coilclaw.config.tables import KeyPath
 from coilclaw.packets.errors import ConfigError
 
 MOST = 100

@@ -10,9 +10,11 @@ import msgspec
 from coilclaw.config.checks import check, settle_paths
 from coilclaw.config.environment import ENCRYPTION_KEY, SECRETS, Override, read_environment
 from coilclaw.config.faults import Faults, display
-from coilclaw.config.options import MODELS, KeyPath, Origin, values_of
+from coilclaw.config.options import Origin, values_of
 from coilclaw.config.paths import Home
-from coilclaw.config.schema import Config, OpenAIModel, default_models
+from coilclaw.config.schema import Config
+from coilclaw.config.show import secret_variables
+from coilclaw.config.tables import MODELS, TABLES, KeyPath
 from coilclaw.config.walk import build
 
 MAX_FILE_BYTES = 1_000_000
@@ -45,11 +47,12 @@ def load(home: Home, environ: Mapping[str, str]) -> Loaded:
     faults = Faults(display(home.config_file))
     table = read_table(home, faults)
     faults.raise_if_any()  # a file that cannot be read says nothing about its values
-    overrides = read_environment(environ, _models_in(table) or default_models(), faults)
+    written = {path: (_table_in(table, path) or named.defaults()).keys() for path, named in TABLES.items()}
+    overrides = read_environment(environ, written, faults)
     faults.variables = {override.path: override.variable for override in overrides}
     merged = _merged(table, overrides)
     config = settle_paths(build(Config, merged, (), faults), home, environ, faults)
-    check(config, home, _models_in(merged).keys() | config.providers.models.keys(), faults)
+    check(config, home, _table_in(merged, MODELS).keys() | config.providers.models.keys(), faults)
     _check_encryption_key(environ.get(ENCRYPTION_KEY, ""), faults)
     faults.raise_if_any()
     return Loaded(
@@ -69,9 +72,9 @@ def _origins(config: Config, table: Mapping[str, object], variables: Mapping[Key
 
 
 def _strangers(config: Config, faults: Faults) -> list[str]:
-    """Variables that set nothing; one that a provider reads its key from is none of them."""
-    keys = {model.api_key_env for model in config.providers.models.values() if isinstance(model, OpenAIModel)}
-    return [text for name, text in faults.strangers.items() if name not in keys]
+    """Variables that set nothing; one that holds a secret which the configuration names is none of them."""
+    named = {*secret_variables(config)}
+    return [text for name, text in faults.strangers.items() if name not in named]
 
 
 def read_table(home: Home, faults: Faults) -> dict[str, object]:
@@ -136,11 +139,13 @@ def _read_bytes(home: Home, faults: Faults) -> bytes:
 
 def _merged(table: dict[str, object], overrides: list[Override]) -> dict[str, object]:
     """The file's tables with the environment's values put over them; the file's own are left as they are."""
-    if any(override.path[:2] == MODELS for override in overrides) and not _models_in(table):
-        models = cast("dict[str, dict[str, object]]", msgspec.to_builtins(default_models()))
-        for name, model in models.items():
-            for key, value in model.items():
-                table = _put(table, (*MODELS, name, key), value)
+    for path, named in TABLES.items():
+        if _table_in(table, path) or not any(override.path[: len(path)] == path for override in overrides):
+            continue
+        defaults = cast("dict[str, dict[str, object]]", msgspec.to_builtins(named.defaults()))
+        for name, inner in defaults.items():
+            for key, value in inner.items():
+                table = _put(table, (*path, name, key), value)
     for override in overrides:
         table = _put(table, override.path, override.value)
     return table
@@ -155,9 +160,9 @@ def _put(table: dict[str, object], path: KeyPath, value: object) -> dict[str, ob
     return {**table, path[0]: _put(cast("dict[str, object]", inner), path[1:], value)}
 
 
-def _models_in(table: Mapping[str, object]) -> Mapping[str, object]:
+def _table_in(table: Mapping[str, object], path: KeyPath) -> Mapping[str, object]:
     inner: object = table
-    for name in MODELS:
+    for name in path:
         inner = _as_table(inner).get(name)
     return _as_table(inner)
 

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, ge
 
 import msgspec
 
-from coilclaw.config.schema import MODEL_KINDS, Config
+from coilclaw.config.schema import Config
+from coilclaw.config.tables import TABLES, KeyPath, Table
 
 Origin: TypeAlias = Literal["default", "file", "environment"]
-KeyPath: TypeAlias = tuple[str, ...]
-MODELS: KeyPath = ("providers", "models")
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -41,13 +40,13 @@ def is_section(kind: object) -> bool:
 
 
 def options_of(shape: type[msgspec.Struct] = Config, path: KeyPath = ()) -> Iterator[Option]:
-    """Every option with a fixed name, sections in order; providers are listed by `model_options`."""
+    """Every option with a fixed name, sections in order; those of named tables are listed by `table_options`."""
     sections: list[tuple[Any, KeyPath]] = []
     for field in msgspec.structs.fields(shape):
         here = (*path, field.name)
         if is_section(field.type):
             sections.append((field.type, here))
-        elif here != MODELS:
+        elif here not in TABLES:
             default = None if field.default is msgspec.NODEFAULT else field.default
             if field.default_factory is not msgspec.NODEFAULT:
                 default = field.default_factory()
@@ -56,9 +55,17 @@ def options_of(shape: type[msgspec.Struct] = Config, path: KeyPath = ()) -> Iter
         yield from options_of(section, here)
 
 
-def model_options(kind: str, name: str = "NAME") -> Iterator[Option]:
-    """The options of a provider of one kind."""
-    return options_of(MODEL_KINDS[kind], (*MODELS, name))
+def table_options(table: Table, kind: str = "", name: str = "NAME") -> Iterator[Option]:
+    """The options of a named table of one kind."""
+    return options_of(table.shapes[kind], (*table.path, name))
+
+
+def table_keys(table: Table) -> dict[str, Any]:
+    """Every key that some kind of a named table has, with its type."""
+    types = {option.path[-1]: option.type for kind in table.shapes for option in table_options(table, kind)}
+    if table.has_kinds:
+        types["kind"] = str  # each kind's own literal: the walk checks the word
+    return types
 
 
 def values_of(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
@@ -66,9 +73,9 @@ def values_of(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, obje
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             yield from values_of(getattr(value, name), (*path, name))
-    elif path == MODELS:
-        for name, model in cast("Mapping[str, object]", value).items():
-            yield from values_of(model, (*path, name))
+    elif path in TABLES:
+        for name, table in cast("Mapping[str, object]", value).items():
+            yield from values_of(table, (*path, name))
     else:
         yield path, value
 

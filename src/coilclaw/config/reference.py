@@ -9,9 +9,10 @@ import msgspec
 from coilclaw.config import schema
 from coilclaw.config.environment import ALIASES, OTHERS, variable_for
 from coilclaw.config.faults import display
-from coilclaw.config.options import Option, allowed, is_section, model_options, options_of
+from coilclaw.config.options import Option, allowed, is_section, options_of, table_options
 from coilclaw.config.paths import Home
-from coilclaw.config.schema import MODEL_KINDS, Config
+from coilclaw.config.schema import Config
+from coilclaw.config.tables import MODELS, PRICES, TABLES, WEBHOOKS, KeyPath, Table, table_at
 
 ACTIVE = (
     "default_provider",
@@ -29,8 +30,8 @@ def docs_markdown() -> str:
     told = _told()
     lines = [_INTRODUCTION]
     for section, options in _sections():
-        if section == "providers":
-            lines += _model_docs(told)
+        if isinstance(section, Table):
+            lines += _table_docs(section, told)
             continue
         heading = f"`[{section}]`" if section else "Top of the file"
         about = options[0].owner.__doc__ if section else "Keys that belong to no section."
@@ -52,8 +53,8 @@ def default_toml(home: Home) -> str:
         "",
     ]
     for section, options in _sections():
-        if section == "providers":
-            lines += _model_template()
+        if isinstance(section, Table):
+            lines += [*_TEMPLATES[section.path].splitlines(), ""]
             continue
         if section:
             lines += [f"[{section}]"]
@@ -79,17 +80,16 @@ def toml_value(value: object) -> str:
     return msgspec.json.encode(text).decode()
 
 
-def _sections() -> list[tuple[str, list[Option]]]:
-    """Sections in the order of the schema, each with its options; providers stand between as an empty one."""
+def _sections() -> list[tuple[str | Table, list[Option]]]:
+    """Sections in the order of the schema, each with its options; named tables stand between, without any."""
     found: dict[str, list[Option]] = {}
     for option in options_of():
         found.setdefault(".".join(option.path[:-1]), []).append(option)
-    ordered: list[tuple[str, list[Option]]] = [("", found.pop(""))]
+    ordered: list[tuple[str | Table, list[Option]]] = [("", found.pop(""))]
     for field in msgspec.structs.fields(Config):
-        if field.name == "providers":
-            ordered.append(("providers", []))
-        elif is_section(field.type):
+        if is_section(field.type):
             ordered += [(name, options) for name, options in found.items() if name.split(".")[0] == field.name]
+        ordered += [(table, []) for path, table in TABLES.items() if path[0] == field.name]
     return ordered
 
 
@@ -115,38 +115,20 @@ def _table(options: Iterable[Option], told: Mapping[tuple[str, str], str]) -> li
     for option in options:
         default = "not set" if option.default is None else f"`{toml_value(option.default)}`"
         text = told[option.owner.__name__, option.path[-1]]
-        variable = "" if option.path[0] == "providers" else f"<br>`{variable_for(option.path)}`"
+        variable = "" if table_at(option.path) else f"<br>`{variable_for(option.path)}`"
         rows.append(f"| `{option.path[-1]}`{variable} | {allowed(option.type)} | {default} | {text} |")
     return rows
 
 
-def _model_docs(told: Mapping[tuple[str, str], str]) -> list[str]:
-    lines = ["## `[providers.models.NAME]`", "", f"{schema.Providers.__doc__}", "", _MODELS, ""]
-    for kind, shape in MODEL_KINDS.items():
-        options = list(model_options(kind))
-        lines += [f'### `kind = "{kind}"`', "", f"{shape.__doc__}", "", *_table(options, told), ""]
+def _table_docs(table: Table, told: Mapping[tuple[str, str], str]) -> list[str]:
+    about = schema.Providers.__doc__ if table.has_kinds else table.shapes[""].__doc__
+    name = "NAME" if table.variables else '"NAME"'
+    lines = [f"## `[{table.key}.{name}]`", "", f"{about}", "", _ABOUT[table.path], ""]
+    for kind, shape in table.shapes.items():
+        if kind:
+            lines += [f'### `kind = "{kind}"`', "", f"{shape.__doc__}", ""]
+        lines += [*_table(table_options(table, kind), told), ""]
     return lines
-
-
-def _model_template() -> list[str]:
-    return [
-        "[providers.models.local]",
-        'kind = "mock"',
-        'model = "mock"',
-        "",
-        "# A model server of your own, or a remote one; set default_provider to its name.",
-        "# [providers.models.server]",
-        '# kind = "openai-compatible"',
-        '# base_url = "http://localhost:1234/v1"',
-        '# model = "local-model"',
-        '# api_key_env = "OPENAI_API_KEY"  # the variable that holds the key, never the key itself',
-        "",
-        "# Tries others in order until one answers.",
-        "# [providers.models.steady]",
-        '# kind = "reliable"',
-        '# providers = ["server", "local"]',
-        "",
-    ]
 
 
 def _assignment(option: Option) -> list[str]:
@@ -179,7 +161,54 @@ at once, and `coilclaw config show --json` says where each value came from.
 - Secrets never stand in this file. A provider's key is named by `api_key_env` and read from the environment.
 """
 
-_MODELS = """\
+_ABOUT: Mapping[KeyPath, str] = {
+    MODELS: """\
 Without any such table there is one provider, `local`, of kind `mock`. Every key is overridden by
 `COILCLAW_PROVIDERS_MODELS_<NAME>_<KEY>`, the name in capitals with `_` for any other sign; a name that is not in the
-file makes a new provider, in small letters."""
+file makes a new provider, in small letters.""",
+    WEBHOOKS: """\
+Every key is overridden by `COILCLAW_WEBHOOKS_<NAME>_<KEY>`, as with providers; a name that is not in the file makes a
+new webhook. An address must not hold a user or password or a `#`; plain `http` is warned of unless it stays on this
+machine. Addresses are shown on cards and by `config show`: what is secret belongs in the variable that `secret_env`
+names.""",
+    PRICES: """\
+Names such as `openai/gpt-4o:free` are written in quotes. Prices can only be written in the file: a variable's name
+could not tell such names apart.""",
+}
+
+_TEMPLATES: Mapping[KeyPath, str] = {
+    MODELS: """\
+[providers.models.local]
+kind = "mock"
+model = "mock"
+
+# A model server of your own, or a remote one; set default_provider to its name.
+# [providers.models.server]
+# kind = "openai-compatible"
+# base_url = "http://localhost:1234/v1"
+# model = "local-model"
+# api_key_env = "OPENAI_API_KEY"  # the variable that holds the key, never the key itself
+
+# Tries others in order until one answers.
+# [providers.models.steady]
+# kind = "reliable"
+# providers = ["server", "local"]
+""",
+    WEBHOOKS: """\
+# A place that webhook_send may send to, after you said yes to each message.
+# [webhooks.team]
+# url = "https://example.com/hook"
+# header = "Authorization"
+# secret_env = "TEAM_HOOK"  # the variable that holds the header's whole value, never the value itself
+# key_header = "Idempotency-Key"
+# deduplicates = false  # true: the receiver does a key that it has seen before only once
+# lookup_url = "https://example.com/hook/{key}"  # 200: the key was received, 404: it was not
+# timeout_seconds = 20
+""",
+    PRICES: """\
+# What a model costs, for `coilclaw usage`; the name is the model's name as it answers.
+# [prices."openai/gpt-4o"]
+# input_per_million = 2.5
+# output_per_million = 10
+""",
+}

@@ -21,6 +21,11 @@ BUILT_IN_TOOLS = (
     "web_open",
     "web_search",
     "memory_search",
+    "notes_write",
+    "notes_read",
+    "artifact_put",
+    "artifact_get",
+    "webhook_send",
     "ask_user",
     "undo",
 )
@@ -226,26 +231,88 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     """Ceilings that hold across turns and jobs."""
 
     daily_tokens: Tokens = 1_000_000
-    """Tokens per day, all work together. Holds for jobs, which come later."""
+    """Tokens per day (UTC), all work together. When they are used up, jobs pause until midnight and turns are
+    refused."""
     job_tokens: Tokens = 200_000
-    """Tokens per job. Holds for jobs, which come later."""
+    """Tokens per job; a job that needs more fails."""
     tool_calls_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 60
     """Tool calls per minute; more are denied."""
     open_proposals: Annotated[int, Meta(ge=1, le=100_000)] = 100
     """Proposals that may wait at the same time; more are denied."""
+    jobs_at_once: Annotated[int, Meta(ge=1, le=1000)] = 4
+    """Jobs that are worked on at the same time; the others wait their turn."""
+    prs_per_day: Annotated[int, Meta(ge=0, le=10_000)] = 10
+    """Pull requests that may be opened within 24 hours; more are denied."""
+
+
+class Jobs(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on work in the background."""
+
+    step_seconds: Seconds = 60.0
+    """How long one step may take; a step that takes longer is cut off and tried again."""
+    step_calls: Annotated[int, Meta(ge=1, le=1000)] = 10
+    """Tool calls in one step."""
+    step_output_tokens: Tokens = 8000
+    """Tokens the model may write in one step."""
+    max_steps: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    """Steps after which a job that is not done fails."""
+    step_retries: Annotated[int, Meta(ge=0, le=100)] = 3
+    """How often a step that failed or took too long is tried again before the job is given up."""
+    max_hours: Annotated[int, Meta(ge=1, le=87_600)] = 72
+    """Hours after which a job that is not done has timed out, waiting included."""
+
+
+class Executor(msgspec.Struct, frozen=True, kw_only=True):
+    """How approved actions are carried out."""
+
+    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
+    """How often an action is tried before it has failed."""
+    backoff_seconds: Seconds = 5.0
+    """Pause before the second try; it doubles with each further one, up to an hour."""
+
+
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
+    """A place that `webhook_send` may send to, named by you. Sending always asks."""
+
+    url: str = ""
+    """Where to send, by POST; required. The airlock lets webhooks reach exactly the hosts and ports written here."""
+    header: Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]{1,64}$", title="the name of a header")] = "Authorization"
+    """The header that carries the secret, when there is one."""
+    secret_env: EnvName = ""
+    """The name of the environment variable that holds the header's whole value. Empty: no such header is sent."""
+    key_header: Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]{1,64}$", title="the name of a header")] = "Idempotency-Key"
+    """The header that carries the idempotency key."""
+    deduplicates: bool = False
+    """Whether the receiver does a request with a key that it has seen before only once. Then an interrupted send is
+    simply repeated."""
+    lookup_url: str = ""
+    """Where to ask whether a key was received, by GET with the same header: `{key}` stands for the key; 200 means yes,
+    404 no. Empty: it cannot be asked, and what was interrupted is yours to resolve unless the receiver deduplicates."""
+    timeout_seconds: Seconds = 20.0
+    """How long one request may take."""
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model costs, for `coilclaw usage`. The table's name is the model's name as it answers."""
+
+    input_per_million: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
+    """Price of a million tokens read, in your currency."""
+    output_per_million: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
+    """Price of a million tokens written."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How many days things are kept; 0 means for ever. Receipts are always kept. Pruning comes with the worker."""
+    """How many days things are kept; 0 means for ever. Receipts are always kept. The worker prunes daily."""
 
     idempotency_days: Days = 90
     """Idempotency keys."""
     audit_days: Days = 90
-    """Audit events; they are exported before they go."""
+    """Audit events; they are exported to `audit/YYYY/MM/DD.jsonl` in the workspace before they go."""
     messages_days: Days = 0
-    """Messages."""
+    """Messages. A conversation that goes on keeps what others wrote in it, because later words may rest on it; one that
+    has been silent for so long goes as a whole. What an open action or job belongs to stays."""
     artifacts_days: Days = 90
-    """Artifacts."""
+    """Artifacts; not those a job left, which its evidence names, nor those a kept message points to."""
 
 
 class WebSearch(msgspec.Struct, frozen=True, kw_only=True):
@@ -311,6 +378,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """What waits for the owner."""
     budgets: Budgets = Budgets()
     """Ceilings across turns and jobs."""
+    jobs: Jobs = Jobs()
+    """Bounds on work in the background."""
+    executor: Executor = Executor()
+    """How approved actions are carried out."""
+    webhooks: dict[str, Webhook] = {}
+    """Places to send to, each a table `[webhooks.NAME]`."""
+    prices: dict[str, Price] = {}
+    """What models cost, each a table `[prices."NAME"]`."""
     retention: Retention = Retention()
     """How long things are kept."""
     web_search: WebSearch = WebSearch()

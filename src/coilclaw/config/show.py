@@ -19,10 +19,11 @@ if TYPE_CHECKING:  # only words for the types: hashing and JSON are not needed t
 def show_config(config: Config, origins: Mapping[str, Origin] | None = None) -> JsonObject:
     """Every value by section, JSON-able; with origins, also where each came from. Holds no secret."""
     shown = _plain(config)
-    models = cast("dict[str, dict[str, Json]]", cast("dict[str, Json]", shown["providers"])["models"])
-    for model in models.values():
-        if model.get("base_url"):
-            model["base_url"] = _masked(str(model["base_url"]))
+    models = cast("dict[str, Json]", shown["providers"])["models"]
+    for table in (*_tables(models), *_tables(shown["webhooks"])):
+        for key in ("base_url", "url", "lookup_url"):
+            if table.get(key):
+                table[key] = _masked(str(table[key]))
     if origins is not None:
         shown["origins"] = dict(origins)
     return shown
@@ -31,21 +32,26 @@ def show_config(config: Config, origins: Mapping[str, Origin] | None = None) -> 
 def policy_inputs(config: Config) -> JsonObject:
     """What decisions depend on, ready for canonical JSON; lists are sorted, because their order decides nothing."""
     parts = _plain(config)
-    chosen = ("workspace_dir", "security", "channels", "agent", "approvals", "budgets")
+    chosen = (
+        "workspace_dir", "security", "channels", "agent", "approvals", "budgets", "jobs", "executor", "webhooks",
+    )  # fmt: skip
     return {name: _ordered(parts[name]) for name in chosen}
 
 
 def secret_variables(config: Config) -> tuple[str, ...]:
     """The variables whose values are secrets, for redaction."""
     models = config.providers.models.values()
-    named = [model.api_key_env for model in models if isinstance(model, OpenAIModel) and model.api_key_env]
-    if config.web_search.api_key_env:
-        named.append(config.web_search.api_key_env)
-    return tuple(dict.fromkeys((*SECRETS, *named)))
+    named = [model.api_key_env for model in models if isinstance(model, OpenAIModel)]
+    named += [config.web_search.api_key_env, *(webhook.secret_env for webhook in config.webhooks.values())]
+    return tuple(dict.fromkeys((*SECRETS, *filter(None, named))))
 
 
 def _plain(config: Config) -> dict[str, Json]:
     return cast("dict[str, Json]", msgspec.json.decode(msgspec.json.encode(config, enc_hook=display)))
+
+
+def _tables(value: Json) -> list[dict[str, Json]]:
+    return list(cast("dict[str, dict[str, Json]]", value).values())
 
 
 def _ordered(value: Json) -> Json:
@@ -60,6 +66,9 @@ def _masked(url: str) -> str:
     """The address without its user and password."""
     from urllib.parse import urlsplit, urlunsplit
 
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "***"
     host = parts.netloc.rpartition("@")[2]
     return url if host == parts.netloc else urlunsplit(parts._replace(netloc=f"***@{host}"))

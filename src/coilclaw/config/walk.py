@@ -10,17 +10,15 @@ import msgspec
 
 from coilclaw.config.faults import Faults, safe_text
 from coilclaw.config.options import (
-    MODELS,
-    KeyPath,
     allowed,
     bare_type,
     fields_of,
     is_section,
-    model_options,
     nearest,
     options_of,
+    table_options,
 )
-from coilclaw.config.schema import MODEL_KINDS, ProviderModel, default_models
+from coilclaw.config.tables import TABLES, KeyPath, Table, table_at
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
@@ -36,8 +34,8 @@ def build(shape: type[Shape], raw: object, path: KeyPath, faults: Faults) -> Sha
         here = (*path, name)
         if name not in fields:
             _unknown(here, [*fields], faults)
-        elif here == MODELS:
-            made[name] = _models(value, faults)
+        elif here in TABLES:
+            made[name] = _named(TABLES[here], value, faults)
         elif is_section(fields[name].type):
             made[name] = build(fields[name].type, value, here, faults)
         else:
@@ -71,11 +69,6 @@ def _is_unfit(text: str) -> bool:
     return not text.isprintable() and re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", text) is not None
 
 
-def _is_name(text: str) -> bool:
-    plain = all(char.isalnum() or char in "._-" for char in text)
-    return plain and text.isascii() and 0 < len(text) <= 64 and text[0].isalnum()
-
-
 def _texts(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
@@ -103,36 +96,40 @@ def _instead(value: object, kind: Any) -> str:
     return ", not a table" if isinstance(value, dict) else ", not a date or time"
 
 
-def _models(raw: object, faults: Faults) -> dict[str, ProviderModel]:
+def _named(table: Table, raw: object, faults: Faults) -> dict[str, msgspec.Struct]:
+    """The tables that the owner named, each as its struct."""
     if not isinstance(raw, dict):
-        faults.note(MODELS, "needs tables, each written [providers.models.NAME]")
-        return default_models()
+        faults.note(table.path, f"needs tables, each written [{table.key}.NAME]")
+        return dict(table.defaults())
     if not raw:
-        return default_models()
-    made: dict[str, ProviderModel] = {}
-    for name, table in cast("dict[str, object]", raw).items():
-        path = (*MODELS, name)
-        if not _is_name(name):
-            faults.note(path, "a provider's name is letters, digits, '.', '_' and '-', at most 64 of them")
-        elif not isinstance(table, dict):
+        return dict(table.defaults())
+    made: dict[str, msgspec.Struct] = {}
+    for name, inner in cast("dict[str, object]", raw).items():
+        path = (*table.path, name)
+        if not table.names(name):
+            faults.note(path, table.naming())
+        elif not isinstance(inner, dict):
             faults.note(path, f"needs a table, written [{'.'.join(path)}]")
         else:
-            model = _model(cast("dict[str, object]", table), path, faults)
-            if model is not None:
-                made[name] = model
+            shape = _shape(table, cast("dict[str, object]", inner), path, faults)
+            if shape is not None:
+                made[name] = build(shape, cast("object", inner), path, faults)
     return made
 
 
-def _model(table: Mapping[str, object], path: KeyPath, faults: Faults) -> ProviderModel | None:
-    kind = table.get("kind")
-    words = ", ".join(f'"{word}"' for word in MODEL_KINDS)
-    if not isinstance(kind, str) or kind not in MODEL_KINDS:
-        there = "is missing; " if kind is None else ""
-        close = nearest(kind, MODEL_KINDS) if isinstance(kind, str) else ""
-        hint = f'; did you mean "{close}"?' if close else ""
-        faults.note((*path, "kind"), f"{there}needs one of {words}{hint}")
-        return None
-    return build(MODEL_KINDS[kind], table, path, faults)
+def _shape(table: Table, inner: Mapping[str, object], path: KeyPath, faults: Faults) -> type[msgspec.Struct] | None:
+    """The struct that a table's keys belong to; where there are kinds, the table must name one."""
+    if not table.has_kinds:
+        return table.shapes[""]
+    kind = inner.get("kind")
+    if isinstance(kind, str) and kind in table.shapes:
+        return table.shapes[kind]
+    words = ", ".join(f'"{word}"' for word in table.shapes)
+    there = "is missing; " if kind is None else ""
+    close = nearest(kind, table.shapes) if isinstance(kind, str) else ""
+    hint = f'; did you mean "{close}"?' if close else ""
+    faults.note((*path, "kind"), f"{there}needs one of {words}{hint}")
+    return None
 
 
 def _unknown(path: KeyPath, siblings: list[str], faults: Faults) -> None:
@@ -141,8 +138,9 @@ def _unknown(path: KeyPath, siblings: list[str], faults: Faults) -> None:
         faults.note(path, "")
         return
     name = path[-1]
-    if path[:2] == MODELS:
-        kinds = [kind for kind in MODEL_KINDS if name in {option.path[-1] for option in model_options(kind)}]
+    table = table_at(path)
+    if table is not None and table.has_kinds:
+        kinds = [kind for kind in table.shapes if name in {option.path[-1] for option in table_options(table, kind)}]
         if kinds:
             faults.note(path, f"belongs to kind {' and '.join(kinds)} only; this kind has {', '.join(siblings)}")
             return

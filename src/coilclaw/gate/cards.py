@@ -1,11 +1,13 @@
 """Approval cards: rendered here from the stored bytes, the same every time, with nothing hidden in them."""
 
+import json
 import os
 
 from coilclaw.gate.facts import Inspected
 from coilclaw.packets.action import Action
 from coilclaw.packets.canonical import parse_object
 from coilclaw.packets.card import Card
+from coilclaw.packets.ports import Touches
 from coilclaw.packets.text import one_line, visible
 
 PREVIEW_LINES = 200
@@ -13,11 +15,12 @@ PREVIEW_BYTES = 256 * 1024
 FOLD_OVER, FOLD_HEAD, FOLD_TAIL = 30, 18, 8
 
 
-def render_card(action: Action, inspected: Inspected, existing: bytes | None) -> Card:
+def render_card(action: Action, inspected: Inspected, existing: bytes | None, marked: tuple[str, ...] = ()) -> Card:
     """What the owner is shown. `existing` is what a file to be written holds now, if anything."""
     touches = inspected.touches
     target = (
-        next(iter((*touches.writes, *touches.reads)), None)
+        _target(touches)
+        or next(iter((*touches.writes, *touches.reads)), None)
         or touches.url
         or _first_line(touches.command)
         or action.call.tool
@@ -41,6 +44,7 @@ def render_card(action: Action, inspected: Inspected, existing: bytes | None) ->
         provenance=action.taint,
         digest=action.digest,
         args=one_line(action.call.args_bytes.decode("utf-8")),
+        marked=tuple(one_line(value) for value in marked),
     )
 
 
@@ -57,7 +61,21 @@ def _preview(action: Action, inspected: Inspected, existing: bytes | None) -> st
         content = parse_object(action.call.args_bytes).get("content")
         if isinstance(content, str):
             return _diff(touches.writes[0], existing, content)
+    if touches.target is not None:
+        return _message(action, inspected)
     return touches.url or ""
+
+
+def _target(touches: Touches) -> str:
+    return f"{touches.target.name} ({touches.target.url})" if touches.target is not None else ""
+
+
+def _message(action: Action, inspected: Inspected) -> str:
+    """What would be sent, as it would be sent."""
+    if inspected.inputs:
+        return _folded(inspected.inputs[0][:PREVIEW_BYTES].decode("utf-8", "replace"))
+    payload = parse_object(action.call.args_bytes).get("payload", {})
+    return _folded(json.dumps(payload, ensure_ascii=False, indent=2))
 
 
 def _leads_to(inspected: Inspected) -> str:

@@ -5,11 +5,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from coilclaw.gate.command import CommandFacts
+from coilclaw.gate.command_facts import CommandFacts
 from coilclaw.gate.paths import PathFact
 from coilclaw.gate.policy_file import PolicyRule
 from coilclaw.packets.action import Label, Source
 from coilclaw.packets.decision import Autonomy, Destination, Lane, Reason, Risk, RiskClass, Verdict
+from coilclaw.packets.job import JobLimits
 
 
 class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +20,7 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
     effect: RiskClass
     destination: Destination
     always_ask: bool
+    opens_pr: bool = False
 
 
 class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Untrusted content an earlier turn of this conversation took in."""
     domains: tuple[UrlFact, ...] = ()
     """What the airlock thinks of each place the command asks to reach."""
+    job: JobLimits | None = None
+    """What the job leaves this call, when it comes from one."""
+    prs_today: int = 0
+    """Pull requests opened within a day, before this one; counted only for calls that open one."""
+    only_reads: bool = True
+    """The command, if any, cannot change a file."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +80,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """(layer, tools): a tool must be in every one of them."""
     calls_per_minute: int
     open_proposals: int
+    prs_per_day: int
     rules: tuple[PolicyRule, ...]
     broken: str
     hash: str

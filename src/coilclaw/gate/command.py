@@ -6,9 +6,8 @@ Pure and never a decision. The box is the boundary; this explains, and refuses e
 import re
 from collections.abc import Sequence
 
-import msgspec
-
 from coilclaw.gate.command_call import NOTHING, Feed, Findings, Scope
+from coilclaw.gate.command_facts import CommandFacts
 from coilclaw.gate.command_rules import RULES, reason
 from coilclaw.gate.command_words import Word
 from coilclaw.packets.decision import Reason
@@ -21,22 +20,6 @@ MAX_BYTES = 64 * 1024
 _ODD = re.compile(
     "[\x01-\x08\x0b-\x1f\x7f-\x9f\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ue000-\uf8ff]"
 )
-
-
-class CommandFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the policy is told about one command."""
-
-    programs: tuple[str, ...]
-    """Basename of every program that would run, wrappers included."""
-    blocked: tuple[Reason, ...]
-    """Destructive patterns."""
-    opaque: tuple[Reason, ...]
-    """What could not be followed to its end, runs code, or may not end."""
-    reads: tuple[str, ...]
-    """Paths that would be read, as written; a pattern stands for all it matches."""
-    writes: tuple[str, ...]
-    """Paths that would be written, removed or created, as written."""
-    text: str
 
 
 def read_command(text: str) -> CommandFacts:

@@ -1,69 +1,65 @@
-"""The conveyor: propose, decide, approve, run, receipt. Every effect of the product passes through `carry`.
+"""The conveyor: propose, decide, approve, run, receipt. Every effect of the product passes through here.
 
+`carry` takes a call of a running turn to its end or leaves it waiting; `execute` carries out what was approved earlier.
 Reads need one commit, effects two: the first claims the row and says it has begun, the second writes the receipt and
-the new status together. Nothing is ever run twice by going round again.
+the new status together.
 """
 
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
+from coilclaw.gate.attempt import Attempts
 from coilclaw.gate.cards import render_card
 from coilclaw.gate.case import Policy, Setting
 from coilclaw.gate.ends import (
     End,
+    Fate,
+    Patience,
     changed,
+    conflict,
     denial,
-    end_of,
-    held_by_estop,
+    died,
+    fate_of,
+    held,
     interrupted,
     never_begun,
     refusal,
     stopped_before,
+    too_late,
 )
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.facts import Inspected, Inspector
 from coilclaw.gate.grants import Granter
 from coilclaw.gate.policy import decide
+from coilclaw.gate.records import EVENT_OF, KeyBound, Reached, Record, Records, Stopped, Taken
 from coilclaw.gate.turn import Turn
+from coilclaw.gate.upkeep import Upkeep
 from coilclaw.ledger.audit import add_event
 from coilclaw.ledger.ledger import Ledger
-from coilclaw.packets.action import INTERNAL, Action, Status, ToolCall, ToolResult
-from coilclaw.packets.canonical import Json, digest_of, sha256_hex
+from coilclaw.packets.action import INTERNAL, Action, ToolCall, ToolResult
+from coilclaw.packets.canonical import Json, digest_of
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.decision import Decision
-from coilclaw.packets.errors import StorageError
+from coilclaw.packets.errors import Conflict
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
-from coilclaw.packets.ports import ToolOutput
-from coilclaw.packets.receipt import Receipt, ReceiptStatus
-from coilclaw.sandbox.files import read_existing
-from coilclaw.store.actions import add_action, begin_action, finish_action, held_actions, let_go
+from coilclaw.packets.job import JobLimits
+from coilclaw.packets.receipt import Receipt
+from coilclaw.store.actions import Held, action_with_key, held_actions, key_hash
 from coilclaw.store.database import Database
-from coilclaw.store.lock import HeldLock, holder_is_gone
-from coilclaw.store.threads import MessageRow, add_message, ensure_owner
+from coilclaw.store.lock import holder_is_gone
 
 Observer: TypeAlias = Callable[[str, dict[str, Json]], None]
 Approver: TypeAlias = Callable[[Card], Awaitable[Answer]]
-Record: TypeAlias = Callable[[sqlite3.Connection, ToolResult], None]
-"""Writes what the caller wants to remember of a result, in the transaction that ends the action."""
 
-STATUS_OF: dict[ReceiptStatus, Status] = {
-    "allowed": "EXECUTED",
-    "denied": "REJECTED",
-    "failed": "FAILED",
-    "unknown": "UNKNOWN",
-}
-EVENT_OF: dict[ReceiptStatus, str] = {
-    "allowed": "tool_completed",
-    "denied": "tool_denied",
-    "failed": "tool_failed",
-    "unknown": "tool_unknown",
-}
+AHEAD = timedelta(minutes=5)
+"""How far an action may lie in the future before the clock, not the action, is doubted."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +68,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     result: ToolResult
     receipt: Receipt | None
+    again: bool = False
+    """The attempt is over and has its receipt, but the action will be tried again."""
 
     @property
     def pending(self) -> bool:
@@ -89,30 +87,44 @@ class Conveyor:
         ledger: Ledger,
         inspector: Inspector,
         granter: Granter,
+        upkeep: Upkeep,
         estop: Estop,
         clock: Clock,
         policy: Callable[[], Policy],
+        job_limits: Callable[[str], JobLimits | None],
+        job_is_open: Callable[[str], bool],
         approve: Approver,
         observe: Observer,
+        reached: Reached,
         redact: Callable[[str], str],
         seal: Callable[[str], str],
         locks: Path,
         ttl: timedelta,
+        patience: Patience,
     ) -> None:
         self._db = db
         self._ledger = ledger
         self._inspector = inspector
         self._granter = granter
+        self._upkeep = upkeep
         self._estop = estop
         self._clock = clock
         self._policy = policy
+        self._job_limits = job_limits
+        self._job_is_open = job_is_open
         self._approve = approve
         self._observe = observe
-        self._redact = redact
+        self.reached = reached
         self._seal = seal
         self._locks = locks
-        self._ttl = ttl
-        self._held: HeldLock | None = None
+        self._patience = patience
+        self.ttl = ttl
+        self.records = Records(db=db, ledger=ledger, clock=clock, locks=locks, reached=reached)
+        self._attempts = Attempts(granter, estop, redact)
+
+    def close(self) -> None:
+        """Let go of this process's name."""
+        self.records.close()
 
     # Proposing
 
@@ -132,7 +144,7 @@ class Conveyor:
             thread_id=turn.thread_id,
             turn_id=turn.turn_id,
             source=turn.source,
-            source_id=turn.turn_id,
+            source_id=turn.job.job_id if turn.job is not None else turn.turn_id,
             call=call,
             idempotency_key=key,
             digest=_digest(call, inspected),
@@ -140,31 +152,34 @@ class Conveyor:
             decision=decision,
             status="PENDING",
             attempt=0,
-            expires_at=stamp(now + self._ttl),
+            expires_at=stamp(now + self.ttl),
             created_at=stamp(now),
+            job_id=turn.job.job_id if turn.job is not None else None,
+        )
+
+    async def known(self, call: ToolCall, key: str) -> Action | None:
+        """The action that already has this key, if its arguments are the same; otherwise a Conflict, with its event."""
+        sealed = self._sealed(call)
+        action = action_with_key(self._db.reader, sealed.tool, key)
+        bound = action.call.args_hash if action is not None else key_hash(self._db.reader, sealed.tool, key)
+        if bound is None or bound == sealed.args_hash:
+            return action
+        entity = action.action_id if action is not None else key
+        await self.note(
+            "idempotency_conflict", entity, {"tool": sealed.tool, "key": key, "args_hash": sealed.args_hash}
+        )
+        raise Conflict(
+            f"the key {key!r} was used for {sealed.tool} with other arguments ({entity}).",
+            remedy="Use a new key for a new call.",
         )
 
     def store(self, tx: sqlite3.Connection, action: Action) -> None:
         """Write the proposed action and say so in the audit, in the caller's transaction."""
-        ensure_owner(tx, self._clock)
-        add_action(tx, self._clock, action, self._worker())
-        add_event(tx, self._clock, "tool_requested", action.action_id, self._facts_for_audit(action))
+        self.records.store(tx, action)
 
     async def note(self, event_type: str, entity_id: str, payload: dict[str, Json]) -> None:
         """Write an audit event that belongs to no single action."""
         await self._db.write(lambda tx: add_event(tx, self._clock, event_type, entity_id, payload))
-
-    def _facts_for_audit(self, action: Action) -> dict[str, Json]:
-        return {
-            "tool": action.call.tool,
-            "args_hash": action.call.args_hash,
-            "digest": action.digest,
-            "verdict": action.decision.verdict,
-            "rule": action.decision.rule,
-            "code": action.decision.code,
-            "source": action.source,
-            "thread_id": action.thread_id,
-        }
 
     def _sealed(self, call: ToolCall) -> ToolCall:
         """The call without registered secrets; one that held any is marked, and the gate denies it."""
@@ -181,228 +196,261 @@ class Conveyor:
 
     def _look(self, call: ToolCall, turn: Turn, action_id: str) -> tuple[Inspected, Decision]:
         inspected = self._inspector.inspect(call, turn, action_id)
-        return inspected, decide(inspected.facts, self._policy(), Setting(source=turn.source))
+        job_id = turn.job.job_id if turn.job is not None else None
+        return inspected, decide(inspected.facts, self._policy(), Setting(source=turn.source, job_id=job_id))
 
-    # Recovering
+    def look_again(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
+        """The action as things stand now: decided anew, with the digest it would have now."""
+        inspected, decision = self._look(action.call, turn, action.action_id)
+        digest = _digest(action.call, inspected)
+        return inspected, msgspec.structs.replace(action, decision=decision, taint=turn.taint, digest=digest)
 
-    def _worker(self) -> str:
-        """The name this process goes by while effects run; its lock is held until it ends."""
-        if self._held is None:
-            self._held = HeldLock(self._locks / f"{new_id('worker', self._clock())}.lock")
-        return self._held.path.stem
-
-    async def recover(self) -> list[Outcome]:
-        """End the actions whose process died while they ran: what cannot be known is said, nothing is run again."""
-        ended: list[Outcome] = []
-        for worker, begun, action in held_actions(self._db.reader):
-            if not holder_is_gone(self._locks / f"{worker}.lock"):
-                continue
-            if not begun and action.decision.verdict == "ask":
-                await self._leave_waiting(action, stored=True, record=None)
-            else:
-                tool = self._inspector.tools.get(action.call.tool)
-                end = interrupted(tool, "INTERRUPTED", "The process that ran it died.") if begun else never_begun()
-                ended.append(await self._finish(action, end, stored=True, record=self._post(action)))
-        return ended
-
-    def close(self) -> None:
-        """Let go of this process's name."""
-        if self._held is not None:
-            self._held.close()
-
-    # Carrying
+    # Carrying a call of a running turn
 
     async def carry(self, action: Action, turn: Turn, *, stored: bool, record: Record | None = None) -> Outcome:
         """Take an action to its end: denied, run, or left waiting for the owner."""
-        inspected, action = self._look_again(action, turn)
-        if _digest(action.call, inspected) != action.digest:
-            return await self._finish(action, changed(), stored=stored, record=record)
+        self.reached("proposed")
+        inspected, action = self.look_again(action, turn)
+        self.reached("decided")
         approved = False
         if action.decision.verdict == "ask":
             answer = await self._approve(self._card(action, inspected))
             if answer.approved is None:
-                return await self._leave_waiting(action, stored=stored, record=record)
+                return await self._leave_waiting(action, inspected, stored=stored, record=record)
             if not answer.approved:
-                return await self._finish(action, refusal(answer.reason), stored=stored, record=record)
-            approved = True
+                return await self._finish(action, refusal(answer.reason), stored=stored, record=record, by="terminal")
             # The owner may have taken their time: everything is looked at once more before anything runs, and a yes
             # holds only for what was shown.
-            shown, lane = inspected.facts.paths, action.decision.lane
-            inspected, action = self._look_again(action, turn)
-            if action.decision.verdict != "deny" and (inspected.facts.paths != shown or action.decision.lane != lane):
+            shown, seen = inspected, action
+            inspected, action = self.look_again(action, turn)
+            if action.decision.verdict != "deny" and not _is_as_shown(action, inspected, seen, shown):
                 return await self._finish(action, changed(), stored=stored, record=record)
+            approved = True
+            action = msgspec.structs.replace(action, approved_by="terminal")
             self._observe("tool_approved", {"tool": action.call.tool, "action_id": action.action_id})
         if action.decision.verdict == "deny":
             return await self._finish(action, denial(action.decision), stored=stored, record=record)
         if approved and from_stamp(action.expires_at) <= self._clock():
             return await self._finish(action, refusal("expired"), stored=stored, record=record)
-        if inspected.facts.tool is None or inspected.facts.tool.effect != "READ":
-            begun = await self._db.write(lambda tx: self._begin(tx, action, stored=stored, approved=approved))
-            stored = True
-            if not begun:
-                return await self._finish(action, stopped_before(), stored=True, record=record)
-            action = msgspec.structs.replace(action, attempt=action.attempt + 1)
-        return await self._run_and_finish(action, inspected, turn, stored=stored, record=record)
+        if inspected.facts.tool is not None and inspected.facts.tool.effect == "READ":
+            return await self._run(action, inspected, turn, stored=stored, record=record)
+        return await self._claim_and_run(action, inspected, turn, stored=stored, record=record, approved_now=approved)
+
+    async def _claim_and_run(
+        self,
+        action: Action,
+        inspected: Inspected,
+        turn: Turn,
+        *,
+        stored: bool,
+        record: Record | None,
+        approved_now: bool,
+    ) -> Outcome:
+        try:
+            begun = await self.records.begin(
+                action,
+                stored=stored,
+                approved_now=approved_now,
+                stopped=self._estop.engaged,
+                also=self._upkeep.before(action, inspected, turn),
+            )
+        except KeyBound:
+            return await self._finish(action, conflict(), stored=stored, record=record)
+        if not begun:
+            if action.status == "APPROVED":
+                raise Stopped
+            return await self._finish(action, stopped_before(), stored=True, record=record)
+        before = action
+        action = msgspec.structs.replace(action, attempt=action.attempt + 1, status="APPROVED")
+        back = Fate(status="APPROVED", uncertain=before.uncertain) if before.status == "APPROVED" else None
+        return await self._run(action, inspected, turn, stored=True, record=record, back=back)
+
+    async def _run(
+        self,
+        action: Action,
+        inspected: Inspected,
+        turn: Turn,
+        *,
+        stored: bool,
+        record: Record | None,
+        back: Fate | None = None,
+    ) -> Outcome:
+        """Run it, unless ESTOP came; `back` is where that leaves an action that was approved before."""
+        if not self._estop.engaged():
+            await self._granter.keep(inspected, turn, self._estop.engaged)
+        if self._estop.engaged():
+            release = self._upkeep.release(action, inspected)
+            if back is not None:
+                return await self._finish(action, held(), stored=stored, record=release, fate=back)
+            return await self._finish(action, stopped_before(), stored=stored, record=_both(release, record))
+        carried = self._upkeep.carried(inspected)
+        self.reached("starting")
+        try:
+            end = await self._attempts.run(action, inspected, turn)
+        except asyncio.CancelledError:
+            # Ctrl-C: whatever ran has been ended; its receipt is written before the cancellation goes on.
+            end = interrupted(inspected.tool, "CANCELLED", "It was cancelled.")
+            end, keep = await self._upkeep.after(action, end, inspected, turn, carried)
+            await asyncio.shield(self._finish(action, end, stored=stored, record=_both(keep, record)))
+            raise
+        self.reached("done")
+        end, keep = await self._upkeep.after(action, end, inspected, turn, carried)
+        fate = self._fate(end, action, inspected)
+        return await self._finish(action, end, stored=stored, record=_both(keep, record), fate=fate)
+
+    def _fate(self, end: End, action: Action, inspected: Inspected) -> Fate:
+        recovery = inspected.tool.recovery(inspected.args) if inspected.tool and inspected.args else "owner"
+        target = inspected.touches.target
+        in_flight = target.timeout_seconds if target is not None else self._granter.limits.tool_seconds
+        return fate_of(end, action.attempt, self._patience, recovery, in_flight)
+
+    # Carrying out what was approved before
+
+    async def execute(self, action: Action) -> Outcome | None:
+        """Carry out a stored, approved action: exactly its digest, once. None when it is held or in other hands."""
+        now = self._clock()
+        if action.status != "APPROVED" or self._estop.engaged() or from_stamp(action.created_at) > now + AHEAD:
+            return None
+        turn = self.turn_of(action)
+        inspected, looked = self.look_again(action, turn)
+        self.reached("decided")
+        if inspected.facts.estop:
+            return None
+        refused = self._refused(action, looked, inspected)
+        record = self.records.post(action)
+        try:
+            if refused is not None:
+                end = too_late(refused) if action.uncertain else refused
+                return await self._finish(action, end, stored=True, record=record)
+            return await self._claim_and_run(looked, inspected, turn, stored=True, record=record, approved_now=False)
+        except (Taken, Stopped):
+            return None
+
+    def _refused(self, action: Action, looked: Action, inspected: Inspected) -> End | None:
+        """Why an approved action may not be carried out any more."""
+        if action.decision.verdict == "deny":
+            return denial(action.decision)  # whoever called it approved had no right to
+        if from_stamp(action.expires_at) <= self._clock():
+            return refusal("expired")
+        if looked.digest != action.digest or looked.decision.lane != action.decision.lane:
+            return changed()
+        if looked.decision.verdict == "deny":
+            return denial(looked.decision)
+        if looked.decision.verdict == "ask" and action.approved_by is None:
+            return changed()  # it ran by itself once, and now it would need the owner's word
+        if action.attempt == 0 and not self._upkeep.is_as_seen(action.action_id, inspected):
+            return changed()
+        return None
+
+    def turn_of(self, action: Action) -> Turn:
+        """The turn a stored action came from, as far as the gate needs it."""
+        job = self._job_limits(action.job_id) if action.job_id else None
+        return Turn(action.turn_id, action.thread_id, action.source, action.taint, job=job)
+
+    # Cards
 
     def card(self, action: Action) -> Card:
         """The card of a stored action, as things stand now."""
-        inspected, action = self._look_again(action, self._turn_of(action))
-        return self._card(action, inspected)
-
-    async def resume(self, action: Action) -> Outcome:
-        """Take up a stored action that waits: looked at anew, answered, and carried to its end."""
-        if self._estop.engaged():
-            return Outcome(action=action, result=held_by_estop(), receipt=None)
-        if from_stamp(action.expires_at) <= self._clock():
-            return await self._finish(action, refusal("expired"), stored=True, record=None)
-        return await self.carry(action, self._turn_of(action), stored=True, record=self._post(action))
-
-    def _turn_of(self, action: Action) -> Turn:
-        return Turn(action.turn_id, action.thread_id, action.source, action.taint)
-
-    def _post(self, action: Action) -> Record | None:
-        """The outcome of an action that waited is posted to its thread."""
-        if not action.thread_id:
-            return None
-
-        def record(tx: sqlite3.Connection, result: ToolResult) -> None:
-            row = MessageRow(
-                message_id=new_id("msg", self._clock()),
-                thread_id=action.thread_id,
-                turn_id=action.turn_id,
-                role="system",
-                content=f"{action.call.tool} ({action.action_id}): {result.output}",
-                label=result.label,
-                action_id=action.action_id,
-            )
-            add_message(tx, self._clock, row)
-
-        return record
-
-    def _look_again(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
-        inspected, decision = self._look(action.call, turn, action.action_id)
-        return inspected, msgspec.structs.replace(action, decision=decision, taint=turn.taint)
+        inspected, looked = self.look_again(action, self.turn_of(action))
+        return self._card(looked, inspected)
 
     def _card(self, action: Action, inspected: Inspected) -> Card:
-        written = next((path for path in inspected.facts.paths if path.write and path.relative), None)
-        existing = None
-        if written is not None and written.relative and not written.boxed:
-            existing = read_existing(self._granter.workspace, written.relative, 1 << 20)
-        return render_card(action, inspected, existing)
+        return render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action))
 
-    def _begin(self, tx: sqlite3.Connection, action: Action, *, stored: bool, approved: bool) -> bool:
-        """Claim the row for this attempt, unless ESTOP came first. True when the effect may start."""
-        if not stored:
-            self.store(tx, action)
-        if approved:
-            add_event(tx, self._clock, "tool_approved", action.action_id, {"digest": action.digest, "by": "terminal"})
-        if self._estop.engaged():
-            return False
-        if not begin_action(tx, self._clock, action, self._worker()):
-            raise StorageError(f"action {action.action_id} was claimed elsewhere.", remedy="Nothing was run twice.")
-        return True
+    # Recovering
 
-    async def _run_and_finish(
-        self, action: Action, inspected: Inspected, turn: Turn, *, stored: bool, record: Record | None
+    async def recover(self) -> list[Outcome]:
+        """Take up the actions whose process died: what cannot be known is said, what can be repeated will be."""
+        ended: list[Outcome] = []
+        for left in held_actions(self._db.reader):
+            if holder_is_gone(self._locks / f"{left.worker}.lock"):
+                with suppress(Taken):  # somebody else took it up in the same moment
+                    outcome = await self._take_over(left)
+                    if outcome is not None:
+                        ended.append(outcome)
+        return ended
+
+    async def _take_over(self, left: Held) -> Outcome | None:
+        action = left.action
+        inspected, looked = self.look_again(action, self.turn_of(action))
+        if left.begun_at is None:
+            if action.decision.verdict == "ask":
+                await self._leave_waiting(looked, inspected, stored=True, record=None)
+                return None
+            if action.job_id is not None and self._job_is_open(action.job_id):
+                return None  # its job takes it up again
+            return await self._finish(action, never_begun(), stored=True, record=self.records.post(action))
+        action = msgspec.structs.replace(action, status="APPROVED")
+        end = died()
+        fate = self._fate(end, action, inspected)
+        if fate.status == "APPROVED" and inspected.touches.target is None:
+            fate = Fate(status="APPROVED", uncertain=True)  # nothing is under way any more on this machine
+        keep = await self._upkeep.after_death(action, inspected)
+        record = _both(keep, self.records.post(action) if fate.status != "APPROVED" else None)
+        return await self._finish(action, end, stored=True, record=record, fate=fate)
+
+    # Ends
+
+    async def _leave_waiting(
+        self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None
     ) -> Outcome:
-        await self._granter.keep(inspected, turn, self._estop.engaged)
-        if self._estop.engaged():
-            return await self._finish(action, stopped_before(), stored=stored, record=record)
-        try:
-            end = await self._run(action, inspected, turn)
-        except asyncio.CancelledError:
-            # Ctrl-C: whatever ran has been ended; its receipt is written before the cancellation goes on.
-            end = interrupted(inspected.tool, "CANCELLED", "It was cancelled by the owner.")
-            await asyncio.shield(self._finish(action, end, stored=stored, record=record))
-            raise
-        turn.take_in(end.result.label)
-        if inspected.touches.url is not None:
-            turn.follow(inspected.touches.url)
-            if end.status == "allowed":  # only what somebody sent is quoted; an echo of our own words is not
-                end = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, fetched=True))
-                turn.hear(end.result.output)
-        return await self._finish(action, end, stored=stored, record=record)
-
-    async def _run(self, action: Action, inspected: Inspected, turn: Turn) -> End:
-        """Run the tool under its time limit and the emergency stop."""
-        tool, args = inspected.tool, inspected.args
-        if tool is None or args is None:
-            raise StorageError("a call without a tool was let through.", remedy="Please report this.")
-        context = self._granter.grant(action, inspected, turn)
-        work = asyncio.ensure_future(tool.invoke(args, context))
-        stop = asyncio.ensure_future(self._estop.wait())
-        timeout = None if tool.name == "ask_user" else context.timeout_seconds
-        try:
-            await asyncio.wait({work, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                return end_of(work, self._redact)
-            await _put_down(work)
-            if stop.done():
-                return interrupted(inspected.tool, "ESTOP", "ESTOP ended it.")
-            return interrupted(inspected.tool, "TOOL_TIMEOUT", f"It ran longer than {timeout:g} seconds.")
-        finally:
-            stop.cancel()
-            if not work.done():
-                await _put_down(work)
-
-    async def _leave_waiting(self, action: Action, *, stored: bool, record: Record | None) -> Outcome:
         text = (
             f"pending {action.action_id}: approval needed. {' '.join(action.decision.reasons)}"
             " The owner can answer with `coilclaw approvals`."
         )
         result = ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED", label=INTERNAL)
-
-        def wait(tx: sqlite3.Connection) -> None:
-            if not stored:
-                self.store(tx, action)
-            let_go(tx, action.action_id)
-            add_event(tx, self._clock, "approval_needed", action.action_id, {"expires_at": action.expires_at})
-            if record is not None:
-                record(tx, result)
-
-        await self._db.write(wait)
+        see = self._upkeep.see(action.action_id, inspected)
+        await self.records.wait(action, result, stored=stored, record=_both(see, record))
+        self.reached("waiting")
         self._observe("approval_needed", {"tool": action.call.tool, "action_id": action.action_id})
         return Outcome(action=action, result=result, receipt=None)
 
-    async def _finish(self, action: Action, end: End, *, stored: bool, record: Record | None) -> Outcome:
-        """The last step of every action: receipt, status and memory in one transaction."""
-        result_hash = sha256_hex(end.result.output.encode("utf-8", "surrogatepass"))
-
-        def write(tx: sqlite3.Connection) -> tuple[Receipt, ToolResult]:
-            if not stored:
-                self.store(tx, action)
-            code = end.result.code or _code_of(action.decision)
-            receipt = self._ledger.add(tx, action, end.status, code=code, result_hash=result_hash)
-            result = msgspec.structs.replace(end.result, receipt_id=receipt.id)
-            if not finish_action(tx, self._clock, action, STATUS_OF[end.status], result, reason=end.reason):
-                raise StorageError(f"action {action.action_id} already has an end on record.")
-            add_event(tx, self._clock, EVENT_OF[end.status], action.action_id, {"code": code, "receipt_id": receipt.id})
-            if record is not None:
-                record(tx, result)
-            return receipt, result
-
-        receipt, result = await self._db.write(write)
+    async def _finish(
+        self, action: Action, end: End, *, stored: bool, record: Record | None, fate: Fate | None = None, by: str = ""
+    ) -> Outcome:
+        """The last step of every attempt: receipt, status and memory in one transaction."""
+        fate = fate or fate_of(msgspec.structs.replace(end, sequel="none"), 0, self._patience, "owner", 0)
+        if fate.status == "APPROVED":
+            text = f"{end.result.output} It will be tried again."
+            end = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, output=text, error=text))
+        receipt, result = await self.records.finish(action, end, fate, stored=stored, record=record, by=by)
         self._observe(EVENT_OF[end.status], {"tool": action.call.tool, "code": receipt.code, "status": end.status})
         self._observe("receipt_written", {"id": receipt.id, "status": receipt.status})
         await self._ledger.seal_if_due()
-        return Outcome(action=action, result=result, receipt=receipt)
+        action = msgspec.structs.replace(action, status=fate.status)
+        return Outcome(action=action, result=result, receipt=receipt, again=fate.status == "APPROVED")
+
+    async def end(self, action: Action, end: End, *, by: str = "") -> Outcome:
+        """End a stored action that is in nobody's hands: refused, expired or resolved, by whom is said."""
+        return await self._finish(action, end, stored=True, record=self.records.post(action), by=by)
 
 
 def _digest(call: ToolCall, inspected: Inspected) -> str:
-    """What an approval binds: the tool as declared, in whose name, and the exact arguments."""
+    """What an approval binds: the tool as declared, in whose name, the exact arguments, and what inputs hold."""
     declaration = inspected.tool.declaration_hash if inspected.tool is not None else ""
-    return digest_of(call.tool.encode(), declaration.encode(), (call.identity or "").encode(), call.args_bytes)
+    return digest_of(
+        call.tool.encode(),
+        declaration.encode(),
+        (call.identity or "").encode(),
+        call.args_bytes,
+        *inspected.digest_parts,
+    )
 
 
-def _code_of(decision: Decision) -> str:
-    if decision.code == "UNSAFE":
-        return "UNSAFE"
-    return "APPROVED" if decision.verdict == "ask" else decision.code
+def _is_as_shown(action: Action, inspected: Inspected, seen: Action, shown: Inspected) -> bool:
+    return (
+        action.digest == seen.digest
+        and action.decision.lane == seen.decision.lane
+        and inspected.facts.paths == shown.facts.paths
+    )
 
 
-async def _put_down(work: "asyncio.Future[ToolOutput]") -> None:
-    """Cancel and wait until it is really over; what it still says is of no interest."""
-    work.cancel()
-    await asyncio.wait({work})
-    if not work.cancelled():
-        work.exception()
+def _both(first: Record | None, second: Record | None) -> Record | None:
+    if first is None or second is None:
+        return first or second
+
+    def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+        first(tx, result)
+        second(tx, result)
+
+    return record

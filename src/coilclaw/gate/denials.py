@@ -58,6 +58,13 @@ def _deny_budget(case: Case) -> Iterator[Reason]:
             text=f"{case.policy.calls_per_minute} calls were made within a minute, which is the limit.",
             change="Wait a minute, or raise budgets.tool_calls_per_minute.",
         )
+    if case.facts.tool is not None and case.facts.tool.opens_pr and case.facts.prs_today >= case.policy.prs_per_day:
+        yield Reason(
+            rule="budget.prs",
+            code="TOO_MANY_PRS",
+            text=f"{case.policy.prs_per_day} pull requests were opened within a day, which is the limit.",
+            change="Wait, or raise budgets.prs_per_day.",
+        )
 
 
 def _deny_not_listed(case: Case) -> Iterator[Reason]:
@@ -69,6 +76,38 @@ def _deny_not_listed(case: Case) -> Iterator[Reason]:
                 text=f"{case.facts.tool_name} is not in the allowlist of {layer}.",
                 change=f"Add it to {layer} if the agent should have it.",
             )
+
+
+def _deny_job(case: Case) -> Iterator[Reason]:
+    """What a job said it would stay within holds for every call it makes."""
+    job = case.facts.job
+    if job is None or case.facts.tool is None:
+        return
+    allowed = job.constraints.allowed_tools
+    if allowed is not None and case.facts.tool_name not in allowed:
+        yield Reason(
+            rule="job.tools",
+            code="JOB_TOOL",
+            text=f"{case.facts.tool_name} is not among the tools this job may use ({', '.join(allowed) or 'none'}).",
+            change="Make a job that may use it.",
+        )
+    most = job.constraints.max_files_changed
+    if most is not None:
+        written = {path.relative for path in case.facts.paths if path.write and path.relative is not None}
+        full = len(job.files_changed) >= most and not case.facts.only_reads
+        if full or (written and len(job.files_changed | written) > most):
+            yield Reason(
+                rule="job.files",
+                code="JOB_FILES",
+                text=f"This job may change {most} files and has changed {len(job.files_changed)}.",
+                change="Make a job that may change more.",
+            )
+    if case.facts.tool.opens_pr and job.constraints.max_prs is not None and job.prs_opened >= job.constraints.max_prs:
+        yield Reason(
+            rule="job.prs",
+            code="JOB_PRS",
+            text=f"This job may open {job.constraints.max_prs} pull requests and has opened {job.prs_opened}.",
+        )
 
 
 def _deny_broken_policy(case: Case) -> Iterator[Reason]:
@@ -170,7 +209,7 @@ def _deny_fresh_taint(case: Case) -> Iterator[Reason]:
             rule="taint.fresh",
             code="POLICY_BLOCKED_UNTRUSTED_TURN",
             text=f"This turn took in untrusted content ({', '.join(case.facts.fresh)}), so nothing goes out in it.",
-            change="The owner can propose it again by hand, in a turn of their own.",
+            change="The owner can lift it by hand: coilclaw actions repropose.",
         )
 
 
@@ -214,6 +253,7 @@ DENIES: tuple[Rule, ...] = (
     _deny_schema,
     _deny_secret,
     _deny_not_listed,
+    _deny_job,
     _deny_broken_policy,
     _deny_commands,
     _deny_paths,

@@ -1,34 +1,86 @@
-"""Ends: how a call can be over, and what is said about it to the model, the owner and the ledger."""
+"""Ends: how an attempt can be over, what is said about it, and what becomes of the action."""
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from coilclaw.packets.action import INTERNAL, ToolResult
+from coilclaw.packets.action import INTERNAL, Status, ToolResult
 from coilclaw.packets.decision import Decision
-from coilclaw.packets.errors import CoilclawError, EgressRefused, ToolError
-from coilclaw.packets.ports import Tool, ToolOutput
+from coilclaw.packets.errors import CoilclawError, EffectUncertain, EgressRefused, ToolError, TryLater
+from coilclaw.packets.ports import Recovery, Tool, ToolOutput
 from coilclaw.packets.receipt import ReceiptStatus
+
+Sequel: TypeAlias = Literal["none", "again", "uncertain"]
+"""What an attempt leaves open: nothing; no effect, so it may be tried again; or an effect that may have happened."""
+
+LONGEST_PAUSE = 3600.0
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """What will be written when an action is over."""
+    """What will be written when an attempt is over."""
 
     status: ReceiptStatus
     result: ToolResult
     reason: str | None = None
+    sequel: Sequel = "none"
 
 
-def _bad(status: ReceiptStatus, code: str, text: str, reason: str = "") -> End:
+class Fate(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the action after an attempt."""
+
+    status: Status
+    pause: float = 0.0
+    """Seconds until it is tried again, when its status stays APPROVED."""
+    uncertain: bool = False
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How often, and with what pauses, an action is tried again."""
+
+    max_attempts: int = 5
+    pause_seconds: float = 5.0
+
+    def pause(self, attempt: int) -> float:
+        """Seconds to wait after that many attempts: doubling, up to an hour."""
+        return min(self.pause_seconds * 2 ** min(attempt - 1, 30), LONGEST_PAUSE)
+
+
+STATUS_OF: dict[ReceiptStatus, Status] = {
+    "allowed": "EXECUTED",
+    "denied": "REJECTED",
+    "failed": "FAILED",
+    "unknown": "UNKNOWN",
+}
+
+
+def fate_of(end: End, attempt: int, patience: Patience, recovery: Recovery, in_flight: float) -> Fate:
+    """Pure: the status an attempt leaves its action in. `in_flight` is how long its request may still be under way."""
+    if end.sequel == "none":
+        return Fate(status=STATUS_OF[end.status])
+    more = attempt < patience.max_attempts
+    if end.sequel == "again":
+        return Fate(status="APPROVED", pause=patience.pause(attempt)) if more else Fate(status="FAILED")
+    if recovery == "owner" or not more:
+        return Fate(status="UNKNOWN")
+    pause = patience.pause(attempt) if recovery == "repeat" else max(in_flight, patience.pause(attempt))
+    return Fate(status="APPROVED", pause=pause, uncertain=True)
+
+
+def _bad(status: ReceiptStatus, code: str, text: str, reason: str = "", sequel: Sequel = "none") -> End:
     result = ToolResult(success=False, output=text, error=text, code=code, label=INTERNAL)
-    return End(status=status, result=result, reason=reason or code)
+    return End(status=status, result=result, reason=reason or code, sequel=sequel)
 
 
 def end_of(work: "asyncio.Future[ToolOutput]", redact: Callable[[str], str]) -> End:
     """The end of a tool that ran by itself, well or badly."""
     try:
         output = work.result()
+    except TryLater as error:
+        return _bad("failed", error.code, redact(str(error)), sequel="again")
+    except EffectUncertain as error:
+        return _bad("unknown", error.code, redact(str(error)), sequel="uncertain")
     except (ToolError, EgressRefused) as error:
         return _bad("failed", error.code, redact(str(error)))
     except CoilclawError as error:
@@ -50,9 +102,31 @@ def end_of(work: "asyncio.Future[ToolOutput]", redact: Callable[[str], str]) -> 
 
 def interrupted(tool: Tool | None, code: str, text: str) -> End:
     """Cut off while running. An effect that may have begun and cannot be repeated is unknown, not failed."""
-    if tool is not None and (tool.effect == "READ" or tool.idempotent):
+    if tool is not None and (tool.effect == "READ" or (tool.idempotent and tool.destination != "external")):
         return _bad("failed", code, text)
-    return _bad("unknown", code, f"{text} Whether it had its effect is not known.")
+    sequel: Sequel = "uncertain" if tool is not None and code != "CANCELLED" else "none"
+    return _bad("unknown", code, f"{text} Whether it had its effect is not known.", sequel=sequel)
+
+
+def died() -> End:
+    """The process died while the effect may have been under way."""
+    text = "The process that ran it died. Whether it had its effect is not known."
+    return _bad("unknown", "INTERRUPTED", text, sequel="uncertain")
+
+
+def looked_up() -> End:
+    """An earlier attempt is known at the other end: it was done, once."""
+    text = "It was done by an earlier attempt: the receiver knows its key."
+    return End(status="allowed", result=ToolResult(success=True, output=text, code="LOOKED_UP", label=INTERNAL))
+
+
+def resolved(*, executed: bool) -> End:
+    """The owner knows how it ended."""
+    if executed:
+        text = "The owner resolved it: it was done."
+        result = ToolResult(success=True, output=text, code="RESOLVED_EXECUTED", label=INTERNAL)
+        return End(status="allowed", result=result, reason="resolved by the owner")
+    return _bad("failed", "RESOLVED_NOT_EXECUTED", "The owner resolved it: it was not done.", "resolved by the owner")
 
 
 def never_begun() -> End:
@@ -76,10 +150,20 @@ def stopped_before() -> End:
     return _bad("denied", "ESTOP", "Denied. ESTOP is engaged: no tool runs until the owner clears it.")
 
 
-def held_by_estop() -> ToolResult:
-    """What waits goes on waiting while ESTOP is engaged."""
-    text = "ESTOP is engaged: it goes on waiting until the owner clears it."
-    return ToolResult(success=False, output=text, error=text, code="ESTOP", label=INTERNAL)
+def held() -> End:
+    """ESTOP came after the claim and before the effect: the action goes on when it is cleared."""
+    return _bad("failed", "ESTOP", "ESTOP came before its effect; it goes on when the owner clears it.", sequel="again")
+
+
+def conflict() -> End:
+    """Its idempotency key is bound to other arguments."""
+    return _bad("denied", "IDEMPOTENCY_CONFLICT", "Denied. Its idempotency key was used with other arguments before.")
+
+
+def too_late(end: End) -> End:
+    """A refusal that comes after an attempt which may have had its effect: it can only be unknown."""
+    text = f"{end.result.output} An earlier attempt may have had its effect."
+    return _bad("unknown", end.result.code, text, end.reason or "")
 
 
 def refusal(reason: str) -> End:

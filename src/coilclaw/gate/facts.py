@@ -1,17 +1,37 @@
 """Gathering facts: everything a decision depends on, looked up before it and never inside it."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from coilclaw.gate.case import Facts, ToolFact, UrlFact
-from coilclaw.gate.command import CommandFacts, read_command
+from coilclaw.gate.command_facts import CommandFacts
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.paths import PathFact, Places, look_at
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import ToolCall
+from coilclaw.packets.action import Label, ToolCall
+from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.http import Principal
 from coilclaw.packets.ports import Tool, Touches
+from coilclaw.sandbox.files import read_existing
+
+INPUT_BYTES = 1 << 20
+"""The largest file that can be part of an effect."""
+
+JudgeUrl: TypeAlias = Callable[[str, Principal, tuple[str, ...] | None], UrlFact]
+"""What the airlock thinks of a URL before any look-up, narrowed to some domains or not."""
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How much was going on before a call."""
+
+    recent: int
+    """Calls proposed within a minute."""
+    waiting: int
+    """Actions that wait for the owner."""
+    prs_today: int = 0
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +41,13 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
     tool: Tool | None
     args: msgspec.Struct | None
     touches: Touches
+    inputs: tuple[bytes, ...] = ()
+    """What the declared inputs hold; hashed into the digest and handed over as read."""
+
+    @property
+    def digest_parts(self) -> tuple[bytes, ...]:
+        """The hash of each input."""
+        return tuple(sha256_hex(data).encode() for data in self.inputs)
 
 
 class Inspector:
@@ -31,8 +58,9 @@ class Inspector:
         tools: Mapping[str, Tool],
         places: Places,
         estop: Estop,
-        judge_url: Callable[[str, Principal], UrlFact],
-        count: Callable[[str], tuple[int, int]],
+        judge_url: JudgeUrl,
+        count: Callable[[str, ToolFact | None], Counts],
+        labels_of: Callable[[str], tuple[Label, ...]],
         *,
         unsafe: bool,
     ) -> None:
@@ -41,6 +69,7 @@ class Inspector:
         self._estop = estop
         self._judge_url = judge_url
         self._count = count
+        self._labels_of = labels_of
         self._unsafe = unsafe
 
     def inspect(self, call: ToolCall, turn: Turn, action_id: str = "~") -> Inspected:
@@ -48,31 +77,61 @@ class Inspector:
         tool = self.tools.get(call.tool)
         args, schema_error = self._parse(tool, call.args_bytes)
         touches = tool.touches(args) if tool is not None and args is not None else Touches()
-        command = read_command(touches.command) if touches.command is not None else None
-        recent, waiting = self._count(action_id)
+        command = _read(touches.command) if touches.command is not None else None
+        declared = None if tool is None else _fact(tool)
+        counts = self._count(action_id, declared)
+        narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
+        paths = self._paths(touches, command)
+        inputs, unread = self._inputs(touches, paths)
         facts = Facts(
             tool_name=call.tool,
-            tool=None if tool is None else _fact(tool),
+            tool=declared,
             near_names=() if tool is not None else _near(call.tool, self.tools),
-            schema_error=schema_error,
+            schema_error=schema_error or unread,
             estop=self._estop.engaged(),
-            paths=self._paths(touches, command),
+            paths=paths,
             command=command,
-            url=self._url(touches, turn),
-            domains=tuple(self._judge_url(_address(domain), "box") for domain in touches.domains),
+            url=self._url(touches, turn, narrowing),
+            domains=tuple(self._judge_url(_address(domain), "box", narrowing) for domain in touches.domains),
             secret=call.withheld,
             unsafe=self._unsafe,
-            recent_calls=recent,
-            open_proposals=waiting,
+            recent_calls=counts.recent,
+            open_proposals=counts.waiting,
             fresh=turn.fresh,
-            inherited=turn.inherited,
+            inherited=self._inherited(touches, paths, turn),
+            job=turn.job,
+            prs_today=counts.prs_today,
+            only_reads=command is None or only_reads(command),
         )
-        return Inspected(facts=facts, tool=tool, args=args, touches=touches)
+        return Inspected(facts=facts, tool=tool, args=args, touches=touches, inputs=inputs)
 
-    def _url(self, touches: Touches, turn: Turn) -> UrlFact | None:
+    def _inherited(self, touches: Touches, paths: tuple[PathFact, ...], turn: Turn) -> tuple[Label, ...]:
+        """What the conversation carries, and what the files carry whose content would be part of the effect."""
+        if not touches.inputs:
+            return turn.inherited
+        for path in paths:
+            if path.asked in touches.inputs and path.relative is not None:
+                for label in self._labels_of(path.relative):
+                    turn.take_in(label, kept=True)
+        return turn.inherited
+
+    def _inputs(self, touches: Touches, paths: tuple[PathFact, ...]) -> tuple[tuple[bytes, ...], str]:
+        """What the declared inputs hold now, or why they cannot be read. Paths the gate refuses are not looked into."""
+        read: list[bytes] = []
+        for name in touches.inputs:
+            path = next((path for path in paths if path.asked == name and not path.write), None)
+            if path is None or path.relative is None or path.fault or path.in_home or path.forbidden_by:
+                return (), ""
+            data = read_existing(Path(self._places.workspace), path.relative, INPUT_BYTES)
+            if data is None:
+                return (), f"{name!r} is no plain file of at most {INPUT_BYTES} bytes"
+            read.append(data)
+        return tuple(read), ""
+
+    def _url(self, touches: Touches, turn: Turn, narrowing: tuple[str, ...] | None) -> UrlFact | None:
         if touches.url is None:
             return None
-        judged = self._judge_url(touches.url, touches.principal or "http")
+        judged = self._judge_url(touches.url, touches.principal or "http", narrowing)
         return msgspec.structs.replace(judged, quoted=turn.quoted(touches.url))
 
     def _parse(self, tool: Tool | None, args: bytes) -> tuple[msgspec.Struct | None, str]:
@@ -90,12 +149,38 @@ class Inspector:
         return tuple(look_at(path, self._places, write=write, boxed=boxed) for path, write, boxed in named)
 
 
+def _read(text: str) -> CommandFacts:
+    from coilclaw.gate.command import read_command
+
+    return read_command(text)
+
+
 def _address(domain: str) -> str:
     return f"{domain}/" if "://" in domain else f"https://{domain}/"
 
 
 def _fact(tool: Tool) -> ToolFact:
-    return ToolFact(name=tool.name, effect=tool.effect, destination=tool.destination, always_ask=tool.always_ask)
+    return ToolFact(
+        name=tool.name,
+        effect=tool.effect,
+        destination=tool.destination,
+        always_ask=tool.always_ask,
+        opens_pr=tool.opens_pr,
+    )
+
+
+_READERS = frozenset(
+    """
+    ls cat head tail wc grep egrep fgrep rg stat file du df pwd date diff cmp tree basename dirname realpath readlink id
+    whoami uname true false test echo printf sleep seq cut sort uniq tr nl tac rev fold jq
+    """.split()  # noqa: SIM905  forty quoted words are harder to read
+)
+"""Programs that change nothing unless their output is sent to a file."""
+
+
+def only_reads(command: CommandFacts) -> bool:
+    """Whether a command certainly changes no file."""
+    return not command.writes and not command.opaque and set(command.programs) <= _READERS
 
 
 def _near(name: str, tools: Mapping[str, Tool]) -> tuple[str, ...]:

@@ -1,36 +1,25 @@
 """Grants: a Context holding exactly what one allowed call may use."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coilclaw.gate.case import Policy
-from coilclaw.gate.command import CommandFacts
-from coilclaw.gate.facts import Inspected
+from coilclaw.gate.facts import Inspected, only_reads
 from coilclaw.gate.paths import box_read_only, classify
 from coilclaw.gate.policy_match import hidden_paths
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
 from coilclaw.packets.errors import ToolError
-from coilclaw.packets.http import HttpRequest, HttpResponse, Principal
+from coilclaw.packets.http import HttpRequest, HttpResponse, Principal, SendTarget
 from coilclaw.packets.ids import Clock
-from coilclaw.packets.ports import Box, Context, Memory, Touches, Transport
+from coilclaw.packets.ports import Box, Context, Memory, Notes, Touches, Transport
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
 
 if TYPE_CHECKING:
     from coilclaw.sandbox.snapshot import Snapshots
-
-_READERS = """
-ls cat head tail wc grep egrep fgrep rg stat file du df pwd date diff cmp tree basename dirname realpath readlink id
-whoami uname true false test echo printf sleep seq cut sort uniq tr nl tac rev fold jq
-"""
-"""Programs that change nothing unless their output is sent to a file."""
-
-
-def _only_reads(command: CommandFacts) -> bool:
-    return not command.writes and not command.opaque and set(command.programs) <= set(_READERS.split())
 
 
 def may_restore(path: str) -> bool:
@@ -73,8 +62,9 @@ class Granter:
         clock: Clock,
         memory: Memory,
         open_box: Callable[[], Box],
-        transport: Callable[[], Transport],
-        headers: Mapping[Principal, tuple[tuple[str, str], ...]],
+        transport: Callable[[Sequence[str] | None], Transport],
+        headers: Callable[[str], tuple[tuple[str, str], ...]],
+        notes: Callable[[Action, Turn], Notes],
         ask_owner: Callable[[str], Awaitable[str]] | None,
     ) -> None:
         self.workspace = workspace
@@ -88,11 +78,22 @@ class Granter:
         self._open_box = open_box
         self._transport = transport
         self._headers = headers
+        self._notes = notes
         self._ask_owner = ask_owner
 
     def grant(self, action: Action, inspected: Inspected, turn: Turn) -> Context:
         """The context for one call, from what was decided about it."""
         touches = inspected.touches
+        narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
+        transport = lambda: self._transport(narrowing)  # noqa: E731 - opened only when something is sent
+        getter = sender = asker = None
+        if touches.target is not None:
+            sender, asker = (
+                self._sender(action, touches.target, transport),
+                self._asker(action, touches.target, transport),
+            )
+        elif touches.url and touches.principal:
+            getter = self._getter(touches.url, touches.principal, transport)
         return Context(
             source=action.source,
             thread_id=action.thread_id,
@@ -100,8 +101,12 @@ class Granter:
             idempotency_key=action.idempotency_key,
             timeout_seconds=self.limits.tool_seconds,
             files=WorkspaceFiles(self._files(inspected)) if touches.reads or touches.writes else None,
-            run_command=self._runner(touches, tainted=bool(turn.taint)) if touches.command else None,
-            http_get=self._getter(touches.url, touches.principal) if touches.url and touches.principal else None,
+            run_command=self._runner(touches, transport, tainted=bool(turn.taint)) if touches.command else None,
+            http_get=getter,
+            send=sender,
+            look_up=asker,
+            inputs=inspected.inputs,
+            notes=self._notes(action, turn) if inspected.tool and inspected.tool.destination == "internal" else None,
             read_page=_read_page if touches.principal == "web_open" else None,
             restore=self._restore if action.call.tool == "undo" else None,
             memory=self._memory,
@@ -111,12 +116,12 @@ class Granter:
     async def keep(self, inspected: Inspected, turn: Turn, stopped: Callable[[], bool]) -> None:
         """Before a turn's first writing command, keep the workspace as it is."""
         command = inspected.facts.command
-        if turn.kept or command is None or _only_reads(command):
+        if turn.kept or command is None or only_reads(command):
             return
         turn.kept = True
         try:
             note = f"before {turn.turn_id}: {command.text[:80]}"
-            await asyncio.to_thread(self._snapshots().take, note, stopped)
+            turn.snapshot = await asyncio.to_thread(self._snapshots().take, note, stopped)
         except (ToolError, OSError) as error:
             self._warn(f"the workspace could not be kept for `coilclaw undo`: {error}")
 
@@ -140,7 +145,9 @@ class Granter:
             )
         return tuple(grants)
 
-    def _runner(self, granted: Touches, *, tainted: bool) -> Callable[[str], Awaitable[BoxResult]]:
+    def _runner(
+        self, granted: Touches, transport: Callable[[], Transport], *, tainted: bool
+    ) -> Callable[[str], Awaitable[BoxResult]]:
         async def run(command: str) -> BoxResult:
             if command != granted.command:
                 raise ValueError("a tool ran another command than the one that was decided on")
@@ -160,7 +167,7 @@ class Granter:
                 return await self._open_box().run(spec)
             from coilclaw.sandbox.box import reaching
 
-            return await reaching(self._open_box(), self._transport()).run(spec)
+            return await reaching(self._open_box(), transport()).run(spec)
 
         return run
 
@@ -170,19 +177,62 @@ class Granter:
         paths = (self.workspace / name for name in names)
         return tuple(str(path) for path in paths if path.exists() and not path.is_symlink())
 
-    def _getter(self, granted: str, principal: Principal) -> Callable[[str], Awaitable[HttpResponse]]:
+    def _getter(
+        self, granted: str, principal: Principal, transport: Callable[[], Transport]
+    ) -> Callable[[str], Awaitable[HttpResponse]]:
         async def get(url: str) -> HttpResponse:
             if url != granted:
                 raise ValueError("a tool asked for another address than the one that was decided on")
-            return await self._transport().send(
+            return await transport().send(
                 HttpRequest(
                     principal=principal,
                     method="GET",
                     url=url,
-                    headers=self._headers.get(principal, ()),
+                    headers=self._headers(principal),
                     timeout_seconds=self.limits.http_seconds,
                     max_bytes=PAGE_BYTES if principal == "web_open" else self.limits.max_bytes,
                 )
             )
 
         return get
+
+    def _sender(
+        self, action: Action, target: SendTarget, transport: Callable[[], Transport]
+    ) -> Callable[[bytes, str], Awaitable[HttpResponse]]:
+        async def send(body: bytes, content_type: str) -> HttpResponse:
+            key = (target.key_header, action.idempotency_key)
+            return await transport().send(
+                HttpRequest(
+                    principal="webhook",
+                    method="POST",
+                    url=target.url,
+                    headers=(("Content-Type", content_type), key, *self._headers(f"webhook:{target.name}")),
+                    body=body,
+                    timeout_seconds=target.timeout_seconds,
+                    max_bytes=self.limits.max_bytes,
+                )
+            )
+
+        return send
+
+    def _asker(
+        self, action: Action, target: SendTarget, transport: Callable[[], Transport]
+    ) -> Callable[[], Awaitable[HttpResponse]] | None:
+        if not target.lookup_url:
+            return None
+
+        async def look_up() -> HttpResponse:
+            from urllib.parse import quote
+
+            return await transport().send(
+                HttpRequest(
+                    principal="webhook",
+                    method="GET",
+                    url=target.lookup_url.replace("{key}", quote(action.idempotency_key, safe="")),
+                    headers=self._headers(f"webhook:{target.name}"),
+                    timeout_seconds=target.timeout_seconds,
+                    max_bytes=self.limits.max_bytes,
+                )
+            )
+
+        return look_up

@@ -3,12 +3,8 @@
 import re
 
 from coilclaw.packets.action import Label, Source
-
-
-def is_untrusted(label: Label) -> bool:
-    """Whether somebody other than the owner or the runtime wrote it."""
-    return label.startswith("untrusted:")
-
+from coilclaw.packets.job import JobLimits
+from coilclaw.packets.labels import untrusted_only
 
 FOLLOWED = 5
 """How many addresses found in untrusted content a turn may follow by itself."""
@@ -19,16 +15,29 @@ _URL = re.compile(r"https?://[^\s<>\"'`\\\x00-\x20]+")
 class Turn:
     """One owner's request being worked on. Taint only ever grows."""
 
-    def __init__(self, turn_id: str, thread_id: str, source: Source, inherited: tuple[Label, ...] = ()) -> None:
+    def __init__(
+        self,
+        turn_id: str,
+        thread_id: str,
+        source: Source,
+        inherited: tuple[Label, ...] = (),
+        *,
+        fresh: tuple[Label, ...] = (),
+        job: JobLimits | None = None,
+    ) -> None:
         self.turn_id = turn_id
         self.thread_id = thread_id
         self.source: Source = source
-        self._fresh: dict[Label, None] = {}
+        self.job = job
+        """What the job this turn belongs to leaves it, when it belongs to one."""
+        self._fresh: dict[Label, None] = dict.fromkeys(untrusted_only(fresh))
         self._urls: set[str] = set()
         self._followed = 0
         self.kept = False
         """Whether the workspace was kept for an undo already."""
-        self._inherited = dict.fromkeys(label for label in inherited if is_untrusted(label))
+        self.snapshot = ""
+        """The snapshot it was kept in."""
+        self._inherited = dict.fromkeys(untrusted_only(inherited))
 
     @property
     def fresh(self) -> tuple[Label, ...]:
@@ -45,10 +54,9 @@ class Turn:
         """Both."""
         return tuple({**self._inherited, **self._fresh})
 
-    def take_in(self, label: Label) -> None:
-        """Note that content with this label entered the turn."""
-        if is_untrusted(label):
-            self._fresh[label] = None
+    def take_in(self, label: Label, *, kept: bool = False) -> None:
+        """Note that content with this label entered the turn; `kept` content entered the machine in an earlier one."""
+        (self._inherited if kept else self._fresh).update(dict.fromkeys(untrusted_only((label,))))
 
     def hear(self, text: str) -> None:
         """Note the addresses that stand word for word in what the owner or a fetched page said.

@@ -1,4 +1,4 @@
-"""Audit events: the queryable story beside the receipts."""
+"""Audit events: the queryable story beside the receipts. Written in the caller's transaction, read in their order."""
 
 import sqlite3
 
@@ -6,6 +6,26 @@ import msgspec
 
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock, new_id, stamp
+
+PAGE = 500
+
+
+class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened, as it was written down."""
+
+    seq: int
+    entry_id: str
+    event_type: str
+    entity_id: str
+    payload: Json
+    created_at: str
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events are asked for; what is None does not matter."""
+
+    event_type: str | None = None
+    entity_id: str | None = None
 
 
 def add_event(tx: sqlite3.Connection, clock: Clock, event_type: str, entity_id: str, payload: dict[str, Json]) -> None:
@@ -15,3 +35,72 @@ def add_event(tx: sqlite3.Connection, clock: Clock, event_type: str, entity_id: 
         "INSERT INTO audit_log (entry_id, event_type, entity_id, payload_json, created_at) VALUES (?, ?, ?, ?, ?)",
         (new_id("evt", now), event_type, entity_id, msgspec.json.encode(payload).decode(), stamp(now)),
     )
+
+
+def audit_event(row: tuple[int, str, str, str, str, str]) -> AuditEvent:
+    """An event from its row; a payload that is not JSON is handed on as the text it is."""
+    try:
+        payload: Json = msgspec.json.decode(row[4])
+    except msgspec.DecodeError:
+        payload = row[4]
+    return AuditEvent(
+        seq=row[0], entry_id=row[1], event_type=row[2], entity_id=row[3], payload=payload, created_at=row[5]
+    )
+
+
+COLUMNS = "seq, entry_id, event_type, entity_id, payload_json, created_at"
+
+
+def _where(wanted: Wanted) -> tuple[str, list[str]]:
+    """Only what is asked for stands in the query, so that an entity's events are found by their index."""
+    terms: list[str] = []
+    values: list[str] = []
+    for column, value in (("event_type", wanted.event_type), ("entity_id", wanted.entity_id)):
+        if value is not None:
+            terms.append(f" AND {column} = ?")
+            values.append(value)
+    return "".join(terms), values
+
+
+def last_events(db: sqlite3.Connection, wanted: Wanted, limit: int) -> list[AuditEvent]:
+    """The newest events, oldest first."""
+    terms, values = _where(wanted)
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM audit_log WHERE seq > 0{terms} ORDER BY seq DESC LIMIT ?",  # noqa: S608
+        (*values, limit),
+    ).fetchall()
+    return [audit_event(row) for row in reversed(rows)]
+
+
+def events_after(
+    db: sqlite3.Connection, wanted: Wanted, seq: int, limit: int, *, until: int = 1 << 62
+) -> list[AuditEvent]:
+    """The events that follow a number, oldest first."""
+    terms, values = _where(wanted)
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM audit_log WHERE seq > ? AND seq <= ?{terms} ORDER BY seq LIMIT ?",  # noqa: S608
+        (seq, until, *values, limit),
+    ).fetchall()
+    return [audit_event(row) for row in rows]
+
+
+def last_number(db: sqlite3.Connection) -> int:
+    """The number of the newest event. Numbers only grow, whatever is pruned."""
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'audit_log'").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+class Follower:
+    """Follows the events from a number on, each once, in order; what was pruned meanwhile is passed over."""
+
+    def __init__(self, db: sqlite3.Connection, wanted: Wanted, seq: int) -> None:
+        self._db = db
+        self._wanted = wanted
+        self._seq = seq
+
+    def next(self) -> list[AuditEvent]:
+        """The next events, at most a page; none when there are no new ones."""
+        newest = last_number(self._db)  # looked up first: what is written after it belongs to the next page
+        events = events_after(self._db, self._wanted, self._seq, PAGE, until=newest)
+        self._seq = events[-1].seq if len(events) == PAGE else max(self._seq, newest)
+        return events

@@ -32,11 +32,13 @@ class Ledger:
         warn: Callable[[str], None],
         head_every: int = 64,
         head_seconds: float = 60.0,
+        reached: Callable[[str], None] | None = None,
     ) -> None:
         self._db = db
         self._key = key
         self._clock = clock
         self._warn = warn
+        self._reached = reached
         self._log_path = log_path
         self._log = ReceiptLog(log_path, warn)
         self._unexported = False
@@ -82,8 +84,12 @@ class Ledger:
 
     def _copy(self, db: sqlite3.Connection) -> None:
         if self._unexported:
+            if self._reached is not None:
+                self._reached("copying")
             self._log.export(db)
             self._unexported = False
+            if self._reached is not None:
+                self._reached("copied")
 
     def _seal(self, tx: sqlite3.Connection) -> Head:
         exported = self._synced()

@@ -100,3 +100,8 @@ class Action(msgspec.Struct, kw_only=True, frozen=True):
     expires_at: str
     created_at: str
     rejection_reason: str | None = None
+    job_id: str | None = None
+    approved_by: str | None = None
+    """Who said yes, and by which door; None while nobody did."""
+    uncertain: bool = False
+    """An earlier attempt may have had its effect: it is looked up before anything is done again."""

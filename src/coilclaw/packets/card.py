@@ -24,6 +24,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     provenance: tuple[Label, ...]
     digest: str
     args: str
+    marked: tuple[str, ...] = ()
+    """Argument values that stand in untrusted content and not in the owner's own words."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

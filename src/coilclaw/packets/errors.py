@@ -5,6 +5,8 @@ CoilclawError
 ├── UsageError           2  a name or an argument that does not exist or does not fit
 ├── ToolError            1  a tool ran and could not do what was asked
 │   ├── ToolTimeout      1  it ran out of time
+│   ├── TryLater         1  it failed before it had any effect, for a reason that may pass
+│   ├── EffectUncertain  1  it may have had its effect, and no answer said so
 │   └── ToolStopped      5  ESTOP ended it
 ├── ProviderError        1  a model provider could not answer
 │   ├── ProviderUnavailable  network, timeout, 429, 5xx: another try or another provider may help
@@ -13,6 +15,8 @@ CoilclawError
 ├── EgressRefused        3  the airlock did not let a request out
 ├── TransportError       1  the network did not deliver: refused, timed out, broken TLS, a body over its cap
 ├── BoxUnavailable       1  no box passes its probes here, so nothing is run
+├── BudgetSpent          3  the day's tokens are used up
+├── Conflict             3  an idempotency key was used again with other arguments
 ├── LedgerBroken         6  the receipts do not hold together
 └── StorageError         7  the database, the log or the disk failed
 
@@ -68,6 +72,21 @@ class ToolTimeout(ToolError):
     code = "TOOL_TIMEOUT"
 
 
+class TryLater(ToolError):
+    """No effect can have started, and the reason may pass: the same call may be tried again."""
+
+    code = "TRY_LATER"
+
+    def __init__(self, message: str, *, remedy: str = "", code: str = "") -> None:
+        super().__init__(message, remedy=remedy, code=code, begun=False)
+
+
+class EffectUncertain(ToolError):
+    """The effect may have happened, and no answer said so."""
+
+    code = "EFFECT_UNCERTAIN"
+
+
 class ToolStopped(ToolError):
     """ESTOP ended the tool while it ran."""
 
@@ -121,6 +140,18 @@ class TransportError(CoilclawError):
 
 class BoxUnavailable(CoilclawError):
     """No box passes its probes here, so nothing is run."""
+
+
+class BudgetSpent(CoilclawError):
+    """The tokens of the day are used up; nothing was asked."""
+
+    exit_code = 3
+
+
+class Conflict(CoilclawError):
+    """An idempotency key was used again with other arguments; nothing was done."""
+
+    exit_code = 3
 
 
 class LedgerBroken(CoilclawError):

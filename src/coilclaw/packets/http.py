@@ -35,3 +35,16 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
         """The first header of that name, or nothing."""
         wanted = name.lower()
         return next((value for key, value in self.headers if key.lower() == wanted), "")
+
+
+class SendTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A place the owner named for sending to. What proves who sends is added by the gate and is never here."""
+
+    name: str
+    url: str
+    key_header: str
+    deduplicates: bool
+    """It does a request with a key it has seen before only once."""
+    lookup_url: str
+    """Where to ask whether a key was received; empty when it cannot be asked."""
+    timeout_seconds: float

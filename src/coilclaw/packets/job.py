@@ -14,6 +14,15 @@ JobState: TypeAlias = Literal[
 ]  # fmt: skip
 
 
+ENDED: frozenset[JobState] = frozenset({"DONE", "DENIED", "FAILED", "CANCELLED", "TIMED_OUT"})
+"""The states a job never leaves."""
+
+CoarseState: TypeAlias = Literal[
+    "PENDING", "RUNNING", "WAITING_APPROVAL", "COMPLETED", "FAILED", "CANCELLED", "PAUSED_BUDGET"
+]
+"""What clients see of a job's state; derived, never stored."""
+
+
 class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A raw request and where it came from (the UserMessagePacket)."""
 
@@ -34,6 +43,16 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     allowed_domains: tuple[str, ...] | None = None
     max_files_changed: int | None = None
     max_prs: int | None = None
+
+
+class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job leaves its calls, as the gate sees it: its constraints, and how much of them is used up."""
+
+    job_id: str
+    constraints: Constraints
+    files_changed: frozenset[str] = frozenset()
+    """Workspace files this job has changed so far."""
+    prs_opened: int = 0
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):

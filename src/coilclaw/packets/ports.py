@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -11,7 +11,7 @@ from coilclaw.packets.box import BoxResult, BoxSpec, Probe, Tier
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatRequest, ChatResponse, ProviderCapabilities
 from coilclaw.packets.decision import Destination, RiskClass
-from coilclaw.packets.http import HttpRequest, HttpResponse, Principal
+from coilclaw.packets.http import HttpRequest, HttpResponse, Principal, SendTarget
 from coilclaw.packets.ids import Clock
 
 
@@ -118,17 +118,58 @@ class Memory(Protocol):
         ...
 
 
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """A note as it is kept."""
+
+    title: str
+    content: str
+    label: Label
+    updated_at: str
+
+
+class Notes(Protocol):
+    """The agent's own notes and artifacts. What is kept while untrusted content is about carries its label."""
+
+    async def write_note(self, title: str, content: str) -> None:
+        """Keep a note under its title; a note of that title is replaced."""
+        ...
+
+    def read_note(self, title: str) -> Note | None:
+        """The note of that title."""
+        ...
+
+    def list_notes(self, *, limit: int) -> list[Note]:
+        """Notes without their content, the newest first."""
+        ...
+
+    async def put_artifact(self, *, kind: str, name: str, content: bytes) -> str:
+        """Keep an artifact; the same call again keeps it once. Returns its id."""
+        ...
+
+    def get_artifact(self, artifact_id: str) -> tuple[bytes, Label] | None:
+        """An artifact's bytes and where they came from."""
+        ...
+
+
+Recovery: TypeAlias = Literal["repeat", "lookup", "owner"]
+"""What to do about a call whose end nobody knows: do it again, look whether it was done, or leave it to the owner."""
+
+
 class Touches(msgspec.Struct, frozen=True, kw_only=True):
     """What a call would touch, read from its arguments before anything is decided."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    """Files whose content is part of the effect: an approval binds what they hold."""
     command: str | None = None
     domains: tuple[str, ...] = ()
     """What the command would reach, through its box's broker."""
     url: str | None = None
     principal: Principal | None = None
     """In whose name the URL would be asked for."""
+    target: SendTarget | None = None
+    """Where the call would send to."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +188,13 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     restore: Callable[[str], Awaitable[list[str]]] | None = None
     """Brings workspace files back from a snapshot."""
     memory: Memory | None = None
+    notes: Notes | None = None
+    inputs: tuple[bytes, ...] = ()
+    """The content of the declared inputs, as it was when it was hashed."""
+    send: Callable[[bytes, str], Awaitable[HttpResponse]] | None = None
+    """Sends a body of some content type to the decided place, with the idempotency key and the owner's headers."""
+    look_up: Callable[[], Awaitable[HttpResponse]] | None = None
+    """Asks the decided place whether it knows the idempotency key."""
     ask_owner: Callable[[str], Awaitable[str]] | None = None
 
 
@@ -170,6 +218,8 @@ class Tool(Protocol):
     destination: Destination
     idempotent: bool
     always_ask: bool
+    opens_pr: bool
+    """Whether it opens a pull request, of which a day allows only so many."""
 
     @property
     def parameters(self) -> dict[str, Json]:
@@ -187,6 +237,14 @@ class Tool(Protocol):
 
     def touches(self, args: msgspec.Struct) -> Touches:
         """What the call would touch."""
+        ...
+
+    def recovery(self, args: msgspec.Struct) -> Recovery:
+        """What to do when nobody knows how a call ended."""
+        ...
+
+    async def lookup(self, args: msgspec.Struct, context: Context) -> bool | None:
+        """Whether the call with this idempotency key was done; None when that cannot be told now."""
         ...
 
     def summary(self, args: msgspec.Struct) -> str:

@@ -9,6 +9,7 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -114,6 +115,29 @@ class Snapshots:
         """The paths that are gone or different now and would be brought back."""
         return self._changes(self._find(snapshot_id), may_restore)
 
+    def touched(self, snapshot_id: str) -> list[str]:
+        """Everything below the workspace that is new or different since the snapshot was taken, sorted.
+
+        What a snapshot leaves out is told by the time the system itself keeps of its last change: a large file by its
+        own name, a left-out folder (or the folder of a name that is no text) by the folder's. Never fewer than were
+        touched: what cannot be compared in time counts. A workspace with too many files is a ToolError.
+        """
+        wanted = self._find(snapshot_id)
+        since = (self._store / f"{wanted.id}.json").stat().st_mtime_ns
+        until = time.monotonic() + SECONDS
+        found: set[str] = set()
+        for path, info in self._scan():
+            if not _is_kept(path, info):
+                if self._changed_since(path, info, since, until):
+                    found.add(_nearest_text(path))
+                continue
+            entry = wanted.files.get(path)
+            if entry is not None and entry.looks_like(info):
+                continue
+            if entry is None or time.monotonic() > until or self._content(path, info) != entry.content:
+                found.add(path)
+        return sorted(found)
+
     def restore(self, snapshot_id: str, may_restore: Callable[[str], bool]) -> list[str]:
         """Bring back what is gone or different since; what was made since stays. Returns the paths brought back."""
         wanted = self._find(snapshot_id)
@@ -125,7 +149,8 @@ class Snapshots:
 
     # Reading the workspace
 
-    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
+    def _scan(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Everything there is but ordinary folders; a folder that is left out or cannot be read stands for itself."""
         folders = [""]
         count = 0
         while folders:
@@ -133,21 +158,57 @@ class Snapshots:
             try:
                 entries = sorted(os.scandir(self._workspace / folder), key=lambda entry: entry.name)
             except OSError:
-                continue  # what cannot be read cannot be kept
+                with suppress(OSError):  # it is gone
+                    yield folder, os.lstat(self._workspace / folder)
+                continue
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name
-                if entry.name in LEFT_OUT:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
+                if entry.name not in LEFT_OUT and entry.is_dir(follow_symlinks=False):
                     folders.append(path)
                     continue
-                info = entry.stat(follow_symlinks=False)
-                kept = stat.S_ISLNK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_size <= MOST_BYTES)
-                if kept and _is_text(path):
-                    count += 1
-                    if count > MOST_FILES:
-                        raise ToolError(f"the workspace has more than {MOST_FILES} files to keep.", begun=False)
-                    yield path, info
+                try:
+                    info = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                count += 1
+                if count > MOST_FILES:
+                    raise ToolError(f"the workspace has more than {MOST_FILES} files to keep.", begun=False)
+                yield path, info
+
+    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        """What a snapshot keeps."""
+        return ((path, info) for path, info in self._scan() if _is_kept(path, info))
+
+    def _changed_since(self, path: str, info: os.stat_result, since: int, until: float) -> bool:
+        """Whether the system changed it, or anything in it, since then; true when there is too much to look at."""
+        if info.st_ctime_ns >= since:
+            return stat.S_ISDIR(info.st_mode) or stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)
+        folders = [self._workspace / path] if stat.S_ISDIR(info.st_mode) else []
+        count = 0
+        while folders:
+            try:
+                entries = list(os.scandir(folders.pop()))
+            except OSError:
+                continue  # had it been closed to us since, its own time would say so
+            for entry in entries:
+                count += 1
+                if count > MOST_FILES or time.monotonic() > until:
+                    return True
+                with suppress(FileNotFoundError):
+                    if entry.stat(follow_symlinks=False).st_ctime_ns >= since:
+                        return True
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+        return False
+
+    def _content(self, path: str, info: os.stat_result) -> str | None:
+        """What an entry of the file would hold, without keeping it; None when it cannot be read."""
+        if stat.S_ISLNK(info.st_mode):
+            with suppress(OSError):
+                return f"link:{(self._workspace / path).readlink()}"
+            return None
+        data = read_existing(self._workspace, path, MOST_BYTES)
+        return None if data is None else sha256_hex(data)
 
     def _keep(self, path: str, info: os.stat_result, known: Entry | None) -> Entry | None:
         """The entry of a file, its content kept; None when it is not there any more or only behind a link."""
@@ -264,6 +325,19 @@ def _is_text(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_kept(path: str, info: os.stat_result) -> bool:
+    """Whether it belongs in a snapshot: a link, or a plain file that is not too large."""
+    fits = stat.S_ISLNK(info.st_mode) or (stat.S_ISREG(info.st_mode) and info.st_size <= MOST_BYTES)
+    return fits and path.rpartition("/")[2] not in LEFT_OUT and _is_text(path)
+
+
+def _nearest_text(path: str) -> str:
+    """The path, or the nearest folder around it whose name is text; empty for the workspace itself."""
+    while not _is_text(path):
+        path = path.rpartition("/")[0]
+    return path
 
 
 def _open_folder(name: str, parent: int) -> int:

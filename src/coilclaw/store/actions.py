@@ -12,17 +12,19 @@ from coilclaw.store.threads import OWNER_ID
 
 _COLUMNS = (
     "action_id, thread_id, turn_id, source, source_id, tool, identity, args_json, call_id, justification,"
-    " idempotency_key, digest, taint_json, decision_json, status, attempt, expires_at, created_at, rejection_reason"
+    " idempotency_key, digest, taint_json, decision_json, status, attempt, expires_at, created_at, rejection_reason,"
+    " job_id, approved_by, uncertain"
 )
 _DECISION = msgspec.json.Decoder(Decision)
 _LABELS = msgspec.json.Decoder(tuple[str, ...])
+_RESULT = msgspec.json.Decoder(ToolResult)
 
 
 def add_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str) -> None:
     """Store a new action as it stands, in the hands of the worker that will carry it."""
     tx.execute(
         f"INSERT INTO proposed_actions ({_COLUMNS}, user_id, args_hash, risk_class, lane, updated_at, worker)"  # noqa: S608
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f" VALUES ({', '.join('?' * 28)})",
         (
             action.action_id,
             action.thread_id,
@@ -43,6 +45,9 @@ def add_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str
             action.expires_at,
             action.created_at,
             action.rejection_reason,
+            action.job_id,
+            action.approved_by,
+            int(action.uncertain),
             OWNER_ID,
             action.call.args_hash,
             action.decision.risk_class,
@@ -77,6 +82,9 @@ def _action(row: tuple[str, ...]) -> Action:
         expires_at=row[16],
         created_at=row[17],
         rejection_reason=row[18],
+        job_id=row[19],
+        approved_by=row[20],
+        uncertain=bool(row[21]),
     )
 
 
@@ -123,28 +131,76 @@ def count_actions(db: sqlite3.Connection, clock: Clock, before: str) -> tuple[in
     return int(recent), int(waiting)
 
 
-def held_actions(db: sqlite3.Connection) -> list[tuple[str, bool, Action]]:
-    """Actions in the hands of a worker that have no end on record: the worker, whether they had begun, the action."""
+def executed_since(db: sqlite3.Connection, tool: str, since: str, job_id: str | None) -> int:
+    """How many calls of a tool were carried out since then, by one job or by all."""
+    row = db.execute(
+        "SELECT count(*) FROM proposed_actions WHERE status IN ('EXECUTED', 'APPROVED', 'UNKNOWN') AND tool = ?"
+        " AND created_at > ? AND (? IS NULL OR job_id = ?)",
+        (tool, since, job_id, job_id),
+    ).fetchone()
+    return int(row[0])
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """An action in the hands of a worker, with no end on record."""
+
+    action: Action
+    worker: str
+    begun_at: str | None
+    """When its effect may have started; None while it cannot have."""
+
+
+def held_actions(db: sqlite3.Connection) -> list[Held]:
+    """Every action in the hands of a worker."""
     rows = db.execute(
         f"SELECT {_COLUMNS}, worker, begun_at FROM proposed_actions"  # noqa: S608
         " WHERE status IN ('PENDING', 'APPROVED') AND worker IS NOT NULL"
     ).fetchall()
-    return [(str(row[-2]), row[-1] is not None, _action(row[:-2])) for row in rows]
+    return [Held(action=_action(row[:-2]), worker=row[-2], begun_at=row[-1]) for row in rows]
 
 
-def waiting_actions(db: sqlite3.Connection, limit: int) -> list[Action]:
-    """Actions that wait for the owner and are in nobody's hands, newest first."""
+def waiting_actions(db: sqlite3.Connection, limit: int, *, expired_at: str | None = None) -> list[Action]:
+    """Actions that wait for the owner and are in nobody's hands, newest first; or only those expired by then."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL"  # noqa: S608
-        " ORDER BY created_at DESC, rowid DESC LIMIT ?",
-        (limit,),
+        " AND (? IS NULL OR expires_at <= ?) ORDER BY created_at DESC, rowid DESC LIMIT ?",
+        (expired_at, expired_at, limit),
     ).fetchall()
     return [_action(row) for row in rows]
 
 
-def let_go(tx: sqlite3.Connection, action_id: str) -> None:
-    """Put an action in nobody's hands: it waits for the owner."""
-    tx.execute("UPDATE proposed_actions SET worker = NULL WHERE action_id = ?", (action_id,))
+def due_actions(db: sqlite3.Connection, now: str, never_after: str, limit: int) -> list[Action]:
+    """Approved actions in nobody's hands whose time has come, oldest first.
+
+    A time later than `never_after` can only have been set by a clock that ran ahead: it counts as come.
+    """
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM proposed_actions WHERE status = 'APPROVED' AND worker IS NULL"  # noqa: S608
+        " AND (next_attempt_at IS NULL OR next_attempt_at <= ? OR next_attempt_at > ?)"
+        " ORDER BY created_at, rowid LIMIT ?",
+        (now, never_after, limit),
+    ).fetchall()
+    return [_action(row) for row in rows]
+
+
+def let_go(tx: sqlite3.Connection, action_id: str, digest: str) -> bool:
+    """Put an action in nobody's hands: it waits for the owner, as it will be shown. False when it was answered."""
+    changed = tx.execute(
+        "UPDATE proposed_actions SET worker = NULL, digest = ? WHERE action_id = ? AND status = 'PENDING'",
+        (digest, action_id),
+    )
+    return changed.rowcount == 1
+
+
+def approve_action(tx: sqlite3.Connection, clock: Clock, action: Action, by: str) -> bool:
+    """Write down the owner's yes to exactly this digest; False when it was answered already or is in other hands."""
+    now = stamp(clock())
+    changed = tx.execute(
+        "UPDATE proposed_actions SET status = 'APPROVED', approved_at = ?, approved_by = ?, updated_at = ?"
+        " WHERE action_id = ? AND digest = ? AND status = 'PENDING' AND worker IS NULL",
+        (now, by, now, action.action_id, action.digest),
+    )
+    return changed.rowcount == 1
 
 
 def begin_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str) -> bool:
@@ -152,14 +208,42 @@ def begin_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: s
     now = stamp(clock())
     changed = tx.execute(
         "UPDATE proposed_actions SET status = 'APPROVED', attempt = attempt + 1, worker = ?, begun_at = ?,"
-        " decision_json = ?, taint_json = ?, updated_at = ?"
-        " WHERE action_id = ? AND attempt = ? AND status IN ('PENDING', 'APPROVED') AND begun_at IS NULL",
+        " approved_at = coalesce(approved_at, CASE WHEN ? IS NULL THEN NULL ELSE ? END),"
+        " approved_by = ?, digest = ?, decision_json = ?, taint_json = ?, updated_at = ?"
+        " WHERE action_id = ? AND attempt = ? AND status = ? AND begun_at IS NULL"
+        " AND (worker IS NULL OR status = 'PENDING')",
         (
             worker,
             now,
+            action.approved_by,
+            now,
+            action.approved_by,
+            action.digest,
             msgspec.json.encode(action.decision).decode(),
             msgspec.json.encode(action.taint).decode(),
             now,
+            action.action_id,
+            action.attempt,
+            action.status,
+        ),
+    )
+    return changed.rowcount == 1
+
+
+def put_off_action(
+    tx: sqlite3.Connection, clock: Clock, action: Action, result: ToolResult, *, seconds: float, uncertain: bool
+) -> bool:
+    """Give an attempt up for now: the action stays approved and is tried again later."""
+    now = clock()
+    changed = tx.execute(
+        "UPDATE proposed_actions SET status = 'APPROVED', worker = NULL, begun_at = NULL, next_attempt_at = ?,"
+        " uncertain = ?, result_json = ?, updated_at = ? WHERE action_id = ? AND attempt = ? AND status = 'APPROVED'"
+        " AND begun_at IS NOT NULL",
+        (
+            stamp(now + timedelta(seconds=seconds)),
+            int(uncertain),
+            msgspec.json.encode(result).decode(),
+            stamp(now),
             action.action_id,
             action.attempt,
         ),
@@ -167,22 +251,88 @@ def begin_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: s
     return changed.rowcount == 1
 
 
+def reopen_action(tx: sqlite3.Connection, clock: Clock, action: Action, by: str, expires_at: str) -> bool:
+    """The owner wants an action whose end is not known to be done again."""
+    now = stamp(clock())
+    changed = tx.execute(
+        "UPDATE proposed_actions SET status = 'APPROVED', worker = NULL, begun_at = NULL, next_attempt_at = NULL,"
+        " uncertain = 0, attempt = 0, approved_at = ?, approved_by = ?, expires_at = ?, updated_at = ?"
+        " WHERE action_id = ? AND status = 'UNKNOWN'",
+        (now, by, expires_at, now, action.action_id),
+    )
+    return changed.rowcount == 1
+
+
 def finish_action(
     tx: sqlite3.Connection, clock: Clock, action: Action, status: Status, result: ToolResult, *, reason: str | None
 ) -> bool:
-    """Write the end of an action; False when an end is already on record."""
+    """Write the end of an action; False when it no longer stands as the caller saw it: somebody was faster."""
     changed = tx.execute(
-        "UPDATE proposed_actions SET status = ?, result_json = ?, rejection_reason = ?, decision_json = ?,"
-        " taint_json = ?, updated_at = ?"
-        " WHERE action_id = ? AND status IN ('PENDING', 'APPROVED')",
+        "UPDATE proposed_actions SET status = ?, result_json = ?, rejection_reason = ?, digest = ?, decision_json = ?,"
+        " taint_json = ?, worker = NULL, updated_at = ? WHERE action_id = ? AND attempt = ? AND status = ?",
         (
             status,
             msgspec.json.encode(result).decode(),
             reason,
+            action.digest,
             msgspec.json.encode(action.decision).decode(),
             msgspec.json.encode(action.taint).decode(),
             stamp(clock()),
             action.action_id,
+            action.attempt,
+            action.status,
         ),
     )
     return changed.rowcount == 1
+
+
+def result_of(db: sqlite3.Connection, action_id: str) -> ToolResult | None:
+    """What an action ended with, or its last attempt."""
+    row = db.execute("SELECT result_json FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()
+    return None if row is None or row[0] is None else _RESULT.decode(row[0])
+
+
+def actions_of_turn(db: sqlite3.Connection, turn_id: str) -> list[Action]:
+    """Everything a turn or job proposed, in order."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM proposed_actions WHERE turn_id = ? ORDER BY rowid",  # noqa: S608
+        (turn_id,),
+    ).fetchall()
+    return [_action(row) for row in rows]
+
+
+def keep_key(tx: sqlite3.Connection, clock: Clock, action: Action) -> bool:
+    """Bind an idempotency key to its arguments when they are first carried out; False when it is bound to others."""
+    tx.execute(
+        "INSERT INTO idempotency (owner_id, tool_name, key, args_hash, result_hash, created_at)"
+        " VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO NOTHING",
+        (OWNER_ID, action.call.tool, action.idempotency_key, action.call.args_hash, stamp(clock())),
+    )
+    return key_hash(tx, action.call.tool, action.idempotency_key) == action.call.args_hash
+
+
+def key_hash(db: sqlite3.Connection, tool: str, key: str) -> str | None:
+    """The hash of the arguments a key is bound to, if it is."""
+    row = db.execute(
+        "SELECT args_hash FROM idempotency WHERE owner_id = ? AND tool_name = ? AND key = ?", (OWNER_ID, tool, key)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def keep_result_hash(tx: sqlite3.Connection, action: Action, result_hash: str) -> None:
+    """Note what came of a key."""
+    tx.execute(
+        "UPDATE idempotency SET result_hash = ? WHERE owner_id = ? AND tool_name = ? AND key = ?",
+        (result_hash, OWNER_ID, action.call.tool, action.idempotency_key),
+    )
+
+
+def keep_seen(tx: sqlite3.Connection, action_id: str, seen: str) -> None:
+    """Note what the files an action would replace held when it began to wait."""
+    tx.execute("UPDATE proposed_actions SET seen_hash = ? WHERE action_id = ?", (seen, action_id))
+
+
+def seen_hash(db: sqlite3.Connection, action_id: str) -> str:
+    """What they held; empty when nothing was noted."""
+    row = db.execute("SELECT seen_hash FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()
+    return str(row[0]) if row is not None and row[0] else ""

@@ -152,6 +152,25 @@ def recent_messages(db: sqlite3.Connection, thread_id: str, limit: int) -> list[
     return [_message(row) for row in reversed(rows)]
 
 
+def turn_messages(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+    """The last messages of one turn, oldest first."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND turn_id = ? ORDER BY seq DESC LIMIT ?",  # noqa: S608
+        (thread_id, turn_id, limit),
+    ).fetchall()
+    return [_message(row) for row in reversed(rows)]
+
+
+def messages_before(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+    """The last messages that stood in a thread before a turn began, oldest first."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND seq <"  # noqa: S608
+        " (SELECT min(seq) FROM messages WHERE thread_id = ? AND turn_id = ?) ORDER BY seq DESC LIMIT ?",
+        (thread_id, thread_id, turn_id, limit),
+    ).fetchall()
+    return [_message(row) for row in reversed(rows)]
+
+
 def list_threads(db: sqlite3.Connection, limit: int) -> list[ThreadRow]:
     """Conversations, the most recent first."""
     rows = db.execute(

@@ -1,18 +1,24 @@
 """The built-in set."""
 
+from collections.abc import Mapping
+
+from coilclaw.packets.http import SendTarget
 from coilclaw.packets.ports import Tool
+from coilclaw.tools.artifacts import artifact_get, artifact_put
 from coilclaw.tools.ask import ask_user
 from coilclaw.tools.declare import registry
 from coilclaw.tools.files import file_list, file_read, file_write
 from coilclaw.tools.http import http
 from coilclaw.tools.memory import memory_search
+from coilclaw.tools.notes import notes_read, notes_write
 from coilclaw.tools.shell import shell
 from coilclaw.tools.time import time
 from coilclaw.tools.undo import undo
 from coilclaw.tools.web import make_web_search, web_open
+from coilclaw.tools.webhook import WebhookSend
 
 
-def builtin_tools(*, search_url: str = "") -> dict[str, Tool]:
+def builtin_tools(*, search_url: str = "", webhooks: Mapping[str, SendTarget] | None = None) -> dict[str, Tool]:
     """Every tool that ships with the product, by name."""
     return registry(
         [
@@ -25,6 +31,11 @@ def builtin_tools(*, search_url: str = "") -> dict[str, Tool]:
             web_open,
             make_web_search(search_url),
             memory_search,
+            notes_write,
+            notes_read,
+            artifact_put,
+            artifact_get,
+            WebhookSend(webhooks or {}),
             ask_user,
             undo,
         ]

@@ -1,13 +1,13 @@
 """Declaring a tool: nothing the gate needs to know has a default."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar, cast
 
 import msgspec
 
 from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
 from coilclaw.packets.decision import Destination, RiskClass
-from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
+from coilclaw.packets.ports import Context, Recovery, Tool, ToolOutput, Touches
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -26,7 +26,9 @@ class Declared(Generic[A]):
         always_ask: bool,
         touches: Callable[[A], Touches],
         summary: Callable[[A], str],
+        opens_pr: bool = False,
     ) -> None:
+        self.opens_pr = opens_pr
         self.name = run.__name__
         self.description = (run.__doc__ or "").strip()
         self.effect: RiskClass = effect
@@ -61,7 +63,10 @@ class Declared(Generic[A]):
         return self._declaration_hash
 
     def _derive_hash(self) -> str:
-        declared: Mapping[str, Json] = {
+        return sha256_hex(canonical_bytes(self._declared()))
+
+    def _declared(self) -> dict[str, Json]:
+        return {
             "name": self.name,
             "description": self.description,
             "effect": self.effect,
@@ -70,7 +75,6 @@ class Declared(Generic[A]):
             "always_ask": self.always_ask,
             "parameters": self.parameters,
         }
-        return sha256_hex(canonical_bytes(declared))
 
     def parse(self, args: bytes) -> A:
         """The typed arguments."""
@@ -79,6 +83,14 @@ class Declared(Generic[A]):
     def touches(self, args: msgspec.Struct) -> Touches:
         """What the call would touch."""
         return self._touches(cast("A", args))
+
+    def recovery(self, args: msgspec.Struct) -> Recovery:
+        """What can be repeated is done again; the rest is the owner's to say."""
+        return "repeat" if self.idempotent else "owner"
+
+    async def lookup(self, args: msgspec.Struct, context: Context) -> bool | None:
+        """Nothing outside this machine keeps track of it."""
+        return None
 
     def summary(self, args: msgspec.Struct) -> str:
         """One deterministic sentence for the approval card."""

@@ -6,6 +6,7 @@ import msgspec
 
 from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.errors import ToolError
+from coilclaw.packets.labels import join_labels
 from coilclaw.packets.ports import Context, ToolOutput
 from coilclaw.tools.declare import nothing, tool
 
@@ -37,5 +38,5 @@ async def memory_search(args: SearchArgs, context: Context) -> ToolOutput:
     if not hits:
         return ToolOutput(text="Nothing found.", label=INTERNAL, metadata={"hits": 0})
     lines = [f"[{hit.created_at[:16]} {hit.thread_id} {hit.role}] {hit.snippet}" for hit in hits]
-    label = next((hit.label for hit in hits if hit.label.startswith("untrusted:")), INTERNAL)
+    label = join_labels((INTERNAL, *(hit.label for hit in hits)))
     return ToolOutput(text="\n".join(lines), label=label, metadata={"hits": len(hits)})

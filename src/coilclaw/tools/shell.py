@@ -4,9 +4,10 @@ from typing import Annotated
 
 import msgspec
 
-from coilclaw.packets.action import INTERNAL, untrusted
+from coilclaw.packets.action import untrusted
 from coilclaw.packets.box import BoxResult
 from coilclaw.packets.errors import ToolError
+from coilclaw.packets.labels import join_labels
 from coilclaw.packets.ports import Context, ToolOutput, Touches
 from coilclaw.tools.declare import tool
 
@@ -82,7 +83,7 @@ async def shell(args: ShellArgs, context: Context) -> ToolOutput:
     success = result.end == "exited" and result.exit_code == 0
     return ToolOutput(
         text=_report(result),
-        label=untrusted(_host(args.domains[0])) if args.domains else INTERNAL,
+        label=join_labels(untrusted(_host(domain)) for domain in args.domains),
         success=success,
         code="" if success else CODES[result.end],
         exit=result.exit_code,

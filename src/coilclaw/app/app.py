@@ -1,4 +1,4 @@
-"""The wiring: the one place where rooms meet. Everything is built when first needed, so commands start fast."""
+"""An App: one home, opened, with every part of the product built when it is first needed."""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,19 +12,23 @@ import msgspec
 from coilclaw.config import Config, Home, policy_inputs, secret_variables
 from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
 from coilclaw.packets.errors import UsageError
-from coilclaw.packets.ids import Clock, utc_now
+from coilclaw.packets.ids import Clock, stamp, utc_now
 
 if TYPE_CHECKING:
     from coilclaw.agent.loop import Agent
-    from coilclaw.gate.case import Policy, UrlFact
+    from coilclaw.gate.approvals import Approvals
+    from coilclaw.gate.case import Policy, ToolFact, UrlFact
     from coilclaw.gate.conveyor import Approver, Conveyor
     from coilclaw.gate.estop import Estop
-    from coilclaw.gate.facts import Inspector
+    from coilclaw.gate.executor import Executor
+    from coilclaw.gate.facts import Counts, Inspector
+    from coilclaw.gate.labels import FileLabels
     from coilclaw.gate.paths import Places
     from coilclaw.gate.policy_file import PolicyFolder
+    from coilclaw.gate.records import Reached
     from coilclaw.ledger.heads import SigningKey
     from coilclaw.ledger.ledger import Ledger
-    from coilclaw.packets.http import Principal
+    from coilclaw.packets.http import Principal, SendTarget
     from coilclaw.packets.ports import Box, Provider, Tool, Transport
     from coilclaw.sandbox.airlock import Listing
     from coilclaw.sandbox.snapshot import Snapshots
@@ -36,11 +40,22 @@ Say = Callable[[str, str, dict[str, Json]], None]
 """Says an event to the people and programs that watch: level, event name, fields."""
 
 
+def _nothing(_: str) -> None:
+    """Boundaries go by unnoticed."""
+
+
 class App:
     """One home, opened."""
 
     def __init__(
-        self, home: Home, config: Config, environ: Mapping[str, str], say: Say, *, unsafe: bool = False
+        self,
+        home: Home,
+        config: Config,
+        environ: Mapping[str, str],
+        say: Say,
+        *,
+        unsafe: bool = False,
+        reached: "Reached" = _nothing,
     ) -> None:
         self.home = home
         self.config = config
@@ -48,11 +63,13 @@ class App:
         self.clock: Clock = utc_now
         self._say = say
         self._unsafe = unsafe
+        self.reached = reached
+        """Told of every boundary the conveyor reaches; a test can make it the last one."""
         self._conveyors: list[Conveyor] = []
 
     def observe(self, event: str, fields: dict[str, Json]) -> None:
         """Say an ordinary event, without secrets."""
-        level = "info" if event.startswith(("tool_", "approval_", "message_")) else "debug"
+        level = "info" if event.startswith(("tool_", "approval_", "message_", "job_", "worker_")) else "debug"
         self._say(level, event, fields)
 
     def warn(self, text: str) -> None:
@@ -89,6 +106,7 @@ class App:
             warn=self.warn,
             head_every=receipts.head_every,
             head_seconds=receipts.head_seconds,
+            reached=self.reached,
         )
 
     @cached_property
@@ -158,7 +176,22 @@ class App:
         """Every tool there is."""
         from coilclaw.tools.builtin import builtin_tools
 
-        return builtin_tools(search_url=self.config.web_search.address())
+        return builtin_tools(search_url=self.config.web_search.address(), webhooks=self._send_targets())
+
+    def _send_targets(self) -> "dict[str, SendTarget]":
+        from coilclaw.packets.http import SendTarget
+
+        return {
+            name: SendTarget(
+                name=name,
+                url=hook.url,
+                key_header=hook.key_header,
+                deduplicates=hook.deduplicates,
+                lookup_url=hook.lookup_url,
+                timeout_seconds=hook.timeout_seconds,
+            )
+            for name, hook in self.config.webhooks.items()
+        }
 
     @cached_property
     def listing(self) -> "Listing":
@@ -171,16 +204,17 @@ class App:
         return Listing.build(
             providers=[model.base_url for model in models if isinstance(model, OpenAIModel)],
             searches=[url] if (url := self.config.web_search.address()) else [],
+            webhooks=[url for hook in self.config.webhooks.values() for url in (hook.url, hook.lookup_url) if url],
             allowed_domains=self.config.security.allowed_domains,
             own_ports=[int(port)],
         )
 
-    def judge_url(self, url: str, principal: "Principal") -> "UrlFact":
-        """What the airlock thinks of a URL before any look-up."""
+    def judge_url(self, url: str, principal: "Principal", narrowing: tuple[str, ...] | None = None) -> "UrlFact":
+        """What the airlock thinks of a URL before any look-up; `narrowing` is what a job leaves of it."""
         from coilclaw.gate.case import UrlFact
         from coilclaw.sandbox.airlock import Target, judge_url
 
-        judged = judge_url(url, principal, self.listing)
+        judged = judge_url(url, principal, self.listing.narrowed(narrowing))
         if isinstance(judged, Target):
             return UrlFact(host=judged.host, code="", reason="", listed=self.listing.domains.admits(judged))
         return UrlFact(host="", code=judged.code, reason=judged.reason.rstrip(".") + ".")
@@ -242,6 +276,7 @@ class App:
             allowlists=(("channels.cli.tools_allow", self._cli_tools),),
             calls_per_minute=self.config.budgets.tool_calls_per_minute,
             open_proposals=self.config.budgets.open_proposals,
+            prs_per_day=self.config.budgets.prs_per_day,
             rules=loaded.rules,
             broken=loaded.broken,
             hash=sha256_hex(f"{self._config_hash}:{loaded.hash}:{loaded.broken}".encode()),
@@ -281,69 +316,58 @@ class App:
         """Gathers the facts of calls."""
         from coilclaw.gate.facts import Inspector
 
-        return Inspector(self.tools, self.places, self.estop, self.judge_url, self._count_actions, unsafe=self._unsafe)
+        return Inspector(
+            self.tools,
+            self.places,
+            self.estop,
+            self.judge_url,
+            self._count_actions,
+            self.file_labels.labels_of,
+            unsafe=self._unsafe,
+        )
 
-    def _count_actions(self, before: str) -> tuple[int, int]:
-        from coilclaw.store.actions import count_actions
+    @cached_property
+    def file_labels(self) -> "FileLabels":
+        """Which workspace files hold untrusted content."""
+        from coilclaw.gate.labels import FileLabels
 
-        return count_actions(self.db.reader, self.clock, before)
+        return FileLabels(self.db, self.workspace, self.clock)
+
+    def _count_actions(self, before: str, tool: "ToolFact | None") -> "Counts":
+        from coilclaw.gate.facts import Counts
+        from coilclaw.store.actions import count_actions, executed_since
+
+        recent, waiting = count_actions(self.db.reader, self.clock, before)
+        prs = 0
+        if tool is not None and tool.opens_pr:
+            prs = executed_since(self.db.reader, tool.name, stamp(self.clock() - timedelta(days=1)), None)
+        return Counts(recent=recent, waiting=waiting, prs_today=prs)
 
     def conveyor(self, approve: "Approver", ask_owner: Callable[[str], Awaitable[str]] | None = None) -> "Conveyor":
         """The gate's conveyor, with somebody to ask."""
-        from coilclaw.gate.conveyor import Conveyor
-        from coilclaw.gate.grants import Granter, Limits
+        from coilclaw.app.assembly import build_conveyor
 
-        bounds = self.config.agent
-        granter = Granter(
-            workspace=self.workspace,
-            snapshots=lambda: self.snapshots,
-            policy=self.policy,
-            warn=self.warn,
-            forbidden_commands=self._forbidden_commands,
-            limits=Limits(
-                tool_seconds=bounds.tool_timeout_seconds,
-                shell_seconds=bounds.shell_timeout_seconds,
-                http_seconds=bounds.http_timeout_seconds,
-                max_bytes=bounds.max_response_bytes,
-            ),
-            clock=self.clock,
-            memory=self.memory,
-            open_box=self.open_box,
-            transport=lambda: self.transport,
-            headers=self._headers(),
-            ask_owner=ask_owner,
-        )
-        conveyor = Conveyor(
-            db=self.db,
-            ledger=self.ledger,
-            inspector=self.inspector,
-            granter=granter,
-            estop=self.estop,
-            clock=self.clock,
-            policy=self.policy,
-            approve=approve,
-            observe=self.observe,
-            redact=self.redact,
-            seal=self.redactor.registered,
-            locks=self.home.locks_dir,
-            ttl=timedelta(hours=self.config.approvals.ttl_hours),
-        )
+        conveyor = build_conveyor(self, approve, ask_owner)
         self._conveyors.append(conveyor)
         return conveyor
 
-    def _headers(self) -> "dict[Principal, tuple[tuple[str, str], ...]]":
-        """What the owner's own accounts need; never shown to a tool."""
-        search = self.config.web_search
-        key = self.environ.get(search.api_key_env, "") if search.api_key_env else ""
-        if search.kind == "brave" and key:
-            return {"web_search": (("X-Subscription-Token", key),)}
-        return {"web_search": (("Authorization", f"Bearer {key}"),)} if key else {}
+    def executor(self, conveyor: "Conveyor") -> "Executor":
+        """Carries out what was approved."""
+        from coilclaw.gate.executor import Executor
+
+        return Executor(conveyor, self.approvals(conveyor), self.db, self.clock, self.home.locks_dir)
+
+    def approvals(self, conveyor: "Conveyor") -> "Approvals":
+        """The owner's side of the queue."""
+        from coilclaw.gate.approvals import Approvals
+
+        return Approvals(conveyor, self.db, self.clock)
 
     # The model
 
     def provider(self, name: str = "") -> "Provider":
         """A configured provider by name, or the default one."""
-        from coilclaw.models import Models
+        from coilclaw.app.models import Models
 
         models = Models(self.config, self.environ, lambda: self.transport, self._say)
         return models.provider(name or self.config.default_provider)
@@ -376,6 +400,7 @@ class App:
                 turn_token_budget=bounds.turn_token_budget,
                 max_message_bytes=bounds.max_message_bytes,
                 recent_messages=self.config.memory.recent_messages,
+                daily_tokens=self.config.budgets.daily_tokens,
             ),
             observe=self.observe,
             redact=self.redact,

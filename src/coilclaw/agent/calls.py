@@ -1,0 +1,159 @@
+"""Calls: the proposals of one answer, stored together with it, then carried through the gate one by one."""
+
+import sqlite3
+from collections.abc import Callable
+
+import msgspec
+
+from coilclaw.agent.proposal import call_key, typed_call
+from coilclaw.agent.spending import Spent, write_spent
+from coilclaw.gate.conveyor import Conveyor, Outcome, Record
+from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import Action, ToolResult
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.chat import ChatResponse, ProposedCall
+from coilclaw.packets.ids import Clock, new_id
+from coilclaw.packets.labels import join_labels
+from coilclaw.store.database import Database
+from coilclaw.store.threads import MessageRow, add_message
+
+
+class Calls:
+    """Keeps answers and carries what they propose."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        conveyor: Conveyor,
+        clock: Clock,
+        redact: Callable[[str], str],
+        seal: Callable[[str], str],
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._redact = redact
+        self._seal = seal
+        self.conveyor = conveyor
+
+    async def propose(
+        self, turn: Turn, number: int, response: ChatResponse, spent: list[Spent], metadata: dict[str, Json]
+    ) -> list[Action]:
+        """Store the answer of a round together with the actions it proposes and what it cost."""
+        proposed = _with_ids(tuple(self._sealed(call) for call in response.tool_calls), number)
+        actions = [
+            self.conveyor.propose(
+                typed_call(msgspec.structs.replace(raw, call_id=kept.call_id)),
+                turn,
+                call_key(turn.turn_id, number, index),
+            )
+            for index, (raw, kept) in enumerate(zip(response.tool_calls, proposed, strict=True))
+        ]
+        if metadata:
+            metadata = {**metadata, "actions": [action.action_id for action in actions]}
+        row = self._row(turn, response.final_text, response, proposed, metadata)
+
+        def store(tx: sqlite3.Connection) -> None:
+            add_message(tx, self._clock, row)
+            for action in actions:
+                self.conveyor.store(tx, action)
+            write_spent(tx, self._clock, turn, spent)
+
+        await self._db.write(store)
+        return actions
+
+    async def carry(self, turn: Turn, action: Action, metadata: dict[str, Json]) -> Outcome:
+        """Take a stored action through the gate; its result becomes a message in the transaction that ends it."""
+        record = self.recorder(turn, action.call.call_id, action.action_id, metadata)
+        return await self.conveyor.carry(action, turn, stored=True, record=record)
+
+    async def answer(
+        self, turn: Turn, text: str, response: ChatResponse, spent: list[Spent], metadata: dict[str, Json]
+    ) -> str:
+        """Store a last word; returns it as it was kept."""
+        row = self._row(turn, text, response, (), metadata)
+
+        def store(tx: sqlite3.Connection) -> None:
+            add_message(tx, self._clock, row)
+            write_spent(tx, self._clock, turn, spent)
+
+        await self._db.write(store)
+        return row.content
+
+    async def lose(self, turn: Turn, spent: list[Spent]) -> None:
+        """Keep what was spent on answers that nobody could use."""
+        if spent:
+            await self._db.write(lambda tx: write_spent(tx, self._clock, turn, spent))
+
+    def recorder(self, turn: Turn, call_id: str, action_id: str, metadata: dict[str, Json]) -> Record:
+        """Writes a call's result into its conversation."""
+
+        def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+            about: dict[str, Json] = {
+                **metadata,
+                "code": result.code,
+                "success": result.success,
+                "receipt_id": result.receipt_id,
+            }
+            if result.fetched:
+                about["fetched"] = True
+            row = MessageRow(
+                message_id=new_id("msg", self._clock()),
+                thread_id=turn.thread_id,
+                turn_id=turn.turn_id,
+                role="tool",
+                content=result.output,
+                label=result.label,
+                tool_call_id=call_id,
+                action_id=action_id,
+                metadata=about,
+            )
+            add_message(tx, self._clock, row)
+
+        return record
+
+    def _sealed(self, call: ProposedCall) -> ProposedCall:
+        """The proposal as it may be remembered: without registered secrets."""
+        return msgspec.structs.replace(
+            call,
+            call_id=self._seal(call.call_id),
+            tool=self._seal(call.tool),
+            arguments=self._seal(call.arguments),
+            justification=self._seal(call.justification),
+        )
+
+    def _row(
+        self,
+        turn: Turn,
+        text: str,
+        response: ChatResponse,
+        calls: tuple[ProposedCall, ...],
+        metadata: dict[str, Json],
+    ) -> MessageRow:
+        usage = response.usage
+        spent: dict[str, Json] = (
+            {"usage": {"input": usage.input_tokens, "output": usage.output_tokens}} if usage else {}
+        )
+        return MessageRow(
+            message_id=new_id("msg", self._clock()),
+            thread_id=turn.thread_id,
+            turn_id=turn.turn_id,
+            role="assistant",
+            content=self._redact(text),
+            label=join_labels(turn.taint),
+            tool_calls=calls,
+            provider=response.provider,
+            model=response.model,
+            metadata={**spent, **metadata},
+        )
+
+
+def _with_ids(calls: tuple[ProposedCall, ...], number: int) -> tuple[ProposedCall, ...]:
+    """Every call gets an id of its own, whatever the model wrote."""
+    seen: set[str] = set()
+    named: list[ProposedCall] = []
+    for index, call in enumerate(calls):
+        call_id = call.call_id if call.call_id and call.call_id not in seen else f"call_{number}_{index}"
+        seen.add(call_id)
+        named.append(msgspec.structs.replace(call, call_id=call_id))
+    return tuple(named)

@@ -1,0 +1,99 @@
+"""The model as a turn sees it: one readable answer, with a repair try, a fallback, and ESTOP watching."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from coilclaw.agent.spending import Spent, spent_on
+from coilclaw.gate.estop import Estop
+from coilclaw.packets.chat import ChatRequest, ChatResponse
+from coilclaw.packets.errors import ModelOutputError
+from coilclaw.packets.ports import Provider
+
+ReadProposal: TypeAlias = Callable[[str], ChatResponse | None]
+OnText: TypeAlias = Callable[[str], None]
+REPAIR = "Your last answer could not be read ({fault}). Answer again: plain text, or valid tool calls."
+
+
+class Halted(Exception):
+    """ESTOP came while the model was answering; its answer was cut off."""
+
+
+class Model:
+    """Asks."""
+
+    def __init__(
+        self, *, provider: Provider, model: str, fallback_model: str, read_proposal: ReadProposal, estop: Estop
+    ) -> None:
+        self._provider = provider
+        self._fallback_model = fallback_model
+        self._read_proposal = read_proposal
+        self._estop = estop
+        self.name = model
+        self.provider = provider.name
+
+    async def ask(
+        self, request: ChatRequest, spent: list[Spent], *, max_calls: int, on_text: OnText | None = None
+    ) -> ChatResponse:
+        """One answer: a repair try on the same model, then the fallback model once, then the failure is final.
+
+        What was spent is added to `spent` answer by answer, so that it is known even when none could be read.
+        """
+        try:
+            return await self._once(request, spent, max_calls, on_text)
+        except ModelOutputError as error:
+            fault = error.message
+        repair = msgspec.structs.replace(
+            request, system_prompt=f"{request.system_prompt}\n\n{REPAIR.format(fault=fault[:200])}"
+        )
+        try:
+            return await self._once(repair, spent, max_calls, on_text)
+        except ModelOutputError:
+            if not self._fallback_model:
+                raise
+        last = msgspec.structs.replace(repair, model=self._fallback_model)
+        return await self._once(last, spent, max_calls, on_text)
+
+    async def _once(
+        self, request: ChatRequest, spent: list[Spent], max_calls: int, on_text: OnText | None
+    ) -> ChatResponse:
+        response = await self._chat(request, on_text)
+        spent.append(spent_on(request, response))
+        return self._read(request, response, max_calls)
+
+    async def _chat(self, request: ChatRequest, on_text: OnText | None) -> ChatResponse:
+        """Ask the model. ESTOP ends a request that is under way; once engaged, text is still answered."""
+        if self._estop.engaged():
+            return await self._provider.chat(request, on_text)
+        work = asyncio.ensure_future(self._provider.chat(request, on_text))
+        stop = asyncio.ensure_future(self._estop.wait())
+        try:
+            await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+            raise Halted
+        finally:
+            stop.cancel()
+            work.cancel()
+            await asyncio.wait({work})
+
+    def _read(self, request: ChatRequest, response: ChatResponse, max_calls: int) -> ChatResponse:
+        """Native calls and the structured form are two spellings of the same proposal."""
+        if not response.tool_calls:
+            structured = self._read_proposal(response.final_text)
+            if structured is not None:
+                response = msgspec.structs.replace(
+                    response, final_text=structured.final_text, tool_calls=structured.tool_calls
+                )
+        if not response.tool_calls and not response.final_text.strip():
+            raise ModelOutputError("the model answered with nothing at all.")
+        if len(response.tool_calls) > max_calls:
+            raise ModelOutputError(
+                f"the model proposed {len(response.tool_calls)} calls at once; at most {max_calls} are taken."
+            )
+        most, usage = request.max_output_tokens, response.usage
+        if most is not None and usage is not None and usage.output_tokens > most:
+            raise ModelOutputError(f"the model wrote {usage.output_tokens} tokens at once; at most {most} are taken.")
+        return response

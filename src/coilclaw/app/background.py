@@ -1,0 +1,276 @@
+"""Work in the background, put together from an App: the desk that takes jobs in, and the worker that does them."""
+
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from coilclaw.jobs.desk import Desk
+from coilclaw.jobs.intake import Rules
+from coilclaw.jobs.record import words_of
+from coilclaw.jobs.runner import Bounds, Order, Report, Runner
+from coilclaw.jobs.worker import Chore, Say, Worker
+from coilclaw.packets.card import Answer, Card
+from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.ids import new_id
+from coilclaw.packets.job import JobLimits
+from coilclaw.store.actions import load_action
+from coilclaw.store.jobs import (
+    JobBudget,
+    JobRow,
+    any_due,
+    claim_job,
+    job_limits,
+    waited_enough,
+    wake_job,
+)
+from coilclaw.store.lock import HeldLock, holder_is_gone
+
+if TYPE_CHECKING:
+    from coilclaw.agent.step import StepOrder, Stepper
+    from coilclaw.app.app import App
+    from coilclaw.gate.conveyor import Conveyor
+
+HASHED_BYTES = 64 << 20
+"""The largest file whose hash stands in a manifest."""
+
+NOBODY_THERE = frozenset({"ask_user"})
+"""Tools that need the owner at the terminal."""
+
+TASK = """
+You work in the background on job {job_id}. Nobody sits at the terminal: a call that needs the owner's approval waits, \
+and you go on when it was answered. Work step by step with tool calls. When {part} is done, answer in plain text \
+without any call: that ends it.{evidence}
+""".strip()
+
+
+async def nobody(_: Card) -> Answer:
+    """Nobody is there to ask: it waits."""
+    return Answer(approved=None)
+
+
+class Background:
+    """The parts of background work over one App, for as long as a worker or a command needs them."""
+
+    def __init__(self, app: "App", say: Say | None = None) -> None:
+        self._app = app
+        self._say = say or app.observe
+        self._conveyor: Conveyor | None = None
+
+    @property
+    def conveyor(self) -> "Conveyor":
+        """The gate, with nobody to ask."""
+        if self._conveyor is None:
+            self._conveyor = self._app.conveyor(nobody)
+        return self._conveyor
+
+    def rules(self) -> Rules:
+        """What a job's constraints are held against."""
+        config = self._app.config
+        return Rules(
+            tools=frozenset(self._app.tools),
+            allowed_tools=frozenset(config.channels.cli.tools_allow),
+            allowed_domains=tuple(config.security.allowed_domains),
+        )
+
+    def desk(self) -> Desk:
+        """Where jobs are handed in."""
+        config = self._app.config
+        return Desk(
+            db=self._app.db,
+            clock=self._app.clock,
+            rules=self.rules,
+            budget=JobBudget(tokens=config.budgets.job_tokens, steps=config.jobs.max_steps),
+            max_hours=config.jobs.max_hours,
+            hash_file=self.hash_file,
+            withdraw=self.withdraw,
+            redact=self._app.redact,
+        )
+
+    def hash_file(self, path: str) -> str | None:
+        """The hash of a workspace file; None when it is gone or cannot be read."""
+        from coilclaw.packets.canonical import sha256_hex
+        from coilclaw.sandbox.files import read_existing
+
+        data = read_existing(self._app.workspace, path, HASHED_BYTES)
+        return None if data is None else sha256_hex(data)
+
+    async def withdraw(self, action_id: str, reason: str) -> None:
+        """Refuse an action in the name of a job that is over; an answer that came first stands."""
+        action = load_action(self._app.db.reader, action_id)
+        if action is None or action.status != "PENDING":
+            return
+        try:
+            await self._app.approvals(self.conveyor).reject(action, reason=reason)
+        except CoilclawError as error:
+            self._app.observe("withdraw_failed", {"action_id": action_id, "message": str(error)})
+
+    # Steps
+
+    def runner(self) -> Runner:
+        """What takes a job along."""
+        config = self._app.config
+        stepper = self._stepper()
+
+        async def step(order: Order) -> Report:
+            done = await stepper.step(self._step_order(order))
+            return Report(
+                stage=done.stage,
+                waiting=done.waiting,
+                calls=done.calls,
+                inherited=done.inherited,
+                fresh=done.fresh,
+            )
+
+        return Runner(
+            db=self._app.db,
+            clock=self._app.clock,
+            step=step,
+            rules=self.rules,
+            bounds=Bounds(
+                step_seconds=config.jobs.step_seconds,
+                step_retries=config.jobs.step_retries,
+                daily_tokens=config.budgets.daily_tokens,
+                pause_seconds=config.executor.backoff_seconds,
+            ),
+            stopped=self._app.estop.engaged,
+            hash_file=self.hash_file,
+            withdraw=self.withdraw,
+            redact=self._app.redact,
+            say=self._say,
+        )
+
+    def _step_order(self, order: Order) -> "StepOrder":
+        from coilclaw.agent.step import StepOrder
+
+        job, checkpoint = order.job, order.checkpoint
+        limits = job_limits(self._app.db.reader, job.job_id)
+        return StepOrder(
+            thread_id=job.thread_id,
+            turn_id=job.turn_id,
+            number=checkpoint.step,
+            words=words_of(job, checkpoint.position),
+            task=_task(job, checkpoint.position),
+            limits=limits or JobLimits(job_id=job.job_id, constraints=job.spec.constraints),
+            inherited=checkpoint.inherited,
+            fresh=checkpoint.fresh,
+        )
+
+    def _stepper(self) -> "Stepper":
+        from coilclaw.agent.calls import Calls
+        from coilclaw.agent.model import Model
+        from coilclaw.agent.step import StepLimits, Stepper
+        from coilclaw.packets.chat import ToolSpec
+        from coilclaw.providers.structured import read_structured
+
+        app = self._app
+        offered = frozenset(app.config.channels.cli.tools_allow) - NOBODY_THERE
+        return Stepper(
+            db=app.db,
+            model=Model(
+                provider=app.provider(),
+                model=app.config.default_model,
+                fallback_model=app.config.fallback_model,
+                read_proposal=read_structured,
+                estop=app.estop,
+            ),
+            calls=Calls(
+                db=app.db,
+                conveyor=self.conveyor,
+                clock=app.clock,
+                redact=app.redact,
+                seal=app.redactor.registered,
+            ),
+            tools=tuple(
+                ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters)
+                for tool in app.tools.values()
+                if tool.name in offered
+            ),
+            owner_prompt=app.owner_prompt,
+            estop=app.estop,
+            clock=app.clock,
+            limits=StepLimits(
+                calls=app.config.jobs.step_calls,
+                output_tokens=app.config.jobs.step_output_tokens,
+                earlier=app.config.memory.recent_messages,
+            ),
+        )
+
+    # The worker
+
+    @contextmanager
+    def named(self) -> Iterator[str]:
+        """The name this process goes by while it works on jobs; its lock is held for as long."""
+        locks = self._app.home.locks_dir
+        lock = HeldLock(locks / f"{new_id('jobs', self._app.clock())}.lock")
+        try:
+            yield lock.path.stem
+        finally:
+            lock.close()
+
+    def worker(
+        self,
+        name: str,
+        *,
+        slots: int = 0,
+        only: Collection[str] | None = None,
+        chores: tuple[Chore, ...] = (),
+        grace_seconds: float = 10.0,
+    ) -> Worker:
+        """A worker of that name, with further chores; `only` are the jobs it works on, as they are then."""
+        app = self._app
+        executor = app.executor(self.conveyor)
+        locks = app.home.locks_dir
+        at_once = app.config.budgets.jobs_at_once
+
+        async def claim(running: Collection[str]) -> JobRow | None:
+            if not any_due(app.db.reader, app.clock):
+                return None
+            return await app.db.write(
+                lambda tx: claim_job(
+                    tx,
+                    app.clock,
+                    worker=name,
+                    running=frozenset(running),
+                    at_once=at_once,
+                    gone=lambda other: holder_is_gone(locks / f"{other}.lock"),
+                    only=None if only is None else frozenset(only),
+                )
+            )
+
+        async def wake() -> int:
+            ready = waited_enough(app.db.reader)
+            if not ready:
+                return 0
+            return await app.db.write(lambda tx: sum(wake_job(tx, app.clock, job_id) for job_id in ready))
+
+        async def recover() -> int:
+            return len(await self.conveyor.recover())
+
+        return Worker(
+            claim=claim,
+            work=self.runner().work,
+            wake=wake,
+            chores=(
+                Chore(name="recover", every=30.0, run=recover, first=True),
+                Chore(name="expire", every=5.0, run=executor.expire),
+                Chore(name="execute", every=0.5, run=executor.run_due),
+                *chores,
+            ),
+            held=app.estop.engaged,
+            slots=slots or at_once,
+            say=self._say,
+            now=time.monotonic,
+            grace_seconds=grace_seconds,
+        )
+
+
+def _task(job: JobRow, position: int) -> str:
+    steps = job.plan.steps if job.plan is not None else ()
+    part = "the goal" if len(steps) <= 1 else f"step {position + 1} of {len(steps)} of the plan"
+    required = job.spec.outputs.evidence_required
+    evidence = ""
+    if required:
+        names = ", ".join(required)
+        evidence = f" Before the end, leave each of these with artifact_put, under exactly this name: {names}."
+    return TASK.format(job_id=job.job_id, part=part, evidence=evidence)

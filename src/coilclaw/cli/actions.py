@@ -1,0 +1,123 @@
+"""coilclaw actions."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from coilclaw.cli.approvals import carry_out, find_action, nobody
+from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.session import opened
+from coilclaw.packets.errors import UsageError
+
+if TYPE_CHECKING:
+    from coilclaw.app import App
+    from coilclaw.gate.approvals import Verdict
+    from coilclaw.packets.action import Action, Status
+
+STATUSES = ("PENDING", "APPROVED", "EXECUTED", "REJECTED", "FAILED", "UNKNOWN")
+
+
+@click.group()
+def actions() -> None:
+    """List actions, resolve those whose end nobody knows, or propose a refused one again."""
+
+
+@actions.command("list")
+@click.option("--status", type=click.Choice(STATUSES, case_sensitive=False), help="Only those of this status.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@json_option
+def list_all(status: str | None, limit: int, as_json: bool) -> None:
+    """List actions, the newest first."""
+    from coilclaw.store.actions import list_actions
+
+    with opened() as app:
+        found = list_actions(app.db.reader, cast("Status | None", status.upper() if status else None), limit)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (a.action_id, a.status, a.call.tool, a.decision.lane, a.source, str(a.attempt), a.rejection_reason or "")
+        for a in found
+    ]
+    print_rows(rows, ("action", "status", "tool", "lane", "from", "tries", "reason"), empty="There are no actions.")
+
+
+@actions.command()
+@click.argument("action_id")
+@json_option
+def show(action_id: str, as_json: bool) -> None:
+    """Show one action as it stands; `audit explain` tells its whole story."""
+    from coilclaw.store.actions import result_of
+
+    with opened() as app:
+        action = find_action(app, action_id)
+        result = result_of(app.db.reader, action_id)
+    if as_json:
+        print_json({"action": action, "result": result})
+        return
+    rows = [
+        ("action", action.action_id),
+        ("status", f"{action.status}{f' ({action.rejection_reason})' if action.rejection_reason else ''}"),
+        ("tool", action.call.tool),
+        ("args", action.call.args_bytes.decode("utf-8")),
+        ("lane, risk", f"{action.decision.lane}, {action.decision.risk}"),
+        ("approved by", action.approved_by or "nobody"),
+        ("attempts", str(action.attempt)),
+        ("digest", action.digest),
+        ("key", action.idempotency_key),
+        ("made, expires", f"{action.created_at} {action.expires_at}"),
+        ("result", result.output[:500] if result is not None else "none yet"),
+    ]
+    print_rows(rows, ("what", "value"), empty="")
+
+
+@actions.command()
+@click.argument("action_id")
+@click.argument("verdict", type=click.Choice(["executed", "not-executed", "retry"]))
+def resolve(action_id: str, verdict: str) -> int:
+    """Say how an action of UNKNOWN end really ended, or have it done again.
+
+    Look at the other end first: `retry` sends the same bytes with the same idempotency key once more.
+    """
+    _owner_is_here("resolving")
+    with opened() as app:
+        return asyncio.run(_resolve(app, find_action(app, action_id), cast("Verdict", verdict)))
+
+
+@actions.command()
+@click.argument("action_id")
+def repropose(action_id: str) -> int:
+    """Propose a refused action again by your own hand: the same bytes, on a card that says where they came from."""
+    _owner_is_here("proposing again")
+    with opened() as app:
+        new = asyncio.run(_repropose(app, find_action(app, action_id)))
+        if new.status != "PENDING":
+            click.echo(f"{new.action_id} is {new.status}{f': {new.rejection_reason}' if new.rejection_reason else ''}.")
+            return 0 if new.status == "EXECUTED" else 3
+        from coilclaw.channels.terminal import describe
+
+        click.echo(describe(app.conveyor(nobody).card(new)))
+    click.echo(f"It waits. Answer with: coilclaw approvals approve {new.action_id}")
+    return 0
+
+
+async def _resolve(app: "App", action: "Action", verdict: "Verdict") -> int:
+    from coilclaw.gate.conveyor import Outcome
+
+    conveyor = app.conveyor(nobody)
+    answered = await app.approvals(conveyor).resolve(action, verdict, by="terminal")
+    if isinstance(answered, Outcome):
+        click.echo(f"{action.action_id} is {answered.action.status}.")
+        return 0
+    return await carry_out(app, conveyor, answered)
+
+
+async def _repropose(app: "App", action: "Action") -> "Action":
+    return await app.approvals(app.conveyor(nobody)).repropose(action)
+
+
+def _owner_is_here(doing: str) -> None:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"{doing} needs the owner at an interactive terminal.", remedy="Run it there.")

@@ -1,0 +1,162 @@
+"""coilclaw audit."""
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from coilclaw.cli.output import json_option, print_rows
+from coilclaw.cli.session import opened
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.errors import UsageError
+from coilclaw.packets.text import one_line, visible
+
+if TYPE_CHECKING:
+    from coilclaw.app import App
+    from coilclaw.ledger.audit import AuditEvent, Follower
+    from coilclaw.ledger.story import Story
+
+POLL_MILLISECONDS = 300
+
+
+@click.group()
+def audit() -> None:
+    """List what happened, or tell the whole story of an action."""
+
+
+@audit.command("list")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
+@click.option("--since", type=click.IntRange(0, 1 << 62), help="Begin after the event with this number.")
+@click.option("--type", "event_type", help="Only events of this type, such as tool_denied.")
+@click.option("--entity", help="Only events of this action, job or turn.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1_000_000))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --follow one object a line.")
+def list_events(
+    follow: bool, since: int | None, event_type: str | None, entity: str | None, limit: int, as_json: bool
+) -> None:
+    """List audit events in the order they happened: the newest ones, or those that follow --since."""
+    from coilclaw.ledger.audit import Follower, Wanted, events_after, last_events, last_number
+
+    wanted = Wanted(event_type=event_type, entity_id=entity)
+    with opened() as app:
+        db = app.db.reader
+        show = _printer(app, as_json=as_json, follow=follow)
+        if follow:
+            newest = last_number(db)
+            if since is None:
+                show([event for event in last_events(db, wanted, limit) if event.seq <= newest])
+                since = newest
+            _follow(Follower(db, wanted, since), show)
+        elif since is None:
+            show(last_events(db, wanted, limit))
+        else:
+            show(events_after(db, wanted, since, limit))
+
+
+def _follow(follower: "Follower", show: "Callable[[Iterable[AuditEvent]], None]") -> None:
+    """Show what comes until nobody reads any more."""
+    import select
+
+    reader_gone = select.poll()
+    reader_gone.register(sys.stdout.fileno(), 0)  # asks for nothing: an error or a hang-up is told anyway
+    while True:
+        events = follower.next()
+        if events:
+            show(events)
+        elif reader_gone.poll(POLL_MILLISECONDS):
+            return
+
+
+def _printer(app: "App", *, as_json: bool, follow: bool) -> "Callable[[Iterable[AuditEvent]], None]":
+    def show(events: "Iterable[AuditEvent]") -> None:
+        if as_json and follow:
+            for event in events:
+                click.echo(_json(app, event))
+        elif as_json:
+            click.echo(_json(app, list(events), indent=2))
+        elif follow:  # a line at a time: a table would have to know what is still to come
+            for event in events:
+                click.echo("\t".join(one_line(cell) for cell in _cells(app, event)))
+        else:
+            rows = [_cells(app, event) for event in events]
+            print_rows(rows, ("number", "when", "event", "of", "what"), empty="There are no such events.")
+        sys.stdout.flush()
+
+    return show
+
+
+def _cells(app: "App", event: "AuditEvent") -> tuple[str, str, str, str, str]:
+    what = event.payload
+    if isinstance(what, dict):
+        told = " ".join(f"{name}={_word(value)}" for name, value in what.items() if value not in (None, ""))
+    else:
+        told = _word(what)
+    when = event.created_at[:19].replace("T", " ")
+    return str(event.seq), when, app.redact(event.event_type), app.redact(event.entity_id), app.redact(told)
+
+
+def _word(value: Json) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _redacted(app: "App", value: object) -> Json:
+    """The value as plain JSON without secrets; should redaction break, nothing of it."""
+    try:
+        return app.redactor.value(msgspec.to_builtins(value))
+    except Exception:  # fail closed: what cannot be redacted is not shown
+        return {"withheld": "redaction failed"}
+
+
+def _json(app: "App", value: object, *, indent: int = 0) -> str:
+    """JSON in which nothing hides: what leaves no trace on a screen is written as an escape, which means the same."""
+    data = msgspec.json.encode(_redacted(app, value))
+    text = (msgspec.json.format(data, indent=indent) if indent else data).decode()
+    return text if visible(text) == text else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if visible(character) == character:
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
+
+
+@audit.command()
+@click.argument("action_id")
+@json_option
+def explain(action_id: str, as_json: bool) -> int:
+    """Tell the whole story of an action: who asked, what was decided, who approved, what came of it, and its proof.
+
+    Exit 6 when the stored row and its receipts do not agree.
+    """
+    from coilclaw.ledger.story import story_of
+
+    with opened() as app:
+        story = story_of(app.db.reader, action_id)
+        if story is None:
+            from coilclaw.packets.names import did_you_mean
+
+            recent = app.db.reader.execute("SELECT action_id FROM proposed_actions ORDER BY created_at DESC LIMIT 200")
+            raise UsageError(
+                f"there is no action {action_id!r}.", remedy=did_you_mean(action_id, [row[0] for row in recent])
+            )
+        if as_json:
+            click.echo(_json(app, story, indent=2))
+        else:
+            _tell(app, story)
+    return 0 if story.agrees else 6
+
+
+def _tell(app: "App", story: "Story") -> None:
+    from coilclaw.cli.story import paragraphs
+
+    for title, lines in paragraphs(story):
+        click.echo(one_line(app.redact(title)))
+        for name, text in lines:
+            shown = visible(app.redact(text)).splitlines() or [""]
+            click.echo(f"  {name:14}{shown[0]}".rstrip())
+            for line in shown[1:]:
+                click.echo(f"  {'':14}{line}")
+        click.echo("")

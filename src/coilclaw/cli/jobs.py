@@ -1,0 +1,204 @@
+"""Showing jobs: how one stands, and working on one in this process while its progress is told."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.job import ENDED, JobState
+from coilclaw.packets.text import one_line
+
+if TYPE_CHECKING:
+    from coilclaw.app import App
+    from coilclaw.app.background import Background
+    from coilclaw.packets.action import Action
+    from coilclaw.store.jobs import JobEvent, JobRow
+
+POLL_SECONDS = 0.2
+GRACE_SECONDS = 1.0
+"""How long a step may go on after whoever watched has left."""
+RESTS: frozenset[JobState] = frozenset({*ENDED, "WAITING_APPROVAL", "PAUSED_BUDGET"})
+"""Where nothing more happens by itself for a while."""
+
+
+def waiting_for(app: "App", row: "JobRow") -> "list[Action]":
+    """What a job waits for the owner to answer."""
+    from coilclaw.store.actions import load_action
+    from coilclaw.store.job_trail import standing_of
+
+    waiting = [each for each in standing_of(app.db.reader, row.turn_id).values() if each.status == "PENDING"]
+    found = (load_action(app.db.reader, each.action_id) for each in waiting if not each.held)
+    return [action for action in found if action is not None]
+
+
+def story(app: "App", row: "JobRow") -> dict[str, Json]:
+    """What was asked, planned, done, spent and left."""
+    from coilclaw.jobs.checkpoint import CheckpointRefused, read_checkpoint
+    from coilclaw.store.job_trail import job_artifacts
+    from coilclaw.store.jobs import job_events, job_files
+    from coilclaw.store.usage import tokens_of_job
+
+    db = app.db.reader
+    try:
+        place: Json = msgspec.to_builtins(read_checkpoint(row.checkpoint)) if row.checkpoint else None
+    except CheckpointRefused as error:
+        place = {"refused": str(error)}
+    return {
+        "spec": msgspec.to_builtins(row.spec),
+        "plan": None if row.plan is None else msgspec.to_builtins(row.plan),
+        "checkpoint": place,
+        "budget": msgspec.to_builtins(row.budget),
+        "tokens": tokens_of_job(db, row.job_id),
+        "events": [msgspec.to_builtins(event) for event in job_events(db, row.job_id, 1000)],
+        "waiting": [
+            {
+                "action_id": action.action_id,
+                "tool": action.call.tool,
+                "expires_at": action.expires_at,
+                "answer": f"coilclaw approvals approve {action.action_id}",
+            }
+            for action in waiting_for(app, row)
+        ],
+        "files": list(job_files(db, row.job_id)),
+        "artifacts": [msgspec.to_builtins(artifact) for artifact in job_artifacts(db, row.job_id)],
+        "evidence": evidence_of(app, row),
+        "answer": last_answer(app, row),
+    }
+
+
+def evidence_of(app: "App", row: "JobRow") -> Json:
+    """The newest manifest of a job that is over, as it is kept."""
+    from coilclaw.packets.canonical import parse_object
+    from coilclaw.store.job_trail import artifact_bytes
+    from coilclaw.store.jobs import job_events
+
+    for event in reversed(job_events(app.db.reader, row.job_id, 1000)):
+        named = event.payload.get("evidence")
+        if isinstance(named, list) and named:
+            data = artifact_bytes(app.db.reader, str(named[-1]))
+            return None if data is None else parse_object(data)
+    return None
+
+
+def last_answer(app: "App", row: "JobRow") -> str:
+    """The last thing the model said in a job without calling anything."""
+    from coilclaw.store.threads import turn_messages
+
+    for message in reversed(turn_messages(app.db.reader, row.thread_id, row.turn_id, 50)):
+        if message.role == "assistant" and not message.tool_calls:
+            return message.content
+    return ""
+
+
+def lines(app: "App", row: "JobRow") -> list[str]:
+    """The same for people."""
+    from coilclaw.jobs.lifecycle import COARSE
+    from coilclaw.store.job_trail import job_artifacts
+    from coilclaw.store.jobs import job_events, job_files
+    from coilclaw.store.usage import tokens_of_job
+
+    db = app.db.reader
+    told = [
+        f"job:       {row.job_id}",
+        f"goal:      {one_line(row.goal)}",
+        f"state:     {row.state} ({COARSE[row.state]}){': ' + one_line(row.reason) if row.reason else ''}",
+        f"thread:    {row.thread_id}",
+        f"made:      {row.created_at}, to be done by {row.deadline_at}",
+        f"tokens:    {tokens_of_job(db, row.job_id)} of {row.budget.tokens}",
+    ]
+    if row.state not in ENDED and row.worker is None and row.next_wakeup_at and row.state != "WAITING_APPROVAL":
+        told.append(f"goes on:   {row.next_wakeup_at}{f' (try {row.attempt + 1})' if row.attempt else ''}")
+    told += _limits(row)
+    if row.plan is not None and len(row.plan.steps) > 1:
+        told += ["plan:", *(f"  {number + 1}. {one_line(s.description)}" for number, s in enumerate(row.plan.steps))]
+    waiting = waiting_for(app, row)
+    if waiting:
+        told += ["waits for you:", *(_question(action) for action in waiting)]
+    files = job_files(db, row.job_id)
+    if files:
+        told += ["files changed:", *(f"  {one_line(path)}" for path in files)]
+    artifacts = job_artifacts(db, row.job_id)
+    if artifacts:
+        told += ["artifacts:", *(f"  {a.artifact_id}  {one_line(a.kind)}  {one_line(a.name)}" for a in artifacts)]
+    told += ["events:", *(_event(event) for event in job_events(db, row.job_id, 40))]
+    answer = last_answer(app, row)
+    if answer:
+        from coilclaw.packets.text import visible
+
+        told += ["answer:", *(f"  {line}" for line in visible(answer).splitlines())]
+    return told
+
+
+def _limits(row: "JobRow") -> list[str]:
+    limits, told = row.spec.constraints, list[str]()
+    if limits.allowed_tools is not None:
+        told.append(f"tools:     {', '.join(limits.allowed_tools)}")
+    if limits.allowed_domains is not None:
+        told.append(f"domains:   {', '.join(limits.allowed_domains)}")
+    if limits.max_files_changed is not None:
+        told.append(f"max files: {limits.max_files_changed}")
+    if limits.max_prs is not None:
+        told.append(f"max PRs:   {limits.max_prs}")
+    if row.spec.outputs.evidence_required:
+        told.append(f"evidence:  {', '.join(row.spec.outputs.evidence_required)}")
+    return told
+
+
+def _question(action: "Action") -> str:
+    return f"  {action.call.tool} until {action.expires_at[:16]}: coilclaw approvals approve {action.action_id}"
+
+
+def _event(event: "JobEvent") -> str:
+    payload = event.payload
+    match event.type:
+        case "state":
+            words = f"{payload.get('from')} → {payload.get('to')} {payload.get('reason') or ''}"
+        case "step":
+            words = f"step {payload.get('step')}: {payload.get('stage')}, {payload.get('calls')} calls"
+        case "retry":
+            words = f"try {payload.get('attempt')} failed, again at {payload.get('until')}: {payload.get('reason')}"
+        case _:
+            words = event.type
+    return f"  {event.created_at[:19]}  {one_line(words).rstrip()}"
+
+
+class Follower:
+    """Tells what happened to a job since it was asked last."""
+
+    def __init__(self, app: "App", job_id: str) -> None:
+        self._app = app
+        self._job_id = job_id
+        self._seen: set[str] = set()
+
+    def news(self) -> list[str]:
+        """Events that were not told yet."""
+        from coilclaw.store.jobs import job_events
+
+        fresh = [e for e in job_events(self._app.db.reader, self._job_id, 100) if e.event_id not in self._seen]
+        self._seen.update(event.event_id for event in fresh)
+        return [_event(event).strip() for event in fresh if event.type in ("state", "step", "retry")]
+
+
+async def work_on(app: "App", background: "Background", row: "JobRow", tell: Callable[[str], None] | None) -> "JobRow":
+    """Work on one job here until it is over or rests; if somebody else is at it already, watch."""
+    desk = background.desk()
+    stop = asyncio.Event()
+    follower = Follower(app, row.job_id)
+    with background.named() as name:
+        work = asyncio.ensure_future(
+            background.worker(name, slots=1, only={row.job_id}, grace_seconds=GRACE_SECONDS).run(stop)
+        )
+        try:
+            while True:
+                row = desk.find(row.job_id)
+                if tell is not None:
+                    for line in follower.news():
+                        tell(line)
+                if row.state in RESTS or work.done():
+                    return row
+                await asyncio.sleep(POLL_SECONDS)
+        finally:
+            stop.set()
+            await work

@@ -1,0 +1,106 @@
+"""coilclaw labels."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from coilclaw.cli.output import counted, json_option, print_json, print_rows
+from coilclaw.cli.session import opened
+from coilclaw.packets.errors import UsageError
+from coilclaw.packets.text import one_line
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from coilclaw.app import App
+    from coilclaw.gate.labels import FileLabels
+    from coilclaw.store.labels import LabelRow
+
+MOST = 10_000
+
+
+@click.group()
+def labels() -> None:
+    """See which workspace files hold untrusted content, or vouch for one."""
+
+
+@labels.command("list")
+@click.option("--all", "stale_too", is_flag=True, help="Also labels that count no more because the file has changed.")
+@json_option
+def list_labels(stale_too: bool, as_json: bool) -> None:
+    """List what is labelled, where its content came from, and since when."""
+    with opened() as app:
+        found = _file_labels(app).standing(MOST)
+    shown = [(row, holds) for row, holds in found if holds or stale_too]
+    if as_json:
+        print_json([_told(row, holds=holds) for row, holds in shown])
+        return
+    rows = [
+        (_place(row), row.label, row.created_at[:16].replace("T", " "), "yes" if holds else "no, it has changed")
+        for row, holds in shown
+    ]
+    print_rows(rows, ("path", "label", "since", "counts"), empty="No file is labelled: all are yours.")
+
+
+@labels.command()
+@click.argument("path")
+def forget(path: str) -> int:
+    """Vouch for a file or folder: what it holds counts as yours from now on. Asks at a terminal.
+
+    Copies that hold the same bytes are vouched for too. The labels go; an audit event stays.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("vouching needs the owner at an interactive terminal.", remedy="Run it there.")
+    with opened() as app:
+        files = _file_labels(app)
+        rows = files.vouched(path)
+        if not rows:
+            raise UsageError(f"{one_line(path)} has no label of its own.", remedy=_instead(files, path))
+        for row in rows:
+            click.echo(f"{one_line(_place(row))}  {one_line(row.label)}", err=True)
+        if not click.confirm(f"Take {counted(len(rows), 'label')} away?", default=False, err=True):
+            click.echo("Nothing was changed.")
+            return 4
+        app.db.write_now(lambda tx: _forget(tx, app, files, rows))
+    click.echo(f"Took {counted(len(rows), 'label')} away.")
+    return 0
+
+
+def _forget(tx: "sqlite3.Connection", app: "App", files: "FileLabels", rows: "list[LabelRow]") -> None:
+    from coilclaw.ledger.audit import add_event
+
+    files.forget(tx, rows)
+    for row in rows:
+        payload = {"label": row.label, "content_hash": row.content_hash, "labelled_at": row.created_at}
+        add_event(tx, app.clock, "label_forgotten", row.path or ".", dict(payload))
+
+
+def _file_labels(app: "App") -> "FileLabels":
+    from coilclaw.gate.labels import FileLabels
+
+    return FileLabels(app.db, app.workspace, app.clock)
+
+
+def _instead(files: "FileLabels", path: str) -> str:
+    """A file may be labelled only by the folder it lies in, or by a command that has not ended."""
+    if files.labels_of(path):
+        return "A folder it lies in, or an action still under way, is labelled: see `coilclaw labels list`."
+    return "It counts as yours already; see `coilclaw labels list`."
+
+
+def _place(row: "LabelRow") -> str:
+    """The path, or in words what is labelled instead."""
+    if row.content_hash == "held":
+        return f"{row.path} (all, while this action is under way)"
+    return (row.path or ".") + ("/" if row.content_hash == "dir" and row.path else "")
+
+
+def _told(row: "LabelRow", *, holds: bool) -> dict[str, object]:
+    return {
+        "path": row.path or ".",
+        "label": row.label,
+        "content_hash": row.content_hash,
+        "labelled_at": row.created_at,
+        "counts": holds,
+    }

@@ -1,0 +1,159 @@
+"""The story of an action in paragraphs, for `audit explain`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from coilclaw.packets.canonical import Json
+
+if TYPE_CHECKING:
+    from coilclaw.ledger.story import Attempt, Story
+
+Line: TypeAlias = tuple[str, str]
+"""A name and what there is to say."""
+
+SHOWN = 2000
+"""Of a long text, so many characters."""
+
+
+def paragraphs(story: "Story") -> Iterator[tuple[str, list[Line]]]:
+    """Titles with their lines, in the order in which things happened."""
+    yield f"{story.action_id}: {story.tool}, {story.status}", _head(story)
+    yield "Asked", _asked(story)
+    yield "Decided", _decided(story)
+    yield "Approved", _approved(story)
+    if story.attempts:
+        yield "Tried", [(f"attempt {each.number}", _attempt(each)) for each in story.attempts]
+    if story.result is not None:
+        yield "Result", _result(story)
+    yield "Receipts", _receipts(story)
+    told = [(str(each.seq), f"{each.created_at} {each.event_type} {_json(each.payload)}") for each in story.events]
+    yield "Events", told
+    if story.notes:
+        yield "Notes", [("", note) for note in story.notes]
+
+
+def _json(value: Json) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text) - SHOWN} more characters)"
+
+
+def _said(lines: list[tuple[str, str | None]]) -> list[Line]:
+    """The lines that say something."""
+    return [(name, text) for name, text in lines if text]
+
+
+def _head(story: "Story") -> list[Line]:
+    return _said(
+        [
+            ("arguments", _cut(_json(story.args))),
+            ("identity", story.identity),
+            ("digest", story.digest),
+            ("key", story.idempotency_key),
+            ("last change", story.updated_at),
+            ("next try", story.next_attempt_at),
+            ("uncertain", "an earlier attempt may have had its effect" if story.uncertain else ""),
+        ]
+    )
+
+
+def _asked(story: "Story") -> list[Line]:
+    asked = story.asked
+    said = asked.message
+    return _said(
+        [
+            ("when", asked.created_at),
+            ("source", f"{asked.source} {asked.source_id}"),
+            ("conversation", f"{asked.thread_id} ({asked.channel})" if asked.channel else asked.thread_id),
+            ("turn", asked.turn_id),
+            ("job", asked.job_id),
+            ("goal", _cut(asked.job_goal or "")),
+            ("owner said", _cut(said.content) if said is not None else "(no message is kept)"),
+            ("said at", said.created_at if said is not None else ""),
+            ("why", _cut(asked.justification)),
+        ]
+    )
+
+
+def _words(value: Json) -> str:
+    """A list as one sentence after the other, anything else as it is."""
+    if isinstance(value, list | tuple):
+        return " ".join(str(item) for item in value)
+    return "" if value is None else str(value)
+
+
+def _decided(story: "Story") -> list[Line]:
+    told = story.decision
+    risk = " ".join(filter(None, (_words(told.get(name)) for name in ("risk", "risk_word", "risk_class"))))
+    return _said(
+        [
+            ("verdict", _words(told.get("verdict"))),
+            ("rule", _words(told.get("rule"))),
+            ("code", _words(told.get("code"))),
+            ("reasons", _words(told.get("reasons"))),
+            ("risk", risk),
+            ("lane", _words(told.get("lane"))),
+            ("taint", _words(story.taint) or "none"),
+            ("policy", _words(told.get("policy_hash"))),
+            ("unreadable", _words(told.get("unreadable"))),
+        ]
+    )
+
+
+def _approved(story: "Story") -> list[Line]:
+    approval = story.approval
+    by = f"by {approval.approved_by} at {approval.approved_at}" if approval.approved_by else ""
+    return _said(
+        [
+            ("needed", "yes" if approval.needed else "no"),
+            ("approved", by or ("" if approval.rejection_reason or not approval.needed else "not yet")),
+            ("refused", approval.rejection_reason),
+            ("expires", approval.expires_at if approval.needed else ""),
+        ]
+    )
+
+
+def _attempt(attempt: "Attempt") -> str:
+    end = f"{attempt.end} at {attempt.ended_at}" if attempt.end else "no end is on record"
+    parts = [f"begun {attempt.begun_at}", f"in {attempt.worker}" if attempt.worker else ""]
+    parts += ["looked up first" if attempt.looked_up else "", end, attempt.code or "", attempt.receipt_id or ""]
+    if attempt.next_in_seconds is not None:
+        parts.append(f"next try in {attempt.next_in_seconds:g} s")
+    return ", ".join(filter(None, parts))
+
+
+def _result(story: "Story") -> list[Line]:
+    result = story.result
+    if result is None:
+        return []
+    box = f"tier {result.box_tier}, {result.box_end}" if result.box_tier else ""
+    return _said(
+        [
+            ("success", "yes" if result.success else "no"),
+            ("code", result.code),
+            ("exit", "" if result.exit is None else str(result.exit)),
+            ("box", box),
+            ("from", result.label),
+            ("hash", result.output_hash),
+            ("begins", _cut(result.first_lines)),
+        ]
+    )
+
+
+def _receipts(story: "Story") -> list[Line]:
+    lines: list[Line] = []
+    for proof in story.receipts:
+        receipt = proof.receipt
+        text = f"{receipt.id} at {receipt.timestamp}: {receipt.status}, {receipt.code}\nhash {receipt.receipt_hash}"
+        text += f"\nafter {receipt.previous_hash}"
+        lines.append((f"number {proof.place}", "\n".join((text, *(f"BUT {each}" for each in proof.disagreements)))))
+    lines += [("BUT", text) for text in story.disagreements]
+    if story.agrees:
+        lines.append(("", "The stored row and its receipts agree." if lines else "There is none yet."))
+    else:
+        lines.append(("", "The stored row and its receipts do not agree. Run `coilclaw receipt verify`."))
+    return lines

@@ -1,0 +1,114 @@
+"""Answers: what the owner says about actions that wait, and about those whose end nobody knows."""
+
+from contextlib import suppress
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from coilclaw.gate.conveyor import Conveyor, Outcome
+from coilclaw.gate.ends import changed, denial, refusal, resolved
+from coilclaw.gate.records import Taken
+from coilclaw.packets.action import Action, Status
+from coilclaw.packets.errors import Conflict, UsageError
+from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
+from coilclaw.store.actions import load_action, waiting_actions
+from coilclaw.store.database import Database
+
+Verdict: TypeAlias = Literal["executed", "not-executed", "retry"]
+BATCH = 100
+
+
+class Approvals:
+    """The owner's side of the queue. First answer wins; saying the same again changes nothing."""
+
+    def __init__(self, conveyor: Conveyor, db: Database, clock: Clock) -> None:
+        self._conveyor = conveyor
+        self._db = db
+        self._clock = clock
+
+    async def approve(self, action: Action, *, by: str, digest: str) -> Action | Outcome:
+        """Write down a yes to exactly what was shown. What cannot be approved any more ends here, with its reason."""
+        if action.status == "APPROVED":
+            return action
+        self._must_wait(action)
+        inspected, looked = self._conveyor.look_again(action, self._conveyor.turn_of(action))
+        if from_stamp(action.expires_at) <= self._clock():
+            return await self._conveyor.end(action, refusal("expired"))
+        if digest != action.digest or looked.digest != action.digest or looked.decision.lane != action.decision.lane:
+            return await self._conveyor.end(action, changed())
+        if looked.decision.verdict == "deny" and not inspected.facts.estop:
+            refused = msgspec.structs.replace(action, decision=looked.decision)
+            return await self._conveyor.end(refused, denial(looked.decision))
+        self._conveyor.reached("approving")
+        approved = await self._db.write(lambda tx: self._conveyor.records.approve(tx, action, by))
+        self._conveyor.reached("approved")
+        if not approved:
+            return self._answered_elsewhere(action.action_id)
+        return msgspec.structs.replace(action, status="APPROVED", approved_by=by)
+
+    async def reject(self, action: Action, *, reason: str) -> Outcome:
+        """Write down a no, with its reason."""
+        self._must_wait(action)
+        try:
+            return await self._conveyor.end(action, refusal(reason))
+        except Taken:
+            now = self._loaded(action.action_id).status
+            raise Conflict(
+                f"{action.action_id} was answered elsewhere: it is {now}.", remedy="Nothing was done."
+            ) from None
+
+    async def expire(self) -> list[Outcome]:
+        """End what waited too long."""
+        late = waiting_actions(self._db.reader, BATCH, expired_at=stamp(self._clock()))
+        ended: list[Outcome] = []
+        for action in late:
+            with suppress(Taken):  # somebody else was faster
+                ended.append(await self._conveyor.end(action, refusal("expired")))
+        return ended
+
+    async def resolve(self, action: Action, verdict: Verdict, *, by: str) -> Action | Outcome:
+        """The owner says how an action of unknown end really ended, or that it shall be done again."""
+        if action.status != "UNKNOWN":
+            raise UsageError(
+                f"{action.action_id} is {action.status}; only an action whose end is UNKNOWN is resolved.",
+                remedy="See `coilclaw actions list --status UNKNOWN`.",
+            )
+        if verdict != "retry":
+            note = {"verdict": verdict, "by": by}
+            await self._conveyor.note("tool_resolved", action.action_id, dict(note))
+            return await self._conveyor.end(action, resolved(executed=verdict == "executed"), by=by)
+        expires_at = stamp(self._clock() + self._conveyor.ttl)
+        reopened = await self._db.write(lambda tx: self._conveyor.records.reopen(tx, action, by, expires_at))
+        return self._loaded(action.action_id) if reopened else self._answered_elsewhere(action.action_id)
+
+    async def repropose(self, action: Action) -> Action:
+        """Propose the stored bytes of a refused action again, by the owner's own hand; its card says where it was."""
+        refusable: tuple[Status, ...] = ("REJECTED", "FAILED")
+        if action.status not in refusable:
+            raise UsageError(
+                f"{action.action_id} is {action.status}; only what was refused or failed is proposed again.",
+                remedy="See `coilclaw actions show`.",
+            )
+        turn = self._conveyor.turn_of(action)
+        new = self._conveyor.propose(action.call, turn, new_id("key", self._clock()))
+        outcome = await self._conveyor.carry(new, turn, stored=False, record=None)
+        await self._conveyor.note("tool_reproposed", outcome.action.action_id, {"of": action.action_id})
+        return self._loaded(outcome.action.action_id)
+
+    def _must_wait(self, action: Action) -> None:
+        if action.status != "PENDING":
+            why = f" ({action.rejection_reason})" if action.rejection_reason else ""
+            raise UsageError(f"{action.action_id} is {action.status}{why}; it no longer waits.")
+
+    def _answered_elsewhere(self, action_id: str) -> Action:
+        """Somebody was faster. If they said the same, all is well."""
+        action = self._loaded(action_id)
+        if action.status != "APPROVED":
+            raise Conflict(f"{action_id} was answered elsewhere: it is {action.status}.", remedy="Nothing was done.")
+        return action
+
+    def _loaded(self, action_id: str) -> Action:
+        action = load_action(self._db.reader, action_id)
+        if action is None:
+            raise UsageError(f"there is no action {action_id!r}.")
+        return action

@@ -1,0 +1,76 @@
+"""An attempt: one run of one granted call, under its time limit and the emergency stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from coilclaw.gate.ends import End, end_of, interrupted, looked_up
+from coilclaw.gate.estop import Estop
+from coilclaw.gate.facts import Inspected
+from coilclaw.gate.grants import Granter
+from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import Action
+from coilclaw.packets.errors import EffectUncertain, StorageError
+from coilclaw.packets.ports import Context, Tool, ToolOutput
+
+
+class Attempts:
+    """Runs granted calls."""
+
+    def __init__(self, granter: Granter, estop: Estop, redact: Callable[[str], str]) -> None:
+        self._granter = granter
+        self._estop = estop
+        self._redact = redact
+
+    async def run(self, action: Action, inspected: Inspected, turn: Turn) -> End:
+        """Do it, or find out that it was done; however it goes, there is an end to write down."""
+        tool, args = inspected.tool, inspected.args
+        if tool is None or args is None:
+            raise StorageError("a call without a tool was let through.", remedy="Please report this.")
+        context = self._granter.grant(action, inspected, turn)
+        if not (action.uncertain and tool.recovery(args) == "lookup"):
+            return await self._under_limits(tool, tool.invoke(args, context), context)
+        return await self._under_limits(tool, _look_then_do(tool, inspected, context), context)
+
+    async def _under_limits(self, tool: Tool, call: Awaitable[ToolOutput], context: Context) -> End:
+        work = asyncio.ensure_future(call)
+        stop = asyncio.ensure_future(self._estop.wait())
+        timeout = None if tool.name == "ask_user" else context.timeout_seconds
+        try:
+            await asyncio.wait({work, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return looked_up() if _was_done(work) else end_of(work, self._redact)
+            await _put_down(work)
+            if stop.done():
+                return interrupted(tool, "ESTOP", "ESTOP ended it.")
+            return interrupted(tool, "TOOL_TIMEOUT", f"It ran longer than {timeout:g} seconds.")
+        finally:
+            stop.cancel()
+            if not work.done():
+                await _put_down(work)
+
+
+class _AlreadyDone(Exception):
+    pass
+
+
+def _was_done(work: "asyncio.Future[ToolOutput]") -> bool:
+    return not work.cancelled() and isinstance(work.exception(), _AlreadyDone)
+
+
+async def _look_then_do(tool: Tool, inspected: Inspected, context: Context) -> ToolOutput:
+    """An earlier attempt may have had its effect: ask before doing it again."""
+    assert inspected.args is not None  # noqa: S101 - the caller looked
+    known = await tool.lookup(inspected.args, context)
+    if known is None:
+        raise EffectUncertain("Whether an earlier attempt arrived could not be looked up.", code="LOOKUP_FAILED")
+    if known:
+        raise _AlreadyDone
+    return await tool.invoke(inspected.args, context)
+
+
+async def _put_down(work: "asyncio.Future[ToolOutput]") -> None:
+    """Cancel and wait until it is really over; what it still says is of no interest."""
+    work.cancel()
+    await asyncio.wait({work})
+    if not work.cancelled():
+        work.exception()

@@ -1,0 +1,75 @@
+"""The executor: carries out approved actions when their time has come. Any number of them may run on one database."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from coilclaw.gate.approvals import Approvals
+from coilclaw.gate.conveyor import Conveyor, Outcome
+from coilclaw.gate.ends import LONGEST_PAUSE
+from coilclaw.packets.ids import Clock, stamp
+from coilclaw.store.actions import due_actions
+from coilclaw.store.database import Database
+from coilclaw.store.lock import open_lock_file
+
+LOCK = "executor.lock"
+BATCH = 100
+
+
+class Executor:
+    """Takes approved actions in the order they were proposed; each is claimed before anything is done."""
+
+    def __init__(self, conveyor: Conveyor, approvals: Approvals, db: Database, clock: Clock, locks: Path) -> None:
+        self._conveyor = conveyor
+        self._approvals = approvals
+        self._db = db
+        self._clock = clock
+        self._locks = locks
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Show that somebody carries out what is approved, for as long as this lasts. Several may."""
+        descriptor = open_lock_file(self._locks / LOCK)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(descriptor)
+
+    async def run_due(self) -> int:
+        """Carry out everything whose time has come; how many attempts were made."""
+        now = self._clock()
+        never_after = stamp(now + timedelta(seconds=2 * LONGEST_PAUSE))
+        outcomes: list[Outcome] = []
+        for action in due_actions(self._db.reader, stamp(now), never_after, BATCH):
+            outcome = await self._conveyor.execute(action)
+            if outcome is not None:
+                outcomes.append(outcome)
+        return len(outcomes)
+
+    async def expire(self) -> int:
+        """End what waited for the owner too long; how many."""
+        return len(await self._approvals.expire())
+
+    async def tidy(self) -> None:
+        """Take up what a dead process left, and carry it out here if nobody else does."""
+        if await self._conveyor.recover() and not worker_is_running(self._locks):
+            await self.run_due()
+
+
+def worker_is_running(locks: Path) -> bool:
+    """Whether some process carries out what is approved."""
+    try:
+        descriptor = os.open(locks / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

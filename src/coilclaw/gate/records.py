@@ -1,0 +1,235 @@
+"""Records: the transactions an action is written in. Each leaves rows, receipts and audit that agree, or nothing."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from coilclaw.gate.ends import End, Fate
+from coilclaw.ledger.audit import add_event
+from coilclaw.ledger.ledger import Ledger
+from coilclaw.packets.action import Action, ToolResult
+from coilclaw.packets.canonical import Json, sha256_hex
+from coilclaw.packets.decision import Decision
+from coilclaw.packets.errors import StorageError
+from coilclaw.packets.ids import Clock, new_id
+from coilclaw.packets.receipt import Receipt, ReceiptStatus
+from coilclaw.store.actions import (
+    add_action,
+    approve_action,
+    begin_action,
+    finish_action,
+    keep_key,
+    keep_result_hash,
+    let_go,
+    put_off_action,
+    reopen_action,
+)
+from coilclaw.store.database import Database
+from coilclaw.store.lock import HeldLock
+from coilclaw.store.threads import MessageRow, add_message, ensure_owner
+
+Record: TypeAlias = Callable[[sqlite3.Connection, ToolResult], None]
+"""Writes what the caller wants to remember of a result, in the transaction that ends the action."""
+Write: TypeAlias = Callable[[sqlite3.Connection], None]
+"""Something to write in somebody else's transaction."""
+Reached: TypeAlias = Callable[[str], None]
+"""Is told of every boundary that is reached; does nothing, except where a test wants to know what a crash does."""
+
+EVENT_OF: dict[ReceiptStatus, str] = {
+    "allowed": "tool_completed",
+    "denied": "tool_denied",
+    "failed": "tool_failed",
+    "unknown": "tool_unknown",
+}
+
+
+class Records:
+    """Writes actions down."""
+
+    def __init__(self, *, db: Database, ledger: Ledger, clock: Clock, locks: Path, reached: Reached) -> None:
+        self.db = db
+        self._ledger = ledger
+        self._clock = clock
+        self._locks = locks
+        self._reached = reached
+        self._held: HeldLock | None = None
+
+    def worker(self) -> str:
+        """The name this process goes by while actions are in its hands; its lock is held until it ends."""
+        if self._held is None:
+            self._held = HeldLock(self._locks / f"{new_id('worker', self._clock())}.lock")
+        return self._held.path.stem
+
+    def close(self) -> None:
+        """Let go of this process's name."""
+        if self._held is not None:
+            self._held.close()
+
+    def store(self, tx: sqlite3.Connection, action: Action) -> None:
+        """Write a proposed action and say so in the audit."""
+        ensure_owner(tx, self._clock)
+        add_action(tx, self._clock, action, self.worker())
+        self.note(tx, "tool_requested", action, _proposed(action))
+
+    def note(self, tx: sqlite3.Connection, event_type: str, action: Action, payload: dict[str, Json]) -> None:
+        """Write an audit event of an action."""
+        add_event(tx, self._clock, event_type, action.action_id, payload)
+
+    def approve(self, tx: sqlite3.Connection, action: Action, by: str) -> bool:
+        """Write down the owner's yes to exactly this digest; False when somebody else answered first."""
+        if not approve_action(tx, self._clock, action, by):
+            return False
+        self.note(tx, "tool_approved", action, {"digest": action.digest, "by": by})
+        return True
+
+    def reopen(self, tx: sqlite3.Connection, action: Action, by: str, expires_at: str) -> bool:
+        """The owner has an action of unknown end done again; False when it is unknown no more."""
+        if not reopen_action(tx, self._clock, action, by, expires_at):
+            return False
+        self.note(tx, "tool_resolved", action, {"verdict": "retry", "by": by, "digest": action.digest})
+        return True
+
+    async def begin(
+        self, action: Action, *, stored: bool, approved_now: bool, stopped: Callable[[], bool], also: Write | None
+    ) -> bool:
+        """Claim the action for one attempt, unless ESTOP came first. False when ESTOP did; an error when others did."""
+
+        def write(tx: sqlite3.Connection) -> bool:
+            if not stored:
+                self.store(tx, action)
+            if approved_now:
+                self.note(tx, "tool_approved", action, {"digest": action.digest, "by": action.approved_by})
+            if stopped():
+                return False
+            if action.decision.verdict != "allow" and action.approved_by is None:
+                raise StorageError(f"{action.action_id} was let through without the owner's word.")
+            if not begin_action(tx, self._clock, action, self.worker()):
+                raise Taken(action.action_id)
+            if action.decision.lane == "B" and not keep_key(tx, self._clock, action):
+                raise KeyBound(action.action_id)
+            begun = {"attempt": action.attempt + 1, "worker": self.worker(), "lookup": action.uncertain}
+            self.note(tx, "tool_begun", action, {**begun, "digest": action.digest})
+            if also is not None:
+                also(tx)
+            return True
+
+        self._reached("claiming")
+        begun = await self.db.write(write)
+        self._reached("begun")
+        return begun
+
+    async def finish(
+        self, action: Action, end: End, fate: Fate, *, stored: bool, record: Record | None, by: str = ""
+    ) -> tuple[Receipt, ToolResult]:
+        """The last step of every attempt: receipt, status and memory in one transaction."""
+        result_hash = sha256_hex(end.result.output.encode("utf-8", "surrogatepass"))
+
+        def write(tx: sqlite3.Connection) -> tuple[Receipt, ToolResult]:
+            if not stored:
+                self.store(tx, action)
+            code = end.result.code or _code_of(action.decision)
+            receipt = self._ledger.add(tx, action, end.status, code=code, result_hash=result_hash)
+            result = msgspec.structs.replace(end.result, receipt_id=receipt.id)
+            self._settle(tx, action, end, fate, result)
+            payload: dict[str, Json] = {"code": code, "receipt_id": receipt.id, "attempt": action.attempt}
+            if by:
+                payload["by"] = by
+            self.note(tx, EVENT_OF[end.status], action, payload)
+            if fate.status == "EXECUTED" and action.decision.lane == "B":
+                keep_result_hash(tx, action, result_hash)
+            if record is not None:
+                record(tx, result)
+            self._reached("finishing")
+            return receipt, result
+
+        done = await self.db.write(write)
+        self._reached("finished")
+        return done
+
+    def _settle(self, tx: sqlite3.Connection, action: Action, end: End, fate: Fate, result: ToolResult) -> None:
+        if fate.status == "APPROVED":
+            ended = put_off_action(
+                tx, self._clock, action, result, seconds=fate.pause, uncertain=fate.uncertain or action.uncertain
+            )
+            self.note(tx, "tool_retry", action, {"in_seconds": fate.pause, "uncertain": fate.uncertain})
+        else:
+            ended = finish_action(tx, self._clock, action, fate.status, result, reason=end.reason)
+        if not ended:
+            raise Taken(action.action_id)
+
+    async def wait(self, action: Action, result: ToolResult, *, stored: bool, record: Record | None) -> None:
+        """Leave an action waiting for the owner, in nobody's hands."""
+
+        def write(tx: sqlite3.Connection) -> None:
+            if not stored:
+                self.store(tx, action)
+            if not let_go(tx, action.action_id, action.digest):
+                raise Taken(action.action_id)
+            self.note(tx, "approval_needed", action, {"expires_at": action.expires_at, "digest": action.digest})
+            if record is not None:
+                record(tx, result)
+
+        await self.db.write(write)
+
+    def post(self, action: Action) -> Record | None:
+        """The outcome of an action that waited is posted to its thread."""
+        if not action.thread_id:
+            return None
+
+        def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+            row = MessageRow(
+                message_id=new_id("msg", self._clock()),
+                thread_id=action.thread_id,
+                turn_id=action.turn_id,
+                role="system",
+                content=f"{action.call.tool} ({action.action_id}): {result.output}",
+                label=result.label,
+                action_id=action.action_id,
+            )
+            add_message(tx, self._clock, row)
+
+        return record
+
+
+class Taken(StorageError):
+    """Somebody else has the action, or it is over."""
+
+    def __init__(self, action_id: str) -> None:
+        super().__init__(f"action {action_id} was claimed elsewhere.", remedy="Nothing was run twice.")
+
+
+class Stopped(StorageError):
+    """ESTOP holds the action; it goes on when the owner clears it."""
+
+    def __init__(self) -> None:
+        super().__init__("ESTOP holds the action.", remedy="It goes on when ESTOP is cleared.")
+
+
+class KeyBound(StorageError):
+    """The idempotency key of the action belongs to other arguments."""
+
+    def __init__(self, action_id: str) -> None:
+        super().__init__(f"the idempotency key of {action_id} was used with other arguments.")
+
+
+def _proposed(action: Action) -> dict[str, Json]:
+    return {
+        "tool": action.call.tool,
+        "args_hash": action.call.args_hash,
+        "digest": action.digest,
+        "verdict": action.decision.verdict,
+        "rule": action.decision.rule,
+        "code": action.decision.code,
+        "source": action.source,
+        "thread_id": action.thread_id,
+        "job_id": action.job_id,
+    }
+
+
+def _code_of(decision: Decision) -> str:
+    if decision.code == "UNSAFE":
+        return "UNSAFE"
+    return "APPROVED" if decision.verdict == "ask" else decision.code

@@ -1,0 +1,219 @@
+"""Upkeep: what surrounds a call. Labels that content carries in and out, files it changed, what its card shows."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.gate.ends import End
+from coilclaw.gate.facts import Inspected
+from coilclaw.gate.labels import FileLabels
+from coilclaw.gate.records import Record, Write
+from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import Action, Label, ToolResult, untrusted
+from coilclaw.packets.canonical import digest_of, parse_object, sha256_hex
+from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.labels import join_labels, untrusted_only
+from coilclaw.sandbox.files import read_existing
+from coilclaw.store.actions import keep_seen, seen_hash
+from coilclaw.store.database import Database
+from coilclaw.store.jobs import add_job_files
+
+if TYPE_CHECKING:
+    from coilclaw.sandbox.snapshot import Snapshots
+
+SHOWN_BYTES = 1 << 20
+"""The largest file whose difference is shown on a card."""
+
+
+class Upkeep:
+    """Keeps labels, changed files and shown content in step with what calls do."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        workspace: Path,
+        labels: FileLabels,
+        snapshots: "Callable[[], Snapshots]",
+        warn: Callable[[str], None],
+    ) -> None:
+        self._db = db
+        self._workspace = workspace
+        self._labels = labels
+        self._snapshots = snapshots
+        self._warn = warn
+
+    # Before: what the owner is shown, and that it still is so
+
+    def existing(self, inspected: Inspected) -> bytes | None:
+        """What the file a call would write holds now, for the difference on its card."""
+        path = next((path for path in inspected.facts.paths if path.write and not path.boxed and path.relative), None)
+        return None if path is None else read_existing(self._workspace, path.relative or "", SHOWN_BYTES)
+
+    def marked(self, action: Action) -> tuple[str, ...]:
+        """For what would leave this machine: values that stand in untrusted content but not in the owner's words."""
+        if action.decision.lane != "B" or not action.taint:
+            return ()
+        from coilclaw.gate.marking import marked_values
+        from coilclaw.store.labels import conversation_texts
+
+        texts = conversation_texts(self._db.reader, action.thread_id, turn_id=action.turn_id)
+        marked = marked_values(parse_object(action.call.args_bytes), texts.untrusted, texts.owner)
+        return marked if texts.complete else (*marked, "(there is more untrusted content than could be compared)")
+
+    def see(self, action_id: str, inspected: Inspected) -> Record | None:
+        """Remembers what the files a waiting call would replace hold: that is what its card shows."""
+        seen = self._seen(inspected)
+        if not seen:
+            return None
+
+        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+            keep_seen(tx, action_id, seen)
+
+        return record
+
+    def is_as_seen(self, action_id: str, inspected: Inspected) -> bool:
+        """Whether those files still hold what the owner was shown."""
+        seen = seen_hash(self._db.reader, action_id)
+        return not seen or seen == self._seen(inspected)
+
+    def _seen(self, inspected: Inspected) -> str:
+        parts: list[bytes] = []
+        for path in inspected.facts.paths:
+            if path.write and not path.boxed:
+                parts += [path.absolute.encode("utf-8", "surrogateescape"), self._content(path.absolute)]
+        return digest_of(*parts) if parts else ""
+
+    def _content(self, path: str) -> bytes:
+        try:
+            info = os.lstat(path)
+        except OSError:
+            return b"absent"
+        data = None
+        if info.st_size <= SHOWN_BYTES and path.startswith(f"{self._workspace}/"):
+            data = read_existing(self._workspace, os.path.relpath(path, self._workspace), SHOWN_BYTES)
+        return f"{info.st_size} {info.st_mtime_ns}".encode() if data is None else sha256_hex(data).encode()
+
+    # Around the effect: what comes in, and what is changed
+
+    def before(self, action: Action, inspected: Inspected, turn: Turn) -> Write | None:
+        """What must be on record before an effect that may write untrusted content: a crash must not launder it."""
+        if inspected.facts.only_reads and not any(path.write for path in inspected.facts.paths):
+            return None
+        labels = self._flowing(inspected, turn)
+        if not labels:
+            return None
+        if inspected.facts.command is not None:
+            return lambda tx: self._labels.hold(tx, action.action_id, labels)
+        content = parse_object(action.call.args_bytes).get("content")
+        path = next((path.relative for path in inspected.facts.paths if path.write and path.relative), None)
+        if path is None or not isinstance(content, str):
+            return None
+        expected = self._labels.expected(path, content.encode("utf-8"))
+        return lambda tx: self._labels.mark(tx, expected, labels)
+
+    def _flowing(self, inspected: Inspected, turn: Turn) -> tuple[Label, ...]:
+        """Every untrusted source that may find its way into what the call writes."""
+        labels = [*turn.taint, *(untrusted(place.host or "network") for place in inspected.facts.domains)]
+        if inspected.facts.command is not None:
+            labels += self._labels.labels_for_command(inspected.facts.command)
+        return untrusted_only(labels)
+
+    def carried(self, inspected: Inspected) -> tuple[Label, ...]:
+        """What the files a call can read carry; asked before and after, because it may have read at either moment."""
+        if inspected.facts.command is not None:
+            return self._labels.labels_for_command(inspected.facts.command)
+        if inspected.touches.target is not None:
+            return ()
+        read = [path.relative for path in inspected.facts.paths if not path.write and path.relative is not None]
+        return tuple(label for path in read for label in self._labels.labels_of(path))
+
+    async def after(
+        self, action: Action, end: End, inspected: Inspected, turn: Turn, carried: tuple[Label, ...]
+    ) -> tuple[End, Record | None]:
+        """Label what a call brought, note it in the turn, and record what it changed with its end."""
+        found = untrusted_only((*carried, *self.carried(inspected)))
+        if found:
+            label = join_labels((end.result.label, *found))
+            end = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, label=label))
+        external = bool(inspected.touches.domains) or (
+            inspected.tool is not None and inspected.tool.destination == "external"
+        )
+        turn.take_in(end.result.label, kept=not external)
+        if inspected.touches.url is not None and inspected.touches.target is None:
+            turn.follow(inspected.touches.url)
+            if end.status == "allowed":  # only what somebody sent is quoted; an echo of our own words is not
+                end = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, fetched=True))
+                turn.hear(end.result.output)
+        labels = self._flowing(inspected, turn)
+        if not labels and turn.job is None:
+            return end, None
+        touched = await self._touched(inspected, turn.snapshot)
+        return self._within_job(end, turn, touched), await self._recording(action, inspected, touched, labels)
+
+    async def after_death(self, action: Action, inspected: Inspected) -> Record | None:
+        """The same for a call whose process died: what changed since the workspace was last kept may be its doing."""
+        labels = (*action.taint, *self._labels.held(action.action_id))
+        if not labels and action.job_id is None:
+            return None
+        newest = self._snapshots().recent(1) if inspected.facts.command is not None else []
+        touched = await self._touched(inspected, newest[0].id if newest else "")
+        return await self._recording(action, inspected, touched, labels)
+
+    def release(self, action: Action, inspected: Inspected) -> Record | None:
+        """For a call that ended before its effect: it touched nothing."""
+        if inspected.facts.command is None or inspected.facts.only_reads:
+            return None
+
+        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+            self._labels.release(tx, action.action_id)
+
+        return record
+
+    async def _touched(self, inspected: Inspected, snapshot: str) -> tuple[str, ...]:
+        """Workspace files a call changed, or may have; the whole workspace when that cannot be told."""
+        named = tuple(path.relative for path in inspected.facts.paths if path.write and path.relative)
+        if inspected.facts.only_reads:
+            return named
+        if not snapshot:
+            return (*named, "")
+        try:
+            return tuple(dict.fromkeys((*named, *await asyncio.to_thread(self._snapshots().touched, snapshot))))
+        except (CoilclawError, OSError) as error:
+            self._warn(f"which files a command changed cannot be told: {error}")
+            return (*named, "")
+
+    async def _recording(
+        self, action: Action, inspected: Inspected, touched: tuple[str, ...], labels: tuple[Label, ...]
+    ) -> Record | None:
+        looked = await asyncio.to_thread(self._labels.look, touched) if labels and touched else None
+
+        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+            if looked is not None:
+                self._labels.mark(tx, looked, labels)
+            if inspected.facts.command is not None:
+                self._labels.release(tx, action.action_id)
+            if action.job_id is not None:
+                add_job_files(tx, action.job_id, [path for path in touched if path])
+
+        return record
+
+    def _within_job(self, end: End, turn: Turn, touched: tuple[str, ...]) -> End:
+        """A command says only afterwards how many files it changed; too many is a failure, and it is said."""
+        if turn.job is None:
+            return end
+        files = turn.job.files_changed | frozenset(path for path in touched if path)
+        if files == turn.job.files_changed:
+            return end
+        turn.job = msgspec.structs.replace(turn.job, files_changed=files)
+        most = turn.job.constraints.max_files_changed
+        if most is None or len(files) <= most:
+            return end
+        text = f"{end.result.output}\n\nThis job may change {most} files and has now changed {len(files)}."
+        result = msgspec.structs.replace(end.result, success=False, output=text, error=text, code="JOB_FILES")
+        return msgspec.structs.replace(end, status="failed", result=result, reason="JOB_FILES")

@@ -1,0 +1,301 @@
+"""Audit rows on their way out: appended to audit/YYYY/MM/DD.jsonl in the workspace, in their order, each once.
+
+No link is followed: every folder is opened from its parent, and a file must be a plain one with a single name. A row
+that stands in its file already is not written again, so an export that was cut off anywhere can simply be repeated.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from heapq import merge
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.ledger.audit import audit_event
+from coilclaw.packets.canonical import Json, NotCanonical, canonical_bytes
+from coilclaw.packets.errors import StorageError
+
+Row = tuple[int, str, str, str, str, str]
+Reached = Callable[[str], None]
+"""Is told of every boundary that is reached; does nothing, except where a test wants to know what a crash does."""
+
+BUFFER = 1 << 18
+CHUNK = 1 << 16
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What of an exported line tells which row it is."""
+
+    seq: int
+    entry_id: str
+
+
+_LINE = msgspec.json.Decoder(_Line)
+
+
+def export_line(row: Row, redact: Callable[[Json], Json]) -> bytes:
+    """A row as one line of canonical JSON, without secrets."""
+    event = audit_event(row)
+    fields: dict[str, Json] = {
+        "seq": event.seq,
+        "entry_id": event.entry_id,
+        "event_type": event.event_type,
+        "entity_id": redact(event.entity_id),
+        "payload": redact(event.payload),
+        "created_at": event.created_at,
+    }
+    try:
+        return canonical_bytes(fields) + b"\n"
+    except NotCanonical:  # what has no canonical form is kept as the text it is
+        return canonical_bytes({**fields, "payload": redact(row[4])}) + b"\n"
+
+
+class AuditExport:
+    """Takes audit rows in order and leaves them in the files of their days. Durable when `close` has returned."""
+
+    def __init__(self, workspace: Path, redact: Callable[[Json], Json], reached: Reached) -> None:
+        self._workspace = workspace
+        self._redact = redact
+        self._reached = reached
+        self._day: _DayFile | None = None
+        self.files: dict[str, None] = {}
+        """Every file that was looked at, below the workspace."""
+
+    def add(self, row: Row) -> None:
+        """Take the next row."""
+        day = row[5][:10]
+        if not _DAY.fullmatch(day):
+            raise StorageError(f"audit event {row[0]} has no date.", remedy="Nothing was deleted; please report this.")
+        if self._day is None or self._day.day != day:
+            self.close()
+            self._day = _DayFile(self._workspace, day, self._reached)
+            self.files[self._day.name] = None
+        self._day.add(row[0], row[1], export_line(row, self._redact))
+
+    def close(self) -> None:
+        """Make what was taken durable."""
+        if self._day is not None:
+            day, self._day = self._day, None
+            try:
+                day.finish()
+            finally:
+                day.close()
+
+    def give_up(self) -> None:
+        """Give the file back without finishing it."""
+        if self._day is not None:
+            self._day.close()
+            self._day = None
+
+
+class _DayFile:
+    """One day's file, open for the rows of that day."""
+
+    def __init__(self, workspace: Path, day: str, reached: Reached) -> None:
+        self.day = day
+        self.name = f"audit/{day.replace('-', '/')}.jsonl"
+        self._reached = reached
+        self._folder = -1
+        self._fd = -1
+        self._buffer = bytearray()
+        self._late: list[tuple[int, bytes]] = []
+        try:
+            self._open(workspace)
+            self._end = self._repair()
+            self._last = self._last_number()
+        except OSError as error:
+            self.close()
+            raise _explained(error, self.name) from error
+        except BaseException:
+            self.close()
+            raise
+        self._present = self._lines()
+        self._next: _Line | None = next(self._present, None)
+
+    def _open(self, workspace: Path) -> None:
+        *folders, file = self.name.split("/")
+        self._folder = os.open(workspace, _FOLDER)
+        for name in folders:
+            below = _open_folder(self._folder, name)
+            os.close(self._folder)
+            self._folder = below
+        self._fd = os.open(file, _FILE, 0o600, dir_fd=self._folder)
+        os.fsync(self._folder)
+        info = os.fstat(self._fd)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+            raise StorageError(
+                f"{self.name} in the workspace is not a plain file of its own; nothing was deleted.",
+                remedy="Move it aside, then prune again.",
+            )
+
+    def _repair(self) -> int:
+        """End the file with a whole line: what was cut off while it was written is still in the database."""
+        end = os.fstat(self._fd).st_size
+        tail = self._tail(end)
+        if not tail or tail.endswith(b"\n"):
+            return end
+        torn = tail.rpartition(b"\n")[2]
+        if _line_or_none(torn) is not None:  # whole, only its line break is missing
+            self._write(b"\n")
+            return end + 1
+        os.ftruncate(self._fd, end - len(torn))
+        return end - len(torn)
+
+    def _tail(self, end: int) -> bytes:
+        """The end of the file, with at least its last line whole."""
+        tail, start = b"", end
+        while start and tail.count(b"\n") < 2:
+            size = min(CHUNK, start)
+            start -= size
+            tail = os.pread(self._fd, size, start) + tail
+        return tail
+
+    def _last_number(self) -> int:
+        tail = self._tail(self._end)
+        return self._parsed(tail[:-1].rpartition(b"\n")[2]).seq if tail else 0
+
+    def _parsed(self, line: bytes) -> _Line:
+        found = _line_or_none(line)
+        if found is None:
+            raise StorageError(
+                f"{self.name} in the workspace holds a line that is no audit event; nothing was deleted.",
+                remedy="Move the file aside, then prune again.",
+            )
+        return found
+
+    def _raw_lines(self) -> Iterator[bytes]:
+        """The lines that stood there when the file was opened."""
+        place, rest = 0, b""
+        while place < self._end:
+            data = os.pread(self._fd, min(CHUNK, self._end - place), place)
+            if not data:
+                return
+            place += len(data)
+            *whole, rest = (rest + data).split(b"\n")
+            yield from whole
+
+    def _lines(self) -> Iterator[_Line]:
+        return (self._parsed(line) for line in self._raw_lines())
+
+    def add(self, seq: int, entry_id: str, line: bytes) -> None:
+        """Write a row unless it stands there; one that belongs before others is put in at the end."""
+        if seq > self._last:
+            self._buffer += line
+            if len(self._buffer) >= BUFFER:
+                self._flush()
+        elif not self._holds(seq, entry_id):
+            self._late.append((seq, line))
+
+    def _holds(self, seq: int, entry_id: str) -> bool:
+        """Both the rows and the lines come in order, so one walk along the file answers for all rows."""
+        while self._next is not None and self._next.seq < seq:
+            self._next = next(self._present, None)
+        while self._next is not None and self._next.seq == seq:
+            same = self._next.entry_id == entry_id
+            self._next = next(self._present, None)
+            if same:
+                return True
+        return False
+
+    def _flush(self) -> None:
+        data, self._buffer = bytes(self._buffer), bytearray()
+        try:
+            self._write(data)
+        except OSError as error:
+            raise _explained(error, self.name) from error
+        self._reached("appended")
+
+    def _write(self, data: bytes) -> None:
+        start = os.fstat(self._fd).st_size
+        try:
+            _write_all(self._fd, data)
+        except OSError:
+            os.ftruncate(self._fd, start)  # never leave half a line behind
+            raise
+
+    def finish(self) -> None:
+        """Everything that was added stands in the file, durably."""
+        self._flush()
+        try:
+            os.fsync(self._fd)
+            if self._late:
+                self._put_in_late_ones()
+        except OSError as error:
+            raise _explained(error, self.name) from error
+        self._reached("exported")
+
+    def _put_in_late_ones(self) -> None:
+        """Write the file anew with the late rows where they belong, and put it in the old one's place."""
+        file = self.name.rpartition("/")[2]
+        aside = f".{file}.new"
+        self._end = os.fstat(self._fd).st_size
+        there = ((self._parsed(line).seq, line + b"\n") for line in self._raw_lines())
+        with suppress(FileNotFoundError):  # where an earlier try died
+            os.unlink(aside, dir_fd=self._folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(aside, flags, 0o600, dir_fd=self._folder)
+        try:
+            with os.fdopen(fd, "wb") as new:
+                new.writelines(line for _, line in merge(there, self._late, key=lambda pair: pair[0]))
+                new.flush()
+                os.fsync(fd)
+            self._reached("rewritten")
+            os.rename(aside, file, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except BaseException:
+            os.unlink(aside, dir_fd=self._folder)
+            raise
+        os.fsync(self._folder)
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        for fd in (self._fd, self._folder):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._folder = -1
+
+
+def _line_or_none(line: bytes) -> _Line | None:
+    try:
+        return _LINE.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _open_folder(parent: int, name: str) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        os.mkdir(name, 0o700, dir_fd=parent)
+        os.fsync(parent)
+        return os.open(name, _FOLDER, dir_fd=parent)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    written = 0
+    while written < len(data):
+        written += os.write(fd, data[written:])
+
+
+def _explained(error: OSError, name: str) -> StorageError:
+    """One sentence for what the system said. Whatever it was: nothing is deleted that is not safe in its file."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return StorageError(
+            f"the disk is full: audit events could not be exported to {name}, so nothing was deleted.",
+            remedy="Free some space, then prune again.",
+        )
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return StorageError(
+            f"a part of {name} in the workspace is a link or no folder; it is not followed, and nothing was deleted.",
+            remedy="Move it aside, then prune again.",
+        )
+    return StorageError(
+        f"audit events could not be exported to {name} ({error.strerror}), so nothing was deleted.",
+        remedy="Check the workspace's audit folder, then prune again.",
+    )

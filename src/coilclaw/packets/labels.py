@@ -1,0 +1,39 @@
+"""Labels together: one string that names every source, and its parts again.
+
+`untrusted:a.example,b.example` stands for content that both had a hand in. Joining loses no source, and the order in
+which labels are joined does not matter.
+"""
+
+from collections.abc import Iterable
+
+from coilclaw.packets.action import INTERNAL, OWNER, Label
+
+_UNTRUSTED = "untrusted:"
+_NAMELESS = "unknown"
+
+
+def is_untrusted(label: Label) -> bool:
+    """Whether somebody other than the owner or the runtime wrote it. A label nobody knows is not trusted."""
+    return label not in (OWNER, INTERNAL)
+
+
+def split_label(label: Label) -> tuple[Label, ...]:
+    """The label of each source by itself, sorted; a label that names no source stands for one nobody knows."""
+    if not is_untrusted(label):
+        return (label,)
+    names = {part.strip() or _NAMELESS for part in label.removeprefix(_UNTRUSTED).split(",")}
+    return tuple(f"{_UNTRUSTED}{name}" for name in sorted(names))
+
+
+def join_labels(labels: Iterable[Label]) -> Label:
+    """The label of what was made from all of these: every untrusted source; else `owner` if all is the owner's."""
+    found = set(labels)
+    names = {part.removeprefix(_UNTRUSTED) for each in found if is_untrusted(each) for part in split_label(each)}
+    if names:
+        return _UNTRUSTED + ",".join(sorted(names))
+    return OWNER if found == {OWNER} else INTERNAL
+
+
+def untrusted_only(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Each untrusted source once, by itself, sorted."""
+    return tuple(sorted({part for each in labels if is_untrusted(each) for part in split_label(each)}))

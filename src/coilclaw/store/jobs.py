@@ -1,0 +1,377 @@
+"""Job rows: what is to be done, where it stands, who works on it. Every write names the version it read."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterable
+from datetime import timedelta
+
+import msgspec
+
+from coilclaw.packets.action import INTERNAL, Label
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.errors import StorageError
+from coilclaw.packets.ids import Clock, stamp
+from coilclaw.packets.job import JobLimits, JobSpec, JobState, Plan
+from coilclaw.store.threads import OWNER_ID
+
+CHECKPOINT_BYTES = 512 * 1024
+
+
+class JobMoved(StorageError):
+    """Somebody else changed the job since it was read; nothing was written."""
+
+
+class CheckpointTooLarge(StorageError):
+    """A checkpoint over its limit; nothing was written."""
+
+
+class JobBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job may spend, fixed when it was made."""
+
+    tokens: int
+    steps: int
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as stored."""
+
+    job_id: str
+    thread_id: str
+    goal: str
+    state: JobState
+    spec: JobSpec
+    budget: JobBudget
+    plan: Plan | None = None
+    checkpoint: bytes | None = None
+    checkpoint_label: Label = INTERNAL
+    next_wakeup_at: str | None = None
+    reason: str = ""
+    paused_from: JobState | None = None
+    deadline_at: str | None = None
+    worker: str | None = None
+    attempt: int = 0
+    version: int = 0
+    created_at: str = ""
+    updated_at: str = ""
+
+    @property
+    def turn_id(self) -> str:
+        """A job is one turn: everything it proposes carries this id."""
+        return turn_of(self.job_id)
+
+
+def turn_of(job_id: str) -> str:
+    """The turn a job is."""
+    return f"turn_{job_id.removeprefix('job_')}"
+
+
+class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a job."""
+
+    event_id: str
+    type: str
+    payload: dict[str, Json]
+    created_at: str
+
+
+_COLUMNS = (
+    "job_id, thread_id, goal, state, spec_json, plan_json, checkpoint_blob, checkpoint_label, next_wakeup_at,"
+    " budget_json, reason, paused_from, deadline_at, worker, attempt, version, created_at, updated_at"
+)
+_SPEC = msgspec.json.Decoder(JobSpec)
+_PLAN = msgspec.json.Decoder(Plan)
+_BUDGET = msgspec.json.Decoder(JobBudget)
+_PAYLOAD = msgspec.json.Decoder(dict[str, Json])
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _job(row: tuple[object, ...]) -> JobRow:
+    fields = dict(zip(_COLUMNS.replace(" ", "").split(","), row, strict=True))
+    try:
+        return JobRow(
+            job_id=str(fields["job_id"]),
+            thread_id=str(fields["thread_id"]),
+            goal=str(fields["goal"]),
+            state=msgspec.convert(fields["state"], JobState),
+            spec=_SPEC.decode(str(fields["spec_json"])),
+            plan=None if fields["plan_json"] == "{}" else _PLAN.decode(str(fields["plan_json"])),
+            checkpoint=msgspec.convert(fields["checkpoint_blob"], bytes | None),
+            checkpoint_label=str(fields["checkpoint_label"]),
+            next_wakeup_at=msgspec.convert(fields["next_wakeup_at"], str | None),
+            budget=_BUDGET.decode(str(fields["budget_json"])),
+            reason=str(fields["reason"]),
+            paused_from=msgspec.convert(fields["paused_from"], JobState | None),
+            deadline_at=msgspec.convert(fields["deadline_at"], str | None),
+            worker=msgspec.convert(fields["worker"], str | None),
+            attempt=msgspec.convert(fields["attempt"], int),
+            version=msgspec.convert(fields["version"], int),
+            created_at=str(fields["created_at"]),
+            updated_at=str(fields["updated_at"]),
+        )
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise StorageError(
+            f"the row of job {fields['job_id']} cannot be read: {error}.", remedy="Restore it from a backup."
+        ) from error
+
+
+def add_job(tx: sqlite3.Connection, clock: Clock, job: JobRow) -> JobRow:
+    """Store a new job; its thread must be there."""
+    now = stamp(clock())
+    job = msgspec.structs.replace(job, created_at=job.created_at or now, updated_at=now)
+    names = f"{_COLUMNS}, user_id"
+    tx.execute(
+        f"INSERT INTO jobs ({names}) VALUES ({', '.join('?' * len(names.split(',')))})",  # noqa: S608
+        (
+            job.job_id,
+            job.thread_id,
+            job.goal,
+            job.state,
+            _text(job.spec),
+            "{}" if job.plan is None else _text(job.plan),
+            _fitting(job.checkpoint),
+            job.checkpoint_label,
+            job.next_wakeup_at,
+            _text(job.budget),
+            job.reason,
+            job.paused_from,
+            job.deadline_at,
+            job.worker,
+            job.attempt,
+            job.version,
+            job.created_at,
+            job.updated_at,
+            OWNER_ID,
+        ),
+    )
+    return job
+
+
+def _fitting(checkpoint: bytes | None) -> bytes | None:
+    if checkpoint is not None and len(checkpoint) > CHECKPOINT_BYTES:
+        raise CheckpointTooLarge(f"the checkpoint is {len(checkpoint)} bytes; at most {CHECKPOINT_BYTES} are kept.")
+    return checkpoint
+
+
+def save(tx: sqlite3.Connection, clock: Clock, job: JobRow, expected_version: int) -> JobRow:
+    """Write a job as it now stands, if nobody else did since `expected_version`; the stored row comes back."""
+    job = msgspec.structs.replace(job, version=expected_version + 1, updated_at=stamp(clock()))
+    changed = tx.execute(
+        "UPDATE jobs SET state = ?, spec_json = ?, plan_json = ?, checkpoint_blob = ?, checkpoint_label = ?,"
+        " next_wakeup_at = ?, reason = ?, paused_from = ?, deadline_at = ?, worker = ?, attempt = ?, version = ?,"
+        " updated_at = ? WHERE job_id = ? AND version = ?",
+        (
+            job.state,
+            _text(job.spec),
+            "{}" if job.plan is None else _text(job.plan),
+            _fitting(job.checkpoint),
+            job.checkpoint_label,
+            job.next_wakeup_at,
+            job.reason,
+            job.paused_from,
+            job.deadline_at,
+            job.worker,
+            job.attempt,
+            job.version,
+            job.updated_at,
+            job.job_id,
+            expected_version,
+        ),
+    )
+    if changed.rowcount != 1:
+        raise JobMoved(f"job {job.job_id} was changed elsewhere.", remedy="Look at it again: `coilclaw job show`.")
+    return job
+
+
+def load_job(db: sqlite3.Connection, job_id: str) -> JobRow | None:
+    """One job by id."""
+    row = db.execute(f"SELECT {_COLUMNS} FROM jobs WHERE job_id = ?", (job_id,)).fetchone()  # noqa: S608
+    return None if row is None else _job(row)
+
+
+def job_version(db: sqlite3.Connection, job_id: str) -> int | None:
+    """The version of a job, which is all that somebody who works on it must watch."""
+    row = db.execute("SELECT version FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def list_jobs(db: sqlite3.Connection, states: Iterable[JobState], limit: int) -> list[JobRow]:
+    """Jobs in any of these states, the newest first."""
+    chosen = list(states)
+    marks = ", ".join("?" * len(chosen))
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM jobs WHERE state IN ({marks}) ORDER BY created_at DESC, job_id DESC LIMIT ?",  # noqa: S608
+        (*chosen, limit),
+    ).fetchall()
+    return [_job(row) for row in rows]
+
+
+def near_job_ids(db: sqlite3.Connection, limit: int = 200) -> list[str]:
+    """Recent ids, for a did-you-mean."""
+    return [row[0] for row in db.execute("SELECT job_id FROM jobs ORDER BY created_at DESC LIMIT ?", (limit,))]
+
+
+# Whose turn it is
+
+OPEN: tuple[JobState, ...] = (
+    "RECEIVED", "PARSED", "POLICY_CHECKED", "PLANNED", "EXECUTING", "WAITING_APPROVAL", "PR_OPENED", "MERGED",
+    "DEPLOYED", "PAUSED_BUDGET",
+)  # fmt: skip
+"""States in which a job may still go on."""
+
+_OPEN = ", ".join(f"'{state}'" for state in OPEN)
+
+FARTHEST = timedelta(hours=25)
+"""No pause is longer; a later time was set by a clock that ran ahead, and counts as come. Waiting has no such bound."""
+
+
+def claim_job(
+    tx: sqlite3.Connection,
+    clock: Clock,
+    *,
+    worker: str,
+    running: Collection[str],
+    at_once: int,
+    gone: Callable[[str], bool],
+    only: Collection[str] | None = None,
+) -> JobRow | None:
+    """Take the job that has been due longest and that nobody alive works on; None when none is due or enough run.
+
+    `gone` says whether the worker of that name is gone: ownership is a held lock, not a clock. `running` are the jobs
+    this worker really works on; another that carries its name was left over by a write that failed. `only` are the
+    jobs that are wanted, when not all are.
+    """
+    mine = tx.execute(f"SELECT job_id FROM jobs WHERE state IN ({_OPEN}) AND worker = ?", (worker,))  # noqa: S608
+    for row in mine.fetchall():
+        if row[0] not in running:
+            release_job(tx, clock, row[0], worker)
+    held = tx.execute(
+        f"SELECT worker, count(*) FROM jobs WHERE state IN ({_OPEN}) AND worker IS NOT NULL GROUP BY worker"  # noqa: S608
+    ).fetchall()
+    dead = sorted(str(row[0]) for row in held if row[0] != worker and gone(str(row[0])))
+    if sum(int(row[1]) for row in held if row[0] not in dead) >= at_once:
+        return None
+    now = clock()
+    due = [job for state in OPEN for job in _due(tx, state, stamp(now), stamp(now + FARTHEST), dead, only)]
+    if not due:
+        return None
+    job = min(due, key=lambda each: (each.next_wakeup_at or "", each.job_id))
+    return save(tx, clock, msgspec.structs.replace(job, worker=worker), job.version)
+
+
+def any_due(db: sqlite3.Connection, clock: Clock) -> bool:
+    """Whether a claim could find anything; a look that holds nobody up."""
+    now = clock()
+    return any(
+        db.execute(
+            "SELECT 1 FROM jobs WHERE state = ? AND (next_wakeup_at <= ? OR (next_wakeup_at > ? AND state <>"
+            " 'WAITING_APPROVAL')) LIMIT 1",
+            (state, stamp(now), stamp(now + FARTHEST)),
+        ).fetchone()
+        for state in OPEN
+    )
+
+
+def _due(
+    tx: sqlite3.Connection, state: JobState, now: str, never_after: str, dead: list[str], only: Collection[str] | None
+) -> list[JobRow]:
+    """The jobs of one state that are first in line."""
+    free = f"(worker IS NULL OR worker IN ({', '.join('?' * len(dead))}))" if dead else "worker IS NULL"
+    wanted = () if only is None else tuple(sorted(only))
+    among = "" if only is None else f" AND job_id IN ({', '.join('?' * len(wanted))})"
+    asked = [("next_wakeup_at <= ?", now)]
+    if state != "WAITING_APPROVAL":
+        asked.append(("next_wakeup_at > ?", never_after))
+    found: list[JobRow] = []
+    for condition, moment in asked:
+        row = tx.execute(
+            f"SELECT {_COLUMNS} FROM jobs WHERE state = ? AND {condition} AND {free}"  # noqa: S608
+            f"{among} ORDER BY next_wakeup_at, job_id LIMIT 1",
+            (state, moment, *dead, *wanted),
+        ).fetchone()
+        found += [] if row is None else [_job(row)]
+    return found
+
+
+def waited_enough(db: sqlite3.Connection) -> list[str]:
+    """Jobs that wait for actions which all have an end by now."""
+    rows = db.execute(
+        "SELECT job_id FROM jobs WHERE state = 'WAITING_APPROVAL' AND NOT EXISTS (SELECT 1 FROM proposed_actions"
+        " WHERE turn_id = 'turn_' || substr(jobs.job_id, 5) AND status IN ('PENDING', 'APPROVED'))"
+    )
+    return [row[0] for row in rows]
+
+
+def wake_job(tx: sqlite3.Connection, clock: Clock, job_id: str) -> bool:
+    """Make a job due that nobody works on and that sleeps; says whether that changed anything."""
+    now = stamp(clock())
+    changed = tx.execute(
+        "UPDATE jobs SET next_wakeup_at = ?, version = version + 1, updated_at = ?"
+        " WHERE job_id = ? AND worker IS NULL AND next_wakeup_at > ?",
+        (now, now, job_id, now),
+    )
+    return changed.rowcount == 1
+
+
+def release_job(tx: sqlite3.Connection, clock: Clock, job_id: str, worker: str) -> bool:
+    """Give back a job that a worker holds; whoever comes next goes on with it."""
+    changed = tx.execute(
+        "UPDATE jobs SET worker = NULL, version = version + 1, updated_at = ? WHERE job_id = ? AND worker = ?",
+        (stamp(clock()), job_id, worker),
+    )
+    return changed.rowcount == 1
+
+
+# What happened
+
+
+def add_job_event(tx: sqlite3.Connection, clock: Clock, job_id: str, kind: str, payload: dict[str, Json]) -> None:
+    """Write one event of a job. Its id counts, so that events stay in order whatever the clock does."""
+    number = tx.execute("SELECT count(*) FROM job_events WHERE job_id = ?", (job_id,)).fetchone()[0] + 1
+    tx.execute(
+        "INSERT INTO job_events (event_id, job_id, type, payload_json, created_at) VALUES (?, ?, ?, ?, ?)",
+        (f"{job_id}.{number:06d}", job_id, kind, _text(payload), stamp(clock())),
+    )
+
+
+def job_events(db: sqlite3.Connection, job_id: str, limit: int) -> list[JobEvent]:
+    """The last events of a job, oldest first."""
+    rows = db.execute(
+        "SELECT event_id, type, payload_json, created_at FROM job_events WHERE job_id = ?"
+        " ORDER BY event_id DESC LIMIT ?",
+        (job_id, limit),
+    ).fetchall()
+    return [
+        JobEvent(event_id=row[0], type=row[1], payload=_PAYLOAD.decode(row[2]), created_at=row[3])
+        for row in reversed(rows)
+    ]
+
+
+def add_job_files(tx: sqlite3.Connection, job_id: str, paths: Iterable[str]) -> None:
+    """Note workspace files a job changed, each once."""
+    tx.executemany(
+        "INSERT INTO job_files (job_id, path) VALUES (?, ?) ON CONFLICT DO NOTHING", [(job_id, path) for path in paths]
+    )
+
+
+def job_files(db: sqlite3.Connection, job_id: str) -> list[str]:
+    """Workspace files a job changed, in order."""
+    rows = db.execute("SELECT path FROM job_files WHERE job_id = ? ORDER BY path", (job_id,))
+    return [row[0] for row in rows]
+
+
+def job_limits(db: sqlite3.Connection, job_id: str) -> JobLimits | None:
+    """What a job leaves its calls: its constraints, and how much of them is used up."""
+    row = db.execute("SELECT spec_json FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
+    if row is None:
+        return None
+    opened = db.execute(
+        "SELECT count(*) FROM job_events WHERE job_id = ? AND type = 'pr_opened'", (job_id,)
+    ).fetchone()[0]
+    return JobLimits(
+        job_id=job_id,
+        constraints=_SPEC.decode(row[0]).constraints,
+        files_changed=frozenset(job_files(db, job_id)),
+        prs_opened=int(opened),
+    )

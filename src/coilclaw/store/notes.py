@@ -1,0 +1,125 @@
+"""The agent's own notes and artifacts, each kept with the label of the turn that wrote it."""
+
+import sqlite3
+
+from coilclaw.packets.action import Label
+from coilclaw.packets.canonical import digest_of, sha256_hex
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.packets.labels import join_labels
+from coilclaw.packets.ports import Note
+from coilclaw.store.database import Database
+from coilclaw.store.threads import ARTIFACT_BYTES
+
+NOTE_BYTES = 64 * 1024
+
+
+def artifact_id_of(idempotency_key: str) -> str:
+    """The id of the artifact that a call with this key keeps: the same call, the same id."""
+    return f"art_{digest_of(b'artifact', idempotency_key.encode('utf-8'))[:32]}"
+
+
+class NoteShelf:
+    """The Notes port for one call. What is written carries `label`; what is read comes with its own."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        clock: Clock,
+        thread_id: str,
+        job_id: str | None,
+        label: Label,
+        idempotency_key: str,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._thread_id = thread_id or None
+        self._job_id = job_id
+        self._label = label
+        self._key = idempotency_key
+
+    async def write_note(self, title: str, content: str) -> None:
+        """Keep a note under its title; a note of that title is replaced, its label too."""
+        _check_size(len(content.encode("utf-8")), NOTE_BYTES, "note", "Shorten it, or keep it with artifact_put.")
+
+        def write(tx: sqlite3.Connection) -> None:
+            now = self._clock()
+            tx.execute(
+                "INSERT INTO notes (note_id, thread_id, title, content, label, created_at, updated_at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (title) DO UPDATE SET thread_id = excluded.thread_id,"
+                " content = excluded.content, label = excluded.label, updated_at = excluded.updated_at",
+                (new_id("note", now), self._thread_id, title, content, self._label, stamp(now), stamp(now)),
+            )
+
+        await self._db.write(write)
+
+    def read_note(self, title: str) -> Note | None:
+        """The note of that title."""
+        row = self._db.reader.execute(
+            "SELECT title, content, label, updated_at FROM notes WHERE title = ?", (title,)
+        ).fetchone()
+        return None if row is None else Note(title=row[0], content=row[1], label=row[2], updated_at=row[3])
+
+    def list_notes(self, *, limit: int) -> list[Note]:
+        """Notes without their content, the newest first."""
+        rows = self._db.reader.execute(
+            "SELECT title, label, updated_at FROM notes ORDER BY updated_at DESC, title LIMIT ?", (limit,)
+        )
+        return [Note(title=row[0], content="", label=row[1], updated_at=row[2]) for row in rows]
+
+    async def put_artifact(self, *, kind: str, name: str, content: bytes) -> str:
+        """Keep an artifact; the same call again keeps it once. Returns its id."""
+        _check_size(len(content), ARTIFACT_BYTES, "artifact", "Split it, or write it to a workspace file.")
+        return await self._db.write(lambda tx: self._put(tx, kind, name, content))
+
+    def _put(self, tx: sqlite3.Connection, kind: str, name: str, content: bytes) -> str:
+        artifact_id = artifact_id_of(self._key)
+        content_hash = sha256_hex(content)
+        kept = tx.execute(
+            "SELECT type, name, content_hash, label FROM artifacts WHERE artifact_id = ?", (artifact_id,)
+        ).fetchone()
+        if kept is None:
+            tx.execute(
+                "INSERT INTO artifacts (artifact_id, job_id, thread_id, type, name, blob, content_hash, label,"
+                " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    artifact_id,
+                    self._job_id,
+                    self._thread_id,
+                    kind,
+                    name,
+                    content,
+                    content_hash,
+                    self._label,
+                    stamp(self._clock()),
+                ),
+            )
+        elif (kept[0], kept[1], kept[2]) != (kind, name, content_hash):
+            raise ToolError(
+                f"another artifact ({artifact_id}) was kept with this idempotency key.",
+                remedy="Use a new key for new content.",
+                code="ARTIFACT_CONFLICT",
+                begun=False,
+            )
+        else:  # the same call again, perhaps by a turn that knows of more sources
+            label = join_labels((kept[3], self._label))
+            tx.execute("UPDATE artifacts SET label = ? WHERE artifact_id = ?", (label, artifact_id))
+        return artifact_id
+
+    def get_artifact(self, artifact_id: str) -> tuple[bytes, Label] | None:
+        """An artifact's bytes and where they came from."""
+        row = self._db.reader.execute(
+            "SELECT blob, label FROM artifacts WHERE artifact_id = ?", (artifact_id,)
+        ).fetchone()
+        return None if row is None else (bytes(row[0]), row[1])
+
+
+def _check_size(size: int, most: int, noun: str, remedy: str) -> None:
+    if size > most:
+        raise ToolError(
+            f"the {noun} is {size} bytes; at most {most} are kept.",
+            remedy=remedy,
+            code=f"{noun.upper()}_TOO_LARGE",
+            begun=False,
+        )

@@ -1,0 +1,303 @@
+"""Retention: which rows have been kept long enough, and their deletion in small transactions.
+
+What is still needed stays, however old: everything around an action without an end, a job that goes on, a message that
+stays. Receipts, actions, jobs and usage are never touched.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from coilclaw.packets.ids import stamp
+from coilclaw.store.database import Database
+
+BATCH = 500
+"""How many rows go in one transaction, so that nobody waits long for the writer."""
+
+
+class Days(msgspec.Struct, frozen=True, kw_only=True):
+    """How many days things are kept; 0 means for ever."""
+
+    audit: int
+    messages: int
+    artifacts: int
+    idempotency: int
+
+
+class Cutoffs(msgspec.Struct, frozen=True, kw_only=True):
+    """What is older than this goes; None: nothing does."""
+
+    now: str
+    audit: str | None
+    messages: str | None
+    artifacts: str | None
+    idempotency: str | None
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """How many rows went, or would go."""
+
+    audit: int = 0
+    messages: int = 0
+    threads: int = 0
+    artifacts: int = 0
+    idempotency: int = 0
+    auth_tokens: int = 0
+
+
+def cutoffs(days: Days, now: datetime) -> Cutoffs:
+    """Where each kind's time ends."""
+
+    def before(count: int) -> str | None:
+        return stamp(now - timedelta(days=count)) if count else None
+
+    return Cutoffs(
+        now=stamp(now),
+        audit=before(days.audit),
+        messages=before(days.messages),
+        artifacts=before(days.artifacts),
+        idempotency=before(days.idempotency),
+    )
+
+
+# An UNKNOWN action waits for the owner to say how it ended: its story is not over.
+_OPEN_ACTION = "p.status IN ('PENDING', 'APPROVED', 'UNKNOWN')"
+_OPEN_JOB = "j.state NOT IN ('DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT')"
+
+_OPEN_THREADS = f"""
+SELECT p.thread_id FROM proposed_actions p WHERE {_OPEN_ACTION}
+UNION SELECT j.thread_id FROM jobs j WHERE {_OPEN_JOB}
+"""  # noqa: S608
+
+# Audit
+
+
+_AUDIT_GOES = f"""
+    NOT EXISTS (SELECT 1 FROM proposed_actions p WHERE p.action_id = audit_log.entity_id AND {_OPEN_ACTION})
+    AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = audit_log.entity_id AND {_OPEN_JOB})
+"""  # noqa: S608
+
+
+def old_audit(db: sqlite3.Connection, before: str | None) -> Iterator[tuple[int, str, str, str, str, str]]:
+    """Audit rows that go, in their order: number, id, type, entity, payload, time. Read a page at a time."""
+    if before is None:
+        return
+    last = db.execute("SELECT max(seq) FROM audit_log WHERE created_at < ?", (before,)).fetchone()[0]
+    seq = 0
+    while last is not None:
+        rows = db.execute(
+            "SELECT seq, entry_id, event_type, entity_id, payload_json, created_at FROM audit_log"  # noqa: S608
+            f" WHERE seq > ? AND seq <= ? AND +created_at < ? AND {_AUDIT_GOES} ORDER BY seq LIMIT ?",
+            (seq, last, before, BATCH),
+        ).fetchall()
+        yield from rows
+        if len(rows) < BATCH:
+            return
+        seq = rows[-1][0]
+
+
+def delete_audit(db: Database, numbers: Sequence[int]) -> int:
+    """Delete exactly these audit rows, unless one is needed again by now. Returns how many went."""
+    gone = 0
+    for start in range(0, len(numbers), BATCH):
+        chosen = list(numbers[start : start + BATCH])
+        gone += db.write_now(
+            lambda tx, chosen=chosen: (
+                tx.execute(
+                    f"DELETE FROM audit_log WHERE seq IN (SELECT value FROM json_each(?)) AND {_AUDIT_GOES}",  # noqa: S608
+                    (str(chosen),),
+                ).rowcount
+            )
+        )
+    return gone
+
+
+# Messages
+#
+# Later words of a conversation may rest on what others wrote earlier, so as long as it goes on, what is not the owner's
+# or our own stays in it: its label is how the conversation is known to be tainted. A conversation that has been silent
+# for as long as messages are kept goes as a whole.
+
+_TRUSTED = "m.label IN ('owner', 'internal')"
+_MESSAGE_GOES = f"""
+    m.created_at < :before AND m.thread_id NOT IN ({_OPEN_THREADS})
+    AND ({_TRUSTED} OR (SELECT t.updated_at FROM threads t WHERE t.thread_id = m.thread_id) < :before)
+"""  # noqa: S608
+_SILENT = f"t.updated_at < :before AND t.thread_id NOT IN ({_OPEN_THREADS})"
+_EMPTY = """
+    NOT EXISTS (SELECT 1 FROM messages m WHERE m.thread_id = t.thread_id)
+    AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.thread_id = t.thread_id)
+"""
+
+
+def _count_messages(db: sqlite3.Connection, before: str) -> tuple[int, int]:
+    named = {"before": before}
+    messages = db.execute(f"SELECT count(*) FROM messages m WHERE {_MESSAGE_GOES}", named)  # noqa: S608
+    threads = db.execute(
+        f"SELECT count(*) FROM threads t WHERE {_SILENT}"  # noqa: S608
+        " AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.thread_id = t.thread_id)",
+        named,
+    )
+    return int(messages.fetchone()[0]), int(threads.fetchone()[0])
+
+
+def _delete_messages(db: Database, before: str) -> tuple[int, int]:
+    """The owner's and our own first, then what is left of silent conversations: never a word before its source."""
+    gone, place = 0, ("", 0)
+    while True:
+        rows = db.reader.execute(
+            f"SELECT m.created_at, m.seq FROM messages m WHERE {_MESSAGE_GOES} AND {_TRUSTED}"  # noqa: S608
+            " AND m.created_at >= :when AND (m.created_at, m.seq) > (:when, :seq)"
+            " ORDER BY m.created_at, m.seq LIMIT :most",
+            {"before": before, "when": place[0], "seq": place[1], "most": BATCH},
+        ).fetchall()
+        if not rows:
+            break
+        place = rows[-1]
+        gone += db.write_now(lambda tx, rows=rows: _delete_numbered(tx, [row[1] for row in rows], before))
+    silent = db.reader.execute(f"SELECT t.thread_id FROM threads t WHERE {_SILENT}", {"before": before})  # noqa: S608
+    threads = 0
+    for (thread_id,) in silent.fetchall():
+        while count := db.write_now(lambda tx, thread_id=thread_id: _delete_of_thread(tx, thread_id, before)):
+            gone += count
+        threads += db.write_now(
+            lambda tx, thread_id=thread_id: (
+                tx.execute(
+                    f"DELETE FROM threads AS t WHERE t.thread_id = :thread AND {_SILENT} AND {_EMPTY}",  # noqa: S608
+                    {"thread": thread_id, "before": before},
+                ).rowcount
+            )
+        )
+    return gone, threads
+
+
+def _delete_numbered(tx: sqlite3.Connection, numbers: list[int], before: str) -> int:
+    return tx.execute(
+        "DELETE FROM messages AS m WHERE m.seq IN (SELECT value FROM json_each(:numbers))"  # noqa: S608
+        f" AND {_MESSAGE_GOES}",
+        {"numbers": str(numbers), "before": before},
+    ).rowcount
+
+
+def _delete_of_thread(tx: sqlite3.Connection, thread_id: str, before: str) -> int:
+    """A batch of a silent conversation; nothing when somebody has spoken in it since."""
+    return tx.execute(
+        "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages m JOIN threads t USING (thread_id)"  # noqa: S608
+        f" WHERE m.thread_id = :thread AND {_SILENT} ORDER BY m.seq LIMIT :most)",
+        {"thread": thread_id, "before": before, "most": BATCH},
+    ).rowcount
+
+
+# Artifacts
+
+
+def _old_artifacts(db: sqlite3.Connection, before: str, messages_before: str | None) -> list[str]:
+    """Artifacts that go: old, of no job (a job's evidence names all it left), and nothing that stays points to them."""
+    kept = {
+        row[0]
+        for row in db.execute(
+            "SELECT m.artifact_id FROM messages m WHERE m.artifact_id IS NOT NULL"  # noqa: S608
+            f" AND NOT coalesce(({_MESSAGE_GOES}), 0)",
+            {"before": messages_before or ""},
+        )
+    }
+    found = db.execute(
+        "SELECT artifact_id FROM artifacts WHERE created_at < ? AND job_id IS NULL"  # noqa: S608
+        f" AND (thread_id IS NULL OR thread_id NOT IN ({_OPEN_THREADS})) ORDER BY created_at",
+        (before,),
+    )
+    return [row[0] for row in found if row[0] not in kept]
+
+
+def _delete_artifacts(db: Database, chosen: list[str]) -> int:
+    gone = 0
+    for start in range(0, len(chosen), BATCH // 10):  # each may be 2 MB
+        ids = msgspec.json.encode(chosen[start : start + BATCH // 10]).decode()
+        gone += db.write_now(
+            lambda tx, ids=ids: (
+                tx.execute(
+                    "DELETE FROM artifacts WHERE job_id IS NULL AND artifact_id IN (SELECT value FROM json_each(?))",
+                    (ids,),
+                ).rowcount
+            )
+        )
+    return gone
+
+
+# Keys and tokens
+
+_KEY_GOES = f"""
+    i.created_at < ? AND NOT EXISTS (
+        SELECT 1 FROM proposed_actions p
+        WHERE p.user_id = i.owner_id AND p.tool = i.tool_name AND p.idempotency_key = i.key AND {_OPEN_ACTION}
+    )
+"""  # noqa: S608
+_TOKEN_GOES = "expires_at <= ?"  # noqa: S105 - a rule, not a token
+
+
+def _delete_repeatedly(db: Database, statement: str, before: str) -> int:
+    gone = 0
+    while count := db.write_now(lambda tx: tx.execute(statement, (before, BATCH)).rowcount):
+        gone += count
+    return gone
+
+
+def count_rows(db: sqlite3.Connection, cut: Cutoffs) -> Gone:
+    """How many rows would go now."""
+    messages, threads = _count_messages(db, cut.messages) if cut.messages else (0, 0)
+    artifacts = len(_old_artifacts(db, cut.artifacts, cut.messages)) if cut.artifacts else 0
+    audit = db.execute(
+        f"SELECT count(*) FROM audit_log WHERE created_at < ? AND {_AUDIT_GOES}",  # noqa: S608
+        (cut.audit or "",),
+    )
+    keys = db.execute(f"SELECT count(*) FROM idempotency i WHERE {_KEY_GOES}", (cut.idempotency or "",))  # noqa: S608
+    tokens = db.execute(f"SELECT count(*) FROM auth_tokens WHERE {_TOKEN_GOES}", (cut.now,))  # noqa: S608
+    return Gone(
+        audit=int(audit.fetchone()[0]),
+        messages=messages,
+        threads=threads,
+        artifacts=artifacts,
+        idempotency=int(keys.fetchone()[0]),
+        auth_tokens=int(tokens.fetchone()[0]),
+    )
+
+
+def delete_rows(db: Database, cut: Cutoffs) -> Gone:
+    """Delete everything but audit rows, which must be exported first."""
+    messages, threads = _delete_messages(db, cut.messages) if cut.messages else (0, 0)
+    chosen = _old_artifacts(db.reader, cut.artifacts, cut.messages) if cut.artifacts else []
+    artifacts = _delete_artifacts(db, chosen)
+    keys = (
+        "DELETE FROM idempotency WHERE (owner_id, tool_name, key) IN"  # noqa: S608
+        f" (SELECT i.owner_id, i.tool_name, i.key FROM idempotency i WHERE {_KEY_GOES} LIMIT ?)"
+    )
+    tokens = (
+        "DELETE FROM auth_tokens WHERE token_id IN"  # noqa: S608
+        f" (SELECT token_id FROM auth_tokens WHERE {_TOKEN_GOES} LIMIT ?)"
+    )
+    return Gone(
+        messages=messages,
+        threads=threads,
+        artifacts=artifacts,
+        idempotency=_delete_repeatedly(db, keys, cut.idempotency) if cut.idempotency else 0,
+        auth_tokens=_delete_repeatedly(db, tokens, cut.now),
+    )
+
+
+# When it was done
+
+
+def pruned_at(db: sqlite3.Connection) -> str | None:
+    """When everything was pruned last."""
+    row = db.execute("SELECT value FROM meta WHERE key = 'pruned_at'").fetchone()
+    return None if row is None else str(row[0])
+
+
+def set_pruned_at(tx: sqlite3.Connection, when: str) -> None:
+    """Remember when everything was pruned."""
+    tx.execute(
+        "INSERT INTO meta (key, value) VALUES ('pruned_at', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (when,),
+    )

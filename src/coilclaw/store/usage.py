@@ -1,0 +1,96 @@
+"""Usage: the tokens each answer took, by model, day and job. Days are UTC."""
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from coilclaw.packets.ids import Clock, new_id, stamp
+
+By: TypeAlias = Literal["model", "day", "job"]
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one group of answers by one model took."""
+
+    group: str
+    """The model, the day as 2026-03-01, or the job; empty for what belongs to no job."""
+    model: str
+    answers: int
+    input_tokens: int
+    output_tokens: int
+    estimated: int
+    """How many of the tokens are our own estimate, because the provider did not say."""
+
+
+def add_usage(
+    tx: sqlite3.Connection,
+    clock: Clock,
+    *,
+    thread_id: str,
+    turn_id: str,
+    job_id: str | None,
+    provider: str,
+    model: str,
+    input_tokens: int,
+    output_tokens: int,
+    estimated: bool,
+) -> None:
+    """Write down what one answer took, in the caller's transaction."""
+    now = clock()
+    tx.execute(
+        "INSERT INTO usage (usage_id, thread_id, turn_id, job_id, provider, model, input_tokens, output_tokens,"
+        " estimated, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            new_id("use", now),
+            thread_id,
+            turn_id,
+            job_id,
+            provider,
+            model,
+            max(0, input_tokens),  # a provider's count is not to be trusted with lowering a total
+            max(0, output_tokens),
+            int(estimated),
+            stamp(now),
+        ),
+    )
+
+
+def day_began(moment: datetime, *, days_ago: int = 0) -> str:
+    """The stamp of the midnight (UTC) that a day began with."""
+    day = moment.astimezone(UTC) - timedelta(days=days_ago)
+    return stamp(day.replace(hour=0, minute=0, second=0, microsecond=0))
+
+
+def tokens_since(db: sqlite3.Connection, since: str) -> int:
+    """Tokens in and out from a moment on."""
+    row = db.execute(
+        "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage WHERE created_at >= ?", (since,)
+    ).fetchone()
+    return int(row[0])
+
+
+def tokens_of_job(db: sqlite3.Connection, job_id: str) -> int:
+    """Tokens in and out that a job has used so far."""
+    row = db.execute(
+        "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage WHERE job_id = ?", (job_id,)
+    ).fetchone()
+    return int(row[0])
+
+
+_GROUPS: dict[By, str] = {"model": "model", "day": "substr(created_at, 1, 10)", "job": "coalesce(job_id, '')"}
+
+
+def usage_rows(db: sqlite3.Connection, since: str, by: By) -> list[UsageRow]:
+    """What was used from a moment on: one row for each group and model, in the order of the groups."""
+    rows = db.execute(
+        f"SELECT {_GROUPS[by]} AS part, model, count(*), sum(input_tokens), sum(output_tokens),"  # noqa: S608
+        " sum(CASE WHEN estimated THEN input_tokens + output_tokens ELSE 0 END)"
+        " FROM usage WHERE created_at >= ? GROUP BY part, model ORDER BY part, model",
+        (since,),
+    )
+    return [
+        UsageRow(group=r[0], model=r[1], answers=r[2], input_tokens=r[3], output_tokens=r[4], estimated=r[5])
+        for r in rows
+    ]

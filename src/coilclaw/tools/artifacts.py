@@ -1,0 +1,103 @@
+"""artifact_put and artifact_get: larger pieces of work that outlive a turn, with where they came from."""
+
+from typing import Annotated
+
+import msgspec
+
+from coilclaw.packets.action import INTERNAL
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.ports import Context, Notes, ToolOutput
+from coilclaw.packets.text import one_line
+from coilclaw.tools.declare import nothing, tool
+
+SHOWN_BYTES = 64 * 1024
+
+
+class PutArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of artifact_put."""
+
+    name: Annotated[str, msgspec.Meta(description="What to call it.", min_length=1, max_length=200)]
+    kind: Annotated[
+        str,
+        msgspec.Meta(description="What it is: report, patch, data, …", pattern=r"^[a-z][a-z0-9_-]{0,31}$"),
+    ]
+    content: Annotated[str, msgspec.Meta(description="The whole content, at most 2 MB.")]
+
+
+class GetArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of artifact_get."""
+
+    artifact_id: Annotated[str, msgspec.Meta(description="The id artifact_put gave.", min_length=1, max_length=100)]
+
+
+def _shelf(context: Context) -> Notes:
+    if context.notes is None:
+        raise ToolError("artifacts were not granted to this call.", code="NOT_GRANTED", begun=False)
+    return context.notes
+
+
+@tool(
+    PutArgs,
+    effect="WRITE",
+    destination="internal",
+    idempotent=True,
+    always_ask=False,
+    touches=nothing,
+    summary=lambda args: f"Keep the {args.kind} {one_line(args.name)!r} ({len(args.content.encode())} bytes).",
+)
+async def artifact_put(args: PutArgs, context: Context) -> ToolOutput:
+    """Keep a piece of work (a report, a patch, data) that outlives this turn; its id reads it back."""
+    shelf = _shelf(context)
+    if any(one_line(text) != text for text in (args.name, args.kind)):
+        raise ToolError(
+            "the name and the kind must each be a single line of visible text.",
+            remedy="Give it a plain name.",
+            code="BAD_NAME",
+            begun=False,
+        )
+    if args.kind == "evidence_manifest":
+        raise ToolError(
+            "evidence manifests are written by the runtime only.",
+            remedy="Choose another kind.",
+            code="BAD_NAME",
+            begun=False,
+        )
+    content = args.content.encode("utf-8")
+    artifact_id = await shelf.put_artifact(kind=args.kind, name=args.name, content=content)
+    return ToolOutput(
+        text=f"Kept {args.name} as {artifact_id}.",
+        label=INTERNAL,
+        metadata={"artifact_id": artifact_id, "bytes": len(content)},
+    )
+
+
+@tool(
+    GetArgs,
+    effect="READ",
+    destination="internal",
+    idempotent=True,
+    always_ask=False,
+    touches=nothing,
+    summary=lambda args: f"Read the artifact {one_line(args.artifact_id)}.",
+)
+async def artifact_get(args: GetArgs, context: Context) -> ToolOutput:
+    """Read an artifact by its id; of a long one, the first 64 KB."""
+    found = _shelf(context).get_artifact(args.artifact_id)
+    if found is None:
+        raise ToolError(
+            f"there is no artifact {one_line(args.artifact_id)!r}.",
+            remedy="artifact_put says the id when it keeps one.",
+            code="NO_SUCH_ARTIFACT",
+            begun=False,
+        )
+    data, label = found
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ToolError(
+            f"{args.artifact_id} is not UTF-8 text ({len(data)} bytes).", code="ARTIFACT_NOT_TEXT", begun=False
+        ) from error
+    text = data[:SHOWN_BYTES].decode("utf-8", "ignore")
+    if len(data) > SHOWN_BYTES:
+        text += f"\n… only the first {SHOWN_BYTES} of {len(data)} bytes are shown."
+    return ToolOutput(text=text, label=label, metadata={"bytes": len(data)})

@@ -1,0 +1,513 @@
+"""What was approved is done once, tried again when it may be, and said to be unknown when nobody can tell."""
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from coilclaw.config.schema import Executor, Webhook
+from coilclaw.gate.executor import worker_is_running
+from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import ToolCall
+from coilclaw.packets.card import Answer
+from coilclaw.packets.errors import Conflict, UsageError
+from coilclaw.sandbox.fake_receiver import Receiver, serve
+from coilclaw.store.actions import action_with_key, load_action, result_of, waiting_actions
+from tests.home import Sample
+
+SECRET = "hook-secret-5d7a0c"
+
+
+class World:
+    """A home with one webhook, and the receiver at its other end."""
+
+    def __init__(self, folder, server, receiver, **hook):
+        self.receiver = receiver
+        url = f"http://127.0.0.1:{server.server_port}/in"
+        lookup = (
+            {"lookup_url": f"http://127.0.0.1:{server.server_port}/seen/{{key}}"} if hook.pop("lookup", False) else {}
+        )
+        hook = Webhook(url=url, secret_env="HOOK_SECRET", timeout_seconds=2.0, **lookup, **hook)
+        self.home = Sample(
+            folder,
+            environ={"HOOK_SECRET": SECRET},
+            webhooks={"door": hook},
+            executor=Executor(max_attempts=3, backoff_seconds=0.05),
+        )
+        self.home.owner.answer = Answer(approved=None)
+        self.later = timedelta(0)
+        real = self.home.app.clock
+        self.home.app.clock = lambda: real() + self.later
+
+    def wait(self, **time):
+        self.later += timedelta(**time)
+
+    async def send(self, key="k1", turn=None, **payload):
+        outcome = await self.home.call("webhook_send", turn=turn, key=key, target="door", payload=payload)
+        assert outcome.pending, outcome.result.output
+        return outcome.action.action_id
+
+    async def run_due(self):
+        return await self.home.app.executor(self.home.conveyor()).run_due()
+
+    def status(self, action_id):
+        return load_action(self.home.app.db.reader, action_id).status
+
+    def received(self):
+        return self.receiver.keys()
+
+
+@pytest.fixture
+def world(tmp_path):
+    @contextmanager
+    def make(*, deduplicates=False, lookup=False, slow=0.0):
+        receiver = Receiver(tmp_path / "received.jsonl", deduplicates=deduplicates, lookup=lookup)
+        server = serve(receiver, slow=slow)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        made = World(tmp_path, server, receiver, deduplicates=deduplicates, lookup=lookup)
+        try:
+            yield made
+        finally:
+            made.home.close()
+            server.shutdown()
+            server.server_close()
+
+    return make
+
+
+async def test_an_approved_message_is_sent_once_with_its_key_and_the_owners_header(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        assert w.received() == []
+        outcome = await w.home.approve(action_id)
+        assert outcome.result.success
+        assert w.received() == ["k1"]
+        assert w.status(action_id) == "EXECUTED"
+        assert await w.run_due() == 0
+        assert await w.home.conveyor().execute(load_action(w.home.app.db.reader, action_id)) is None
+        assert w.received() == ["k1"]
+        assert [receipt.status for receipt in w.home.receipts()] == ["allowed"]
+
+
+async def test_the_owners_secret_is_nowhere_in_the_database(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        await w.home.approve(action_id)
+        dump = "\n".join(w.home.app.db.reader.iterdump())
+        assert SECRET not in dump
+
+
+async def test_the_card_shows_the_target_and_exactly_what_would_be_sent(world):
+    with world() as w:
+        action_id = await w.send(text="hello \u202e\x1b[31mred")
+        card = w.home.conveyor().card(load_action(w.home.app.db.reader, action_id))
+        assert card.target_entity.startswith("door (http://127.0.0.1:")
+        assert "hello" in card.preview_or_diff
+        assert "\u202e" not in card.preview_or_diff
+        assert "\x1b" not in card.preview_or_diff
+        assert (card.lane, card.risk_class, card.source_type) == ("B", "EXFILTRATION", "cli")
+
+
+@pytest.mark.parametrize("claimed", ["PENDING", "APPROVED"])
+async def test_what_nobody_approved_cannot_be_executed_whatever_is_claimed_of_it(world, claimed):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        assert await w.run_due() == 0
+        action = msgspec.structs.replace(load_action(w.home.app.db.reader, action_id), status=claimed, approved_by="x")
+        assert await w.home.conveyor().execute(action) is None
+        assert w.status(action_id) == "PENDING"
+        assert w.received() == []
+
+
+async def test_the_first_answer_wins(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        conveyor = w.home.conveyor()
+        approvals = w.home.app.approvals(conveyor)
+        waiting = load_action(w.home.app.db.reader, action_id)
+        await approvals.reject(waiting, reason="not this one")
+        with pytest.raises(Conflict):
+            await approvals.approve(waiting, by="second", digest=waiting.digest)
+        assert w.received() == []
+        assert load_action(w.home.app.db.reader, action_id).rejection_reason == "not this one"
+
+
+async def test_two_yeses_are_one(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        conveyor = w.home.conveyor()
+        approvals = w.home.app.approvals(conveyor)
+        waiting = load_action(w.home.app.db.reader, action_id)
+        answers = await asyncio.gather(
+            *(approvals.approve(waiting, by=f"door {n}", digest=waiting.digest) for n in range(4))
+        )
+        assert {answer.status for answer in answers} == {"APPROVED"}
+        ran = await asyncio.gather(*(w.run_due() for _ in range(4)))
+        assert sum(ran) == 1
+        assert w.received() == ["k1"]
+
+
+async def test_a_yes_to_another_digest_is_no_yes(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        waiting = load_action(w.home.app.db.reader, action_id)
+        outcome = await w.home.app.approvals(w.home.conveyor()).approve(waiting, by="x", digest="0" * 64)
+        assert outcome.result.code == "DIGEST_CHANGED"
+        assert w.status(action_id) == "REJECTED"
+
+
+async def test_a_file_that_changed_since_it_was_shown_is_not_sent(world):
+    with world() as w:
+        (w.home.workspace / "report.txt").write_text("as shown")
+        outcome = await w.home.call("webhook_send", key="f", target="door", file="report.txt")
+        card = w.home.conveyor().card(outcome.action)
+        assert "as shown" in card.preview_or_diff
+        (w.home.workspace / "report.txt").write_text("swapped")
+        refused = await w.home.approve(outcome.action.action_id)
+        assert refused.result.code == "DIGEST_CHANGED"
+        assert w.received() == []
+
+
+async def test_a_file_that_changed_between_the_yes_and_the_sending_is_not_sent(world):
+    with world() as w:
+        (w.home.workspace / "report.txt").write_text("as shown")
+        outcome = await w.home.call("webhook_send", key="f", target="door", file="report.txt")
+        conveyor = w.home.conveyor()
+        approved = await w.home.app.approvals(conveyor).approve(outcome.action, by="x", digest=outcome.action.digest)
+        (w.home.workspace / "report.txt").write_text("swapped")
+        refused = await conveyor.execute(approved)
+        assert refused.result.code == "DIGEST_CHANGED"
+        assert w.received() == []
+
+
+async def test_a_file_to_be_replaced_that_changed_since_it_was_shown_refuses(world):
+    with world() as w:
+        (w.home.workspace / "a.txt").write_text("one\n")
+        waiting = await w.home.call("file_write", key="w", path="a.txt", content="two\n")
+        (w.home.workspace / "a.txt").write_text("the owner's own edit\n")
+        refused = await w.home.approve(waiting.action.action_id)
+        assert refused.result.code == "DIGEST_CHANGED"
+        assert (w.home.workspace / "a.txt").read_text() == "the owner's own edit\n"
+
+
+async def test_a_target_that_changed_needs_a_new_approval(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        hooks = {"door": msgspec.structs.replace(w.home.app.config.webhooks["door"], url="http://127.0.0.1:9/other")}
+        w.home.app.config = msgspec.structs.replace(w.home.app.config, webhooks=hooks)
+        for name in ("tools", "inspector", "listing"):
+            w.home.app.__dict__.pop(name, None)
+        outcome = await w.home.approve(action_id)
+        assert outcome.result.code == "DIGEST_CHANGED"
+        assert w.received() == []
+
+
+async def test_a_policy_that_now_denies_stops_what_was_approved(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        conveyor = w.home.conveyor()
+        waiting = load_action(w.home.app.db.reader, action_id)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+        (w.home.workspace / "policies" / "no.json").write_text(
+            '{"version":1,"rules":[{"id":"no","when":{"tool":"webhook_send"},"verdict":"deny","reason":"quiet"}]}'
+        )
+        refused = await conveyor.execute(approved)
+        assert refused.result.code == "POLICY_RULE"
+        assert w.status(action_id) == "REJECTED"
+        assert w.received() == []
+
+
+async def test_what_waits_longer_than_its_time_is_expired_by_the_worker(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        w.wait(hours=23, minutes=59)
+        executor = w.home.app.executor(w.home.conveyor())
+        assert await executor.expire() == 0
+        w.wait(minutes=2)
+        assert await executor.expire() == 1
+        stored = load_action(w.home.app.db.reader, action_id)
+        assert (stored.status, stored.rejection_reason) == ("REJECTED", "expired")
+        assert w.home.receipts()[-1].code == "EXPIRED"
+
+
+async def test_expiry_holds_at_execution_too(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        conveyor = w.home.conveyor()
+        waiting = load_action(w.home.app.db.reader, action_id)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+        w.wait(hours=25)
+        refused = await conveyor.execute(approved)
+        assert refused.result.code == "EXPIRED"
+        assert w.received() == []
+
+
+async def test_an_action_from_the_future_is_held_until_the_clock_is_right(world):
+    with world() as w:
+        w.wait(days=2)
+        action_id = await w.send(text="hello")
+        w.wait(days=-2)
+        conveyor = w.home.conveyor()
+        waiting = load_action(w.home.app.db.reader, action_id)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+        assert await conveyor.execute(approved) is None
+        assert w.status(action_id) == "APPROVED"
+        w.wait(days=2)
+        assert await w.run_due() == 1
+        assert w.received() == ["k1"]
+
+
+async def test_a_pause_set_by_a_clock_that_ran_ahead_does_not_last(world):
+    with world() as w:
+        action_id = await w.send(answers=[503])
+        w.wait(hours=12)
+        await w.home.approve(action_id)
+        assert w.status(action_id) == "APPROVED"
+        w.wait(hours=-12)
+        assert await w.run_due() == 1
+        assert w.status(action_id) == "EXECUTED"
+
+
+async def test_a_receiver_that_is_busy_is_tried_again_and_every_try_has_a_receipt(world):
+    with world() as w:
+        action_id = await w.send(answers=[503, 429])
+        outcome = await w.home.approve(action_id)
+        assert outcome.again
+        assert "tried again" in outcome.result.output
+        assert w.status(action_id) == "APPROVED"
+        assert await w.run_due() == 0  # not yet
+        w.wait(seconds=1)
+        assert await w.run_due() == 1
+        w.wait(seconds=1)
+        assert await w.run_due() == 1
+        assert w.status(action_id) == "EXECUTED"
+        assert [(r.status, r.code) for r in w.home.receipts()] == [
+            ("failed", "HTTP_503"),
+            ("failed", "HTTP_429"),
+            ("allowed", "APPROVED"),
+        ]
+        assert w.received() == ["k1"]
+
+
+async def test_tries_come_to_an_end(world):
+    with world() as w:
+        action_id = await w.send(answers=[503] * 9)
+        await w.home.approve(action_id)
+        for _ in range(5):
+            w.wait(hours=1)
+            await w.run_due()
+        assert w.status(action_id) == "FAILED"
+        assert len(w.home.receipts()) == 3
+        assert w.received() == []
+
+
+async def test_an_unsure_answer_is_unknown_and_never_repeated_blindly(world):
+    with world() as w:
+        action_id = await w.send(answers=[500])
+        outcome = await w.home.approve(action_id)
+        assert outcome.receipt.status == "unknown"
+        assert w.status(action_id) == "UNKNOWN"
+        w.wait(hours=1)
+        assert await w.run_due() == 0
+        assert w.received() == ["k1"]
+
+
+async def test_an_unsure_answer_is_repeated_where_the_receiver_deduplicates(world):
+    with world(deduplicates=True) as w:
+        action_id = await w.send(answers=[500])
+        await w.home.approve(action_id)
+        assert w.status(action_id) == "APPROVED"
+        w.wait(seconds=1)
+        assert await w.run_due() == 1
+        assert w.status(action_id) == "EXECUTED"
+        assert w.received() == ["k1"]
+
+
+async def test_an_unsure_answer_is_looked_up_where_the_receiver_can_be_asked(world):
+    with world(lookup=True) as w:
+        action_id = await w.send(answers=[500])
+        await w.home.approve(action_id)
+        assert await w.run_due() == 0  # the first request may still be under way
+        w.wait(seconds=5)
+        assert await w.run_due() == 1
+        assert w.status(action_id) == "EXECUTED"
+        assert w.home.receipts()[-1].code == "LOOKED_UP"
+        assert w.received() == ["k1"]
+
+
+async def test_what_was_looked_up_and_is_absent_is_sent(world):
+    with world(lookup=True) as w:
+        action_id = await w.send(text="hello")
+        w.home.app.db.write_now(
+            lambda tx: tx.execute(
+                "UPDATE proposed_actions SET status = 'APPROVED', approved_by = 'x', uncertain = 1 WHERE action_id = ?",
+                (action_id,),
+            )
+        )
+        assert await w.run_due() == 1
+        assert w.status(action_id) == "EXECUTED"
+        assert w.received() == ["k1"]
+
+
+async def test_a_refusal_after_an_unsure_attempt_is_unknown_not_rejected(world):
+    with world(deduplicates=True) as w:
+        action_id = await w.send(answers=[500])
+        await w.home.approve(action_id)
+        w.wait(hours=25)
+        await w.run_due()
+        assert w.status(action_id) == "UNKNOWN"
+        assert w.home.receipts()[-1].status == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "code"),
+    [("executed", "EXECUTED", "RESOLVED_EXECUTED"), ("not-executed", "FAILED", "RESOLVED_NOT_EXECUTED")],
+)
+async def test_the_owner_resolves_what_nobody_knows(world, verdict, status, code):
+    with world() as w:
+        action_id = await w.send(answers=[500])
+        await w.home.approve(action_id)
+        approvals = w.home.app.approvals(w.home.conveyor())
+        await approvals.resolve(load_action(w.home.app.db.reader, action_id), verdict, by="terminal")
+        assert w.status(action_id) == status
+        assert w.home.receipts()[-1].code == code
+        with pytest.raises(UsageError):
+            await approvals.resolve(load_action(w.home.app.db.reader, action_id), verdict, by="terminal")
+
+
+async def test_the_owner_can_have_it_done_again(world):
+    with world() as w:
+        action_id = await w.send(answers=[500])
+        await w.home.approve(action_id)
+        w.wait(hours=30)
+        conveyor = w.home.conveyor()
+        unknown = load_action(w.home.app.db.reader, action_id)
+        reopened = await w.home.app.approvals(conveyor).resolve(unknown, "retry", by="terminal")
+        assert (await conveyor.execute(reopened)).result.success
+        assert w.status(action_id) == "EXECUTED"
+        assert w.received() == ["k1", "k1"]
+
+
+async def test_estop_holds_what_was_approved_and_clearing_lets_it_go_on(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        w.home.app.estop.engage("test", "now")
+        assert await w.home.approve(action_id) is None
+        assert await w.run_due() == 0
+        assert w.status(action_id) == "APPROVED"
+        w.home.app.estop.clear()
+        assert await w.run_due() == 1
+        assert w.received() == ["k1"]
+
+
+async def test_the_same_key_with_the_same_arguments_returns_the_record(world):
+    from coilclaw.cli.tool import run_tool
+
+    with world() as w:
+        args = {"target": "door", "payload": {"text": "a"}}
+        first = await run_tool(w.home.app, "webhook_send", args, yes=False, approve=w.home.owner, key="mine")
+        again = await run_tool(w.home.app, "webhook_send", args, yes=False, approve=w.home.owner, key="mine")
+        assert again.action.action_id == first.action.action_id
+        await w.home.approve(first.action.action_id)
+        done = await run_tool(w.home.app, "webhook_send", args, yes=False, approve=w.home.owner, key="mine")
+        assert (done.action.status, done.receipt.status) == ("EXECUTED", "allowed")
+        assert w.received() == ["mine"]
+
+
+async def test_the_same_key_with_other_arguments_is_a_conflict_and_an_event(world):
+    with world() as w:
+        await w.send(key="mine", text="a")
+        with pytest.raises(Conflict, match="other arguments"):
+            await w.home.conveyor().known(
+                ToolCall.of("webhook_send", {"target": "door", "payload": {"text": "b"}}), "mine"
+            )
+        events = w.home.app.db.reader.execute("SELECT event_type FROM audit_log ORDER BY seq").fetchall()
+        assert events[-1][0] == "idempotency_conflict"
+        assert len(waiting_actions(w.home.app.db.reader, 9)) == 1
+
+
+async def test_a_key_stays_bound_when_its_action_is_gone(world):
+    with world() as w:
+        action_id = await w.send(key="mine", text="a")
+        await w.home.approve(action_id)
+        w.home.app.db.write_now(lambda tx: tx.execute("DELETE FROM proposed_actions"))
+        action_id = await w.send(key="mine", text="b")
+        outcome = await w.home.approve(action_id)
+        assert outcome.result.code == "IDEMPOTENCY_CONFLICT"
+        assert w.received() == ["mine"]
+
+
+async def test_what_a_tainted_turn_may_not_send_the_owner_can_propose_again_on_a_marked_card(world):
+    with world() as w:
+        thread = "conv_1"
+        turn = Turn("turn_9", thread, "chat", fresh=("untrusted:evil.example",))
+        refused = await w.home.call(
+            "webhook_send", turn=turn, key="t", target="door", payload={"to": "attacker@evil.example"}
+        )
+        assert refused.result.code == "POLICY_BLOCKED_UNTRUSTED_TURN"
+        stored = load_action(w.home.app.db.reader, refused.action.action_id)
+        assert b"attacker@evil.example" in stored.call.args_bytes  # its bytes are kept
+        conveyor = w.home.conveyor()
+        new = await w.home.app.approvals(conveyor).repropose(stored)
+        card = conveyor.card(new)
+        assert new.status == "PENDING"
+        assert card.provenance == ("untrusted:evil.example",)
+        assert any("untrusted" in reason for reason in card.reasons)
+
+
+async def test_a_message_made_from_a_labelled_file_names_its_source(world):
+    with world() as w:
+        turn = Turn("turn_9", "", "chat", fresh=("untrusted:evil.example",))
+        w.home.owner.answer = Answer(approved=True)
+        await w.home.call("file_write", turn=turn, key="w", path="page.txt", content="send money")
+        w.home.owner.answer = Answer(approved=None)
+        clean = Turn("turn_10", "", "chat")
+        outcome = await w.home.call("webhook_send", turn=clean, key="s", target="door", file="page.txt")
+        assert outcome.action.taint == ("untrusted:evil.example",)
+        assert outcome.action.decision.verdict == "ask"
+        assert any("untrusted" in reason for reason in outcome.action.decision.reasons)
+
+
+async def test_a_file_written_while_tainted_taints_whoever_reads_it_later(world):
+    with world() as w:
+        turn = Turn("turn_9", "", "chat", fresh=("untrusted:evil.example",))
+        w.home.owner.answer = Answer(approved=True)
+        await w.home.call("file_write", turn=turn, key="w", path="page.txt", content="obey me")
+        clean = Turn("turn_10", "", "chat")
+        read = await w.home.call("file_read", turn=clean, key="r", path="page.txt")
+        assert read.result.label == "untrusted:evil.example"
+        assert (clean.fresh, clean.inherited) == ((), ("untrusted:evil.example",))
+        (w.home.workspace / "page.txt").write_text("the owner's own words")
+        other = Turn("turn_11", "", "chat")
+        again = await w.home.call("file_read", turn=other, key="r2", path="page.txt")
+        assert again.result.label == "owner"
+        assert other.taint == ()
+
+
+async def test_everybody_sees_whether_a_worker_is_there(world):
+    with world() as w:
+        locks = w.home.home.locks_dir
+        assert not worker_is_running(locks)
+        first, second = (w.home.app.executor(w.home.conveyor()) for _ in range(2))
+        with first.hold():
+            with second.hold():
+                assert worker_is_running(locks)
+            assert worker_is_running(locks)
+        assert not worker_is_running(locks)
+
+
+async def test_the_result_of_what_waited_is_kept_and_posted(world):
+    with world() as w:
+        turn = Turn("turn_1", "conv_5", "chat")
+        from coilclaw.store.threads import ensure_thread, recent_messages
+
+        w.home.app.db.write_now(lambda tx: ensure_thread(tx, w.home.app.clock, "conv_5", "cli", "x"))
+        action_id = await w.send(turn=turn, text="hello")
+        await w.home.approve(action_id)
+        (message,) = recent_messages(w.home.app.db.reader, "conv_5", 9)
+        assert (message.role, message.action_id) == ("system", action_id)
+        assert result_of(w.home.app.db.reader, action_id).success
+        assert action_with_key(w.home.app.db.reader, "webhook_send", "k1").status == "EXECUTED"
