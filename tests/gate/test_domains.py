@@ -21,7 +21,7 @@ async def test_a_command_that_asks_for_domains_always_asks_and_is_told_on_the_ca
     (spec,) = home.box.specs
     assert spec.domains == ("files.example.org", "http://localhost:8080")
     assert outcome.result.success
-    assert turn.taint == ("untrusted:files.example.org",)
+    assert turn.taint == ("untrusted:files.example.org", "untrusted:localhost")
 
 
 async def test_without_domains_a_command_stays_as_it_was(sample):

@@ -166,3 +166,15 @@ def test_what_must_be_written_alone_waits_for_running_commands(tmp_path):
     os.close(holder)
     WorkspaceFiles((grant,)).write("SYSTEM.md", b"x")
     assert (tmp_path / "SYSTEM.md").read_bytes() == b"x"
+
+
+def test_a_write_that_is_done_again_takes_up_what_it_left_aside(tmp_path):
+    left = tmp_path / ".a.txt.0123abcd.new"
+    left.write_text("half")
+    (tmp_path / "outside").write_text("kept")
+    WorkspaceFiles((grant(tmp_path, "a.txt", write=True),), "0123abcd").write("a.txt", b"whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "outside"]
+    left.symlink_to(tmp_path / "outside")  # put there by somebody who knows the name
+    WorkspaceFiles((grant(tmp_path, "a.txt", write=True),), "0123abcd").write("a.txt", b"again")
+    assert (tmp_path / "outside").read_text() == "kept"
+    assert (tmp_path / "a.txt").read_bytes() == b"again"

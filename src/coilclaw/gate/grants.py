@@ -12,6 +12,7 @@ from coilclaw.gate.policy_match import hidden_paths
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
+from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.http import HttpRequest, HttpResponse, Principal, SendTarget
 from coilclaw.packets.ids import Clock
@@ -100,7 +101,7 @@ class Granter:
             clock=self._clock,
             idempotency_key=action.idempotency_key,
             timeout_seconds=self.limits.tool_seconds,
-            files=WorkspaceFiles(self._files(inspected)) if touches.reads or touches.writes else None,
+            files=self._workspace_files(action, inspected) if touches.reads or touches.writes else None,
             run_command=self._runner(touches, transport, tainted=bool(turn.taint)) if touches.command else None,
             http_get=getter,
             send=sender,
@@ -127,6 +128,9 @@ class Granter:
 
     async def _restore(self, snapshot_id: str) -> list[str]:
         return await asyncio.to_thread(self._snapshots().restore, snapshot_id, may_restore)
+
+    def _workspace_files(self, action: Action, inspected: Inspected) -> WorkspaceFiles:
+        return WorkspaceFiles(self._files(inspected), sha256_hex(action.idempotency_key.encode())[:12])
 
     def _files(self, inspected: Inspected) -> tuple[FileGrant, ...]:
         grants: list[FileGrant] = []

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -87,8 +88,10 @@ def _walk(root: int, relative: str, flags: int) -> int:
 class WorkspaceFiles:
     """The Files port for one call: its granted paths and nothing else."""
 
-    def __init__(self, grants: tuple[FileGrant, ...]) -> None:
+    def __init__(self, grants: tuple[FileGrant, ...], tag: str = "") -> None:
         self._grants = {(grant.asked, grant.writable): grant for grant in grants}
+        self._tag = tag
+        """Names what is written aside: a call that is done again after a crash takes up the name it left."""
 
     def _grant(self, path: str, *, writable: bool) -> FileGrant:
         grant = self._grants.get((path, writable))
@@ -156,7 +159,7 @@ class WorkspaceFiles:
                     _lock_alone(root)
                 parent = self._make_parents(grant, folder)
                 try:
-                    _replace(parent, name, data)
+                    _replace(parent, name, data, self._tag)
                 finally:
                     os.close(parent)
             finally:
@@ -205,7 +208,7 @@ def _entry(entry: "os.DirEntry[str]") -> FileEntry:
     return FileEntry(name=os.fsencode(entry.name).decode("utf-8", "replace"), kind=kind, size=size)
 
 
-def _replace(parent: int, name: str, data: bytes) -> None:
+def _replace(parent: int, name: str, data: bytes, tag: str) -> None:
     mode = 0o644
     try:
         present = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -215,7 +218,9 @@ def _replace(parent: int, name: str, data: bytes) -> None:
             mode = stat.S_IMODE(present.st_mode)
     except FileNotFoundError:
         pass
-    aside = f".{name[:80]}.{os.urandom(6).hex()}.new"
+    aside = f".{name[:80]}.{tag or os.urandom(6).hex()}.new"
+    with suppress(FileNotFoundError):
+        os.unlink(aside, dir_fd=parent)
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
     try:
         with os.fdopen(fd, "wb") as file:
