@@ -1,0 +1,103 @@
+"""coilclaw schedule preview."""
+
+import sys
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+import msgspec
+
+from coilclaw.cli.output import json_option, print_json
+from coilclaw.packets.errors import UsageError
+
+if TYPE_CHECKING:
+    from coilclaw.jobs.forecast import Forecast
+
+COUNT = 5
+MOST = 1000
+LONGEST_LINE = 65_536
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of --stdin."""
+
+    cron: str
+    timezone: str
+    after: str | None = None
+    count: int | None = None
+
+
+@click.command("preview")
+@click.option("--cron", metavar="CRON", help="Five fields: minute hour day-of-month month day-of-week.")
+@click.option("--timezone", metavar="ZONE", help="An IANA zone, such as Europe/Berlin.")
+@click.option("--after", metavar="TIME", help="RFC 3339; runs strictly after it are shown. Default: now.")
+@click.option("--count", type=int, metavar="N", help=f"How many runs to show, 1 to {MOST}. Default: {COUNT}.")
+@click.option("--stdin", "lines", is_flag=True, help="Read one JSON object a line, print one answer or error a line.")
+@json_option
+def preview(
+    cron: str | None, timezone: str | None, after: str | None, count: int | None, lines: bool, as_json: bool
+) -> int:
+    """Say what a cron expression means and when it runs next, without scheduling anything."""
+    if lines:
+        if cron is not None or timezone is not None or after is not None or count is not None:
+            raise UsageError(
+                "--stdin takes everything from its lines.", remedy="Leave --cron, --timezone, --after and --count out."
+            )
+        return _answer_lines(sys.stdin.buffer)
+    if cron is None or timezone is None:
+        missing = "--cron" if cron is None else "--timezone"
+        raise UsageError(f"{missing} is missing.", remedy="Give --cron and --timezone, or lines with --stdin.")
+    found = answer(Question(cron=cron, timezone=timezone, after=after, count=count))
+    print_json(found) if as_json else _show(found)
+    return 0
+
+
+def answer(question: Question) -> "Forecast":
+    """The forecast that was asked for."""
+    from coilclaw.jobs.forecast import forecast
+    from coilclaw.jobs.moments import moment_of
+    from coilclaw.packets.ids import utc_now
+
+    count = COUNT if question.count is None else question.count
+    if not 1 <= count <= MOST:
+        raise UsageError(f"a count of {count} is not taken.", remedy=f"Ask for 1 to {MOST} runs.")
+    after = utc_now() if question.after is None else moment_of(question.after, "the time")
+    return forecast(question.cron, question.timezone, after, count)
+
+
+def answer_line(line: bytes) -> bytes:
+    """One line in, one line out: the forecast or what is wrong with the line."""
+    from coilclaw.packets.canonical import NotCanonical, parse_object
+
+    if len(line) > LONGEST_LINE:
+        return _refusal(f"the line is longer than {LONGEST_LINE} bytes.")
+    try:
+        question = msgspec.convert(parse_object(line), Question)
+        return msgspec.json.encode(answer(question))
+    except NotCanonical as error:
+        reason = str(error)
+    except msgspec.ValidationError as error:
+        reason = f"{error}; a line has cron and timezone, and may have after and count."
+    except UsageError as error:
+        reason = str(error)
+    return _refusal(reason)
+
+
+def _refusal(reason: str) -> bytes:
+    return msgspec.json.encode({"error": reason})
+
+
+def _answer_lines(source: BinaryIO) -> int:
+    while line := source.readline(LONGEST_LINE + 1):
+        rest = line
+        while not rest.endswith(b"\n") and len(rest) > LONGEST_LINE:  # the end of an overlong line is not a line
+            rest = source.readline(LONGEST_LINE + 1)
+        click.echo(answer_line(line).decode())
+    return 0
+
+
+def _show(found: "Forecast") -> None:
+    click.echo(found.cron_summary)
+    if found.cron_notes:
+        click.echo(f"Note: {found.cron_notes}")
+    for utc, local in zip(found.next_runs_utc, found.next_runs_local, strict=True):
+        click.echo(f"  {local}  ({utc})")
