@@ -38,7 +38,7 @@ class BareCommits:
         self._db.close()
 
 
-def _last_row(db: sqlite3.Connection, table: str, condition: str = "TRUE") -> str:
+def last_row(db: sqlite3.Connection, table: str, condition: str = "TRUE") -> str:
     """As many characters as the newest row of a table has in all its columns."""
     row = db.execute(f"SELECT * FROM {table} WHERE {condition} ORDER BY rowid DESC LIMIT 1").fetchone()
     return "x" * sum(len(str(value)) for value in row if value is not None)
@@ -63,12 +63,13 @@ def _durable(plan: Plan, home: BenchHome, bare: BareCommits, loop: asyncio.Runne
     reader = home.app.db.reader
     loop.run(home.call(conveyor, *EFFECT))
     loop.run(home.call(conveyor, *READ))
-    action, receipt = _last_row(reader, "proposed_actions"), _last_row(reader, "receipts")
-    asked = _last_row(reader, "audit_log", "event_type = 'tool_requested'")
-    ended = _last_row(reader, "audit_log", "event_type = 'tool_completed'")
+    action, receipt = last_row(reader, "proposed_actions"), last_row(reader, "receipts")
+    asked = last_row(reader, "audit_log", "event_type = 'tool_requested'")
+    begun = last_row(reader, "audit_log", "event_type = 'tool_begun'")
+    ended = last_row(reader, "audit_log", "event_type = 'tool_completed'")
 
     def bare_effect() -> None:
-        bare.commit(action, asked)
+        bare.commit(action, asked, begun)
         bare.commit(action, receipt, ended)
 
     found = timings(

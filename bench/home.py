@@ -39,9 +39,9 @@ class _Boxed(App):
 class BenchHome:
     """An App on a fresh home."""
 
-    def __init__(self, folder: Path, *, autonomy: Autonomy = "supervised") -> None:
+    def __init__(self, folder: Path, *, autonomy: Autonomy = "supervised", script: Path | None = None) -> None:
         home = Home(folder / "home")
-        environ = {"HOME": str(folder / "user")}
+        environ = {"HOME": str(folder / "user"), **({"COILCLAW_MOCK_SCRIPT": str(script)} if script else {})}
         make_home(home)
         config = load(home, environ).config
         make_parts(home, config)

@@ -19,18 +19,37 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench import airlock, boxes, gate, ledger, memory, policy, processes, redactor  # noqa: E402
+from bench import (  # noqa: E402
+    airlock,
+    approvals,
+    audit,
+    boxes,
+    cron,
+    gate,
+    jobs,
+    ledger,
+    memory,
+    policy,
+    processes,
+    redactor,
+    schedules,
+)
 from bench.row import HEADER, Plan, Row, line  # noqa: E402
 
 ROWS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "processes": processes.measure,
     "gate": gate.measure,
+    "approvals": approvals.measure,
+    "jobs": jobs.measure,
+    "audit": audit.measure,
     "policy": policy.measure,
     "ledger": ledger.measure,
     "memory": memory.measure,
     "boxes": boxes.measure,
     "airlock": airlock.measure,
     "redactor": redactor.measure,
+    "cron": cron.measure,
+    "schedules": schedules.measure,
 }
 
 

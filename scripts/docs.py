@@ -10,9 +10,11 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from coilclaw.agent.sop import Sop  # noqa: E402
 from coilclaw.cli.group import COMMANDS, coilclaw  # noqa: E402
 from coilclaw.config import docs_markdown  # noqa: E402
 from coilclaw.gate.policy_file import PolicyFile  # noqa: E402
+from coilclaw.jobs.registry import RegistryFile  # noqa: E402
 from coilclaw.packets.action import ToolCall, ToolResult  # noqa: E402
 from coilclaw.packets.box import BoxSpec  # noqa: E402
 from coilclaw.packets.card import Card  # noqa: E402
@@ -34,6 +36,8 @@ PACKETS: dict[str, type[msgspec.Struct]] = {
     "Head": Head,
     "BoxSpec": BoxSpec,
     "PolicyFile": PolicyFile,
+    "ScheduleRegistry": RegistryFile,
+    "SopFile": Sop,
 }
 
 

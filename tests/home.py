@@ -71,7 +71,7 @@ class Sample:
 
         conveyor = self.conveyor()
         action = load_action(self.app.db.reader, action_id)
-        answered = await self.app.approvals(conveyor).approve(action, by=by, digest=action.digest)
+        answered = await self.app.approvals(conveyor).approve(action, by=by, digest=action.digest, seen=None)
         return answered if isinstance(answered, Outcome) else await conveyor.execute(answered)
 
     def receipts(self):

@@ -43,6 +43,16 @@ def test_a_quick_bench_prints_a_table_and_writes_json(tmp_path: Path):
     assert any(row["goal"] for row in report["rows"])
 
 
+@pytest.mark.slow
+def test_the_groups_of_the_durable_conveyor_run(tmp_path: Path):
+    results = tmp_path / "results.json"
+    done = _bench("--quick", "--rounds", "1", "--rows", "approvals", "jobs", "audit", "--json", str(results))
+    assert done.returncode == 0, done.stderr
+    report = json.loads(results.read_text())
+    assert report["skipped"] == []
+    assert {row["group"] for row in report["rows"]} == {"approvals", "jobs", "audit"}
+
+
 def test_a_group_that_does_not_exist_is_refused_with_the_names_of_those_that_do():
     done = _bench("--rows", "nothing")
     assert done.returncode == 2

@@ -232,3 +232,11 @@ async def test_what_enters_the_conversation_meanwhile_taints_the_turn(sample):
     home.app.db.write_now(lambda tx: add_message(tx, home.app.clock, late))
     await home.app.agent(home.conveyor())._ask(running, (), [], None)
     assert running.fresh == ("untrusted:a", "untrusted:b")
+
+
+async def test_a_turn_of_many_calls_does_not_forget_what_was_asked(sample):
+    home = sample(memory__recent_messages=3)
+    calls = [{"tool": "time"} for _ in range(8)]
+    home.script({"tool_calls": calls}, {"tool_calls": calls}, {"text": "done"})
+    reply = await turn(home)
+    assert (reply.text, len(reply.outcomes)) == ("done", 16)

@@ -108,6 +108,33 @@ async def test_answers_that_nobody_could_read_cost_too(here):
     assert here.app.db.reader.execute("SELECT sum(input_tokens) FROM usage").fetchone() == (10,)
 
 
+async def test_a_turn_that_is_cut_keeps_what_it_spent(here):
+    import asyncio
+
+    from coilclaw.cli.turns import post
+
+    asked = asyncio.Event()
+
+    class Silent:
+        name = "silent"
+
+        async def chat(self, request, on_text=None):
+            asked.set()
+            await asyncio.Event().wait()
+
+    here.app.provider = lambda name="": Silent()
+    talk = asyncio.ensure_future(post(here.app.agent(here.home.conveyor()), here.app, "conv_1", "hello", None))
+    await asked.wait()
+    talk.cancel()
+    await asyncio.wait({talk})
+    assert talk.cancelled()
+    ((model, sent, answered, estimated),) = here.app.db.reader.execute(
+        "SELECT model, input_tokens, output_tokens, estimated FROM usage"
+    ).fetchall()
+    assert (model, answered, estimated) == (here.app.config.default_model, 1, 1)
+    assert sent > 100  # the prompt had been sent
+
+
 def test_what_a_provider_does_not_say_is_estimated():
     request = ChatRequest(
         system_prompt="s" * 400, messages=(ChatMessage(role="user", content="u" * 400),), tools=(), model="m"
@@ -180,11 +207,9 @@ async def test_the_goal_is_shown_however_long_the_job_works(here):
     assert "steps" in here.job(job).reason
 
 
-async def test_a_job_goes_on_when_the_owner_cleared_the_memory(here):
-    from coilclaw.store.threads import clear_memory
-
+async def test_a_job_goes_on_when_its_conversation_is_gone(here):
     job = await here.create("the goal", steps=("first", "second"))
-    here.app.db.write_now(clear_memory)
+    here.app.db.write_now(lambda tx: tx.execute("DELETE FROM messages"))
     here.home.script({"text": "one", "match": "Step 1 of 2: first"}, {"text": "two", "match": "Step 2 of 2: second"})
     await here.drain()
     assert here.job(job).state == "DONE"

@@ -429,7 +429,7 @@ async def test_a_command_cannot_push_the_card_off_the_screen(sample):
     await home.call("shell", command="touch evil\n: <<'E'" + "\n" * 60 + fake + "\n" * 60 + "x\n" * 60 + "E")
     shown = describe(home.owner.cards[0]).splitlines()
     assert len(shown) < 60
-    assert shown[-1].startswith("shell, medium risk: Run `touch evil`")
+    assert shown[-1].startswith("shell, medium risk: Run `touch evil … (65 more lines)`")
     assert all(line.startswith(("  │", "  args:")) for line in shown if "file_read" in line)
 
 

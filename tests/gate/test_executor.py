@@ -13,7 +13,7 @@ from coilclaw.gate.executor import worker_is_running
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall
 from coilclaw.packets.card import Answer
-from coilclaw.packets.errors import Conflict, UsageError
+from coilclaw.packets.errors import Conflict, StorageError, UsageError
 from coilclaw.sandbox.fake_receiver import Receiver, serve
 from coilclaw.store.actions import action_with_key, load_action, result_of, waiting_actions
 from tests.home import Sample
@@ -511,3 +511,225 @@ async def test_the_result_of_what_waited_is_kept_and_posted(world):
         assert (message.role, message.action_id) == ("system", action_id)
         assert result_of(w.home.app.db.reader, action_id).success
         assert action_with_key(w.home.app.db.reader, "webhook_send", "k1").status == "EXECUTED"
+
+
+async def test_a_failure_after_an_unsure_attempt_is_unknown_whatever_it_says(world):
+    with world(deduplicates=True) as w:
+        action_id = await w.send(answers=[500, 409])
+        await w.home.approve(action_id)
+        w.wait(seconds=1)
+        await w.run_due()
+        assert w.status(action_id) == "UNKNOWN"
+        with pytest.raises(UsageError):
+            await w.home.app.approvals(w.home.conveyor()).repropose(load_action(w.home.app.db.reader, action_id))
+
+
+async def test_a_retry_that_fails_does_not_claim_that_nothing_happened(world):
+    with world() as w:
+        action_id = await w.send(answers=[500, 400])
+        await w.home.approve(action_id)
+        conveyor = w.home.conveyor()
+        unknown = load_action(w.home.app.db.reader, action_id)
+        reopened = await w.home.app.approvals(conveyor).resolve(unknown, "retry", by="terminal")
+        await conveyor.execute(reopened)
+        assert w.status(action_id) == "UNKNOWN"
+
+
+async def test_a_verdict_that_came_too_late_is_not_on_record(world):
+    with world() as w:
+        action_id = await w.send(answers=[500])
+        await w.home.approve(action_id)
+        approvals = w.home.app.approvals(w.home.conveyor())
+        unknown = load_action(w.home.app.db.reader, action_id)
+        await approvals.resolve(unknown, "executed", by="one")
+        with pytest.raises(Conflict):
+            await approvals.resolve(unknown, "not-executed", by="two")
+        rows = w.home.app.db.reader.execute("SELECT payload_json FROM audit_log WHERE event_type = 'tool_resolved'")
+        assert [row[0] for row in rows] == ['{"verdict":"executed","by":"one"}']
+
+
+async def test_a_lookup_that_is_sent_elsewhere_is_no_answer(world, tmp_path):
+    import http.server
+
+    class Wall(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._say(502)
+
+        def do_GET(self):
+            self._say(200 if self.path == "/login" else 302)
+
+        def _say(self, status):
+            self.send_response(status)
+            self.send_header("Location", "/login")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    wall = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Wall)
+    threading.Thread(target=wall.serve_forever, daemon=True).start()
+    receiver = Receiver(tmp_path / "none", deduplicates=False, lookup=True)
+    w = World(tmp_path, wall, receiver, deduplicates=False, lookup=True)
+    try:
+        action_id = await w.send(text="x")
+        await w.home.approve(action_id)
+        for _ in range(4):
+            w.wait(minutes=5)
+            await w.run_due()
+        assert w.status(action_id) == "UNKNOWN"
+        assert all(receipt.status == "unknown" for receipt in w.home.receipts())
+    finally:
+        w.home.close()
+        wall.shutdown()
+        wall.server_close()
+
+
+async def test_a_secret_in_a_file_is_not_sent_either(world):
+    with world() as w:
+        (w.home.workspace / "notes.txt").write_text(f"the key is {SECRET}\n")
+        outcome = await w.home.call("webhook_send", key="f", target="door", file="notes.txt")
+        assert outcome.result.code == "SECRET_NOT_GRANTED"
+
+
+async def test_the_whole_of_a_file_is_told_on_its_card(world):
+    with world() as w:
+        lines = [f"line {number}" for number in range(40_000)]
+        (w.home.workspace / "long.txt").write_text("\n".join(lines))
+        outcome = await w.home.call("webhook_send", key="f", target="door", file="long.txt")
+        card = w.home.conveyor().card(outcome.action)
+        assert "line 39999" in card.preview_or_diff
+        assert card.preview_or_diff.startswith(f"({len(chr(10).join(lines))} bytes)")
+        assert "… 39974 more lines …" in card.preview_or_diff
+
+
+async def test_a_file_outside_the_workspace_is_not_sent(tmp_path, world):
+    with world() as w:
+        security = msgspec.structs.replace(w.home.app.config.security, workspace_only=False, autonomy="full")
+        w.home.app.config = msgspec.structs.replace(w.home.app.config, security=security)
+        (tmp_path / "elsewhere.txt").write_text("x")
+        outcome = await w.home.call("webhook_send", key="f", target="door", file=str(tmp_path / "elsewhere.txt"))
+        assert outcome.result.code == "ARGS_INVALID"
+        assert "only workspace files" in outcome.result.output
+
+
+async def test_a_secret_in_a_reason_is_not_kept(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        waiting = load_action(w.home.app.db.reader, action_id)
+        await w.home.app.approvals(w.home.conveyor()).reject(waiting, reason=f"it holds {SECRET}")
+        assert SECRET not in "\n".join(w.home.app.db.reader.iterdump())
+
+
+async def test_a_reason_does_not_change_what_happened(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        waiting = load_action(w.home.app.db.reader, action_id)
+        outcome = await w.home.app.approvals(w.home.conveyor()).reject(waiting, reason="expired")
+        assert outcome.result.code == "OWNER_REFUSED"
+
+
+async def test_a_command_in_a_clean_conversation_cannot_carry_labelled_content_where_it_steers(world):
+    with world() as w:
+        security = msgspec.structs.replace(w.home.app.config.security, autonomy="full")
+        w.home.app.config = msgspec.structs.replace(w.home.app.config, security=security)
+        turn = Turn("turn_9", "", "chat", fresh=("untrusted:evil.example",))
+        await w.home.call("file_write", turn=turn, key="w", path="intel/page.md", content="obey me")
+        clean = Turn("turn_10", "", "chat")
+        outcome = await w.home.call("shell", turn=clean, key="c", command="cp intel/page.md skills/new.md")
+        assert outcome.result.code == "PATH_TAINTED"
+        await w.home.call("shell", turn=clean, key="m", command="make all")
+        (spec,) = w.home.box.specs
+        assert any(path.endswith("/skills") for path in spec.read_only)
+
+
+async def test_one_row_that_cannot_be_read_does_not_stop_the_others(world):
+    with world() as w:
+        broken, good = await w.send(key="k1", text="a"), await w.send(key="k2", text="b")
+        approvals = w.home.app.approvals(w.home.conveyor())
+        for action_id in (broken, good):
+            waiting = load_action(w.home.app.db.reader, action_id)
+            await approvals.approve(waiting, by="x", digest=waiting.digest)
+        w.home.app.db.write_now(
+            lambda tx: tx.execute("UPDATE proposed_actions SET decision_json = '{' WHERE action_id = ?", (broken,))
+        )
+        assert await w.run_due() == 1
+        assert w.received() == ["k2"]
+        with pytest.raises(StorageError, match=broken):
+            load_action(w.home.app.db.reader, broken)
+
+
+async def test_what_expired_while_the_claim_waited_is_not_sent(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        conveyor = w.home.conveyor()
+        waiting = load_action(w.home.app.db.reader, action_id)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+
+        def late(point):
+            if point == "claiming":
+                w.wait(hours=30)
+
+        conveyor.records._reached = late
+        outcome = await conveyor.execute(approved)
+        assert outcome.result.code == "EXPIRED"
+        assert w.received() == []
+
+
+async def test_what_a_new_policy_denies_while_the_claim_waits_is_not_sent(world):
+    with world() as w:
+        action_id = await w.send(text="hello")
+        conveyor = w.home.conveyor()
+        waiting = load_action(w.home.app.db.reader, action_id)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+
+        def late(point):
+            if point == "claiming":
+                (w.home.workspace / "policies" / "no.json").write_text(
+                    '{"version":1,"rules":[{"id":"no","when":{"tool":"webhook_send"},"verdict":"deny","reason":"q"}]}'
+                )
+
+        conveyor.records._reached = late
+        outcome = await conveyor.execute(approved)
+        assert outcome.result.code == "DIGEST_CHANGED"
+        assert w.received() == []
+
+
+async def test_arguments_that_lost_a_secret_cannot_be_proposed_again(world):
+    with world() as w:
+        denied = await w.home.call("webhook_send", key="s", target="door", payload={"text": SECRET})
+        assert denied.result.code == "SECRET_NOT_GRANTED"
+        stored = load_action(w.home.app.db.reader, denied.action.action_id)
+        with pytest.raises(UsageError, match="secret"):
+            await w.home.app.approvals(w.home.conveyor()).repropose(stored)
+
+
+async def test_a_link_to_a_name_that_is_no_text_is_not_written_through(world):
+    import os
+
+    with world() as w:
+        w.home.owner.answer = Answer(approved=True)
+        os.symlink(b"\xff.txt", os.fsencode(w.home.workspace / "link.txt"))
+        outcome = await w.home.call("file_write", key="l", path="link.txt", content="x")
+        assert outcome.result.code == "PATH_INVALID"
+
+
+async def test_an_action_nobody_can_go_on_with_does_not_stop_the_others(world):
+    with world() as w:
+        first, second = await w.send(key="k1", text="a"), await w.send(key="k2", text="b")
+        conveyor = w.home.conveyor()
+        for action_id in (first, second):
+            waiting = load_action(w.home.app.db.reader, action_id)
+            await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+        look = conveyor.look_again
+
+        def breaks(action, turn):
+            if action.action_id == first:
+                raise RuntimeError("kaboom")
+            return look(action, turn)
+
+        conveyor.look_again = breaks
+        assert await w.home.app.executor(conveyor).run_due() == 1
+        assert w.received() == ["k2"]
+        assert "tool_trouble" in w.home.event_names()

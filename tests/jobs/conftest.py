@@ -72,7 +72,8 @@ class Office:
         for action in waiting_actions(self.app.db.reader, 100):
             approvals = self.app.approvals(conveyor)
             if approve:
-                await approvals.approve(action, by="test", digest=conveyor.card(action).digest)
+                card = conveyor.card(action)
+                await approvals.approve(action, by="test", digest=card.digest, seen=card.seen)
             else:
                 await approvals.reject(action, reason=reason)
 

@@ -7,7 +7,7 @@ import pytest
 from coilclaw.jobs.worker import TROUBLE_SECONDS, Chore, Worker
 from coilclaw.packets.errors import StorageError
 from coilclaw.packets.job import JobSpec
-from coilclaw.store.jobs import JobBudget, JobRow
+from coilclaw.store.jobs import JobBudget, JobRow, JobUnreadable
 
 
 def job(number):
@@ -185,3 +185,62 @@ async def test_a_chore_that_finds_work_makes_a_drain_look_again():
     tally = await shop.worker.drain(asyncio.Event())
     assert tally.chores == 3
     assert found == []
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_chore_that_breaks_is_said_and_the_worker_lives_on(first):
+    async def broken():
+        raise ValueError("not for the log")
+
+    shop, stop = Shop(jobs=1, chores=(Chore(name="sweep", every=1.0, run=broken, first=first),)), asyncio.Event()
+    run = asyncio.ensure_future(shop.worker.run(stop))
+    while not shop.heard("worker_trouble"):
+        await asyncio.sleep(0.001)
+    shop.now += TROUBLE_SECONDS
+    while not shop.done:
+        await asyncio.sleep(0.001)
+        shop.now += TROUBLE_SECONDS
+    stop.set()
+    await run
+    assert {said["message"] for said in shop.heard("worker_trouble")} == {"sweep: an unexpected ValueError"}
+
+
+async def test_a_chore_that_breaks_does_not_end_a_drain_with_an_error():
+    async def broken():
+        raise ValueError
+
+    shop = Shop(jobs=1, chores=(Chore(name="sweep", every=1.0, run=broken),))
+    await shop.worker.drain(asyncio.Event())
+    assert shop.heard("worker_trouble") == [{"message": "sweep: an unexpected ValueError"}]
+
+
+async def test_a_claim_that_breaks_is_trouble_and_no_death():
+    shop, stop = Shop(jobs=1), asyncio.Event()
+    shop.fault = TypeError("a bug")
+    run = asyncio.ensure_future(shop.worker.run(stop))
+    while not shop.heard("worker_trouble"):
+        await asyncio.sleep(0.001)
+    shop.fault = None
+    shop.now += TROUBLE_SECONDS
+    while not shop.done:
+        await asyncio.sleep(0.001)
+    stop.set()
+    await run
+
+
+async def test_a_job_that_cannot_be_read_is_named_once_and_holds_nothing_up():
+    shop, stop = Shop(), asyncio.Event()
+    shop.fault = JobUnreadable("job_7", "damaged")
+    run = asyncio.ensure_future(shop.worker.run(stop))
+    while not shop.heard("worker_trouble"):
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
+    shop.left.append(job(1))
+    shop.fault = None
+    while not shop.done:  # the clock stands still: nothing was put off
+        await asyncio.sleep(0.001)
+    stop.set()
+    await run
+    (said,) = shop.heard("worker_trouble")
+    assert said["job_id"] == "job_7"
+    assert "the row of job job_7 cannot be read: damaged." in said["message"]

@@ -33,3 +33,9 @@ def test_ordinary_text_is_left_alone(text):
 
 def test_a_line_stays_one_line():
     assert one_line("a\nb") == "a⟨U+000A⟩b"
+
+
+def test_accents_stay_and_marks_that_cover_or_pile_up_are_shown():
+    assert visible("é n\u0303 한 नि") == "é n\u0303 한 नि"
+    assert visible("a\u0336b") == "a⟨U+0336⟩b"
+    assert visible("a" + "\u0300" * 5) == "a" + "\u0300" * 3 + "⟨U+0300⟩" * 2

@@ -1,5 +1,6 @@
 """What a command destroyed can be brought back."""
 
+import json
 import os
 import subprocess
 
@@ -131,7 +132,7 @@ def test_a_folder_swapped_for_a_link_is_not_read_through(kept, tmp_path):
     assert "sub/b.bin" not in snapshots._newest().files
 
 
-def test_what_was_touched_is_what_is_new_or_different(kept):
+def test_what_was_touched_is_what_is_new_different_or_gone(kept):
     workspace, snapshots = kept
     first = snapshots.take("before")
     assert snapshots.touched(first) == []
@@ -141,7 +142,53 @@ def test_what_was_touched_is_what_is_new_or_different(kept):
     (workspace / "link").symlink_to("a.txt")
     (workspace / ".gitattributes").unlink()
     os.utime(workspace / "sub" / "b.bin", (1, 1))  # the same bytes at another time
-    assert snapshots.touched(first) == ["a.txt", "link", "sub/new/c.txt"]
+    assert snapshots.touched(first) == [".gitattributes", "a.txt", "link", "sub/new/", "sub/new/c.txt"]
+
+
+def test_new_and_renamed_folders_are_touched_by_their_names_and_others_are_not(kept):
+    workspace, snapshots = kept
+    (workspace / "empty").mkdir()
+    (workspace / "old").mkdir()
+    first = snapshots.take("before")
+    (workspace / "sub" / "an empty one").mkdir()
+    (workspace / "old").rename(workspace / "renamed")
+    (workspace / "sub" / "c.txt").write_text("made")
+    assert snapshots.touched(first) == ["renamed/", "sub/an empty one/", "sub/c.txt"]
+    second = snapshots.take("after")
+    assert second != first
+    assert snapshots.touched(second) == []
+
+
+def test_a_snapshot_from_before_folders_were_kept_tells_new_folders_by_their_time(kept):
+    workspace, snapshots = kept
+    first = snapshots.take("before")
+    path = snapshots._store / f"{first}.json"
+    kept_then = json.loads(path.read_text())
+    del kept_then["folders"]
+    path.write_text(json.dumps(kept_then))
+    settle(workspace, snapshots, first)
+    assert snapshots.touched(first) == []
+    (workspace / "sub" / "new").mkdir()
+    assert snapshots.touched(first) == ["sub/", "sub/new/"]
+
+
+def test_a_folder_with_all_in_it_is_gone_file_by_file(kept):
+    workspace, snapshots = kept
+    first = snapshots.take("before")
+    (workspace / "sub" / "b.bin").unlink()
+    (workspace / "sub").rmdir()
+    assert snapshots.touched(first) == ["sub/b.bin"]
+    (workspace / "a.txt").unlink()
+    (workspace / "a.txt").mkdir()
+    assert snapshots.touched(first) == ["a.txt/", "sub/b.bin"]
+
+
+def test_a_folder_whose_name_is_no_text_counts_for_the_one_around_it(kept):
+    workspace, snapshots = kept
+    first = snapshots.take("before")
+    settle(workspace, snapshots, first)
+    (workspace / "sub" / os.fsdecode(b"caf\xe9")).mkdir()
+    assert snapshots.touched(first) == ["sub"]
 
 
 def test_a_change_hidden_behind_the_old_size_and_time_is_touched(kept):

@@ -3,10 +3,22 @@
 import pytest
 
 from coilclaw.packets.ids import stamp
-from coilclaw.store.labels import any_labels, conversation_texts, drop_labels, label_rows, put_label
+from coilclaw.store.labels import (
+    all_labels,
+    any_labels,
+    conversation_texts,
+    drop_labels,
+    held_labels,
+    label_rows,
+    labelled_contents,
+    newest_labelled,
+    path_rows,
+    put_label,
+    rows_of_size,
+)
 from coilclaw.store.threads import MESSAGE_BYTES, MessageRow, add_message, ensure_thread
 
-EVIL = "untrusted:evil.example"
+EVIL, HOLDING = "untrusted:evil.example", "untrusted:held.example"
 
 
 @pytest.fixture
@@ -97,3 +109,21 @@ def test_rows_come_and_go_exactly(db, clock):
     db.write_now(lambda tx: drop_labels(tx, old))
     assert [(row.content_hash, row.size) for row in label_rows(db.reader, 10)] == [("1", 3)], "written anew since"
     assert any_labels(db.reader)
+
+
+def test_labels_are_found_by_path_by_size_and_below_a_folder(db, clock):
+    def put(tx):
+        for path, size in (("a", 1), ("a/x", 2), ("a/y", 2), ("a0", 3), ("ab", 4), ("/act_1", 0)):
+            held = path.startswith("/")
+            put_label(tx, clock, path=path, label=HOLDING if held else EVIL, content_hash=path, size=size, mtime_ns=0)
+
+    db.write_now(put)
+    assert [row.path for row in path_rows(db.reader, "a")] == ["a"]
+    assert [row.path for row in rows_of_size(db.reader, 2)] == ["a/x", "a/y"]
+    assert newest_labelled(db.reader, "a", 10) == [("a/y", EVIL), ("a/x", EVIL)]
+    assert [path for path, _ in newest_labelled(db.reader, "", 10)] == ["ab", "a0", "a/y", "a/x", "a"]
+    assert newest_labelled(db.reader, "", 1) == [("ab", EVIL)]
+    assert labelled_contents(db.reader, 2) == [("a", EVIL, "a", 1), ("a/x", EVIL, "a/x", 2)]
+    assert len(labelled_contents(db.reader, 10)) == 5
+    assert held_labels(db.reader) == {HOLDING}
+    assert all_labels(db.reader) == {EVIL, HOLDING}

@@ -8,6 +8,7 @@ from coilclaw.packets.chat import ProposedCall
 from coilclaw.packets.errors import UsageError
 from coilclaw.store.memory import MemorySearch, match_expression
 from coilclaw.store.threads import (
+    Forgotten,
     MessageRow,
     add_message,
     clear_memory,
@@ -72,7 +73,7 @@ def test_threads_are_listed_most_recent_first(db, clock):
 
 def test_clearing_forgets_conversations_and_their_index(db, clock):
     say(db, clock, "c", "aardvark")
-    assert db.write_now(clear_memory) == 1
+    assert db.write_now(clear_memory) == Forgotten(messages=1, spared=())
     assert list_threads(db.reader, 10) == []
     assert MemorySearch(db.reader, clock).search("aardvark", limit=5) == []
 

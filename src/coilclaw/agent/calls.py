@@ -1,7 +1,9 @@
 """Calls: the proposals of one answer, stored together with it, then carried through the gate one by one."""
 
+import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -13,7 +15,7 @@ from coilclaw.packets.action import Action, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatResponse, ProposedCall
 from coilclaw.packets.ids import Clock, new_id
-from coilclaw.packets.labels import join_labels
+from coilclaw.packets.labels import is_untrusted, join_labels
 from coilclaw.store.database import Database
 from coilclaw.store.threads import MessageRow, add_message
 
@@ -40,6 +42,12 @@ class Calls:
         self, turn: Turn, number: int, response: ChatResponse, spent: list[Spent], metadata: dict[str, Json]
     ) -> list[Action]:
         """Store the answer of a round together with the actions it proposes and what it cost."""
+        async with self._paid(turn, spent):
+            return await self._propose(turn, number, response, spent, metadata)
+
+    async def _propose(
+        self, turn: Turn, number: int, response: ChatResponse, spent: list[Spent], metadata: dict[str, Json]
+    ) -> list[Action]:
         proposed = _with_ids(tuple(self._sealed(call) for call in response.tool_calls), number)
         actions = [
             self.conveyor.propose(
@@ -77,13 +85,23 @@ class Calls:
             add_message(tx, self._clock, row)
             write_spent(tx, self._clock, turn, spent)
 
-        await self._db.write(store)
+        async with self._paid(turn, spent):
+            await self._db.write(store)
         return row.content
 
     async def lose(self, turn: Turn, spent: list[Spent]) -> None:
-        """Keep what was spent on answers that nobody could use."""
+        """Keep what was spent on answers that nobody could use, also when the work is being cut."""
         if spent:
-            await self._db.write(lambda tx: write_spent(tx, self._clock, turn, spent))
+            await asyncio.shield(self._db.write(lambda tx: write_spent(tx, self._clock, turn, spent)))
+
+    @asynccontextmanager
+    async def _paid(self, turn: Turn, spent: list[Spent]) -> AsyncIterator[None]:
+        """An answer that could not be stored was paid for all the same. A cut does not take its storing back."""
+        try:
+            yield
+        except Exception:
+            await self.lose(turn, spent)
+            raise
 
     def recorder(self, turn: Turn, call_id: str, action_id: str, metadata: dict[str, Json]) -> Record:
         """Writes a call's result into its conversation."""
@@ -97,6 +115,8 @@ class Calls:
             }
             if result.fetched:
                 about["fetched"] = True
+            if is_untrusted(result.label):
+                about["fresh"] = result.fresh
             row = MessageRow(
                 message_id=new_id("msg", self._clock()),
                 thread_id=turn.thread_id,

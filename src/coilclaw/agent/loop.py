@@ -19,9 +19,18 @@ from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.job import UserMessage
 from coilclaw.packets.ports import Provider
 from coilclaw.store.database import Database
-from coilclaw.store.threads import MessageRow, add_message, ensure_thread, recent_messages, thread_labels
+from coilclaw.store.threads import (
+    MessageRow,
+    add_message,
+    ensure_thread,
+    messages_before,
+    messages_since,
+    thread_labels,
+)
 
 Ending: TypeAlias = Literal["answered", "max_rounds", "budget", "pending"]
+TURN_MESSAGES = 1000
+"""More than the rounds and calls of a turn can make."""
 STOPPED = "ESTOP was engaged while the model was answering, so its answer was cut off. Tools are stopped too."
 
 
@@ -97,7 +106,7 @@ class Agent:
         await self._db.write(lambda tx: self._receive(tx, msgspec.structs.replace(message, text=text), turn_id))
         self._observe("conversation_started", {"conversation_id": message.thread_id, "turn_id": turn_id})
         turn = Turn(turn_id, message.thread_id, message.source, labels)
-        for row in recent_messages(self._db.reader, message.thread_id, self._limits.recent_messages):
+        for row in self._shown(turn):
             if row.role == "user" or (row.role == "tool" and row.metadata.get("fetched") is True):
                 turn.hear(row.content)
         try:
@@ -159,7 +168,7 @@ class Agent:
     async def _ask(
         self, turn: Turn, tools: tuple[ToolSpec, ...], spent: list[Spent], on_text: OnText | None
     ) -> ChatResponse:
-        rows = self._recent(turn.thread_id)
+        rows = self._shown(turn)
         take_in_shown(turn, (row.label for row in rows))
         request = ChatRequest(
             system_prompt=system_prompt(self._owner_prompt(), stopped=self._estop.engaged()),
@@ -172,17 +181,22 @@ class Agent:
             return await self._model.ask(request, spent, max_calls=self._limits.max_calls_per_round, on_text=on_text)
         except Halted:
             return ChatResponse(final_text=STOPPED, provider=self._model.provider)
-        except ProviderError:
+        except BaseException:  # Ctrl-C too: what was asked is paid for
             await self._calls.lose(turn, spent)
             raise
 
-    def _recent(self, thread_id: str) -> list[MessageRow]:
+    def _shown(self, turn: Turn) -> list[MessageRow]:
+        """The recent conversation, and all there was since this turn began: what was just asked must not scroll away."""
+        since = messages_since(self._db.reader, turn.thread_id, turn.turn_id, TURN_MESSAGES)
+        return [*self._before(turn.thread_id, turn.turn_id), *of_chat(since)]
+
+    def _before(self, thread_id: str, turn_id: str) -> list[MessageRow]:
         """The recent conversation; a job that works in it may have pushed it further back."""
         most = self._limits.recent_messages
-        rows = recent_messages(self._db.reader, thread_id, most)
+        rows = messages_before(self._db.reader, thread_id, turn_id, most)
         kept = of_chat(rows)
         if len(kept) < len(rows):
-            kept = of_chat(recent_messages(self._db.reader, thread_id, most * 10))[-most:]
+            kept = of_chat(messages_before(self._db.reader, thread_id, turn_id, most * 10))[-most:]
         return kept
 
     async def _answer(

@@ -59,7 +59,11 @@ class Model:
     async def _once(
         self, request: ChatRequest, spent: list[Spent], max_calls: int, on_text: OnText | None
     ) -> ChatResponse:
-        response = await self._chat(request, on_text)
+        try:
+            response = await self._chat(request, on_text)
+        except (Halted, asyncio.CancelledError):  # it was sent, and whoever answers does not know that nobody listens
+            spent.append(spent_on(request, ChatResponse(final_text="", provider=self.provider, model=request.model)))
+            raise
         spent.append(spent_on(request, response))
         return self._read(request, response, max_calls)
 

@@ -17,15 +17,15 @@ from coilclaw.agent.spending import Spent
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.records import Taken
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import INTERNAL, OWNER, Label, ToolResult
+from coilclaw.packets.action import INTERNAL, OWNER, Action, Label, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatRequest, ToolSpec
-from coilclaw.packets.errors import ProviderError
+from coilclaw.packets.errors import CoilclawError, StorageError
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.job import JobLimits
 from coilclaw.store.actions import load_action
 from coilclaw.store.database import Database
-from coilclaw.store.job_trail import Standing, asked_urls, standing_of
+from coilclaw.store.job_trail import Standing, asked_urls, brought_in, standing_of
 from coilclaw.store.threads import MessageRow, messages_before, turn_messages
 
 Stage: TypeAlias = Literal["called", "waiting", "answered", "held"]
@@ -113,6 +113,8 @@ class Stepper:
         db = self._db.reader
         earlier = of_chat(messages_before(db, order.thread_id, order.turn_id, self._limits.earlier))
         own = of_job(turn_messages(db, order.thread_id, order.turn_id, self._limits.messages))
+        for label, fresh in brought_in(db, order.thread_id, order.turn_id):  # a step that was cut left no checkpoint
+            turn.take_in(label, kept=not fresh)
         take_in_shown(turn, (row.label for row in (*earlier, *own)))
         for row in (*earlier, *own):
             if row.role == "user" or (row.role == "tool" and row.metadata.get("fetched") is True):
@@ -143,7 +145,7 @@ class Stepper:
         except Halted:
             await self._calls.lose(turn, spent)
             return _done(turn, "held")
-        except ProviderError:
+        except BaseException:  # a cut too: what was asked is paid for
             await self._calls.lose(turn, spent)
             raise
         if not response.tool_calls:
@@ -174,7 +176,7 @@ class Stepper:
             if standing is None:
                 continue
             if standing.status == "PENDING" and standing.held and not standing.begun:
-                action = load_action(self._db.reader, action_id)
+                action = self._load(action_id)
                 if action is not None:
                     outcome = await self._calls.carry(turn, action, about)
                     waiting += [action_id] if outcome.pending or outcome.again else []
@@ -183,10 +185,16 @@ class Stepper:
                 record = self._calls.recorder(turn, call.call_id, action_id, about)
                 result = _result_of(standing)
                 await self._db.write(lambda tx, record=record, result=result: record(tx, result))
-                take_in_shown(turn, (result.label,))
+                turn.take_in(result.label, kept=not result.fresh)
             waiting += [] if standing.ended else [action_id]
         stage: Stage = "waiting" if waiting else "called"
         return _done(turn, stage, waiting=tuple(waiting), calls=len(answer.tool_calls))
+
+    def _load(self, action_id: str) -> Action | None:
+        try:
+            return load_action(self._db.reader, action_id)
+        except StorageError as error:  # a row that cannot be read is this job's fault, not the disk's
+            raise CoilclawError(error.message, remedy=error.remedy) from error
 
     async def _settled(self, turn: Turn, action_id: str) -> Standing | None:
         """Where an action stands, once what a dead process left begun has been taken up."""

@@ -265,6 +265,7 @@ class App:
     def policy(self) -> "Policy":
         """The rules in force now; policy files are read again as soon as one was touched."""
         from coilclaw.gate.case import Policy
+        from coilclaw.tools.approval import RUNTIME_TOOLS
 
         loaded = self._policies.current()
         security = self.config.security
@@ -273,7 +274,7 @@ class App:
             workspace_only=security.workspace_only,
             allowed_commands=self._allowed_commands,
             forbidden_commands=self._forbidden_commands,
-            allowlists=(("channels.cli.tools_allow", self._cli_tools),),
+            allowlists=(("channels.cli.tools_allow", self._cli_tools | RUNTIME_TOOLS),),
             calls_per_minute=self.config.budgets.tool_calls_per_minute,
             open_proposals=self.config.budgets.open_proposals,
             prs_per_day=self.config.budgets.prs_per_day,
@@ -322,7 +323,8 @@ class App:
             self.estop,
             self.judge_url,
             self._count_actions,
-            self.file_labels.labels_of,
+            self.file_labels,
+            self.redactor.registered,
             unsafe=self._unsafe,
         )
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from coilclaw.gate.conveyor import Approver, Conveyor
 from coilclaw.gate.ends import Patience
-from coilclaw.gate.grants import Granter, Limits
+from coilclaw.gate.grants import FollowUp, Granter, Limits
 from coilclaw.gate.turn import Turn
 from coilclaw.gate.upkeep import Upkeep
 from coilclaw.packets.action import INTERNAL, Action
-from coilclaw.packets.job import ENDED, JobLimits
+from coilclaw.packets.job import ENDED, Constraints, JobLimits
 from coilclaw.packets.labels import join_labels
 from coilclaw.packets.ports import Notes, Transport
 
@@ -71,6 +71,7 @@ def _granter(app: "App", ask_owner: Callable[[str], Awaitable[str]] | None) -> G
         transport=lambda narrowing: _way_out(app, narrowing),
         headers=lambda whom: _headers(app, whom),
         notes=lambda action, turn: _notes(app, action, turn),
+        follow_up=lambda action, turn: _follow_up(app, action, turn),
         ask_owner=ask_owner,
     )
 
@@ -113,10 +114,29 @@ def _notes(app: "App", action: Action, turn: Turn) -> Notes:
     )
 
 
+def _follow_up(app: "App", action: Action, turn: Turn) -> FollowUp:
+    from coilclaw.jobs.followups import FollowupLimits, Followups, Maker
+
+    limits = app.config.schedules
+    return Followups(
+        db=app.db,
+        clock=app.clock,
+        limits=FollowupLimits(open=limits.followups_open, days=limits.followup_days),
+        maker=Maker(
+            thread_id=action.thread_id,
+            labels=turn.taint,
+            constraints=turn.job.constraints if turn.job is not None else Constraints(),
+            idempotency_key=action.idempotency_key,
+        ),
+    ).plan
+
+
 def _job_limits(app: "App", job_id: str) -> JobLimits | None:
+    from coilclaw.app.sop_job import with_questions
     from coilclaw.store.jobs import job_limits
 
-    return job_limits(app.db.reader, job_id)
+    limits = job_limits(app.db.reader, job_id)
+    return None if limits is None else with_questions(limits)
 
 
 def _job_is_open(app: "App", job_id: str) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from coilclaw.app.sop_job import sop_of, step_of_job
 from coilclaw.jobs.desk import Desk
 from coilclaw.jobs.intake import Rules
 from coilclaw.jobs.record import words_of
@@ -101,7 +102,7 @@ class Background:
         if action is None or action.status != "PENDING":
             return
         try:
-            await self._app.approvals(self.conveyor).reject(action, reason=reason)
+            await self._app.approvals(self.conveyor).withdraw(action, reason=reason)
         except CoilclawError as error:
             self._app.observe("withdraw_failed", {"action_id": action_id, "message": str(error)})
 
@@ -113,6 +114,8 @@ class Background:
         stepper = self._stepper()
 
         async def step(order: Order) -> Report:
+            if sop_of(order.job):
+                return await self._sop_step(order)
             done = await stepper.step(self._step_order(order))
             return Report(
                 stage=done.stage,
@@ -138,6 +141,19 @@ class Background:
             withdraw=self.withdraw,
             redact=self._app.redact,
             say=self._say,
+        )
+
+    async def _sop_step(self, order: Order) -> Report:
+        limits = job_limits(self._app.db.reader, order.job.job_id)
+        own = JobLimits(job_id=order.job.job_id, constraints=order.job.spec.constraints)
+        done = await step_of_job(self._app, self.conveyor, order.job, limits or own)
+        return Report(
+            stage=done.stage,
+            reason=done.reason,
+            waiting=done.waiting,
+            calls=1,
+            inherited=done.inherited,
+            fresh=done.fresh,
         )
 
     def _step_order(self, order: Order) -> "StepOrder":

@@ -51,7 +51,7 @@ class Terminal:
 
     async def _answer(self, card: Card) -> Answer:
         if self._assume_yes and card.lane == "A" and not card.provenance:
-            return Answer(approved=True, reason="--yes")
+            return Answer(approved=True, reason="--yes", by="--yes")
         if not self.interactive:
             return Answer(approved=None)
         _say(describe(card))
@@ -81,13 +81,14 @@ def describe(card: Card) -> str:
         f"  args:    {card.args if len(card.args) <= 400 else card.args[:400] + '…'}",
         f"  digest:  {card.digest[:16]}",
     ]
+    if card.preview_or_diff:
+        lines += ["", *(f"  │ {line}" for line in card.preview_or_diff.splitlines())]
+    lines.append(RULE)
     if card.provenance:
         lines.append(f"  UNTRUSTED CONTENT IN THIS CONVERSATION: {', '.join(card.provenance)}")
     lines += [f"  FROM UNTRUSTED CONTENT, NOT FROM YOU: {value}" for value in card.marked]
-    if card.preview_or_diff:
-        lines += ["", *(f"  │ {line}" for line in card.preview_or_diff.splitlines())]
     # What is asked stands last, whatever the preview shows above.
-    return "\n".join([*lines, RULE, f"{card.tool_name}, {card.risk_word} risk: {card.human_summary}"])
+    return "\n".join([*lines, f"{card.tool_name}, {card.risk_word} risk: {card.human_summary}"])
 
 
 def _say(text: str, *, end: str = "\n") -> None:

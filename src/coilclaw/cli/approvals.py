@@ -95,12 +95,17 @@ async def _approve(app: "App", action: "Action", terminal: "Terminal") -> int:
         answered = await app.approvals(conveyor).approve(action, by="terminal", digest=action.digest)
     elif action.status == "PENDING":
         card = conveyor.card(action)
+        if card.lane != action.decision.lane:
+            raise UsageError(
+                f"{action.action_id} was proposed for a box.",
+                remedy="Propose it again with --unsafe, or leave that out.",
+            )
         answer = await terminal.approve(card)
         if not answer.approved:
             outcome = await app.approvals(conveyor).reject(action, reason="")
             print_result(outcome.result.output, success=False)
             return 4
-        answered = await app.approvals(conveyor).approve(action, by="terminal", digest=card.digest)
+        answered = await app.approvals(conveyor).approve(action, by="terminal", digest=card.digest, seen=card.seen)
     else:
         answered = action
     return await carry_out(app, conveyor, answered)

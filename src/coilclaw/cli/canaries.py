@@ -30,6 +30,8 @@ SECRET_NAME = "COILCLAW_OPENROUTER_API_KEY"  # noqa: S105 - a variable's name
 SITES: dict[str, str] = {
     "agent/calls.py:carry": "agent",
     "agent/model.py:_chat": "provider client",
+    "agent/sop_calls.py:_carry": "sop",
+    "agent/sop_follow.py:_carry_out": "sop",
     "cli/tool.py:run_tool": "tool run",
     "cli/approvals.py:carry_out": "approvals",
     "cli/provider.py:try_provider": "provider client",
@@ -178,6 +180,24 @@ async def _through_job(field: Range, shot: Shot) -> str:
     return "\n".join(row.content for row in recent_messages(field.app.db.reader, "conv_canary", 100))
 
 
+async def _through_sop(field: Range, shot: Shot) -> str:
+    """The same call as a step of a procedure, past the check of its file."""
+    from coilclaw.agent.sop import Sop, Step
+    from coilclaw.agent.sop_run import Beginning
+    from coilclaw.app.procedures import Procedures
+    from coilclaw.store.sops import steps_of_run
+
+    step = Step(id="shot", kind="tool", tool=shot.tool, args=shot.args)
+    procedures = Procedures(field.app)
+    begun = await procedures.begin(
+        Beginning(
+            sop=Sop(name="canary", steps=(step,)), file_hash="", labels=(), thread_id="conv_canary", channel="cli"
+        )
+    )
+    await procedures.go_on(begun.run_id)
+    return "\n".join(row.output for row in steps_of_run(field.app.db.reader, begun.run_id).values())
+
+
 PATHS: dict[str, Way] = {
     "agent": _through_agent,
     "repl": _through_repl,
@@ -185,6 +205,7 @@ PATHS: dict[str, Way] = {
     "approvals": _through_approvals,
     "executor": _through_executor,
     "job worker": _through_job,
+    "sop": _through_sop,
 }
 
 SHOTS: dict[str, Shot] = {

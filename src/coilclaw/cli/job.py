@@ -111,9 +111,11 @@ def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
     from coilclaw.jobs.lifecycle import COARSE
     from coilclaw.store.jobs import list_jobs as rows_of
 
+    chosen = None if state is None else [each for each in get_args(JobState) if each == state]
     with opened() as app:
-        chosen = [each for each in get_args(JobState) if state is None or each == state]
-        found = rows_of(app.db.reader, chosen, limit)
+        found = rows_of(
+            app.db.reader, chosen, limit, lambda broken: click.echo(f"coilclaw: {one_line(str(broken))}", err=True)
+        )
     if as_json:
         print_json([summary(each) for each in found])
         return

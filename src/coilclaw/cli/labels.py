@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.labels import FileLabels
     from coilclaw.store.labels import LabelRow
 
-MOST = 10_000
+MOST = 200_000
 
 
 @click.group()
@@ -32,13 +32,12 @@ def list_labels(stale_too: bool, as_json: bool) -> None:
     """List what is labelled, where its content came from, and since when."""
     with opened() as app:
         found = _file_labels(app).standing(MOST)
-    shown = [(row, holds) for row, holds in found if holds or stale_too]
+    shown = [(row, where) for row, where in found if where is not None or stale_too]
     if as_json:
-        print_json([_told(row, holds=holds) for row, holds in shown])
+        print_json([_told(row, where) for row, where in shown])
         return
     rows = [
-        (_place(row), row.label, row.created_at[:16].replace("T", " "), "yes" if holds else "no, it has changed")
-        for row, holds in shown
+        (_place(row), row.label, row.created_at[:16].replace("T", " "), _counting(row, where)) for row, where in shown
     ]
     print_rows(rows, ("path", "label", "since", "counts"), empty="No file is labelled: all are yours.")
 
@@ -85,7 +84,7 @@ def _file_labels(app: "App") -> "FileLabels":
 def _instead(files: "FileLabels", path: str) -> str:
     """A file may be labelled only by the folder it lies in, or by a command that has not ended."""
     if files.labels_of(path):
-        return "A folder it lies in, or an action still under way, is labelled: see `coilclaw labels list`."
+        return "A folder it lies in, a file of its size, or an action still under way is labelled: see `labels list`."
     return "It counts as yours already; see `coilclaw labels list`."
 
 
@@ -96,11 +95,19 @@ def _place(row: "LabelRow") -> str:
     return (row.path or ".") + ("/" if row.content_hash == "dir" and row.path else "")
 
 
-def _told(row: "LabelRow", *, holds: bool) -> dict[str, object]:
+def _counting(row: "LabelRow", where: str | None) -> str:
+    """Whether the label counts, in words."""
+    if where is None:
+        return "no, it has changed"
+    return "yes" if where == row.path else f"yes, at {where}"
+
+
+def _told(row: "LabelRow", where: str | None) -> dict[str, object]:
     return {
         "path": row.path or ".",
         "label": row.label,
         "content_hash": row.content_hash,
         "labelled_at": row.created_at,
-        "counts": holds,
+        "counts": where is not None,
+        "counts_at": None if where is None else where or ".",
     }

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.output import counted, json_option, print_json, print_rows
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.names import did_you_mean
@@ -88,5 +88,10 @@ def clear(yes: bool) -> int:
                 click.echo("Nothing was changed.")
                 return 4
         gone = app.db.write_now(clear_memory)
-    click.echo(f"Forgot {gone} messages.")
+    click.echo(f"Forgot {counted(gone.messages, 'message')}.")
+    if gone.spared:
+        click.echo(
+            f"Kept {counted(len(gone.spared), 'conversation')} with jobs or actions that have no end yet:"
+            f" {', '.join(gone.spared)}. Clear again when they are over."
+        )
     return 0

@@ -113,6 +113,7 @@ async def run_tool(
     turn = Turn(new_id("turn", now), "", "cli")
     call = ToolCall.of(name, args)
     if key is not None:
+        _check_key(key)
         known = await conveyor.known(call, key)
         if known is not None:
             return _recorded(app, known)
@@ -124,6 +125,13 @@ async def run_tool(
         if known is None:
             raise
         return _recorded(app, known)
+
+
+def _check_key(key: str) -> None:
+    from coilclaw.packets.errors import UsageError
+
+    if not (key.isascii() and key.isprintable() and 0 < len(key) <= 200 and key == key.strip()):
+        raise UsageError("--key needs 1 to 200 printable ASCII characters.", remedy="Use a UUID, for instance.")
 
 
 def _recorded(app: "App", action: "Action") -> "Outcome":

@@ -33,6 +33,7 @@ def worker(once: bool, slots: int | None, unsafe: bool) -> int:
 
 async def _work(app: "App", *, once: bool, slots: int) -> "Tally":
     from coilclaw.app.background import Background
+    from coilclaw.app.clockwork import Clockwork
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -41,7 +42,7 @@ async def _work(app: "App", *, once: bool, slots: int) -> "Tally":
     background = Background(app)
     with background.named() as name, app.executor(background.conveyor).hold():
         app.observe("worker_started", {"name": name})
-        worker = background.worker(name, slots=slots, chores=(_prune(app),))
+        worker = background.worker(name, slots=slots, chores=(Clockwork(app).chore(background), _prune(app)))
         try:
             return await (worker.drain(stop) if once else worker.run(stop))
         finally:

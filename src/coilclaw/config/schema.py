@@ -23,6 +23,7 @@ BUILT_IN_TOOLS = (
     "memory_search",
     "notes_write",
     "notes_read",
+    "schedule_followup",
     "artifact_put",
     "artifact_get",
     "webhook_send",
@@ -262,6 +263,15 @@ class Jobs(msgspec.Struct, frozen=True, kw_only=True):
     """Hours after which a job that is not done has timed out, waiting included."""
 
 
+class Schedules(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on the follow-ups that the agent plans for itself. Your own schedules stand in `cron/jobs.json`."""
+
+    followups_open: Annotated[int, Meta(ge=0, le=1000)] = 20
+    """Follow-ups that may be open at the same time; more are refused."""
+    followup_days: Annotated[int, Meta(ge=1, le=366)] = 30
+    """How many days ahead a follow-up may be planned."""
+
+
 class Executor(msgspec.Struct, frozen=True, kw_only=True):
     """How approved actions are carried out."""
 
@@ -380,6 +390,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Ceilings across turns and jobs."""
     jobs: Jobs = Jobs()
     """Bounds on work in the background."""
+    schedules: Schedules = Schedules()
+    """Bounds on follow-ups."""
     executor: Executor = Executor()
     """How approved actions are carried out."""
     webhooks: dict[str, Webhook] = {}

@@ -1,14 +1,16 @@
 """Answers: what the owner says about actions that wait, and about those whose end nobody knows."""
 
+import sqlite3
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.gate.conveyor import Conveyor, Outcome
-from coilclaw.gate.ends import changed, denial, refusal, resolved
-from coilclaw.gate.records import Taken
-from coilclaw.packets.action import Action, Status
+from coilclaw.gate.ends import End, changed, denial, expired, refusal, resolved, withdrawn
+from coilclaw.gate.records import Record, Taken
+from coilclaw.packets.action import Action, Status, ToolResult
+from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import Conflict, UsageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.store.actions import load_action, waiting_actions
@@ -26,36 +28,38 @@ class Approvals:
         self._db = db
         self._clock = clock
 
-    async def approve(self, action: Action, *, by: str, digest: str) -> Action | Outcome:
-        """Write down a yes to exactly what was shown. What cannot be approved any more ends here, with its reason."""
+    async def approve(self, action: Action, *, by: str, digest: str, seen: str | None = None) -> Action | Outcome:
+        """Write down a yes to exactly what was shown: the card's digest, and what it was compared with.
+
+        What cannot be approved any more ends here, with its reason.
+        """
         if action.status == "APPROVED":
             return action
         self._must_wait(action)
         inspected, looked = self._conveyor.look_again(action, self._conveyor.turn_of(action))
         if from_stamp(action.expires_at) <= self._clock():
-            return await self._conveyor.end(action, refusal("expired"))
+            return await self._end(action, expired())
         if digest != action.digest or looked.digest != action.digest or looked.decision.lane != action.decision.lane:
-            return await self._conveyor.end(action, changed())
+            return await self._end(action, changed())
         if looked.decision.verdict == "deny" and not inspected.facts.estop:
             refused = msgspec.structs.replace(action, decision=looked.decision)
-            return await self._conveyor.end(refused, denial(looked.decision))
+            return await self._end(refused, denial(looked.decision))
         self._conveyor.reached("approving")
-        approved = await self._db.write(lambda tx: self._conveyor.records.approve(tx, action, by))
+        approved = await self._db.write(lambda tx: self._conveyor.records.approve(tx, action, by, seen))
         self._conveyor.reached("approved")
         if not approved:
             return self._answered_elsewhere(action.action_id)
         return msgspec.structs.replace(action, status="APPROVED", approved_by=by)
 
-    async def reject(self, action: Action, *, reason: str) -> Outcome:
+    async def reject(self, action: Action, *, reason: str, by: str = "terminal") -> Outcome:
         """Write down a no, with its reason."""
         self._must_wait(action)
-        try:
-            return await self._conveyor.end(action, refusal(reason))
-        except Taken:
-            now = self._loaded(action.action_id).status
-            raise Conflict(
-                f"{action.action_id} was answered elsewhere: it is {now}.", remedy="Nothing was done."
-            ) from None
+        return await self._end(action, refusal(self._conveyor.redact(reason)), by=by)
+
+    async def withdraw(self, action: Action, *, reason: str) -> Outcome:
+        """End an action that nobody needs any more."""
+        self._must_wait(action)
+        return await self._end(action, withdrawn(reason))
 
     async def expire(self) -> list[Outcome]:
         """End what waited too long."""
@@ -63,7 +67,7 @@ class Approvals:
         ended: list[Outcome] = []
         for action in late:
             with suppress(Taken):  # somebody else was faster
-                ended.append(await self._conveyor.end(action, refusal("expired")))
+                ended.append(await self._conveyor.end(action, expired()))
         return ended
 
     async def resolve(self, action: Action, verdict: Verdict, *, by: str) -> Action | Outcome:
@@ -74,9 +78,12 @@ class Approvals:
                 remedy="See `coilclaw actions list --status UNKNOWN`.",
             )
         if verdict != "retry":
-            note = {"verdict": verdict, "by": by}
-            await self._conveyor.note("tool_resolved", action.action_id, dict(note))
-            return await self._conveyor.end(action, resolved(executed=verdict == "executed"), by=by)
+            said: dict[str, Json] = {"verdict": verdict, "by": by}
+
+            def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+                self._conveyor.records.note(tx, "tool_resolved", action, said)
+
+            return await self._end(action, resolved(executed=verdict == "executed"), by=by, record=record)
         expires_at = stamp(self._clock() + self._conveyor.ttl)
         reopened = await self._db.write(lambda tx: self._conveyor.records.reopen(tx, action, by, expires_at))
         return self._loaded(action.action_id) if reopened else self._answered_elsewhere(action.action_id)
@@ -89,11 +96,25 @@ class Approvals:
                 f"{action.action_id} is {action.status}; only what was refused or failed is proposed again.",
                 remedy="See `coilclaw actions show`.",
             )
+        if action.decision.code == "SECRET_NOT_GRANTED":
+            raise UsageError(
+                f"the arguments of {action.action_id} held a secret, which was taken out before they were kept.",
+                remedy="Refer to the secret by the name of its environment variable.",
+            )
         turn = self._conveyor.turn_of(action)
         new = self._conveyor.propose(action.call, turn, new_id("key", self._clock()))
         outcome = await self._conveyor.carry(new, turn, stored=False, record=None)
         await self._conveyor.note("tool_reproposed", outcome.action.action_id, {"of": action.action_id})
         return self._loaded(outcome.action.action_id)
+
+    async def _end(self, action: Action, end: End, *, by: str = "", record: Record | None = None) -> Outcome:
+        """End it as it was seen; if it no longer stands so, somebody was faster."""
+        try:
+            return await self._conveyor.end(action, end, by=by, record=record)
+        except Taken:
+            now = self._loaded(action.action_id).status
+            text = f"{action.action_id} was answered elsewhere: it is {now}."
+            raise Conflict(text, remedy="Nothing was done.") from None
 
     def _must_wait(self, action: Action) -> None:
         if action.status != "PENDING":

@@ -8,7 +8,6 @@ the new status together.
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
@@ -16,6 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from coilclaw.gate.attempt import Attempts
+from coilclaw.gate.binding import call_digest, is_as_shown
 from coilclaw.gate.cards import render_card
 from coilclaw.gate.case import Policy, Setting
 from coilclaw.gate.ends import (
@@ -26,6 +26,7 @@ from coilclaw.gate.ends import (
     conflict,
     denial,
     died,
+    expired,
     fate_of,
     held,
     interrupted,
@@ -33,23 +34,25 @@ from coilclaw.gate.ends import (
     refusal,
     stopped_before,
     too_late,
+    withdrawn,
 )
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.facts import Inspected, Inspector
 from coilclaw.gate.grants import Granter
 from coilclaw.gate.policy import decide
-from coilclaw.gate.records import EVENT_OF, KeyBound, Reached, Record, Records, Stopped, Taken
+from coilclaw.gate.records import EVENT_OF, KeyBound, Reached, Record, Records, Refused, Stopped, Taken, both, if_it_can
 from coilclaw.gate.turn import Turn
 from coilclaw.gate.upkeep import Upkeep
 from coilclaw.ledger.audit import add_event
 from coilclaw.ledger.ledger import Ledger
 from coilclaw.packets.action import INTERNAL, Action, ToolCall, ToolResult
-from coilclaw.packets.canonical import Json, digest_of
+from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.decision import Decision
-from coilclaw.packets.errors import Conflict
+from coilclaw.packets.errors import Conflict, StorageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.job import JobLimits
+from coilclaw.packets.ports import Recovery
 from coilclaw.packets.receipt import Receipt
 from coilclaw.store.actions import Held, action_with_key, held_actions, key_hash
 from coilclaw.store.database import Database
@@ -116,6 +119,7 @@ class Conveyor:
         self._observe = observe
         self.reached = reached
         self._seal = seal
+        self.redact = redact
         self._locks = locks
         self._patience = patience
         self.ttl = ttl
@@ -147,8 +151,8 @@ class Conveyor:
             source_id=turn.job.job_id if turn.job is not None else turn.turn_id,
             call=call,
             idempotency_key=key,
-            digest=_digest(call, inspected),
-            taint=turn.taint,
+            digest=call_digest(call, inspected),
+            taint=inspected.taint,
             decision=decision,
             status="PENDING",
             attempt=0,
@@ -201,9 +205,12 @@ class Conveyor:
 
     def look_again(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
         """The action as things stand now: decided anew, with the digest it would have now."""
-        inspected, decision = self._look(action.call, turn, action.action_id)
-        digest = _digest(action.call, inspected)
-        return inspected, msgspec.structs.replace(action, decision=decision, taint=turn.taint, digest=digest)
+        call = action.call
+        if action.decision.code == "SECRET_NOT_GRANTED":  # the row keeps what was left of its arguments
+            call = msgspec.structs.replace(call, withheld=True)
+        inspected, decision = self._look(call, turn, action.action_id)
+        digest = call_digest(action.call, inspected)
+        return inspected, msgspec.structs.replace(action, decision=decision, taint=inspected.taint, digest=digest)
 
     # Carrying a call of a running turn
 
@@ -214,27 +221,36 @@ class Conveyor:
         self.reached("decided")
         approved = False
         if action.decision.verdict == "ask":
-            answer = await self._approve(self._card(action, inspected))
+            answer = await self._ask(action, inspected, stored=stored, record=record)
             if answer.approved is None:
                 return await self._leave_waiting(action, inspected, stored=stored, record=record)
             if not answer.approved:
-                return await self._finish(action, refusal(answer.reason), stored=stored, record=record, by="terminal")
+                return await self._finish(action, refusal(answer.reason), stored=stored, record=record, by=answer.by)
             # The owner may have taken their time: everything is looked at once more before anything runs, and a yes
             # holds only for what was shown.
             shown, seen = inspected, action
             inspected, action = self.look_again(action, turn)
-            if action.decision.verdict != "deny" and not _is_as_shown(action, inspected, seen, shown):
+            if action.decision.verdict != "deny" and not is_as_shown(action, inspected, seen, shown):
                 return await self._finish(action, changed(), stored=stored, record=record)
             approved = True
-            action = msgspec.structs.replace(action, approved_by="terminal")
+            action = msgspec.structs.replace(action, approved_by=answer.by)
             self._observe("tool_approved", {"tool": action.call.tool, "action_id": action.action_id})
         if action.decision.verdict == "deny":
             return await self._finish(action, denial(action.decision), stored=stored, record=record)
         if approved and from_stamp(action.expires_at) <= self._clock():
-            return await self._finish(action, refusal("expired"), stored=stored, record=record)
-        if inspected.facts.tool is not None and inspected.facts.tool.effect == "READ":
+            return await self._finish(action, expired(), stored=stored, record=record)
+        if inspected.facts.tool is not None and inspected.facts.tool.effect == "READ" and not approved:
             return await self._run(action, inspected, turn, stored=stored, record=record)
         return await self._claim_and_run(action, inspected, turn, stored=stored, record=record, approved_now=approved)
+
+    async def _ask(self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None) -> Answer:
+        """Put the card to the owner. Ctrl-C is an answer too."""
+        try:
+            return await self._approve(self._card(action, inspected))
+        except asyncio.CancelledError:
+            end = refusal("It was cancelled at the prompt.")
+            await asyncio.shield(self._finish(action, end, stored=stored, record=record, by="terminal"))
+            raise
 
     async def _claim_and_run(
         self,
@@ -252,10 +268,14 @@ class Conveyor:
                 stored=stored,
                 approved_now=approved_now,
                 stopped=self._estop.engaged,
+                refused=lambda: self._too_late(action),
                 also=self._upkeep.before(action, inspected, turn),
             )
         except KeyBound:
             return await self._finish(action, conflict(), stored=stored, record=record)
+        except Refused as refused:
+            end = too_late(refused.end) if action.uncertain else refused.end
+            return await self._finish(action, end, stored=stored, record=record)
         if not begun:
             if action.status == "APPROVED":
                 raise Stopped
@@ -282,7 +302,7 @@ class Conveyor:
             release = self._upkeep.release(action, inspected)
             if back is not None:
                 return await self._finish(action, held(), stored=stored, record=release, fate=back)
-            return await self._finish(action, stopped_before(), stored=stored, record=_both(release, record))
+            return await self._finish(action, stopped_before(), stored=stored, record=both(release, record))
         carried = self._upkeep.carried(inspected)
         self.reached("starting")
         try:
@@ -291,18 +311,23 @@ class Conveyor:
             # Ctrl-C: whatever ran has been ended; its receipt is written before the cancellation goes on.
             end = interrupted(inspected.tool, "CANCELLED", "It was cancelled.")
             end, keep = await self._upkeep.after(action, end, inspected, turn, carried)
-            await asyncio.shield(self._finish(action, end, stored=stored, record=_both(keep, record)))
+            await asyncio.shield(self._finish(action, end, stored=stored, record=both(keep, record)))
             raise
         self.reached("done")
         end, keep = await self._upkeep.after(action, end, inspected, turn, carried)
+        keep = if_it_can(keep, self._trouble)
         fate = self._fate(end, action, inspected)
-        return await self._finish(action, end, stored=stored, record=_both(keep, record), fate=fate)
+        if fate.status == "FAILED" and action.uncertain and self._recovery(inspected) != "lookup":
+            end, fate = too_late(end), Fate(status="UNKNOWN")  # who was looked up is known not to have been there
+        return await self._finish(action, end, stored=stored, record=both(keep, record), fate=fate)
 
     def _fate(self, end: End, action: Action, inspected: Inspected) -> Fate:
-        recovery = inspected.tool.recovery(inspected.args) if inspected.tool and inspected.args else "owner"
         target = inspected.touches.target
         in_flight = target.timeout_seconds if target is not None else self._granter.limits.tool_seconds
-        return fate_of(end, action.attempt, self._patience, recovery, in_flight)
+        return fate_of(end, action.attempt, self._patience, self._recovery(inspected), in_flight)
+
+    def _recovery(self, inspected: Inspected) -> Recovery:
+        return inspected.tool.recovery(inspected.args) if inspected.tool and inspected.args else "owner"
 
     # Carrying out what was approved before
 
@@ -331,7 +356,9 @@ class Conveyor:
         if action.decision.verdict == "deny":
             return denial(action.decision)  # whoever called it approved had no right to
         if from_stamp(action.expires_at) <= self._clock():
-            return refusal("expired")
+            return expired()
+        if action.job_id is not None and not self._job_is_open(action.job_id):
+            return withdrawn("its job is over")
         if looked.digest != action.digest or looked.decision.lane != action.decision.lane:
             return changed()
         if looked.decision.verdict == "deny":
@@ -341,6 +368,12 @@ class Conveyor:
         if action.attempt == 0 and not self._upkeep.is_as_seen(action.action_id, inspected):
             return changed()
         return None
+
+    def _too_late(self, action: Action) -> End | None:
+        """What may have changed while the claim waited for its transaction."""
+        if action.approved_by is not None and from_stamp(action.expires_at) <= self._clock():
+            return expired()
+        return changed() if self._policy().hash != action.decision.policy_hash else None
 
     def turn_of(self, action: Action) -> Turn:
         """The turn a stored action came from, as far as the gate needs it."""
@@ -355,7 +388,8 @@ class Conveyor:
         return self._card(looked, inspected)
 
     def _card(self, action: Action, inspected: Inspected) -> Card:
-        return render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action))
+        card = render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action))
+        return msgspec.structs.replace(card, seen=self._upkeep.seen(inspected))
 
     # Recovering
 
@@ -364,20 +398,20 @@ class Conveyor:
         ended: list[Outcome] = []
         for left in held_actions(self._db.reader):
             if holder_is_gone(self._locks / f"{left.worker}.lock"):
-                with suppress(Taken):  # somebody else took it up in the same moment
-                    outcome = await self._take_over(left)
-                    if outcome is not None:
-                        ended.append(outcome)
+                outcome = await self.alone(left.action.action_id, self._take_over(left))
+                if outcome is not None:
+                    ended.append(outcome)
         return ended
 
     async def _take_over(self, left: Held) -> Outcome | None:
         action = left.action
         inspected, looked = self.look_again(action, self.turn_of(action))
         if left.begun_at is None:
-            if action.decision.verdict == "ask":
+            over = action.job_id is not None and not self._job_is_open(action.job_id)
+            if action.decision.verdict == "ask" and not over:
                 await self._leave_waiting(looked, inspected, stored=True, record=None)
                 return None
-            if action.job_id is not None and self._job_is_open(action.job_id):
+            if action.job_id is not None and not over:
                 return None  # its job takes it up again
             return await self._finish(action, never_begun(), stored=True, record=self.records.post(action))
         action = msgspec.structs.replace(action, status="APPROVED")
@@ -385,9 +419,24 @@ class Conveyor:
         fate = self._fate(end, action, inspected)
         if fate.status == "APPROVED" and inspected.touches.target is None:
             fate = Fate(status="APPROVED", uncertain=True)  # nothing is under way any more on this machine
-        keep = await self._upkeep.after_death(action, inspected)
-        record = _both(keep, self.records.post(action) if fate.status != "APPROVED" else None)
+        keep = if_it_can(await self._upkeep.after_death(action, inspected, left.begun_at), self._trouble)
+        record = both(keep, self.records.post(action) if fate.status != "APPROVED" else None)
         return await self._finish(action, end, stored=True, record=record, fate=fate)
+
+    async def alone(self, action_id: str, work: Awaitable[Outcome | None]) -> Outcome | None:
+        """Do something about one of many actions: whatever goes wrong with it is said and keeps nobody else waiting."""
+        try:
+            return await work
+        except Taken:  # somebody else was faster
+            return None
+        except StorageError:
+            raise  # the disk, not the action
+        except Exception as error:
+            self._trouble(f"{action_id} cannot be gone on with: {type(error).__name__}.")
+            return None
+
+    def _trouble(self, text: str) -> None:
+        self._observe("tool_trouble", {"message": text})
 
     # Ends
 
@@ -400,7 +449,7 @@ class Conveyor:
         )
         result = ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED", label=INTERNAL)
         see = self._upkeep.see(action.action_id, inspected)
-        await self.records.wait(action, result, stored=stored, record=_both(see, record))
+        await self.records.wait(action, result, stored=stored, record=both(see, record))
         self.reached("waiting")
         self._observe("approval_needed", {"tool": action.call.tool, "action_id": action.action_id})
         return Outcome(action=action, result=result, receipt=None)
@@ -420,37 +469,6 @@ class Conveyor:
         action = msgspec.structs.replace(action, status=fate.status)
         return Outcome(action=action, result=result, receipt=receipt, again=fate.status == "APPROVED")
 
-    async def end(self, action: Action, end: End, *, by: str = "") -> Outcome:
+    async def end(self, action: Action, end: End, *, by: str = "", record: Record | None = None) -> Outcome:
         """End a stored action that is in nobody's hands: refused, expired or resolved, by whom is said."""
-        return await self._finish(action, end, stored=True, record=self.records.post(action), by=by)
-
-
-def _digest(call: ToolCall, inspected: Inspected) -> str:
-    """What an approval binds: the tool as declared, in whose name, the exact arguments, and what inputs hold."""
-    declaration = inspected.tool.declaration_hash if inspected.tool is not None else ""
-    return digest_of(
-        call.tool.encode(),
-        declaration.encode(),
-        (call.identity or "").encode(),
-        call.args_bytes,
-        *inspected.digest_parts,
-    )
-
-
-def _is_as_shown(action: Action, inspected: Inspected, seen: Action, shown: Inspected) -> bool:
-    return (
-        action.digest == seen.digest
-        and action.decision.lane == seen.decision.lane
-        and inspected.facts.paths == shown.facts.paths
-    )
-
-
-def _both(first: Record | None, second: Record | None) -> Record | None:
-    if first is None or second is None:
-        return first or second
-
-    def record(tx: sqlite3.Connection, result: ToolResult) -> None:
-        first(tx, result)
-        second(tx, result)
-
-    return record
+        return await self._finish(action, end, stored=True, record=both(record, self.records.post(action)), by=by)

@@ -161,13 +161,22 @@ def conflict() -> End:
 
 
 def too_late(end: End) -> End:
-    """A refusal that comes after an attempt which may have had its effect: it can only be unknown."""
+    """A bad end that comes after an attempt which may have had its effect: it can only be unknown."""
     text = f"{end.result.output} An earlier attempt may have had its effect."
-    return _bad("unknown", end.result.code, text, end.reason or "")
+    result = msgspec.structs.replace(end.result, success=False, output=text, error=text)
+    return End(status="unknown", result=result, reason=end.reason or end.result.code)
 
 
 def refusal(reason: str) -> End:
-    """The owner said no, or did not say yes in time."""
-    if reason == "expired":
-        return _bad("denied", "EXPIRED", "The approval has expired.", "expired")
+    """The owner said no."""
     return _bad("denied", "OWNER_REFUSED", f"The owner refused it. {reason}".strip(), reason)
+
+
+def expired() -> End:
+    """The owner did not say yes in time."""
+    return _bad("denied", "EXPIRED", "The approval has expired.", "expired")
+
+
+def withdrawn(reason: str) -> End:
+    """Nobody needs it any more."""
+    return _bad("denied", "WITHDRAWN", f"It was withdrawn: {reason}.", reason)

@@ -45,7 +45,7 @@ class Executor:
         never_after = stamp(now + timedelta(seconds=2 * LONGEST_PAUSE))
         outcomes: list[Outcome] = []
         for action in due_actions(self._db.reader, stamp(now), never_after, BATCH):
-            outcome = await self._conveyor.execute(action)
+            outcome = await self._conveyor.alone(action.action_id, self._conveyor.execute(action))
             if outcome is not None:
                 outcomes.append(outcome)
         return len(outcomes)

@@ -9,11 +9,13 @@ import msgspec
 from coilclaw.gate.case import Facts, ToolFact, UrlFact
 from coilclaw.gate.command_facts import CommandFacts
 from coilclaw.gate.estop import Estop
+from coilclaw.gate.labels import FileLabels
 from coilclaw.gate.paths import PathFact, Places, look_at
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Label, ToolCall
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.http import Principal
+from coilclaw.packets.labels import untrusted_only
 from coilclaw.packets.ports import Tool, Touches
 from coilclaw.sandbox.files import read_existing
 
@@ -45,6 +47,11 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
     """What the declared inputs hold; hashed into the digest and handed over as read."""
 
     @property
+    def taint(self) -> tuple[Label, ...]:
+        """Every untrusted source that may have a hand in the call."""
+        return untrusted_only((*self.facts.inherited, *self.facts.fresh))
+
+    @property
     def digest_parts(self) -> tuple[bytes, ...]:
         """The hash of each input."""
         return tuple(sha256_hex(data).encode() for data in self.inputs)
@@ -60,7 +67,8 @@ class Inspector:
         estop: Estop,
         judge_url: JudgeUrl,
         count: Callable[[str, ToolFact | None], Counts],
-        labels_of: Callable[[str], tuple[Label, ...]],
+        labels: FileLabels,
+        seal: Callable[[str], str],
         *,
         unsafe: bool,
     ) -> None:
@@ -69,7 +77,8 @@ class Inspector:
         self._estop = estop
         self._judge_url = judge_url
         self._count = count
-        self._labels_of = labels_of
+        self._labels = labels
+        self._seal = seal
         self._unsafe = unsafe
 
     def inspect(self, call: ToolCall, turn: Turn, action_id: str = "~") -> Inspected:
@@ -93,35 +102,40 @@ class Inspector:
             command=command,
             url=self._url(touches, turn, narrowing),
             domains=tuple(self._judge_url(_address(domain), "box", narrowing) for domain in touches.domains),
-            secret=call.withheld,
+            secret=call.withheld or any(self._holds_secret(data) for data in inputs),
             unsafe=self._unsafe,
             recent_calls=counts.recent,
             open_proposals=counts.waiting,
             fresh=turn.fresh,
-            inherited=self._inherited(touches, paths, turn),
+            inherited=self._inherited(touches, paths, command, turn),
             job=turn.job,
             prs_today=counts.prs_today,
-            only_reads=command is None or only_reads(command),
+            only_reads=_changes_nothing(declared, touches, command),
         )
         return Inspected(facts=facts, tool=tool, args=args, touches=touches, inputs=inputs)
 
-    def _inherited(self, touches: Touches, paths: tuple[PathFact, ...], turn: Turn) -> tuple[Label, ...]:
-        """What the conversation carries, and what the files carry whose content would be part of the effect."""
-        if not touches.inputs:
-            return turn.inherited
-        for path in paths:
-            if path.asked in touches.inputs and path.relative is not None:
-                for label in self._labels_of(path.relative):
-                    turn.take_in(label, kept=True)
-        return turn.inherited
+    def _inherited(
+        self, touches: Touches, paths: tuple[PathFact, ...], command: CommandFacts | None, turn: Turn
+    ) -> tuple[Label, ...]:
+        """What the conversation carries, and what the files carry whose content may become part of the effect."""
+        if command is not None:
+            return untrusted_only((*turn.inherited, *self._labels.labels_for_command(command)))
+        sent = [path.relative for path in paths if path.asked in touches.inputs and path.relative is not None]
+        return untrusted_only((*turn.inherited, *(label for path in sent for label in self._labels.labels_of(path))))
+
+    def _holds_secret(self, data: bytes) -> bool:
+        text = data.decode("utf-8", "replace")
+        return self._seal(text) != text
 
     def _inputs(self, touches: Touches, paths: tuple[PathFact, ...]) -> tuple[tuple[bytes, ...], str]:
         """What the declared inputs hold now, or why they cannot be read. Paths the gate refuses are not looked into."""
         read: list[bytes] = []
         for name in touches.inputs:
             path = next((path for path in paths if path.asked == name and not path.write), None)
-            if path is None or path.relative is None or path.fault or path.in_home or path.forbidden_by:
-                return (), ""
+            if path is None or path.fault or path.in_home or path.forbidden_by:
+                return (), ""  # the gate says why
+            if path.relative is None:
+                return (), f"{name!r} lies outside the workspace; only workspace files can be sent"
             data = read_existing(Path(self._places.workspace), path.relative, INPUT_BYTES)
             if data is None:
                 return (), f"{name!r} is no plain file of at most {INPUT_BYTES} bytes"
@@ -171,11 +185,19 @@ def _fact(tool: Tool) -> ToolFact:
 
 _READERS = frozenset(
     """
-    ls cat head tail wc grep egrep fgrep rg stat file du df pwd date diff cmp tree basename dirname realpath readlink id
+    ls cat head tail wc grep egrep fgrep rg stat du df pwd date diff cmp tree basename dirname realpath readlink id
     whoami uname true false test echo printf sleep seq cut sort uniq tr nl tac rev fold jq
     """.split()  # noqa: SIM905  forty quoted words are harder to read
 )
 """Programs that change nothing unless their output is sent to a file."""
+
+
+def _changes_nothing(tool: ToolFact | None, touches: Touches, command: CommandFacts | None) -> bool:
+    """Whether no workspace file can change but those the call names."""
+    if command is not None:
+        return only_reads(command)
+    unnamed = not touches.writes and tool is not None and tool.destination == "workspace"
+    return not (unnamed and tool is not None and tool.effect != "READ")
 
 
 def only_reads(command: CommandFacts) -> bool:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from coilclaw.gate.case import Policy
 from coilclaw.gate.facts import Inspected, only_reads
@@ -38,6 +39,9 @@ async def _read_page(response: HttpResponse) -> str:
     return await asyncio.to_thread(readable_text, response.body, response.header("content-type"))
 
 
+FollowUp: TypeAlias = Callable[[str, datetime | None, int | None], Awaitable[tuple[str, str]]]
+
+
 class Limits:
     """How long a call may take."""
 
@@ -66,6 +70,7 @@ class Granter:
         transport: Callable[[Sequence[str] | None], Transport],
         headers: Callable[[str], tuple[tuple[str, str], ...]],
         notes: Callable[[Action, Turn], Notes],
+        follow_up: Callable[[Action, Turn], FollowUp],
         ask_owner: Callable[[str], Awaitable[str]] | None,
     ) -> None:
         self.workspace = workspace
@@ -80,6 +85,7 @@ class Granter:
         self._transport = transport
         self._headers = headers
         self._notes = notes
+        self._follow_up = follow_up
         self._ask_owner = ask_owner
 
     def grant(self, action: Action, inspected: Inspected, turn: Turn) -> Context:
@@ -102,7 +108,7 @@ class Granter:
             idempotency_key=action.idempotency_key,
             timeout_seconds=self.limits.tool_seconds,
             files=self._workspace_files(action, inspected) if touches.reads or touches.writes else None,
-            run_command=self._runner(touches, transport, tainted=bool(turn.taint)) if touches.command else None,
+            run_command=self._runner(touches, transport, tainted=bool(inspected.taint)) if touches.command else None,
             http_get=getter,
             send=sender,
             look_up=asker,
@@ -110,6 +116,7 @@ class Granter:
             notes=self._notes(action, turn) if inspected.tool and inspected.tool.destination == "internal" else None,
             read_page=_read_page if touches.principal == "web_open" else None,
             restore=self._restore if action.call.tool == "undo" else None,
+            follow_up=self._follow_up(action, turn) if action.call.tool == "schedule_followup" else None,
             memory=self._memory,
             ask_owner=self._ask_owner,
         )

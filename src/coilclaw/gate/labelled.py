@@ -1,7 +1,15 @@
-"""One question about labelled files, answered from the rows there were when it was asked and the files as they are."""
+"""One question about labelled files, answered from the rows there were when it was asked and the files as they are.
+
+What a file holds may have moved: to another name, by the owner, git or an editor. A path that is asked for by itself is
+told by its content. For a folder the labelled paths below it are tried first; while any source is not accounted for,
+everything below is looked through for contents of that source: by size first, and only what has a labelled size is
+read. What is more than the limits allow counts as untrusted as a whole.
+"""
 
 import os
+import sqlite3
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -9,27 +17,50 @@ import msgspec
 from coilclaw.packets.action import Label, untrusted
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.sandbox.files import read_existing
-from coilclaw.store.labels import HELD, LabelRow
+from coilclaw.store.labels import (
+    HELD,
+    LabelRow,
+    all_labels,
+    held_labels,
+    labelled_contents,
+    newest_labelled,
+    path_rows,
+    rows_of_size,
+)
 
 MOST_BYTES = 16 << 20
 """A larger file is told by its size and time alone."""
-READ_BYTES = 128 << 20
-"""How much is read for one question; what is left then counts as unchanged."""
-MOST_ROWS = 20_000
-"""More labels than this are not looked through: everything counts as untrusted."""
-MOST_PATHS = 4000
-"""More labelled files than this are not looked at for one question."""
-MOST_ENTRIES = 20_000
-"""More names than this below a folder are not looked through for links."""
 TRIFLE = 4
 """A file of fewer bytes says nothing about where others like it came from."""
+UNREAD_SIZE = 4096
+"""Files that could not be read are known again elsewhere by their size, from this size on."""
 
 WORKSPACE: Label = untrusted("workspace")
 """The label of everything, when there is too much to tell."""
 
-FOLDER, HOLD = "dir", "held"
-_UNREAD = ""
+FOLDER, NAME, UNREAD, HOLD = "dir", "name", "unread", "held"
+"""A folder with all in it, a folder's name alone, a file there was no time to read, the workspace held by an action."""
+CLOSED = "closed"
+"""What is there and cannot be looked at."""
 _SYSTEM = ("/usr/", "/bin/", "/lib/", "/lib64/", "/etc/", "/dev/null", "/dev/zero")
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one question may look at."""
+
+    rows: int = 200_000
+    """Labels looked through; those of one path are found whatever their number."""
+    tries: int = 500
+    """Labelled paths tried before everything is looked through."""
+    entries: int = 100_000
+    """Names looked through."""
+    files: int = 20_000
+    """Files read because one of their size is labelled."""
+    bytes: int = 128 << 20
+    """Read altogether."""
+
+
+LIMITS = Limits()
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +72,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     mtime_ns: int
 
 
-class _TooMuch(Exception):
+class TooMuch(Exception):
     """There is more to look at than one question may."""
 
 
@@ -54,9 +85,28 @@ def inside(workspace: Path, path: str) -> str | None:
     return joined[len(top) + 1 :] if joined.startswith(top.rstrip("/") + "/") else None
 
 
-def is_content(content_hash: str) -> bool:
-    """Whether it is the hash of a file's bytes."""
-    return len(content_hash) == 64
+def is_text(path: str) -> bool:
+    """Whether a row can name it; a name that is no UTF-8 is labelled by its folder."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def sign_of(content_hash: str, size: int) -> str:
+    """What others that hold the same are known by; empty when it says nothing about any others."""
+    if len(content_hash) == 64 or content_hash.startswith("link:"):
+        return content_hash if size >= TRIFLE else ""
+    if content_hash == UNREAD or content_hash.startswith("stat:"):
+        return f"size:{size}" if size >= UNREAD_SIZE else ""
+    return ""
+
+
+def signs_of(seen: Seen) -> set[str]:
+    """Every sign that what was looked at is known by."""
+    by_size = {f"size:{seen.size}"} if len(seen.content_hash) == 64 else set[str]()
+    return ({sign_of(seen.content_hash, seen.size)} | by_size) - {""}
 
 
 def _of_the_system(path: str) -> bool:
@@ -65,21 +115,22 @@ def _of_the_system(path: str) -> bool:
 
 
 class Reading:
-    """Looks at files, within a budget of bytes."""
+    """Looks at files, within a budget of bytes; what was read once is remembered while nothing about it changes."""
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, workspace: Path, most: int = LIMITS.bytes) -> None:
         self.workspace = workspace
-        self._left = READ_BYTES
+        self._left = most
+        self._hashes: dict[tuple[int, int, int, int, int], str] = {}
 
     def see(self, path: str) -> Seen | None:
         """What a path below the workspace holds; None when nothing there can hold anything."""
         try:
-            info = os.lstat(self.workspace / path)
+            info = os.lstat(f"{self.workspace}/{path}")
             content = self._content(path, info)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError):  # it is there and cannot be looked at: it counts until the owner says otherwise
-            return Seen(path=path, content_hash=FOLDER, size=0, mtime_ns=0)
+        except (OSError, ValueError):
+            return Seen(path=path, content_hash=CLOSED, size=0, mtime_ns=0)
         if content is None:
             return None
         return Seen(path=path, content_hash=content, size=info.st_size, mtime_ns=info.st_mtime_ns)
@@ -88,56 +139,95 @@ class Reading:
         if stat.S_ISDIR(info.st_mode):
             return FOLDER
         if stat.S_ISLNK(info.st_mode):
-            target = os.readlink(self.workspace / path)  # noqa: PTH115 - as bytes of the system, not as a path
+            target = os.readlink(f"{self.workspace}/{path}")  # noqa: PTH115 - as bytes of the system, not as a path
             return f"link:{sha256_hex(os.fsencode(target))}"
         if not stat.S_ISREG(info.st_mode):
             return None
         if info.st_size <= MOST_BYTES:
+            key = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+            if key in self._hashes:
+                return self._hashes[key]
             if self._left < info.st_size:
-                return _UNREAD
+                return UNREAD
             self._left -= info.st_size
-            data = read_existing(self.workspace, path, MOST_BYTES)
+            data = self._read(path, info)
             if data is not None:
-                return sha256_hex(data)
+                content = self._hashes[key] = sha256_hex(data)
+                return content
         return f"stat:{info.st_size}:{info.st_mtime_ns}"
+
+    def _read(self, path: str, info: os.stat_result) -> bytes | None:
+        """The file that was looked at; when another stands there now, whatever the careful way finds."""
+        try:
+            fd = os.open(f"{self.workspace}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with open(fd, "rb", buffering=0) as file:  # noqa: PTH123 - it is open already
+            now = os.fstat(fd)
+            if (now.st_dev, now.st_ino, now.st_size) == (info.st_dev, info.st_ino, info.st_size):
+                data = file.read(info.st_size + 1)
+                if len(data) == info.st_size:
+                    return data
+        return read_existing(self.workspace, path, MOST_BYTES)
 
 
 class Question:
     """Which labels paths bear."""
 
-    def __init__(self, workspace: Path, rows: list[LabelRow], *, most_paths: int = MOST_PATHS) -> None:
+    def __init__(self, workspace: Path, db: sqlite3.Connection, limits: Limits = LIMITS) -> None:
         self._workspace = workspace
-        self._reading = Reading(workspace)
-        self._left = most_paths
-        self._too_many = len(rows) > MOST_ROWS
-        self._paths: dict[str, list[LabelRow]] = {}
-        self._contents: dict[str, set[Label]] = {}
+        self._db = db
+        self._limits = limits
+        self._reading = Reading(workspace, limits.bytes)
+        self._entries_left, self._files_left = limits.entries, limits.files
+        self._found: set[Label] = set()
+        self._all: set[Label] | None = None
         self._known: dict[str, frozenset[Label]] = {}
-        for row in rows:
-            self._paths.setdefault(row.path, []).append(row)
-            if is_content(row.content_hash) and row.size >= TRIFLE:
-                self._contents.setdefault(row.content_hash, set()).add(row.label)
+        self._signs: dict[str, set[Label]] | None = None
+        """Sign to labels, once everything is looked through."""
+        self._sizes: set[int] = set()
+        self._alone: set[str] = set()
+        """Paths with labels that count nowhere else."""
 
     def of(self, paths: list[str]) -> tuple[Label, ...]:
         """The labels of all of these, sorted; a folder stands for everything below."""
-        if self._too_many:
-            return (WORKSPACE,)
-        found = {row.label for path, rows in self._paths.items() if path.startswith(HELD) for row in rows}
+        # Holds come first: what is held now may at any moment be marked and released.
+        self._found = held_labels(self._db)
         try:
             for path in paths:
-                found |= self._named(path)
-        except _TooMuch:
-            return tuple(sorted(found | {WORKSPACE}))
-        return tuple(sorted(found))
+                self._named(path)
+        except TooMuch:
+            self._found.add(WORKSPACE)
+        return tuple(sorted(self._found))
 
     def holds(self, row: LabelRow) -> bool:
         """Whether this label still counts for its own path."""
         if row.path.startswith(HELD):
             return True
-        now = self._glance(row.path, row)
-        return now is not None and (now.content_hash in (row.content_hash, _UNREAD) or row.content_hash == FOLDER)
+        now = self._glance(row.path, [row])
+        return now is not None and _counts(row, now)
 
-    def _named(self, path: str) -> set[Label]:
+    def bearing(self, folder: str) -> dict[str, str]:
+        """Every labelled content found below a folder: its sign, and a path that bears it; as far as the limits go."""
+        found: dict[str, str] = {}
+        try:
+            self._load()
+            for path, _ in self._candidates(folder):
+                now = self._reading.see(path)
+                for sign in signs_of(now) if now is not None else ():
+                    if sign in (self._signs or {}):
+                        found.setdefault(sign, path)
+        except TooMuch:
+            pass
+        return found
+
+    def _missing(self) -> bool:
+        """Whether there are sources yet that have not been found."""
+        if self._all is None:
+            self._all = all_labels(self._db)
+        return not self._all <= self._found
+
+    def _named(self, path: str) -> None:
         """The labels of a path as somebody wrote it: what it is called, and what it leads to."""
         try:
             real = os.path.realpath(os.path.join(self._workspace, path))  # noqa: PTH118 - text in, text out
@@ -146,76 +236,160 @@ class Question:
         except (OSError, ValueError):
             return self._below("")
         if spelled is None and led is None:
-            return set() if _of_the_system(path) and _of_the_system(real) else self._below("")
+            return None if _of_the_system(path) and _of_the_system(real) else self._below("")
         if spelled is None or led is None:  # what leads in or out may lead elsewhere inside a box
             return self._below("")
-        found: set[Label] = set()
         for place in {spelled, led}:
-            found |= self._around(place) | self._labels(place)
+            self._found |= self._around(place) | self._labels(place)
             if is_folder:
-                found |= self._below("" if place and self._has_links(place) else place)
-        return found
+                self._below(place)
+        return None
 
     def _around(self, path: str) -> set[Label]:
-        """The labels of the folders it lies in, as far as a folder was labelled itself."""
+        """The labels of the folders it lies in, as far as a folder was labelled with all in it."""
         parts = path.split("/") if path else []
         folders = {"/".join(parts[:count]) for count in range(len(parts) + 1)}
-        rows = [row for folder in folders for row in self._paths.get(folder, ()) if row.content_hash == FOLDER]
+        rows = [row for folder in folders for row in self._rows(folder) if row.content_hash == FOLDER]
         return {row.label for row in rows if self.holds(row)}
 
-    def _below(self, folder: str) -> set[Label]:
-        """The labels of everything below a folder that still stands."""
-        start = f"{folder}/" if folder else ""
-        found: set[Label] = set()
-        for path in self._paths:
-            if path.startswith(start) and not path.startswith(HELD):
-                found |= self._labels(path)
-        return found
+    def _below(self, folder: str) -> None:
+        """The labels of everything below a folder, whatever it is called by now."""
+        tried: set[str] = set()
+        if self._missing():
+            for path, label in newest_labelled(self._db, folder, 8 * self._limits.tries):
+                if label not in self._found and path not in tried and len(tried) < self._limits.tries:
+                    tried.add(path)
+                    self._found |= self._own(path)
+        if self._missing() and self._look_through(folder):
+            self._below("")
+
+    def _look_through(self, folder: str) -> bool:
+        """Look at everything below; True when links lead out of the folder, so that this was not everything."""
+        self._load()
+        for path, is_link in self._candidates(folder):
+            if is_link and folder:
+                return True
+            self._found |= self._labels(path)
+            if not self._missing():
+                return False
+        return False
+
+    def _load(self) -> None:
+        """What to look for: the contents of every source that has not been found."""
+        if self._signs is not None:
+            return
+        self._signs = {}
+        rows = labelled_contents(self._db, self._limits.rows + 1)
+        if len(rows) > self._limits.rows:
+            raise TooMuch
+        for path, label, content_hash, size in rows:
+            if label in self._found:
+                continue
+            sign = sign_of(content_hash, size)
+            if sign:
+                self._signs.setdefault(sign, set()).add(label)
+                self._sizes.add(size)
+            if not sign or content_hash == UNREAD:
+                self._alone.add(path)
+
+    def _candidates(self, folder: str) -> Iterator[tuple[str, bool]]:
+        """What below a folder could bear a label that is looked for, and with it any link, which is marked as one."""
+        top = len(str(self._workspace)) + 1
+        for entry in self._entries(folder):
+            path, is_link = entry.path[top:], entry.is_symlink()
+            likely = path in self._alone
+            if not likely and (is_link or entry.is_file(follow_symlinks=False)):
+                try:
+                    likely = entry.stat(follow_symlinks=False).st_size in self._sizes
+                except OSError:
+                    continue  # it is gone
+            if likely:
+                self._files_left -= 1
+                if self._files_left < 0:
+                    raise TooMuch
+            if likely or (is_link and folder):
+                yield path, is_link
+
+    def _entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
+        folders = [os.path.join(self._workspace, folder) if folder else str(self._workspace)]  # noqa: PTH118
+        while folders:
+            here = folders.pop()
+            try:
+                entries = os.scandir(here)
+            except OSError:
+                if _could_be_opened(here):
+                    raise TooMuch from None
+                continue
+            with entries:
+                for entry in entries:
+                    self._entries_left -= 1
+                    if self._entries_left < 0:
+                        raise TooMuch
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    yield entry
 
     def _labels(self, path: str) -> frozenset[Label]:
         """The labels of what a path holds now, by its own rows and by those of anything that held the same."""
         known = self._known.get(path)
         if known is None:
-            known = self._known[path] = self._look_up(path)
+            rows = self._rows(path)
+            now = self._glance(path, rows)
+            known = frozenset[Label]()
+            if now is not None:
+                if now.content_hash == UNREAD or (self._signs is not None and self._is_shut(now)):
+                    raise TooMuch
+                known = frozenset({row.label for row in rows if _counts(row, now)} | self._alike(now))
+            self._known[path] = known
         return known
 
-    def _look_up(self, path: str) -> frozenset[Label]:
-        rows = self._paths.get(path, [])
-        if rows:
-            self._left -= 1
-            if self._left < 0:
-                raise _TooMuch
-        now = self._glance(path, *rows)
-        if now is None:
-            return frozenset()
-        if now.content_hash == _UNREAD:
-            raise _TooMuch
-        own = {row.label for row in rows if row.content_hash in (now.content_hash, FOLDER)}
-        alike = self._contents.get(now.content_hash, set()) if now.size >= TRIFLE else set[Label]()
-        return frozenset(own | alike)
+    def _is_shut(self, now: Seen) -> bool:
+        """Whether it is a small file that only we cannot read as it is: a command could open it for itself."""
+        unread = now.content_hash.startswith("stat:") and now.size <= MOST_BYTES
+        return unread and _could_be_opened(f"{self._workspace}/{now.path}")
 
-    def _glance(self, path: str, *rows: LabelRow) -> Seen | None:
+    def _own(self, path: str) -> set[Label]:
+        """The labels a path has by its own rows."""
+        rows = self._rows(path)
+        now = self._glance(path, rows)
+        return set() if now is None else {row.label for row in rows if _counts(row, now)}
+
+    def _rows(self, path: str) -> list[LabelRow]:
+        return path_rows(self._db, path) if is_text(path) else []
+
+    def _alike(self, now: Seen) -> set[Label]:
+        """The labels of anything that held the same."""
+        signs = signs_of(now)
+        if self._signs is not None:
+            return {label for sign in signs for label in self._signs.get(sign, ())}
+        if not signs:
+            return set()
+        rows = rows_of_size(self._db, now.size)
+        return {row.label for row in rows if sign_of(row.content_hash, row.size) in signs}
+
+    def _glance(self, path: str, rows: list[LabelRow]) -> Seen | None:
         """What a path holds; its size and time are believed when a row knows them."""
         try:
-            info = os.lstat(self._workspace / path)
+            info = os.lstat(f"{self._workspace}/{path}")
         except (OSError, ValueError):
             return self._reading.see(path)
         alike = {row.content_hash for row in rows if (row.size, row.mtime_ns) == (info.st_size, info.st_mtime_ns)}
         content = next(iter(alike)) if len(alike) == 1 else ""
-        if stat.S_ISREG(info.st_mode) and is_content(content):
+        if stat.S_ISREG(info.st_mode) and len(content) == 64:
             return Seen(path=path, content_hash=content, size=info.st_size, mtime_ns=info.st_mtime_ns)
         return self._reading.see(path)
 
-    def _has_links(self, folder: str) -> bool:
-        """Whether links lead out of a folder's own files, or there is too much in it to say."""
-        folders, count = [self._workspace / folder], 0
-        while folders:
-            try:
-                entries = list(os.scandir(folders.pop()))
-            except OSError:
-                continue  # what we cannot open, a command cannot either
-            count += len(entries)
-            if count > MOST_ENTRIES or any(entry.is_symlink() for entry in entries):
-                return True
-            folders += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+def _counts(row: LabelRow, now: Seen) -> bool:
+    """Whether what a row labelled is what its path holds now, or may be."""
+    if row.content_hash in (now.content_hash, FOLDER, NAME, UNREAD) or now.content_hash in (UNREAD, CLOSED):
+        return True
+    return row.content_hash == f"stat:{now.size}:{now.mtime_ns}"  # it could not be read then
+
+
+def _could_be_opened(path: str) -> bool:
+    """Whether a command could open what is closed to us: what is ours it could."""
+    try:
+        return os.lstat(path).st_uid == os.geteuid()
+    except OSError:
         return False

@@ -1,7 +1,8 @@
 """Which workspace files hold untrusted content: by path and by what they hold.
 
-A label holds as long as the file holds what it held when it was labelled; anything else in the workspace counts as the
-owner's. Everything here is read anew on every call: nothing is remembered between calls but the rows in the database.
+A label holds as long as the file holds what it held when it was labelled, and for every other file that holds the same;
+anything else in the workspace counts as the owner's. Labels of what is not there now are kept: it may come back, by an
+undo or from git. Everything here is read anew on every call: nothing is remembered between calls but the rows.
 
 How a call uses it:
 - before an effect that may write untrusted content, in the transaction that records it as begun: `mark` with `expected`
@@ -19,7 +20,21 @@ from pathlib import Path
 import msgspec
 
 from coilclaw.gate.command_facts import CommandFacts
-from coilclaw.gate.labelled import FOLDER, HOLD, MOST_PATHS, MOST_ROWS, Question, Reading, Seen, inside, is_content
+from coilclaw.gate.labelled import (
+    CLOSED,
+    FOLDER,
+    HOLD,
+    LIMITS,
+    NAME,
+    UNREAD,
+    Limits,
+    Question,
+    Reading,
+    Seen,
+    inside,
+    is_text,
+    sign_of,
+)
 from coilclaw.gate.paths import RUNTIME_ONLY
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import sha256_hex
@@ -28,24 +43,24 @@ from coilclaw.packets.labels import untrusted_only
 from coilclaw.store.database import Database
 from coilclaw.store.labels import HELD, LabelRow, any_labels, drop_labels, drop_path_labels, label_rows, put_label
 
-TIDY_ROWS = 2000
-"""From here on, labels that nothing bears any more are taken away when new ones are written."""
+MOST_PATHS = 4000
+"""More files than this at once are not labelled one by one: the workspace is, as a whole."""
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """Paths as they were looked at, and labels that nothing bears any more."""
+    """Paths as they were looked at."""
 
     seen: tuple[Seen, ...]
-    stale: tuple[LabelRow, ...] = ()
 
 
 class FileLabels:
     """The labels of one workspace's files."""
 
-    def __init__(self, db: Database, workspace: Path, clock: Clock) -> None:
+    def __init__(self, db: Database, workspace: Path, clock: Clock, limits: Limits = LIMITS) -> None:
         self._db = db
         self._workspace = Path(os.path.realpath(workspace))
         self._clock = clock
+        self._limits = limits
 
     # Asking
 
@@ -71,35 +86,61 @@ class FileLabels:
         named = named_paths(facts)
         return self._question().of([""] if named is None else named)
 
-    def standing(self, limit: int) -> list[tuple[LabelRow, bool]]:
-        """Every label with whether it still holds, for showing."""
+    def standing(self, limit: int) -> list[tuple[LabelRow, str | None]]:
+        """Every label with where it counts, for showing: its own path, else another that holds the same, or None."""
         question = self._question()
-        return [(row, question.holds(row)) for row in label_rows(self._db.reader, limit)]
+        rows = [(row, question.holds(row)) for row in label_rows(self._db.reader, limit)]
+        elsewhere = {} if all(holds for _, holds in rows) else question.bearing("")
+        return [(row, row.path if holds else elsewhere.get(sign_of(row.content_hash, row.size))) for row, holds in rows]
 
     def _question(self) -> Question:
-        return Question(self._workspace, label_rows(self._db.reader, MOST_ROWS + 1))
+        return Question(self._workspace, self._db.reader, self._limits)
 
     # Writing
 
     def look(self, paths: Iterable[str]) -> Looked:
-        """What these paths hold now, read outside any transaction; what is gone or the runtime's alone is left out."""
-        below = {inside(self._workspace, path) for path in paths}
-        wanted = sorted(path for path in below if path is not None and path.split("/")[0] not in RUNTIME_ONLY)
+        """What these paths hold now, read outside any transaction; what is gone or the runtime's alone is left out.
+
+        A path that ends with a slash is a folder whose name alone is meant, not what is in it.
+        """
+        wanted: dict[str, tuple[int, bool]] = {}
+        """Path to its size and whether its name alone is meant."""
+        for path in paths:
+            place = inside(self._workspace, path)
+            if place is None or place.split("/")[0] in RUNTIME_ONLY:
+                continue
+            size = self._size(place)
+            if size is None:
+                continue
+            text = _nearest_text(place)
+            name_alone = path.endswith("/") and text == place and wanted.get(text, (0, True))[1]
+            wanted[text] = (size, name_alone)
         if len(wanted) > MOST_PATHS:
-            wanted = [""]
-        reading = Reading(self._workspace)
-        seen = tuple(_settled(each) for path in wanted if (each := reading.see(path)) is not None)
-        rows = label_rows(self._db.reader, MOST_ROWS + 1)
-        if len(rows) <= TIDY_ROWS:
-            return Looked(seen=seen)
-        question = Question(self._workspace, rows)
-        return Looked(seen=seen, stale=tuple(row for row in rows if not question.holds(row)))
+            wanted = {"": (0, False)}
+        reading = Reading(self._workspace, self._limits.bytes)
+        seen: list[Seen] = []
+        for path in sorted(wanted, key=lambda path: (wanted[path][0], path)):  # what is left unread then is large
+            each = reading.see(path)
+            if each is not None:
+                seen.append(_settled(each, name_alone=wanted[path][1]))
+        return Looked(seen=tuple(sorted(seen, key=lambda each: each.path)))
+
+    def _size(self, path: str) -> int | None:
+        """The size of what a path is; None when it is gone."""
+        try:
+            return os.lstat(self._workspace / path).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError):
+            return 0
 
     def expected(self, relative_path: str, data: bytes) -> Looked:
         """What the path will hold once `data` is written there."""
         path = inside(self._workspace, relative_path)
         if not path:
             return Looked(seen=())
+        if not is_text(path):
+            return Looked(seen=(Seen(path=_nearest_text(path), content_hash=FOLDER, size=0, mtime_ns=0),))
         return Looked(seen=(Seen(path=path, content_hash=sha256_hex(data), size=len(data), mtime_ns=0),))
 
     def mark(self, tx: sqlite3.Connection, looked: Looked, labels: Iterable[Label]) -> None:
@@ -107,7 +148,6 @@ class FileLabels:
         sources = untrusted_only(labels)
         if not sources:
             return
-        drop_labels(tx, looked.stale)
         for each in looked.seen:
             for label in sources:
                 put_label(
@@ -138,18 +178,23 @@ class FileLabels:
     def vouched(self, path: str) -> list[LabelRow]:
         """The labels that go when the owner vouches for a path: its own, those below it, and those of the same bytes.
 
-        `/ACTION_ID` names what an action holds.
+        A few bytes vouch for nothing but themselves. `/ACTION_ID` names what an action holds.
         """
-        rows = label_rows(self._db.reader, MOST_ROWS)
+        rows = label_rows(self._db.reader, self._limits.rows)
         place = inside(self._workspace, path)
         if place is None:
             return [row for row in rows if row.path == path]
         own = {row for row in rows if not row.path.startswith(HELD) and _below(row.path, place)}
+        contents = {row.content_hash for row in own}
         now = Reading(self._workspace).see(place)
-        contents = {row.content_hash for row in own if is_content(row.content_hash)}
-        if now is not None and is_content(now.content_hash):
+        if now is not None:
             contents.add(now.content_hash)
-        return [row for row in rows if row.content_hash in contents or row in own]
+            if now.content_hash == FOLDER:
+                contents |= self._question().bearing(place).keys()
+        contents.discard(UNREAD)  # which says nothing of what it holds
+        return [
+            row for row in rows if row in own or (row.content_hash in contents and sign_of(row.content_hash, row.size))
+        ]
 
     def forget(self, tx: sqlite3.Connection, rows: Sequence[LabelRow]) -> None:
         """The owner vouches: these labels are no more."""
@@ -160,6 +205,17 @@ def _below(path: str, folder: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-def _settled(seen: Seen) -> Seen:
-    """What could not be read any more for want of time counts until the owner says otherwise, like a folder."""
-    return seen if seen.content_hash else msgspec.structs.replace(seen, content_hash=FOLDER)
+def _nearest_text(path: str) -> str:
+    """The path, or the nearest folder around it that a row can name."""
+    while not is_text(path):
+        path = path.rpartition("/")[0]
+    return path
+
+
+def _settled(seen: Seen, *, name_alone: bool) -> Seen:
+    """What to keep of it: what cannot be looked at counts until the owner says otherwise, like a folder."""
+    if seen.content_hash == CLOSED:
+        return msgspec.structs.replace(seen, content_hash=FOLDER)
+    if seen.content_hash == FOLDER and name_alone:
+        return msgspec.structs.replace(seen, content_hash=NAME)
+    return seen

@@ -41,7 +41,7 @@ def marked_values(args: JsonObject, untrusted: Iterable[str], owner: Iterable[st
     """The argument values, and parts of long ones, that untrusted content named and the owner did not.
 
     Values are strings, numbers and the keys of inner objects. Each is shown once, visibly, at most 200 characters of
-    it, in the order of the arguments.
+    it: addresses, numbers and stretches first, single words last, so that noise cannot crowd out what matters.
     """
     theirs, own = _Index(untrusted), _Index(owner)
     if not theirs.text:
@@ -52,10 +52,14 @@ def marked_values(args: JsonObject, untrusted: Iterable[str], owner: Iterable[st
     for leaf in leaves:
         for value in _marked(leaf, theirs, own, stretches):
             found[_shown(value)] = None
-    values = list(found)
+    values = sorted(found, key=_is_mere_word)  # a stable sort: otherwise in the order of the arguments
     if len(values) > MOST_VALUES:
         values = [*values[:MOST_VALUES], f"… and {len(values) - MOST_VALUES} more"]
     return tuple(values)
+
+
+def _is_mere_word(value: str) -> bool:
+    return value.isalpha() or (" " not in value.strip() and value.strip("-_'’").isalpha())
 
 
 def plain(text: str) -> str:

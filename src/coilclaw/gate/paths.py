@@ -110,6 +110,8 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
         absolute = "/" if fault else os.path.realpath(_absolute(asked, places))
     except (OSError, ValueError) as error:
         absolute, fault = "/", f"the path cannot be resolved ({error})"
+    if write and not fault and not _is_text(absolute):
+        absolute, fault = "/", "it leads to a name that is not UTF-8 text"
     relative = None
     if not fault and _under(absolute, places.workspace):
         relative = absolute[len(places.workspace) :].lstrip("/")
@@ -129,6 +131,14 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
         boxed=boxed,
         fault=fault,
     )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 MOST_FOLDERS = 20_000

@@ -23,6 +23,7 @@ from coilclaw.store.actions import (
     finish_action,
     keep_key,
     keep_result_hash,
+    keep_seen,
     let_go,
     put_off_action,
     reopen_action,
@@ -78,10 +79,12 @@ class Records:
         """Write an audit event of an action."""
         add_event(tx, self._clock, event_type, action.action_id, payload)
 
-    def approve(self, tx: sqlite3.Connection, action: Action, by: str) -> bool:
-        """Write down the owner's yes to exactly this digest; False when somebody else answered first."""
+    def approve(self, tx: sqlite3.Connection, action: Action, by: str, seen: str | None) -> bool:
+        """Write down the owner's yes to this digest and to what was shown; False when others answered first."""
         if not approve_action(tx, self._clock, action, by):
             return False
+        if seen is not None:
+            keep_seen(tx, action.action_id, seen)
         self.note(tx, "tool_approved", action, {"digest": action.digest, "by": by})
         return True
 
@@ -93,9 +96,19 @@ class Records:
         return True
 
     async def begin(
-        self, action: Action, *, stored: bool, approved_now: bool, stopped: Callable[[], bool], also: Write | None
+        self,
+        action: Action,
+        *,
+        stored: bool,
+        approved_now: bool,
+        stopped: Callable[[], bool],
+        refused: Callable[[], End | None],
+        also: Write | None,
     ) -> bool:
-        """Claim the action for one attempt, unless ESTOP came first. False when ESTOP did; an error when others did."""
+        """Claim the action for one attempt, unless ESTOP came first. False when ESTOP did; an error when others did.
+
+        Getting here may have taken long: what can refuse it by now is asked once more, inside the transaction.
+        """
 
         def write(tx: sqlite3.Connection) -> bool:
             if not stored:
@@ -104,6 +117,9 @@ class Records:
                 self.note(tx, "tool_approved", action, {"digest": action.digest, "by": action.approved_by})
             if stopped():
                 return False
+            late = refused()
+            if late is not None:
+                raise Refused(late)
             if action.decision.verdict != "allow" and action.approved_by is None:
                 raise StorageError(f"{action.action_id} was let through without the owner's word.")
             if not begin_action(tx, self._clock, action, self.worker()):
@@ -194,11 +210,45 @@ class Records:
         return record
 
 
+def if_it_can(keep: Record | None, trouble: Callable[[str], None]) -> Record | None:
+    """A record that must not keep an end from being written; what it would have released stays held."""
+    if keep is None:
+        return None
+
+    def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+        try:
+            keep(tx, result)
+        except (ValueError, TypeError) as error:
+            trouble(f"what a call changed cannot be recorded ({type(error).__name__}).")
+
+    return record
+
+
+def both(first: Record | None, second: Record | None) -> Record | None:
+    """One record after the other."""
+    if first is None or second is None:
+        return first or second
+
+    def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+        first(tx, result)
+        second(tx, result)
+
+    return record
+
+
 class Taken(StorageError):
     """Somebody else has the action, or it is over."""
 
     def __init__(self, action_id: str) -> None:
         super().__init__(f"action {action_id} was claimed elsewhere.", remedy="Nothing was run twice.")
+
+
+class Refused(StorageError):
+    """It may not begin any more; `end` says why."""
+
+    def __init__(self, end: End) -> None:
+        super().__init__(end.result.output)
+        self.end = end
 
 
 class Stopped(StorageError):

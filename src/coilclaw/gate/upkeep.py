@@ -12,12 +12,13 @@ import msgspec
 from coilclaw.gate.ends import End
 from coilclaw.gate.facts import Inspected
 from coilclaw.gate.labels import FileLabels
+from coilclaw.gate.preview import Existing
 from coilclaw.gate.records import Record, Write
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action, Label, ToolResult, untrusted
 from coilclaw.packets.canonical import digest_of, parse_object, sha256_hex
 from coilclaw.packets.errors import CoilclawError
-from coilclaw.packets.labels import join_labels, untrusted_only
+from coilclaw.packets.labels import is_untrusted, join_labels, untrusted_only
 from coilclaw.sandbox.files import read_existing
 from coilclaw.store.actions import keep_seen, seen_hash
 from coilclaw.store.database import Database
@@ -50,10 +51,17 @@ class Upkeep:
 
     # Before: what the owner is shown, and that it still is so
 
-    def existing(self, inspected: Inspected) -> bytes | None:
+    def existing(self, inspected: Inspected) -> Existing | None:
         """What the file a call would write holds now, for the difference on its card."""
-        path = next((path for path in inspected.facts.paths if path.write and not path.boxed and path.relative), None)
-        return None if path is None else read_existing(self._workspace, path.relative or "", SHOWN_BYTES)
+        path = next((path for path in inspected.facts.paths if path.write and not path.boxed), None)
+        if path is None:
+            return None
+        try:
+            size = os.lstat(path.absolute).st_size
+        except OSError:
+            return None
+        data = read_existing(self._workspace, path.relative, SHOWN_BYTES) if path.relative else None
+        return Existing(size=size, data=data)
 
     def marked(self, action: Action) -> tuple[str, ...]:
         """For what would leave this machine: values that stand in untrusted content but not in the owner's words."""
@@ -63,12 +71,14 @@ class Upkeep:
         from coilclaw.store.labels import conversation_texts
 
         texts = conversation_texts(self._db.reader, action.thread_id, turn_id=action.turn_id)
+        if not texts.untrusted:
+            return ("(the untrusted content it may stem from is not kept in this conversation)",)
         marked = marked_values(parse_object(action.call.args_bytes), texts.untrusted, texts.owner)
         return marked if texts.complete else (*marked, "(there is more untrusted content than could be compared)")
 
     def see(self, action_id: str, inspected: Inspected) -> Record | None:
-        """Remembers what the files a waiting call would replace hold: that is what its card shows."""
-        seen = self._seen(inspected)
+        """Remembers where a waiting call's paths lead and what the files it would replace hold."""
+        seen = self.seen(inspected)
         if not seen:
             return None
 
@@ -78,15 +88,17 @@ class Upkeep:
         return record
 
     def is_as_seen(self, action_id: str, inspected: Inspected) -> bool:
-        """Whether those files still hold what the owner was shown."""
+        """Whether everything still is as the owner was shown."""
         seen = seen_hash(self._db.reader, action_id)
-        return not seen or seen == self._seen(inspected)
+        return not seen or seen == self.seen(inspected)
 
-    def _seen(self, inspected: Inspected) -> str:
+    def seen(self, inspected: Inspected) -> str:
+        """Stands for where the paths of a call lead, and for what the files it would replace hold."""
         parts: list[bytes] = []
         for path in inspected.facts.paths:
-            if path.write and not path.boxed:
-                parts += [path.absolute.encode("utf-8", "surrogateescape"), self._content(path.absolute)]
+            if not path.boxed:
+                content = self._content(path.absolute) if path.write else b""
+                parts += [path.absolute.encode("utf-8", "surrogateescape"), content]
         return digest_of(*parts) if parts else ""
 
     def _content(self, path: str) -> bytes:
@@ -137,14 +149,8 @@ class Upkeep:
         self, action: Action, end: End, inspected: Inspected, turn: Turn, carried: tuple[Label, ...]
     ) -> tuple[End, Record | None]:
         """Label what a call brought, note it in the turn, and record what it changed with its end."""
-        found = untrusted_only((*carried, *self.carried(inspected)))
-        if found:
-            label = join_labels((end.result.label, *found))
-            end = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, label=label))
-        external = bool(inspected.touches.domains) or (
-            inspected.tool is not None and inspected.tool.destination == "external"
-        )
-        turn.take_in(end.result.label, kept=not external)
+        end = self._labelled(end, inspected, carried)
+        turn.take_in(end.result.label, kept=not _is_external(inspected))
         if inspected.touches.url is not None and inspected.touches.target is None:
             turn.follow(inspected.touches.url)
             if end.status == "allowed":  # only what somebody sent is quoted; an echo of our own words is not
@@ -153,16 +159,28 @@ class Upkeep:
         labels = self._flowing(inspected, turn)
         if not labels and turn.job is None:
             return end, None
-        touched = await self._touched(inspected, turn.snapshot)
+        touched = await self._touched(inspected, turn.snapshot, end.result)
         return self._within_job(end, turn, touched), await self._recording(action, inspected, touched, labels)
 
-    async def after_death(self, action: Action, inspected: Inspected) -> Record | None:
-        """The same for a call whose process died: what changed since the workspace was last kept may be its doing."""
+    def _labelled(self, end: End, inspected: Inspected, carried: tuple[Label, ...]) -> End:
+        """The end with every source that its result may stem from."""
+        found = list(untrusted_only((*carried, *self.carried(inspected))))
+        asked = inspected.facts.url if inspected.touches.target is None else None
+        if asked is not None and end.status != "allowed":  # what went wrong may quote the server
+            found.append(untrusted(asked.host or "network"))
+        found += [untrusted(place.host or "network") for place in inspected.facts.domains]
+        label = join_labels((end.result.label, *found)) if found else end.result.label
+        fresh = _is_external(inspected) and is_untrusted(label)
+        return msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, label=label, fresh=fresh))
+
+    async def after_death(self, action: Action, inspected: Inspected, begun_at: str) -> Record | None:
+        """The same for a call whose process died: what changed since it was last kept before may be its doing."""
         labels = (*action.taint, *self._labels.held(action.action_id))
         if not labels and action.job_id is None:
             return None
-        newest = self._snapshots().recent(1) if inspected.facts.command is not None else []
-        touched = await self._touched(inspected, newest[0].id if newest else "")
+        kept = self._snapshots().recent(1000) if inspected.facts.command is not None else []
+        before = next((snapshot.id for snapshot in kept if snapshot.time <= begun_at), "")
+        touched = await self._touched(inspected, before, None)
         return await self._recording(action, inspected, touched, labels)
 
     def release(self, action: Action, inspected: Inspected) -> Record | None:
@@ -175,8 +193,11 @@ class Upkeep:
 
         return record
 
-    async def _touched(self, inspected: Inspected, snapshot: str) -> tuple[str, ...]:
+    async def _touched(self, inspected: Inspected, snapshot: str, result: ToolResult | None) -> tuple[str, ...]:
         """Workspace files a call changed, or may have; the whole workspace when that cannot be told."""
+        told = result.metadata.get("paths") if result is not None else None
+        if isinstance(told, list) and inspected.facts.command is None:
+            return tuple(str(path) for path in told)
         named = tuple(path.relative for path in inspected.facts.paths if path.write and path.relative)
         if inspected.facts.only_reads:
             return named
@@ -199,7 +220,7 @@ class Upkeep:
             if inspected.facts.command is not None:
                 self._labels.release(tx, action.action_id)
             if action.job_id is not None:
-                add_job_files(tx, action.job_id, [path for path in touched if path])
+                add_job_files(tx, action.job_id, _files(touched))
 
         return record
 
@@ -207,13 +228,25 @@ class Upkeep:
         """A command says only afterwards how many files it changed; too many is a failure, and it is said."""
         if turn.job is None:
             return end
-        files = turn.job.files_changed | frozenset(path for path in touched if path)
-        if files == turn.job.files_changed:
+        files = turn.job.files_changed | frozenset(_files(touched))
+        if files == turn.job.files_changed and "" not in touched:
             return end
         turn.job = msgspec.structs.replace(turn.job, files_changed=files)
         most = turn.job.constraints.max_files_changed
-        if most is None or len(files) <= most:
+        if most is None or (len(files) <= most and "" not in touched):
             return end
-        text = f"{end.result.output}\n\nThis job may change {most} files and has now changed {len(files)}."
+        count = "which it changed cannot be told" if "" in touched else f"it has now changed {len(files)}"
+        text = f"{end.result.output}\n\nThis job may change {most} files, and {count}."
         result = msgspec.structs.replace(end.result, success=False, output=text, error=text, code="JOB_FILES")
         return msgspec.structs.replace(end, status="failed", result=result, reason="JOB_FILES")
+
+
+def _is_external(inspected: Inspected) -> bool:
+    """Whether what a call brings comes from outside this machine."""
+    tool = inspected.tool
+    return bool(inspected.touches.domains) or (tool is not None and tool.destination == "external")
+
+
+def _files(touched: tuple[str, ...]) -> list[str]:
+    """The files among what was touched: neither folders nor the workspace as a whole."""
+    return [path for path in touched if path and not path.endswith("/")]

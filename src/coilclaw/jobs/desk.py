@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import msgspec
 
-from coilclaw.jobs.intake import Rules, check_goal, steps_of
+from coilclaw.jobs.intake import Rules, check_goal, check_spec
 from coilclaw.jobs.record import create, end, keep, prepare
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import UsageError
+from coilclaw.packets.errors import CoilclawError, UsageError
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.packets.job import ENDED, Constraints, JobSpec, Outputs
 from coilclaw.packets.names import did_you_mean
@@ -27,6 +27,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     constraints: Constraints = Constraints()
     steps: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    sop: str = ""
+    """The procedure it runs; its steps are the job's then."""
 
 
 class Desk:
@@ -54,18 +56,21 @@ class Desk:
         self._redact = redact
 
     async def create(self, request: Request) -> JobRow:
-        """Take a job in and prepare it; one that the rules refuse comes back DENIED, with its reasons."""
+        """Take a job in and prepare it; one that the rules refuse comes back DENIED, with its reasons.
+
+        A request that makes no sense in itself is a UsageError, and nothing is stored.
+        """
         goal = self._redact(check_goal(request.goal))
         now = self._clock()
         job_id = new_id("job", now)
         spec = JobSpec(
             job_id=job_id,
             intent=goal,
-            inputs={"steps": [self._redact(step) for step in request.steps]} if request.steps else {},
+            inputs=self._inputs(request),
             constraints=request.constraints,
             outputs=Outputs(evidence_required=request.evidence),
         )
-        steps_of(spec)
+        check_spec(spec)
         job = JobRow(
             job_id=job_id,
             thread_id=request.thread_id,
@@ -80,6 +85,11 @@ class Desk:
             return prepare(tx, self._clock, create(tx, self._clock, job, request.channel), self._rules())
 
         return await self._db.write(take_in)
+
+    def _inputs(self, request: Request) -> dict[str, Json]:
+        if request.sop:
+            return {"sop": request.sop}
+        return {"steps": [self._redact(step) for step in request.steps]} if request.steps else {}
 
     def find(self, job_id: str) -> JobRow:
         """The job of that id, or a UsageError that names the nearest ones."""
@@ -97,9 +107,15 @@ class Desk:
             return end(tx, self._clock, job, "CANCELLED", why, files)
 
         job = await self._change(job_id, call_off)
+        failed: CoilclawError | None = None
         for action in standing_of(self._db.reader, job.turn_id).values():
             if action.status == "PENDING" and not action.held:
-                await self._withdraw(action.action_id, "its job was cancelled")
+                try:
+                    await self._withdraw(action.action_id, "its job was cancelled")
+                except CoilclawError as error:  # the others are withdrawn all the same
+                    failed = error
+        if failed is not None:
+            raise failed
         return job
 
     async def resume(self, job_id: str) -> JobRow:

@@ -28,22 +28,31 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What the configuration allows."""
 
 
-def check_goal(goal: str) -> str:
-    """The goal, if it can be taken."""
+def check_goal(goal: str, what: str = "the goal") -> str:
+    """The goal, or another text of the owner's, if it can be taken."""
     if not goal.strip():
-        raise UsageError("the goal is empty.", remedy="Say what you want done.")
+        raise UsageError(f"{what} is empty.", remedy="Say what you want done.")
     if "\0" in goal:
-        raise UsageError("the goal holds NUL bytes.", remedy="Send text; put binary data in a workspace file.")
+        raise UsageError(f"{what} holds NUL bytes.", remedy="Send text; put binary data in a workspace file.")
     try:
         size = len(goal.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise UsageError("the goal is not valid UTF-8 text.") from error
+        raise UsageError(f"{what} is not valid UTF-8 text.") from error
     if size > GOAL_BYTES:
         raise UsageError(
-            f"the goal is {size} bytes; at most {GOAL_BYTES} are taken.",
+            f"{what} is {size} bytes; at most {GOAL_BYTES} are taken.",
             remedy="Put the text in a workspace file and name it in the goal.",
         )
     return goal
+
+
+def check_spec(spec: JobSpec) -> JobSpec:
+    """A specification that holds in itself, or a UsageError that names every fault."""
+    steps_of(spec)
+    wrong = faults(spec)
+    if wrong:
+        raise UsageError(f"{'; '.join(wrong)}.", remedy="See `coilclaw job create --help`.")
+    return spec
 
 
 def faults(spec: JobSpec) -> list[str]:
@@ -127,6 +136,6 @@ def steps_of(spec: JobSpec) -> tuple[str, ...]:
         raise UsageError(f"the steps of the job are no list of texts: {error}.") from error
     if len(steps) > MAX_STEPS:
         raise UsageError(f"a plan has at most {MAX_STEPS} steps; this one has {len(steps)}.")
-    for step in steps:
-        check_goal(step)
+    for number, step in enumerate(steps, start=1):
+        check_goal(step, f"step {number}")
     return steps

@@ -17,8 +17,9 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import CoilclawError, ModelOutputError, ProviderUnavailable, StorageError
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.job import ENDED, JobState
+from coilclaw.packets.labels import join_labels, untrusted_only
 from coilclaw.store.database import Database
-from coilclaw.store.job_trail import job_artifacts, standing_of
+from coilclaw.store.job_trail import brought_in, job_artifacts, standing_of
 from coilclaw.store.jobs import (
     CheckpointTooLarge,
     JobMoved,
@@ -56,8 +57,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """How far a step came."""
 
-    stage: Literal["called", "waiting", "answered", "held"]
-    """All calls have an end; some wait; the model had nothing more to call; ESTOP holds the rest."""
+    stage: Literal["called", "waiting", "answered", "held", "failed"]
+    """All calls have an end; some wait; the model had nothing more to call; ESTOP holds the rest; it cannot be done."""
+    reason: str = ""
+    """Why it cannot be done."""
     waiting: tuple[str, ...] = ()
     calls: int = 0
     inherited: tuple[Label, ...] = ()
@@ -100,12 +103,25 @@ class Runner:
         """Go on with a claimed job until it ends, waits, pauses, is taken away, or work stops."""
         try:
             while job.worker is not None and not (stopping() or self._stopped()):
-                job = await self._advance(job)
+                job = await self._onward(job)
         except JobMoved:
             await self._moved(job)
         finally:
             if job.worker is not None:
                 await asyncio.shield(self._give_back(job))
+
+    async def _onward(self, job: JobRow) -> JobRow:
+        """The next thing there is to do. What breaks on the way must not run for ever, nor take other jobs down."""
+        try:
+            return await self._advance(job)
+        except sqlite3.IntegrityError as error:
+            return await self._again(job, "FAILED", f"What the step would store does not fit: {error}.", 0.0)
+        except (StorageError, sqlite3.Error):
+            raise  # the disk, not the job
+        except CoilclawError as error:
+            return await self._again(job, "FAILED", str(error), 0.0)
+        except Exception as error:
+            return await self._again(job, "FAILED", f"The step broke: {type(error).__name__}: {error}.", 0.0)
 
     async def _give_back(self, job: JobRow) -> None:
         await self._db.write(lambda tx: release_job(tx, self._clock, job.job_id, job.worker or ""))
@@ -207,14 +223,8 @@ class Runner:
             return await self._end(job, "FAILED", f"FAILED_MODEL_OUTPUT: {error}")
         except Overrun as error:
             return await self._again(job, "TIMED_OUT", str(error), 0.0)
-        except (StorageError, sqlite3.Error):
-            raise  # the disk, not the job
         except ProviderUnavailable as error:
             return await self._again(job, "FAILED", str(error), error.retry_after or 0.0)
-        except CoilclawError as error:
-            return await self._again(job, "FAILED", str(error), 0.0)
-        except Exception as error:  # a bug in a step must not run for ever, nor take other jobs down
-            return await self._again(job, "FAILED", f"The step broke: {type(error).__name__}: {error}.", 0.0)
         try:
             return await self._after_step(job, checkpoint, report)
         except CheckpointTooLarge as error:
@@ -255,6 +265,8 @@ class Runner:
     async def _after_step(self, job: JobRow, before: Checkpoint, report: Report) -> JobRow:
         if report.stage == "held":
             return await self._write(lambda tx: _given_back(tx, self._clock, job))
+        if report.stage == "failed":
+            return await self._end(job, "FAILED", report.reason)
         after = msgspec.structs.replace(
             before,
             step=before.step + 1,
@@ -290,6 +302,7 @@ class Runner:
 
     async def _again(self, job: JobRow, last: JobState, reason: str, at_least: float) -> JobRow:
         """Try the step again after a pause, or give the job up when that was the last try."""
+        job = self._marked(job)
         attempt = job.attempt + 1
         if attempt > self._bounds.step_retries:
             return await self._end(job, last, f"{reason} It was tried {attempt} times.")
@@ -309,12 +322,19 @@ class Runner:
         return await self._end(job, "DONE", "Every step of the plan was answered.")
 
     async def _end(self, job: JobRow, to: JobState, reason: str) -> JobRow:
+        job = self._marked(job)
         files = self.files_now(job.job_id)
         text = self._redact(reason)
         ended = await self._write(lambda tx: end(tx, self._clock, job, to, text, files))
         self._say("job_ended", {"job_id": job.job_id, "state": to, "reason": text})
         await self._after_end(ended)
         return ended
+
+    def _marked(self, job: JobRow) -> JobRow:
+        """The job with the label of everything it took in, also in a step that left no checkpoint."""
+        brought = (label for label, _ in brought_in(self._db.reader, job.thread_id, job.turn_id))
+        labels = untrusted_only((job.checkpoint_label, *brought))
+        return msgspec.structs.replace(job, checkpoint_label=join_labels(labels)) if labels else job
 
     def files_now(self, job_id: str) -> dict[str, str | None]:
         """The hash of every workspace file a job changed, as it is now; None when it is gone."""
@@ -324,7 +344,10 @@ class Runner:
         """Nothing of a job that is over goes on waiting for the owner."""
         for action in standing_of(self._db.reader, job.turn_id).values():
             if action.status == "PENDING":
-                await self._withdraw(action.action_id, f"its job is {job.state}")
+                try:
+                    await self._withdraw(action.action_id, f"its job is {job.state}")
+                except CoilclawError as error:  # the others are withdrawn all the same
+                    self._say("withdraw_failed", {"action_id": action.action_id, "message": str(error)})
 
 
 def _given_back(tx: sqlite3.Connection, clock: Clock, job: JobRow) -> JobRow:

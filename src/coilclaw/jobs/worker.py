@@ -8,7 +8,7 @@ import msgspec
 
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import CoilclawError
-from coilclaw.store.jobs import JobRow
+from coilclaw.store.jobs import JobRow, JobUnreadable
 
 Say: TypeAlias = Callable[[str, dict[str, Json]], None]
 
@@ -69,6 +69,8 @@ class Worker:
         self._stopping = False
         self._claims_from = 0.0
         self._was_held = False
+        self._passed: set[str] = set()
+        """Jobs that cannot be read, and of which that was said."""
         self.tally = Tally()
 
     async def run(self, stop: asyncio.Event) -> Tally:
@@ -126,8 +128,16 @@ class Worker:
                 self.tally.jobs.add(job.job_id)
                 self._say("job_claimed", {"job_id": job.job_id, "state": job.state})
                 self._jobs[job.job_id] = asyncio.ensure_future(self._work(job, lambda: self._stopping))
-        except CoilclawError as error:
-            self._trouble(f"Jobs cannot be taken: {error}")
+        except JobUnreadable as error:
+            self._pass_over(error)
+        except Exception as error:  # whatever it is, chores and running jobs go on
+            self._trouble(f"Jobs cannot be taken: {_words(error)}")
+
+    def _pass_over(self, error: JobUnreadable) -> None:
+        """Said once; others are taken up as if it were not there."""
+        if error.job_id not in self._passed:
+            self._passed.add(error.job_id)
+            self._say("worker_trouble", {"job_id": error.job_id, "message": f"Passed over: {error}"})
 
     def _reap(self) -> None:
         for job_id, task in list(self._jobs.items()):
@@ -142,8 +152,7 @@ class Worker:
     def _hear(self, name: str, task: "asyncio.Task[None] | asyncio.Task[int]") -> None:
         """What went wrong is said; the worker itself lives on."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            words = str(error) if isinstance(error, CoilclawError) else f"an unexpected {type(error).__name__}"
-            self._trouble(f"{name}: {words}")
+            self._trouble(f"{name}: {_words(error)}")
 
     def _trouble(self, words: str) -> None:
         self._say("worker_trouble", {"message": words})
@@ -166,8 +175,8 @@ class Worker:
     async def _do(self, chore: Chore) -> None:
         try:
             await self._run(chore)
-        except CoilclawError as error:
-            self._trouble(f"{chore.name}: {error}")
+        except Exception as error:  # a chore that breaks is said, and done again in its time
+            self._trouble(f"{chore.name}: {_words(error)}")
 
     async def _rest(self, stop: asyncio.Event) -> None:
         """Wait until something is over, or for a moment."""
@@ -189,3 +198,7 @@ class Worker:
             if late:
                 await asyncio.wait(late)
         self._reap()
+
+
+def _words(error: BaseException) -> str:
+    return str(error) if isinstance(error, CoilclawError) else f"an unexpected {type(error).__name__}"

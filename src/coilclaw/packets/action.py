@@ -79,6 +79,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     exit: int | None = None
     fetched: bool = False
     """It came from an address that was asked for, whole and as it was sent."""
+    fresh: bool = False
+    """It came in from outside this machine just now, and is untrusted."""
     artifacts: tuple[str, ...] = ()
 
 

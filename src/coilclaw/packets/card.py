@@ -24,6 +24,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     provenance: tuple[Label, ...]
     digest: str
     args: str
+    seen: str = ""
+    """Stands for where its paths led and what the files it would replace held when this card was made."""
     marked: tuple[str, ...] = ()
     """Argument values that stand in untrusted content and not in the owner's own words."""
 
@@ -33,3 +35,5 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     approved: bool | None
     reason: str = ""
+    by: str = "terminal"
+    """By which door the answer came."""

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -189,6 +190,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Brings workspace files back from a snapshot."""
     memory: Memory | None = None
     notes: Notes | None = None
+    follow_up: Callable[[str, datetime | None, int | None], Awaitable[tuple[str, str]]] | None = None
+    """Plans a job of the agent's own: its goal, at a time or in so many minutes. Gives its id and its time."""
     inputs: tuple[bytes, ...] = ()
     """The content of the declared inputs, as it was when it was hashed."""
     send: Callable[[bytes, str], Awaitable[HttpResponse]] | None = None

@@ -1,5 +1,10 @@
 """Text that people see: nothing in it may hide or move anything else."""
 
+from unicodedata import category
+
+MOST_MARKS = 3
+"""Accents on one letter; scripts that need more than one rarely need more than this."""
+
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that count as printable and show nothing."""
 
@@ -15,10 +20,24 @@ def _shows(character: str) -> bool:
 def visible(text: str, *, lines: bool = True) -> str:
     """Text with every character shown that could hide or reorder others: controls, bidi marks, zero-width ones.
 
-    Line breaks and tabs stay where a text may have lines, and are shown too where it must be a single line.
+    Line breaks and tabs stay where a text may have lines, and are shown too where it must be a single line. A letter
+    keeps its accents; marks that cover or pile up are shown by number.
     """
     kept = "\n\t" if lines else ""
-    return "".join(c if _shows(c) or c in kept else f"⟨U+{ord(c):04X}⟩" for c in text)
+    if text.isascii():
+        return "".join(c if " " <= c <= "~" or c in kept else f"⟨U+{ord(c):04X}⟩" for c in text)
+    shown: list[str] = []
+    marks = 0
+    for c in text:
+        marks = marks + 1 if c >= "\u0300" and category(c) in ("Mn", "Me") else 0
+        plain = _shows(c) and marks <= MOST_MARKS and not _covers(c)
+        shown.append(c if plain or c in kept else f"⟨U+{ord(c):04X}⟩")
+    return "".join(shown)
+
+
+def _covers(character: str) -> bool:
+    """Whether a combining mark lies over its letter, not beside it."""
+    return "\u0334" <= character <= "\u0338" or "\u0488" <= character <= "\u0489" or "\u20d0" <= character <= "\u20f0"
 
 
 def one_line(text: str) -> str:

@@ -36,7 +36,7 @@ class Receiver:
         """Have the effect, once more or just once, and say which status to answer."""
         with self._lock:
             scripted = self._scripted(key, body)
-            if scripted in (429, 503):
+            if 400 <= scripted < 500 or scripted == 503:
                 return scripted
             if not (self._deduplicates and key in self.keys()):
                 line = json.dumps({"key": key, "body": body.decode("utf-8", "replace")})
@@ -78,7 +78,11 @@ def serve(receiver: Receiver, *, slow: float = 0.0, port: int = 0) -> ThreadingH
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            length = int(self.headers.get("Content-Length") or 0)
+            body = self.rfile.read(length)
+            if len(body) < length:  # it broke off: nothing was received
+                self.close_connection = True
+                return
             status = receiver.take(self.headers.get(KEY, ""), body)
             if slow:
                 time.sleep(slow)

@@ -65,6 +65,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     time: str
     note: str
     files: dict[str, Entry]
+    folders: list[str] | None = None
+    """Their names are told apart from new ones; None in a snapshot made before they were kept."""
 
 
 _MANIFEST = msgspec.json.Decoder(Manifest)
@@ -88,20 +90,27 @@ class Snapshots:
         last = self._newest()
         known = last.files if last is not None else {}
         files: dict[str, Entry] = {}
+        folders: list[str] = []
         until = time.monotonic() + SECONDS
         self._added = 0
-        for path, info in self._walk():
+        for path, info, is_folder in self._scan():
             if self._added > NEW_BYTES or time.monotonic() > until or stopped():
                 raise ToolError("keeping it would take too long or too much room.", begun=False)
-            entry = self._keep(path, info, known.get(path))
+            if is_folder:
+                folders += [path] if _is_text(path) else []
+                continue
+            entry = self._keep(path, info, known.get(path)) if _is_kept(path, info) else None
             if entry is not None:
                 files[path] = entry
-        if last is not None and {p: (e.content, e.mode) for p, e in known.items()} == {
-            p: (e.content, e.mode) for p, e in files.items()
-        }:
+        folders.sort()
+        if (
+            last is not None
+            and last.folders == folders
+            and {p: (e.content, e.mode) for p, e in known.items()} == {p: (e.content, e.mode) for p, e in files.items()}
+        ):
             return last.id
         now = self._clock()
-        made = Manifest(id=new_id("snap", now), time=stamp(now), note=note[:200], files=files)
+        made = Manifest(id=new_id("snap", now), time=stamp(now), note=note[:200], files=files, folders=folders)
         self._write(self._store / f"{made.id}.json", msgspec.json.encode(made))
         self._prune()
         return made.id
@@ -116,17 +125,27 @@ class Snapshots:
         return self._changes(self._find(snapshot_id), may_restore)
 
     def touched(self, snapshot_id: str) -> list[str]:
-        """Everything below the workspace that is new or different since the snapshot was taken, sorted.
+        """Everything below the workspace that is new, different or gone since the snapshot was taken, sorted.
 
-        What a snapshot leaves out is told by the time the system itself keeps of its last change: a large file by its
-        own name, a left-out folder (or the folder of a name that is no text) by the folder's. Never fewer than were
-        touched: what cannot be compared in time counts. A workspace with too many files is a ToolError.
+        A new folder ends with a slash: its name is new, what is in it is told by itself. What a snapshot leaves out is
+        told by the time the system itself keeps of its last change: a large file by its own name, a left-out folder (or
+        the folder of a name that is no text) by the folder's. Never fewer than were touched: what cannot be compared in
+        time counts. A workspace with too many files is a ToolError.
         """
         wanted = self._find(snapshot_id)
+        known = None if wanted.folders is None else frozenset(wanted.folders)
         since = (self._store / f"{wanted.id}.json").stat().st_mtime_ns
         until = time.monotonic() + SECONDS
         found: set[str] = set()
-        for path, info in self._scan():
+        gone = set(wanted.files)
+        for path, info, is_folder in self._scan():
+            gone.discard(path)
+            if is_folder:
+                if not _is_text(path) and info.st_ctime_ns >= since:
+                    found.add(_nearest_text(path))
+                elif _is_text(path) and (path not in known if known is not None else info.st_ctime_ns >= since):
+                    found.add(f"{path}/")
+                continue
             if not _is_kept(path, info):
                 if self._changed_since(path, info, since, until):
                     found.add(_nearest_text(path))
@@ -136,7 +155,7 @@ class Snapshots:
                 continue
             if entry is None or time.monotonic() > until or self._content(path, info) != entry.content:
                 found.add(path)
-        return sorted(found)
+        return sorted(found | gone)
 
     def restore(self, snapshot_id: str, may_restore: Callable[[str], bool]) -> list[str]:
         """Bring back what is gone or different since; what was made since stays. Returns the paths brought back."""
@@ -149,8 +168,11 @@ class Snapshots:
 
     # Reading the workspace
 
-    def _scan(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Everything there is but ordinary folders; a folder that is left out or cannot be read stands for itself."""
+    def _scan(self) -> Iterator[tuple[str, os.stat_result, bool]]:
+        """Everything there is, and whether it is an ordinary folder.
+
+        A folder that is left out or cannot be read is none: it stands for all in it.
+        """
         folders = [""]
         count = 0
         while folders:
@@ -159,25 +181,21 @@ class Snapshots:
                 entries = sorted(os.scandir(self._workspace / folder), key=lambda entry: entry.name)
             except OSError:
                 with suppress(OSError):  # it is gone
-                    yield folder, os.lstat(self._workspace / folder)
+                    yield folder, os.lstat(self._workspace / folder), False
                 continue
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name
-                if entry.name not in LEFT_OUT and entry.is_dir(follow_symlinks=False):
+                is_folder = entry.name not in LEFT_OUT and entry.is_dir(follow_symlinks=False)
+                if is_folder:
                     folders.append(path)
-                    continue
                 try:
                     info = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
                 count += 1
                 if count > MOST_FILES:
-                    raise ToolError(f"the workspace has more than {MOST_FILES} files to keep.", begun=False)
-                yield path, info
-
-    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
-        """What a snapshot keeps."""
-        return ((path, info) for path, info in self._scan() if _is_kept(path, info))
+                    raise ToolError(f"the workspace has more than {MOST_FILES} files and folders.", begun=False)
+                yield path, info, is_folder
 
     def _changed_since(self, path: str, info: os.stat_result, since: int, until: float) -> bool:
         """Whether the system changed it, or anything in it, since then; true when there is too much to look at."""

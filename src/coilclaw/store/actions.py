@@ -1,12 +1,14 @@
 """Action rows: proposed once, claimed once, finished once."""
 
 import sqlite3
+from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
 
 from coilclaw.packets.action import Action, Identity, Source, Status, ToolCall, ToolResult
 from coilclaw.packets.decision import Decision
+from coilclaw.packets.errors import StorageError
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.threads import OWNER_ID
 
@@ -59,6 +61,25 @@ def add_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str
 
 
 def _action(row: tuple[str, ...]) -> Action:
+    try:
+        return _decoded(row)
+    except (msgspec.DecodeError, ValueError, TypeError, AttributeError) as error:
+        raise StorageError(
+            f"the row of action {row[0]} cannot be read ({type(error).__name__}).",
+            remedy="It was damaged, or written by another version; other actions go on without it.",
+        ) from error
+
+
+def _readable(rows: list[tuple[str, ...]]) -> list[Action]:
+    """The actions of these rows; one that cannot be read must not stop the others."""
+    found: list[Action] = []
+    for row in rows:
+        with suppress(StorageError):
+            found.append(_action(row))
+    return found
+
+
+def _decoded(row: tuple[str, ...]) -> Action:
     call = ToolCall(
         tool=row[5],
         identity=msgspec.convert(row[6], Identity | None),
@@ -113,7 +134,7 @@ def list_actions(db: sqlite3.Connection, status: Status | None, limit: int) -> l
         " ORDER BY created_at DESC, rowid DESC LIMIT ?",
         (status, status, limit),
     ).fetchall()
-    return [_action(row) for row in rows]
+    return _readable(rows)
 
 
 def count_actions(db: sqlite3.Connection, clock: Clock, before: str) -> tuple[int, int]:
@@ -156,7 +177,11 @@ def held_actions(db: sqlite3.Connection) -> list[Held]:
         f"SELECT {_COLUMNS}, worker, begun_at FROM proposed_actions"  # noqa: S608
         " WHERE status IN ('PENDING', 'APPROVED') AND worker IS NOT NULL"
     ).fetchall()
-    return [Held(action=_action(row[:-2]), worker=row[-2], begun_at=row[-1]) for row in rows]
+    found: list[Held] = []
+    for row in rows:
+        with suppress(StorageError):  # one that cannot be read must not stop the others
+            found.append(Held(action=_action(row[:-2]), worker=row[-2], begun_at=row[-1]))
+    return found
 
 
 def waiting_actions(db: sqlite3.Connection, limit: int, *, expired_at: str | None = None) -> list[Action]:
@@ -166,7 +191,7 @@ def waiting_actions(db: sqlite3.Connection, limit: int, *, expired_at: str | Non
         " AND (? IS NULL OR expires_at <= ?) ORDER BY created_at DESC, rowid DESC LIMIT ?",
         (expired_at, expired_at, limit),
     ).fetchall()
-    return [_action(row) for row in rows]
+    return _readable(rows)
 
 
 def due_actions(db: sqlite3.Connection, now: str, never_after: str, limit: int) -> list[Action]:
@@ -180,7 +205,7 @@ def due_actions(db: sqlite3.Connection, now: str, never_after: str, limit: int) 
         " ORDER BY created_at, rowid LIMIT ?",
         (now, never_after, limit),
     ).fetchall()
-    return [_action(row) for row in rows]
+    return _readable(rows)
 
 
 def let_go(tx: sqlite3.Connection, action_id: str, digest: str) -> bool:
@@ -256,7 +281,7 @@ def reopen_action(tx: sqlite3.Connection, clock: Clock, action: Action, by: str,
     now = stamp(clock())
     changed = tx.execute(
         "UPDATE proposed_actions SET status = 'APPROVED', worker = NULL, begun_at = NULL, next_attempt_at = NULL,"
-        " uncertain = 0, attempt = 0, approved_at = ?, approved_by = ?, expires_at = ?, updated_at = ?"
+        " uncertain = 1, attempt = 0, approved_at = ?, approved_by = ?, expires_at = ?, updated_at = ?"
         " WHERE action_id = ? AND status = 'UNKNOWN'",
         (now, by, expires_at, now, action.action_id),
     )
@@ -298,7 +323,7 @@ def actions_of_turn(db: sqlite3.Connection, turn_id: str) -> list[Action]:
         f"SELECT {_COLUMNS} FROM proposed_actions WHERE turn_id = ? ORDER BY rowid",  # noqa: S608
         (turn_id,),
     ).fetchall()
-    return [_action(row) for row in rows]
+    return _readable(rows)
 
 
 def keep_key(tx: sqlite3.Connection, clock: Clock, action: Action) -> bool:

@@ -48,11 +48,37 @@ def standing_of(db: sqlite3.Connection, turn_id: str) -> dict[str, Standing]:
             status=msgspec.convert(row[2], Status),
             begun=row[3] is not None,
             held=row[4] is not None,
-            result=None if row[5] is None else _RESULT.decode(row[5]),
+            result=_result(row[5]),
             rejection_reason=row[6],
         )
         for row in rows
     }
+
+
+def _result(text: str | None) -> ToolResult | None:
+    """A result that cannot be read tells nothing; how the action stands is known without it."""
+    try:
+        return None if text is None else _RESULT.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+_FRESH = "CASE WHEN json_valid({0}) THEN json_extract({0}, '$.fresh') END"
+
+
+def brought_in(db: sqlite3.Connection, thread_id: str, turn_id: str) -> list[tuple[Label, bool]]:
+    """What the calls of a turn brought, by label, and whether it came from outside in that very turn.
+
+    Where that is not on record, it did: a row that cannot be read, or was written before this was kept.
+    """
+    rows = db.execute(
+        f"SELECT label, {_FRESH.format('metadata_json')} FROM messages"  # noqa: S608
+        " WHERE thread_id = ? AND turn_id = ? AND role = 'tool'"
+        " UNION SELECT CASE WHEN json_valid(result_json) THEN json_extract(result_json, '$.label') END,"
+        f" {_FRESH.format('result_json')} FROM proposed_actions WHERE turn_id = ? AND result_json IS NOT NULL",
+        (thread_id, turn_id, turn_id),
+    ).fetchall()
+    return [("" if label is None else str(label), fresh is None or bool(fresh)) for label, fresh in rows]
 
 
 def told_actions(db: sqlite3.Connection, thread_id: str, turn_id: str) -> set[str]:

@@ -20,6 +20,14 @@ class JobMoved(StorageError):
     """Somebody else changed the job since it was read; nothing was written."""
 
 
+class JobUnreadable(StorageError):
+    """The row of a job is damaged, or was written by another version; other jobs go on without it."""
+
+    def __init__(self, job_id: str, why: str) -> None:
+        super().__init__(f"the row of job {job_id} cannot be read: {why}.", remedy="Restore it from a backup.")
+        self.job_id = job_id
+
+
 class CheckpointTooLarge(StorageError):
     """A checkpoint over its limit; nothing was written."""
 
@@ -110,10 +118,8 @@ def _job(row: tuple[object, ...]) -> JobRow:
             created_at=str(fields["created_at"]),
             updated_at=str(fields["updated_at"]),
         )
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise StorageError(
-            f"the row of job {fields['job_id']} cannot be read: {error}.", remedy="Restore it from a backup."
-        ) from error
+    except (msgspec.DecodeError, ValueError) as error:
+        raise JobUnreadable(str(fields["job_id"]), str(error)) from error
 
 
 def add_job(tx: sqlite3.Connection, clock: Clock, job: JobRow) -> JobRow:
@@ -196,15 +202,27 @@ def job_version(db: sqlite3.Connection, job_id: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def list_jobs(db: sqlite3.Connection, states: Iterable[JobState], limit: int) -> list[JobRow]:
-    """Jobs in any of these states, the newest first."""
-    chosen = list(states)
-    marks = ", ".join("?" * len(chosen))
+def list_jobs(
+    db: sqlite3.Connection,
+    states: Iterable[JobState] | None,
+    limit: int,
+    skipped: Callable[[JobUnreadable], None] | None = None,
+) -> list[JobRow]:
+    """Jobs in any of these states, or in any at all, the newest first; `skipped` is told of those nobody can read."""
+    chosen = None if states is None else list(states)
+    among = "" if chosen is None else f"WHERE state IN ({', '.join('?' * len(chosen))})"
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM jobs WHERE state IN ({marks}) ORDER BY created_at DESC, job_id DESC LIMIT ?",  # noqa: S608
-        (*chosen, limit),
+        f"SELECT {_COLUMNS} FROM jobs {among} ORDER BY created_at DESC, job_id DESC LIMIT ?",  # noqa: S608
+        (*(chosen or ()), limit),
     ).fetchall()
-    return [_job(row) for row in rows]
+    found: list[JobRow] = []
+    for row in rows:
+        try:
+            found.append(_job(row))
+        except JobUnreadable as error:
+            if skipped is not None:
+                skipped(error)
+    return found
 
 
 def near_job_ids(db: sqlite3.Connection, limit: int = 200) -> list[str]:
@@ -240,7 +258,8 @@ def claim_job(
 
     `gone` says whether the worker of that name is gone: ownership is a held lock, not a clock. `running` are the jobs
     this worker really works on; another that carries its name was left over by a write that failed. `only` are the
-    jobs that are wanted, when not all are.
+    jobs that are wanted, when not all are. A job that cannot be read stops no other: JobUnreadable is raised only when
+    nothing else is due.
     """
     mine = tx.execute(f"SELECT job_id FROM jobs WHERE state IN ({_OPEN}) AND worker = ?", (worker,))  # noqa: S608
     for row in mine.fetchall():
@@ -253,8 +272,11 @@ def claim_job(
     if sum(int(row[1]) for row in held if row[0] not in dead) >= at_once:
         return None
     now = clock()
-    due = [job for state in OPEN for job in _due(tx, state, stamp(now), stamp(now + FARTHEST), dead, only)]
+    broken: list[JobUnreadable] = []
+    due = [job for state in OPEN for job in _due(tx, state, stamp(now), stamp(now + FARTHEST), dead, only, broken)]
     if not due:
+        if broken:
+            raise broken[0]
         return None
     job = min(due, key=lambda each: (each.next_wakeup_at or "", each.job_id))
     return save(tx, clock, msgspec.structs.replace(job, worker=worker), job.version)
@@ -274,9 +296,15 @@ def any_due(db: sqlite3.Connection, clock: Clock) -> bool:
 
 
 def _due(
-    tx: sqlite3.Connection, state: JobState, now: str, never_after: str, dead: list[str], only: Collection[str] | None
+    tx: sqlite3.Connection,
+    state: JobState,
+    now: str,
+    never_after: str,
+    dead: list[str],
+    only: Collection[str] | None,
+    broken: list[JobUnreadable],
 ) -> list[JobRow]:
-    """The jobs of one state that are first in line."""
+    """The jobs of one state that are first in line; one that cannot be read is added to `broken` and passed over."""
     free = f"(worker IS NULL OR worker IN ({', '.join('?' * len(dead))}))" if dead else "worker IS NULL"
     wanted = () if only is None else tuple(sorted(only))
     among = "" if only is None else f" AND job_id IN ({', '.join('?' * len(wanted))})"
@@ -285,12 +313,21 @@ def _due(
         asked.append(("next_wakeup_at > ?", never_after))
     found: list[JobRow] = []
     for condition, moment in asked:
-        row = tx.execute(
-            f"SELECT {_COLUMNS} FROM jobs WHERE state = ? AND {condition} AND {free}"  # noqa: S608
-            f"{among} ORDER BY next_wakeup_at, job_id LIMIT 1",
-            (state, moment, *dead, *wanted),
-        ).fetchone()
-        found += [] if row is None else [_job(row)]
+        passed: list[str] = []
+        while True:
+            row = tx.execute(
+                f"SELECT {_COLUMNS} FROM jobs WHERE state = ? AND {condition} AND {free}{among}"  # noqa: S608
+                f" AND job_id NOT IN ({', '.join('?' * len(passed))}) ORDER BY next_wakeup_at, job_id LIMIT 1",
+                (state, moment, *dead, *wanted, *passed),
+            ).fetchone()
+            if row is None:
+                break
+            try:
+                found.append(_job(row))
+                break
+            except JobUnreadable as error:
+                broken.append(error)
+                passed.append(error.job_id)
     return found
 
 
@@ -369,9 +406,13 @@ def job_limits(db: sqlite3.Connection, job_id: str) -> JobLimits | None:
     opened = db.execute(
         "SELECT count(*) FROM job_events WHERE job_id = ? AND type = 'pr_opened'", (job_id,)
     ).fetchone()[0]
+    try:
+        constraints = _SPEC.decode(row[0]).constraints
+    except msgspec.DecodeError as error:
+        raise JobUnreadable(job_id, str(error)) from error
     return JobLimits(
         job_id=job_id,
-        constraints=_SPEC.decode(row[0]).constraints,
+        constraints=constraints,
         files_changed=frozenset(job_files(db, job_id)),
         prs_opened=int(opened),
     )

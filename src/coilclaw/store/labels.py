@@ -25,7 +25,7 @@ class LabelRow(msgspec.Struct, frozen=True, kw_only=True):
     """Below the workspace, empty for the workspace itself; `/ACTION_ID` while an action may be writing anywhere."""
     label: Label
     content_hash: str
-    """SHA-256 of a file; `dir`, `link:…`, `stat:…` or `held` where there is none."""
+    """SHA-256 of a file; `dir`, `name`, `link:…`, `stat:…`, `unread` or `held` where there is none."""
     size: int
     mtime_ns: int
     created_at: str
@@ -33,11 +33,72 @@ class LabelRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def label_rows(db: sqlite3.Connection, limit: int) -> list[LabelRow]:
     """Every labelled file, by path and label, at most `limit`."""
-    rows = db.execute(
-        "SELECT path, label, content_hash, size, mtime_ns, created_at FROM file_labels ORDER BY path, label LIMIT ?",
-        (limit,),
+    return _rows(
+        db.execute(
+            "SELECT path, label, content_hash, size, mtime_ns, created_at FROM file_labels"
+            " ORDER BY path, label LIMIT ?",
+            (limit,),
+        )
     )
-    return [LabelRow(path=r[0], label=r[1], content_hash=r[2], size=r[3], mtime_ns=r[4], created_at=r[5]) for r in rows]
+
+
+def path_rows(db: sqlite3.Connection, path: str) -> list[LabelRow]:
+    """Every label of one path."""
+    return _rows(
+        db.execute(
+            "SELECT path, label, content_hash, size, mtime_ns, created_at FROM file_labels WHERE path = ?", (path,)
+        )
+    )
+
+
+def rows_of_size(db: sqlite3.Connection, size: int) -> list[LabelRow]:
+    """Every label of what had this size."""
+    return _rows(
+        db.execute(
+            "SELECT path, label, content_hash, size, mtime_ns, created_at FROM file_labels WHERE size = ?", (size,)
+        )
+    )
+
+
+def newest_labelled(db: sqlite3.Connection, folder: str, limit: int) -> list[tuple[str, Label]]:
+    """Paths below a folder with their labels, the newest label first; holds are left out."""
+    if not folder:
+        return db.execute(_NEWEST, (limit,)).fetchall()
+    return db.execute(_NEWEST_BELOW, (f"{folder}/", f"{folder}0", limit)).fetchall()
+
+
+# '0' is what comes after '/': everything between begins with a slash, as the paths of holds do.
+_NEWEST = """
+SELECT path, label FROM file_labels WHERE NOT (path >= '/' AND path < '0') ORDER BY created_at DESC, path LIMIT ?
+"""
+_NEWEST_BELOW = """
+SELECT path, label FROM file_labels WHERE path >= ? AND path < ? ORDER BY created_at DESC, path LIMIT ?
+"""
+
+
+def labelled_contents(db: sqlite3.Connection, limit: int) -> list[tuple[str, Label, str, int]]:
+    """Path, label, content and size of every label but holds, at most `limit`: what a search through files needs."""
+    return db.execute(
+        "SELECT path, label, content_hash, size FROM file_labels WHERE NOT (path >= '/' AND path < '0') LIMIT ?",
+        (limit,),
+    ).fetchall()
+
+
+def held_labels(db: sqlite3.Connection) -> set[Label]:
+    """The labels of everything, while actions may be writing anywhere."""
+    return {row[0] for row in db.execute("SELECT label FROM file_labels WHERE path >= '/' AND path < '0'").fetchall()}
+
+
+def all_labels(db: sqlite3.Connection) -> set[Label]:
+    """Every label there is."""
+    return {row[0] for row in db.execute("SELECT DISTINCT label FROM file_labels").fetchall()}
+
+
+def _rows(cursor: sqlite3.Cursor) -> list[LabelRow]:
+    return [
+        LabelRow(path=r[0], label=r[1], content_hash=r[2], size=r[3], mtime_ns=r[4], created_at=r[5])
+        for r in cursor.fetchall()
+    ]
 
 
 def any_labels(db: sqlite3.Connection) -> bool:

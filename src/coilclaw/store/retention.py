@@ -69,6 +69,7 @@ _OPEN_JOB = "j.state NOT IN ('DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT
 _OPEN_THREADS = f"""
 SELECT p.thread_id FROM proposed_actions p WHERE {_OPEN_ACTION}
 UNION SELECT j.thread_id FROM jobs j WHERE {_OPEN_JOB}
+UNION SELECT r.thread_id FROM sop_runs r WHERE r.state IN ('RUNNING', 'WAITING')
 """  # noqa: S608
 
 # Audit

@@ -161,6 +161,16 @@ def turn_messages(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: i
     return [_message(row) for row in reversed(rows)]
 
 
+def messages_since(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+    """The messages of a thread from the beginning of a turn on, whoever's they are, oldest first."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND seq >="  # noqa: S608
+        " coalesce((SELECT min(seq) FROM messages WHERE thread_id = ? AND turn_id = ?), 0) ORDER BY seq DESC LIMIT ?",
+        (thread_id, thread_id, turn_id, limit),
+    ).fetchall()
+    return [_message(row) for row in reversed(rows)]
+
+
 def messages_before(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
     """The last messages that stood in a thread before a turn began, oldest first."""
     rows = db.execute(
@@ -190,13 +200,35 @@ def near_thread_ids(db: sqlite3.Connection, limit: int = 200) -> list[str]:
     return [row[0] for row in db.execute("SELECT thread_id FROM threads ORDER BY updated_at DESC LIMIT ?", (limit,))]
 
 
-def clear_memory(tx: sqlite3.Connection) -> int:
-    """Forget every conversation; actions, receipts and audit stay. Returns how many messages went."""
-    count = int(tx.execute("SELECT count(*) FROM messages").fetchone()[0])
-    tx.execute("DELETE FROM artifacts WHERE job_id IS NULL")
-    tx.execute("DELETE FROM messages")
-    tx.execute("DELETE FROM threads WHERE thread_id NOT IN (SELECT thread_id FROM jobs)")
-    return count
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """What clearing the memory did."""
+
+    messages: int
+    spared: tuple[str, ...]
+    """Conversations in which work is still going on, or whose last word is the owner's to say."""
+
+
+_GOING_ON = """
+SELECT thread_id FROM proposed_actions WHERE status IN ('PENDING', 'APPROVED', 'UNKNOWN')
+UNION SELECT thread_id FROM jobs WHERE state NOT IN ('DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT')
+UNION SELECT thread_id FROM sop_runs WHERE state IN ('RUNNING', 'WAITING')
+"""
+
+
+def clear_memory(tx: sqlite3.Connection) -> Forgotten:
+    """Forget every conversation that nothing rests on any more; actions, receipts and audit stay."""
+    open_threads = f"SELECT thread_id FROM threads WHERE thread_id IN ({_GOING_ON})"  # noqa: S608
+    spared = tuple(row[0] for row in tx.execute(f"{open_threads} ORDER BY thread_id"))
+    gone = tx.execute(f"DELETE FROM messages WHERE thread_id NOT IN ({open_threads})").rowcount  # noqa: S608
+    tx.execute(
+        "DELETE FROM artifacts WHERE job_id IS NULL"  # noqa: S608
+        f" AND (thread_id IS NULL OR thread_id NOT IN ({open_threads}))"
+    )
+    tx.execute(
+        "DELETE FROM threads WHERE thread_id NOT IN (SELECT thread_id FROM jobs)"  # noqa: S608
+        f" AND thread_id NOT IN ({_GOING_ON})"
+    )
+    return Forgotten(messages=gone, spared=spared)
 
 
 def thread_labels(db: sqlite3.Connection, thread_id: str) -> tuple[Label, ...]:

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 
 from coilclaw.packets.http import SendTarget
 from coilclaw.packets.ports import Tool
+from coilclaw.tools.approval import sop_approval
 from coilclaw.tools.artifacts import artifact_get, artifact_put
 from coilclaw.tools.ask import ask_user
 from coilclaw.tools.declare import registry
 from coilclaw.tools.files import file_list, file_read, file_write
+from coilclaw.tools.followup import schedule_followup
 from coilclaw.tools.http import http
 from coilclaw.tools.memory import memory_search
 from coilclaw.tools.notes import notes_read, notes_write
@@ -33,10 +35,12 @@ def builtin_tools(*, search_url: str = "", webhooks: Mapping[str, SendTarget] | 
             memory_search,
             notes_write,
             notes_read,
+            schedule_followup,
             artifact_put,
             artifact_get,
             WebhookSend(webhooks or {}),
             ask_user,
             undo,
+            sop_approval,
         ]
     )

@@ -51,6 +51,14 @@ def _host(domain: str) -> str:
     return domain.rpartition("://")[2].partition(":")[0].lower()
 
 
+def _first(command: str) -> str:
+    """The beginning of a command, and that there is more of it."""
+    line, _, rest = command.strip().partition("\n")
+    shown = line if len(line) <= 120 else f"{line[:120]}…"
+    more = len([each for each in rest.split("\n") if each.strip()])
+    return f"{shown} … ({more} more lines)" if more else shown
+
+
 def _reach(domains: tuple[str, ...]) -> str:
     return f" with a way to {', '.join(domains)}" if domains else ""
 
@@ -73,7 +81,7 @@ def _report(result: BoxResult) -> str:
     idempotent=False,
     always_ask=False,
     touches=lambda args: Touches(command=args.command, domains=args.domains),
-    summary=lambda args: f"Run `{args.command.splitlines()[0][:120]}`{_reach(args.domains)}.",
+    summary=lambda args: f"Run `{_first(args.command)}`{_reach(args.domains)}.",
 )
 async def shell(args: ShellArgs, context: Context) -> ToolOutput:
     """Run a shell command in the workspace, boxed: read-only system, limits, no network beyond the domains granted."""

@@ -33,4 +33,6 @@ async def undo(args: UndoArgs, context: Context) -> ToolOutput:
     if not paths:
         return ToolOutput(text="Nothing to bring back: no file is gone or changed.", label=INTERNAL)
     listed = "\n".join(paths[:100]) + (f"\n… and {len(paths) - 100} more" if len(paths) > 100 else "")
-    return ToolOutput(text=f"Brought back {len(paths)} files:\n{listed}", label=INTERNAL)
+    return ToolOutput(
+        text=f"Brought back {len(paths)} files:\n{listed}", label=INTERNAL, metadata={"paths": list(paths)}
+    )

@@ -298,8 +298,8 @@ class Airlock:
 
 
 def _redirects(request: HttpRequest, arrival: Arrival) -> bool:
-    """Only a GET is sent on, and never a provider's: its 3xx is handed over as it is."""
-    follows = request.method == "GET" and request.principal != "provider"
+    """Only a GET is sent on, and never a provider's or a webhook's: its 3xx is handed over as it is."""
+    follows = request.method == "GET" and request.principal not in ("provider", "webhook")
     return follows and arrival.status in _REDIRECTS and bool(arrival.header("location"))
 
 

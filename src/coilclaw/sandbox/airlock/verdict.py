@@ -64,8 +64,8 @@ def judge_hop(
     if base is None:
         target = parse_url(location)
         return target if isinstance(target, Refusal) else judge_target(target, principal, listing)
-    if principal == "provider":
-        return Refusal("REDIRECT", "a provider's redirect is not followed; configure the address it really has")
+    if principal in ("provider", "webhook"):
+        return Refusal("REDIRECT", f"a {principal}'s redirect is not followed; configure the address it really has")
     if hops > MAX_REDIRECTS:
         return Refusal("REDIRECTS", f"more than {MAX_REDIRECTS} redirects")
     target = follow(base, location)

@@ -56,6 +56,8 @@ CREATE TABLE file_labels (
     PRIMARY KEY (path, label, content_hash)
 ) WITHOUT ROWID;
 
+CREATE INDEX file_labels_size ON file_labels (size);
+
 ALTER TABLE artifacts ADD COLUMN name TEXT NOT NULL DEFAULT '';
 ALTER TABLE artifacts ADD COLUMN content_hash TEXT NOT NULL DEFAULT '';
 CREATE INDEX artifacts_job ON artifacts (job_id);

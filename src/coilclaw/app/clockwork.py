@@ -1,0 +1,116 @@
+"""Schedules, put together from an App: the registry in the workspace, the dispatcher, and the worker's chore."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from coilclaw.jobs.dispatcher import Dispatcher
+from coilclaw.jobs.launch import Terms
+from coilclaw.jobs.registry import REGISTRY, REGISTRY_BYTES, Registry
+from coilclaw.jobs.registry_edit import Edit, edit_registry
+from coilclaw.jobs.sync import Source, Sync
+from coilclaw.jobs.worker import Chore, Say
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.errors import StorageError, ToolError
+from coilclaw.store.job_trail import standing_of
+from coilclaw.store.jobs import JobBudget, load_job
+
+if TYPE_CHECKING:
+    from coilclaw.app import App
+    from coilclaw.app.background import Background
+
+LOOK_SECONDS = 1.0
+"""How often a worker looks; a look at nothing is one indexed query and one stat."""
+
+LOUD = frozenset({"schedule_registry_broken", "schedule_paused", "schedule_hint"})
+"""What the owner should hear of at any level of the log."""
+
+
+class Clockwork:
+    """The parts of scheduling over one App."""
+
+    def __init__(self, app: "App", say: Say | None = None) -> None:
+        self._app = app
+        self._quietly = say or app.observe
+
+    def _say(self, event: str, fields: dict[str, Json]) -> None:
+        self._quietly(event, fields)
+        if event in LOUD:
+            name = fields.get("schedule_id")
+            words = fields.get("message") or f"schedule {name} is paused: {fields.get('reason')}."
+            self._app.warn(str(words))
+
+    # The file
+
+    def source(self) -> Source:
+        """The registry in the workspace, opened without following any link."""
+        return Source(read=self._read, stamp=self._stamp, labels=lambda: self._app.file_labels.labels_of(REGISTRY))
+
+    def _read(self) -> bytes | None:
+        from coilclaw.sandbox.files import read_existing
+
+        return read_existing(self._app.workspace, REGISTRY, REGISTRY_BYTES)
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        try:
+            seen = (self._app.workspace / REGISTRY).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return (error.errno or 0,)
+        return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+    def write(self, data: bytes) -> None:
+        """Replace the registry: written aside, made durable, renamed into place."""
+        from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
+
+        root = os.fspath(self._app.workspace)
+        grant = FileGrant(asked=REGISTRY, root=root, relative=REGISTRY, writable=True)
+        try:
+            WorkspaceFiles((grant,)).write(REGISTRY, data)
+        except ToolError as error:
+            raise StorageError(str(error), remedy="Nothing was changed.") from error
+
+    async def edit(self, edit: Edit, also: Callable[[sqlite3.Connection], None] | None = None) -> Registry:
+        """Change the registry and take it over, in one transaction with whatever else belongs to it."""
+
+        def work(tx: sqlite3.Connection) -> Registry:
+            registry = edit_registry(tx, self._app.clock, self.source(), self.write, edit)
+            if also is not None:
+                also(tx)
+            return registry
+
+        return await self._app.db.write(work)
+
+    # The dispatcher
+
+    def dispatcher(self, background: "Background") -> Dispatcher:
+        """What makes jobs of schedules that are due."""
+        app, config = self._app, self._app.config
+
+        async def withdraw(job_id: str) -> None:
+            job = load_job(app.db.reader, job_id)
+            waiting = {} if job is None else standing_of(app.db.reader, job.turn_id)
+            for action in waiting.values():
+                if action.status == "PENDING" and not action.held:
+                    await background.withdraw(action.action_id, "its job was replaced by a newer run")
+
+        return Dispatcher(
+            db=app.db,
+            clock=app.clock,
+            sync=Sync(db=app.db, clock=app.clock, source=self.source(), say=self._say),
+            terms=Terms(
+                budget=JobBudget(tokens=config.budgets.job_tokens, steps=config.jobs.max_steps),
+                max_hours=config.jobs.max_hours,
+                redact=app.redact,
+            ),
+            stopped=app.estop.engaged,
+            hash_file=background.hash_file,
+            withdraw=withdraw,
+            say=self._say,
+        )
+
+    def chore(self, background: "Background") -> Chore:
+        """The dispatcher as something a worker does now and then."""
+        return Chore(name="schedules", every=LOOK_SECONDS, run=self.dispatcher(background).tick)

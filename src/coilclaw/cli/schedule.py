@@ -1,0 +1,280 @@
+"""coilclaw schedule."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from coilclaw.cli.output import json_option, print_json, print_line
+from coilclaw.cli.schedule_preview import preview
+from coilclaw.cli.session import opened
+
+if TYPE_CHECKING:
+    from coilclaw.app import App
+    from coilclaw.packets.canonical import Json
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group()
+def schedule() -> None:
+    """Have work done by the clock. Schedules stand in cron/jobs.json; `coilclaw worker` runs them."""
+
+
+schedule.add_command(preview)
+
+
+_OPTIONS = (
+    click.option("--cron", metavar="CRON", help='When, in five fields: "0 9 * * 1-5" is every weekday at nine.'),
+    click.option("--interval", metavar="TIME", help="Or how much time from one run to the next: 90m, 24h."),
+    click.option("--at", metavar="TIME", help="Or once: 2026-12-01T09:00, by the clocks of the zone."),
+    click.option("--timezone", metavar="ZONE", help="The IANA zone, such as Europe/Berlin."),
+    click.option("--goal", metavar="TEXT", help="What each run is to do."),
+    click.option("--sop", metavar="NAME", help="Or the SOP that each run follows."),
+    click.option("--tool", "tools", multiple=True, metavar="NAME", help="A tool a run may use; else all it is given."),
+    click.option(
+        "--domain", "domains", multiple=True, metavar="HOST", help="A host a run may reach; only listed ones."
+    ),
+    click.option("--max-files", type=click.IntRange(0), help="Workspace files a run may change."),
+    click.option("--max-prs", type=click.IntRange(0), help="Pull requests a run may open."),
+    click.option("--step", "steps", multiple=True, metavar="TEXT", help="A step of each run's plan, in order."),
+    click.option("--evidence", multiple=True, metavar="NAME", help="An artifact each run must leave."),
+    click.option(
+        "--misfire",
+        type=click.Choice(("run_once", "run_all", "skip")),
+        help="Missed slots: run the newest (default), all of them (at most 20), or none.",
+    ),
+    click.option("--catch-up", "catch_up_window", metavar="TIME", help="How late a missed slot may still be run: 24h."),
+    click.option(
+        "--overlap",
+        type=click.Choice(("skip", "queue_one", "allow", "replace")),
+        help="When the last run is not over: skip the slot (default), queue one, run beside it, or replace it.",
+    ),
+    click.option("--stagger", metavar="TIME", help="Spread starts over so much time, each schedule at its own place."),
+    click.option("--max-failures", type=click.IntRange(0, 1000), help="Failures in a row before it pauses (5)."),
+)
+
+
+def _described(command: F) -> F:
+    """The options that say what a schedule is."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@schedule.command("list")
+@json_option
+def list_schedules(as_json: bool) -> None:
+    """List schedules and when each runs next, and the agent's own follow-ups apart."""
+    from coilclaw.cli.schedules import list_all, show_list
+
+    with opened() as app:
+        told = list_all(app)
+        if as_json:
+            print_json(told)
+        else:
+            show_list(app, told)
+
+
+@schedule.command()
+@click.argument("schedule_id")
+@json_option
+def show(schedule_id: str, as_json: bool) -> None:
+    """Show a schedule: what it does, when, what may surprise, how its runs went."""
+    from coilclaw.cli.schedules import find, lines, story, warn_of_file
+
+    with opened() as app:
+        row = find(app, schedule_id)
+        told = story(app, row)
+        if as_json:
+            print_json(told)
+            return
+        warn_of_file(app)
+        for line in lines(told):
+            print_line(line)
+
+
+@schedule.command()
+@click.option("--id", "schedule_id", metavar="ID", help="Its name; made from the goal otherwise.")
+@_described
+@click.option("--disabled", is_flag=True, help="Add it without letting it run.")
+@json_option
+def add(schedule_id: str | None, disabled: bool, as_json: bool, **given: Any) -> int:
+    """Add a schedule. What it is given here only narrows what the configuration grants."""
+    from coilclaw.app.clockwork import Clockwork
+    from coilclaw.cli.schedules import find, say_row, story
+    from coilclaw.jobs.registry_edit import adding
+    from coilclaw.jobs.schedule_entry import new_entry
+
+    with opened() as app:
+        entry = new_entry(schedule_id, given, app.clock(), _taken(app), enabled=not disabled)
+        asyncio.run(Clockwork(app).edit(adding(entry)))
+        row = find(app, str(entry["job_id"]))
+        if as_json:
+            print_json(story(app, row))
+        else:
+            say_row(app, row, "added")
+    return 0
+
+
+@schedule.command()
+@click.argument("schedule_id")
+@_described
+@json_option
+def edit(schedule_id: str, as_json: bool, **given: Any) -> int:
+    """Change a schedule. A new time counts from now; everything else leaves the next run where it is."""
+    from coilclaw.app.clockwork import Clockwork
+    from coilclaw.cli.schedules import find, say_row, story
+    from coilclaw.jobs.registry_edit import changing
+    from coilclaw.jobs.schedule_entry import changes
+    from coilclaw.packets.errors import UsageError
+
+    with opened() as app:
+        changed = changes(given, app.clock())
+        if not changed:
+            raise UsageError("nothing to change.", remedy="See `coilclaw schedule edit --help`.")
+        _must_be_declared(app, schedule_id)
+        asyncio.run(Clockwork(app).edit(changing(schedule_id, changed)))
+        row = find(app, schedule_id)
+        if as_json:
+            print_json(story(app, row))
+        else:
+            say_row(app, row, "changed")
+    return 0
+
+
+@schedule.command()
+@click.argument("schedule_id")
+@json_option
+def remove(schedule_id: str, as_json: bool) -> int:
+    """Remove a schedule or a follow-up. A job it started goes on; see `coilclaw job cancel`."""
+    from coilclaw.app.clockwork import Clockwork
+    from coilclaw.cli.schedules import find
+    from coilclaw.jobs.registry_edit import removing
+
+    with opened() as app:
+        row = _followup(app, schedule_id)
+        if row is None:
+            asyncio.run(Clockwork(app).edit(removing(_known(app, schedule_id))))
+        else:
+            from coilclaw.jobs.followups import forget
+
+            asked = find(app, schedule_id)
+            app.db.write_now(lambda tx: forget(tx, app.clock, asked))
+    _say(as_json, {"schedule_id": schedule_id, "removed": True}, f"{schedule_id} is removed.")
+    return 0
+
+
+@schedule.command()
+@click.argument("schedule_id")
+@json_option
+def enable(schedule_id: str, as_json: bool) -> int:
+    """Let a schedule run, also one that was paused after failures. It counts from now."""
+    from coilclaw.cli.schedules import find, say_row, story
+
+    with opened() as app:
+        _must_be_declared(app, schedule_id)
+        _switch(app, schedule_id, on=True)
+        row = find(app, schedule_id)
+        if as_json:
+            print_json(story(app, row))
+        else:
+            say_row(app, row, "enabled")
+    return 0
+
+
+@schedule.command()
+@click.argument("schedule_id")
+@json_option
+def disable(schedule_id: str, as_json: bool) -> int:
+    """Keep a schedule from running; what came due meanwhile is not caught up."""
+    with opened() as app:
+        _must_be_declared(app, schedule_id)
+        _switch(app, schedule_id, on=False)
+    _say(as_json, {"schedule_id": schedule_id, "enabled": False}, f"{schedule_id} is disabled.")
+    return 0
+
+
+@schedule.command("run-now")
+@click.argument("schedule_id")
+@json_option
+def run_now(schedule_id: str, as_json: bool) -> int:
+    """Start a run at once. The next run by the clock stays where it is."""
+    from coilclaw.app.background import Background
+    from coilclaw.app.clockwork import Clockwork
+    from coilclaw.cli.schedules import find
+    from coilclaw.store.schedule_runs import recent_runs
+
+    with opened() as app:
+        find(app, schedule_id)
+        run = asyncio.run(Clockwork(app).dispatcher(Background(app)).run_now(schedule_id))
+        made = next(r for r in recent_runs(app.db.reader, schedule_id, 20) if r.run_instance_id == run.run_instance_id)
+        told: dict[str, Json] = {"run_instance_id": made.run_instance_id, "job_id": made.job_id}
+        _say(as_json, told, f"{made.job_id}")
+        _worker_hint(app)
+    return 0
+
+
+def _say(as_json: bool, told: "dict[str, Json]", line: str) -> None:
+    if as_json:
+        print_json(told)
+    else:
+        print_line(line)
+
+
+def _worker_hint(app: "App") -> None:
+    from coilclaw.gate.executor import worker_is_running
+
+    if not worker_is_running(app.home.locks_dir):
+        click.echo("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
+
+
+def _taken(app: "App") -> list[str]:
+    from coilclaw.store.schedules import schedule_ids
+
+    return schedule_ids(app.db.reader)
+
+
+def _followup(app: "App", schedule_id: str) -> object | None:
+    from coilclaw.store.schedules import load_schedule
+
+    row = load_schedule(app.db.reader, schedule_id)
+    return row if row is not None and row.origin == "followup" else None
+
+
+def _must_be_declared(app: "App", schedule_id: str) -> None:
+    from coilclaw.packets.errors import UsageError
+
+    if _followup(app, schedule_id) is not None:
+        raise UsageError(
+            f"{schedule_id} is a follow-up of the agent's own.",
+            remedy=f"It can only be removed: `coilclaw schedule remove {schedule_id}`.",
+        )
+    _known(app, schedule_id)
+
+
+def _known(app: "App", schedule_id: str) -> str:
+    """The id, if the table or the file has it; both may know something the other does not know yet."""
+    from coilclaw.cli.schedules import declared_ids
+    from coilclaw.packets.errors import UsageError
+    from coilclaw.packets.names import did_you_mean
+
+    known = sorted({*_taken(app), *declared_ids(app)})
+    if schedule_id not in known:
+        raise UsageError(f"there is no schedule {schedule_id!r}.", remedy=did_you_mean(schedule_id, known))
+    return schedule_id
+
+
+def _switch(app: "App", schedule_id: str, *, on: bool) -> None:
+    """Write it into the registry; a pause ends with it."""
+    from coilclaw.app.clockwork import Clockwork
+    from coilclaw.jobs.outcomes import end_pause
+    from coilclaw.jobs.registry_edit import changing
+
+    def also(tx: sqlite3.Connection) -> None:
+        if on:
+            end_pause(tx, app.clock, schedule_id)
+
+    asyncio.run(Clockwork(app).edit(changing(schedule_id, {"enabled": on}), also))

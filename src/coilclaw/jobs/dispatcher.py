@@ -1,0 +1,376 @@
+"""The dispatcher: when a schedule's time has come, its slot is claimed, the schedule moved on and the job made, all in
+one transaction. Any number of dispatchers may run; a crash can neither lose a run nor double it."""
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from coilclaw.jobs.catchup import TICK, EngineStuck, Plan, plan
+from coilclaw.jobs.launch import Terms, launch
+from coilclaw.jobs.outcomes import note_ends, pause_loudly
+from coilclaw.jobs.record import end
+from coilclaw.jobs.sync import Sync
+from coilclaw.jobs.timetable import (
+    Told,
+    counted,
+    shift_of,
+    slot_of,
+    slot_text,
+    standing,
+    tell,
+    trigger_of_row,
+    tzdata_version,
+)
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.errors import CoilclawError, UsageError
+from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
+from coilclaw.packets.job import ENDED
+from coilclaw.store.database import Database
+from coilclaw.store.jobs import job_files, load_job
+from coilclaw.store.schedule_runs import (
+    Cause,
+    RunRow,
+    add_wakeup,
+    busy_schedules,
+    claim_run,
+    complete_wakeup,
+    end_run,
+    ended_runs,
+    last_started,
+    lease_wakeup,
+    open_runs,
+    queued_schedules,
+    run_id,
+    skip_run,
+    start_run,
+)
+from coilclaw.store.schedules import (
+    Advance,
+    ScheduleRow,
+    advance,
+    counted_ahead,
+    due_schedules,
+    load_schedule,
+    next_due,
+    other_tzdata,
+    set_next,
+)
+
+Say: TypeAlias = Callable[[str, dict[str, Json]], None]
+BATCH = 1000
+"""Schedules in one transaction, so that others get to write in between."""
+
+AHEAD = timedelta(minutes=1)
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that is due, and what is to be done about it."""
+
+    row: ScheduleRow
+    plan: Plan
+    told: Told
+    to: Advance
+
+
+class Dispatcher:
+    """Looks what is due and makes jobs of it."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        clock: Clock,
+        sync: Sync,
+        terms: Terms,
+        stopped: Callable[[], bool],
+        hash_file: Callable[[str], str | None],
+        withdraw: Callable[[str], Awaitable[None]],
+        say: Say,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._sync = sync
+        self._terms = terms
+        self._stopped = stopped
+        self._hash_file = hash_file
+        self._withdraw = withdraw
+        self._say = say
+        self._last_look: datetime | None = None
+
+    async def tick(self) -> int:
+        """Do what is due now; how many runs were started, queued or skipped. While ESTOP holds, nothing."""
+        if self._stopped():
+            return 0
+        await self._sync.take_over()
+        await self._set_right()
+        done = await self._note_ends() + await self._start_queued()
+        while not self._stopped():
+            now = self._clock()
+            rows, broken = due_schedules(self._db.reader, stamp(now), BATCH)
+            for error in broken:
+                await self._pause(error.schedule_id, str(error))
+            if rows:
+                done += await self._dispatch(rows, now)
+            if len(rows) + len(broken) < BATCH:
+                break
+        return done
+
+    def next_wakeup(self) -> datetime:
+        """When to look again at the latest: when the next one is due, or in ten minutes."""
+        latest = self._clock() + TICK
+        found = next_due(self._db.reader)
+        return latest if found is None else min(latest, from_stamp(found))
+
+    # What is due
+
+    async def _dispatch(self, rows: Sequence[ScheduleRow], now: datetime) -> int:
+        works: list[Work] = []
+        for row in rows:
+            try:
+                works.append(_work(row, now))
+            except (EngineStuck, UsageError) as error:
+                await self._pause(row.schedule_id, f"its next run cannot be found: {error}")
+        done, cancelled = await self._db.write(lambda tx: self._claim_all(tx, works, now))
+        for job_id in cancelled:
+            await self._withdraw(job_id)
+        if done:
+            self._say("schedules_dispatched", {"schedules": len(works), "runs": done})
+        return done
+
+    def _claim_all(self, tx: sqlite3.Connection, works: Sequence[Work], now: datetime) -> tuple[int, list[str]]:
+        """How many slots were seen to, and the jobs that had to make way."""
+        cancelled: list[str] = []
+        busy = busy_schedules(tx)
+        return sum(self._claim(tx, work, now, busy, cancelled) for work in works), cancelled
+
+    def _claim(
+        self, tx: sqlite3.Connection, work: Work, now: datetime, busy: Collection[str], cancelled: list[str]
+    ) -> int:
+        """Move the schedule on, if it still stands where it was read, and write down what comes of its slots."""
+        row, told = work.row, work.told
+        if not advance(tx, self._clock, row, work.to):
+            return 0
+        done = 0
+        for skipped in work.plan.skipped:
+            last = slot_text(skipped.last)
+            run = _run(row, last, "late", int((now - skipped.last).total_seconds()), told)
+            run = msgspec.structs.replace(run, slots=skipped.slots, first_slot=slot_text(skipped.first))
+            done += self._skip(tx, _skipped(run, skipped.reason))
+        mine: set[str] = set()
+        for slot in work.plan.runs:
+            late = max(0, int((now - slot - shift_of(row)).total_seconds()))
+            run = _run(row, slot_text(slot), "due" if late <= TICK.total_seconds() else "late", late, told)
+            mine.add(run.run_instance_id)
+            if row.options.overlap == "replace" and slot != work.plan.runs[-1]:
+                done += self._skip(tx, _skipped(run, "replaced by a newer slot"))
+            else:
+                alone = row.schedule_id not in busy and len(mine) == 1
+                done += self._start(tx, row, run) if alone else self._take(tx, row, run, mine, cancelled)
+        return done
+
+    def _take(
+        self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow, mine: Collection[str], cancelled: list[str]
+    ) -> int:
+        """Start, queue or skip a slot, as the schedule wants overlaps. `mine` are slots that are caught up together."""
+        overlap = row.options.overlap
+        before = open_runs(tx, row.schedule_id)
+        if not before or overlap == "allow":
+            return self._start(tx, row, run)
+        if overlap == "replace":
+            return self._start(tx, row, run, lambda: self._make_way(tx, before, cancelled))
+        waiting = [each for each in before if each.state == "QUEUED"]
+        together = any(each.run_instance_id in mine for each in before)
+        if together or (overlap == "queue_one" and not waiting):
+            return self._queue(tx, row, run)
+        reason = "one is queued already" if overlap == "queue_one" else "the run before it is not over"
+        return self._skip(tx, _skipped(run, reason))
+
+    def _start(
+        self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow, make_way: Callable[[], None] | None = None
+    ) -> int:
+        """Claim the slot, and with it make its job, its wake-up and its story."""
+        last = last_started(tx, row.schedule_id)
+        run = msgspec.structs.replace(run, job_id=new_id("job", self._clock()))
+        if not claim_run(tx, self._clock, run):
+            return 0
+        if make_way is not None:
+            make_way()
+        job = launch(tx, self._clock, row, run, last, self._terms)
+        add_wakeup(tx, run, row.payload, status="LEASED", until=job.deadline_at)
+        add_event(tx, self._clock, "schedule_run", row.schedule_id, {**story(run), "job_id": job.job_id})
+        return 1
+
+    def _queue(self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow) -> int:
+        run = msgspec.structs.replace(run, state="QUEUED", reason="the run before it is not over")
+        if not claim_run(tx, self._clock, run):
+            return 0
+        add_wakeup(tx, run, row.payload, status="PENDING", until=None)
+        add_event(tx, self._clock, "schedule_queued", row.schedule_id, story(run))
+        return 1
+
+    def _skip(self, tx: sqlite3.Connection, run: RunRow) -> int:
+        if not claim_run(tx, self._clock, run):
+            return 0
+        more: dict[str, Json] = {"reason": run.reason, "slots": run.slots, "first_slot": run.first_slot}
+        add_event(tx, self._clock, "schedule_skipped", run.schedule_id, {**story(run), **more})
+        return 1
+
+    def _make_way(self, tx: sqlite3.Connection, before: Sequence[RunRow], cancelled: list[str]) -> None:
+        """Call off what runs and drop what waits."""
+        reason = "replaced by a newer run of its schedule"
+        for run in before:
+            if run.state == "QUEUED" or run.job_id is None:
+                skip_run(tx, run.run_instance_id, reason)
+                complete_wakeup(tx, run.run_instance_id)
+                continue
+            job = load_job(tx, run.job_id)
+            if job is not None and job.state not in ENDED:
+                files = {path: self._hash_file(path) for path in job_files(tx, job.job_id)}
+                end(tx, self._clock, job, "CANCELLED", f"It was {reason}.", files)
+                cancelled.append(job.job_id)
+            end_run(tx, run.run_instance_id, "CANCELLED")
+            complete_wakeup(tx, run.run_instance_id)
+
+    # By hand
+
+    async def run_now(self, schedule_id: str) -> RunRow:
+        """Start a run at once, beside whatever runs; the next run stays where it is."""
+
+        def write(tx: sqlite3.Connection) -> RunRow:
+            row = load_schedule(tx, schedule_id)
+            if row is None:
+                raise UsageError(f"there is no schedule {schedule_id!r}.")
+            if row.origin == "followup":
+                raise UsageError(f"{schedule_id} is a follow-up and runs by itself at {row.next_run_utc}.")
+            now = self._clock()
+            run = _run(row, stamp(now), "manual", 0, tell(trigger_of_row(row), now))
+            if not self._start(tx, row, run):
+                raise CoilclawError("it was started this very moment.", remedy="Try again.")
+            return run
+
+        return await self._db.write(write)
+
+    # Ends, queues, clocks
+
+    async def _note_ends(self) -> int:
+        ended = ended_runs(self._db.reader, 1000)
+        if not ended:
+            return 0
+        return await self._db.write(lambda tx: note_ends(tx, self._clock, ended, self._say))
+
+    async def _start_queued(self) -> int:
+        waiting = queued_schedules(self._db.reader)
+        if not waiting:
+            return 0
+        return await self._db.write(lambda tx: sum(self._start_next(tx, schedule_id) for schedule_id in waiting))
+
+    def _start_next(self, tx: sqlite3.Connection, schedule_id: str) -> int:
+        """Start the oldest queued run of a schedule when nothing of it runs any more."""
+        row = load_schedule(tx, schedule_id)
+        before = open_runs(tx, schedule_id)
+        queued = [run for run in before if run.state == "QUEUED"]
+        if row is None or not row.live:
+            for run in queued:
+                skip_run(tx, run.run_instance_id, "its schedule does not run any more")
+                complete_wakeup(tx, run.run_instance_id)
+            return 0
+        if not queued or len(queued) != len(before):
+            return 0
+        run = queued[0]
+        late = max(0, int((self._clock() - slot_of(run.scheduled_at)).total_seconds()))
+        job_id = new_id("job", self._clock())
+        last = last_started(tx, schedule_id)
+        run = msgspec.structs.replace(run, lateness_seconds=late, job_id=job_id)
+        job = launch(tx, self._clock, row, run, last, self._terms)
+        start_run(tx, run.run_instance_id, job.job_id)
+        lease_wakeup(tx, run.run_instance_id, job.deadline_at)
+        add_event(tx, self._clock, "schedule_run", schedule_id, {**story(run), "job_id": job.job_id})
+        return 1
+
+    async def _pause(self, schedule_id: str, reason: str) -> None:
+        self._say("schedule_paused", {"schedule_id": schedule_id, "reason": reason})
+        await self._db.write(lambda tx: pause_loudly(tx, self._clock, schedule_id, reason))
+
+    async def _set_right(self) -> None:
+        """Count anew what was counted with other zone rules, or by a clock that ran ahead; before anything is due."""
+        now = self._clock()
+        went_back = self._last_look is None or now < self._last_look - AHEAD
+        first, self._last_look = self._last_look is None, now
+        if went_back:
+            await self._recount(lambda: counted_ahead(self._db.reader, slot_text(now + AHEAD), 1000), now, "clock")
+        if first or went_back:
+            await self._recount(lambda: other_tzdata(self._db.reader, tzdata_version(), 1000), None, "tzdata")
+
+    async def _recount(self, find: Callable[[], list[ScheduleRow]], after: datetime | None, why: str) -> None:
+        moved = 0
+        seen: set[str] = set()
+        while rows := [row for row in find() if row.schedule_id not in seen]:
+            seen.update(row.schedule_id for row in rows)
+            fresh = {row.schedule_id: _again(row, after) for row in rows}
+            moved += await self._db.write(lambda tx, rows=rows, fresh=fresh: _move(tx, rows, fresh))
+        if moved:
+            version = tzdata_version()
+            fields: dict[str, Json] = {"why": why, "schedules": moved, "tzdata_version": version}
+            self._say("schedules_recounted", fields)
+            await self._db.write(lambda tx: add_event(tx, self._clock, "schedules_recounted", "schedules", fields))
+
+
+def _work(row: ScheduleRow, now: datetime) -> Work:
+    trigger = trigger_of_row(row)
+    made = plan(trigger, slot_of(row.next_run_utc or ""), now, row.options, shift_of(row))
+    return Work(
+        row=row,
+        plan=made,
+        told=tell(trigger, made.counted_from),
+        to=standing(row, made.counted_from, made.next_run),
+    )
+
+
+def _again(row: ScheduleRow, after: datetime | None) -> Advance:
+    fresh = counted(row, after or slot_of(row.counted_from))
+    return Advance(
+        counted_from=fresh.counted_from,
+        next_run_utc=fresh.next_run_utc,
+        due_at=fresh.due_at,
+        tzdata_version=fresh.tzdata_version,
+    )
+
+
+def _move(tx: sqlite3.Connection, rows: Sequence[ScheduleRow], fresh: Mapping[str, Advance]) -> int:
+    return sum(set_next(tx, row, fresh[row.schedule_id]) for row in rows)
+
+
+def _run(row: ScheduleRow, at: str, cause: Cause, late: int, told: Told) -> RunRow:
+    return RunRow(
+        run_instance_id=run_id(row.schedule_id, at),
+        schedule_id=row.schedule_id,
+        scheduled_at=at,
+        cause=cause,
+        state="STARTED",
+        lateness_seconds=late,
+        first_slot=at,
+        cron_summary=told.cron_summary,
+        cron_notes=told.cron_notes,
+        next_runs={"next_runs_utc": list(told.next_runs_utc), "next_runs_local": list(told.next_runs_local)},
+    )
+
+
+def _skipped(run: RunRow, reason: str) -> RunRow:
+    return msgspec.structs.replace(run, state="SKIPPED", reason=reason)
+
+
+def story(run: RunRow) -> dict[str, Json]:
+    """A run as the audit tells it: the schedule in words and its next runs, as they were at that time."""
+    return {
+        "run_instance_id": run.run_instance_id,
+        "scheduled_at": run.scheduled_at,
+        "cause": run.cause,
+        "lateness_seconds": run.lateness_seconds,
+        "cron_summary": run.cron_summary,
+        "cron_notes": run.cron_notes,
+        **run.next_runs,
+    }

@@ -1,0 +1,141 @@
+"""Follow-ups: the agent's own wake-up calls. Few, near, and with the labels of the turn that made them."""
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from coilclaw.jobs.registry import FOLLOWUP
+from coilclaw.jobs.timetable import counted, slot_text
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.action import Label
+from coilclaw.packets.canonical import digest_of, sha256_hex
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.ids import Clock
+from coilclaw.packets.job import Constraints
+from coilclaw.packets.labels import untrusted_only
+from coilclaw.store.database import Database
+from coilclaw.store.schedule_runs import ever_ran
+from coilclaw.store.schedules import (
+    JobPayload,
+    Options,
+    ScheduleRow,
+    delete_schedule,
+    load_schedule,
+    open_followups,
+    put_schedule,
+)
+
+GOAL_BYTES = 8 * 1024
+SOONEST = timedelta(minutes=1)
+
+
+class FollowupLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How many may wait, and how far ahead."""
+
+    open: int = 20
+    days: int = 30
+
+
+class Maker(msgspec.Struct, frozen=True, kw_only=True):
+    """Which call plans a follow-up: everything it leaves to the job that it will be."""
+
+    thread_id: str
+    labels: tuple[Label, ...]
+    constraints: Constraints
+    """Of the job that plans it; the follow-up may do no more."""
+    idempotency_key: str
+
+
+def followup_id(idempotency_key: str) -> str:
+    """The id of the follow-up that a call with this key plans: the same call, the same id."""
+    return f"{FOLLOWUP}{digest_of(b'followup', idempotency_key.encode('utf-8'))[:12]}"
+
+
+class Followups:
+    """Plans follow-ups for one call."""
+
+    def __init__(self, *, db: Database, clock: Clock, limits: FollowupLimits, maker: Maker) -> None:
+        self._db = db
+        self._clock = clock
+        self._limits = limits
+        self._maker = maker
+
+    async def plan(self, goal: str, at: datetime | None, minutes: float | None) -> tuple[str, str]:
+        """Plan one, at a time or in so many minutes; its id and its time. The same call again plans it once."""
+        now = self._clock()
+        when = _whole(at if at is not None else now + timedelta(minutes=minutes or 0))
+        self._check(goal, when, now)
+        row = self._row(goal, when)
+
+        def write(tx: sqlite3.Connection) -> tuple[str, str]:
+            kept = load_schedule(tx, row.schedule_id)
+            if kept is not None or ever_ran(tx, row.schedule_id):
+                return _same(kept, row, relative=at is None)
+            if open_followups(tx) >= self._limits.open:
+                count = self._limits.open
+                raise _refused(f"{count} follow-ups are open already.", "Wait until some have run.", "TOO_MANY")
+            put_schedule(tx, self._clock, row)
+            add_event(
+                tx,
+                self._clock,
+                "followup_planned",
+                row.schedule_id,
+                {"at": row.next_run_utc, "goal_sha256": sha256_hex(goal.encode()), "labels": list(row.labels)},
+            )
+            return row.schedule_id, row.next_run_utc or ""
+
+        return await self._db.write(write)
+
+    def _check(self, goal: str, when: datetime, now: datetime) -> None:
+        if not goal.strip() or "\0" in goal:
+            raise _refused("the goal is empty or no text.", "Say what is to be done then.", "BAD_GOAL")
+        if len(goal.encode("utf-8", "replace")) > GOAL_BYTES:
+            raise _refused(f"the goal is longer than {GOAL_BYTES} bytes.", "Keep it in a note and name it.", "BAD_GOAL")
+        if when < now + SOONEST - timedelta(seconds=30):
+            raise _refused(f"{slot_text(when)} is not in the future.", "Plan it at least a minute ahead.", "BAD_TIME")
+        if when > now + timedelta(days=self._limits.days):
+            raise _refused(
+                f"{slot_text(when)} is too far away.", f"Plan it within {self._limits.days} days.", "BAD_TIME"
+            )
+
+    def _row(self, goal: str, when: datetime) -> ScheduleRow:
+        row = ScheduleRow(
+            schedule_id=followup_id(self._maker.idempotency_key),
+            origin="followup",
+            trigger_type="at",
+            trigger_config={"at": slot_text(when)},
+            payload=JobPayload(intent=goal, constraints=self._maker.constraints),
+            timezone="UTC",
+            enabled=True,
+            options=Options(catch_up_seconds=None),
+            thread_id=self._maker.thread_id,
+            labels=untrusted_only(self._maker.labels),
+        )
+        return counted(row, self._clock() - SOONEST)
+
+
+def forget(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow) -> None:
+    """The owner takes a follow-up away."""
+    delete_schedule(tx, row.schedule_id)
+    add_event(tx, clock, "schedule_removed", row.schedule_id, {"before": row.next_run_utc, "after": None, "by": "cli"})
+
+
+def _whole(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(microsecond=0)
+
+
+def _same(kept: ScheduleRow | None, row: ScheduleRow, *, relative: bool) -> tuple[str, str]:
+    if kept is None:
+        return row.schedule_id, row.next_run_utc or ""
+    if kept.payload != row.payload or (not relative and kept.trigger_config != row.trigger_config):
+        raise _refused(
+            f"another follow-up ({row.schedule_id}) was planned with this idempotency key.",
+            "Use a new key.",
+            "FOLLOWUP_CONFLICT",
+        )
+    return kept.schedule_id, kept.next_run_utc or ""
+
+
+def _refused(message: str, remedy: str, code: str) -> ToolError:
+    return ToolError(message, remedy=remedy, code=code, begun=False)

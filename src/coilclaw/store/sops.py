@@ -1,0 +1,279 @@
+"""Rows of SOP runs: where a run stands, who works on it, and what each of its steps left."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from coilclaw.packets.action import INTERNAL, Label, Status, ToolResult
+from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.errors import StorageError
+from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.store.threads import ARTIFACT_BYTES, MESSAGE_BYTES
+
+RunState: TypeAlias = Literal["RUNNING", "WAITING", "DONE", "FAILED"]
+StepState: TypeAlias = Literal["RUNNING", "WAITING", "HELD", "SUCCEEDED", "FAILED", "SKIPPED"]
+"""HELD: what stopped it was not its own fault and had no effect; it is done again, and that counts as no retry."""
+
+OVER: frozenset[RunState] = frozenset({"DONE", "FAILED"})
+SETTLED: frozenset[StepState] = frozenset({"SUCCEEDED", "FAILED", "SKIPPED", "HELD"})
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as stored."""
+
+    run_id: str
+    name: str
+    file_hash: str
+    sop_json: str
+    """The steps as they were when the run began."""
+    state: RunState
+    reason: str
+    position: int
+    thread_id: str
+    turn_id: str
+    job_id: str | None
+    file_label: Label
+    """Whose words the steps are: the owner's, unless the file holds untrusted content."""
+    fresh: tuple[Label, ...]
+    inherited: tuple[Label, ...]
+    worker: str | None
+    created_at: str
+    updated_at: str
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a run that was begun, skipped or ended."""
+
+    run_id: str
+    step_id: str
+    position: int
+    state: StepState
+    attempt: int
+    failures: int = 0
+    retriable: bool = False
+    action_id: str | None = None
+    code: str = ""
+    output: str = ""
+    """The beginning of it, at most 64 KB; the whole is in the artifact, if there is one."""
+    output_hash: str = ""
+    artifact_id: str | None = None
+    label: Label = INTERNAL
+    started_at: str = ""
+    ended_at: str | None = None
+
+
+_RUN = (
+    "run_id, name, file_hash, sop_json, state, reason, position, thread_id, turn_id, job_id, file_label, fresh_json,"
+    " inherited_json, worker, created_at, updated_at"
+)
+_STEP = (
+    "run_id, step_id, position, state, attempt, failures, retriable, action_id, code, output, output_hash, artifact_id,"
+    " label, started_at, ended_at"
+)
+_LABELS = msgspec.json.Decoder(tuple[str, ...])
+_RESULT = msgspec.json.Decoder(ToolResult)
+
+
+def _run(row: tuple[object, ...]) -> RunRow:
+    fields = dict(zip(_RUN.replace(" ", "").split(","), row, strict=True))
+    fresh, inherited = _LABELS.decode(str(fields.pop("fresh_json"))), _LABELS.decode(str(fields.pop("inherited_json")))
+    try:
+        return msgspec.convert({**fields, "fresh": fresh, "inherited": inherited}, RunRow)
+    except msgspec.ValidationError as error:
+        raise StorageError(f"the row of run {fields['run_id']} cannot be read: {error}.") from error
+
+
+def _step(row: tuple[object, ...]) -> StepRow:
+    fields = dict(zip(_STEP.replace(" ", "").split(","), row, strict=True))
+    return msgspec.convert({**fields, "retriable": bool(fields["retriable"])}, StepRow)
+
+
+def _text(labels: tuple[Label, ...]) -> str:
+    return msgspec.json.encode(labels).decode()
+
+
+# Runs
+
+
+def add_run(tx: sqlite3.Connection, clock: Clock, run: RunRow) -> RunRow:
+    """Store a new run."""
+    now = stamp(clock())
+    run = msgspec.structs.replace(run, created_at=now, updated_at=now)
+    tx.execute(
+        f"INSERT INTO sop_runs ({_RUN}) VALUES ({', '.join('?' * 16)})",  # noqa: S608
+        (
+            run.run_id, run.name, run.file_hash, run.sop_json, run.state, run.reason, run.position, run.thread_id,
+            run.turn_id, run.job_id, run.file_label, _text(run.fresh), _text(run.inherited), run.worker,
+            run.created_at, run.updated_at,
+        ),
+    )  # fmt: skip
+    return run
+
+
+def load_run(db: sqlite3.Connection, run_id: str) -> RunRow | None:
+    """One run by id."""
+    row = db.execute(f"SELECT {_RUN} FROM sop_runs WHERE run_id = ?", (run_id,)).fetchone()  # noqa: S608
+    return None if row is None else _run(row)
+
+
+def run_of_job(db: sqlite3.Connection, job_id: str) -> RunRow | None:
+    """The run a job works on."""
+    row = db.execute(f"SELECT {_RUN} FROM sop_runs WHERE job_id = ?", (job_id,)).fetchone()  # noqa: S608
+    return None if row is None else _run(row)
+
+
+def list_runs(db: sqlite3.Connection, limit: int) -> list[RunRow]:
+    """Runs, the newest first."""
+    rows = db.execute(
+        f"SELECT {_RUN} FROM sop_runs ORDER BY created_at DESC, run_id DESC LIMIT ?",  # noqa: S608
+        (limit,),
+    ).fetchall()
+    return [_run(row) for row in rows]
+
+
+def claim_run(
+    tx: sqlite3.Connection, clock: Clock, run_id: str, worker: str, gone: Callable[[str], bool]
+) -> RunRow | None:
+    """Take a run that is not over and that nobody alive works on; None when that cannot be.
+
+    `gone` says whether the worker of that name is gone: ownership is a held lock, not a clock.
+    """
+    run = load_run(tx, run_id)
+    if run is None or run.state in OVER or (run.worker is not None and not gone(run.worker)):
+        return None
+    tx.execute("UPDATE sop_runs SET worker = ?, updated_at = ? WHERE run_id = ?", (worker, stamp(clock()), run_id))
+    return msgspec.structs.replace(run, worker=worker)
+
+
+def release_run(tx: sqlite3.Connection, clock: Clock, run_id: str, worker: str) -> None:
+    """Give a run back; whoever comes next goes on with it."""
+    tx.execute(
+        "UPDATE sop_runs SET worker = NULL, updated_at = ? WHERE run_id = ? AND worker = ?",
+        (stamp(clock()), run_id, worker),
+    )
+
+
+def move_run(
+    tx: sqlite3.Connection, clock: Clock, run_id: str, *, state: RunState, reason: str = "", position: int | None = None
+) -> None:
+    """Say where a run stands; one that is over is nobody's."""
+    tx.execute(
+        "UPDATE sop_runs SET state = ?, reason = ?, position = coalesce(?, position),"
+        " worker = CASE WHEN ? THEN NULL ELSE worker END, updated_at = ? WHERE run_id = ?",
+        (state, reason, position, state in OVER, stamp(clock()), run_id),
+    )
+
+
+def taint_run(tx: sqlite3.Connection, run_id: str, fresh: tuple[Label, ...], inherited: tuple[Label, ...]) -> None:
+    """Keep which untrusted content a run has met."""
+    tx.execute(
+        "UPDATE sop_runs SET fresh_json = ?, inherited_json = ? WHERE run_id = ?",
+        (_text(fresh), _text(inherited), run_id),
+    )
+
+
+# Steps
+
+
+def steps_of_run(db: sqlite3.Connection, run_id: str) -> dict[str, StepRow]:
+    """Every step that is on record, by id, in order."""
+    rows = db.execute(
+        f"SELECT {_STEP} FROM sop_steps WHERE run_id = ? ORDER BY position",  # noqa: S608
+        (run_id,),
+    ).fetchall()
+    return {row[1]: _step(row) for row in rows}
+
+
+def put_step(tx: sqlite3.Connection, clock: Clock, step: StepRow, thread_id: str = "") -> StepRow:
+    """Write a step as it stands; of output over 64 KB the row keeps the beginning, an artifact all of it."""
+    now = stamp(clock())
+    data = step.output.encode("utf-8", "replace")
+    artifact_id = None
+    if len(data) > MESSAGE_BYTES:
+        artifact_id = new_id("art", clock())
+        kept = _clipped(data, ARTIFACT_BYTES)
+        tx.execute(
+            "INSERT INTO artifacts (artifact_id, thread_id, type, name, content_hash, blob, label, created_at)"
+            " VALUES (?, ?, 'sop_output', ?, ?, ?, ?, ?)",
+            (artifact_id, thread_id or None, step.step_id, sha256_hex(kept), kept, step.label, now),
+        )
+    step = msgspec.structs.replace(
+        step,
+        output=_clipped(data, MESSAGE_BYTES).decode("utf-8"),
+        output_hash=sha256_hex(data) if step.state in SETTLED else "",
+        artifact_id=artifact_id,
+        started_at=step.started_at or now,
+        ended_at=now if step.state in SETTLED else None,
+    )
+    tx.execute(
+        f"INSERT OR REPLACE INTO sop_steps ({_STEP}) VALUES ({', '.join('?' * 15)})",  # noqa: S608
+        (
+            step.run_id, step.step_id, step.position, step.state, step.attempt, step.failures, int(step.retriable),
+            step.action_id, step.code, step.output, step.output_hash, step.artifact_id, step.label, step.started_at,
+            step.ended_at,
+        ),
+    )  # fmt: skip
+    return step
+
+
+def _clipped(data: bytes, limit: int) -> bytes:
+    """The longest beginning that fits and is whole text."""
+    return data if len(data) <= limit else data[:limit].decode("utf-8", "ignore").encode("utf-8")
+
+
+def whole_output(db: sqlite3.Connection, step: StepRow) -> str | None:
+    """All that a step left; None when its artifact is gone or was too large to keep whole."""
+    if step.artifact_id is None:
+        return step.output
+    row = db.execute("SELECT blob FROM artifacts WHERE artifact_id = ?", (step.artifact_id,)).fetchone()
+    data = None if row is None else bytes(row[0])
+    return data.decode("utf-8") if data is not None and sha256_hex(data) == step.output_hash else None
+
+
+# Actions of steps
+
+
+class ActionStand(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an action stands, as the step that waits for it needs to know."""
+
+    action_id: str
+    status: Status
+    worker: str | None
+    """In whose hands it is."""
+    next_attempt_at: str | None
+    result: ToolResult | None
+    reason: str
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will happen to it by itself."""
+        return self.status not in ("PENDING", "APPROVED")
+
+
+def action_stand(db: sqlite3.Connection, action_id: str) -> ActionStand | None:
+    """How an action stands now."""
+    row = db.execute(
+        "SELECT action_id, status, worker, next_attempt_at, result_json, rejection_reason FROM proposed_actions"
+        " WHERE action_id = ?",
+        (action_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    return ActionStand(
+        action_id=row[0],
+        status=msgspec.convert(row[1], Status),
+        worker=row[2],
+        next_attempt_at=row[3],
+        result=None if row[4] is None else _RESULT.decode(row[4]),
+        reason=row[5] or "",
+    )
+
+
+def action_is_told(db: sqlite3.Connection, thread_id: str, action_id: str) -> bool:
+    """Whether the outcome of an action stands in its thread."""
+    row = db.execute(
+        "SELECT 1 FROM messages WHERE thread_id = ? AND action_id = ? LIMIT 1", (thread_id, action_id)
+    ).fetchone()
+    return row is not None

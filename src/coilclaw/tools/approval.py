@@ -1,0 +1,42 @@
+"""sop_approval: a question of an SOP to the owner. The gate asks; the tool itself does nothing."""
+
+from typing import Annotated
+
+import msgspec
+
+from coilclaw.packets.action import INTERNAL
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.ports import Context, ToolOutput
+from coilclaw.tools.declare import nothing, tool
+
+RUNTIME_TOOLS = frozenset({"sop_approval"})
+"""Tools that only the runtime calls: allowed by the gate, offered to no model, named by no step."""
+
+
+class ApprovalArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of sop_approval."""
+
+    sop: Annotated[str, msgspec.Meta(description="The SOP that asks.", max_length=64)]
+    step: Annotated[str, msgspec.Meta(description="The step that asks.", max_length=64)]
+    message: Annotated[str, msgspec.Meta(description="What the owner is asked.", min_length=1, max_length=16_000)]
+
+
+@tool(
+    ApprovalArgs,
+    effect="READ",
+    destination="internal",
+    idempotent=True,
+    always_ask=True,
+    touches=nothing,
+    summary=lambda args: f"SOP {args.sop}, step {args.step}: {args.message[:500]}",
+)
+async def sop_approval(args: ApprovalArgs, context: Context) -> ToolOutput:
+    """Ask the owner whether a procedure may go on; only a step of an SOP does."""
+    if context.source != "sop":
+        raise ToolError(
+            "only a step of an SOP asks for approval by itself.",
+            remedy="Propose the call you need; the gate asks the owner where that is needed.",
+            code="NOT_A_STEP",
+            begun=False,
+        )
+    return ToolOutput(text=f"The owner approved step {args.step}.", label=INTERNAL)

@@ -1,0 +1,134 @@
+"""What a card shows is what runs, and nothing in it can hide, move or push anything else."""
+
+import pytest
+
+from coilclaw.channels.terminal import describe
+from coilclaw.packets.card import Answer
+from coilclaw.store.actions import load_action
+
+
+@pytest.fixture
+def home(sample):
+    made = sample()
+    made.owner.answer = Answer(approved=None)
+    return made
+
+
+async def card_of(home, tool, **args):
+    outcome = await home.call(tool, key=f"k{len(home.events)}", **args)
+    return home.conveyor().card(load_action(home.app.db.reader, outcome.action.action_id))
+
+
+@pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\r"])
+async def test_a_character_that_some_take_for_a_line_break_is_a_change(home, character):
+    (home.workspace / "run.sh").write_bytes(f"echo safe # {character}rm -r data".encode())
+    card = await card_of(home, "file_write", path="run.sh", content="echo safe # \nrm -r data")
+    assert "+rm -r data" in card.preview_or_diff
+    assert "no change" not in card.preview_or_diff
+
+
+async def test_bytes_that_are_no_text_never_look_like_text(home):
+    (home.workspace / "a.txt").write_bytes(b"\xff")
+    card = await card_of(home, "file_write", path="a.txt", content="\ufffd")
+    assert "-\\xff" in card.preview_or_diff
+    same = await card_of(home, "file_write", path="a.txt", content="x")
+    (home.workspace / "a.txt").write_bytes(b"x")
+    assert "no change" not in same.preview_or_diff
+
+
+async def test_a_large_file_that_is_replaced_does_not_look_like_a_new_one(home):
+    (home.workspace / "big.txt").write_bytes(b"x" * (2 << 20))
+    card = await card_of(home, "file_write", path="big.txt", content="small")
+    assert card.preview_or_diff == "big.txt: 2097152 bytes are replaced by 5 (too large to compare here)"
+
+
+async def test_a_long_line_cannot_push_the_card_off_the_screen(home):
+    card = await card_of(home, "shell", command="ls " + " " * 100_000 + "; touch x")
+    assert len(describe(card)) < 5000
+    assert "more characters" in card.preview_or_diff
+
+
+async def test_the_summary_of_a_command_says_that_there_is_more(home):
+    card = await card_of(home, "shell", command="ls\ntouch x\n\ntouch y")
+    assert card.human_summary == "Run `ls … (2 more lines)`."
+
+
+async def test_a_file_the_owner_edited_before_looking_at_the_card_is_no_surprise(home):
+    (home.workspace / "a.txt").write_text("one\n")
+    waiting = (await home.call("file_write", key="k", path="a.txt", content="three\n")).action
+    (home.workspace / "a.txt").write_text("two\n")
+    conveyor = home.conveyor()
+    card = conveyor.card(load_action(home.app.db.reader, waiting.action_id))
+    assert "-two" in card.preview_or_diff
+    approvals = home.app.approvals(conveyor)
+    approved = await approvals.approve(waiting, by="x", digest=card.digest, seen=card.seen)
+    assert (await conveyor.execute(approved)).result.success
+    assert (home.workspace / "a.txt").read_text() == "three\n"
+
+
+async def test_a_file_that_was_swapped_only_while_the_card_was_shown_is_not_overwritten(home):
+    (home.workspace / "a.txt").write_text("precious\n")
+    waiting = (await home.call("file_write", key="k", path="a.txt", content="new\n")).action
+    (home.workspace / "a.txt").write_text("new\n")
+    conveyor = home.conveyor()
+    card = conveyor.card(waiting)
+    assert card.preview_or_diff == "(no change)"
+    (home.workspace / "a.txt").write_text("precious\n")
+    approved = await home.app.approvals(conveyor).approve(waiting, by="x", digest=card.digest, seen=card.seen)
+    refused = await conveyor.execute(approved)
+    assert refused.result.code == "DIGEST_CHANGED"
+    assert (home.workspace / "a.txt").read_text() == "precious\n"
+
+
+async def test_a_read_that_was_approved_reads_where_it_led_when_it_was_shown(sample):
+    home = sample(security__autonomy="full", security__workspace_only=False)
+    home.owner.answer = Answer(approved=None)
+    outside = home.folder / "outside"
+    outside.mkdir()
+    (outside / "ok.txt").write_text("fine")
+    (outside / "private.txt").write_text("secret words")
+    link = home.workspace / "link.txt"
+    link.symlink_to(outside / "ok.txt")
+    waiting = await home.call("file_read", key="r", path="link.txt")
+    assert waiting.pending
+    link.unlink()
+    link.symlink_to(outside / "private.txt")
+    refused = await home.approve(waiting.action.action_id)
+    assert refused.result.code == "DIGEST_CHANGED"
+    assert "secret words" not in refused.result.output
+
+
+async def test_an_approved_read_is_on_record_with_who_said_yes(sample):
+    home = sample(security__autonomy="full", security__workspace_only=False)
+    (home.folder / "ok.txt").write_text("fine")
+    home.owner.answer = Answer(approved=True, by="--yes")
+    outcome = await home.call("file_read", path=str(home.folder / "ok.txt"))
+    assert outcome.result.success
+    stored = load_action(home.app.db.reader, outcome.action.action_id)
+    assert stored.approved_by == "--yes"
+    events = home.app.db.reader.execute("SELECT event_type FROM audit_log ORDER BY seq").fetchall()
+    assert "tool_approved" in [row[0] for row in events]
+
+
+async def test_ctrl_c_at_the_prompt_is_an_answer(home):
+    import asyncio
+
+    asked = asyncio.Event()
+
+    async def slow(card):
+        asked.set()
+        await asyncio.sleep(60)
+
+    conveyor = home.app.conveyor(slow)
+    from coilclaw.gate.turn import Turn
+    from coilclaw.packets.action import ToolCall
+
+    turn = Turn("t", "", "cli")
+    action = conveyor.propose(ToolCall.of("file_write", {"path": "x", "content": "x"}), turn, "k")
+    task = asyncio.ensure_future(conveyor.carry(action, turn, stored=False))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert home.statuses() == ["REJECTED"]
+    assert home.receipts()[0].code == "OWNER_REFUSED"

@@ -1,0 +1,110 @@
+"""schedule_followup through the gate, and the registry in a real workspace."""
+
+import json
+import stat
+
+import pytest
+
+from coilclaw.app.background import Background
+from coilclaw.app.clockwork import Clockwork
+from coilclaw.gate.turn import Turn
+from coilclaw.jobs.registry_edit import adding
+from coilclaw.packets.errors import UsageError
+from coilclaw.packets.job import Constraints, JobLimits
+from coilclaw.store.schedules import list_schedules, load_schedule
+from tests.jobs.schedule_world import entry
+
+
+async def plan(home, turn=None, key="k", **args):
+    return await home.call("schedule_followup", turn or Turn("turn_1", "conv_1", "chat"), key, **args)
+
+
+async def test_the_agent_plans_without_asking_and_the_receipt_says_r1(sample):
+    home = sample()
+    outcome = await plan(home, goal="look again", in_minutes=5)
+    assert outcome.result.success, outcome.result.output
+    assert home.owner.cards == []
+    assert [(r.status, r.risk_level) for r in home.receipts()] == [("allowed", "R1")]
+    (row,) = list_schedules(home.app.db.reader, "followup")
+    assert (row.thread_id, row.labels) == ("conv_1", ())
+
+
+async def test_a_tainted_turn_leaves_its_labels_and_a_job_its_limits(sample):
+    home = sample()
+    limits = JobLimits(job_id="job_x", constraints=Constraints(allowed_tools=("schedule_followup", "time")))
+    turn = Turn("turn_1", "conv_1", "job", ("untrusted:old",), fresh=("untrusted:new",), job=limits)
+    outcome = await plan(home, turn, goal="look again", in_minutes=5)
+    assert outcome.result.success, outcome.result.output
+    (row,) = list_schedules(home.app.db.reader, "followup")
+    assert row.labels == ("untrusted:new", "untrusted:old")
+    assert row.payload.constraints == limits.constraints
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"goal": "x"},
+        {"goal": "x", "in_minutes": 5, "at": "2099-01-01T00:00:00Z"},
+        {"goal": "x", "at": "tomorrow"},
+        {"goal": "x", "at": "2099-01-01T00:00:00"},
+        {"goal": "x", "at": "2099-01-01T00:00:00Z"},
+        {"goal": "x", "at": "2020-01-01T00:00:00Z"},
+        {"goal": "x", "in_minutes": 0},
+        {"goal": "x", "in_minutes": 500_000},
+        {"goal": "", "in_minutes": 5},
+        {"goal": "x", "in_minutes": 5, "label": "owner"},
+    ],
+)
+async def test_what_makes_no_sense_plans_nothing(sample, args):
+    home = sample()
+    outcome = await plan(home, **args)
+    assert not outcome.result.success
+    assert list_schedules(home.app.db.reader, "followup") == []
+
+
+async def test_no_more_than_the_configuration_allows(sample):
+    from coilclaw.config.schema import Schedules
+
+    home = sample(schedules=Schedules(followups_open=1, followup_days=2))
+    assert (await plan(home, goal="x", in_minutes=60)).result.success
+    assert not (await plan(home, key="k2", goal="x", in_minutes=60)).result.success
+    assert not (await plan(home, key="k3", goal="x", in_minutes=3 * 1440)).result.success
+
+
+async def test_an_edit_rewrites_the_file_in_place_and_keeps_its_mode(sample):
+    home = sample()
+    path = home.workspace / "cron" / "jobs.json"
+    path.chmod(0o600)
+    await Clockwork(home.app).edit(adding(entry("a")))
+    assert [job["job_id"] for job in json.loads(path.read_text())["jobs"]] == ["a"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [each.name for each in path.parent.iterdir()] == ["jobs.json"]
+    assert load_schedule(home.app.db.reader, "a").next_run_utc
+
+
+async def test_the_file_and_its_folder_are_made_when_they_are_gone_and_a_link_is_refused(sample):
+    home = sample()
+    path = home.workspace / "cron" / "jobs.json"
+    path.unlink()
+    path.parent.rmdir()
+    await Clockwork(home.app).edit(adding(entry("a")))
+    assert json.loads(path.read_text())["version"] == 1
+    path.rename(home.folder / "elsewhere.json")
+    path.symlink_to(home.folder / "elsewhere.json")
+    before = (home.folder / "elsewhere.json").read_text()
+    with pytest.raises(UsageError):
+        await Clockwork(home.app).edit(adding(entry("b")))
+    assert (home.folder / "elsewhere.json").read_text() == before
+
+
+async def test_a_file_that_holds_untrusted_content_is_said_and_not_taken_over(sample):
+    home = sample()
+    path = home.workspace / "cron" / "jobs.json"
+    path.write_text(json.dumps({"version": 1, "jobs": [entry("evil", cron="* * * * *")]}))
+    labels = home.app.file_labels
+    looked = labels.look(["cron/jobs.json"])
+    home.app.db.write_now(lambda tx: labels.mark(tx, looked, ["untrusted:web"]))
+    dispatcher = Clockwork(home.app).dispatcher(Background(home.app))
+    await dispatcher.tick()
+    assert load_schedule(home.app.db.reader, "evil") is None
+    assert any("untrusted:web" in str(fields) for event, fields in home.events if event == "warning")

@@ -1,0 +1,202 @@
+"""Kill the process at every boundary and at random, bring it back, and count what was lost or done twice.
+
+Everything is imported once; each life is a fork of that, so thousands of kills take minutes. A life proposes, answers
+and carries out actions against receivers in another process; it is killed at a named point or at a random moment; fresh
+processes (some of them killed too) bring everything to rest; then what the owner was told, what the receiver counted,
+and what rows, receipts, log and audit say are held against each other.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.config import Home, load
+from tests.torture.chamber import Cell, Chamber, Tally, Unsound, nothing
+from tests.torture.life import KINDS, POINTS, Journal, Life, Place, come_to_rest, let_expire
+from tests.torture.receivers import Receivers, die_with_parent, received_file
+from tests.torture.verdict import compare
+
+VARIANTS = ("deduplicates", "lookup", "neither")
+PER_HOME = 25
+
+
+def make_template(base: Path) -> None:
+    """A home to copy, and everything imported that a life imports."""
+    home = Home(base / "home")
+    make_home(home)
+    config = load(home, {"HOME": str(base / "user")}).config
+    make_parts(home, config)
+    make_workspace(home, config.workspace_dir)
+
+
+def work_off(cells: list[Cell], folder: Path, template: Path, send: Callable[[Tally], None]) -> None:
+    """Run the cells of one worker, one after the other."""
+    receivers = Receivers(folder)
+    try:
+        for number, cell in enumerate(cells):
+            base = folder / f"{folder.name}-{number}"
+            chamber = Chamber(cell, base, template, receivers)
+            try:
+                send(chamber.run())
+            except Unsound as unsound:
+                send(unsound.tally)
+                continue  # it is kept, to look at
+            except RuntimeError as error:
+                chamber.wrong(str(error))
+                send(chamber.tally)
+                continue
+            shutil.rmtree(base)
+            received_file(folder, base.name).unlink(missing_ok=True)
+    finally:
+        receivers.close()
+
+
+def torture(cells: list[Cell], folder: Path, workers: int) -> dict[tuple[str, str], Tally]:
+    """Run all cells on several workers; the tallies by point and variant."""
+    template = folder / "template"
+    make_template(template)
+    _warm(folder, template)
+    gc.collect()
+    gc.freeze()
+    running: list[tuple[int, int]] = []
+    for number in range(workers):
+        (folder / f"w{number}").mkdir()
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if not pid:
+            code = 70
+            try:
+                die_with_parent()
+                out = os.fdopen(writing, "w", buffering=1)
+                work_off(
+                    cells[number::workers],
+                    folder / f"w{number}",
+                    template,
+                    lambda tally, out=out: out.write(msgspec.json.encode(tally).decode() + "\n") and None,
+                )
+                out.close()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        os.close(writing)
+        running.append((pid, reading))
+    total = {(cell.how, cell.variant): Tally(cell.how, cell.variant) for cell in cells}
+    for pid, reading in running:
+        with os.fdopen(reading) as source:
+            for line in source:
+                tally = msgspec.json.decode(line, type=Tally)
+                total[tally.how, tally.variant].add(tally)
+        if os.waitpid(pid, 0)[1]:
+            raise RuntimeError("a worker of the torture ended by itself")
+    return total
+
+
+def _warm(folder: Path, template: Path) -> None:
+    """One life in this very process imports what lives import; no thread may remain when forking begins."""
+    receivers = Receivers(folder)
+    base = folder / "warm"
+    shutil.copytree(template, base, symlinks=True)
+    place = Place(base, "warm", "lookup", receivers.port)
+    app, clock = place.open(nothing)
+    asyncio.run(Life(app, Journal(place.journal), random.Random(1)).run([(f"warm.{kind}", kind) for kind in KINDS]))
+    asyncio.run(come_to_rest(app, clock))
+    asyncio.run(let_expire(app, clock))
+    app.close()
+    found = compare(place, received_file(folder, "warm"), over=True)
+    receivers.close()
+    if not found.sound:
+        raise SystemExit(f"Even undisturbed it is unsound: {found}")
+
+
+def plan(kills: int, at_random: int, races: int, seed: int, variants: tuple[str, ...]) -> list[Cell]:
+    """Every point against every variant, then random moments, then races; as cells of a home each."""
+    chance = random.Random(seed)
+    wanted = [(point, variant, kills) for point in POINTS for variant in variants]
+    for how, total in (("random", at_random), ("race", races)):
+        shares = [total // len(variants) + (number < total % len(variants)) for number in range(len(variants))]
+        wanted += [(how, variant, share) for variant, share in zip(variants, shares, strict=True)]
+    cells = [
+        Cell(how, variant, min(PER_HOME, number - start), chance.randrange(1 << 30))
+        for how, variant, number in wanted
+        for start in range(0, number, PER_HOME)
+    ]
+    chance.shuffle(cells)
+    return cells
+
+
+def table(total: dict[tuple[str, str], Tally]) -> str:
+    """The tallies as a markdown table."""
+    head = ("killed at", "receiver", "kills", "again", "actions", "effects", "lost", "duplicated", "unknown", "wrong")
+    lines = [f"| {' | '.join(head)} |", f"|---|---|{'---:|' * (len(head) - 2)}"]
+    whole = Tally("all", "")
+    for tally in total.values():
+        whole.add(tally)
+    ordered = sorted(total.values(), key=lambda tally: ((*POINTS, "random", "race").index(tally.how), tally.variant))
+    for tally in (*ordered, whole):
+        numbers = (
+            tally.kills, tally.again, tally.actions, tally.effects, tally.lost, tally.duplicated, tally.unknown,
+            tally.wrong,
+        )  # fmt: skip
+        lines.append(f"| {tally.how} | {tally.variant} | {' | '.join(map(str, numbers))} |")
+    return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    """Print it."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Run it; 1 when anything is wrong."""
+    parser = argparse.ArgumentParser(prog="scripts/torture", description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=50, help="kills at each point for each receiver (default 50)")
+    parser.add_argument("--random", type=int, default=1000, help="kills at random moments (default 1000)")
+    parser.add_argument("--races", type=int, default=100, help="times three executors race, one being killed")
+    parser.add_argument("--seed", type=int, help="what chance begins with; said at the end unless given")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--receivers", nargs="+", default=list(VARIANTS), choices=[*VARIANTS, "liar"])
+    parser.add_argument("--folder", type=Path, help="where to do it; in memory, if that is possible, unless given")
+    parser.add_argument("--json", type=Path, help="also write the tallies there")
+    options = parser.parse_args()
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 30)
+    cells = plan(options.kills, options.random, options.races, seed, tuple(options.receivers))
+    # SIGKILL takes no page cache along, so nothing is won by a real disk; memory is faster.
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="coilclaw-torture-", dir=options.folder or shared))
+    began = time.monotonic()
+    total = torture(cells, folder, max(1, min(options.workers, len(cells))))
+    bad = any(tally.lost or tally.duplicated or tally.wrong for tally in total.values())
+    kills = sum(tally.kills + tally.again for tally in total.values())
+    say(table(total))
+    for tally in total.values():
+        for said in tally.said[:10]:
+            say(f"! {said}")
+    verdict = "WRONG" if bad else "all as it should be"
+    say(f"\n{kills} kills in {time.monotonic() - began:.0f} s, seed {seed}: {verdict}.")
+    if options.json:
+        options.json.write_text(json.dumps([msgspec.to_builtins(tally) for tally in total.values()]))
+    if bad:
+        say(f"What went wrong is kept in {folder}.")
+    else:
+        shutil.rmtree(folder)
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
