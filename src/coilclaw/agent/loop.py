@@ -186,7 +186,7 @@ class Agent:
             raise
 
     def _shown(self, turn: Turn) -> list[MessageRow]:
-        """The recent conversation, and all there was since this turn began: what was just asked must not scroll away."""
+        """The recent conversation, and all since this turn began: what was just asked must not scroll away."""
         since = messages_since(self._db.reader, turn.thread_id, turn.turn_id, TURN_MESSAGES)
         return [*self._before(turn.thread_id, turn.turn_id), *of_chat(since)]
 
