@@ -107,3 +107,18 @@ async def test_so_many_pull_requests_a_job_and_a_day(sample):
         assert (await home.call("open_pr", key=f"p{number}")).result.success
     third = await home.call("open_pr", key="p3")
     assert third.result.code == "TOO_MANY_PRS"
+
+
+async def test_work_in_the_background_asks_before_it_steers_later_work(home):
+    from coilclaw.packets.card import Answer
+
+    home.owner.answer = Answer(approved=None)
+    for path in ("cron/jobs.json", "sops/x/SOP.toml", "skills/x.md"):
+        outcome = await home.call("file_write", turn=turn_within(), path=path, content="x", key=path)
+        assert (outcome.pending, outcome.action.decision.code) == (True, "STEERS_LATER_WORK")
+    chat = await home.call("file_write", turn=Turn("t", "", "chat"), path="skills/x.md", content="x", key="chat")
+    assert chat.result.success  # somebody watches, and autonomy is full
+    by_command = await home.call("shell", turn=turn_within(), command="cp a.txt cron/jobs.json", key="cp")
+    assert by_command.result.code == "PATH_PROTECTED"
+    await home.call("shell", turn=turn_within(), command="make", key="make")
+    assert any(path.endswith("/cron") for path in home.box.specs[-1].read_only)

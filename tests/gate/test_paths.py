@@ -87,8 +87,8 @@ def test_inside_means_the_resolved_path_begins_with_the_workspace(places, parts)
 
 def test_a_tainted_box_may_write_less(tmp_path):
     (tmp_path / ".envrc").touch()
-    clean = box_read_only(tmp_path, tainted=False)
-    tainted = box_read_only(tmp_path, tainted=True)
+    clean = box_read_only(tmp_path, guarded=False)
+    tainted = box_read_only(tmp_path, guarded=True)
     assert set(clean) < set(tainted)
     assert str(tmp_path / ".git") in clean
     assert str(tmp_path / ".envrc") in tainted
@@ -100,7 +100,7 @@ def test_repositories_below_the_workspace_are_found_wherever_they_are(tmp_path):
     (tmp_path / "a" / "b" / "c" / "d" / "e" / ".git").mkdir(parents=True)
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / ".git").write_text("gitdir: elsewhere")
-    found = box_read_only(tmp_path, tainted=False)
+    found = box_read_only(tmp_path, guarded=False)
     assert str(tmp_path / "a/b/c/d/e/.git") in found
     assert str(tmp_path / "tree/.git") in found
 
@@ -109,7 +109,7 @@ def test_a_workspace_with_too_many_repositories_is_refused(tmp_path):
     for number in range(120):
         (tmp_path / str(number) / ".git").mkdir(parents=True)
     with pytest.raises(ToolError, match="too many"):
-        box_read_only(tmp_path, tainted=False)
+        box_read_only(tmp_path, guarded=False)
 
 
 @pytest.mark.parametrize(

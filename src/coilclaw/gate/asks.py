@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from coilclaw.gate.case import MATRIX, Case, Rule, describe
+from coilclaw.gate.case import BACKGROUND, MATRIX, Case, Rule, describe
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.decision import Reason
 
@@ -25,6 +25,19 @@ def _ask_unsafe(case: Case) -> Iterator[Reason]:
             code="UNSAFE",
             text="It would run WITHOUT A BOX: files, network and processes of this machine are within its reach.",
         )
+
+
+def _ask_steering(case: Case) -> Iterator[Reason]:
+    """What steers later work is not rewritten while nobody watches, in no autonomy."""
+    if case.setting.source not in BACKGROUND:
+        return
+    for path in case.facts.paths:
+        if path.write and not path.boxed and path.relative is not None and path.path_class == "guarded":
+            yield Reason(
+                rule="path.steering",
+                code="STEERS_LATER_WORK",
+                text=f"{path.asked} steers later work, and this comes from work in the background.",
+            )
 
 
 def _ask_always(case: Case) -> Iterator[Reason]:
@@ -73,6 +86,7 @@ def _ask_autonomy(case: Case) -> Iterator[Reason]:
 ASKS: tuple[Rule, ...] = (
     _ask_unsafe,
     _ask_lane,
+    _ask_steering,
     _ask_always,
     _ask_taint,
     _ask_constructed_get,

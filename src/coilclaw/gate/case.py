@@ -93,6 +93,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None = None
 
 
+BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session"})
+"""Sources whose calls nobody watches."""
+
+
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One call on the table."""
 

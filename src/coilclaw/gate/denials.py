@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from coilclaw.gate.case import MATRIX, Case, Rule, describe, reaches_outside
+from coilclaw.gate.case import BACKGROUND, MATRIX, Case, Rule, describe, reaches_outside
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.decision import Reason
 
@@ -163,6 +163,13 @@ def _deny_protected(case: Case) -> Iterator[Reason]:
                 rule="path.owner",
                 code="PATH_PROTECTED",
                 text=f"{path.asked} governs the agent; commands cannot write it.",
+                change="Propose the change with file_write: the owner is asked.",
+            )
+        elif path.path_class == "guarded" and path.boxed and case.setting.source in BACKGROUND:
+            yield Reason(
+                rule="path.background",
+                code="PATH_PROTECTED",
+                text=f"{path.asked} steers later work; a command in the background cannot write it.",
                 change="Propose the change with file_write: the owner is asked.",
             )
         elif path.path_class == "guarded" and tainted:

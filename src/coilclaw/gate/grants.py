@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from coilclaw.gate.case import Policy
+from coilclaw.gate.case import BACKGROUND, Policy
 from coilclaw.gate.facts import Inspected, only_reads
 from coilclaw.gate.paths import box_read_only, classify
 from coilclaw.gate.policy_match import hidden_paths
@@ -93,6 +93,7 @@ class Granter:
         touches = inspected.touches
         narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
         transport = lambda: self._transport(narrowing)  # noqa: E731 - opened only when something is sent
+        guarded = bool(inspected.taint) or action.source in BACKGROUND
         getter = sender = asker = None
         if touches.target is not None:
             sender, asker = (
@@ -108,7 +109,7 @@ class Granter:
             idempotency_key=action.idempotency_key,
             timeout_seconds=self.limits.tool_seconds,
             files=self._workspace_files(action, inspected) if touches.reads or touches.writes else None,
-            run_command=self._runner(touches, transport, tainted=bool(inspected.taint)) if touches.command else None,
+            run_command=self._runner(touches, transport, guarded=guarded) if touches.command else None,
             http_get=getter,
             send=sender,
             look_up=asker,
@@ -157,7 +158,7 @@ class Granter:
         return tuple(grants)
 
     def _runner(
-        self, granted: Touches, transport: Callable[[], Transport], *, tainted: bool
+        self, granted: Touches, transport: Callable[[], Transport], *, guarded: bool
     ) -> Callable[[str], Awaitable[BoxResult]]:
         async def run(command: str) -> BoxResult:
             if command != granted.command:
@@ -167,7 +168,7 @@ class Granter:
                 command=command,
                 workspace=workspace,
                 cwd=workspace,
-                read_only=box_read_only(self.workspace, tainted=tainted),
+                read_only=box_read_only(self.workspace, guarded=guarded),
                 hidden=self._hidden(),
                 forbidden_binaries=self._forbidden,
                 environment=(("LANG", "C.UTF-8"), ("GIT_OPTIONAL_LOCKS", "0")),

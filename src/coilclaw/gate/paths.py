@@ -180,10 +180,10 @@ OWNER_ONLY = ("SYSTEM.md", "policies", ".github", "agent")
 GUARDED = ("skills", "sops", "cron", "memory/PREFERENCES.md")
 
 
-def box_read_only(workspace: Path, *, tainted: bool) -> tuple[str, ...]:
-    """The workspace paths a boxed command may not write. A tainted turn also loses what other programs execute."""
+def box_read_only(workspace: Path, *, guarded: bool) -> tuple[str, ...]:
+    """The workspace paths a boxed command may not write; with `guarded` also what steers later work or is executed."""
     names = [*RUNTIME_ONLY, *OWNER_ONLY]
-    if tainted:
+    if guarded:
         names += GUARDED
         with suppress(OSError):  # a vanished workspace is the box's to report
             names += sorted(entry.name for entry in workspace.iterdir() if entry.name.startswith("."))
