@@ -72,7 +72,7 @@ async def _one_turn(app: "App", thread: str, text: str, *, yes: bool, stream: bo
 
     terminal = Terminal(assume_yes=yes)
     conveyor = app.conveyor(terminal.approve, terminal.ask if terminal.interactive else None)
-    await conveyor.recover()
+    await app.executor(conveyor).tidy()
     out = TextOut(app.redactor) if stream else None
     reply = await post(app.agent(conveyor), app, thread, text, out)
     if out is not None:

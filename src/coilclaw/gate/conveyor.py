@@ -281,7 +281,7 @@ class Conveyor:
                 raise Stopped
             return await self._finish(action, stopped_before(), stored=True, record=record)
         before = action
-        action = msgspec.structs.replace(action, attempt=action.attempt + 1, status="APPROVED")
+        action = msgspec.structs.replace(action, attempt=action.attempt + 1, status="APPROVED", begun=True)
         back = Fate(status="APPROVED", uncertain=before.uncertain) if before.status == "APPROVED" else None
         return await self._run(action, inspected, turn, stored=True, record=record, back=back)
 
@@ -334,7 +334,12 @@ class Conveyor:
     async def execute(self, action: Action) -> Outcome | None:
         """Carry out a stored, approved action: exactly its digest, once. None when it is held or in other hands."""
         now = self._clock()
-        if action.status != "APPROVED" or self._estop.engaged() or from_stamp(action.created_at) > now + AHEAD:
+        if (
+            action.status != "APPROVED"
+            or action.begun
+            or self._estop.engaged()
+            or from_stamp(action.created_at) > now + AHEAD
+        ):
             return None
         turn = self.turn_of(action)
         inspected, looked = self.look_again(action, turn)

@@ -55,8 +55,9 @@ class Executor:
         return len(await self._approvals.expire())
 
     async def tidy(self) -> None:
-        """Take up what a dead process left, and carry it out here if nobody else does."""
-        if await self._conveyor.recover() and not worker_is_running(self._locks):
+        """Take up what a dead process left, and carry out here what is approved and due, if nobody else does."""
+        await self._conveyor.recover()
+        if not worker_is_running(self._locks):
             await self.run_due()
 
 

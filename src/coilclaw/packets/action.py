@@ -105,5 +105,7 @@ class Action(msgspec.Struct, kw_only=True, frozen=True):
     job_id: str | None = None
     approved_by: str | None = None
     """Who said yes, and by which door; None while nobody did."""
+    begun: bool = False
+    """It is in somebody's hands and its effect may be under way."""
     uncertain: bool = False
     """An earlier attempt may have had its effect: it is looked up before anything is done again."""

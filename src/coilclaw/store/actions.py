@@ -17,6 +17,7 @@ _COLUMNS = (
     " idempotency_key, digest, taint_json, decision_json, status, attempt, expires_at, created_at, rejection_reason,"
     " job_id, approved_by, uncertain"
 )
+_SELECTED = f"{_COLUMNS}, begun_at"
 _DECISION = msgspec.json.Decoder(Decision)
 _LABELS = msgspec.json.Decoder(tuple[str, ...])
 _RESULT = msgspec.json.Decoder(ToolResult)
@@ -106,13 +107,14 @@ def _decoded(row: tuple[str, ...]) -> Action:
         job_id=row[19],
         approved_by=row[20],
         uncertain=bool(row[21]),
+        begun=bool(row[22]),
     )
 
 
 def load_action(db: sqlite3.Connection, action_id: str) -> Action | None:
     """One action by id."""
     row = db.execute(
-        f"SELECT {_COLUMNS} FROM proposed_actions WHERE action_id = ?",  # noqa: S608
+        f"SELECT {_SELECTED} FROM proposed_actions WHERE action_id = ?",  # noqa: S608
         (action_id,),
     ).fetchone()
     return None if row is None else _action(row)
@@ -121,7 +123,7 @@ def load_action(db: sqlite3.Connection, action_id: str) -> Action | None:
 def action_with_key(db: sqlite3.Connection, tool: str, key: str) -> Action | None:
     """The action that already carries this idempotency key, if any."""
     row = db.execute(
-        f"SELECT {_COLUMNS} FROM proposed_actions WHERE user_id = ? AND tool = ? AND idempotency_key = ?",  # noqa: S608
+        f"SELECT {_SELECTED} FROM proposed_actions WHERE user_id = ? AND tool = ? AND idempotency_key = ?",  # noqa: S608
         (OWNER_ID, tool, key),
     ).fetchone()
     return None if row is None else _action(row)
@@ -130,7 +132,7 @@ def action_with_key(db: sqlite3.Connection, tool: str, key: str) -> Action | Non
 def list_actions(db: sqlite3.Connection, status: Status | None, limit: int) -> list[Action]:
     """Actions, newest first, of one status or all."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM proposed_actions WHERE ? IS NULL OR status = ?"  # noqa: S608
+        f"SELECT {_SELECTED} FROM proposed_actions WHERE ? IS NULL OR status = ?"  # noqa: S608
         " ORDER BY created_at DESC, rowid DESC LIMIT ?",
         (status, status, limit),
     ).fetchall()
@@ -174,20 +176,20 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 def held_actions(db: sqlite3.Connection) -> list[Held]:
     """Every action in the hands of a worker."""
     rows = db.execute(
-        f"SELECT {_COLUMNS}, worker, begun_at FROM proposed_actions"  # noqa: S608
+        f"SELECT {_SELECTED}, worker FROM proposed_actions"  # noqa: S608
         " WHERE status IN ('PENDING', 'APPROVED') AND worker IS NOT NULL"
     ).fetchall()
     found: list[Held] = []
     for row in rows:
         with suppress(StorageError):  # one that cannot be read must not stop the others
-            found.append(Held(action=_action(row[:-2]), worker=row[-2], begun_at=row[-1]))
+            found.append(Held(action=_action(row[:-1]), worker=row[-1], begun_at=row[-2]))
     return found
 
 
 def waiting_actions(db: sqlite3.Connection, limit: int, *, expired_at: str | None = None) -> list[Action]:
     """Actions that wait for the owner and are in nobody's hands, newest first; or only those expired by then."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL"  # noqa: S608
+        f"SELECT {_SELECTED} FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL"  # noqa: S608
         " AND (? IS NULL OR expires_at <= ?) ORDER BY created_at DESC, rowid DESC LIMIT ?",
         (expired_at, expired_at, limit),
     ).fetchall()
@@ -200,7 +202,7 @@ def due_actions(db: sqlite3.Connection, now: str, never_after: str, limit: int) 
     A time later than `never_after` can only have been set by a clock that ran ahead: it counts as come.
     """
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM proposed_actions WHERE status = 'APPROVED' AND worker IS NULL"  # noqa: S608
+        f"SELECT {_SELECTED} FROM proposed_actions WHERE status = 'APPROVED' AND worker IS NULL"  # noqa: S608
         " AND (next_attempt_at IS NULL OR next_attempt_at <= ? OR next_attempt_at > ?)"
         " ORDER BY created_at, rowid LIMIT ?",
         (now, never_after, limit),
@@ -294,7 +296,8 @@ def finish_action(
     """Write the end of an action; False when it no longer stands as the caller saw it: somebody was faster."""
     changed = tx.execute(
         "UPDATE proposed_actions SET status = ?, result_json = ?, rejection_reason = ?, digest = ?, decision_json = ?,"
-        " taint_json = ?, worker = NULL, updated_at = ? WHERE action_id = ? AND attempt = ? AND status = ?",
+        " taint_json = ?, worker = NULL, updated_at = ? WHERE action_id = ? AND attempt = ? AND status = ?"
+        " AND (status = 'UNKNOWN' OR (begun_at IS NOT NULL) = ?)",
         (
             status,
             msgspec.json.encode(result).decode(),
@@ -306,6 +309,7 @@ def finish_action(
             action.action_id,
             action.attempt,
             action.status,
+            int(action.begun),
         ),
     )
     return changed.rowcount == 1
@@ -320,7 +324,7 @@ def result_of(db: sqlite3.Connection, action_id: str) -> ToolResult | None:
 def actions_of_turn(db: sqlite3.Connection, turn_id: str) -> list[Action]:
     """Everything a turn or job proposed, in order."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM proposed_actions WHERE turn_id = ? ORDER BY rowid",  # noqa: S608
+        f"SELECT {_SELECTED} FROM proposed_actions WHERE turn_id = ? ORDER BY rowid",  # noqa: S608
         (turn_id,),
     ).fetchall()
     return _readable(rows)
