@@ -241,3 +241,33 @@ def test_no_taint_is_lost_and_nothing_needed_goes(tmp_path_factory, clock, said,
             assert set(untrusted) <= {row[1] for row in mine}
             assert all(row[2] >= cut.messages or row[1] != "owner" for row in mine)
     db.close()
+
+
+def test_outputs_of_procedures_and_runs_of_schedules_go_when_they_are_over(db, clock):
+    def write(tx):
+        for run, state in (("over", "DONE"), ("open", "WAITING")):
+            tx.execute(
+                "INSERT INTO sop_runs (run_id, name, file_hash, sop_json, state, thread_id, turn_id, file_label,"
+                " created_at, updated_at) VALUES (?, 'n', 'h', '{}', ?, 't', 'u', 'owner', ?, ?)",
+                (run, state, stamp(clock()), stamp(clock())),
+            )
+            tx.execute(
+                "INSERT INTO sop_steps (run_id, step_id, position, state, attempt, output, output_hash, started_at)"
+                " VALUES (?, 's', 0, 'SUCCEEDED', 1, 'a page', 'h', ?)",
+                (run, stamp(clock())),
+            )
+        for number, state in enumerate(("ENDED", "SKIPPED", "STARTED")):
+            tx.execute(
+                "INSERT INTO schedule_runs (run_instance_id, schedule_id, scheduled_at, cause, state,"
+                " lateness_seconds, first_slot, created_at) VALUES (?, 's', 'x', 'due', ?, 0, 'x', ?)",
+                (f"s:{number}", state, stamp(clock())),
+            )
+
+    db.write_now(write)
+    assert prune(db, clock).step_outputs == 0
+    clock.advance(days=31)
+    gone = prune(db, clock)
+    assert (gone.step_outputs, gone.schedule_runs) == (1, 2)
+    left = db.reader.execute("SELECT run_id, output, output_hash FROM sop_steps ORDER BY run_id").fetchall()
+    assert left == [("open", "a page", "h"), ("over", "", "h")]
+    assert count(db, "schedule_runs") == 1

@@ -57,6 +57,8 @@ def _print(done: "Pruned") -> None:
         (gone.threads, "conversation"),
         (gone.artifacts, "artifact"),
         (gone.idempotency, "idempotency key"),
+        (gone.step_outputs, "step output"),
+        (gone.schedule_runs, "schedule run"),
         (gone.auth_tokens, "expired token"),
     )
     said = ", ".join(counted(number, noun) for number, noun in parts if number)

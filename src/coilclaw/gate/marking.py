@@ -52,14 +52,19 @@ def marked_values(args: JsonObject, untrusted: Iterable[str], owner: Iterable[st
     for leaf in leaves:
         for value in _marked(leaf, theirs, own, stretches):
             found[_shown(value)] = None
-    values = sorted(found, key=_is_mere_word)  # a stable sort: otherwise in the order of the arguments
+    values = sorted(found, key=_rank)  # a stable sort: otherwise in the order of the arguments
     if len(values) > MOST_VALUES:
         values = [*values[:MOST_VALUES], f"… and {len(values) - MOST_VALUES} more"]
     return tuple(values)
 
 
-def _is_mere_word(value: str) -> bool:
-    return value.isalpha() or (" " not in value.strip() and value.strip("-_'’").isalpha())
+def _rank(value: str) -> int:
+    """What tells the owner most comes first: addresses and accounts, then stretches of text, then the rest, then words."""
+    if "@" in value or "://" in value or _HOST.search(value) or sum(map(str.isdigit, value)) >= 6:
+        return 0
+    if " " in value.strip() or len(value) >= STRETCH:
+        return 1
+    return 3 if value.strip("-_'’").isalpha() else 2
 
 
 def plain(text: str) -> str:

@@ -140,18 +140,23 @@ def list_actions(db: sqlite3.Connection, status: Status | None, limit: int) -> l
 
 
 def count_actions(db: sqlite3.Connection, clock: Clock, before: str) -> tuple[int, int]:
-    """How many actions stored before this one were made in the last minute, and how many wait for the owner."""
+    """How many actions stored before this one were made in the last minute, and how many wait for the owner.
+
+    Rows are numbered as they are stored and never removed, so that the first number of the last minute tells how many.
+    """
     since = stamp(clock() - timedelta(seconds=60))
-    older = "rowid < coalesce((SELECT rowid FROM proposed_actions WHERE action_id = ?), 1 << 62)"
-    recent = db.execute(
-        f"SELECT count(*) FROM proposed_actions WHERE created_at > ? AND {older}",  # noqa: S608
-        (since, before),
-    ).fetchone()[0]
-    waiting = db.execute(
-        f"SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL AND {older}",  # noqa: S608
+    place = db.execute(
+        "SELECT coalesce((SELECT rowid FROM proposed_actions WHERE action_id = ?),"
+        " (SELECT coalesce(max(rowid), 0) + 1 FROM proposed_actions))",
         (before,),
     ).fetchone()[0]
-    return int(recent), int(waiting)
+    first = db.execute(
+        "SELECT rowid FROM proposed_actions WHERE created_at > ? ORDER BY created_at LIMIT 1", (since,)
+    ).fetchone()
+    waiting = db.execute(
+        "SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL AND rowid < ?", (place,)
+    ).fetchone()[0]
+    return max(0, int(place) - int(first[0])) if first is not None else 0, int(waiting)
 
 
 def executed_since(db: sqlite3.Connection, tool: str, since: str, job_id: str | None) -> int:

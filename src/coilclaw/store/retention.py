@@ -44,6 +44,9 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     artifacts: int = 0
     idempotency: int = 0
+    step_outputs: int = 0
+    """What steps of SOPs left; that they were, and the hash of what they left, stays."""
+    schedule_runs: int = 0
     auth_tokens: int = 0
 
 
@@ -235,6 +238,11 @@ _KEY_GOES = f"""
         WHERE p.user_id = i.owner_id AND p.tool = i.tool_name AND p.idempotency_key = i.key AND {_OPEN_ACTION}
     )
 """  # noqa: S608
+_OUTPUT_GOES = """
+    s.output <> '' AND coalesce(s.ended_at, s.started_at) < ?
+    AND s.run_id IN (SELECT r.run_id FROM sop_runs r WHERE r.state IN ('DONE', 'FAILED'))
+"""
+_RUN_GOES = "state IN ('ENDED', 'SKIPPED') AND created_at < ?"
 _TOKEN_GOES = "expires_at <= ?"  # noqa: S105 - a rule, not a token
 
 
@@ -255,12 +263,16 @@ def count_rows(db: sqlite3.Connection, cut: Cutoffs) -> Gone:
     )
     keys = db.execute(f"SELECT count(*) FROM idempotency i WHERE {_KEY_GOES}", (cut.idempotency or "",))  # noqa: S608
     tokens = db.execute(f"SELECT count(*) FROM auth_tokens WHERE {_TOKEN_GOES}", (cut.now,))  # noqa: S608
+    outputs = db.execute(f"SELECT count(*) FROM sop_steps s WHERE {_OUTPUT_GOES}", (cut.messages or "",))  # noqa: S608
+    runs = db.execute(f"SELECT count(*) FROM schedule_runs WHERE {_RUN_GOES}", (cut.audit or "",))  # noqa: S608
     return Gone(
         audit=int(audit.fetchone()[0]),
         messages=messages,
         threads=threads,
         artifacts=artifacts,
         idempotency=int(keys.fetchone()[0]),
+        step_outputs=int(outputs.fetchone()[0]),
+        schedule_runs=int(runs.fetchone()[0]),
         auth_tokens=int(tokens.fetchone()[0]),
     )
 
@@ -278,11 +290,21 @@ def delete_rows(db: Database, cut: Cutoffs) -> Gone:
         "DELETE FROM auth_tokens WHERE token_id IN"  # noqa: S608
         f" (SELECT token_id FROM auth_tokens WHERE {_TOKEN_GOES} LIMIT ?)"
     )
+    outputs = (
+        "UPDATE sop_steps SET output = '' WHERE (run_id, step_id) IN"  # noqa: S608
+        f" (SELECT s.run_id, s.step_id FROM sop_steps s WHERE {_OUTPUT_GOES} LIMIT ?)"
+    )
+    runs = (
+        "DELETE FROM schedule_runs WHERE run_instance_id IN"  # noqa: S608
+        f" (SELECT run_instance_id FROM schedule_runs WHERE {_RUN_GOES} LIMIT ?)"
+    )
     return Gone(
         messages=messages,
         threads=threads,
         artifacts=artifacts,
         idempotency=_delete_repeatedly(db, keys, cut.idempotency) if cut.idempotency else 0,
+        step_outputs=_delete_repeatedly(db, outputs, cut.messages) if cut.messages else 0,
+        schedule_runs=_delete_repeatedly(db, runs, cut.audit) if cut.audit else 0,
         auth_tokens=_delete_repeatedly(db, tokens, cut.now),
     )
 
