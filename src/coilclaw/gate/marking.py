@@ -59,7 +59,7 @@ def marked_values(args: JsonObject, untrusted: Iterable[str], owner: Iterable[st
 
 
 def _rank(value: str) -> int:
-    """What tells the owner most comes first: addresses and accounts, then stretches of text, then the rest, then words."""
+    """What tells the owner most comes first: addresses and accounts, stretches of text, the rest, single words."""
     if "@" in value or "://" in value or _HOST.search(value) or sum(map(str.isdigit, value)) >= 6:
         return 0
     if " " in value.strip() or len(value) >= STRETCH:
