@@ -92,3 +92,23 @@ async def test_a_job_that_is_called_off_leaves_no_question(office):
     assert office.job(job).state == "CANCELLED"
     run = run_of_job(office.app.db.reader, job.job_id)
     assert "CANCELLED" in Procedures(office.app).find(run.run_id).reason
+
+
+async def test_it_waits_for_the_owner_where_nobody_knows_what_happened(sample):
+    from coilclaw.store.actions import list_actions
+
+    home = sample(security__autonomy="full", agent__tool_timeout_seconds=0.2)
+    office = Office(home)
+    folder = home.workspace / "sops" / "x"
+    folder.mkdir(parents=True, exist_ok=True)
+    run = 'id = "run"\nkind = "tool"\ntool = "shell"\nargs = { command = "make" }'
+    (folder / "SOP.toml").write_text(f'name = "x"\n[[steps]]\n{run}\n[[steps]]\n{LIST}\n')
+    home.box.hang = True
+    job = await office.create("Run the SOP x.", sop="x")
+    for _ in range(3):
+        await office.drain()
+        assert office.job(job).state == "WAITING_APPROVAL"
+    (unknown,) = list_actions(home.app.db.reader, "UNKNOWN", 9)
+    await home.app.approvals(home.conveyor()).resolve(unknown, "executed", by="terminal")
+    await office.drain()
+    assert office.job(job).state == "DONE"

@@ -6,7 +6,7 @@ import msgspec
 
 from coilclaw.app.procedures import Procedures
 from coilclaw.packets.action import Label
-from coilclaw.packets.errors import CoilclawError, UsageError
+from coilclaw.packets.errors import UsageError
 from coilclaw.tools.approval import RUNTIME_TOOLS
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[str, ...] = ()
     fresh: tuple[Label, ...] = ()
     inherited: tuple[Label, ...] = ()
-
-
-class Unresolved(CoilclawError):
-    """A step whose effect nobody knows; the job cannot go on before the owner says."""
 
 
 def sop_of(job: "JobRow") -> str:
@@ -76,6 +72,4 @@ async def step_of_job(app: "App", conveyor: "Conveyor", job: "JobRow", limits: "
     run = moved.run
     stages: dict[str, Stage] = {"next": "called", "waiting": "waiting", "held": "held", "over": "answered"}
     stage = "failed" if run.state == "FAILED" else stages[moved.stop]
-    if stage == "waiting" and moved.unknown:
-        raise Unresolved(run.reason)
     return JobStep(stage=stage, reason=run.reason, waiting=moved.waiting, fresh=run.fresh, inherited=run.inherited)

@@ -77,7 +77,7 @@ def show(conversation_id: str, as_json: bool) -> None:
 @memory.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(yes: bool) -> int:
-    """Forget every conversation. Actions, receipts and the audit trail stay."""
+    """Forget every conversation but those with work under way. Actions, receipts and the audit trail stay."""
     from coilclaw.store.threads import clear_memory
 
     with opened() as app:

@@ -187,7 +187,9 @@ class Runner:
 
     async def _wake(self, job: JobRow) -> JobRow:
         """Go on when every action that was waited for has its end; what became of each stands in the thread."""
-        if any(not action.ended for action in standing_of(self._db.reader, job.turn_id).values()):
+        standing = standing_of(self._db.reader, job.turn_id).values()
+        follows = "sop" in job.spec.inputs  # a procedure does not go on over an end that nobody knows
+        if any(not action.ended or (follows and action.status == "UNKNOWN") for action in standing):
             return await self._sleep(job, job.deadline_at)
         try:
             checkpoint = _checkpoint_of(job)

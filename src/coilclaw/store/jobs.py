@@ -332,10 +332,11 @@ def _due(
 
 
 def waited_enough(db: sqlite3.Connection) -> list[str]:
-    """Jobs that wait for actions which all have an end by now."""
+    """Jobs that wait for actions which all have an end by now. A procedure also waits for what nobody knows."""
     rows = db.execute(
         "SELECT job_id FROM jobs WHERE state = 'WAITING_APPROVAL' AND NOT EXISTS (SELECT 1 FROM proposed_actions"
-        " WHERE turn_id = 'turn_' || substr(jobs.job_id, 5) AND status IN ('PENDING', 'APPROVED'))"
+        " WHERE turn_id = 'turn_' || substr(jobs.job_id, 5) AND (status IN ('PENDING', 'APPROVED') OR"
+        " (status = 'UNKNOWN' AND EXISTS (SELECT 1 FROM sop_runs WHERE sop_runs.job_id = jobs.job_id))))"
     )
     return [row[0] for row in rows]
 
