@@ -117,3 +117,22 @@ async def test_a_crash_does_not_launder_what_a_command_wrote(tmp_path):
         assert later.taint == ("untrusted:web",)
     finally:
         home.close()
+
+
+async def test_what_a_job_left_undone_the_owner_can_propose_again(world):  # noqa: F811
+    from coilclaw.store.actions import list_actions, load_action
+
+    with world() as w:
+        office = Office(w.home)
+        w.home.script(calls(("webhook_send", {"target": "door", "payload": {"x": 1}})), {"text": "done"})
+        job = await office.create()
+        await office.drain()
+        await office.desk.cancel(job.job_id, "stop it")
+        (withdrawn,) = list_actions(w.home.app.db.reader, "REJECTED", 9)
+        assert withdrawn.rejection_reason == "its job is CANCELLED"
+        conveyor = w.home.conveyor()
+        new = await w.home.app.approvals(conveyor).repropose(withdrawn)
+        assert (new.status, new.job_id, new.source) == ("PENDING", None, "cli")
+        assert (await w.home.approve(new.action_id)).result.success
+        assert len(w.received()) == 1
+        assert load_action(w.home.app.db.reader, withdrawn.action_id).status == "REJECTED"

@@ -37,7 +37,7 @@ def build_conveyor(app: "App", approve: Approver, ask_owner: Callable[[str], Awa
         clock=app.clock,
         policy=app.policy,
         job_limits=lambda job_id: _job_limits(app, job_id),
-        job_is_open=lambda job_id: _job_is_open(app, job_id),
+        is_over=lambda action: _is_over(app, action),
         approve=approve,
         observe=app.observe,
         reached=app.reached,
@@ -139,8 +139,15 @@ def _job_limits(app: "App", job_id: str) -> JobLimits | None:
     return None if limits is None else with_questions(limits)
 
 
-def _job_is_open(app: "App", job_id: str) -> bool:
-    from coilclaw.store.jobs import load_job
+def _is_over(app: "App", action: Action) -> bool:
+    """Whether the job or the run of an SOP that an action belongs to has come to its end."""
+    if action.job_id is not None:
+        from coilclaw.store.jobs import load_job
 
-    job = load_job(app.db.reader, job_id)
-    return job is not None and job.state not in ENDED
+        job = load_job(app.db.reader, action.job_id)
+        return job is None or job.state in ENDED
+    if action.source != "sop":
+        return False
+    from coilclaw.store.sops import turn_is_over
+
+    return turn_is_over(app.db.reader, action.turn_id)

@@ -9,6 +9,7 @@ import msgspec
 from coilclaw.gate.conveyor import Conveyor, Outcome
 from coilclaw.gate.ends import End, changed, denial, expired, refusal, resolved, withdrawn
 from coilclaw.gate.records import Record, Taken
+from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action, Status, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import Conflict, UsageError
@@ -101,7 +102,8 @@ class Approvals:
                 f"the arguments of {action.action_id} held a secret, which was taken out before they were kept.",
                 remedy="Refer to the secret by the name of its environment variable.",
             )
-        turn = self._conveyor.turn_of(action)
+        # The owner's own hand, so no longer a job's; what it may stem from stays with it.
+        turn = Turn(action.turn_id, action.thread_id, "cli", action.taint)
         new = self._conveyor.propose(action.call, turn, new_id("key", self._clock()))
         outcome = await self._conveyor.carry(new, turn, stored=False, record=None)
         await self._conveyor.note("tool_reproposed", outcome.action.action_id, {"of": action.action_id})

@@ -95,7 +95,7 @@ class Conveyor:
         clock: Clock,
         policy: Callable[[], Policy],
         job_limits: Callable[[str], JobLimits | None],
-        job_is_open: Callable[[str], bool],
+        is_over: Callable[[Action], bool],
         approve: Approver,
         observe: Observer,
         reached: Reached,
@@ -114,7 +114,7 @@ class Conveyor:
         self._clock = clock
         self._policy = policy
         self._job_limits = job_limits
-        self._job_is_open = job_is_open
+        self._is_over = is_over
         self._approve = approve
         self._observe = observe
         self.reached = reached
@@ -362,8 +362,8 @@ class Conveyor:
             return denial(action.decision)  # whoever called it approved had no right to
         if from_stamp(action.expires_at) <= self._clock():
             return expired()
-        if action.job_id is not None and not self._job_is_open(action.job_id):
-            return withdrawn("its job is over")
+        if self._is_over(action):
+            return withdrawn("the work it belongs to is over")
         if looked.digest != action.digest or looked.decision.lane != action.decision.lane:
             return changed()
         if looked.decision.verdict == "deny":
@@ -412,7 +412,7 @@ class Conveyor:
         action = left.action
         inspected, looked = self.look_again(action, self.turn_of(action))
         if left.begun_at is None:
-            over = action.job_id is not None and not self._job_is_open(action.job_id)
+            over = self._is_over(action)
             if action.decision.verdict == "ask" and not over:
                 await self._leave_waiting(looked, inspected, stored=True, record=None)
                 return None

@@ -124,6 +124,12 @@ def run_of_job(db: sqlite3.Connection, job_id: str) -> RunRow | None:
     return None if row is None else _run(row)
 
 
+def turn_is_over(db: sqlite3.Connection, turn_id: str) -> bool:
+    """Whether the run that a turn is has come to its end."""
+    row = db.execute("SELECT state FROM sop_runs WHERE turn_id = ?", (turn_id,)).fetchone()
+    return row is not None and row[0] in ("DONE", "FAILED")
+
+
 def list_runs(db: sqlite3.Connection, limit: int) -> list[RunRow]:
     """Runs, the newest first."""
     rows = db.execute(

@@ -22,6 +22,7 @@ CREATE TABLE sop_runs (
     updated_at TEXT NOT NULL
 );
 CREATE INDEX sop_runs_recent ON sop_runs (created_at);
+CREATE INDEX sop_runs_turn ON sop_runs (turn_id);
 
 CREATE TABLE sop_steps (
     run_id TEXT NOT NULL REFERENCES sop_runs (run_id),
