@@ -129,7 +129,7 @@ async def test_what_a_job_left_undone_the_owner_can_propose_again(world):  # noq
         await office.drain()
         await office.desk.cancel(job.job_id, "stop it")
         (withdrawn,) = list_actions(w.home.app.db.reader, "REJECTED", 9)
-        assert withdrawn.rejection_reason == "its job is CANCELLED"
+        assert withdrawn.rejection_reason == "its job was cancelled"
         conveyor = w.home.conveyor()
         new = await w.home.app.approvals(conveyor).repropose(withdrawn)
         assert (new.status, new.job_id, new.source) == ("PENDING", None, "cli")
