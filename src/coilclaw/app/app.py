@@ -323,7 +323,7 @@ class App:
             self.estop,
             self.judge_url,
             self._count_actions,
-            self.file_labels,
+            lambda: self.file_labels,
             self.redactor.registered,
             unsafe=self._unsafe,
         )

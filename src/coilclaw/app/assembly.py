@@ -23,7 +23,7 @@ def build_conveyor(app: "App", approve: Approver, ask_owner: Callable[[str], Awa
     upkeep = Upkeep(
         db=app.db,
         workspace=app.workspace,
-        labels=app.file_labels,
+        labels=lambda: app.file_labels,
         snapshots=lambda: app.snapshots,
         warn=app.warn,
     )

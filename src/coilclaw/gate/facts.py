@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from coilclaw.gate.case import Facts, ToolFact, UrlFact
 from coilclaw.gate.command_facts import CommandFacts
 from coilclaw.gate.estop import Estop
-from coilclaw.gate.labels import FileLabels
 from coilclaw.gate.paths import PathFact, Places, look_at
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Label, ToolCall
@@ -18,6 +17,9 @@ from coilclaw.packets.http import Principal
 from coilclaw.packets.labels import untrusted_only
 from coilclaw.packets.ports import Tool, Touches
 from coilclaw.sandbox.files import read_existing
+
+if TYPE_CHECKING:
+    from coilclaw.gate.labels import FileLabels
 
 INPUT_BYTES = 1 << 20
 """The largest file that can be part of an effect."""
@@ -67,7 +69,7 @@ class Inspector:
         estop: Estop,
         judge_url: JudgeUrl,
         count: Callable[[str, ToolFact | None], Counts],
-        labels: FileLabels,
+        labels: "Callable[[], FileLabels]",
         seal: Callable[[str], str],
         *,
         unsafe: bool,
@@ -78,6 +80,7 @@ class Inspector:
         self._judge_url = judge_url
         self._count = count
         self._labels = labels
+        """Opened only when a call can carry labelled content."""
         self._seal = seal
         self._unsafe = unsafe
 
@@ -119,9 +122,11 @@ class Inspector:
     ) -> tuple[Label, ...]:
         """What the conversation carries, and what the files carry whose content may become part of the effect."""
         if command is not None:
-            return untrusted_only((*turn.inherited, *self._labels.labels_for_command(command)))
+            return untrusted_only((*turn.inherited, *self._labels().labels_for_command(command)))
         sent = [path.relative for path in paths if path.asked in touches.inputs and path.relative is not None]
-        return untrusted_only((*turn.inherited, *(label for path in sent for label in self._labels.labels_of(path))))
+        if not sent:
+            return turn.inherited
+        return untrusted_only((*turn.inherited, *(label for path in sent for label in self._labels().labels_of(path))))
 
     def _holds_secret(self, data: bytes) -> bool:
         text = data.decode("utf-8", "replace")

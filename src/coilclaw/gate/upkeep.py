@@ -11,7 +11,6 @@ import msgspec
 
 from coilclaw.gate.ends import End
 from coilclaw.gate.facts import Inspected
-from coilclaw.gate.labels import FileLabels
 from coilclaw.gate.preview import Existing
 from coilclaw.gate.records import Record, Write
 from coilclaw.gate.turn import Turn
@@ -25,6 +24,7 @@ from coilclaw.store.database import Database
 from coilclaw.store.jobs import add_job_files
 
 if TYPE_CHECKING:
+    from coilclaw.gate.labels import FileLabels
     from coilclaw.sandbox.snapshot import Snapshots
 
 SHOWN_BYTES = 1 << 20
@@ -39,7 +39,7 @@ class Upkeep:
         *,
         db: Database,
         workspace: Path,
-        labels: FileLabels,
+        labels: "Callable[[], FileLabels]",
         snapshots: "Callable[[], Snapshots]",
         warn: Callable[[str], None],
     ) -> None:
@@ -121,29 +121,29 @@ class Upkeep:
         if not labels:
             return None
         if inspected.facts.command is not None:
-            return lambda tx: self._labels.hold(tx, action.action_id, labels)
+            return lambda tx: self._labels().hold(tx, action.action_id, labels)
         content = parse_object(action.call.args_bytes).get("content")
         path = next((path.relative for path in inspected.facts.paths if path.write and path.relative), None)
         if path is None or not isinstance(content, str):
             return None
-        expected = self._labels.expected(path, content.encode("utf-8"))
-        return lambda tx: self._labels.mark(tx, expected, labels)
+        expected = self._labels().expected(path, content.encode("utf-8"))
+        return lambda tx: self._labels().mark(tx, expected, labels)
 
     def _flowing(self, inspected: Inspected, turn: Turn) -> tuple[Label, ...]:
         """Every untrusted source that may find its way into what the call writes."""
         labels = [*turn.taint, *(untrusted(place.host or "network") for place in inspected.facts.domains)]
         if inspected.facts.command is not None:
-            labels += self._labels.labels_for_command(inspected.facts.command)
+            labels += self._labels().labels_for_command(inspected.facts.command)
         return untrusted_only(labels)
 
     def carried(self, inspected: Inspected) -> tuple[Label, ...]:
         """What the files a call can read carry; asked before and after, because it may have read at either moment."""
         if inspected.facts.command is not None:
-            return self._labels.labels_for_command(inspected.facts.command)
+            return self._labels().labels_for_command(inspected.facts.command)
         if inspected.touches.target is not None:
             return ()
         read = [path.relative for path in inspected.facts.paths if not path.write and path.relative is not None]
-        return tuple(label for path in read for label in self._labels.labels_of(path))
+        return tuple(label for path in read for label in self._labels().labels_of(path))
 
     async def after(
         self, action: Action, end: End, inspected: Inspected, turn: Turn, carried: tuple[Label, ...]
@@ -175,7 +175,7 @@ class Upkeep:
 
     async def after_death(self, action: Action, inspected: Inspected, begun_at: str) -> Record | None:
         """The same for a call whose process died: what changed since it was last kept before may be its doing."""
-        labels = (*action.taint, *self._labels.held(action.action_id))
+        labels = (*action.taint, *self._labels().held(action.action_id))
         if not labels and action.job_id is None:
             return None
         kept = self._snapshots().recent(1000) if inspected.facts.command is not None else []
@@ -189,7 +189,7 @@ class Upkeep:
             return None
 
         def record(tx: sqlite3.Connection, _: ToolResult) -> None:
-            self._labels.release(tx, action.action_id)
+            self._labels().release(tx, action.action_id)
 
         return record
 
@@ -212,13 +212,13 @@ class Upkeep:
     async def _recording(
         self, action: Action, inspected: Inspected, touched: tuple[str, ...], labels: tuple[Label, ...]
     ) -> Record | None:
-        looked = await asyncio.to_thread(self._labels.look, touched) if labels and touched else None
+        looked = await asyncio.to_thread(self._labels().look, touched) if labels and touched else None
 
         def record(tx: sqlite3.Connection, _: ToolResult) -> None:
             if looked is not None:
-                self._labels.mark(tx, looked, labels)
+                self._labels().mark(tx, looked, labels)
             if inspected.facts.command is not None:
-                self._labels.release(tx, action.action_id)
+                self._labels().release(tx, action.action_id)
             if action.job_id is not None:
                 add_job_files(tx, action.job_id, _files(touched))
 

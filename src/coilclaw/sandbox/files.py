@@ -52,6 +52,8 @@ def _explain(error: OSError, asked: str) -> ToolError:
 
 def _open_beneath(root: int, relative: str, flags: int) -> int:
     """openat2 where the kernel has it; otherwise the walk, which refuses links at every step as well."""
+    if "/" not in relative and relative not in ("", ".", ".."):
+        return _walk(root, relative, flags)  # a single name needs no more than that
     import ctypes
 
     class OpenHow(ctypes.Structure):
