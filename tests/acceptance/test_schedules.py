@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,8 +32,6 @@ def listed(home: HomeAt) -> dict[str, Any]:
 
 def make_due(home: HomeAt, name: str = "s", minutes: int = 2) -> None:
     """As if it had been declared a while ago and nobody had looked since."""
-    import sqlite3
-
     slot = (datetime.now(UTC) - timedelta(minutes=minutes)).replace(second=0, microsecond=0)
     text = slot.strftime("%Y-%m-%dT%H:%M:%SZ")
     before = (slot - timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -50,6 +49,7 @@ def runs(home: HomeAt, name: str = "s") -> list[dict[str, Any]]:
 
 
 def test_a_schedule_from_its_adding_to_a_run_and_its_removal(home: HomeAt) -> None:
+    home.configure('[security]\nallowed_domains = ["example.com"]\n')
     told = home.ok(
         "schedule", "add", "--cron", "0 9 * * 1-5", "--timezone", "Europe/Berlin", "--goal", "Look at the mail",
         "--tool", "time", "--domain", "example.com", "--max-files", "0",
@@ -234,6 +234,58 @@ def test_bad_input_is_told_in_one_sentence(home: HomeAt) -> None:
         more = ("--stagger", "1m") if command == "edit" else ()
         one_sentence(home.run("schedule", command, "alpa", *more), 2, "Did you mean alpha")
     assert [job["job_id"] for job in registry(home)["jobs"]] == ["alpha"]
+
+
+def test_a_file_that_is_gone_is_not_written_anew_without_a_word(home: HomeAt) -> None:
+    add(home, "kept")
+    path = home.workspace / "cron/jobs.json"
+    path.unlink()
+    assert "is gone" in home.run("schedule", "list").err
+    one_sentence(home.run("schedule", "add", *EVERY_MINUTE, "--goal", "x"), 2, "is gone", "Restore it")
+    assert [row["schedule_id"] for row in listed(home)["schedules"]] == ["kept"]
+    os.mkfifo(path)
+    seen = home.run("schedule", "list")
+    assert "no plain file" in seen.err
+    assert "is gone" not in seen.err
+    path.unlink()
+    path.write_text("")
+    assert home.run("schedule", "add", *EVERY_MINUTE, "--goal", "x").rc == 2
+    assert path.read_text() == ""
+
+
+def test_one_row_that_cannot_be_read_hides_no_other_and_can_be_written_anew_or_removed(home: HomeAt) -> None:
+    add(home, "bad")
+    add(home, "good")
+
+    def damage() -> None:
+        connection = sqlite3.connect(home.root / "memory.sqlite")
+        with connection:
+            connection.execute("UPDATE schedules SET payload_json = '{' WHERE schedule_id = 'bad'")
+        connection.close()
+
+    damage()
+    told = listed(home)
+    assert [row["schedule_id"] for row in told["schedules"]] == ["good"]
+    assert [row["schedule_id"] for row in told["unreadable"]] == ["bad"]
+    assert "schedule enable bad" in home.run("schedule", "list").err
+    one_sentence(home.run("schedule", "show", "bad"), 7, "schedule enable bad")
+    home.ok("schedule", "enable", "bad")
+    assert [row["schedule_id"] for row in listed(home)["schedules"]] == ["bad", "good"]
+    damage()
+    home.ok("schedule", "edit", "bad", "--stagger", "1m")
+    damage()
+    home.ok("schedule", "remove", "bad")
+    assert [row["schedule_id"] for row in listed(home)["schedules"]] == ["good"]
+
+
+def test_what_could_never_begin_and_what_is_secret_is_refused_at_once(home: HomeAt) -> None:
+    one_sentence(home.run("schedule", "add", *EVERY_MINUTE, "--sop", "nosuch"), 2, "nosuch", "daily-check")
+    one_sentence(home.run("schedule", "add", *EVERY_MINUTE, "--goal", "x", "--tool", "nosuch"), 2, "no tool 'nosuch'")
+    token = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+    refused = home.run("schedule", "add", *EVERY_MINUTE, "--goal", f"use {token}")
+    one_sentence(refused, 2, "a secret stands here")
+    assert token not in refused.err + refused.out
+    assert registry(home)["jobs"] == []
 
 
 def test_a_link_in_the_files_place_is_not_followed(home: HomeAt) -> None:

@@ -155,6 +155,29 @@ def test_interrupted_by_hand_it_can_be_resumed(home: HomeAt) -> None:
     home.intact()
 
 
+def test_a_run_that_waits_for_the_owners_word_on_an_effect_is_not_sent_to_the_approvals(home: HomeAt) -> None:
+    write(home, 'id = "cut"\nkind = "tool"\ntool = "shell"\nargs = { command = "sleep 600" }')
+    process = home.start("sop", "run", "x", env={"COILCLAW_SECURITY_AUTONOMY": "full"})
+    until(lambda: home.rows("SELECT 1 FROM proposed_actions WHERE begun_at IS NOT NULL"), "the command", process)
+    home.ok("estop")
+    out, _ = process.communicate()
+    assert "actions resolve" in out
+    assert "sop approve" not in out
+    assert "coilclaw sop resume" in out
+    assert "sop approve" not in home.ok("sop", "status", last_run(home)["run_id"]).out
+
+
+def test_one_file_that_is_nested_too_deeply_hides_no_other(home: HomeAt) -> None:
+    write(home, 'id = "a"\nkind = "tool"\ntool = "file_read"\n[steps.args]\npath = "x"\n' + "a." * 3000 + "b = 1")
+    listed = home.ok("sop", "list").out
+    assert "daily-check" in listed
+    assert "nested too deeply" in listed
+    checked = home.run("sop", "validate")
+    assert checked.rc == 2
+    assert "daily-check: holds" in checked.out
+    assert "nested too deeply" in checked.err
+
+
 def test_a_changed_file_is_told_and_does_not_change_the_run(home: HomeAt) -> None:
     write(home, ASK, LIST)
     assert home.run("sop", "run", "x").rc == 4

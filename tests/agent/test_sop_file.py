@@ -246,3 +246,29 @@ def test_steps_of_any_shape_are_read_or_told(steps):
     assert (made is None) == bool(checking.faults)
     if made is not None:
         assert msgspec.json.decode(freeze(made), type=type(made)) == made
+
+
+# Depth
+
+TOOL = 'name = "x"\n[[steps]]\nid = "a"\nkind = "tool"\ntool = "file_read"\n'
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        '[steps.args]\npath = "x"\n' + "a." * 3000 + "b = 1\n",
+        "[steps.args." + "a." * 20_000 + "b]\nc = 1\n",
+        "[steps.args]\n" + '"a" . ' * 9000 + "b = 1\n",
+        "[steps.args]\n" + '"\\"".' * 9000 + "b = 1\n",
+        "args = { " + (".".join("a" * 60) + " = { ") * 250 + "b = 1" + " }" * 251 + "\n",
+    ],
+)
+def test_what_is_nested_too_deeply_is_a_fault_and_never_a_crash(args):
+    found = read(TOOL + args)
+    assert found.sop is None
+    assert "nested too deeply" in str(found.faults[0])
+
+
+def test_words_and_dots_in_a_prompt_are_no_depth():
+    prompt = "Look at a.b.c and 1.2.3. " * 500 + "." * 500
+    assert faults(f'id = "a"\nkind = "agent"\nprompt = "{prompt}"') == []

@@ -15,7 +15,7 @@ from coilclaw.config.schema import Executor, Webhook
 from coilclaw.gate.conveyor import Outcome
 from coilclaw.packets.action import untrusted
 from coilclaw.packets.card import Answer
-from coilclaw.packets.errors import Conflict, ToolError, UsageError
+from coilclaw.packets.errors import Conflict, StorageError, ToolError, UsageError
 from coilclaw.packets.ports import ToolOutput
 from coilclaw.store.actions import actions_of_turn, load_action, waiting_actions
 from coilclaw.store.sops import steps_of_run
@@ -646,3 +646,97 @@ async def test_no_model_is_offered_the_question_of_a_procedure_and_none_can_ask_
     )
     outcome = await s.home.call("sop_approval", sop="x", step="y", message="z")
     assert outcome.result.code == "NOT_A_STEP"
+
+
+async def test_the_model_of_an_agent_step_cannot_put_the_question_of_a_step(shop):
+    s = shop()
+    forged = {"tool_calls": [{"tool": "sop_approval", "args": {"sop": "x", "step": "ask", "message": "Go on?"}}]}
+    s.home.script(forged, {"text": "fine"})
+    moved = await s.run('id = "a"\nkind = "agent"\nprompt = "p"', approved=True)
+    assert s.rows(moved)["a"].code == "FAILED_MODEL_OUTPUT"
+    assert s.actions(moved) == []
+    assert s.home.owner.cards == []
+
+
+class Door:
+    """A receiver on loopback that says so and so, one after the other."""
+
+    def __init__(self, *statuses):
+        self.got = []
+        door = self
+
+        class Answers(BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                door.got.append(statuses[min(len(door.got), len(statuses) - 1)])
+                self.send_response(door.got[-1])
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.mark.slow
+async def test_what_was_approved_and_not_sent_is_not_sent_when_its_step_is_over(shop):
+    with Door(503) as door:
+        s = shop(
+            webhooks={"door": Webhook(url=f"{door.url}/in")},
+            security__allowed_domains=(door.url,),
+            executor=Executor(max_attempts=8, backoff_seconds=60),
+        )
+        send = {"tool_calls": [{"tool": "webhook_send", "args": {"target": "door", "payload": {"t": "x"}}}]}
+        s.home.script(send, {"text": "ok"})
+        moved = await s.run('id = "a"\nkind = "agent"\nprompt = "send x to the door"\ntimeout = 1')
+        conveyor = s.home.conveyor()
+        for action in waiting_actions(s.app.db.reader, 10):
+            card = conveyor.card(action)
+            await s.app.approvals(conveyor).approve(action, by="test", digest=card.digest, seen=card.seen)
+        moved = await s.resume(moved)
+        assert (moved.run.state, s.rows(moved)["a"].code) == ("FAILED", "TIMED_OUT")
+        (action,) = s.actions(moved)
+        assert action.status == "REJECTED"
+        assert "its SOP step is over" in (action.rejection_reason or "")
+        assert door.got == [503]
+
+
+# Rows that cannot be read
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE sop_runs SET fresh_json = 'x' WHERE run_id = ?",
+        "UPDATE sop_runs SET inherited_json = '[1]' WHERE run_id = ?",
+    ],
+)
+async def test_one_run_that_cannot_be_read_is_said_and_the_others_are_listed(shop, change):
+    s = shop()
+    broken, whole = await s.run(CLOCK), await s.run(CLOCK)
+    s.app.db.write_now(lambda tx: tx.execute(change, (broken.run.run_id,)))
+    assert [run.run_id for run in s.procedures().runs(10)] == [whole.run.run_id]
+    assert any(broken.run.run_id in str(fields) for event, fields in s.home.events if event == "warning")
+    with pytest.raises(StorageError, match=broken.run.run_id):
+        s.procedures().find(broken.run.run_id)
+
+
+async def test_steps_that_cannot_be_read_are_told_in_a_sentence(shop):
+    s = shop()
+    moved = await s.run(CLOCK, ASK)
+    s.app.db.write_now(lambda tx: tx.execute("UPDATE sop_runs SET sop_json = '{'"))
+    with pytest.raises(StorageError, match="cannot be read"):
+        await s.resume(moved)
+    s.app.db.write_now(lambda tx: tx.execute("UPDATE sop_steps SET label = x'00'"))
+    with pytest.raises(StorageError, match=moved.run.run_id):
+        s.rows(moved)

@@ -14,6 +14,8 @@ from coilclaw.store.jobs import JobBudget, load_job
 from coilclaw.store.schedule_runs import recent_runs
 from coilclaw.store.schedules import load_schedule
 
+NO_FILE = {"data": None, "stamp": 0, "labels": (), "at": None, "held": False, "hide": str}
+
 
 def entry(job_id="s", cron="0 * * * *", timezone="UTC", **more):
     """An entry of the registry."""
@@ -29,14 +31,18 @@ class World:
     def __init__(self, db, clock, *, registry=None, redact=None):
         self.db = db
         self.clock = clock
-        self.registry = registry if registry is not None else {"data": None, "stamp": 0, "labels": ()}
+        self.registry = registry if registry is not None else dict(NO_FILE)
         self.stopped = False
         self.withdrawn = []
         self.said = []
+        self.objections = lambda declared: ()
         self.source = Source(
             read=lambda: self.registry["data"],
             stamp=lambda: None if self.registry["data"] is None else (self.registry["stamp"],),
             labels=lambda: self.registry["labels"],
+            written=lambda: self.registry["at"],
+            redact=lambda text: str(self.registry["hide"](text)),
+            held=lambda: self.registry["held"],
         )
         self.terms = Terms(budget=JobBudget(tokens=1000, steps=10), max_hours=72, redact=redact or (lambda text: text))
         self.dispatcher = self._made()
@@ -51,7 +57,7 @@ class World:
         return Dispatcher(
             db=self.db,
             clock=self.clock,
-            sync=Sync(db=self.db, clock=self.clock, source=self.source, say=say),
+            sync=Sync(db=self.db, clock=self.clock, source=self.source, say=say, objections=self.objections),
             terms=self.terms,
             stopped=lambda: self.stopped,
             hash_file=lambda path: None,
@@ -70,6 +76,7 @@ class World:
         """The registry's bytes as they lie there now."""
         self.registry["data"] = data
         self.registry["stamp"] += 1
+        self.registry["at"] = self.clock()
 
     def declare(self, *entries):
         self.file(json.dumps({"version": 1, "jobs": list(entries)}).encode())

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from coilclaw.jobs.checkpoint import read_checkpoint
+from coilclaw.jobs.registry_edit import adding, edit_registry
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import from_stamp
 from coilclaw.store.jobs import load_job
@@ -137,10 +138,42 @@ async def test_a_single_time_is_caught_up_however_late_and_runs_once(world):
     assert world.row().next_run_utc is None
 
 
-async def test_a_time_that_had_passed_when_it_was_first_seen_is_not_run(world):
+async def test_a_time_that_had_passed_when_it_was_written_is_not_run_and_says_so(world):
     world.declare(entry(cron=None, trigger="at", at="2026-03-01T11:00:00Z"))
     await world.tick()
-    assert world.runs() == []
+    (run,) = world.runs()
+    assert (run.state, run.reason) == ("SKIPPED", "its time had passed when it was first seen")
+    assert any("run-now s" in fields.get("message", "") for _, fields in world.said)
+    world.declare(entry(cron=None, trigger="at", at="2026-03-01T11:00:00Z", misfire="skip"))
+    world.said.clear()
+    await world.tick()
+    assert len(world.runs()) == 1
+    assert world.said == []
+
+
+async def test_a_time_that_nobody_looked_at_in_time_is_caught_up(world):
+    world.declare(entry(cron=None, trigger="at", at="2026-03-01T12:30:00Z"))
+    world.clock.advance(minutes=40)
+    await world.tick()
+    assert world.started() == ["2026-03-01T12:30:00Z"]
+
+
+async def test_a_time_that_passed_days_before_anybody_looked_is_not_run(world):
+    """The database that ran it may be gone."""
+    world.declare(entry(cron=None, trigger="at", at="2026-03-01T12:30:00Z"))
+    world.clock.advance(days=3)
+    await world.tick()
+    assert [run.state for run in world.runs()] == ["SKIPPED"]
+
+
+async def test_an_edit_of_another_entry_does_not_lose_a_time_that_was_not_taken_over_yet(world):
+    world.declare(entry(cron=None, trigger="at", at="2026-03-01T12:30:00Z"))
+    world.clock.advance(minutes=40)
+    world.db.write_now(
+        lambda tx: edit_registry(tx, world.clock, world.source, world.file, adding(entry("other", cron="5 * * * *")))
+    )
+    await world.tick()
+    assert world.started() == ["2026-03-01T12:30:00Z"]
 
 
 async def test_while_stopped_nothing_is_dispatched_and_then_the_catch_up_rule_holds(world):
@@ -170,8 +203,10 @@ async def two_slots(world, overlap):
 
 async def test_overlap_skip_leaves_a_row_with_the_reason(world):
     await two_slots(world, "skip")
-    assert [run.state for run in world.runs()] == ["STARTED", "SKIPPED", "SKIPPED"]
-    assert world.runs()[1].reason == "the run before it is not over"
+    assert [(run.state, run.slots) for run in world.runs()] == [("STARTED", 1), ("SKIPPED", 2)]
+    skipped = world.runs()[1]
+    assert skipped.reason == "the run before it is not over"
+    assert (skipped.first_slot, skipped.scheduled_at) == ("2026-03-01T14:00:00Z", "2026-03-01T15:00:00Z")
     world.finish()
     world.clock.advance(hours=1)
     await world.tick()

@@ -3,11 +3,12 @@
 import itertools
 import json
 
+import msgspec
 import pytest
 
 from coilclaw.jobs.registry import RegistryBroken, RegistryFile, read_registry
-from coilclaw.jobs.registry_edit import adding, changing, edit_registry, removing
-from coilclaw.jobs.registry_places import Place, key_twice, place_of
+from coilclaw.jobs.registry_edit import adding, broken_now, changing, edit_registry, removing
+from coilclaw.jobs.registry_places import Place, key_twice, place_of, places_of
 from coilclaw.jobs.schedule_entry import changes, new_entry
 from coilclaw.packets.errors import UsageError
 from coilclaw.store.schedules import JobPayload, SopPayload
@@ -147,6 +148,21 @@ def test_places_in_a_text():
     assert key_twice('{"a": 1, "b": {"a": 1}}') is None
 
 
+def test_many_places_are_found_in_one_walk():
+    text = json.dumps({"a": [{"x": 1}, {"y": {"z": 2}}], "b": 3}, indent=1)
+    paths = [("a", 1, "y", "z"), ("b",), ("a", 0), ("a", 7), ("a", 1, "y", "z", "deeper"), ()]
+    assert places_of(text, paths) == [place_of(text, path) for path in paths]
+    assert places_of(text, paths)[0] == Place(8, 10)
+
+
+def test_a_limit_that_nobody_enforces_is_refused_beside_an_sop_too_and_evidence_is_carried():
+    for inner in ({"constraints": {"allowed_tool": ["time"]}}, {"outputs": {"zzz": 1}}):
+        with pytest.raises(RegistryBroken, match="nobody would enforce"):
+            one(sop="daily-check", job_spec={"intent": "x", **inner})
+    kept = one(sop="daily-check", job_spec={"intent": "x", "outputs": {"evidence_required": ["a"]}})
+    assert kept.payload.outputs.evidence_required == ("a",)
+
+
 def test_the_published_schema_takes_the_seeds_example():
     import jsonschema
     import msgspec
@@ -234,6 +250,114 @@ def test_the_same_id_twice_and_an_unknown_one_are_refused(world):
         edited(world, adding(entry("alpha")))
     with pytest.raises(UsageError, match="Did you mean alpha"):
         edited(world, removing("alpa"))
+
+
+@pytest.mark.parametrize("data", [None, b""])
+async def test_a_file_that_is_gone_or_empty_is_not_written_anew_over_the_schedules_that_stood_in_it(world, data):
+    world.declare(entry("a"))
+    await world.tick()
+    world.file(data)
+    with pytest.raises((UsageError, RegistryBroken)):
+        edited(world, adding(entry("b")))
+    assert world.registry["data"] == data
+    assert world.row("a") is not None
+
+
+async def test_a_file_that_is_gone_is_made_when_nothing_stood_in_it(world):
+    world.declare()
+    await world.tick()
+    world.file(None)
+    assert [job["job_id"] for job in edited(world, adding(entry("b")))["jobs"]] == ["b"]
+
+
+def test_what_lies_in_the_files_place_is_not_called_gone(world):
+    world.registry.update(data=None)
+    odd = msgspec.structs.replace(world.source, stamp=lambda: (1,))
+    assert "no plain file" in str(broken_now(odd, {}))
+    assert broken_now(world.source, {}) is None
+
+
+def test_a_change_that_the_owner_saves_meanwhile_stays(world):
+    world.declare(entry("a"))
+    saved = []
+
+    def edit(jobs):
+        if not saved:
+            saved.append(1)
+            world.declare(entry("a"), entry("mine"))
+        adding(entry("b"))(jobs)
+
+    assert [job["job_id"] for job in edited(world, edit)["jobs"]] == ["a", "mine", "b"]
+
+
+def test_a_file_that_never_stands_still_is_left_alone(world):
+    world.declare(entry("a"))
+    with pytest.raises(UsageError, match="all the time"):
+        edited(world, lambda jobs: world.declare(entry("a")))
+
+
+def test_what_cannot_begin_is_refused_when_it_is_new_and_can_still_be_switched_off(world):
+    world.declare(entry("a", sop="gone"))
+
+    def refuse(edit):
+        world.db.write_now(
+            lambda tx: edit_registry(
+                tx, world.clock, world.source, world.file, edit, lambda declared: [f"No {declared.schedule_id}."]
+            )
+        )
+
+    for edit in (adding(entry("b", sop="gone")), changing("a", {"sop": "other"})):
+        with pytest.raises(UsageError, match=r"No [ab]\."):
+            refuse(edit)
+    refuse(changing("a", {"stagger": "5m"}))
+    refuse(changing("a", {"enabled": False}))
+    with pytest.raises(UsageError, match=r"No a\."):
+        refuse(changing("a", {"enabled": True}))
+
+
+# Secrets
+
+
+def hide(text):
+    return text.replace("hunter2", "[hidden]")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"intent": "log in with hunter2"},
+        {"intent": "x", "inputs": {"steps": ["say hunter2"]}},
+        {"intent": "x", "inputs": {"a": [{"hunter2": 1}]}},
+    ],
+)
+async def test_a_secret_is_a_fault_and_never_stored(world, spec):
+    world.registry["hide"] = hide
+    world.declare(entry("a", job_spec=spec))
+    await world.tick()
+    assert world.row("a") is None
+    assert "a secret stands here" in str(world.said)
+    assert "hunter2" not in str(world.said)
+    world.declare()
+    with pytest.raises(UsageError, match="a secret stands here"):
+        edited(world, adding(entry("b", job_spec=spec)))
+
+
+def test_a_fault_that_quotes_a_secret_is_told_without_it():
+    data = json.dumps({"version": 1, "jobs": [entry("a", timezone="hunter2")]}).encode()
+    with pytest.raises(RegistryBroken) as caught:
+        read_registry(data, redact=hide)
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_what_became_a_secret_later_is_not_stored_with_a_job(db, clock):
+    world = World(db, clock, redact=hide)
+    world.declare(entry(job_spec={"intent": "use hunter2", "inputs": {"steps": ["say hunter2"], "k": {"hunter2": 1}}}))
+    await world.tick()
+    world.clock.advance(hours=1)
+    await world.tick()
+    (row,) = db.reader.execute("SELECT spec_json || goal || coalesce(plan_json, '') FROM jobs").fetchall()
+    assert "[hidden]" in row[0]
+    assert "hunter2" not in row[0]
 
 
 # From the command line

@@ -1,13 +1,16 @@
 """schedule_followup through the gate, and the registry in a real workspace."""
 
 import json
+import os
 import stat
+from datetime import timedelta
 
 import pytest
 
 from coilclaw.app.background import Background
 from coilclaw.app.clockwork import Clockwork
 from coilclaw.gate.turn import Turn
+from coilclaw.jobs.registry import RegistryBroken
 from coilclaw.jobs.registry_edit import adding
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import Constraints, JobLimits
@@ -25,7 +28,7 @@ async def test_the_agent_plans_without_asking_and_the_receipt_says_r1(sample):
     assert outcome.result.success, outcome.result.output
     assert home.owner.cards == []
     assert [(r.status, r.risk_level) for r in home.receipts()] == [("allowed", "R1")]
-    (row,) = list_schedules(home.app.db.reader, "followup")
+    ((row,), _) = list_schedules(home.app.db.reader, "followup")
     assert (row.thread_id, row.labels) == ("conv_1", ())
 
 
@@ -35,7 +38,7 @@ async def test_a_tainted_turn_leaves_its_labels_and_a_job_its_limits(sample):
     turn = Turn("turn_1", "conv_1", "job", ("untrusted:old",), fresh=("untrusted:new",), job=limits)
     outcome = await plan(home, turn, goal="look again", in_minutes=5)
     assert outcome.result.success, outcome.result.output
-    (row,) = list_schedules(home.app.db.reader, "followup")
+    ((row,), _) = list_schedules(home.app.db.reader, "followup")
     assert row.labels == ("untrusted:new", "untrusted:old")
     assert row.payload.constraints == limits.constraints
 
@@ -49,6 +52,8 @@ async def test_a_tainted_turn_leaves_its_labels_and_a_job_its_limits(sample):
         {"goal": "x", "at": "2099-01-01T00:00:00"},
         {"goal": "x", "at": "2099-01-01T00:00:00Z"},
         {"goal": "x", "at": "2020-01-01T00:00:00Z"},
+        {"goal": "x", "at": "9999-12-31T23:59:59-14:00"},
+        {"goal": "x", "at": "0001-01-01T00:00:00+14:00"},
         {"goal": "x", "in_minutes": 0},
         {"goal": "x", "in_minutes": 500_000},
         {"goal": "", "in_minutes": 5},
@@ -59,7 +64,8 @@ async def test_what_makes_no_sense_plans_nothing(sample, args):
     home = sample()
     outcome = await plan(home, **args)
     assert not outcome.result.success
-    assert list_schedules(home.app.db.reader, "followup") == []
+    assert outcome.result.code != "TOOL_CRASHED"
+    assert list_schedules(home.app.db.reader, "followup") == ([], [])
 
 
 async def test_no_more_than_the_configuration_allows(sample):
@@ -108,3 +114,44 @@ async def test_a_file_that_holds_untrusted_content_is_said_and_not_taken_over(sa
     await dispatcher.tick()
     assert load_schedule(home.app.db.reader, "evil") is None
     assert any("untrusted:web" in str(fields) for event, fields in home.events if event == "warning")
+
+
+async def test_a_schedule_that_could_never_begin_is_refused(sample):
+    home = sample()
+    clockwork = Clockwork(home.app)
+    for wrong, word in (
+        (entry("a", sop="nosuch"), "nosuch"),
+        (entry("a", job_spec={"intent": "x", "constraints": {"allowed_tools": ["nosuchtool"]}}), "nosuchtool"),
+        (entry("a", job_spec={"intent": "x", "constraints": {"allowed_domains": ["example.com"]}}), "example.com"),
+    ):
+        with pytest.raises(UsageError, match=word):
+            await clockwork.edit(adding(wrong))
+    await clockwork.edit(adding(entry("a", sop="daily-check")))
+    assert load_schedule(home.app.db.reader, "a") is not None
+
+
+async def test_in_the_file_it_is_taken_over_and_warned_of(sample):
+    home = sample()
+    path = home.workspace / "cron" / "jobs.json"
+    path.write_text(json.dumps({"version": 1, "jobs": [entry("a", sop="nosuch")]}))
+    await Clockwork(home.app).dispatcher(Background(home.app)).tick()
+    assert load_schedule(home.app.db.reader, "a") is not None
+    assert any("nosuch" in str(fields) for event, fields in home.events if event == "warning")
+
+
+async def test_a_time_in_a_file_that_was_written_before_it_is_caught_up(sample):
+    home = sample()
+    path = home.workspace / "cron" / "jobs.json"
+    now = home.app.clock()
+    at = (now - timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    path.write_text(json.dumps({"version": 1, "jobs": [entry("a", cron=None, trigger="at", at=at)]}))
+    written = (now - timedelta(minutes=30)).timestamp()
+    os.utime(path, (written, written))
+    assert await Clockwork(home.app).dispatcher(Background(home.app)).tick() == 1
+
+
+async def test_while_a_tainted_command_holds_the_workspace_an_edit_says_so(sample):
+    home = sample()
+    home.app.db.write_now(lambda tx: home.app.file_labels.hold(tx, "act_1", ["untrusted:web"]))
+    with pytest.raises(RegistryBroken, match="under way"):
+        await Clockwork(home.app).edit(adding(entry("a")))

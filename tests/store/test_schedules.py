@@ -132,7 +132,7 @@ def test_removing_a_schedule_takes_its_wakeups_and_leaves_its_runs(db, clock):
 
     db.write_now(write)
     assert db.write_now(lambda tx: delete_schedule(tx, "s"))
-    assert list_schedules(db.reader, "registry") == []
+    assert list_schedules(db.reader, "registry") == ([], [])
     assert len(recent_runs(db.reader, "s", 5)) == 1
 
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from coilclaw.packets.canonical import Json
+from coilclaw.packets.errors import StorageError
 from coilclaw.store.sops import StepRow, StepState
 
 MAX_STEPS = 50
@@ -69,7 +70,13 @@ def freeze(sop: Sop) -> str:
 
 def thaw(text: str) -> Sop:
     """The procedure a run was begun with."""
-    return _SOP.decode(text)
+    try:
+        return _SOP.decode(text)
+    except msgspec.DecodeError as error:
+        raise StorageError(
+            f"the steps that were kept with the run cannot be read: {error}.",
+            remedy="Restore the database from a backup, or begin a new run.",
+        ) from error
 
 
 # What comes next

@@ -19,6 +19,9 @@ _TAKES: dict[Kind, frozenset[str]] = {
     "agent": frozenset({"id", "kind", "prompt", "content_from", "when", "on_failure", "timeout", "retry"}),
     "approval": frozenset({"id", "kind", "prompt", "when", "on_failure"}),
 }
+_DOTTED = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.){0,64}"|'[^'\n]{0,64}')[ \t]*\.[ \t]*){64}""")
+"""The dots of a key with more than 64 parts."""
+
 _ALIASES = {"type": "kind", "if": "when", "message": "prompt", "retries": "retry", "on_error": "on_failure"}
 
 
@@ -51,7 +54,10 @@ def read_sop(data: bytes, name: str, tools: Mapping[str, Tool], redact: Callable
     if len(data) > MAX_FILE_BYTES:
         return broken(f"the file is {len(data)} bytes; at most {MAX_FILE_BYTES} are read.")
     try:
-        table = tomllib.loads(data.decode("utf-8"))
+        text = data.decode("utf-8")
+        if _DOTTED.search(text):  # before it is parsed: that takes the square of it in time and memory
+            return broken("a key has more than 64 parts; something in the file is nested too deeply.")
+        table = tomllib.loads(text)
     except UnicodeDecodeError as error:
         return broken(f"the file is not UTF-8 text (byte {error.start}).")
     except tomllib.TOMLDecodeError as error:
@@ -59,7 +65,10 @@ def read_sop(data: bytes, name: str, tools: Mapping[str, Tool], redact: Callable
     except (RecursionError, ValueError) as error:
         return broken(f"this is not TOML that can be read: {type(error).__name__}.")
     checking = Checking(name, tools, redact)
-    sop = checking.sop(table)
+    try:
+        sop = checking.sop(table)
+    except RecursionError:
+        return broken("something in the file is nested too deeply.")
     return Read(sop=sop, faults=tuple(checking.faults[:MOST_FAULTS]))
 
 

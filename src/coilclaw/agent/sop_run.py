@@ -13,7 +13,7 @@ from coilclaw.agent.sop_calls import Stage, StepCalls
 from coilclaw.agent.sop_record import At, RunRecord, own_words
 from coilclaw.agent.sop_turns import StepTurns
 from coilclaw.gate.conveyor import Conveyor
-from coilclaw.gate.ends import refusal
+from coilclaw.gate.ends import too_late, withdrawn
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.records import Taken
 from coilclaw.gate.turn import Turn
@@ -198,11 +198,12 @@ class SopRunner:
         return stage
 
     async def _withdraw(self, run: RunRow, reason: str) -> None:
-        """Nothing of what is over goes on waiting for the owner."""
+        """Nothing of what is over goes on waiting, for the owner or for its next try."""
         for action in actions_of_turn(self._db.reader, run.turn_id):
-            if action.status == "PENDING":
+            if action.status in ("PENDING", "APPROVED") and not action.begun:
+                end = withdrawn(reason)
                 with suppress(Taken):  # an answer that came first stands
-                    await self._conveyor.end(action, refusal(reason))
+                    await self._conveyor.end(action, too_late(end) if action.uncertain else end)
 
     async def _rest(self, failures: int) -> bool:
         """The pause before another try; False when ESTOP came."""

@@ -5,17 +5,21 @@ from contextlib import suppress
 import msgspec
 
 from coilclaw.agent.context import take_in_shown
+from coilclaw.agent.model import Model, ReadProposal
 from coilclaw.agent.sop_calls import Stage
 from coilclaw.agent.sop_follow import Follower
 from coilclaw.agent.sop_record import At, Ended, RunRecord, own_words, source_of
 from coilclaw.agent.sop_time import OutOfTime, Stopwatch
 from coilclaw.agent.spending import check_day
 from coilclaw.agent.step import StepDone, StepOrder, Stepper
+from coilclaw.gate.estop import Estop
 from coilclaw.packets.canonical import Json
+from coilclaw.packets.chat import ChatRequest, ChatResponse
 from coilclaw.packets.errors import ModelOutputError, ProviderError, ProviderUnavailable
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.job import Constraints, JobLimits
 from coilclaw.packets.labels import join_labels
+from coilclaw.packets.ports import Provider
 from coilclaw.store.database import Database
 from coilclaw.store.sops import steps_of_run
 from coilclaw.store.threads import MessageRow, turn_messages
@@ -36,6 +40,33 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """For a step that says nothing itself."""
     daily_tokens: int | None
+
+
+class StepModel(Model):
+    """The model of agent steps: what only the runtime calls is no call of its own. A question that an SOP puts to the
+    owner would look the same, whoever proposed it."""
+
+    def __init__(
+        self,
+        *,
+        provider: Provider,
+        model: str,
+        fallback_model: str,
+        read_proposal: ReadProposal,
+        estop: Estop,
+        runtime_tools: frozenset[str],
+    ) -> None:
+        super().__init__(
+            provider=provider, model=model, fallback_model=fallback_model, read_proposal=read_proposal, estop=estop
+        )
+        self._runtime_tools = runtime_tools
+
+    def _read(self, request: ChatRequest, response: ChatResponse, max_calls: int) -> ChatResponse:
+        response = super()._read(request, response, max_calls)
+        for call in response.tool_calls:
+            if call.tool in self._runtime_tools:
+                raise ModelOutputError(f"there is no tool {call.tool!r} for you.")
+        return response
 
 
 class SopStepper(Stepper):

@@ -3,18 +3,22 @@
 import os
 import sqlite3
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from coilclaw.jobs.dispatcher import Dispatcher
+from coilclaw.jobs.intake import objections
 from coilclaw.jobs.launch import Terms
-from coilclaw.jobs.registry import REGISTRY, REGISTRY_BYTES, Registry
+from coilclaw.jobs.registry import REGISTRY, REGISTRY_BYTES, Declared, Registry
 from coilclaw.jobs.registry_edit import Edit, edit_registry
-from coilclaw.jobs.sync import Source, Sync
+from coilclaw.jobs.sync import MOST_HINTS, Source, Sync
 from coilclaw.jobs.worker import Chore, Say
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import StorageError, ToolError
+from coilclaw.packets.errors import StorageError, ToolError, UsageError
+from coilclaw.packets.job import JobSpec
 from coilclaw.store.job_trail import standing_of
 from coilclaw.store.jobs import JobBudget, load_job
+from coilclaw.store.schedules import SopPayload
 
 if TYPE_CHECKING:
     from coilclaw.app import App
@@ -45,7 +49,14 @@ class Clockwork:
 
     def source(self) -> Source:
         """The registry in the workspace, opened without following any link."""
-        return Source(read=self._read, stamp=self._stamp, labels=lambda: self._app.file_labels.labels_of(REGISTRY))
+        return Source(
+            read=self._read,
+            stamp=self._stamp,
+            labels=lambda: self._app.file_labels.labels_of(REGISTRY),
+            held=self._held,
+            written=self._written,
+            redact=self._app.redact,
+        )
 
     def _read(self) -> bytes | None:
         from coilclaw.sandbox.files import read_existing
@@ -60,6 +71,32 @@ class Clockwork:
         except OSError as error:
             return (error.errno or 0,)
         return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+    def _held(self) -> bool:
+        from coilclaw.store.labels import held_labels
+
+        return bool(held_labels(self._app.db.reader))
+
+    def _written(self) -> datetime | None:
+        try:
+            return datetime.fromtimestamp((self._app.workspace / REGISTRY).lstat().st_mtime, UTC)
+        except (OSError, OverflowError, ValueError):  # it is not there, or its time is no time
+            return None
+
+    def objections(self, declared: Declared) -> list[str]:
+        """Why a run of a schedule could not begin, as the workspace and the configuration are now."""
+        from coilclaw.app.background import Background
+        from coilclaw.app.procedures import Procedures
+
+        payload = declared.payload
+        found: list[str] = []
+        if isinstance(payload, SopPayload):
+            try:
+                Procedures(self._app).load(payload.sop)
+            except UsageError as error:
+                found.append(str(error))
+        spec = JobSpec(job_id="", intent="", constraints=payload.constraints, outputs=payload.outputs)
+        return [*found, *objections(spec, Background(self._app).rules())]
 
     def write(self, data: bytes) -> None:
         """Replace the registry: written aside, made durable, renamed into place."""
@@ -76,12 +113,15 @@ class Clockwork:
         """Change the registry and take it over, in one transaction with whatever else belongs to it."""
 
         def work(tx: sqlite3.Connection) -> Registry:
-            registry = edit_registry(tx, self._app.clock, self.source(), self.write, edit)
+            registry = edit_registry(tx, self._app.clock, self.source(), self.write, edit, self.objections)
             if also is not None:
                 also(tx)
             return registry
 
-        return await self._app.db.write(work)
+        registry = await self._app.db.write(work)
+        for hint in registry.hints[:MOST_HINTS]:
+            self._say("schedule_hint", {"message": hint})
+        return registry
 
     # The dispatcher
 
@@ -99,7 +139,7 @@ class Clockwork:
         return Dispatcher(
             db=app.db,
             clock=app.clock,
-            sync=Sync(db=app.db, clock=app.clock, source=self.source(), say=self._say),
+            sync=Sync(db=app.db, clock=app.clock, source=self.source(), say=self._say, objections=self.objections),
             terms=Terms(
                 budget=JobBudget(tokens=config.budgets.job_tokens, steps=config.jobs.max_steps),
                 max_hours=config.jobs.max_hours,

@@ -110,19 +110,22 @@ class Procedures:
 
     def find(self, run_id: str) -> "RunRow":
         """The run of that id, or an error that names the nearest ones."""
-        from coilclaw.store.sops import list_runs, load_run
+        from coilclaw.store.sops import load_run, near_run_ids
 
         run = load_run(self._app.db.reader, run_id)
         if run is None:
-            near = [each.run_id for each in list_runs(self._app.db.reader, 200)]
+            near = near_run_ids(self._app.db.reader)
             raise UsageError(f"there is no run {run_id!r}.", remedy=did_you_mean(run_id, near))
         return self._with_job(run)
 
     def runs(self, limit: int) -> "list[RunRow]":
-        """Runs, the newest first."""
+        """Runs, the newest first; of those that cannot be read the owner is warned."""
         from coilclaw.store.sops import list_runs
 
-        return [self._with_job(run) for run in list_runs(self._app.db.reader, limit)]
+        runs, broken = list_runs(self._app.db.reader, limit)
+        for error in broken:
+            self._app.warn(str(error))
+        return [self._with_job(run) for run in runs]
 
     def _with_job(self, run: "RunRow") -> "RunRow":
         """The run as it stands: one whose job is over is over as well."""
@@ -224,8 +227,7 @@ class Procedures:
 
     def _make_turns(self, follower: "Follower", record: "RunRecord") -> "StepTurns":
         from coilclaw.agent.calls import Calls
-        from coilclaw.agent.model import Model
-        from coilclaw.agent.sop_turns import SopStepper, StepTurns, TurnLimits
+        from coilclaw.agent.sop_turns import SopStepper, StepModel, StepTurns, TurnLimits
         from coilclaw.agent.step import StepLimits
         from coilclaw.packets.chat import ToolSpec
         from coilclaw.providers.structured import read_structured
@@ -233,12 +235,13 @@ class Procedures:
         app, config = self._app, self._app.config
         without = RUNTIME_TOOLS if self._terminal is not None else RUNTIME_TOOLS | {"ask_user"}
         offered = frozenset(config.channels.cli.tools_allow) - without
-        model = Model(
+        model = StepModel(
             provider=app.provider(),
             model=config.default_model,
             fallback_model=config.fallback_model,
             read_proposal=read_structured,
             estop=app.estop,
+            runtime_tools=RUNTIME_TOOLS,
         )
         calls = Calls(
             db=app.db, conveyor=self.conveyor, clock=app.clock, redact=app.redact, seal=app.redactor.registered

@@ -61,6 +61,16 @@ class SopShelf:
             return [entry.name for entry in entries if entry.kind == "dir"]
         return []
 
+    def every(self) -> list[SopFile]:
+        """Every procedure; one that cannot be read is told as broken beside the others."""
+        return [self._read_or_tell(name) for name in self.names()]
+
+    def _read_or_tell(self, name: str) -> SopFile:
+        try:
+            return self.read(name)
+        except UsageError as error:
+            return SopFile(name=name, read=broken(str(error)))
+
     def read(self, name: str) -> SopFile:
         """One procedure, with every fault it has."""
         from coilclaw.sandbox.files import read_existing

@@ -151,18 +151,15 @@ def edit(schedule_id: str, as_json: bool, **given: Any) -> int:
 def remove(schedule_id: str, as_json: bool) -> int:
     """Remove a schedule or a follow-up. A job it started goes on; see `coilclaw job cancel`."""
     from coilclaw.app.clockwork import Clockwork
-    from coilclaw.cli.schedules import find
     from coilclaw.jobs.registry_edit import removing
 
     with opened() as app:
-        row = _followup(app, schedule_id)
-        if row is None:
-            asyncio.run(Clockwork(app).edit(removing(_known(app, schedule_id))))
-        else:
+        if _is_followup(app, schedule_id):
             from coilclaw.jobs.followups import forget
 
-            asked = find(app, schedule_id)
-            app.db.write_now(lambda tx: forget(tx, app.clock, asked))
+            app.db.write_now(lambda tx: forget(tx, app.clock, schedule_id))
+        else:
+            asyncio.run(Clockwork(app).edit(removing(_known(app, schedule_id))))
     _say(as_json, {"schedule_id": schedule_id, "removed": True}, f"{schedule_id} is removed.")
     return 0
 
@@ -237,17 +234,16 @@ def _taken(app: "App") -> list[str]:
     return schedule_ids(app.db.reader)
 
 
-def _followup(app: "App", schedule_id: str) -> object | None:
-    from coilclaw.store.schedules import load_schedule
+def _is_followup(app: "App", schedule_id: str) -> bool:
+    from coilclaw.store.schedules import origin_of
 
-    row = load_schedule(app.db.reader, schedule_id)
-    return row if row is not None and row.origin == "followup" else None
+    return origin_of(app.db.reader, schedule_id) == "followup"
 
 
 def _must_be_declared(app: "App", schedule_id: str) -> None:
     from coilclaw.packets.errors import UsageError
 
-    if _followup(app, schedule_id) is not None:
+    if _is_followup(app, schedule_id):
         raise UsageError(
             f"{schedule_id} is a follow-up of the agent's own.",
             remedy=f"It can only be removed: `coilclaw schedule remove {schedule_id}`.",

@@ -40,11 +40,13 @@ def declared_ids(app: "App") -> list[str]:
     from coilclaw.jobs.registry import RegistryBroken, read_registry
     from coilclaw.store.schedules import declared_hashes
 
-    data = Clockwork(app).source().read()
+    source = Clockwork(app).source()
+    data = source.read()
     if data is None:
         return []
     try:
-        return [each.schedule_id for each in read_registry(data, declared_hashes(app.db.reader)).declared]
+        read = read_registry(data, declared_hashes(app.db.reader), source.redact)
+        return [each.schedule_id for each in read.declared]
     except RegistryBroken:
         return []
 
@@ -60,7 +62,7 @@ def file_trouble(app: "App") -> tuple[str, bool]:
     broken = broken_now(source, declared_hashes(app.db.reader))
     data = source.read()
     taken = get_mark(app.db.reader, "taken")
-    if data is None and taken:
+    if data is None and broken is None and taken:
         return "cron/jobs.json is gone. The schedules that were last good go on.", True
     behind = data is not None and sha256_hex(data) != taken
     if behind and broken is None and not taken and not declared_ids(app):
@@ -147,10 +149,12 @@ def list_all(app: "App") -> dict[str, Json]:
     from coilclaw.store.schedules import list_schedules
 
     broken, behind = file_trouble(app)
-    followups = [row for row in list_schedules(app.db.reader, "followup") if row.next_run_utc]
+    schedules, unreadable = list_schedules(app.db.reader, "registry")
+    followups, others = list_schedules(app.db.reader, "followup")
     return {
-        "schedules": [summary(app, row) for row in list_schedules(app.db.reader, "registry")],
-        "followups": [{**summary(app, row), "labels": list(row.labels)} for row in followups],
+        "schedules": [summary(app, row) for row in schedules],
+        "followups": [{**summary(app, row), "labels": list(row.labels)} for row in followups if row.next_run_utc],
+        "unreadable": [{"schedule_id": e.schedule_id, "message": str(e)} for e in (*unreadable, *others)],
         "registry_broken": broken or None,
         "registry_changed": behind,
     }
@@ -161,6 +165,8 @@ def show_list(app: "App", told: dict[str, Json]) -> None:
     from coilclaw.gate.executor import worker_is_running
 
     warn_of_file(app)
+    for each in msgspec.convert(told["unreadable"], list[dict[str, str]]):
+        app.warn(each["message"])
     schedules = msgspec.convert(told["schedules"], list[dict[str, Json]])
     followups = msgspec.convert(told["followups"], list[dict[str, Json]])
     print_rows(

@@ -36,8 +36,7 @@ def list_sops(as_json: bool) -> None:
     from coilclaw.app.procedures import Procedures
 
     with opened() as app:
-        shelf = Procedures(app).shelf
-        files = [shelf.read(name) for name in shelf.names()]
+        files = Procedures(app).shelf.every()
     if as_json:
         print_json([_listed(file) for file in files])
         return
@@ -57,7 +56,7 @@ def validate(names: tuple[str, ...], as_json: bool) -> int:
 
     with opened() as app:
         shelf = Procedures(app).shelf
-        files = [shelf.read(name) for name in names or shelf.names()]
+        files = [shelf.read(name) for name in names] if names else shelf.every()
     if as_json:
         print_json([_listed(file) for file in files])
     for file in files if not as_json else ():
@@ -233,11 +232,22 @@ def _end(app: "App", moved: "Moved", *, as_json: bool) -> int:
     else:
         print_line(f"{moved.run.run_id} is {moved.run.state}. {one_line(moved.run.reason)}")
         if moved.stop == "waiting":
-            print_line(f"Answer and go on: coilclaw sop approve {moved.run.run_id}")
-            print_line(f"Or answer with `coilclaw approvals`, then: coilclaw sop resume {moved.run.run_id}")
+            _how_to_go_on(app, moved.run)
     if moved.stop in ("held", "waiting"):
         return 5 if moved.stop == "held" else 4
     return 0 if moved.run.state == "DONE" else _failed(app, moved.run)
+
+
+def _how_to_go_on(app: "App", found: "RunRow") -> None:
+    """What the owner can do about a run that waits; what it waits for stands in its reason."""
+    from coilclaw.store.sops import steps_of_run
+
+    rows = steps_of_run(app.db.reader, found.run_id).values()
+    if any(row.state == "WAITING" and row.code == "APPROVAL_NEEDED" for row in rows):
+        print_line(f"Answer and go on: coilclaw sop approve {found.run_id}")
+        print_line(f"Or answer with `coilclaw approvals`, then: coilclaw sop resume {found.run_id}")
+    else:
+        print_line(f"Afterwards, go on: coilclaw sop resume {found.run_id}")
 
 
 def _failed(app: "App", found: "RunRow") -> int:
@@ -339,5 +349,5 @@ def _show(app: "App", found: "RunRow") -> None:
         state = "to do" if row is None else f"{row.state}{' ' + row.code if row.code else ''}"
         action = f"  {row.action_id}" if row is not None and row.action_id else ""
         print_line(f"  {step.id}  {step.kind}  {state}{action}")
-    if found.state == "WAITING":
-        print_line(f"Answer and go on: coilclaw sop approve {found.run_id}")
+    if found.state == "WAITING" and found.job_id is None:
+        _how_to_go_on(app, found)

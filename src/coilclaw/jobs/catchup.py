@@ -10,7 +10,13 @@ from coilclaw.packets.errors import CoilclawError
 from coilclaw.store.schedules import Options
 
 TICK = timedelta(minutes=10)
-"""How often something looks at least; a slot that is no later counts as on time."""
+"""How often something looks at least."""
+
+ON_TIME = 2 * TICK
+"""A slot that is no later counts as on time: a look that comes a little late misses nothing."""
+
+FARTHEST_MOVE = timedelta(hours=26)
+"""How far new rules move a zone at most: over the date line."""
 
 MOST_RUNS = 20
 """How many missed slots `run_all` runs at most, the newest of them."""
@@ -59,12 +65,24 @@ def plan(trigger: Trigger, first: datetime, now: datetime, options: Options, shi
     )
 
 
+def slot_now(trigger: Trigger, slot: datetime) -> datetime:
+    """Where a slot that was seen to lies by other rules about its zone: the same wall time, if it comes later now, is
+    not another slot. The wall time itself is not known any more, so it is the slot that lies nearest."""
+    before = latest_until(trigger, slot - FARTHEST_MOVE, slot)
+    following = next_after(trigger, slot)
+    if before == slot or following is None or following - slot > FARTHEST_MOVE:
+        return slot
+    return following if before is None or following - slot < slot - before else slot
+
+
 def _chosen(
     trigger: Trigger, before: datetime, newest: datetime, now: datetime, options: Options
 ) -> tuple[datetime, ...]:
     late = now - newest
     window = options.catch_up_seconds
-    reach = TICK if options.misfire == "skip" else None if window is None else max(TICK, timedelta(seconds=window))
+    reach = None if window is None else max(ON_TIME, timedelta(seconds=window))
+    if options.misfire == "skip":
+        reach = ON_TIME
     if reach is not None and late > reach:
         return ()
     if options.misfire != "run_all":

@@ -2,16 +2,17 @@
 one transaction. Any number of dispatchers may run; a crash can neither lose a run nor double it."""
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import msgspec
 
-from coilclaw.jobs.catchup import TICK, EngineStuck, Plan, plan
+from coilclaw.jobs.catchup import ON_TIME, TICK, EngineStuck, Plan, plan, slot_now
 from coilclaw.jobs.launch import Terms, launch
 from coilclaw.jobs.outcomes import note_ends, pause_loudly
 from coilclaw.jobs.record import end
+from coilclaw.jobs.slots import run_of, skip, story
 from coilclaw.jobs.sync import Sync
 from coilclaw.jobs.timetable import (
     Told,
@@ -32,7 +33,6 @@ from coilclaw.packets.job import ENDED
 from coilclaw.store.database import Database
 from coilclaw.store.jobs import job_files, load_job
 from coilclaw.store.schedule_runs import (
-    Cause,
     RunRow,
     add_wakeup,
     busy_schedules,
@@ -44,13 +44,15 @@ from coilclaw.store.schedule_runs import (
     lease_wakeup,
     open_runs,
     queued_schedules,
-    run_id,
     skip_run,
+    slot_is_taken,
     start_run,
 )
 from coilclaw.store.schedules import (
     Advance,
+    RowBroken,
     ScheduleRow,
+    Sifted,
     advance,
     counted_ahead,
     due_schedules,
@@ -154,28 +156,34 @@ class Dispatcher:
         row, told = work.row, work.told
         if not advance(tx, self._clock, row, work.to):
             return 0
-        done = 0
+        done, before = 0, row.counted_from
         for skipped in work.plan.skipped:
             last = slot_text(skipped.last)
-            run = _run(row, last, "late", int((now - skipped.last).total_seconds()), told)
+            run = run_of(row.schedule_id, last, "late", int((now - skipped.last).total_seconds()), told)
             run = msgspec.structs.replace(run, slots=skipped.slots, first_slot=slot_text(skipped.first))
-            done += self._skip(tx, _skipped(run, skipped.reason))
+            done += skip(tx, self._clock, run, skipped.reason, after=before)
+            before = last
         mine: set[str] = set()
         for slot in work.plan.runs:
             late = max(0, int((now - slot - shift_of(row)).total_seconds()))
-            run = _run(row, slot_text(slot), "due" if late <= TICK.total_seconds() else "late", late, told)
+            cause = "due" if late <= ON_TIME.total_seconds() else "late"
+            run = run_of(row.schedule_id, slot_text(slot), cause, late, told)
             mine.add(run.run_instance_id)
             if row.options.overlap == "replace" and slot != work.plan.runs[-1]:
-                done += self._skip(tx, _skipped(run, "replaced by a newer slot"))
+                done += skip(tx, self._clock, run, "replaced by a newer slot", after=before)
+            elif row.schedule_id not in busy and len(mine) == 1:
+                done += self._start(tx, row, run)
             else:
-                alone = row.schedule_id not in busy and len(mine) == 1
-                done += self._start(tx, row, run) if alone else self._take(tx, row, run, mine, cancelled)
+                reason = self._take(tx, row, run, mine, cancelled)
+                done += skip(tx, self._clock, run, reason, after=before) if isinstance(reason, str) else reason
+            before = run.scheduled_at
         return done
 
     def _take(
         self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow, mine: Collection[str], cancelled: list[str]
-    ) -> int:
-        """Start, queue or skip a slot, as the schedule wants overlaps. `mine` are slots that are caught up together."""
+    ) -> int | str:
+        """Start or queue a slot, as the schedule wants overlaps, or say why it is skipped. `mine` are slots that are
+        caught up together."""
         overlap = row.options.overlap
         before = open_runs(tx, row.schedule_id)
         if not before or overlap == "allow":
@@ -186,8 +194,7 @@ class Dispatcher:
         together = any(each.run_instance_id in mine for each in before)
         if together or (overlap == "queue_one" and not waiting):
             return self._queue(tx, row, run)
-        reason = "one is queued already" if overlap == "queue_one" else "the run before it is not over"
-        return self._skip(tx, _skipped(run, reason))
+        return "one is queued already" if overlap == "queue_one" else "the run before it is not over"
 
     def _start(
         self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow, make_way: Callable[[], None] | None = None
@@ -210,13 +217,6 @@ class Dispatcher:
             return 0
         add_wakeup(tx, run, row.payload, status="PENDING", until=None)
         add_event(tx, self._clock, "schedule_queued", row.schedule_id, story(run))
-        return 1
-
-    def _skip(self, tx: sqlite3.Connection, run: RunRow) -> int:
-        if not claim_run(tx, self._clock, run):
-            return 0
-        more: dict[str, Json] = {"reason": run.reason, "slots": run.slots, "first_slot": run.first_slot}
-        add_event(tx, self._clock, "schedule_skipped", run.schedule_id, {**story(run), **more})
         return 1
 
     def _make_way(self, tx: sqlite3.Connection, before: Sequence[RunRow], cancelled: list[str]) -> None:
@@ -247,7 +247,7 @@ class Dispatcher:
             if row.origin == "followup":
                 raise UsageError(f"{schedule_id} is a follow-up and runs by itself at {row.next_run_utc}.")
             now = self._clock()
-            run = _run(row, stamp(now), "manual", 0, tell(trigger_of_row(row), now))
+            run = run_of(row.schedule_id, stamp(now), "manual", 0, tell(trigger_of_row(row), now))
             if not self._start(tx, row, run):
                 raise CoilclawError("it was started this very moment.", remedy="Try again.")
             return run
@@ -270,7 +270,10 @@ class Dispatcher:
 
     def _start_next(self, tx: sqlite3.Connection, schedule_id: str) -> int:
         """Start the oldest queued run of a schedule when nothing of it runs any more."""
-        row = load_schedule(tx, schedule_id)
+        try:
+            row = load_schedule(tx, schedule_id)
+        except RowBroken:  # nobody knows what it would do
+            row = None
         before = open_runs(tx, schedule_id)
         queued = [run for run in before if run.state == "QUEUED"]
         if row is None or not row.live:
@@ -305,18 +308,37 @@ class Dispatcher:
         if first or went_back:
             await self._recount(lambda: other_tzdata(self._db.reader, tzdata_version(), 1000), None, "tzdata")
 
-    async def _recount(self, find: Callable[[], list[ScheduleRow]], after: datetime | None, why: str) -> None:
+    async def _recount(self, find: Callable[[], Sifted], after: datetime | None, why: str) -> None:
         moved = 0
         seen: set[str] = set()
-        while rows := [row for row in find() if row.schedule_id not in seen]:
+        while True:
+            found, broken = find()
+            troubles = {error.schedule_id: str(error) for error in broken}
+            rows = [row for row in found if row.schedule_id not in seen]
             seen.update(row.schedule_id for row in rows)
-            fresh = {row.schedule_id: _again(row, after) for row in rows}
-            moved += await self._db.write(lambda tx, rows=rows, fresh=fresh: _move(tx, rows, fresh))
+            fresh: list[tuple[ScheduleRow, Advance]] = []
+            for row in rows:
+                try:
+                    fresh.append((row, _again(row, after or self._seen_to(row))))
+                except UsageError as error:
+                    troubles[row.schedule_id] = f"its next run cannot be found: {error}"
+            for schedule_id, reason in troubles.items():
+                await self._pause(schedule_id, reason)
+            if fresh:
+                moved += await self._db.write(lambda tx, fresh=fresh: sum(set_next(tx, row, to) for row, to in fresh))
+            if not rows and not troubles:
+                break
         if moved:
             version = tzdata_version()
             fields: dict[str, Json] = {"why": why, "schedules": moved, "tzdata_version": version}
             self._say("schedules_recounted", fields)
             await self._db.write(lambda tx: add_event(tx, self._clock, "schedules_recounted", "schedules", fields))
+
+    def _seen_to(self, row: ScheduleRow) -> datetime:
+        """What a schedule is counted from by other rules about its zone: its last slot, wherever that lies now."""
+        last = slot_of(row.counted_from)
+        ran = row.trigger_type == "cron" and slot_is_taken(self._db.reader, row.schedule_id, row.counted_from)
+        return slot_now(trigger_of_row(row), last) if ran else last
 
 
 def _work(row: ScheduleRow, now: datetime) -> Work:
@@ -330,47 +352,11 @@ def _work(row: ScheduleRow, now: datetime) -> Work:
     )
 
 
-def _again(row: ScheduleRow, after: datetime | None) -> Advance:
-    fresh = counted(row, after or slot_of(row.counted_from))
+def _again(row: ScheduleRow, after: datetime) -> Advance:
+    fresh = counted(row, after)
     return Advance(
         counted_from=fresh.counted_from,
         next_run_utc=fresh.next_run_utc,
         due_at=fresh.due_at,
         tzdata_version=fresh.tzdata_version,
     )
-
-
-def _move(tx: sqlite3.Connection, rows: Sequence[ScheduleRow], fresh: Mapping[str, Advance]) -> int:
-    return sum(set_next(tx, row, fresh[row.schedule_id]) for row in rows)
-
-
-def _run(row: ScheduleRow, at: str, cause: Cause, late: int, told: Told) -> RunRow:
-    return RunRow(
-        run_instance_id=run_id(row.schedule_id, at),
-        schedule_id=row.schedule_id,
-        scheduled_at=at,
-        cause=cause,
-        state="STARTED",
-        lateness_seconds=late,
-        first_slot=at,
-        cron_summary=told.cron_summary,
-        cron_notes=told.cron_notes,
-        next_runs={"next_runs_utc": list(told.next_runs_utc), "next_runs_local": list(told.next_runs_local)},
-    )
-
-
-def _skipped(run: RunRow, reason: str) -> RunRow:
-    return msgspec.structs.replace(run, state="SKIPPED", reason=reason)
-
-
-def story(run: RunRow) -> dict[str, Json]:
-    """A run as the audit tells it: the schedule in words and its next runs, as they were at that time."""
-    return {
-        "run_instance_id": run.run_instance_id,
-        "scheduled_at": run.scheduled_at,
-        "cause": run.cause,
-        "lateness_seconds": run.lateness_seconds,
-        "cron_summary": run.cron_summary,
-        "cron_notes": run.cron_notes,
-        **run.next_runs,
-    }

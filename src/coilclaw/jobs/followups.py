@@ -9,7 +9,7 @@ from coilclaw.jobs.registry import FOLLOWUP
 from coilclaw.jobs.timetable import counted, slot_text
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import Label
-from coilclaw.packets.canonical import digest_of, sha256_hex
+from coilclaw.packets.canonical import Json, digest_of, sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.job import Constraints
@@ -19,6 +19,7 @@ from coilclaw.store.schedule_runs import ever_ran
 from coilclaw.store.schedules import (
     JobPayload,
     Options,
+    RowBroken,
     ScheduleRow,
     delete_schedule,
     load_schedule,
@@ -115,10 +116,15 @@ class Followups:
         return counted(row, self._clock() - SOONEST)
 
 
-def forget(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow) -> None:
-    """The owner takes a follow-up away."""
-    delete_schedule(tx, row.schedule_id)
-    add_event(tx, clock, "schedule_removed", row.schedule_id, {"before": row.next_run_utc, "after": None, "by": "cli"})
+def forget(tx: sqlite3.Connection, clock: Clock, schedule_id: str) -> None:
+    """The owner takes a follow-up away, also one whose row cannot be read."""
+    try:
+        row = load_schedule(tx, schedule_id)
+    except RowBroken:
+        row = None
+    if delete_schedule(tx, schedule_id):
+        story: dict[str, Json] = {"before": None if row is None else row.next_run_utc, "after": None, "by": "cli"}
+        add_event(tx, clock, "schedule_removed", schedule_id, story)
 
 
 def _whole(moment: datetime) -> datetime:

@@ -1,7 +1,7 @@
 """Launching a run: the job that a schedule's slot makes, in the transaction that claims the slot."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -13,7 +13,7 @@ from coilclaw.jobs.record import create
 from coilclaw.packets.action import INTERNAL, OWNER, Label
 from coilclaw.packets.canonical import Json, canonical_bytes
 from coilclaw.packets.ids import Clock, new_id, stamp
-from coilclaw.packets.job import JobSpec, Outputs
+from coilclaw.packets.job import JobSpec
 from coilclaw.packets.labels import join_labels, untrusted_only
 from coilclaw.store.job_trail import add_job_artifact
 from coilclaw.store.jobs import JobBudget, JobRow, save
@@ -42,7 +42,7 @@ def launch(
     now = clock()
     job_id = run.job_id or new_id("job", now)
     followup = row.origin == "followup"
-    spec = _spec(row, run, last, job_id)
+    spec = _redacted(_spec(row, run, last, job_id), terms.redact)
     goal = terms.redact(_asked(row) if followup else _goal(row, run, last))
     job = create(
         tx,
@@ -59,7 +59,7 @@ def launch(
         CHANNEL,
     )
     if followup and isinstance(row.payload, JobPayload):
-        return _tell_plan(tx, clock, row, row.payload.intent, job)
+        return _tell_plan(tx, clock, row, terms.redact(row.payload.intent), job)
     return job
 
 
@@ -74,10 +74,25 @@ def _spec(row: ScheduleRow, run: RunRow, last: LastRun | None, job_id: str) -> J
     payload = row.payload
     if isinstance(payload, SopPayload):
         inputs: dict[str, Json] = {**payload.inputs, "sop": payload.sop, "schedule_run": about}
-        outputs = Outputs()
     else:
-        inputs, outputs = {**payload.inputs, "schedule_run": about}, payload.outputs
-    return JobSpec(job_id=job_id, intent=_intent(row), inputs=inputs, constraints=payload.constraints, outputs=outputs)
+        inputs = {**payload.inputs, "schedule_run": about}
+    return JobSpec(
+        job_id=job_id, intent=_intent(row), inputs=inputs, constraints=payload.constraints, outputs=payload.outputs
+    )
+
+
+def _redacted(spec: JobSpec, redact: Callable[[str], str]) -> JobSpec:
+    """What was no secret when it was declared may be one by now; none is stored with a job."""
+    inputs = {redact(name): _without(value, redact) for name, value in spec.inputs.items()}
+    return msgspec.structs.replace(spec, intent=redact(spec.intent), inputs=inputs)
+
+
+def _without(value: Json, redact: Callable[[str], str]) -> Json:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {redact(name): _without(inner, redact) for name, inner in value.items()}
+    return [_without(inner, redact) for inner in value] if isinstance(value, Sequence) else value
 
 
 def _intent(row: ScheduleRow) -> str:

@@ -12,7 +12,15 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.job import JobState
 from coilclaw.store.schedule_runs import RunRow, complete_wakeup, end_run
-from coilclaw.store.schedules import delete_schedule, load_schedule, pause, put_schedule, set_failures
+from coilclaw.store.schedules import (
+    RowBroken,
+    delete_schedule,
+    load_schedule,
+    origin_of,
+    pause,
+    put_schedule,
+    set_failures,
+)
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread
 
 FAILED: frozenset[JobState] = frozenset({"FAILED", "TIMED_OUT", "DENIED"})
@@ -37,12 +45,16 @@ def note_ends(
             continue
         done += 1
         complete_wakeup(tx, run.run_instance_id)
-        row = load_schedule(tx, run.schedule_id)
+        if origin_of(tx, run.schedule_id) == "followup":
+            delete_schedule(tx, run.schedule_id)
+            continue
+        try:
+            row = load_schedule(tx, run.schedule_id)
+        except RowBroken:  # it is paused when it comes due; that the run is over is noted all the same
+            row = None
         if row is None:
             continue
-        if row.origin == "followup":
-            delete_schedule(tx, row.schedule_id)
-        elif state == "DONE" and row.failures:
+        if state == "DONE" and row.failures:
             set_failures(tx, row.schedule_id, 0)
         elif state in FAILED:
             failures = row.failures + 1

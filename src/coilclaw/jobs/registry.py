@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, cast
 
 import msgspec
 
 from coilclaw.jobs.durations import read_duration
 from coilclaw.jobs.intake import check_goal, faults, steps_of
-from coilclaw.jobs.registry_places import Path, Place, key_twice, place_at, place_of
+from coilclaw.jobs.registry_places import Path, Place, key_twice, place_at, place_of, places_of
 from coilclaw.jobs.timetable import EPOCH, check_trigger
 from coilclaw.packets.canonical import Json, JsonObject, NotCanonical, canonical_bytes, parse_object, sha256_hex
 from coilclaw.packets.errors import CoilclawError, UsageError
@@ -172,8 +172,16 @@ class _Wrong(Exception):
         self.text = text
 
 
-def read_registry(data: bytes, known: Mapping[str, str] | None = None) -> Registry:
-    """Every schedule in the file, or RegistryBroken. What `known` has under its id with its hash was checked before."""
+def as_it_is(text: str) -> str:
+    """Where nobody knows any secrets."""
+    return text
+
+
+def read_registry(
+    data: bytes, known: Mapping[str, str] | None = None, redact: Callable[[str], str] = as_it_is
+) -> Registry:
+    """Every schedule in the file, or RegistryBroken. What `known` has under its id with its hash was checked before.
+    A secret in it is a fault: what is declared is stored, listed and told to the model."""
     text = _text(data)
     fields = _parse(text)
     jobs = _top(text, fields)
@@ -181,17 +189,13 @@ def read_registry(data: bytes, known: Mapping[str, str] | None = None) -> Regist
     declared: list[Declared] = []
     hints: list[str] = []
     found: list[tuple[Path, str]] = []
+    twice: dict[int, Path] = {}
     for number, job in enumerate(jobs):
         try:
-            one = _declared(job, known or {})
+            one = _declared(job, known or {}, redact)
             if one.schedule_id in seen:
-                first = place_of(text, ("jobs", seen[one.schedule_id], "job_id"))
-                found.append(
-                    (
-                        ("jobs", number, "job_id"),
-                        f"the job_id {one.schedule_id!r} stands twice; the first is at {first}",
-                    )
-                )
+                twice[len(found)] = ("jobs", seen[one.schedule_id], "job_id")
+                found.append((("jobs", number, "job_id"), f"the job_id {one.schedule_id!r} stands twice"))
             seen.setdefault(one.schedule_id, number)
             declared.append(one)
             hints += _slips(one.schedule_id, cast("JsonObject", job))
@@ -200,8 +204,20 @@ def read_registry(data: bytes, known: Mapping[str, str] | None = None) -> Regist
         if len(found) >= MAX_FAULTS:
             break
     if found:
-        raise RegistryBroken(tuple(Fault(place=place_of(text, path), text=what) for path, what in found))
+        raise RegistryBroken(_placed_faults(text, found, twice, redact))
     return Registry(fields=fields, declared=tuple(declared), hints=tuple(hints))
+
+
+def _placed_faults(
+    text: str, found: Sequence[tuple[Path, str]], twice: Mapping[int, Path], redact: Callable[[str], str]
+) -> tuple[Fault, ...]:
+    """Faults with their places; `twice` says of some of them where the same stands already."""
+    places = places_of(text, [*(path for path, _ in found), *twice.values()])
+    first = dict(zip(twice, places[len(found) :], strict=True))
+    more = {number: f"; the first is at {place}" for number, place in first.items()}
+    return tuple(
+        Fault(place=places[number], text=redact(what) + more.get(number, "")) for number, (_, what) in enumerate(found)
+    )
 
 
 def _text(data: bytes) -> str:
@@ -264,7 +280,7 @@ def _slips(schedule_id: str, job: JsonObject) -> list[str]:
 # One entry
 
 
-def _declared(job: Json, known: Mapping[str, str]) -> Declared:
+def _declared(job: Json, known: Mapping[str, str], redact: Callable[[str], str]) -> Declared:
     try:
         entry = msgspec.convert(job, Entry)
     except msgspec.ValidationError as error:
@@ -288,6 +304,7 @@ def _declared(job: Json, known: Mapping[str, str]) -> Declared:
     if known.get(entry.job_id) != made.declared_hash():
         _check_time(entry, made)
         _check_spec(entry)
+        _check_secrets(entry, redact)
     return made
 
 
@@ -343,6 +360,9 @@ def _options(entry: Entry) -> Options:
 
 
 def _payload(entry: Entry, job: JsonObject) -> Payload:
+    if entry.job_spec is not None:
+        _known_names(cast("JsonObject", job["job_spec"]), "constraints", Constraints)
+        _known_names(cast("JsonObject", job["job_spec"]), "outputs", Outputs)
     if entry.sop is not None:
         if not _SOP.match(entry.sop):
             raise _Wrong(("sop",), "an SOP's name is letters, digits, `_` and `-`")
@@ -351,12 +371,11 @@ def _payload(entry: Entry, job: JsonObject) -> Payload:
             sop=entry.sop,
             inputs={} if spec is None else spec.inputs,
             constraints=Constraints() if spec is None else spec.constraints,
+            outputs=Outputs() if spec is None else spec.outputs,
         )
     if entry.job_spec is None:
         raise _Wrong((), 'it does nothing: give it a "job_spec" with an "intent", or an "sop"')
     spec = entry.job_spec
-    _known_names(cast("JsonObject", job["job_spec"]), "constraints", Constraints)
-    _known_names(cast("JsonObject", job["job_spec"]), "outputs", Outputs)
     return JobPayload(intent=spec.intent, inputs=spec.inputs, constraints=spec.constraints, outputs=spec.outputs)
 
 
@@ -408,3 +427,24 @@ def _check_spec(entry: Entry) -> None:
         named = wrong[0].split(":")[0].split(" ")[0]
         where = "outputs" if named in Outputs.__struct_fields__ else "constraints"
         raise _Wrong(("job_spec", where, named), "; ".join(wrong))
+
+
+def _check_secrets(entry: Entry, redact: Callable[[str], str]) -> None:
+    spec = entry.job_spec
+    for field, value in () if spec is None else (("intent", spec.intent), ("inputs", spec.inputs)):
+        if any(redact(text) != text for text in _texts(value)):
+            raise _Wrong(
+                ("job_spec", field), "a secret stands here; refer to it by the name of its environment variable"
+            )
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, Sequence):
+        for inner in value:
+            yield from _texts(inner)

@@ -41,24 +41,26 @@ class _Twice(Exception):
 
 
 class _Walk:
-    """Remembers the offset of the deepest value along a path."""
+    """Remembers the offset of the deepest value along each of some paths."""
 
-    def __init__(self, text: str, path: Path, *, watch: bool) -> None:
+    def __init__(self, text: str, paths: Sequence[Path], *, watch: bool) -> None:
         self._text = text
-        self._path = tuple(path)
+        self._paths = [tuple(path) for path in paths]
         self._watch = watch
-        self.found = 0
+        self.found = [0] * len(paths)
 
-    def value(self, at: int, depth: int, matched: bool) -> int:
-        """Pass over the value at an offset and say where it ends."""
+    def value(self, at: int, depth: int, along: Sequence[int]) -> int:
+        """Pass over the value at an offset, which the paths of these numbers lead to, and say where it ends."""
         at = self._skip(at)
-        if matched and depth <= len(self._path):
-            self.found = at
+        for number in along:
+            self.found[number] = at
         opening = self._text[at : at + 1]
+        if not along and not self._watch and opening in "{[":  # nothing is looked for in there
+            return self._read(at)[1]
         if opening == "{":
-            return self._object(at + 1, depth, matched)
+            return self._object(at + 1, depth, along)
         if opening == "[":
-            return self._array(at + 1, depth, matched)
+            return self._array(at + 1, depth, along)
         if opening == '"':
             return self._string(at)[1]
         scalar = _SCALAR.match(self._text, at)
@@ -66,7 +68,7 @@ class _Walk:
             raise _Lost
         return scalar.end()
 
-    def _object(self, at: int, depth: int, matched: bool) -> int:
+    def _object(self, at: int, depth: int, along: Sequence[int]) -> int:
         seen: set[str] = set()
         at = self._skip(at)
         while self._text[at : at + 1] != "}":
@@ -76,17 +78,17 @@ class _Walk:
                 raise _Twice(key, start)
             seen.add(key)
             at = self._expect(at, ":")
-            at = self._skip(self.value(at, depth + 1, matched and self._wants(depth, key)))
+            at = self._skip(self.value(at, depth + 1, self._further(along, depth, key)))
             if self._text[at : at + 1] == ",":
                 at = self._skip(at + 1)
             elif self._text[at : at + 1] != "}":
                 raise _Lost
         return at + 1
 
-    def _array(self, at: int, depth: int, matched: bool) -> int:
+    def _array(self, at: int, depth: int, along: Sequence[int]) -> int:
         number, at = 0, self._skip(at)
         while self._text[at : at + 1] != "]":
-            at = self._skip(self.value(at, depth + 1, matched and self._wants(depth, number)))
+            at = self._skip(self.value(at, depth + 1, self._further(along, depth, number)))
             number += 1
             if self._text[at : at + 1] == ",":
                 at = self._skip(at + 1)
@@ -94,14 +96,17 @@ class _Walk:
                 raise _Lost
         return at + 1
 
-    def _wants(self, depth: int, key: str | int) -> bool:
-        return depth < len(self._path) and self._path[depth] == key
+    def _further(self, along: Sequence[int], depth: int, key: str | int) -> Sequence[int]:
+        return [each for each in along if self._paths[each][depth : depth + 1] == (key,)]
 
     def _string(self, at: int) -> tuple[str, int]:
         if self._text[at : at + 1] != '"':
             raise _Lost
+        return cast("tuple[str, int]", self._read(at))
+
+    def _read(self, at: int) -> tuple[object, int]:
         try:
-            return cast("tuple[str, int]", _READER.raw_decode(self._text, at))
+            return _READER.raw_decode(self._text, at)
         except ValueError as error:
             raise _Lost from error
 
@@ -122,18 +127,23 @@ def place_at(text: str, offset: int) -> Place:
     return Place(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
 
-def place_of(text: str, path: Path) -> Place:
-    """Where the value at a path stands; where it should stand, the nearest value around it."""
-    walk = _Walk(text, path, watch=False)
+def places_of(text: str, paths: Sequence[Path]) -> list[Place]:
+    """Where the value at each path stands; where one should stand, the nearest value around it. One walk for all."""
+    walk = _Walk(text, paths, watch=False)
     with suppress(_Lost, RecursionError):
-        walk.value(0, 0, True)
-    return place_at(text, walk.found)
+        walk.value(0, 0, range(len(paths)))
+    return [place_at(text, found) for found in walk.found]
+
+
+def place_of(text: str, path: Path) -> Place:
+    """The same for one path."""
+    return places_of(text, [path])[0]
 
 
 def key_twice(text: str) -> tuple[str, Place] | None:
     """The first key that stands twice in one object, and where."""
     try:
-        _Walk(text, (), watch=True).value(0, 0, False)
+        _Walk(text, (), watch=True).value(0, 0, ())
     except _Twice as error:
         return error.key, place_at(text, error.place)
     except (_Lost, RecursionError):

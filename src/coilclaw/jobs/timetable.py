@@ -34,8 +34,14 @@ def slot_text(moment: datetime) -> str:
 
 
 def slot_of(text: str) -> datetime:
-    """The moment that spelling names."""
-    return datetime.fromisoformat(text)
+    """The moment that spelling names; UsageError when it names none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise UsageError(f"{text[:40]!r} is no time of a run.")
+    return moment
 
 
 @lru_cache(maxsize=4096)

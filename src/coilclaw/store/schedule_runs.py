@@ -95,9 +95,17 @@ def _run(row: Sequence[Any]) -> RunRow:
         reason=raw.reason,
         cron_summary=raw.cron_summary,
         cron_notes=raw.cron_notes,
-        next_runs=_NEXT.decode(raw.next_runs_json),
+        next_runs=_next_runs(raw.next_runs_json),
         created_at=raw.created_at,
     )
+
+
+def _next_runs(text: str) -> dict[str, Json]:
+    """They are only for reading: a run without them is a run."""
+    try:
+        return _NEXT.decode(text)
+    except msgspec.DecodeError:
+        return {}
 
 
 def claim_run(tx: sqlite3.Connection, clock: Clock, run: RunRow) -> bool:
@@ -123,6 +131,29 @@ def claim_run(tx: sqlite3.Connection, clock: Clock, run: RunRow) -> bool:
         ),
     )
     return done.rowcount == 1
+
+
+def extend_skip(tx: sqlite3.Connection, run: RunRow, after: str) -> RunRow | None:
+    """Let a skipped slot share the row of the slot `after` right before it, if that was skipped for the same reason;
+    the row as it is then, None when there is no such row. It bears the name of its last slot."""
+    changed = tx.execute(
+        "UPDATE schedule_runs SET run_instance_id = ?, scheduled_at = ?, lateness_seconds = ?, slots = slots + ?"
+        " WHERE run_instance_id = ? AND state = 'SKIPPED' AND reason = ? AND job_id IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM schedule_runs WHERE run_instance_id = ?)",
+        (
+            run.run_instance_id,
+            run.scheduled_at,
+            run.lateness_seconds,
+            run.slots,
+            run_id(run.schedule_id, after),
+            run.reason,
+            run.run_instance_id,
+        ),
+    )
+    if changed.rowcount != 1:
+        return None
+    select = f"SELECT {_COLUMNS} FROM schedule_runs WHERE run_instance_id = ?"  # noqa: S608
+    return _run(tx.execute(select, (run.run_instance_id,)).fetchone())
 
 
 def start_run(tx: sqlite3.Connection, run_instance_id: str, job_id: str) -> None:
@@ -219,6 +250,12 @@ def ever_ran(db: sqlite3.Connection, schedule_id: str) -> bool:
     """Whether a schedule of that id has left any run."""
     found = db.execute("SELECT 1 FROM schedule_runs WHERE schedule_id = ? LIMIT 1", (schedule_id,)).fetchone()
     return found is not None
+
+
+def slot_is_taken(db: sqlite3.Connection, schedule_id: str, slot: str) -> bool:
+    """Whether a slot has its row."""
+    name = run_id(schedule_id, slot)
+    return db.execute("SELECT 1 FROM schedule_runs WHERE run_instance_id = ?", (name,)).fetchone() is not None
 
 
 # Wake-ups

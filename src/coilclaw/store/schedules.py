@@ -47,6 +47,7 @@ class SopPayload(msgspec.Struct, frozen=True, kw_only=True, tag="sop", tag_field
     sop: str
     inputs: dict[str, Json] = {}
     constraints: Constraints = Constraints()
+    outputs: Outputs = Outputs()
 
 
 Payload: TypeAlias = JobPayload | SopPayload
@@ -104,7 +105,8 @@ class RowBroken(StorageError):
     def __init__(self, schedule_id: str, why: str) -> None:
         super().__init__(
             f"the row of schedule {schedule_id} cannot be read: {why}.",
-            remedy="Restore the database from a backup, or remove the schedule and add it again.",
+            remedy=f"`coilclaw schedule enable {schedule_id}` writes it anew from cron/jobs.json; a follow-up can only"
+            f" be removed: `coilclaw schedule remove {schedule_id}`.",
         )
         self.schedule_id = schedule_id
 
@@ -172,6 +174,21 @@ def _schedule(row: tuple[Any, ...]) -> ScheduleRow:
         raise RowBroken(raw.schedule_id, str(error)) from error
 
 
+Sifted: TypeAlias = tuple[list[ScheduleRow], list[RowBroken]]
+"""Rows, and apart from them those that cannot be read: one of these must not stop all the others."""
+
+
+def _sifted(rows: sqlite3.Cursor) -> Sifted:
+    found: list[ScheduleRow] = []
+    broken: list[RowBroken] = []
+    for row in rows.fetchall():
+        try:
+            found.append(_schedule(row))
+        except RowBroken as error:
+            broken.append(error)
+    return found, broken
+
+
 def put_schedule(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow) -> ScheduleRow:
     """Store a schedule, new or changed."""
     now = stamp(clock())
@@ -214,10 +231,16 @@ def load_schedule(db: sqlite3.Connection, schedule_id: str) -> ScheduleRow | Non
     return None if row is None else _schedule(row)
 
 
-def list_schedules(db: sqlite3.Connection, origin: Origin) -> list[ScheduleRow]:
+def origin_of(db: sqlite3.Connection, schedule_id: str) -> Origin | None:
+    """Where a schedule comes from, also of one whose row cannot be read; None when there is none."""
+    row = db.execute("SELECT origin FROM schedules WHERE schedule_id = ?", (schedule_id,)).fetchone()
+    return None if row is None else row[0]
+
+
+def list_schedules(db: sqlite3.Connection, origin: Origin) -> Sifted:
     """Schedules of one origin, by id."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM schedules WHERE origin = ? ORDER BY schedule_id", (origin,))  # noqa: S608
-    return [_schedule(row) for row in rows.fetchall()]
+    return _sifted(rows)
 
 
 def declared_hashes(db: sqlite3.Connection) -> dict[str, str]:
@@ -240,20 +263,13 @@ def delete_schedule(tx: sqlite3.Connection, schedule_id: str) -> bool:
 # When
 
 
-def due_schedules(db: sqlite3.Connection, now: str, limit: int) -> tuple[list[ScheduleRow], list[RowBroken]]:
-    """Schedules whose time has come, the longest due first; rows that cannot be read apart."""
+def due_schedules(db: sqlite3.Connection, now: str, limit: int) -> Sifted:
+    """Schedules whose time has come, the longest due first."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM schedules WHERE {_LIVE} AND due_at <= ? ORDER BY due_at LIMIT ?",  # noqa: S608
         (now, limit),
-    ).fetchall()
-    found: list[ScheduleRow] = []
-    broken: list[RowBroken] = []
-    for row in rows:
-        try:
-            found.append(_schedule(row))
-        except RowBroken as error:
-            broken.append(error)
-    return found, broken
+    )
+    return _sifted(rows)
 
 
 def next_due(db: sqlite3.Connection) -> str | None:
@@ -301,23 +317,23 @@ def set_next(tx: sqlite3.Connection, row: ScheduleRow, to: Advance) -> bool:
     return changed.rowcount == 1
 
 
-def other_tzdata(db: sqlite3.Connection, version: str, limit: int) -> list[ScheduleRow]:
+def other_tzdata(db: sqlite3.Connection, version: str, limit: int) -> Sifted:
     """Schedules whose next run was counted with other rules about time zones."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM schedules WHERE {_LIVE} AND next_run_utc IS NOT NULL AND tzdata_version <> ?"  # noqa: S608
         " LIMIT ?",
         (version, limit),
     )
-    return [_schedule(row) for row in rows.fetchall()]
+    return _sifted(rows)
 
 
-def counted_ahead(db: sqlite3.Connection, now: str, limit: int) -> list[ScheduleRow]:
+def counted_ahead(db: sqlite3.Connection, now: str, limit: int) -> Sifted:
     """Schedules that were moved on by a clock that ran ahead."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM schedules WHERE {_LIVE} AND trigger_type <> 'at' AND counted_from > ? LIMIT ?",  # noqa: S608
         (now, limit),
     )
-    return [_schedule(row) for row in rows.fetchall()]
+    return _sifted(rows)
 
 
 def set_failures(tx: sqlite3.Connection, schedule_id: str, failures: int) -> None:

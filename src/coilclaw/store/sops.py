@@ -76,18 +76,30 @@ _LABELS = msgspec.json.Decoder(tuple[str, ...])
 _RESULT = msgspec.json.Decoder(ToolResult)
 
 
+class RunBroken(StorageError):
+    """A row of a run that cannot be read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, remedy="Restore the database from a backup, or begin a new run.")
+
+
 def _run(row: tuple[object, ...]) -> RunRow:
     fields = dict(zip(_RUN.replace(" ", "").split(","), row, strict=True))
-    fresh, inherited = _LABELS.decode(str(fields.pop("fresh_json"))), _LABELS.decode(str(fields.pop("inherited_json")))
     try:
+        fresh = _LABELS.decode(str(fields.pop("fresh_json")))
+        inherited = _LABELS.decode(str(fields.pop("inherited_json")))
         return msgspec.convert({**fields, "fresh": fresh, "inherited": inherited}, RunRow)
-    except msgspec.ValidationError as error:
-        raise StorageError(f"the row of run {fields['run_id']} cannot be read: {error}.") from error
+    except msgspec.DecodeError as error:
+        raise RunBroken(f"the row of run {fields['run_id']} cannot be read: {error}.") from error
 
 
 def _step(row: tuple[object, ...]) -> StepRow:
     fields = dict(zip(_STEP.replace(" ", "").split(","), row, strict=True))
-    return msgspec.convert({**fields, "retriable": bool(fields["retriable"])}, StepRow)
+    try:
+        return msgspec.convert({**fields, "retriable": bool(fields["retriable"])}, StepRow)
+    except msgspec.ValidationError as error:
+        name = f"step {fields['step_id']} of run {fields['run_id']}"
+        raise RunBroken(f"the row of {name} cannot be read: {error}.") from error
 
 
 def _text(labels: tuple[Label, ...]) -> str:
@@ -130,13 +142,26 @@ def turn_is_over(db: sqlite3.Connection, turn_id: str) -> bool:
     return row is not None and row[0] in ("DONE", "FAILED")
 
 
-def list_runs(db: sqlite3.Connection, limit: int) -> list[RunRow]:
-    """Runs, the newest first."""
+def near_run_ids(db: sqlite3.Connection) -> list[str]:
+    """Ids of the newest runs, for a did-you-mean."""
+    rows = db.execute("SELECT run_id FROM sop_runs ORDER BY created_at DESC, run_id DESC LIMIT 200")
+    return [row[0] for row in rows]
+
+
+def list_runs(db: sqlite3.Connection, limit: int) -> tuple[list[RunRow], list[RunBroken]]:
+    """Runs, the newest first; those that cannot be read apart."""
     rows = db.execute(
         f"SELECT {_RUN} FROM sop_runs ORDER BY created_at DESC, run_id DESC LIMIT ?",  # noqa: S608
         (limit,),
     ).fetchall()
-    return [_run(row) for row in rows]
+    found: list[RunRow] = []
+    broken: list[RunBroken] = []
+    for row in rows:
+        try:
+            found.append(_run(row))
+        except RunBroken as error:
+            broken.append(error)
+    return found, broken
 
 
 def claim_run(

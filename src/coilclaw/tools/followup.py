@@ -1,6 +1,6 @@
 """schedule_followup: the agent's wake-up call to itself."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -54,8 +54,8 @@ def _moment(text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
         if moment.utcoffset() is not None:
-            return moment
-    except ValueError:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # no time, or one that has none in UTC
         pass
     raise ToolError(
         f"{one_line(text[:40])!r} is no time with an offset.",

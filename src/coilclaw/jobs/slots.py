@@ -1,0 +1,54 @@
+"""Slots on record: what is written down of a slot that is run or skipped, and how the audit tells it."""
+
+import sqlite3
+
+import msgspec
+
+from coilclaw.jobs.timetable import Told
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.ids import Clock
+from coilclaw.store.schedule_runs import Cause, RunRow, claim_run, extend_skip, run_id
+
+
+def run_of(schedule_id: str, at: str, cause: Cause, late: int, told: Told) -> RunRow:
+    """A slot as a run, with the schedule in words as it is now."""
+    return RunRow(
+        run_instance_id=run_id(schedule_id, at),
+        schedule_id=schedule_id,
+        scheduled_at=at,
+        cause=cause,
+        state="STARTED",
+        lateness_seconds=late,
+        first_slot=at,
+        cron_summary=told.cron_summary,
+        cron_notes=told.cron_notes,
+        next_runs={"next_runs_utc": list(told.next_runs_utc), "next_runs_local": list(told.next_runs_local)},
+    )
+
+
+def skip(tx: sqlite3.Connection, clock: Clock, run: RunRow, reason: str, *, after: str = "") -> int:
+    """Write down that a slot is not run, once. `after` is the slot right before it: if that was skipped for the same
+    reason, they share a row, and the audit hears of it only when their number has doubled."""
+    run = msgspec.structs.replace(run, state="SKIPPED", reason=reason)
+    shared = extend_skip(tx, run, after) if after else None
+    if shared is None and not claim_run(tx, clock, run):
+        return 0
+    row = shared or run
+    if shared is None or row.slots.bit_length() > (row.slots - run.slots).bit_length():
+        more: dict[str, Json] = {"reason": reason, "slots": row.slots, "first_slot": row.first_slot}
+        add_event(tx, clock, "schedule_skipped", run.schedule_id, {**story(run), **more})
+    return 1
+
+
+def story(run: RunRow) -> dict[str, Json]:
+    """A run as the audit tells it: the schedule in words and its next runs, as they were at that time."""
+    return {
+        "run_instance_id": run.run_instance_id,
+        "scheduled_at": run.scheduled_at,
+        "cause": run.cause,
+        "lateness_seconds": run.lateness_seconds,
+        "cron_summary": run.cron_summary,
+        "cron_notes": run.cron_notes,
+        **run.next_runs,
+    }
