@@ -645,7 +645,7 @@ async def test_no_model_is_offered_the_question_of_a_procedure_and_none_can_ask_
         {"tool_calls": [{"tool": "sop_approval", "args": {"sop": "x", "step": "y", "message": "z"}}]}, {"text": "t"}
     )
     outcome = await s.home.call("sop_approval", sop="x", step="y", message="z")
-    assert outcome.result.code == "NOT_A_STEP"
+    assert outcome.result.code == "TOOL_NOT_ALLOWED"
 
 
 async def test_the_model_of_an_agent_step_cannot_put_the_question_of_a_step(shop):

@@ -122,3 +122,11 @@ async def test_work_in_the_background_asks_before_it_steers_later_work(home):
     assert by_command.result.code == "PATH_PROTECTED"
     await home.call("shell", turn=turn_within(), command="make", key="make")
     assert any(path.endswith("/cron") for path in home.box.specs[-1].read_only)
+
+
+@pytest.mark.parametrize("source", ["chat", "cli", "job"])
+async def test_nobody_but_a_procedure_puts_its_question(home, source):
+    turn = Turn("t", "", source)
+    outcome = await home.call("sop_approval", turn=turn, sop="x", step="ask", message="Shall it go on?")
+    assert (outcome.result.code, outcome.action.decision.rule) == ("TOOL_NOT_ALLOWED", "tool.runtime")
+    assert home.owner.cards == []

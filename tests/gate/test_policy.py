@@ -26,6 +26,7 @@ def policy(**changes):
         "calls_per_minute": 60,
         "open_proposals": 100,
         "prs_per_day": 10,
+        "runtime_tools": frozenset({"sop_approval"}),
         "rules": (),
         "broken": "",
         "hash": "h" * 64,

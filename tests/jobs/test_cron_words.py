@@ -23,6 +23,8 @@ CANONICAL = {
 NEIGHBOURS = {
     "* * * * *": "Every minute",
     "*/1 * * * *": "Every minute",
+    "0 9 29-31 2 *": "Every year on February 29th at 9:00 AM",
+    "0 9 30,31 2,4 *": "Every year on April 30th at 9:00 AM",
     "*/7 * * * *": "Every 7 minutes",
     "0,30 * * * *": "Every 30 minutes",
     "5-59/15 * * * *": "Every 15 minutes at 12:05 AM, 12:20 AM, 12:35 AM, …",

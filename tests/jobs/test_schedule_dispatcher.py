@@ -221,6 +221,7 @@ async def test_overlap_queue_one_queues_one_and_starts_it_when_the_first_is_over
     world.finish()
     await world.tick()
     assert [run.state for run in world.runs()] == ["ENDED", "STARTED", "SKIPPED"]
+    assert world.runs()[1].reason == ""
     job = load_job(world.db.reader, world.runs()[1].job_id)
     assert job.spec.inputs["schedule_run"]["lateness_seconds"] >= 3600
 

@@ -78,6 +78,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_commands: frozenset[str]
     allowlists: tuple[tuple[str, frozenset[str]], ...]
     """(layer, tools): a tool must be in every one of them."""
+    runtime_tools: frozenset[str]
+    """Tools that only the runtime's own procedures call, no model."""
     calls_per_minute: int
     open_proposals: int
     prs_per_day: int

@@ -78,6 +78,17 @@ def _deny_not_listed(case: Case) -> Iterator[Reason]:
             )
 
 
+def _deny_runtime(case: Case) -> Iterator[Reason]:
+    """A question of a procedure is put by the procedure: nobody else may make such a card."""
+    if case.facts.tool_name in case.policy.runtime_tools and case.setting.source != "sop":
+        yield Reason(
+            rule="tool.runtime",
+            code="TOOL_NOT_ALLOWED",
+            text=f"{case.facts.tool_name} is called by procedures (SOPs) only.",
+            change="Ask the owner with ask_user.",
+        )
+
+
 def _deny_job(case: Case) -> Iterator[Reason]:
     """What a job said it would stay within holds for every call it makes."""
     job = case.facts.job
@@ -260,6 +271,7 @@ DENIES: tuple[Rule, ...] = (
     _deny_schema,
     _deny_secret,
     _deny_not_listed,
+    _deny_runtime,
     _deny_job,
     _deny_broken_policy,
     _deny_commands,

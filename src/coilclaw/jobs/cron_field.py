@@ -136,8 +136,8 @@ def _check_step(field: Field, part: str, item: Item) -> None:
         remedy = f"It would only ever pick {item.first}: write {item.first}."
         if field.unit and item.step > field.size:
             remedy = (
-                f"A {field.name} field starts again after {field.size}, so it cannot say that: use an interval of"
-                f" {item.step} {field.unit}, or write {item.first}."
+                f"A field of the {field.name} starts again after {field.size}, so it cannot say that: use an interval"
+                f" of {item.step} {field.unit}, or write {item.first}."
             )
         raise UsageError(f"{part} is a step as long as the {field.name} field or longer.", remedy=remedy)
 

@@ -30,7 +30,7 @@ def _days(cron: Cron) -> Iterator[str]:
                 yield f"‘{field}’ names every day, so the other field changes nothing."
             elif field.startswith("*"):
                 yield f"Some other cron programs read ‘{field}’ here as AND; this one does not."
-    if "/" in day:
+    if "/" in day and len(cron.days) < 31:
         yield f"Day-of-month ‘{day}’ resets each month; this is not anchored to a specific start date."
 
 

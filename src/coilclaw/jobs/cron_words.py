@@ -3,11 +3,15 @@
 Works on what was read, not on the spelling, so that MON-FRI, 1-5 and 1,2,3,4,5 read alike. Never used to run anything.
 """
 
+from calendar import monthrange
 from itertools import pairwise
 
 from coilclaw.jobs.cron import Cron
 from coilclaw.jobs.cron_field import DAYS, HOUR, MINUTE, MONTHS
 from coilclaw.jobs.moments import clock_of
+
+_LEAP_YEAR = 2024
+"""When every day there ever is is there."""
 
 _LISTED = 12
 """So many times a day are named one by one."""
@@ -69,7 +73,8 @@ def _month_days(cron: Cron) -> str:
     if days[0] == 1 and len(days) > 2 and days[-1] + step > 31 and ("/" in cron.fields[2] or len(days) > 3):
         return f"Every {step} days" + _in_months(cron)
     if len(cron.months) * len(days) <= 6 and len(cron.months) < 12:
-        dates = [f"{MONTHS[month - 1]} {ordinal(day)}" for month in cron.months for day in days]
+        there = [(month, day) for month in cron.months for day in days if day <= monthrange(_LEAP_YEAR, month)[1]]
+        dates = [f"{MONTHS[month - 1]} {ordinal(day)}" for month, day in there]
         return f"Every year on {listing(dates)}"
     every = "Every month" if len(cron.months) == 12 else f"Every year{_in_months(cron)}"
     if len(days) > 2 and _contiguous(days):

@@ -159,7 +159,8 @@ def extend_skip(tx: sqlite3.Connection, run: RunRow, after: str) -> RunRow | Non
 def start_run(tx: sqlite3.Connection, run_instance_id: str, job_id: str) -> None:
     """The run's job was made."""
     tx.execute(
-        "UPDATE schedule_runs SET state = 'STARTED', job_id = ? WHERE run_instance_id = ?", (job_id, run_instance_id)
+        "UPDATE schedule_runs SET state = 'STARTED', job_id = ?, reason = '' WHERE run_instance_id = ?",
+        (job_id, run_instance_id),
     )
 
 
