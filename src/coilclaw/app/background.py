@@ -11,7 +11,7 @@ from coilclaw.jobs.intake import Rules
 from coilclaw.jobs.record import words_of
 from coilclaw.jobs.runner import Bounds, Order, Report, Runner
 from coilclaw.jobs.worker import Chore, Say, Worker
-from coilclaw.packets.card import Answer, Card
+from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.job import JobLimits
@@ -43,11 +43,6 @@ You work in the background on job {job_id}. Nobody sits at the terminal: a call 
 and you go on when it was answered. Work step by step with tool calls. When {part} is done, answer in plain text \
 without any call: that ends it.{evidence}
 """.strip()
-
-
-async def nobody(_: Card) -> Answer:
-    """Nobody is there to ask: it waits."""
-    return Answer(approved=None)
 
 
 class Background:

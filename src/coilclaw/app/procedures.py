@@ -10,7 +10,7 @@ import msgspec
 
 from coilclaw.app.sop_shelf import SopBroken, SopFile, SopShelf
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.card import Answer, Card
+from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import Conflict, UsageError
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.names import did_you_mean
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
 AGENT_SECONDS = 600.0
 """How long an agent step may take that says nothing itself."""
-
-
-async def nobody(_: Card) -> Answer:
-    """Nobody is there to ask: it waits."""
-    return Answer(approved=None)
 
 
 class Procedures:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from coilclaw.cli.approvals import carry_out, find_action, nobody
+from coilclaw.cli.approvals import carry_out, find_action
 from coilclaw.cli.output import json_option, print_json, print_rows
 from coilclaw.cli.session import opened
+from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:

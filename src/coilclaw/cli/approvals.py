@@ -8,13 +8,13 @@ import click
 
 from coilclaw.cli.output import json_option, print_json, print_result, print_rows
 from coilclaw.cli.session import opened
+from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:
     from coilclaw.app import App
     from coilclaw.gate.conveyor import Conveyor, Outcome
     from coilclaw.packets.action import Action
-    from coilclaw.packets.card import Answer, Card
 
 
 @click.group()
@@ -136,13 +136,6 @@ async def _tidy(app: "App") -> None:
     executor = app.executor(app.conveyor(nobody))
     await executor.tidy()
     await executor.expire()
-
-
-async def nobody(_: "Card") -> "Answer":
-    """The owner is not asked here."""
-    from coilclaw.packets.card import Answer
-
-    return Answer(approved=None)
 
 
 def find_action(app: "App", action_id: str) -> "Action":

@@ -20,7 +20,7 @@ from coilclaw.config import Config, Home, MockModel, Providers, load
 from coilclaw.packets.action import Action
 from coilclaw.packets.box import Probe
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.card import Answer, Card
+from coilclaw.packets.card import nobody
 from coilclaw.packets.decision import Autonomy
 from coilclaw.packets.errors import CoilclawError, EgressRefused
 
@@ -97,11 +97,6 @@ class Range:
 
 def _silent(level: str, event: str, fields: dict[str, Json]) -> None:
     """Nobody watches a canary."""
-
-
-async def nobody(_: Card) -> Answer:
-    """The owner is not there."""
-    return Answer(approved=None)
 
 
 Way: TypeAlias = Callable[[Range, Shot], Awaitable[str]]

@@ -37,3 +37,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     by: str = "terminal"
     """By which door the answer came."""
+
+
+async def nobody(_: Card) -> Answer:
+    """An approver that is not there: whatever asks, waits."""
+    return Answer(approved=None)
