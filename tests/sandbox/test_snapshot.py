@@ -251,3 +251,18 @@ def test_old_snapshots_go_and_their_contents_too(kept, tmp_path):
     snapshots.take("last")
     contents = {entry.content for each in snapshots._manifests() for entry in snapshots._read(each).files.values()}
     assert {path.parent.name + path.name for path in (tmp_path / "store" / "objects").glob("*/*")} == contents
+
+
+def test_snapshots_of_the_same_moment_sort_as_they_were_taken(tmp_path):
+    from coilclaw.packets.ids import utc_now
+
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    moment = utc_now()
+    for number in range(12):
+        snapshots = Snapshots(workspace, tmp_path / f"store{number}", lambda: moment)
+        (workspace / "a.txt").write_text(f"{number}")
+        first = snapshots.take("first")
+        (workspace / "a.txt").write_text(f"{number}, changed")
+        second = snapshots.take("second")
+        assert [each.id for each in snapshots.recent()] == [second, first]

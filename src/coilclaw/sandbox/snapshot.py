@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -110,6 +111,8 @@ class Snapshots:
         ):
             return last.id
         now = self._clock()
+        if last is not None and stamp(now) == last.time:
+            now += timedelta(milliseconds=1)  # two within a millisecond: their ids must sort as they were taken
         made = Manifest(id=new_id("snap", now), time=stamp(now), note=note[:200], files=files, folders=folders)
         self._write(self._store / f"{made.id}.json", msgspec.json.encode(made))
         self._prune()
