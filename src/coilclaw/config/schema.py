@@ -226,6 +226,9 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True):
 
     ttl_hours: Annotated[int, Meta(ge=1, le=8760)] = 24
     """How long a proposal waits before it expires."""
+    lane_b_proof: Literal["passkey", "token"] = "passkey"
+    """What a paired device must show to approve what leaves this machine: a passkey, or only its token. What is the
+    owner's own (lane C) always needs a passkey."""
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,7 +349,31 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """The HTTP interface."""
 
     http_addr: str = "127.0.0.1:8377"
-    """Address and port to listen on, such as `127.0.0.1:8377` or `[::1]:8377`."""
+    """Address and port to listen on, such as `127.0.0.1:8377` or `[::1]:8377`. Beyond loopback only with TLS."""
+    public_url: str = ""
+    """The address people open when it is not `http://localhost:PORT`, such as `https://coil.example.net`. Passkeys
+    belong to its name."""
+    tls_cert: Path | None = None
+    """The certificate (PEM, with its chain) to speak TLS with; needs `tls_key`."""
+    tls_key: Path | None = None
+    """The private key that belongs to `tls_cert`."""
+    tls_proxy: str = ""
+    """The address of a proxy that speaks TLS for us, such as `10.0.0.2`; only it may connect then. Needs an https
+    `public_url`."""
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=64 << 20)] = 1 << 20
+    """The largest request body; uploads have a limit of their own (2 MiB)."""
+    body_seconds: Seconds = 20.0
+    """How long a client may take to send a request."""
+    token_days: Annotated[int, Meta(ge=1, le=365)] = 30
+    """How long a device stays signed in without being used."""
+    pairing_minutes: Annotated[int, Meta(ge=1, le=60)] = 5
+    """How long a pairing code can be used."""
+    turns_at_once: Annotated[int, Meta(ge=1, le=64)] = 4
+    """How many conversations are answered at the same time."""
+    max_streams: Annotated[int, Meta(ge=1, le=10_000)] = 1200
+    """How many event streams may be open."""
+    requests_per_minute: Annotated[int, Meta(ge=10, le=1_000_000)] = 1200
+    """How many requests a device may make; single routes have stricter limits."""
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):

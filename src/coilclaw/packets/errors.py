@@ -17,6 +17,7 @@ CoilclawError
 ├── BoxUnavailable       1  no box passes its probes here, so nothing is run
 ├── BudgetSpent          3  the day's tokens are used up
 ├── Conflict             3  an idempotency key was used again with other arguments
+├── ProofNeeded          4  only the owner's own proof opens this: a passkey, or the terminal before there is one
 ├── LedgerBroken         6  the receipts do not hold together
 └── StorageError         7  the database, the log or the disk failed
 
@@ -152,6 +153,12 @@ class Conflict(CoilclawError):
     """An idempotency key was used again with other arguments; nothing was done."""
 
     exit_code = 3
+
+
+class ProofNeeded(CoilclawError):
+    """What was asked needs the owner's proof, and there was none that holds; nothing was done."""
+
+    exit_code = 4
 
 
 class LedgerBroken(CoilclawError):

@@ -1,0 +1,51 @@
+"""Pages: lists are handed out in pieces, and a cursor says where the next begins."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Annotated, Generic, TypeAlias, TypeVar
+
+import msgspec
+from litestar.params import Parameter
+
+from coilclaw.server.problems import Trouble
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=200, description="How many at most.")]
+Cursor: TypeAlias = Annotated[
+    str | None, Parameter(max_length=400, description="Where to go on: `next_cursor` of the page before.")
+]
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A piece of a list."""
+
+    items: list[T]
+    next_cursor: str | None
+    """Hand it back as `cursor` for what follows; null at the end."""
+
+
+def write_cursor(place: object) -> str:
+    """A place in a list as an opaque word."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def read_cursor(cursor: str | None, kind: type[K]) -> K | None:
+    """The place a cursor names; None for the beginning."""
+    if cursor is None:
+        return None
+    try:
+        data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        return msgspec.json.decode(data, type=kind)
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise Trouble(
+            400, "BAD_CURSOR", "the cursor is none of ours.", remedy="Start again without a cursor."
+        ) from error
+
+
+def page_of(rows: Sequence[T], limit: int, places: Sequence[object]) -> Page[T]:
+    """A page of rows that were asked for with one more than `limit`; `places` are where each row stands."""
+    more = len(rows) > limit
+    return Page(items=list(rows[:limit]), next_cursor=write_cursor(places[limit - 1]) if more else None)
