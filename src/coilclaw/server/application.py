@@ -19,6 +19,11 @@ def caller_of(request: "Request[Any, Any, Any]") -> Caller:
     return request.scope["state"]["caller"]
 
 
+def request_key_of(request: "Request[Any, Any, Any]") -> str | None:
+    """What stands for the device and its Idempotency-Key, the same whenever the request comes again; None without."""
+    return request.scope["state"].get("request_key")
+
+
 def _always(value: object) -> Provide:
     def give() -> Any:
         return value
@@ -38,6 +43,7 @@ def build(core: Core, parts: Sequence[Part]) -> Litestar:
         dependencies={
             **{name: _always(value) for name, value in given.items()},
             "caller": Provide(caller_of, sync_to_thread=False),
+            "request_key": Provide(request_key_of, sync_to_thread=False),
         },
         exception_handlers={Exception: answer_with_problem},
         openapi_config=OpenAPIConfig(title="CoilClaw", version=__version__, path="/v1/openapi", render_plugins=()),
