@@ -1,0 +1,167 @@
+"""Write a typed Python client from docs/openapi.json. The tests talk to the server through it."""
+
+import keyword
+import re
+from typing import Any
+
+JSON_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+HEAD = '''"""A typed client, made from docs/openapi.json by scripts/docs.py. Do not edit."""
+
+from typing import Any, Literal, TypeAlias
+
+import httpx
+import msgspec
+'''
+SHARED = '''
+
+class Refused(Exception):
+    """The server answered with a problem."""
+
+    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+        super().__init__(f"{status} {problem.get('code')}: {problem.get('detail')}")
+        self.status = status
+        self.code = problem.get("code")
+        self.problem = problem
+
+
+class Client:
+    """One method for each operation."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def _ask(
+        self, method: str, path: str, query: dict[str, Any], headers: dict[str, Any], body: Any, kind: Any
+    ) -> Any:
+        sent = None if body is None else msgspec.json.encode(body)
+        named = {name: value for name, value in headers.items() if value is not None}
+        if sent is not None:
+            named["Content-Type"] = "application/json"
+        asked = {name: value for name, value in query.items() if value is not None}
+        answer = await self._http.request(method, path, params=asked, content=sent, headers=named)
+        if answer.status_code >= 400:
+            raise Refused(answer.status_code, answer.json())
+        if kind is None or answer.status_code == 204:
+            return None
+        if kind is bytes:
+            return answer.content
+        return msgspec.json.decode(answer.content, type=kind)
+'''
+
+
+def snake(name: str) -> str:
+    """listJobs → list_jobs."""
+    word = re.sub(r"[^0-9a-zA-Z]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).lower().strip("_")
+    return f"{word}_" if keyword.iskeyword(word) else word
+
+
+def camel(name: str) -> str:
+    """A class name."""
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^0-9a-zA-Z]+", name) if part)
+
+
+class Writer:
+    """Turns one document into one module."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._document = document
+        self._schemas: dict[str, Any] = document.get("components", {}).get("schemas", {})
+
+    def module(self) -> str:
+        """The whole text."""
+        structs = [self._struct(name, schema) for name, schema in sorted(self._schemas.items())]
+        operations = [
+            self._method(path, method, operation)
+            for path, item in sorted(self._document["paths"].items())
+            for method, operation in sorted(item.items())
+            if method in {"get", "post", "put", "patch", "delete"}
+        ]
+        return HEAD + "".join(structs) + SHARED + "".join(operations)
+
+    def _struct(self, name: str, schema: dict[str, Any]) -> str:
+        if "properties" not in schema:
+            return f"\n{camel(name)}: TypeAlias = {self.kind(schema, quoted=True)}\n"
+        required = set(schema.get("required", ()))
+        lines = [f"\n\nclass {camel(name)}(msgspec.Struct, kw_only=True, omit_defaults=True):\n"]
+        lines.append(f'    """{_first_line(schema.get("description") or name)}"""\n\n')
+        for key, value in schema["properties"].items():
+            kind = self.kind(value, quoted=True)
+            renamed = f'name="{key}"' if snake(key) != key else ""
+            if key in required:
+                after = f" = msgspec.field({renamed})" if renamed else ""
+                lines.append(f"    {snake(key)}: {kind}{after}\n")
+            else:
+                default = f" = msgspec.field(default=None{', ' + renamed if renamed else ''})"
+                lines.append(
+                    f"    {snake(key)}: {kind} | None{default}\n"
+                    if '"' not in kind
+                    else f"    {snake(key)}: Any{default}\n"
+                )
+        return "".join(lines)
+
+    def kind(self, schema: dict[str, Any], *, quoted: bool = False) -> str:
+        """The Python type of a schema."""
+        if "$ref" in schema:
+            name = camel(schema["$ref"].rpartition("/")[2])
+            return f'"{name}"' if quoted else name
+        for several in ("oneOf", "anyOf"):
+            if several in schema:
+                kinds = list(dict.fromkeys(self.kind(each, quoted=quoted) for each in schema[several]))
+                return "Any" if any('"' in each for each in kinds) and len(kinds) > 1 else " | ".join(kinds)
+        if "const" in schema:
+            return f"Literal[{schema['const']!r}]"
+        if "enum" in schema:
+            return f"Literal[{', '.join(repr(each) for each in schema['enum'])}]"
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            return " | ".join(self.kind({**schema, "type": each}, quoted=quoted) for each in kind)
+        if kind == "array":
+            return f"list[{self.kind(schema.get('items', {}), quoted=quoted)}]"
+        if kind == "object":
+            values = schema.get("additionalProperties")
+            return f"dict[str, {self.kind(values, quoted=quoted) if isinstance(values, dict) else 'Any'}]"
+        return JSON_TYPES.get(kind or "", "Any")
+
+    def _method(self, path: str, method: str, operation: dict[str, Any]) -> str:
+        places: dict[str, list[dict[str, Any]]] = {"path": [], "query": [], "header": []}
+        for parameter in operation.get("parameters", ()):
+            places.setdefault(parameter["in"], []).append(parameter)
+        body = self._body(operation)
+        signature = ["self", *(f"{snake(each['name'])}: str" for each in places["path"])]
+        if body:
+            signature.append(f"body: {body}")
+        optional = [*places["query"], *places["header"]]
+        if optional:
+            signature.append("*")
+            signature += [
+                f"{snake(each['name'])}: {self.kind(each.get('schema', {}))} | None = None" for each in optional
+            ]
+        answer = self._answer(operation)
+        target = re.sub(r"{([^}:]+)[^}]*}", lambda found: "{" + snake(found[1]) + "}", path)
+        query = ", ".join(f'"{each["name"]}": {snake(each["name"])}' for each in places["query"])
+        headers = ", ".join(f'"{each["name"]}": {snake(each["name"])}' for each in places["header"])
+        kind = answer if answer != "None" else "None"
+        return (
+            f"\n    async def {snake(operation['operationId'])}({', '.join(signature)}) -> {answer}:\n"
+            f'        """{_first_line(operation.get("description") or operation.get("summary", ""))}"""\n'
+            f'        return await self._ask("{method.upper()}", {"f" if places["path"] else ""}"{target}", '
+            f"{{{query}}}, {{{headers}}}, {'body' if body else 'None'}, {kind})\n"
+        )
+
+    def _body(self, operation: dict[str, Any]) -> str:
+        content = operation.get("requestBody", {}).get("content", {})
+        return self.kind(content["application/json"]["schema"]) if "application/json" in content else ""
+
+    def _answer(self, operation: dict[str, Any]) -> str:
+        for status in sorted(operation["responses"]):
+            if status.startswith("2"):
+                content = operation["responses"][status].get("content", {})
+                if "application/json" in content:
+                    return self.kind(content["application/json"]["schema"])
+                return "bytes" if content else "None"
+        return "None"
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().splitlines()[0].replace('"', "'").replace("\\", "/") if text.strip() else "An operation."
+    return line if line.endswith((".", "?", "!")) else f"{line}."
