@@ -67,7 +67,7 @@ def test_the_deployment_variables_are_second_names(home: Home) -> None:
         ENVIRON
         | {
             "COILCLAW_ENV": "production",
-            "COILCLAW_HTTP_ADDR": "0.0.0.0:80",
+            "COILCLAW_HTTP_ADDR": "127.0.0.1:80",
             "COILCLAW_DATABASE_PATH": "/data/m.sqlite",
             "COILCLAW_ENCRYPTION_KEY_B64": KEY,
             "COILCLAW_OPENROUTER_API_KEY": "sk-or-secret",
@@ -83,7 +83,7 @@ def test_the_deployment_variables_are_second_names(home: Home) -> None:
         },
     )
     config = loaded.config
-    assert config.server.http_addr == "0.0.0.0:80"
+    assert config.server.http_addr == "127.0.0.1:80"
     assert config.memory.path == Path("/data/m.sqlite")
     assert (config.default_model, config.fallback_model) == ("big", "small")
     assert config.approvals.ttl_hours == 12

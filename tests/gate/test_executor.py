@@ -545,7 +545,8 @@ async def test_a_verdict_that_came_too_late_is_not_on_record(world):
         with pytest.raises(Conflict):
             await approvals.resolve(unknown, "not-executed", by="two")
         rows = w.home.app.db.reader.execute("SELECT payload_json FROM audit_log WHERE event_type = 'tool_resolved'")
-        assert [row[0] for row in rows] == ['{"verdict":"executed","by":"one"}']
+        told = [msgspec.json.decode(row[0]) for row in rows]
+        assert [(each["verdict"], each["by"]) for each in told] == [("executed", "one")]
 
 
 async def test_a_lookup_that_is_sent_elsewhere_is_no_answer(world, tmp_path):

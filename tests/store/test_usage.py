@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coilclaw.cli.usage import bill, bills, cost_text
+from coilclaw.app.bills import bill, bills
+from coilclaw.cli.usage import cost_text
 from coilclaw.config import Price
 from coilclaw.store.usage import UsageRow, add_usage, day_began, tokens_of_job, tokens_since, usage_rows
 

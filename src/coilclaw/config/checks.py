@@ -16,6 +16,7 @@ from coilclaw.config.schema import (
     ProviderModel,
     ReliableModel,
     RouterModel,
+    Server,
 )
 from coilclaw.config.tables import MODELS, WEBHOOKS, KeyPath
 
@@ -40,11 +41,16 @@ def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults:
             models[name] = replace(model, script=at((*MODELS, name, "script"), model.script, home.root))
         else:
             models[name] = model
+    tls = {
+        name: None if path is None else at(("server", name), path, home.root)
+        for name, path in (("tls_cert", config.server.tls_cert), ("tls_key", config.server.tls_key))
+    }
     return replace(
         config,
         workspace_dir=workspace,
         security=replace(config.security, forbidden_paths=tuple(dict.fromkeys(forbidden))),
         providers=replace(config.providers, models=models),
+        server=replace(config.server, **tls),
         memory=replace(config.memory, path=at(("memory", "path"), config.memory.path, home.root)),
         receipts=replace(config.receipts, path=at(("receipts", "path"), config.receipts.path, home.root)),
     )
@@ -57,9 +63,7 @@ def check(config: Config, home: Home, declared: Set[str], faults: Faults) -> Non
     _check_switches(config, faults)
     _check_providers(config, declared, faults)
     _check_webhooks(config, faults)
-    fault = address_fault(config.server.http_addr)
-    if fault:
-        faults.note(("server", "http_addr"), fault)
+    _check_listening(config, faults)
     strange = [tool for tool in config.channels.cli.tools_allow if tool not in BUILT_IN_TOOLS]
     if strange:
         close = nearest(strange[0], BUILT_IN_TOOLS)
@@ -140,6 +144,17 @@ def _check_webhooks(config: Config, faults: Faults) -> None:
 
     for name, webhook in config.webhooks.items():
         check_webhook(webhook, (*WEBHOOKS, name), faults)
+
+
+def _check_listening(config: Config, faults: Faults) -> None:
+    fault = address_fault(config.server.http_addr)
+    if fault:
+        faults.note(("server", "http_addr"), fault)
+    if config.server == Server():
+        return
+    from coilclaw.config.listening import check_server
+
+    check_server(config.server, faults, address_holds=not fault)
 
 
 def _check_name(name: str, path: KeyPath, declared: Set[str], faults: Faults) -> None:

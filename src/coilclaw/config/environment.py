@@ -26,6 +26,7 @@ ALIASES: Mapping[str, KeyPath] = {
 """Second names of keys; both may be set only when they agree."""
 
 ENCRYPTION_KEY = "COILCLAW_ENCRYPTION_KEY_B64"
+ENCRYPTION_KEY_NEW = "COILCLAW_ENCRYPTION_KEY_NEW_B64"
 OPENROUTER_KEY = "COILCLAW_OPENROUTER_API_KEY"
 SECRETS = (ENCRYPTION_KEY, OPENROUTER_KEY)
 """Variables that hold secrets: only their presence is ever looked at."""
@@ -35,6 +36,7 @@ OTHERS: Mapping[str, str] = {
     "COILCLAW_DEBUG": "Shows where an unexpected error happened; its text may hold secrets.",
     "COILCLAW_MOCK_SCRIPT": "A file of scripted answers for the mock provider, for one run.",
     ENCRYPTION_KEY: "Secret: 32 bytes in base64 that encrypt stored tokens. Not set: a key file in the home.",
+    ENCRYPTION_KEY_NEW: "Secret: the key that follows it; read by `coilclaw keys rotate`.",
     OPENROUTER_KEY: "Secret: a provider key; it is used where `api_key_env` names it.",
     "NO_COLOR": "When set, output has no colours.",
 }

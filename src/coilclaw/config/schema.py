@@ -24,6 +24,7 @@ BUILT_IN_TOOLS = (
     "notes_write",
     "notes_read",
     "schedule_followup",
+    "reach_out",
     "artifact_put",
     "artifact_get",
     "webhook_send",

@@ -2,22 +2,21 @@
 
 import sqlite3
 from contextlib import suppress
-from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.gate.conveyor import Conveyor, Outcome
 from coilclaw.gate.ends import End, changed, denial, expired, refusal, resolved, withdrawn
-from coilclaw.gate.records import Record, Taken
+from coilclaw.gate.proof import OwnerProof
+from coilclaw.gate.records import Record, Taken, Verdict
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action, Status, ToolResult
-from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import Conflict, UsageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
+from coilclaw.packets.proof import Assertion
 from coilclaw.store.actions import load_action, waiting_actions
 from coilclaw.store.database import Database
 
-Verdict: TypeAlias = Literal["executed", "not-executed", "retry"]
 BATCH = 100
 
 
@@ -29,10 +28,18 @@ class Approvals:
         self._db = db
         self._clock = clock
 
-    async def approve(self, action: Action, *, by: str, digest: str, seen: str | None = None) -> Action | Outcome:
+    @property
+    def owner(self) -> OwnerProof:
+        """What proves the owner."""
+        return self._conveyor.records.owner
+
+    async def approve(
+        self, action: Action, *, by: str, digest: str, seen: str | None = None, proof: Assertion | None = None
+    ) -> Action | Outcome:
         """Write down a yes to exactly what was shown: the card's digest, and what it was compared with.
 
-        What cannot be approved any more ends here, with its reason.
+        What cannot be approved any more ends here, with its reason. Where the door is not enough and `proof` does not
+        hold, ProofNeeded is raised and it goes on waiting.
         """
         if action.status == "APPROVED":
             return action
@@ -46,7 +53,7 @@ class Approvals:
             refused = msgspec.structs.replace(action, decision=looked.decision)
             return await self._end(refused, denial(looked.decision))
         self._conveyor.reached("approving")
-        approved = await self._db.write(lambda tx: self._conveyor.records.approve(tx, action, by, seen))
+        approved = await self._db.write(lambda tx: self._conveyor.records.approve(tx, action, by, seen, proof))
         self._conveyor.reached("approved")
         if not approved:
             return self._answered_elsewhere(action.action_id)
@@ -71,26 +78,33 @@ class Approvals:
                 ended.append(await self._conveyor.end(action, expired()))
         return ended
 
-    async def resolve(self, action: Action, verdict: Verdict, *, by: str) -> Action | Outcome:
-        """The owner says how an action of unknown end really ended, or that it shall be done again."""
+    async def resolve(
+        self, action: Action, verdict: Verdict, *, by: str, proof: Assertion | None = None
+    ) -> Action | Outcome:
+        """The owner says how an action of unknown end really ended, or that it shall be done again.
+
+        A passkey signs the verdict too. ProofNeeded leaves it as it is.
+        """
         if action.status != "UNKNOWN":
             raise UsageError(
                 f"{action.action_id} is {action.status}; only an action whose end is UNKNOWN is resolved.",
                 remedy="See `coilclaw actions list --status UNKNOWN`.",
             )
         if verdict != "retry":
-            said: dict[str, Json] = {"verdict": verdict, "by": by}
 
             def record(tx: sqlite3.Connection, _: ToolResult) -> None:
-                self._conveyor.records.note(tx, "tool_resolved", action, said)
+                self._conveyor.records.resolved(tx, action, verdict, by, proof)
 
             return await self._end(action, resolved(executed=verdict == "executed"), by=by, record=record)
         expires_at = stamp(self._clock() + self._conveyor.ttl)
-        reopened = await self._db.write(lambda tx: self._conveyor.records.reopen(tx, action, by, expires_at))
+        reopened = await self._db.write(lambda tx: self._conveyor.records.reopen(tx, action, by, expires_at, proof))
         return self._loaded(action.action_id) if reopened else self._answered_elsewhere(action.action_id)
 
-    async def repropose(self, action: Action) -> Action:
-        """Propose the stored bytes of a refused action again, by the owner's own hand; its card says where it was."""
+    async def repropose(self, action: Action, *, key: str | None = None) -> Action:
+        """Propose the stored bytes of a refused action again, by the owner's own hand; its card says where it was.
+
+        The same key again is the same proposal.
+        """
         refusable: tuple[Status, ...] = ("REJECTED", "FAILED")
         if action.status not in refusable:
             raise UsageError(
@@ -104,7 +118,10 @@ class Approvals:
             )
         # The owner's own hand, so no longer a job's; what it may stem from stays with it.
         turn = Turn(action.turn_id, action.thread_id, "cli", action.taint)
-        new = self._conveyor.propose(action.call, turn, new_id("key", self._clock()))
+        known = await self._conveyor.known(action.call, key) if key is not None else None
+        if known is not None:
+            return known
+        new = self._conveyor.propose(action.call, turn, key or new_id("key", self._clock()))
         outcome = await self._conveyor.carry(new, turn, stored=False, record=None)
         await self._conveyor.note("tool_reproposed", outcome.action.action_id, {"of": action.action_id})
         return self._loaded(outcome.action.action_id)

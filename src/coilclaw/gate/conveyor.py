@@ -40,6 +40,7 @@ from coilclaw.gate.estop import Estop
 from coilclaw.gate.facts import Inspected, Inspector
 from coilclaw.gate.grants import Granter
 from coilclaw.gate.policy import decide
+from coilclaw.gate.proof import PANEL_ONLY, TERMINAL, OwnerProof
 from coilclaw.gate.records import EVENT_OF, KeyBound, Reached, Record, Records, Refused, Stopped, Taken, both, if_it_can
 from coilclaw.gate.turn import Turn
 from coilclaw.gate.upkeep import Upkeep
@@ -49,7 +50,7 @@ from coilclaw.packets.action import INTERNAL, Action, ToolCall, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.decision import Decision
-from coilclaw.packets.errors import Conflict, StorageError
+from coilclaw.packets.errors import Conflict, ProofNeeded, StorageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.job import JobLimits
 from coilclaw.packets.ports import Recovery
@@ -104,6 +105,7 @@ class Conveyor:
         locks: Path,
         ttl: timedelta,
         patience: Patience,
+        owner: OwnerProof,
     ) -> None:
         self._db = db
         self._ledger = ledger
@@ -123,7 +125,7 @@ class Conveyor:
         self._locks = locks
         self._patience = patience
         self.ttl = ttl
-        self.records = Records(db=db, ledger=ledger, clock=clock, locks=locks, reached=reached)
+        self.records = Records(db=db, ledger=ledger, clock=clock, locks=locks, reached=reached, owner=owner)
         self._attempts = Attempts(granter, estop, redact)
 
     def close(self) -> None:
@@ -222,7 +224,7 @@ class Conveyor:
         approved = False
         if action.decision.verdict == "ask":
             answer = await self._ask(action, inspected, stored=stored, record=record)
-            if answer.approved is None:
+            if answer.approved is None or (answer.approved and self._must_show_more(action, answer.by)):
                 return await self._leave_waiting(action, inspected, stored=stored, record=record)
             if not answer.approved:
                 return await self._finish(action, refusal(answer.reason), stored=stored, record=record, by=answer.by)
@@ -245,12 +247,19 @@ class Conveyor:
 
     async def _ask(self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None) -> Answer:
         """Put the card to the owner. Ctrl-C is an answer too."""
+        card = self._card(action, inspected)
+        if self._must_show_more(action, TERMINAL):
+            card = msgspec.structs.replace(card, reasons=(*card.reasons, PANEL_ONLY))
         try:
-            return await self._approve(self._card(action, inspected))
+            return await self._approve(card)
         except asyncio.CancelledError:
             end = refusal("It was cancelled at the prompt.")
             await asyncio.shield(self._finish(action, end, stored=stored, record=record, by="terminal"))
             raise
+
+    def _must_show_more(self, action: Action, by: str) -> bool:
+        """Whether a yes by this door is not yet the owner's word: it then waits for a passkey."""
+        return bool(self.records.owner.needed(self._db.reader, action.decision.lane, by))
 
     async def _claim_and_run(
         self,
@@ -273,6 +282,9 @@ class Conveyor:
             )
         except KeyBound:
             return await self._finish(action, conflict(), stored=stored, record=record)
+        except ProofNeeded:  # a passkey was registered after the question was put
+            waiting = msgspec.structs.replace(action, approved_by=None)
+            return await self._leave_waiting(waiting, inspected, stored=stored, record=record)
         except Refused as refused:
             end = too_late(refused.end) if action.uncertain else refused.end
             return await self._finish(action, end, stored=stored, record=record)
@@ -448,10 +460,10 @@ class Conveyor:
     async def _leave_waiting(
         self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None
     ) -> Outcome:
-        text = (
-            f"pending {action.action_id}: approval needed. {' '.join(action.decision.reasons)}"
-            " The owner can answer with `coilclaw approvals`."
-        )
+        panel = self._must_show_more(action, TERMINAL)
+        where = "approve it in the panel with their passkey" if panel else "answer with `coilclaw approvals`"
+        reasons = " ".join(action.decision.reasons)
+        text = f"pending {action.action_id}: approval needed. {reasons} The owner can {where}."
         result = ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED", label=INTERNAL)
         see = self._upkeep.see(action.action_id, inspected)
         await self.records.wait(action, result, stored=stored, record=both(see, record))

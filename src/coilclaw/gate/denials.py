@@ -6,6 +6,7 @@ import msgspec
 
 from coilclaw.gate.case import BACKGROUND, MATRIX, Case, Rule, describe, reaches_outside
 from coilclaw.gate.policy_match import matching_rules
+from coilclaw.packets.action import Source
 from coilclaw.packets.decision import Reason
 
 
@@ -78,13 +79,18 @@ def _deny_not_listed(case: Case) -> Iterator[Reason]:
             )
 
 
+_RUNTIME_SOURCES: dict[str, Source] = {"attachment_save": "gateway"}
+"""Where the runtime calls a tool of its own from; the others are called by procedures."""
+
+
 def _deny_runtime(case: Case) -> Iterator[Reason]:
-    """A question of a procedure is put by the procedure: nobody else may make such a card."""
-    if case.facts.tool_name in case.policy.runtime_tools and case.setting.source != "sop":
+    """What only the runtime calls comes from its own place: nobody else may make such a card."""
+    place = _RUNTIME_SOURCES.get(case.facts.tool_name, "sop")
+    if case.facts.tool_name in case.policy.runtime_tools and case.setting.source != place:
         yield Reason(
             rule="tool.runtime",
             code="TOOL_NOT_ALLOWED",
-            text=f"{case.facts.tool_name} is called by procedures (SOPs) only.",
+            text=f"{case.facts.tool_name} is called by {'procedures (SOPs)' if place == 'sop' else 'uploads'} only.",
             change="Ask the owner with ask_user.",
         )
 

@@ -1,11 +1,36 @@
 """ESTOP: a file that stops every effect. What cannot be read counts as stopped."""
 
 import asyncio
+import errno
 import os
+import sqlite3
+import stat
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.canonical import Json, sha256_hex
+from coilclaw.packets.ids import Clock
+from coilclaw.packets.text import one_line
+
 POLL_SECONDS = 0.1
+LONGEST_REASON = 400
+_READ = 4096
+_LARGEST = 1 << 16
+_KNOWN = "estop"
+"""Under this key the database remembers which state the audit was last told of."""
+
+
+class EstopState(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether everything is stopped, since when and why."""
+
+    engaged: bool
+    since: str | None = None
+    """When it was engaged; null when it is not, or when the file does not say."""
+    reason: str = ""
+    """Why, in the words of whoever engaged it."""
 
 
 class Estop:
@@ -24,22 +49,97 @@ class Estop:
             return True
         return True
 
+    def state(self) -> EstopState:
+        """The state with what the file says about it; the file's first line is the one that stopped everything."""
+        if not self.engaged():
+            return EstopState(engaged=False)
+        when, _, reason = self._first_line().partition(" ")
+        if not _is_stamp(when):
+            return EstopState(engaged=True)
+        return EstopState(engaged=True, since=when, reason=one_line(reason)[:LONGEST_REASON])
+
+    def _first_line(self) -> str:
+        try:
+            descriptor = os.open(self.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                data = os.read(descriptor, _READ)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return ""
+        return data.decode("utf-8", "replace").partition("\n")[0]
+
     def engage(self, reason: str, when: str) -> None:
         """Stop everything; doing it twice is fine."""
         self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.file.touch(mode=0o600)  # that it exists is what stops everything
-        with suppress(OSError), self.file.open("a", encoding="utf-8") as file:
-            file.write(f"{when} {reason}\n")
+        with suppress(OSError), self.file.open("a", encoding="utf-8", errors="replace") as file:
+            if file.tell() < _LARGEST:  # whoever keeps pressing it must not fill the disk
+                file.write(f"{when} {reason}\n")
 
-    def clear(self) -> bool:
-        """Let things go on; says whether there was anything to clear."""
+    def mark(self) -> str:
+        """Stands for this very stop: another one, or one pressed again since, has another. Empty when there is none."""
+        return _mark(self.file)
+
+    def clear(self, mark: str = "") -> bool:
+        """Let things go on; False when there was nothing to clear, or it is no longer the stop of that mark."""
+        aside = self.file.with_name(f"{self.file.name}.cleared")
         try:
-            self.file.unlink()
+            if stat.S_ISDIR(os.lstat(self.file).st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            self.file.rename(aside)
         except FileNotFoundError:
             return False
+        if mark and _mark(aside) != mark:
+            with suppress(FileExistsError):  # whoever pressed it in this moment has stopped everything already
+                os.link(aside, self.file)
+            aside.unlink()
+            return False
+        aside.unlink()
         return True
 
     async def wait(self) -> None:
         """Return when ESTOP is engaged."""
         while not self.engaged():
             await asyncio.sleep(POLL_SECONDS)
+
+
+def _mark(file: Path) -> str:
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return "unreadable"
+    try:
+        seen = os.fstat(descriptor)
+        data = os.read(descriptor, _LARGEST * 2)
+    finally:
+        os.close(descriptor)
+    return sha256_hex(b"%d %d %d " % (seen.st_ino, seen.st_mtime_ns, seen.st_size) + data)
+
+
+def _is_stamp(text: str) -> bool:
+    return len(text) <= 32 and text[:4].isdigit() and "T" in text and text.isascii() and text.isprintable()
+
+
+def known_estop(db: sqlite3.Connection) -> bool:
+    """What the audit was last told: whether ESTOP is engaged."""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (_KNOWN,)).fetchone()
+    return row is not None and row[0] == "engaged"
+
+
+def note_estop(tx: sqlite3.Connection, clock: Clock, *, engaged: bool, by: str = "") -> bool:
+    """Tell the audit of a change, once, whichever process notices it first; False when it was told already.
+
+    The file alone decides and is set without the database, so that it works in a broken home; this only tells of it.
+    """
+    if known_estop(tx) == engaged:
+        return False
+    tx.execute(
+        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (_KNOWN, "engaged" if engaged else "cleared"),
+    )
+    told: dict[str, Json] = {"by": by} if by else {}
+    add_event(tx, clock, "estop_engaged" if engaged else "estop_cleared", "estop", told)
+    return True

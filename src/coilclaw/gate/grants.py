@@ -17,7 +17,7 @@ from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.http import HttpRequest, HttpResponse, Principal, SendTarget
 from coilclaw.packets.ids import Clock
-from coilclaw.packets.ports import Box, Context, Memory, Notes, Touches, Transport
+from coilclaw.packets.ports import Box, Context, Memory, Notes, Tool, Touches, Transport
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ async def _read_page(response: HttpResponse) -> str:
     from coilclaw.sandbox.airlock.readable import readable_text
 
     return await asyncio.to_thread(readable_text, response.body, response.header("content-type"))
+
+
+def _keeps_notes(tool: Tool | None) -> bool:
+    """Whether a tool works on our own rows; an upload is kept there until it is saved."""
+    return tool is not None and (tool.destination == "internal" or tool.name == "attachment_save")
 
 
 FollowUp: TypeAlias = Callable[[str, datetime | None, int | None], Awaitable[tuple[str, str]]]
@@ -114,7 +119,7 @@ class Granter:
             send=sender,
             look_up=asker,
             inputs=inspected.inputs,
-            notes=self._notes(action, turn) if inspected.tool and inspected.tool.destination == "internal" else None,
+            notes=self._notes(action, turn) if _keeps_notes(inspected.tool) else None,
             read_page=_read_page if touches.principal == "web_open" else None,
             restore=self._restore if action.call.tool == "undo" else None,
             follow_up=self._follow_up(action, turn) if action.call.tool == "schedule_followup" else None,

@@ -3,11 +3,12 @@
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.gate.ends import End, Fate
+from coilclaw.gate.proof import OwnerProof, Shown, resolve_digest
 from coilclaw.ledger.audit import add_event
 from coilclaw.ledger.ledger import Ledger
 from coilclaw.packets.action import Action, ToolResult
@@ -15,6 +16,7 @@ from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.decision import Decision
 from coilclaw.packets.errors import StorageError
 from coilclaw.packets.ids import Clock, new_id
+from coilclaw.packets.proof import Assertion
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
 from coilclaw.store.actions import (
     add_action,
@@ -25,6 +27,7 @@ from coilclaw.store.actions import (
     keep_result_hash,
     keep_seen,
     let_go,
+    load_action,
     put_off_action,
     reopen_action,
 )
@@ -36,6 +39,8 @@ Record: TypeAlias = Callable[[sqlite3.Connection, ToolResult], None]
 """Writes what the caller wants to remember of a result, in the transaction that ends the action."""
 Write: TypeAlias = Callable[[sqlite3.Connection], None]
 """Something to write in somebody else's transaction."""
+Verdict: TypeAlias = Literal["executed", "not-executed", "retry"]
+"""What the owner says of an end that nobody knows."""
 Reached: TypeAlias = Callable[[str], None]
 """Is told of every boundary that is reached; does nothing, except where a test wants to know what a crash does."""
 
@@ -50,8 +55,11 @@ EVENT_OF: dict[ReceiptStatus, str] = {
 class Records:
     """Writes actions down."""
 
-    def __init__(self, *, db: Database, ledger: Ledger, clock: Clock, locks: Path, reached: Reached) -> None:
+    def __init__(
+        self, *, db: Database, ledger: Ledger, clock: Clock, locks: Path, reached: Reached, owner: OwnerProof
+    ) -> None:
         self.db = db
+        self.owner = owner
         self._ledger = ledger
         self._clock = clock
         self._locks = locks
@@ -79,21 +87,75 @@ class Records:
         """Write an audit event of an action."""
         add_event(tx, self._clock, event_type, action.action_id, payload)
 
-    def approve(self, tx: sqlite3.Connection, action: Action, by: str, seen: str | None) -> bool:
-        """Write down the owner's yes to this digest and to what was shown; False when others answered first."""
+    def approve(
+        self, tx: sqlite3.Connection, action: Action, by: str, seen: str | None, assertion: Assertion | None
+    ) -> bool:
+        """Write down the owner's yes to this digest and to what was shown; False when others answered first.
+
+        A yes that this door could not give for its lane is an error, and nothing is written.
+        """
+        stands = self._as_it_stands(tx, action)
         if not approve_action(tx, self._clock, action, by):
             return False
+        shown = self._prove(tx, stands, "approve", stands.digest, by, assertion)
         if seen is not None:
             keep_seen(tx, action.action_id, seen)
-        self.note(tx, "tool_approved", action, {"digest": action.digest, "by": by})
+        self._note_yes(tx, stands, by, shown)
         return True
 
-    def reopen(self, tx: sqlite3.Connection, action: Action, by: str, expires_at: str) -> bool:
+    def reopen(
+        self, tx: sqlite3.Connection, action: Action, by: str, expires_at: str, assertion: Assertion | None
+    ) -> bool:
         """The owner has an action of unknown end done again; False when it is unknown no more."""
+        stands = self._as_it_stands(tx, action)
         if not reopen_action(tx, self._clock, action, by, expires_at):
             return False
-        self.note(tx, "tool_resolved", action, {"verdict": "retry", "by": by, "digest": action.digest})
+        self.resolved(tx, stands, "retry", by, assertion, expires_at=expires_at)
         return True
+
+    def resolved(
+        self,
+        tx: sqlite3.Connection,
+        action: Action,
+        verdict: Verdict,
+        by: str,
+        assertion: Assertion | None,
+        *,
+        expires_at: str = "",
+    ) -> None:
+        """Write down what the owner says of an unknown end, with what stood behind it."""
+        shown = self._prove(tx, action, "resolve", resolve_digest(action.digest, verdict), by, assertion)
+        told: dict[str, Json] = {"verdict": verdict, "by": by, "digest": action.digest, **shown.told()}
+        if expires_at:
+            told["expires_at"] = expires_at
+        self.note(tx, "tool_resolved", action, told)
+
+    def _as_it_stands(self, tx: sqlite3.Connection, action: Action) -> Action:
+        return load_action(tx, action.action_id) or action
+
+    def _prove(
+        self,
+        tx: sqlite3.Connection,
+        action: Action,
+        purpose: Literal["approve", "resolve"],
+        digest: str,
+        by: str,
+        assertion: Assertion | None,
+    ) -> Shown:
+        return self.owner.require(
+            tx,
+            lane=action.decision.lane,
+            purpose=purpose,
+            subject=action.action_id,
+            digest=digest,
+            valid_until=action.expires_at,
+            by=by,
+            assertion=assertion,
+        )
+
+    def _note_yes(self, tx: sqlite3.Connection, action: Action, by: str, shown: Shown) -> None:
+        told: dict[str, Json] = {"digest": action.digest, "by": by, "expires_at": action.expires_at, **shown.told()}
+        self.note(tx, "tool_approved", action, told)
 
     async def begin(
         self,
@@ -113,8 +175,10 @@ class Records:
         def write(tx: sqlite3.Connection) -> bool:
             if not stored:
                 self.store(tx, action)
-            if approved_now:
-                self.note(tx, "tool_approved", action, {"digest": action.digest, "by": action.approved_by})
+            if approved_now or (action.status != "APPROVED" and action.decision.verdict != "allow"):
+                # No assertion can come along here: a yes in the middle of a turn is given at the terminal.
+                shown = self._prove(tx, action, "approve", action.digest, action.approved_by or "", None)
+                self._note_yes(tx, action, action.approved_by or "", shown)
             if stopped():
                 return False
             late = refused()

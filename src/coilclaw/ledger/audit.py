@@ -1,6 +1,7 @@
 """Audit events: the queryable story beside the receipts. Written in the caller's transaction, read in their order."""
 
 import sqlite3
+from typing import NamedTuple
 
 import msgspec
 
@@ -82,6 +83,36 @@ def events_after(
         (seq, until, *values, limit),
     ).fetchall()
     return [audit_event(row) for row in rows]
+
+
+class Told(NamedTuple):
+    """An event as streams tell it: its payload unread, and the conversation it belongs to, where a row knows."""
+
+    seq: int
+    event_type: str
+    entity_id: str
+    payload: str
+    created_at: str
+    thread_id: str
+
+
+_TOLD = """
+SELECT a.seq, a.event_type, a.entity_id, a.payload_json, a.created_at, coalesce(p.thread_id, j.thread_id, '')
+FROM audit_log a
+LEFT JOIN proposed_actions p ON p.action_id = a.entity_id
+LEFT JOIN jobs j ON j.job_id = a.entity_id
+WHERE a.seq > ? AND a.seq <= ? ORDER BY a.seq LIMIT ?
+"""
+
+
+def told_after(db: sqlite3.Connection, seq: int, limit: int, *, until: int) -> list[Told]:
+    """The events that follow a number, oldest first, with their conversations."""
+    return [Told(*row) for row in db.execute(_TOLD, (seq, until, limit)).fetchall()]
+
+
+def change_mark(db: sqlite3.Connection) -> int:
+    """A number that is another one after any other connection, of any process, has committed. Costs microseconds."""
+    return int(db.execute("PRAGMA data_version").fetchone()[0])
 
 
 def last_number(db: sqlite3.Connection) -> int:

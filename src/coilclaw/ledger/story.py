@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from coilclaw.ledger.audit import AuditEvent, Wanted, events_after
+from coilclaw.ledger.signed import Signed, word_on
 from coilclaw.ledger.verify import hash_of_line
 from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.errors import LedgerBroken
@@ -51,6 +52,12 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     approved_at: str | None
     rejection_reason: str | None
     expires_at: str
+    shown: str | None = None
+    """What stood behind the yes: passkey, token, terminal or none."""
+    proof: Signed | None = None
+    """The passkey's signature behind it, verified again."""
+    signatures: tuple[Signed, ...] = ()
+    """Every signature about this action: to approve it, and to resolve it."""
 
 
 class Attempt(msgspec.Struct, kw_only=True):
@@ -124,7 +131,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 _ROW = """
 SELECT action_id, tool, identity, args_json, args_hash, status, attempt, next_attempt_at, uncertain, source, source_id,
     thread_id, turn_id, job_id, justification, created_at, taint_json, decision_json, approved_by, approved_at,
-    rejection_reason, expires_at, digest, idempotency_key, result_json, updated_at
+    rejection_reason, expires_at, digest, idempotency_key, result_json, updated_at, lane
 FROM proposed_actions WHERE action_id = ?
 """
 
@@ -140,7 +147,8 @@ def story_of(db: sqlite3.Connection, action_id: str) -> Story | None:
     result = _result(row["result_json"])
     proofs = _proofs(db, row)
     decision = _object(row["decision_json"])
-    wrong = _disagreements(row, result, proofs, events)
+    word = word_on(db, row, {str(row["lane"]), str(decision.get("lane", row["lane"]))}, events)
+    wrong = (*_disagreements(row, result, proofs, events), *word.disagreements)
     return Story(
         action_id=action_id,
         tool=row["tool"],
@@ -162,6 +170,9 @@ def story_of(db: sqlite3.Connection, action_id: str) -> Story | None:
             approved_at=row["approved_at"] or _time_of(events, "tool_approved"),
             rejection_reason=row["rejection_reason"],
             expires_at=row["expires_at"],
+            shown=word.proof,
+            proof=word.signed,
+            signatures=word.signatures,
         ),
         digest=row["digest"],
         idempotency_key=row["idempotency_key"],
@@ -171,7 +182,7 @@ def story_of(db: sqlite3.Connection, action_id: str) -> Story | None:
         receipts=proofs,
         agrees=not wrong and not any(proof.disagreements for proof in proofs),
         disagreements=wrong,
-        notes=_notes(row, events, proofs),
+        notes=(*_notes(row, events, proofs), *word.notes),
         updated_at=row["updated_at"],
     )
 

@@ -31,6 +31,7 @@ class _Shape(NamedTuple):
 
 _SHAPES = (
     _Shape("g", "github", r"gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}"),
+    _Shape("c", "coilclaw", r"cc_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])"),
     _Shape(
         "gG",
         "gitlab",

@@ -370,3 +370,15 @@ def seen_hash(db: sqlite3.Connection, action_id: str) -> str:
     """What they held; empty when nothing was noted."""
     row = db.execute("SELECT seen_hash FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()
     return str(row[0]) if row is not None and row[0] else ""
+
+
+def select_actions(
+    db: sqlite3.Connection, where: str, values: tuple[str | int, ...], limit: int
+) -> list[tuple[Action | None, str, int]]:
+    """Actions that meet a condition written by us, newest first, each with its time and row; None: it is unreadable."""
+    rows = db.execute(
+        f"SELECT {_SELECTED}, rowid FROM proposed_actions WHERE {where}"  # noqa: S608
+        " ORDER BY created_at DESC, rowid DESC LIMIT ?",
+        (*values, limit),
+    ).fetchall()
+    return [(next(iter(_readable([row[:-1]])), None), row[17], row[-1]) for row in rows]

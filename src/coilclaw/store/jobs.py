@@ -2,14 +2,15 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 import msgspec
 
 from coilclaw.packets.action import INTERNAL, Label
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import StorageError
-from coilclaw.packets.ids import Clock, stamp
+from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.job import JobLimits, JobSpec, JobState, Plan
 from coilclaw.store.threads import OWNER_ID
 
@@ -223,6 +224,49 @@ def list_jobs(
             if skipped is not None:
                 skipped(error)
     return found
+
+
+class JobsWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs are asked for; what is None does not matter."""
+
+    states: tuple[JobState, ...] | None = None
+    thread_id: str | None = None
+    since: str | None = None
+    """Made at this time or later."""
+
+
+def jobs_before(
+    db: sqlite3.Connection, wanted: JobsWanted, before: str | None, limit: int
+) -> tuple[list[JobRow], list[str]]:
+    """Jobs, the newest first, from below an id on, at most so many rows; and the ids of all those rows, also of those
+    that cannot be read. Ids sort by birth, so that their own index gives the order."""
+    terms, values = ["job_id < ?"], ["job_~" if before is None else before]
+    if wanted.states is not None:
+        # Few jobs are open, so these are found by their state; of the others there are many everywhere.
+        plus = "" if set(wanted.states) <= set(OPEN) else "+"
+        terms.append(f"{plus}state IN ({', '.join('?' * len(wanted.states))})")
+        values += wanted.states
+    for column, comparison, value in (("thread_id", "=", wanted.thread_id), ("created_at", ">=", wanted.since)):
+        if value is not None:
+            terms.append(f"{column} {comparison} ?")
+            values.append(value)
+    if wanted.since is not None:  # a day of leeway for ids whose clock went wrong
+        terms.append("job_id >= ?")
+        values.append(_id_at(from_stamp(wanted.since) - timedelta(days=1)))
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM jobs WHERE {' AND '.join(terms)} ORDER BY job_id DESC LIMIT ?",  # noqa: S608
+        (*values, limit),
+    ).fetchall()
+    found: list[JobRow] = []
+    for row in rows:
+        with suppress(JobUnreadable):
+            found.append(_job(row))
+    return found, [row[0] for row in rows]
+
+
+def _id_at(moment: datetime) -> str:
+    """What the ids of jobs made at a moment begin with."""
+    return new_id("job", moment)[:13] if moment.timestamp() > 0 else "job_"
 
 
 def near_job_ids(db: sqlite3.Connection, limit: int = 200) -> list[str]:

@@ -48,6 +48,10 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True):
     """What steps of SOPs left; that they were, and the hash of what they left, stays."""
     schedule_runs: int = 0
     auth_tokens: int = 0
+    requests: int = 0
+    """Answers kept for requests that carried an Idempotency-Key."""
+    challenges: int = 0
+    pairing_codes: int = 0
 
 
 def cutoffs(days: Days, now: datetime) -> Cutoffs:
@@ -244,6 +248,9 @@ _OUTPUT_GOES = """
 """
 _RUN_GOES = "state IN ('ENDED', 'SKIPPED') AND created_at < ?"
 _TOKEN_GOES = "expires_at <= ?"  # noqa: S105 - a rule, not a token
+_REQUEST_GOES = "created_at < ?"
+_OVER = "expires_at <= ?"
+"""Challenges and pairing codes last for minutes; what became of them stands in the audit."""
 
 
 def _delete_repeatedly(db: Database, statement: str, before: str) -> int:
@@ -265,6 +272,9 @@ def count_rows(db: sqlite3.Connection, cut: Cutoffs) -> Gone:
     tokens = db.execute(f"SELECT count(*) FROM auth_tokens WHERE {_TOKEN_GOES}", (cut.now,))  # noqa: S608
     outputs = db.execute(f"SELECT count(*) FROM sop_steps s WHERE {_OUTPUT_GOES}", (cut.messages or "",))  # noqa: S608
     runs = db.execute(f"SELECT count(*) FROM schedule_runs WHERE {_RUN_GOES}", (cut.audit or "",))  # noqa: S608
+    requests = db.execute(f"SELECT count(*) FROM requests WHERE {_REQUEST_GOES}", (cut.idempotency or "",))  # noqa: S608
+    challenges = db.execute(f"SELECT count(*) FROM challenges WHERE {_OVER}", (cut.now,))  # noqa: S608
+    codes = db.execute(f"SELECT count(*) FROM pairing_codes WHERE {_OVER}", (cut.now,))  # noqa: S608
     return Gone(
         audit=int(audit.fetchone()[0]),
         messages=messages,
@@ -274,6 +284,9 @@ def count_rows(db: sqlite3.Connection, cut: Cutoffs) -> Gone:
         step_outputs=int(outputs.fetchone()[0]),
         schedule_runs=int(runs.fetchone()[0]),
         auth_tokens=int(tokens.fetchone()[0]),
+        requests=int(requests.fetchone()[0]),
+        challenges=int(challenges.fetchone()[0]),
+        pairing_codes=int(codes.fetchone()[0]),
     )
 
 
@@ -306,7 +319,23 @@ def delete_rows(db: Database, cut: Cutoffs) -> Gone:
         step_outputs=_delete_repeatedly(db, outputs, cut.messages) if cut.messages else 0,
         schedule_runs=_delete_repeatedly(db, runs, cut.audit) if cut.audit else 0,
         auth_tokens=_delete_repeatedly(db, tokens, cut.now),
+        requests=_delete_requests(db, cut.idempotency) if cut.idempotency else 0,
+        challenges=_delete_over(db, "challenges", "challenge_id", cut.now),
+        pairing_codes=_delete_over(db, "pairing_codes", "code_id", cut.now),
     )
+
+
+def _delete_requests(db: Database, before: str) -> int:
+    statement = (
+        "DELETE FROM requests WHERE (device_id, key) IN"  # noqa: S608
+        f" (SELECT device_id, key FROM requests WHERE {_REQUEST_GOES} LIMIT ?)"
+    )
+    return _delete_repeatedly(db, statement, before)
+
+
+def _delete_over(db: Database, table: str, key: str, now: str) -> int:
+    statement = f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {_OVER} LIMIT ?)"  # noqa: S608
+    return _delete_repeatedly(db, statement, now)
 
 
 # When it was done

@@ -229,6 +229,26 @@ def recent_runs(db: sqlite3.Connection, schedule_id: str, limit: int) -> list[Ru
     return [_run(row) for row in rows.fetchall()]
 
 
+def runs_before(db: sqlite3.Connection, schedule_id: str, place: tuple[str, str] | None, limit: int) -> list[RunRow]:
+    """Runs of a schedule, newest first, from below a place (its `created_at`, its `scheduled_at`) on."""
+    before = "" if place is None else " AND (created_at, scheduled_at) < (?, ?)"
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM schedule_runs WHERE schedule_id = ?{before}"  # noqa: S608
+        " ORDER BY created_at DESC, scheduled_at DESC LIMIT ?",
+        (schedule_id, *(place or ()), limit),
+    )
+    return [_run(row) for row in rows.fetchall()]
+
+
+def load_run(db: sqlite3.Connection, run_instance_id: str) -> RunRow | None:
+    """One run by its name."""
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM schedule_runs WHERE run_instance_id = ?",  # noqa: S608
+        (run_instance_id,),
+    ).fetchone()
+    return None if row is None else _run(row)
+
+
 class LastRun(msgspec.Struct, frozen=True):
     """When the last run that made a job was, and how it stands."""
 

@@ -3,6 +3,7 @@ declared move the next run; nothing that merely looks ever does."""
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -241,6 +242,22 @@ def list_schedules(db: sqlite3.Connection, origin: Origin) -> Sifted:
     """Schedules of one origin, by id."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM schedules WHERE origin = ? ORDER BY schedule_id", (origin,))  # noqa: S608
     return _sifted(rows)
+
+
+def schedules_after(
+    db: sqlite3.Connection, origin: Origin, after: str, limit: int
+) -> tuple[list[ScheduleRow], list[str]]:
+    """Schedules of one origin by id, from after one on, at most so many rows; and the ids of all those rows, also of
+    those that cannot be read."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM schedules WHERE origin = ? AND schedule_id > ? ORDER BY schedule_id LIMIT ?",  # noqa: S608
+        (origin, after, limit),
+    ).fetchall()
+    found: list[ScheduleRow] = []
+    for row in rows:
+        with suppress(RowBroken):
+            found.append(_schedule(row))
+    return found, [row[0] for row in rows]
 
 
 def declared_hashes(db: sqlite3.Connection) -> dict[str, str]:

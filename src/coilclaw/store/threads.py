@@ -44,7 +44,7 @@ class MessageRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str = ""
 
 
-_COLUMNS = (
+MESSAGE_COLUMNS = (
     "message_id, thread_id, turn_id, role, content, tool_calls, tool_call_id, action_id, artifact_id, provider, model,"
     " label, metadata_json, created_at"
 )
@@ -67,6 +67,11 @@ def ensure_thread(tx: sqlite3.Connection, clock: Clock, thread_id: str, channel:
         " ON CONFLICT DO NOTHING",
         (thread_id, OWNER_ID, channel, title[:80], now, now),
     )
+
+
+def name_thread(tx: sqlite3.Connection, thread_id: str, title: str) -> None:
+    """Give a conversation a title unless it has one."""
+    tx.execute("UPDATE threads SET title = ? WHERE thread_id = ? AND title = ''", (title[:80], thread_id))
 
 
 def _clip(text: str, limit: int) -> str:
@@ -94,7 +99,7 @@ def add_message(tx: sqlite3.Connection, clock: Clock, message: MessageRow) -> No
             ),
         )
     tx.execute(
-        f"INSERT INTO messages ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        f"INSERT INTO messages ({MESSAGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         (
             message.message_id,
             message.thread_id,
@@ -119,7 +124,8 @@ _CALLS = msgspec.json.Decoder(tuple[ProposedCall, ...])
 _METADATA = msgspec.json.Decoder(dict[str, Json])
 
 
-def _message(row: tuple[str, ...]) -> MessageRow:
+def message_of(row: tuple[str, ...]) -> MessageRow:
+    """A message from its row, as MESSAGE_COLUMNS select it."""
     return MessageRow(
         message_id=row[0],
         thread_id=row[1],
@@ -146,39 +152,82 @@ def thread_exists(db: sqlite3.Connection, thread_id: str) -> bool:
 def recent_messages(db: sqlite3.Connection, thread_id: str, limit: int) -> list[MessageRow]:
     """The last messages of a thread, oldest first."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? ORDER BY seq DESC LIMIT ?",  # noqa: S608
+        f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE thread_id = ? ORDER BY seq DESC LIMIT ?",  # noqa: S608
         (thread_id, limit),
     ).fetchall()
-    return [_message(row) for row in reversed(rows)]
+    return [message_of(row) for row in reversed(rows)]
 
 
 def turn_messages(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
     """The last messages of one turn, oldest first."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND turn_id = ? ORDER BY seq DESC LIMIT ?",  # noqa: S608
+        f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE thread_id = ? AND turn_id = ? ORDER BY seq DESC LIMIT ?",  # noqa: S608
         (thread_id, turn_id, limit),
     ).fetchall()
-    return [_message(row) for row in reversed(rows)]
-
-
-def messages_since(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
-    """The messages of a thread from the beginning of a turn on, whoever's they are, oldest first."""
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND seq >="  # noqa: S608
-        " coalesce((SELECT min(seq) FROM messages WHERE thread_id = ? AND turn_id = ?), 0) ORDER BY seq DESC LIMIT ?",
-        (thread_id, thread_id, turn_id, limit),
-    ).fetchall()
-    return [_message(row) for row in reversed(rows)]
+    return [message_of(row) for row in reversed(rows)]
 
 
 def messages_before(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
     """The last messages that stood in a thread before a turn began, oldest first."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND seq <"  # noqa: S608
+        f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE thread_id = ? AND seq <"  # noqa: S608
         " (SELECT min(seq) FROM messages WHERE thread_id = ? AND turn_id = ?) ORDER BY seq DESC LIMIT ?",
         (thread_id, thread_id, turn_id, limit),
     ).fetchall()
-    return [_message(row) for row in reversed(rows)]
+    return [message_of(row) for row in reversed(rows)]
+
+
+# Several messages may wait in one conversation. Each is answered as if the ones after it were not there yet, and after
+# whatever the ones before it were answered with, although that was written later than the message itself.
+_OWN = """
+WITH own (began, answered) AS (
+    SELECT min(seq), min(CASE WHEN role IN ('assistant', 'tool') THEN seq END) FROM messages
+    WHERE thread_id = :thread AND turn_id = :turn
+), later (turn_id) AS (
+    SELECT DISTINCT m.turn_id FROM messages m, own
+    WHERE m.thread_id = :thread AND m.seq > own.began AND m.role = 'user' AND m.turn_id <> :turn AND NOT EXISTS
+    (SELECT 1 FROM messages e WHERE e.thread_id = :thread AND e.turn_id = m.turn_id AND e.seq < own.began)
+)
+"""
+
+
+def messages_until(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+    """The last messages of turns that began before this one, as far as they came before its first answer."""
+    rows = db.execute(
+        f"{_OWN} SELECT {MESSAGE_COLUMNS} FROM messages, own WHERE thread_id = :thread AND turn_id <> :turn"  # noqa: S608
+        " AND own.began IS NOT NULL AND seq < coalesce(own.answered, seq + 1)"
+        " AND turn_id NOT IN (SELECT turn_id FROM later) ORDER BY seq DESC LIMIT :most",
+        {"thread": thread_id, "turn": turn_id, "most": limit},
+    ).fetchall()
+    return _as_answered([message_of(row) for row in reversed(rows)])
+
+
+def _as_answered(rows: list[MessageRow]) -> list[MessageRow]:
+    """The messages with each question right before its answer, however long it had waited."""
+    answers = {row.turn_id for row in rows if row.role == "assistant"}
+    waiting: dict[str, list[MessageRow]] = {}
+    ordered: list[MessageRow] = []
+    for row in rows:
+        if row.turn_id in answers and row.role != "assistant":
+            waiting.setdefault(row.turn_id, []).append(row)
+            continue
+        answers.discard(row.turn_id)
+        ordered += [*waiting.pop(row.turn_id, []), row]
+    return ordered
+
+
+def messages_and_since(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+    """The messages of a turn, and what earlier ones added since its first answer, oldest first.
+
+    Of a turn that has no message in the thread it is told everything.
+    """
+    rows = db.execute(
+        f"{_OWN} SELECT {MESSAGE_COLUMNS} FROM messages, own WHERE thread_id = :thread"  # noqa: S608
+        " AND (turn_id = :turn OR own.began IS NULL"
+        " OR (seq > own.answered AND turn_id NOT IN (SELECT turn_id FROM later))) ORDER BY seq DESC LIMIT :most",
+        {"thread": thread_id, "turn": turn_id, "most": limit},
+    ).fetchall()
+    return [message_of(row) for row in reversed(rows)]
 
 
 def list_threads(db: sqlite3.Connection, limit: int) -> list[ThreadRow]:
@@ -212,6 +261,7 @@ _GOING_ON = """
 SELECT thread_id FROM proposed_actions WHERE status IN ('PENDING', 'APPROVED', 'UNKNOWN')
 UNION SELECT thread_id FROM jobs WHERE state NOT IN ('DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT')
 UNION SELECT thread_id FROM sop_runs WHERE state IN ('RUNNING', 'WAITING')
+UNION SELECT thread_id FROM turns WHERE state IN ('QUEUED', 'RUNNING')
 """
 
 
@@ -229,6 +279,27 @@ def clear_memory(tx: sqlite3.Connection) -> Forgotten:
         f" AND thread_id NOT IN ({_GOING_ON})"
     )
     return Forgotten(messages=gone, spared=spared)
+
+
+def delete_thread(tx: sqlite3.Connection, thread_id: str) -> int | None:
+    """Forget one conversation by the same rule; how many messages went, or None while something rests on it.
+
+    One that jobs belong to stays as an empty name for them.
+    """
+    if tx.execute(f"SELECT 1 WHERE ? IN ({_GOING_ON})", (thread_id,)).fetchone() is not None:
+        return None
+    gone = tx.execute("DELETE FROM messages WHERE thread_id = ?", (thread_id,)).rowcount
+    tx.execute("DELETE FROM artifacts WHERE job_id IS NULL AND thread_id = ?", (thread_id,))
+    tx.execute("DELETE FROM turns WHERE thread_id = ?", (thread_id,))
+    tx.execute(
+        "DELETE FROM threads WHERE thread_id = ? AND thread_id NOT IN (SELECT thread_id FROM jobs)", (thread_id,)
+    )
+    return gone
+
+
+def rename_thread(tx: sqlite3.Connection, thread_id: str, title: str) -> bool:
+    """Give a conversation another title; False when it is not there."""
+    return tx.execute("UPDATE threads SET title = ? WHERE thread_id = ?", (title, thread_id)).rowcount == 1
 
 
 def thread_labels(db: sqlite3.Connection, thread_id: str) -> tuple[Label, ...]:

@@ -3,6 +3,10 @@
 -- A device is unconfirmed when it was paired while passkeys existed and no assertion has vouched for it yet.
 ALTER TABLE devices ADD COLUMN confirmed_at TEXT;
 ALTER TABLE devices ADD COLUMN last_seen_at TEXT;
+-- Who gave out the code it came in with; only the terminal's opens the way to the first passkey.
+ALTER TABLE devices ADD COLUMN paired_by TEXT NOT NULL DEFAULT '';
+-- A token counts only the way it was given for.
+ALTER TABLE auth_tokens ADD COLUMN way TEXT NOT NULL DEFAULT 'bearer' CHECK (way IN ('cookie', 'bearer'));
 CREATE INDEX tokens_device ON auth_tokens (device_id);
 
 -- One code at a time is good; every wrong guess, whoever makes it, counts against it.
@@ -135,3 +139,6 @@ CREATE TRIGGER messages_told AFTER INSERT ON messages BEGIN
         new.created_at
     );
 END;
+
+CREATE INDEX actions_thread ON proposed_actions (thread_id, created_at);
+CREATE INDEX jobs_thread ON jobs (thread_id, created_at);

@@ -1,0 +1,11 @@
+"""Measuring: how long something took, told to whoever wants to know. Nobody does unless a server listens."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+Measure: TypeAlias = Callable[[str, str, float], None]
+"""Is told what was done, by whom or to whom (or nothing), and how many seconds it took."""
+
+
+def unmeasured(what: str, of: str, seconds: float) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,97 @@
+"""Pages of audit events: forwards or backwards along their numbers, within a span of time, bounded pieces."""
+
+import sqlite3
+from collections.abc import Iterator
+
+import msgspec
+
+from coilclaw.ledger.audit import COLUMNS, AuditEvent, audit_event, last_number
+
+SCANNED = 20_000
+"""How many numbers one page may look at; what lies beyond is left to the next."""
+BATCH = 100
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """From when, and up to when; what is None does not matter."""
+
+    since: str | None = None
+    until: str | None = None
+
+
+class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+    """The first and the last number there is to look at."""
+
+    first: int
+    last: int
+
+
+class Sought(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events are asked for; what is None does not matter."""
+
+    span: Span = Span()
+    event_type: str | None = None
+    entity_id: str | None = None
+
+
+def numbers_of(db: sqlite3.Connection, span: Span) -> Numbers:
+    """Between which numbers the events of a span of time stand. A clock may have gone back: others may lie between."""
+    if span.since is None and span.until is None:
+        first = db.execute("SELECT min(seq) FROM audit_log").fetchone()[0]
+        return Numbers(first=first or 1, last=last_number(db))
+    found = db.execute(
+        "SELECT min(seq), max(seq) FROM audit_log WHERE created_at >= ? AND created_at < ?",
+        (span.since or "", span.until or "~"),
+    ).fetchone()
+    return Numbers(first=1, last=0) if found[0] is None else Numbers(first=found[0], last=found[1])
+
+
+def events_back(
+    db: sqlite3.Connection, sought: Sought, numbers: Numbers, limit: int
+) -> tuple[list[AuditEvent], Numbers | None]:
+    """The newest of these, newest first, and which numbers are left; None when none are."""
+    first = numbers.first if sought.entity_id is not None else max(numbers.first, numbers.last - SCANNED + 1)
+    events = _events(db, sought, Numbers(first=first, last=numbers.last), limit + 1, "DESC")
+    if len(events) > limit:
+        return events[:limit], Numbers(first=numbers.first, last=events[limit - 1].seq - 1)
+    return events, Numbers(first=numbers.first, last=first - 1) if first > numbers.first else None
+
+
+def events_on(
+    db: sqlite3.Connection, sought: Sought, numbers: Numbers, limit: int
+) -> tuple[list[AuditEvent], Numbers | None]:
+    """The oldest of these, oldest first, and which numbers are left; None when none are."""
+    last = numbers.last if sought.entity_id is not None else min(numbers.last, numbers.first + SCANNED - 1)
+    events = _events(db, sought, Numbers(first=numbers.first, last=last), limit + 1, "ASC")
+    if len(events) > limit:
+        return events[:limit], Numbers(first=events[limit - 1].seq + 1, last=numbers.last)
+    return events, Numbers(first=last + 1, last=numbers.last) if last < numbers.last else None
+
+
+def _events(db: sqlite3.Connection, sought: Sought, numbers: Numbers, limit: int, order: str) -> list[AuditEvent]:
+    terms = [
+        ("event_type = ?", sought.event_type),
+        ("entity_id = ?", sought.entity_id),
+        ("+created_at >= ?", sought.span.since),
+        ("+created_at < ?", sought.span.until),
+    ]
+    asked = [(term, value) for term, value in terms if value is not None]
+    where = "".join(f" AND {term}" for term, _ in asked)
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM audit_log WHERE seq >= ? AND seq <= ?{where} ORDER BY seq {order} LIMIT ?",  # noqa: S608
+        (numbers.first, numbers.last, *(value for _, value in asked), limit),
+    ).fetchall()
+    return [audit_event(row) for row in rows]
+
+
+def rows_in(
+    db: sqlite3.Connection, span: Span, numbers: Numbers
+) -> Iterator[list[tuple[int, str, str, str, str, str]]]:
+    """The rows of a span, oldest first, few at a time; nothing is held open in between."""
+    place = numbers.first - 1
+    while rows := db.execute(
+        f"SELECT {COLUMNS} FROM audit_log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",  # noqa: S608
+        (place, numbers.last, BATCH),
+    ).fetchall():
+        place = rows[-1][0]
+        yield [row for row in rows if (span.since or "") <= row[5] < (span.until or "~")]

@@ -1,0 +1,173 @@
+"""Totals: what was ever done, counted from the rows, so that every process counts and no restart loses anything.
+
+Only rows that are new since the last look are read; what they add up to is kept in the database.
+"""
+
+import sqlite3
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from coilclaw.ledger.audit import last_number
+from coilclaw.ledger.chain import last_link
+
+KEY = "totals"
+OTHER = "other"
+"""What has a name that nobody gave it: a model may propose any tool, and names must not pile up."""
+
+
+_ENDED = msgspec.json.Decoder(tuple[str, str, str])
+_DAMAGED = (OTHER, "damaged", "")
+"""A receipt that somebody changed; verification says more."""
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted, and up to which rows."""
+
+    receipts: int = 0
+    audit: int = 0
+    messages: int = 0
+    conversations: int = 0
+    calls: dict[str, int] = {}
+    """How many calls ended so, by `STATUS TOOL`."""
+    denials: dict[str, int] = {}
+    """How many were denied, by code."""
+    provider_errors: dict[str, int] = {}
+    """How often a provider could not answer, by its name."""
+
+
+def load_totals(db: sqlite3.Connection) -> Totals:
+    """What was counted up to now; a record that cannot be read is counted anew."""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
+    try:
+        return Totals() if row is None else msgspec.json.decode(row[0], type=Totals)
+    except msgspec.DecodeError:
+        return Totals()
+
+
+def keep_totals(tx: sqlite3.Connection, totals: Totals) -> None:
+    """Keep what was counted, unless somebody has counted further."""
+    if load_totals(tx).receipts > totals.receipts:
+        return
+    tx.execute(
+        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (KEY, msgspec.json.encode(totals).decode()),
+    )
+
+
+def is_counted(db: sqlite3.Connection, totals: Totals) -> bool:
+    """Whether nothing new was written."""
+    return (last_link(db)[0], last_number(db)) == (totals.receipts, totals.audit)
+
+
+def count_new(
+    db: sqlite3.Connection, totals: Totals, *, tools: Collection[str], codes: int, providers: Collection[str]
+) -> Totals:
+    """The totals with everything that was written since. At most so many codes are told apart."""
+    receipts, audit = last_link(db)[0], last_number(db)
+    messages = int(db.execute("SELECT coalesce(max(seq), 0) FROM messages").fetchone()[0])
+    calls, denials = dict(totals.calls), dict(totals.denials)
+    for ended, number in db.execute(  # one look into each line; the lines of one kind are brought together as text
+        "SELECT CASE WHEN json_valid(line) THEN json_extract(line, '$.tool', '$.status', '$.code') END AS ended,"
+        " count(*) FROM receipts WHERE seq > ? AND seq <= ? GROUP BY ended",
+        (totals.receipts, receipts),
+    ):
+        tool, status, code = _ended(ended)
+        _add(calls, f"{status} {tool if tool in tools else OTHER}", number)
+        if status == "denied":
+            _add(denials, code if code in denials or len(denials) < codes else OTHER, number)
+    return Totals(
+        receipts=receipts,
+        audit=audit,
+        messages=max(messages, totals.messages),
+        conversations=totals.conversations + _conversations(db, totals.messages, messages),
+        calls=calls,
+        denials=denials,
+        provider_errors=_provider_errors(db, totals.provider_errors, totals.audit, audit, providers),
+    )
+
+
+def _ended(text: str | None) -> tuple[str, str, str]:
+    try:
+        return _DAMAGED if text is None else _ENDED.decode(text)
+    except msgspec.DecodeError:
+        return _DAMAGED
+
+
+def _conversations(db: sqlite3.Connection, after: int, until: int) -> int:
+    """A conversation counts when its first message is kept."""
+    row = db.execute(
+        "SELECT count(*) FROM messages AS first WHERE first.seq > ? AND first.seq <= ? AND NOT EXISTS"
+        " (SELECT 1 FROM messages AS earlier WHERE earlier.thread_id = first.thread_id AND earlier.seq < first.seq)",
+        (after, until),
+    ).fetchone()
+    return int(row[0])
+
+
+def _provider_errors(
+    db: sqlite3.Connection, known: Mapping[str, int], after: int, until: int, providers: Collection[str]
+) -> dict[str, int]:
+    counted = dict(known)
+    for name, number in db.execute(
+        "SELECT entity_id, count(*) FROM audit_log WHERE seq > ? AND seq <= ? AND event_type = 'provider_failed'"
+        " GROUP BY entity_id",
+        (after, until),
+    ):
+        _add(counted, name if name in providers else OTHER, number)
+    return counted
+
+
+def _add(counts: dict[str, int], key: str, number: int) -> None:
+    counts[key] = counts.get(key, 0) + number
+
+
+class _Box(msgspec.Struct, frozen=True):
+    tier: str
+    seconds: float
+
+
+class _Boxed(msgspec.Struct, frozen=True):
+    metadata: _Box
+
+
+_BOXED = msgspec.json.Decoder(_Boxed)
+
+
+class Waited(msgspec.Struct, frozen=True, kw_only=True):
+    """How long an action waited until the owner answered."""
+
+    answer: str
+    """`approved` or `rejected`."""
+    seconds: float
+
+
+def waits_after(db: sqlite3.Connection, seq: int, until: int, limit: int) -> list[Waited]:
+    """The answers among the audit events that follow a number."""
+    rows = db.execute(
+        "SELECT a.event_type, (julianday(a.created_at) - julianday(p.created_at)) * 86400.0 FROM audit_log AS a"
+        " JOIN proposed_actions AS p ON p.action_id = a.entity_id WHERE a.seq > ? AND a.seq <= ?"
+        " AND (a.event_type = 'tool_approved'"
+        " OR (a.event_type = 'tool_denied' AND instr(a.payload_json, '\"OWNER_REFUSED\"') > 0))"
+        " ORDER BY a.seq LIMIT ?",
+        (seq, until, limit),
+    )
+    return [
+        Waited(answer="approved" if kind == "tool_approved" else "rejected", seconds=max(0.0, seconds))
+        for kind, seconds in rows
+    ]
+
+
+def boxes_after(db: sqlite3.Connection, seq: int, until: int, limit: int) -> list[tuple[str, float]]:
+    """Tier and seconds of the boxed commands among the receipts that follow a number."""
+    rows = db.execute(
+        "SELECT p.result_json FROM receipts AS r JOIN proposed_actions AS p ON p.action_id = r.action_id"
+        " WHERE r.seq > ? AND r.seq <= ? AND p.tool = 'shell' AND p.result_json IS NOT NULL ORDER BY r.seq LIMIT ?",
+        (seq, until, limit),
+    )
+    found: list[tuple[str, float]] = []
+    for (result,) in rows:
+        with suppress(msgspec.DecodeError):  # what ended before it ran took no time in a box
+            boxed = _BOXED.decode(result).metadata
+            found.append((boxed.tier, boxed.seconds))
+    return found

@@ -1,0 +1,118 @@
+"""Pages of actions: a list by what is asked for, newest first, a bounded piece at a time."""
+
+import sqlite3
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from coilclaw.packets.action import Action, Source, Status
+from coilclaw.packets.decision import Lane
+from coilclaw.store.actions import select_actions
+
+Standing: TypeAlias = Literal["pending", "approved", "rejected", "executed", "failed", "unknown", "expired", "all"]
+"""Where an action that needed the owner's word stands; `expired` are those refused because nobody answered in time."""
+
+_ASKED = (
+    '(approved_by IS NOT NULL OR decision_json LIKE \'{"verdict":"ask"%\' OR EXISTS (SELECT 1 FROM audit_log'
+    " WHERE entity_id = proposed_actions.action_id AND event_type = 'approval_needed'))"
+)
+_STANDING: dict[Standing, tuple[Status | None, str]] = {
+    "pending": ("PENDING", "worker IS NULL"),
+    "approved": ("APPROVED", "approved_by IS NOT NULL"),
+    "executed": ("EXECUTED", "approved_by IS NOT NULL"),
+    "failed": ("FAILED", "approved_by IS NOT NULL"),
+    "unknown": ("UNKNOWN", "approved_by IS NOT NULL"),
+    "rejected": ("REJECTED", f"coalesce(rejection_reason, '') <> 'expired' AND {_ASKED}"),
+    "expired": ("REJECTED", "rejection_reason = 'expired'"),
+    "all": (None, _ASKED),
+}
+SCANNED = 10_000
+"""How many rows one page may look at; what lies beyond is left to the next."""
+
+
+class WantedActions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which actions are asked for; what is None does not matter."""
+
+    status: Status | None = None
+    standing: Standing | None = None
+    tool: str | None = None
+    lane: Lane | None = None
+    source: Source | None = None
+    thread_id: str | None = None
+    job_id: str | None = None
+    since: str | None = None
+    until: str | None = None
+    text: str | None = None
+    """Stands in the tool's name, the arguments or the justification, or is the action's id."""
+
+
+class ActionPlace(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page of actions ended."""
+
+    created_at: str
+    row: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+
+def page_of_actions(
+    db: sqlite3.Connection, wanted: WantedActions, after: ActionPlace | None, limit: int
+) -> tuple[list[Action], ActionPlace | None]:
+    """The next actions, newest first, and where to go on; None at the end.
+
+    A page looks at a bounded number of rows: it may be short, or empty, and still not be the last.
+    """
+    indexed, rest = _terms(wanted, after)
+    terms = [*indexed, *rest]
+    edge = _edge(db, indexed) if rest and wanted.job_id is None else None
+    if edge is not None:
+        bound = (edge.created_at, edge.created_at, edge.row)
+        terms.append(("created_at >= ? AND (created_at > ? OR rowid >= ?)", bound))
+    found = select_actions(db, *_joined(terms), limit + 1)
+    if len(found) > limit:
+        edge = ActionPlace(*found[limit - 1][1:])
+    return [action for action, _, _ in found[:limit] if action is not None], edge
+
+
+_Terms: TypeAlias = list[tuple[str, tuple[str | int, ...]]]
+"""Conditions with their values."""
+
+
+def _terms(wanted: WantedActions, after: ActionPlace | None) -> tuple[_Terms, _Terms]:
+    """What an index answers, and what has to be looked at row by row."""
+    indexed: _Terms = []
+    rest: _Terms = []
+    status, standing = _STANDING[wanted.standing] if wanted.standing is not None else (wanted.status, "")
+    if wanted.job_id is not None:
+        indexed.append(("job_id = ?", (wanted.job_id,)))
+    if status is not None:  # a job's own index is narrower
+        indexed.append((f"{'+' if wanted.job_id is not None else ''}status = ?", (status,)))
+    if wanted.since is not None:
+        indexed.append(("created_at >= ?", (wanted.since,)))
+    if wanted.until is not None:
+        indexed.append(("created_at < ?", (wanted.until,)))
+    if after is not None:
+        place = (after.created_at, after.created_at, after.row)
+        indexed.append(("created_at <= ? AND (created_at < ? OR rowid < ?)", place))
+    if standing:
+        rest.append((standing, ()))
+    for column in ("tool", "lane", "source", "thread_id"):
+        if (value := getattr(wanted, column)) is not None:
+            rest.append((f"{column} = ?", (value,)))
+    if wanted.text is not None:
+        found = " OR ".join(f"instr(lower({column}), lower(?))" for column in ("tool", "args_json", "justification"))
+        rest.append((f"(action_id = ? OR {found})", (wanted.text,) * 4))
+    return indexed, rest
+
+
+def _joined(terms: _Terms) -> tuple[str, tuple[str | int, ...]]:
+    return " AND ".join(term for term, _ in terms) or "1", tuple(value for _, values in terms for value in values)
+
+
+def _edge(db: sqlite3.Connection, indexed: _Terms) -> ActionPlace | None:
+    """The last row this page may look at; None when there are fewer."""
+    where, values = _joined(indexed)
+    row = db.execute(
+        f"SELECT created_at, rowid FROM proposed_actions WHERE {where}"  # noqa: S608
+        " ORDER BY created_at DESC, rowid DESC LIMIT 1 OFFSET ?",
+        (*values, SCANNED - 1),
+    ).fetchone()
+    return None if row is None else ActionPlace(row[0], row[1])

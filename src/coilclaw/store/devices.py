@@ -1,0 +1,211 @@
+"""Devices and their tokens: who may come in, until when, and when each was seen last. A token is kept as its hash."""
+
+import sqlite3
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from coilclaw.packets.ids import Clock, stamp
+from coilclaw.store.threads import OWNER_ID
+
+Way: TypeAlias = Literal["cookie", "bearer"]
+"""How a token is shown: browsers send a cookie, programs a header."""
+
+_COLUMNS = "device_id, name, public_key, confirmed_at, last_seen_at, revoked_at, created_at"
+_LIVE = "EXISTS (SELECT 1 FROM auth_tokens t WHERE t.device_id = d.device_id AND t.expires_at > ?)"
+
+
+class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A device as it is kept."""
+
+    device_id: str
+    name: str
+    public_key: str
+    confirmed_at: str | None
+    last_seen_at: str | None
+    revoked_at: str | None
+    created_at: str
+
+
+class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A token with what decides whether it opens the door."""
+
+    token_id: str
+    device_id: str
+    token_hash: str
+    way: Way
+    expires_at: str
+    last_used_at: str | None
+    confirmed: bool
+    revoked: bool
+
+
+def add_device(
+    tx: sqlite3.Connection,
+    clock: Clock,
+    *,
+    device_id: str,
+    name: str,
+    public_key: str,
+    confirmed: bool,
+    paired_by: str,
+) -> None:
+    """Write a new device down."""
+    now = stamp(clock())
+    tx.execute(
+        "INSERT INTO users (user_id, email, created_at) VALUES (?, '', ?) ON CONFLICT DO NOTHING", (OWNER_ID, now)
+    )
+    tx.execute(
+        "INSERT INTO devices"
+        " (device_id, user_id, name, public_key, revoked_at, created_at, confirmed_at, last_seen_at, paired_by)"
+        " VALUES (?, ?, ?, ?, NULL, ?, ?, ?, ?)",
+        (device_id, OWNER_ID, name, public_key, now, now if confirmed else None, now, paired_by),
+    )
+
+
+def add_token(
+    tx: sqlite3.Connection, clock: Clock, *, token_id: str, device_id: str, token_hash: str, way: Way, expires_at: str
+) -> None:
+    """Write a new token's hash down."""
+    now = stamp(clock())
+    tx.execute(
+        "INSERT INTO auth_tokens (token_id, device_id, token_hash, way, expires_at, last_used_at, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (token_id, device_id, token_hash, way, expires_at, now, now),
+    )
+
+
+def find_token(db: sqlite3.Connection, token_hash: str) -> TokenRow | None:
+    """The token with that hash, whatever its state."""
+    row = db.execute(
+        "SELECT t.token_id, t.device_id, t.token_hash, t.expires_at, t.last_used_at, d.confirmed_at, d.revoked_at,"
+        " t.way FROM auth_tokens t JOIN devices d ON d.device_id = t.device_id WHERE t.token_hash = ?",
+        (token_hash,),
+    ).fetchone()
+    if row is None:
+        return None
+    return TokenRow(
+        token_id=row[0],
+        device_id=row[1],
+        token_hash=row[2],
+        expires_at=row[3],
+        last_used_at=row[4],
+        confirmed=row[5] is not None,
+        revoked=row[6] is not None,
+        way=row[7],
+    )
+
+
+def token_holds(db: sqlite3.Connection, token_id: str, now: str) -> bool:
+    """Whether a token that came in once is still good; for what stays open long."""
+    row = db.execute(
+        "SELECT 1 FROM auth_tokens t JOIN devices d ON d.device_id = t.device_id"
+        " WHERE t.token_id = ? AND t.expires_at > ? AND d.revoked_at IS NULL",
+        (token_id, now),
+    ).fetchone()
+    return row is not None
+
+
+def renew_token(tx: sqlite3.Connection, token_id: str, *, now: str, expires_at: str) -> None:
+    """Note that a token was used; one that is over or revoked stays so."""
+    done = tx.execute(
+        "UPDATE auth_tokens SET expires_at = ?, last_used_at = ? WHERE token_id = ? AND expires_at > ?"
+        " AND device_id IN (SELECT device_id FROM devices WHERE revoked_at IS NULL)",
+        (expires_at, now, token_id, now),
+    )
+    if done.rowcount:
+        tx.execute(
+            "UPDATE devices SET last_seen_at = ? WHERE device_id = (SELECT device_id FROM auth_tokens"
+            " WHERE token_id = ?)",
+            (now, token_id),
+        )
+
+
+def settle_tokens(tx: sqlite3.Connection, *, now: str, latest: str) -> int:
+    """Delete what has expired, and let nothing last beyond `latest`. Returns how many tokens that touched.
+
+    Deleted tokens cannot come back when the clock is set back; and what was made under a clock that ran ahead ends in
+    time under the right one.
+    """
+    gone = tx.execute("DELETE FROM auth_tokens WHERE expires_at <= ?", (now,)).rowcount
+    cut = tx.execute(
+        "UPDATE auth_tokens SET expires_at = min(expires_at, ?), last_used_at = min(coalesce(last_used_at, ?), ?)"
+        " WHERE expires_at > ? OR last_used_at > ?",
+        (latest, now, now, latest, now),
+    ).rowcount
+    return gone + cut
+
+
+def _device(row: tuple[str, str | None, str | None, str | None, str | None, str | None, str]) -> DeviceRow:
+    return DeviceRow(
+        device_id=row[0],
+        name=row[1] or "",
+        public_key=row[2] or "",
+        confirmed_at=row[3],
+        last_seen_at=row[4],
+        revoked_at=row[5],
+        created_at=row[6],
+    )
+
+
+def load_device(db: sqlite3.Connection, device_id: str) -> DeviceRow | None:
+    """A device by its id."""
+    row = db.execute(f"SELECT {_COLUMNS} FROM devices WHERE device_id = ?", (device_id,)).fetchone()  # noqa: S608
+    return None if row is None else _device(row)
+
+
+def list_devices(db: sqlite3.Connection, *, limit: int, before: tuple[str, str] | None = None) -> list[DeviceRow]:
+    """Devices, the newest first, from a place (created_at, device_id) on."""
+    when, device_id = before or ("\x7f", "")
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM devices WHERE (created_at, device_id) < (?, ?)"  # noqa: S608
+        " ORDER BY created_at DESC, device_id DESC LIMIT ?",
+        (when, device_id, limit),
+    ).fetchall()
+    return [_device(row) for row in rows]
+
+
+def active_devices(db: sqlite3.Connection, now: str) -> list[DeviceRow]:
+    """Devices that can still come in: not revoked, with a token that has not expired."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM devices d WHERE d.revoked_at IS NULL AND {_LIVE} ORDER BY d.created_at",  # noqa: S608
+        (now,),
+    ).fetchall()
+    return [_device(row) for row in rows]
+
+
+def devices_with_key(db: sqlite3.Connection, public_key: str) -> list[str]:
+    """The ids of devices that are not revoked and have that key."""
+    rows = db.execute(
+        "SELECT device_id FROM devices WHERE public_key = ? AND revoked_at IS NULL", (public_key,)
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def revoke_device(tx: sqlite3.Connection, device_id: str, now: str) -> bool:
+    """End a device and all its tokens; False when it was over already or never was."""
+    done = tx.execute(
+        "UPDATE devices SET revoked_at = ? WHERE device_id = ? AND revoked_at IS NULL", (now, device_id)
+    ).rowcount
+    tx.execute("DELETE FROM auth_tokens WHERE device_id = ?", (device_id,))
+    return bool(done)
+
+
+def confirm_device(tx: sqlite3.Connection, device_id: str, now: str) -> bool:
+    """Note that a device was vouched for; False when it was already, or is revoked."""
+    return bool(
+        tx.execute(
+            "UPDATE devices SET confirmed_at = ? WHERE device_id = ? AND confirmed_at IS NULL AND revoked_at IS NULL",
+            (now, device_id),
+        ).rowcount
+    )
+
+
+def rename_device(tx: sqlite3.Connection, device_id: str, name: str) -> bool:
+    """Give a device another name; False when there is no such device."""
+    return bool(tx.execute("UPDATE devices SET name = ? WHERE device_id = ?", (name, device_id)).rowcount)
+
+
+def count_passkeys(db: sqlite3.Connection) -> int:
+    """How many passkeys there are to prove the owner with."""
+    return int(db.execute("SELECT count(*) FROM passkeys WHERE removed_at IS NULL").fetchone()[0])

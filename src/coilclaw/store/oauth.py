@@ -1,0 +1,86 @@
+"""OAuth refresh tokens, sealed: one for each provider and identity."""
+
+import sqlite3
+
+import msgspec
+
+from coilclaw.packets.action import Identity
+from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.store.sealed import Sealer, open_row, seal_row
+from coilclaw.store.threads import OWNER_ID, ensure_owner
+
+TABLE = "oauth_tokens"
+
+
+class OAuthToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as it is listed: never itself."""
+
+    token_id: str
+    provider: str
+    identity: Identity
+    scopes: tuple[str, ...]
+    created_at: str
+    updated_at: str
+
+
+_COLUMNS = "token_id, provider, identity_type, scopes, created_at, updated_at"
+
+
+def put_token(
+    tx: sqlite3.Connection,
+    clock: Clock,
+    sealer: Sealer,
+    *,
+    provider: str,
+    identity: Identity,
+    refresh_token: str,
+    scopes: tuple[str, ...],
+) -> str:
+    """Keep a token, in place of the one this identity had there; its id."""
+    ensure_owner(tx, clock)
+    row = tx.execute(
+        "SELECT token_id FROM oauth_tokens WHERE user_id = ? AND provider = ? AND identity_type = ?",
+        (OWNER_ID, provider, identity),
+    ).fetchone()
+    token_id = str(row[0]) if row is not None else new_id("oauth", clock())
+    sealed = seal_row(tx, sealer, TABLE, token_id, refresh_token.encode("utf-8"))
+    now = stamp(clock())
+    tx.execute(
+        "INSERT INTO oauth_tokens (token_id, user_id, provider, identity_type, encrypted_refresh_token, scopes,"
+        " created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (token_id) DO UPDATE SET"
+        " encrypted_refresh_token = excluded.encrypted_refresh_token, scopes = excluded.scopes,"
+        " updated_at = excluded.updated_at",
+        (token_id, OWNER_ID, provider, identity, sealed, " ".join(scopes), now, now),
+    )
+    return token_id
+
+
+def get_token(db: sqlite3.Connection, sealer: Sealer, token_id: str) -> str | None:
+    """The token itself; None when there is none of that id."""
+
+    def read() -> bytes | None:
+        row = db.execute("SELECT encrypted_refresh_token FROM oauth_tokens WHERE token_id = ?", (token_id,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    return open_row(sealer, TABLE, token_id, read)
+
+
+def list_tokens(db: sqlite3.Connection) -> list[OAuthToken]:
+    """What there is, without the tokens themselves."""
+    rows = db.execute(f"SELECT {_COLUMNS} FROM oauth_tokens ORDER BY provider, identity_type").fetchall()  # noqa: S608
+    return [
+        OAuthToken(
+            token_id=row[0],
+            provider=row[1],
+            identity=row[2],
+            scopes=tuple(row[3].split()),
+            created_at=row[4],
+            updated_at=row[5],
+        )
+        for row in rows
+    ]
+
+
+def remove_token(tx: sqlite3.Connection, token_id: str) -> bool:
+    """Forget a token; False when there was none."""
+    return tx.execute("DELETE FROM oauth_tokens WHERE token_id = ?", (token_id,)).rowcount == 1

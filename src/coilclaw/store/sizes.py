@@ -1,0 +1,34 @@
+"""Sizes: how much waits, in a few indexed counts."""
+
+import sqlite3
+from typing import get_args
+
+import msgspec
+
+from coilclaw.packets.job import ENDED, JobState
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is open now."""
+
+    waiting: int
+    """Actions that wait for the owner."""
+    approved: int
+    """Actions that are approved and not yet carried out."""
+    unknown: int
+    """Actions whose end nobody knows; the owner resolves them."""
+    open_jobs: int
+    """Jobs that have not come to their end."""
+
+
+def sizes_of(db: sqlite3.Connection) -> Sizes:
+    """How much of each is open now."""
+    open_states = [state for state in get_args(JobState) if state not in ENDED]
+    waiting, approved, unknown = db.execute(
+        "SELECT (SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL),"
+        " (SELECT count(*) FROM proposed_actions WHERE status = 'APPROVED'),"
+        " (SELECT count(*) FROM proposed_actions WHERE status = 'UNKNOWN')"
+    ).fetchone()
+    marks = ", ".join("?" * len(open_states))
+    jobs = db.execute(f"SELECT count(*) FROM jobs WHERE state IN ({marks})", open_states).fetchone()[0]  # noqa: S608
+    return Sizes(waiting=waiting, approved=approved, unknown=unknown, open_jobs=jobs)

@@ -1,0 +1,123 @@
+"""Conversations as a list shows them: each with its last words and with what goes on in it."""
+
+import sqlite3
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from coilclaw.packets.action import Label
+from coilclaw.packets.chat import Role
+
+MOST_COUNTED = 10_000
+"""Messages of one conversation are counted up to here."""
+EXCERPT_CHARACTERS = 2000
+"""How much of the last message is read; what is shown of it is shorter."""
+
+
+class LastWords(msgspec.Struct, frozen=True, kw_only=True):
+    """The last thing that was said."""
+
+    role: Role
+    text: str
+    """Its beginning."""
+    label: Label
+    created_at: str
+
+
+class ThreadOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation at a glance."""
+
+    thread_id: str
+    title: str
+    channel: str
+    created_at: str
+    updated_at: str
+    messages: int
+    last: LastWords | None
+    running_turn_id: str | None
+    waiting_turns: int
+    waiting_approvals: int
+    number: int
+    """Tells apart conversations of the same moment."""
+
+
+Place: TypeAlias = tuple[Annotated[str, msgspec.Meta(max_length=40)], Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]]
+"""Where a list goes on: after the conversation that was touched then, with that number."""
+
+_SELECT = f"""
+SELECT t.thread_id, t.title, t.channel, t.created_at, t.updated_at, t.rowid,
+    (SELECT count(*) FROM (SELECT 1 FROM messages m WHERE m.thread_id = t.thread_id LIMIT {MOST_COUNTED}))
+FROM threads t
+"""  # noqa: S608
+# A conversation that was deleted and that jobs still name is empty, and no conversation any more.
+_SHOWN = """
+(EXISTS (SELECT 1 FROM messages m WHERE m.thread_id = t.thread_id)
+ OR NOT EXISTS (SELECT 1 FROM jobs j WHERE j.thread_id = t.thread_id))
+"""
+
+
+def list_overviews(db: sqlite3.Connection, limit: int, *, after: Place | None, words: str = "") -> list[ThreadOverview]:
+    """Conversations, the most recently touched first; with `words` only those whose title holds them."""
+    when, number = after or ("~", 0)
+    rows = db.execute(
+        f"{_SELECT} WHERE t.updated_at <= ? AND (t.updated_at < ? OR t.rowid > ?)"
+        # Titles are looked at first: whether there are messages costs more.
+        f" AND CASE WHEN t.title LIKE ? ESCAPE '!' THEN {_SHOWN} END"
+        " ORDER BY t.updated_at DESC, t.rowid LIMIT ?",
+        (when, when, number, f"%{_literally(words)}%", limit),
+    ).fetchall()
+    return _overviews(db, rows)
+
+
+def overview_of(db: sqlite3.Connection, thread_id: str) -> ThreadOverview | None:
+    """One conversation."""
+    rows = db.execute(f"{_SELECT} WHERE t.thread_id = ?", (thread_id,)).fetchall()
+    return next(iter(_overviews(db, rows)), None)
+
+
+def _literally(words: str) -> str:
+    for sign in "!%_":
+        words = words.replace(sign, f"!{sign}")
+    return words
+
+
+def _overviews(db: sqlite3.Connection, rows: list[tuple[str, str, str, str, str, int, int]]) -> list[ThreadOverview]:
+    approvals: dict[str, int] = dict(
+        db.execute(
+            "SELECT thread_id, count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL"
+            " GROUP BY thread_id"
+        ).fetchall()
+    )
+    running: dict[str, str] = dict(
+        db.execute("SELECT thread_id, turn_id FROM turns WHERE state = 'RUNNING' ORDER BY created_at").fetchall()
+    )
+    waiting: dict[str, int] = dict(
+        db.execute("SELECT thread_id, count(*) FROM turns WHERE state = 'QUEUED' GROUP BY thread_id").fetchall()
+    )
+    return [
+        ThreadOverview(
+            thread_id=row[0],
+            title=row[1],
+            channel=row[2],
+            created_at=row[3],
+            updated_at=row[4],
+            number=row[5],
+            messages=row[6],
+            last=_last_words(db, row[0]),
+            running_turn_id=running.get(row[0]),
+            waiting_turns=waiting.get(row[0], 0),
+            waiting_approvals=approvals.get(row[0], 0),
+        )
+        for row in rows
+    ]
+
+
+def _last_words(db: sqlite3.Connection, thread_id: str) -> LastWords | None:
+    row = db.execute(
+        "SELECT role, substr(content, 1, ?), label, created_at FROM messages"
+        " WHERE thread_id = ? AND role IN ('user', 'assistant') AND content <> '' ORDER BY seq DESC LIMIT 1",
+        (EXCERPT_CHARACTERS, thread_id),
+    ).fetchone()
+    if row is None:
+        return None
+    return LastWords(role=msgspec.convert(row[0], Role), text=row[1], label=row[2], created_at=row[3])

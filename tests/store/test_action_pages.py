@@ -1,0 +1,108 @@
+"""Pages of actions: each once, newest first, and never more work at a time than a page may do."""
+
+from coilclaw.packets.ids import stamp
+from coilclaw.store import action_pages
+from coilclaw.store.action_pages import ActionPlace, WantedActions, page_of_actions
+from coilclaw.store.threads import ensure_owner
+
+DECISION = (
+    '{"verdict":"%s","risk":"R1","risk_word":"low","risk_class":"WRITE","lane":"A","code":"X","rule":"x","reasons":[],'
+    '"recommended_changes":[],"policy_hash":"","risk_level":"R1","allowed":true,"requires_approval":false}'
+)
+
+
+def add_rows(db, clock, rows):
+    """Rows as the conveyor leaves them: dicts of what is special about each."""
+
+    def write(tx):
+        ensure_owner(tx, clock)
+        for row in rows:
+            place = tx.execute("SELECT coalesce(max(rowid), 0) + 1 FROM proposed_actions").fetchone()[0]
+            usual = {
+                "action_id": f"act_{place}", "user_id": "owner", "thread_id": "", "turn_id": "", "source": "cli",
+                "source_id": "", "tool": "note_write", "args_json": "{}", "args_hash": "", "risk_class": "WRITE",
+                "lane": "A", "idempotency_key": f"k{place}", "digest": "", "taint_json": "[]",
+                "decision_json": DECISION % "allow", "status": "EXECUTED", "expires_at": "",
+                "created_at": stamp(clock()), "updated_at": "",
+            }  # fmt: skip
+            columns = {**usual, "user_id": tx.execute("SELECT user_id FROM users").fetchone()[0], **row}
+            tx.execute(
+                f"INSERT INTO proposed_actions ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+                tuple(columns.values()),
+            )
+
+    db.write_now(write)
+
+
+def walk(db, wanted, limit):
+    """Every page: the ids, and how many pages there were."""
+    found, place, pages = [], None, 0
+    while pages < 1000:
+        actions, place = page_of_actions(db.reader, wanted, place, limit)
+        found += [action.action_id for action in actions]
+        pages += 1
+        if place is None:
+            return found, pages
+    raise AssertionError("it has no end")
+
+
+def test_rows_of_one_millisecond_are_each_listed_once(db, clock):
+    now = stamp(clock())
+    add_rows(db, clock, [{"created_at": now} for _ in range(10)])
+    found, pages = walk(db, WantedActions(), 3)
+    assert found == [f"act_{number}" for number in range(10, 0, -1)]
+    assert pages == 4
+
+
+def test_a_rare_one_is_found_over_bounded_pages(db, clock):
+    add_rows(db, clock, [{"tool": "rare"}, *({} for _ in range(action_pages.SCANNED + 5)), {"tool": "rare"}])
+    actions, place = page_of_actions(db.reader, WantedActions(tool="rare"), None, 50)
+    assert len(actions) == 1
+    assert place is not None
+    assert len(walk(db, WantedActions(tool="rare"), 50)[0]) == 2
+    assert len(walk(db, WantedActions(tool="rare", status="EXECUTED"), 1)[0]) == 2
+    assert walk(db, WantedActions(tool="none"), 50)[0] == []
+
+
+def test_a_row_that_cannot_be_read_is_passed_over(db, clock):
+    add_rows(db, clock, [{}, {"decision_json": "{"}, {}])
+    assert walk(db, WantedActions(), 1)[0] == ["act_3", "act_1"]
+    assert page_of_actions(db.reader, WantedActions(), None, 2)[1] == ActionPlace(
+        *db.reader.execute("SELECT created_at, rowid FROM proposed_actions WHERE rowid = 2").fetchone()
+    )
+
+
+def test_only_what_needed_the_owner_counts_as_an_approval(db, clock):
+    add_rows(
+        db,
+        clock,
+        [
+            {"action_id": "ran"},
+            {"action_id": "denied", "status": "REJECTED", "decision_json": DECISION % "deny"},
+            {"action_id": "refused", "status": "REJECTED", "decision_json": DECISION % "ask", "rejection_reason": "no"},
+            {
+                "action_id": "late",
+                "status": "REJECTED",
+                "decision_json": DECISION % "ask",
+                "rejection_reason": "expired",
+            },
+            {"action_id": "done", "approved_by": "device:x"},
+            {"action_id": "held", "status": "PENDING", "worker": "worker_1", "decision_json": DECISION % "ask"},
+            {"action_id": "waits", "status": "PENDING", "decision_json": DECISION % "ask"},
+        ],
+    )
+    wanted = {"pending": ["waits"], "rejected": ["refused"], "expired": ["late"], "executed": ["done"],
+              "all": ["waits", "held", "done", "late", "refused"]}  # fmt: skip
+    for standing, ids in wanted.items():
+        assert walk(db, WantedActions(standing=standing), 10)[0] == ids
+
+
+def test_every_listing_uses_an_index(db, clock):
+    add_rows(db, clock, [{"job_id": "job_1"}, {}])
+    statements = []
+    db.reader.set_trace_callback(statements.append)
+    for wanted in (WantedActions(), WantedActions(status="EXECUTED"), WantedActions(job_id="job_1", status="EXECUTED")):
+        page_of_actions(db.reader, wanted, ActionPlace("9999", 1 << 50), 10)
+    db.reader.set_trace_callback(None)
+    plans = [db.reader.execute(f"EXPLAIN QUERY PLAN {each}").fetchall()[0][3] for each in statements]
+    assert ["actions_created" in plans[0], "actions_status" in plans[1], "actions_job" in plans[2]] == [True] * 3
