@@ -1,7 +1,8 @@
 """The turn: receive, remember, ask the model, gate its calls, feed the results back, answer."""
 
+import copy
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -13,6 +14,7 @@ from coilclaw.agent.spending import Spent, check_day
 from coilclaw.gate.conveyor import Conveyor, Observer, Outcome
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import Source
 from coilclaw.packets.chat import ChatRequest, ChatResponse, ToolSpec
 from coilclaw.packets.errors import ModelOutputError, ProviderError, UsageError
 from coilclaw.packets.ids import Clock, new_id
@@ -23,11 +25,13 @@ from coilclaw.store.threads import (
     MessageRow,
     add_message,
     ensure_thread,
-    messages_before,
-    messages_since,
+    messages_and_since,
+    messages_until,
     thread_labels,
 )
 
+Also: TypeAlias = Callable[[sqlite3.Connection, str], None]
+"""Writes what belongs to a message that is being accepted, given the id of its turn."""
 Ending: TypeAlias = Literal["answered", "max_rounds", "budget", "pending"]
 TURN_MESSAGES = 1000
 """More than the rounds and calls of a turn can make."""
@@ -57,6 +61,14 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     tokens: int
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that is kept and waits for its answer. All of it is on record, so that any process can give it."""
+
+    turn_id: str
+    thread_id: str
+    source: Source
 
 
 class Agent:
@@ -94,26 +106,49 @@ class Agent:
         self._observe = observe
         self._redact = redact
 
+    def without(self, tools: Collection[str]) -> "Agent":
+        """The same agent with fewer tools to offer."""
+        fewer = copy.copy(self)
+        fewer._tools = tuple(tool for tool in self._tools if tool.name not in tools)  # noqa: SLF001 - a copy of itself
+        return fewer
+
     async def turn(self, message: UserMessage, on_text: OnText | None = None) -> Reply:
         """Answer one message of the owner."""
         self._check(message)
         check_day(self._db.reader, self._clock, self._limits.daily_tokens)
-        turn_id = new_id("turn", self._clock())
-        labels = thread_labels(self._db.reader, message.thread_id)
+        return await self._run(await self.accept(message), on_text, None)
+
+    async def accept(self, message: UserMessage, also: Also | None = None, *, turn_id: str = "") -> Accepted:
+        """Check a message and keep it, without secrets. `also` writes in the same transaction, right before it."""
+        self._check(message)
+        turn_id = turn_id or new_id("turn", self._clock())
         text = self._redact(message.text)
         if text != message.text:
             self._observe("message_redacted", {"message": "a secret in your message was taken out before it was kept."})
-        await self._db.write(lambda tx: self._receive(tx, msgspec.structs.replace(message, text=text), turn_id))
-        self._observe("conversation_started", {"conversation_id": message.thread_id, "turn_id": turn_id})
-        turn = Turn(turn_id, message.thread_id, message.source, labels)
+        kept = msgspec.structs.replace(message, text=text)
+        await self._db.write(lambda tx: self._receive(tx, kept, turn_id, also))
+        return Accepted(turn_id=turn_id, thread_id=message.thread_id, source=message.source)
+
+    async def run(
+        self, accepted: Accepted, on_text: OnText | None = None, on_round: Callable[[], None] | None = None
+    ) -> Reply:
+        """Answer an accepted message, whoever accepted it; `on_round` is told before the model is asked each time."""
+        check_day(self._db.reader, self._clock, self._limits.daily_tokens)
+        return await self._run(accepted, on_text, on_round)
+
+    async def _run(self, accepted: Accepted, on_text: OnText | None, on_round: Callable[[], None] | None) -> Reply:
+        self._observe("conversation_started", {"conversation_id": accepted.thread_id, "turn_id": accepted.turn_id})
+        # Looked up now and not when it was accepted: what was answered in between belongs to what came before.
+        labels = thread_labels(self._db.reader, accepted.thread_id)
+        turn = Turn(accepted.turn_id, accepted.thread_id, accepted.source, labels)
         for row in self._shown(turn):
             if row.role == "user" or (row.role == "tool" and row.metadata.get("fetched") is True):
                 turn.hear(row.content)
         try:
-            return await self._rounds(turn, on_text)
+            return await self._rounds(turn, on_text, on_round)
         except ProviderError as error:
             code = "FAILED_MODEL_OUTPUT" if isinstance(error, ModelOutputError) else "PROVIDER_FAILED"
-            await self._conveyor.note("turn_failed", turn_id, {"code": code})
+            await self._conveyor.note("turn_failed", accepted.turn_id, {"code": code})
             raise
 
     def _check(self, message: UserMessage) -> None:
@@ -131,8 +166,10 @@ class Agent:
                 remedy="Put the text in a workspace file and ask about that.",
             )
 
-    def _receive(self, tx: sqlite3.Connection, message: UserMessage, turn_id: str) -> None:
+    def _receive(self, tx: sqlite3.Connection, message: UserMessage, turn_id: str, also: Also | None) -> None:
         ensure_thread(tx, self._clock, message.thread_id, message.channel, message.text.strip().splitlines()[0])
+        if also is not None:
+            also(tx, turn_id)
         row = MessageRow(
             message_id=message.message_id,
             thread_id=message.thread_id,
@@ -144,7 +181,7 @@ class Agent:
         )
         add_message(tx, self._clock, row)
 
-    async def _rounds(self, turn: Turn, on_text: OnText | None) -> Reply:
+    async def _rounds(self, turn: Turn, on_text: OnText | None, on_round: Callable[[], None] | None) -> Reply:
         outcomes: list[Outcome] = []
         tokens = 0
         ending: Ending = "answered"
@@ -157,11 +194,13 @@ class Agent:
                 ending = "pending"
             tools = self._tools if ending == "answered" else ()
             spent: list[Spent] = []
+            if on_round is not None:
+                on_round()
             response = await self._ask(turn, tools, spent, on_text)
             tokens += sum(each.total for each in spent)
             if not response.tool_calls or ending != "answered":
                 return await self._answer(turn, response, spent, tuple(outcomes), ending, tokens)
-            for action in await self._calls.propose(turn, number, response, spent, {}):
+            for action in await self._calls.propose(turn, number, response, spent, {"round": number}):
                 outcomes.append(await self._calls.carry(turn, action, {}))  # noqa: PERF401 - one after the other
         raise AssertionError("the last round always answers")
 
@@ -187,16 +226,16 @@ class Agent:
 
     def _shown(self, turn: Turn) -> list[MessageRow]:
         """The recent conversation, and all since this turn began: what was just asked must not scroll away."""
-        since = messages_since(self._db.reader, turn.thread_id, turn.turn_id, TURN_MESSAGES)
+        since = messages_and_since(self._db.reader, turn.thread_id, turn.turn_id, TURN_MESSAGES)
         return [*self._before(turn.thread_id, turn.turn_id), *of_chat(since)]
 
     def _before(self, thread_id: str, turn_id: str) -> list[MessageRow]:
         """The recent conversation; a job that works in it may have pushed it further back."""
         most = self._limits.recent_messages
-        rows = messages_before(self._db.reader, thread_id, turn_id, most)
+        rows = messages_until(self._db.reader, thread_id, turn_id, most)
         kept = of_chat(rows)
         if len(kept) < len(rows):
-            kept = of_chat(messages_before(self._db.reader, thread_id, turn_id, most * 10))[-most:]
+            kept = of_chat(messages_until(self._db.reader, thread_id, turn_id, most * 10))[-most:]
         return kept
 
     async def _answer(

@@ -16,6 +16,7 @@ from coilclaw.packets.names import did_you_mean
 from coilclaw.store.database import Database
 from coilclaw.store.job_trail import standing_of
 from coilclaw.store.jobs import JobBudget, JobRow, job_files, load_job, near_job_ids
+from coilclaw.store.request_keys import keep_made, made_by
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +30,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
     sop: str = ""
     """The procedure it runs; its steps are the job's then."""
+    key: str = ""
+    """What stands for this very request: the same again gives the job it made. Empty: every request makes one."""
 
 
 class Desk:
@@ -82,6 +85,11 @@ class Desk:
         )
 
         def take_in(tx: sqlite3.Connection) -> JobRow:
+            before = made_by(tx, "job", request.key) if request.key else None
+            if before is not None and (there := load_job(tx, before)) is not None:
+                return there
+            if request.key:
+                keep_made(tx, self._clock, "job", request.key, job_id)
             return prepare(tx, self._clock, create(tx, self._clock, job, request.channel), self._rules())
 
         return await self._db.write(take_in)

@@ -27,11 +27,12 @@ from coilclaw.jobs.timetable import (
 )
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import CoilclawError, UsageError
+from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.job import ENDED
 from coilclaw.store.database import Database
 from coilclaw.store.jobs import job_files, load_job
+from coilclaw.store.request_keys import keep_made, made_by
 from coilclaw.store.schedule_runs import (
     RunRow,
     add_wakeup,
@@ -42,6 +43,7 @@ from coilclaw.store.schedule_runs import (
     ended_runs,
     last_started,
     lease_wakeup,
+    load_run,
     open_runs,
     queued_schedules,
     skip_run,
@@ -67,6 +69,7 @@ BATCH = 1000
 """Schedules in one transaction, so that others get to write in between."""
 
 AHEAD = timedelta(minutes=1)
+MOST_AT_ONCE = 1000
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,20 +240,28 @@ class Dispatcher:
 
     # By hand
 
-    async def run_now(self, schedule_id: str) -> RunRow:
-        """Start a run at once, beside whatever runs; the next run stays where it is."""
+    async def run_now(self, schedule_id: str, key: str = "") -> RunRow:
+        """Start a run at once, beside whatever runs; the next run stays where it is. A request that comes again with
+        its key finds the run it started."""
 
         def write(tx: sqlite3.Connection) -> RunRow:
+            before = made_by(tx, "run", key) if key else None
+            if before is not None and (there := load_run(tx, before)) is not None:
+                return there
             row = load_schedule(tx, schedule_id)
             if row is None:
                 raise UsageError(f"there is no schedule {schedule_id!r}.")
             if row.origin == "followup":
                 raise UsageError(f"{schedule_id} is a follow-up and runs by itself at {row.next_run_utc}.")
             now = self._clock()
-            run = run_of(row.schedule_id, stamp(now), "manual", 0, tell(trigger_of_row(row), now))
-            if not self._start(tx, row, run):
-                raise CoilclawError("it was started this very moment.", remedy="Try again.")
-            return run
+            told = tell(trigger_of_row(row), now)
+            for late in range(MOST_AT_ONCE):  # others may have asked in the same millisecond
+                run = run_of(row.schedule_id, stamp(now + timedelta(milliseconds=late)), "manual", 0, told)
+                if self._start(tx, row, run):
+                    if key:
+                        keep_made(tx, self._clock, "run", key, run.run_instance_id)
+                    return load_run(tx, run.run_instance_id) or run
+            raise UsageError(f"{schedule_id} was started too often this very moment.", remedy="Try again.")
 
         return await self._db.write(write)
 

@@ -116,14 +116,14 @@ class Followups:
         return counted(row, self._clock() - SOONEST)
 
 
-def forget(tx: sqlite3.Connection, clock: Clock, schedule_id: str) -> None:
+def forget(tx: sqlite3.Connection, clock: Clock, schedule_id: str, by: str = "cli") -> None:
     """The owner takes a follow-up away, also one whose row cannot be read."""
     try:
         row = load_schedule(tx, schedule_id)
     except RowBroken:
         row = None
     if delete_schedule(tx, schedule_id):
-        story: dict[str, Json] = {"before": None if row is None else row.next_run_utc, "after": None, "by": "cli"}
+        story: dict[str, Json] = {"before": None if row is None else row.next_run_utc, "after": None, "by": by}
         add_event(tx, clock, "schedule_removed", schedule_id, story)
 
 

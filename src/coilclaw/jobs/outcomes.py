@@ -85,12 +85,12 @@ def pause_loudly(tx: sqlite3.Connection, clock: Clock, schedule_id: str, reason:
     add_message(tx, clock, notice)
 
 
-def end_pause(tx: sqlite3.Connection, clock: Clock, schedule_id: str) -> bool:
+def end_pause(tx: sqlite3.Connection, clock: Clock, schedule_id: str, by: str = "cli") -> bool:
     """Let a paused schedule run again, counted from now; says whether it was paused."""
     row = load_schedule(tx, schedule_id)
     if row is None or row.paused_reason is None:
         return False
     awake = msgspec.structs.replace(row, paused_reason=None, failures=0)
     put_schedule(tx, clock, counted(awake, clock()))
-    add_event(tx, clock, "schedule_enabled", schedule_id, {"after": row.declared_hash, "was": "paused", "by": "cli"})
+    add_event(tx, clock, "schedule_enabled", schedule_id, {"after": row.declared_hash, "was": "paused", "by": by})
     return True

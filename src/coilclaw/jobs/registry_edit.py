@@ -14,6 +14,7 @@ import msgspec
 from coilclaw.jobs.registry import Declared, Registry, RegistryBroken, read_registry
 from coilclaw.jobs.sync import (
     EMPTY,
+    By,
     Objections,
     Source,
     apply,
@@ -44,6 +45,7 @@ def edit_registry(
     write: Callable[[bytes], None],
     edit: Edit,
     objections: Objections = nothing_against,
+    by: By = "cli",
 ) -> Registry:
     """Make one change, in the caller's transaction; a file that is broken or gone is not touched. What is new in it
     must be something that can begin."""
@@ -53,7 +55,7 @@ def edit_registry(
         if source.stamp() != seen:  # the owner saved it meanwhile: their change stays, ours is made to it
             continue
         write(written)
-        done = apply(tx, clock, after, sha256_hex(written), by="cli", written=last_written)
+        done = apply(tx, clock, after, sha256_hex(written), by=by, written=last_written)
         return msgspec.structs.replace(after, hints=(*after.hints, *done.hints))
     raise UsageError("cron/jobs.json changes all the time.", remedy="Try again when nobody else writes it.")
 

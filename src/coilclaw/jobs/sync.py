@@ -32,7 +32,8 @@ from coilclaw.store.schedules import (
     set_mark,
 )
 
-By: TypeAlias = Literal["cli", "file"]
+By: TypeAlias = str
+"""Who made a change: `cli`, `file`, or a device."""
 Change: TypeAlias = Literal[
     "schedule_added", "schedule_edited", "schedule_removed", "schedule_enabled", "schedule_disabled"
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context, ToolOutput
 from coilclaw.tools.declare import nothing, tool
 
-RUNTIME_TOOLS = frozenset({"sop_approval"})
+RUNTIME_TOOLS = frozenset({"sop_approval", "attachment_save"})
 """Tools that only the runtime calls: allowed by the gate, offered to no model, named by no step."""
 
 

@@ -7,12 +7,14 @@ from coilclaw.packets.ports import Tool
 from coilclaw.tools.approval import sop_approval
 from coilclaw.tools.artifacts import artifact_get, artifact_put
 from coilclaw.tools.ask import ask_user
+from coilclaw.tools.attachments import attachment_save
 from coilclaw.tools.declare import registry
 from coilclaw.tools.files import file_list, file_read, file_write
 from coilclaw.tools.followup import schedule_followup
 from coilclaw.tools.http import http
 from coilclaw.tools.memory import memory_search
 from coilclaw.tools.notes import notes_read, notes_write
+from coilclaw.tools.reach_out import Post, make_reach_out
 from coilclaw.tools.shell import shell
 from coilclaw.tools.time import time
 from coilclaw.tools.undo import undo
@@ -20,7 +22,9 @@ from coilclaw.tools.web import make_web_search, web_open
 from coilclaw.tools.webhook import WebhookSend
 
 
-def builtin_tools(*, search_url: str = "", webhooks: Mapping[str, SendTarget] | None = None) -> dict[str, Tool]:
+def builtin_tools(
+    *, search_url: str = "", webhooks: Mapping[str, SendTarget] | None = None, reach_out: Post | None = None
+) -> dict[str, Tool]:
     """Every tool that ships with the product, by name."""
     return registry(
         [
@@ -36,11 +40,13 @@ def builtin_tools(*, search_url: str = "", webhooks: Mapping[str, SendTarget] | 
             notes_write,
             notes_read,
             schedule_followup,
+            make_reach_out(reach_out),
             artifact_put,
             artifact_get,
             WebhookSend(webhooks or {}),
             ask_user,
             undo,
             sop_approval,
+            attachment_save,
         ]
     )

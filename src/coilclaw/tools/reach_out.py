@@ -1,0 +1,77 @@
+"""reach_out: a word to the owner, who is not there."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from coilclaw.packets.action import INTERNAL
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.ports import Context, ToolOutput
+from coilclaw.packets.text import one_line
+from coilclaw.tools.declare import Declared, nothing
+
+Post: TypeAlias = Callable[[str, str, str], Awaitable[str]]
+"""Posts a message for the call of an idempotency key, with a reason; gives the conversation it stands in."""
+
+MESSAGE = 2000
+WHEN = (
+    "Notify the owner, who is away, and post a message to this conversation. Only for what cannot wait until they look"
+    " by themselves: a question that blocks you, something only they can do, news they would want at once. Not for"
+    " progress, not for results of work, not for approvals: those are announced anyway. At most one notification in"
+    " ten minutes reaches them."
+)
+
+
+class ReachOutArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of reach_out."""
+
+    reason: Annotated[
+        Literal["operator_attention_needed", "clarification_needed", "important_update", "follow_up_available"],
+        msgspec.Meta(
+            description="operator_attention_needed: the owner must do or decide something. clarification_needed: you"
+            " cannot go on without an answer. important_update: they would want to know now. follow_up_available:"
+            " something they asked for earlier can go on."
+        ),
+    ]
+    message: Annotated[
+        str, msgspec.Meta(description="What to tell the owner, complete in itself.", min_length=1, max_length=MESSAGE)
+    ]
+
+
+async def _nowhere(_key: str, _reason: str, _message: str) -> str:
+    raise ToolError("reaching out was not granted to this call.", code="NOT_GRANTED", begun=False)
+
+
+def make_reach_out(post: Post | None) -> Declared[ReachOutArgs]:
+    """The tool, with what it posts by; without, it is declared and refuses."""
+    say = post or _nowhere
+
+    async def reach_out(args: ReachOutArgs, context: Context) -> ToolOutput:
+        if not args.message.strip() or "\0" in args.message:
+            raise ToolError("the message is empty or no text.", code="BAD_MESSAGE", begun=False)
+        if not context.thread_id:
+            raise ToolError(
+                "there is no conversation to post it to.",
+                remedy="Reach out from a conversation or a job.",
+                code="NO_THREAD",
+                begun=False,
+            )
+        thread_id = await say(context.idempotency_key, args.reason, args.message)
+        return ToolOutput(
+            text="The owner is told. Their answer, if any, comes as a message in this conversation.",
+            label=INTERNAL,
+            metadata={"thread_id": thread_id, "reason": args.reason},
+        )
+
+    reach_out.__doc__ = WHEN
+    return Declared(
+        reach_out,
+        ReachOutArgs,
+        effect="WRITE",
+        destination="internal",
+        idempotent=True,
+        always_ask=False,
+        touches=nothing,
+        summary=lambda args: f"Tell the owner ({args.reason}): {one_line(args.message)[:200]}",
+    )
