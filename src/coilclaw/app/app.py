@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.config import Config, Home, policy_inputs, secret_variables
+from coilclaw.config.environment import ENCRYPTION_KEY_NEW
+from coilclaw.gate.measure import Measure, unmeasured
 from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock, stamp, utc_now
 
 if TYPE_CHECKING:
     from coilclaw.agent.loop import Agent
+    from coilclaw.app.keyring import Keyring
     from coilclaw.gate.approvals import Approvals
     from coilclaw.gate.case import Policy, ToolFact, UrlFact
     from coilclaw.gate.conveyor import Approver, Conveyor
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.labels import FileLabels
     from coilclaw.gate.paths import Places
     from coilclaw.gate.policy_file import PolicyFolder
+    from coilclaw.gate.proof import OwnerProof
     from coilclaw.gate.records import Reached
     from coilclaw.ledger.heads import SigningKey
     from coilclaw.ledger.ledger import Ledger
@@ -32,7 +36,9 @@ if TYPE_CHECKING:
     from coilclaw.packets.ports import Box, Provider, Tool, Transport
     from coilclaw.sandbox.airlock import Listing
     from coilclaw.sandbox.snapshot import Snapshots
+    from coilclaw.secrets.passkey import Place
     from coilclaw.secrets.redactor import Redactor
+    from coilclaw.secrets.vault import Vault
     from coilclaw.store.database import Database
     from coilclaw.store.memory import MemorySearch
 
@@ -65,6 +71,10 @@ class App:
         self._unsafe = unsafe
         self.reached = reached
         """Told of every boundary the conveyor reaches; a test can make it the last one."""
+        self.measure: Measure = unmeasured
+        """Told how long decisions and providers take; a server's meters listen here."""
+        self.listening: int | None = None
+        """The port the server took, while it listens."""
         self._conveyors: list[Conveyor] = []
 
     def observe(self, event: str, fields: dict[str, Json]) -> None:
@@ -132,8 +142,24 @@ class App:
         """Takes secrets out of everything that leaves."""
         from coilclaw.secrets.redactor import Redactor
 
-        named = ((name, self.environ.get(name, "")) for name in secret_variables(self.config))
-        return Redactor((name, value) for name, value in named if value)
+        named = ((name, self.environ.get(name, "")) for name in (*secret_variables(self.config), ENCRYPTION_KEY_NEW))
+        redactor = Redactor((name, value) for name, value in named if value)
+        self.keyring.register_stored(redactor)
+        return redactor
+
+    @cached_property
+    def keyring(self) -> "Keyring":
+        """Secrets by the name of their variable."""
+        from coilclaw.app.keyring import Keyring
+
+        return Keyring(self)
+
+    @cached_property
+    def vault(self) -> "Vault":
+        """Seals and opens what is stored encrypted."""
+        from coilclaw.secrets.vault import Vault
+
+        return Vault(self.home.keys_dir, self.environ)
 
     def redact(self, text: str) -> str:
         """The text without secrets; should redaction itself break, nothing of the text."""
@@ -174,9 +200,12 @@ class App:
     @cached_property
     def tools(self) -> "dict[str, Tool]":
         """Every tool there is."""
+        from coilclaw.app.notices import reach_out_of
         from coilclaw.tools.builtin import builtin_tools
 
-        return builtin_tools(search_url=self.config.web_search.address(), webhooks=self._send_targets())
+        return builtin_tools(
+            search_url=self.config.web_search.address(), webhooks=self._send_targets(), reach_out=reach_out_of(self)
+        )
 
     def _send_targets(self) -> "dict[str, SendTarget]":
         from coilclaw.packets.http import SendTarget
@@ -261,6 +290,26 @@ class App:
         return open_box(hide=hidden, unsafe=self._unsafe)
 
     # The gate
+
+    @cached_property
+    def owner_proof(self) -> "OwnerProof":
+        """What proves the owner."""
+        from coilclaw.gate.proof import OwnerProof
+
+        return OwnerProof(self.db, self.clock, lane_b=self.config.approvals.lane_b_proof, place=self.passkey_place)
+
+    @property
+    def address(self) -> str:
+        """The origin of the panel: scheme, name and port, as browsers write it."""
+        from coilclaw.app.address import panel_origin
+
+        return panel_origin(self.config.server, self.listening)
+
+    def passkey_place(self) -> "Place":
+        """Where passkeys belong: the panel's own name, and its origin alone."""
+        from coilclaw.app.address import passkey_place
+
+        return passkey_place(self.config.server, self.listening)
 
     def policy(self) -> "Policy":
         """The rules in force now; policy files are read again as soon as one was touched."""
@@ -370,10 +419,11 @@ class App:
 
     def provider(self, name: str = "") -> "Provider":
         """A configured provider by name, or the default one."""
+        from coilclaw.app.measured import MeasuredProvider
         from coilclaw.app.models import Models
 
-        models = Models(self.config, self.environ, lambda: self.transport, self._say)
-        return models.provider(name or self.config.default_provider)
+        models = Models(self.config, self.keyring, lambda: self.transport, self._say)
+        return MeasuredProvider(models.provider(name or self.config.default_provider), self)
 
     def agent(self, conveyor: "Conveyor") -> "Agent":
         """The turn loop over a conveyor."""

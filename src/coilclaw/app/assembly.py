@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from coilclaw.app.measured import timed_boundaries
 from coilclaw.gate.conveyor import Approver, Conveyor
 from coilclaw.gate.ends import Patience
 from coilclaw.gate.grants import FollowUp, Granter, Limits
@@ -40,7 +41,7 @@ def build_conveyor(app: "App", approve: Approver, ask_owner: Callable[[str], Awa
         is_over=lambda action: _is_over(app, action),
         approve=approve,
         observe=app.observe,
-        reached=app.reached,
+        reached=timed_boundaries(app),
         redact=app.redact,
         seal=app.redactor.registered,
         locks=app.home.locks_dir,
@@ -48,6 +49,7 @@ def build_conveyor(app: "App", approve: Approver, ask_owner: Callable[[str], Awa
         patience=Patience(
             max_attempts=app.config.executor.max_attempts, pause_seconds=app.config.executor.backoff_seconds
         ),
+        owner=app.owner_proof,
     )
 
 
@@ -90,13 +92,13 @@ def _headers(app: "App", whom: str) -> tuple[tuple[str, str], ...]:
     """What the owner's own accounts need; added here, never shown to a tool."""
     if whom == "web_search":
         search = app.config.web_search
-        key = app.environ.get(search.api_key_env, "") if search.api_key_env else ""
+        key = app.keyring.get(search.api_key_env, "") if search.api_key_env else ""
         if not key:
             return ()
         return (("X-Subscription-Token", key),) if search.kind == "brave" else (("Authorization", f"Bearer {key}"),)
     if whom.startswith("webhook:"):
         hook = app.config.webhooks[whom.removeprefix("webhook:")]
-        secret = app.environ.get(hook.secret_env, "") if hook.secret_env else ""
+        secret = app.keyring.get(hook.secret_env, "") if hook.secret_env else ""
         return ((hook.header, secret),) if secret else ()
     return ()
 

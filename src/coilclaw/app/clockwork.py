@@ -2,23 +2,27 @@
 
 import os
 import sqlite3
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from coilclaw.jobs.dispatcher import Dispatcher
 from coilclaw.jobs.intake import objections
 from coilclaw.jobs.launch import Terms
-from coilclaw.jobs.registry import REGISTRY, REGISTRY_BYTES, Declared, Registry
+from coilclaw.jobs.registry import REGISTRY, REGISTRY_BYTES, Declared, Registry, read_registry
 from coilclaw.jobs.registry_edit import Edit, edit_registry
-from coilclaw.jobs.sync import MOST_HINTS, Source, Sync
+from coilclaw.jobs.sync import MOST_HINTS, Source, Sync, apply, good_hashes
 from coilclaw.jobs.worker import Chore, Say
-from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import StorageError, ToolError, UsageError
+from coilclaw.packets.canonical import Json, sha256_hex
+from coilclaw.packets.errors import Conflict, StorageError, ToolError, UsageError
+from coilclaw.packets.ids import from_stamp, stamp
 from coilclaw.packets.job import JobSpec
 from coilclaw.store.job_trail import standing_of
 from coilclaw.store.jobs import JobBudget, load_job
-from coilclaw.store.schedules import SopPayload
+from coilclaw.store.schedules import SopPayload, get_mark, set_mark
 
 if TYPE_CHECKING:
     from coilclaw.app import App
@@ -29,6 +33,25 @@ LOOK_SECONDS = 1.0
 
 LOUD = frozenset({"schedule_registry_broken", "schedule_paused", "schedule_hint"})
 """What the owner should hear of at any level of the log."""
+
+WRITING = timedelta(seconds=60)
+"""How long a worker leaves the file to whoever said that they are writing it: they may have died."""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """The registry as an edit would have it; nothing is written yet."""
+
+    data: bytes
+    written: datetime | None
+    """When the file it was made from was last written."""
+
+
+class _Drafted(Exception):
+    """No error: it ends an edit before its effect."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.data = data
 
 
 class Clockwork:
@@ -109,11 +132,13 @@ class Clockwork:
         except ToolError as error:
             raise StorageError(str(error), remedy="Nothing was changed.") from error
 
-    async def edit(self, edit: Edit, also: Callable[[sqlite3.Connection], None] | None = None) -> Registry:
+    async def edit(
+        self, edit: Edit, also: Callable[[sqlite3.Connection], None] | None = None, by: str = "cli"
+    ) -> Registry:
         """Change the registry and take it over, in one transaction with whatever else belongs to it."""
 
         def work(tx: sqlite3.Connection) -> Registry:
-            registry = edit_registry(tx, self._app.clock, self.source(), self.write, edit, self.objections)
+            registry = edit_registry(tx, self._app.clock, self.source(), self.write, edit, self.objections, by)
             if also is not None:
                 also(tx)
             return registry
@@ -122,6 +147,67 @@ class Clockwork:
         for hint in registry.hints[:MOST_HINTS]:
             self._say("schedule_hint", {"message": hint})
         return registry
+
+    # Edits that others write
+
+    async def draft(self, edit: Edit) -> Draft:
+        """What an edit would make of the file, with every objection raised that an edit would raise."""
+
+        def stop_here(data: bytes) -> None:
+            raise _Drafted(data)
+
+        def work(tx: sqlite3.Connection) -> Draft:
+            written = self._written()
+            try:
+                edit_registry(tx, self._app.clock, self.source(), stop_here, edit, self.objections)
+            except _Drafted as made:
+                return Draft(data=made.data, written=written)
+            raise AssertionError("an edit ends by writing")  # pragma: no cover
+
+        return await self._app.db.write(work)
+
+    @asynccontextmanager
+    async def being_written(self) -> AsyncIterator[None]:
+        """Meanwhile, workers leave the file alone: whoever writes it takes it over in their own name."""
+        now = stamp(self._app.clock())
+        await self._app.db.write(lambda tx: set_mark(tx, "writing", now))
+        try:
+            yield
+        finally:
+            await self._app.db.write(lambda tx: set_mark(tx, "writing", ""))
+
+    async def take(self, draft: Draft, also: Callable[[sqlite3.Connection], None] | None, by: str) -> None:
+        """Take over a draft that was written, in one transaction with whatever else belongs to it."""
+
+        def work(tx: sqlite3.Connection) -> tuple[str, ...]:
+            if self._read() != draft.data:
+                raise Conflict(f"{REGISTRY} is no longer what this request wrote.", remedy="See what stands there now.")
+            registry = read_registry(draft.data, good_hashes(tx), self._app.redact)
+            done = apply(tx, self._app.clock, registry, sha256_hex(draft.data), by=by, written=draft.written)
+            if also is not None:
+                also(tx)
+            set_mark(tx, "writing", "")
+            return (*registry.hints, *done.hints)
+
+        for hint in (await self._app.db.write(work))[:MOST_HINTS]:
+            self._say("schedule_hint", {"message": hint})
+
+    def _patient(self) -> Source:
+        """The registry for a worker: as it was, as long as somebody is writing it."""
+        last: list[tuple[int, ...] | None] = []
+
+        def look() -> tuple[int, ...] | None:
+            now = self._stamp()
+            if last and now != last[0] and self._is_being_written():
+                return last[0]
+            last[:] = [now]
+            return now
+
+        return msgspec.structs.replace(self.source(), stamp=look)
+
+    def _is_being_written(self) -> bool:
+        since = get_mark(self._app.db.reader, "writing")
+        return bool(since) and abs(self._app.clock() - from_stamp(since)) < WRITING
 
     # The dispatcher
 
@@ -139,7 +225,7 @@ class Clockwork:
         return Dispatcher(
             db=app.db,
             clock=app.clock,
-            sync=Sync(db=app.db, clock=app.clock, source=self.source(), say=self._say, objections=self.objections),
+            sync=Sync(db=app.db, clock=app.clock, source=self._patient(), say=self._say, objections=self.objections),
             terms=Terms(
                 budget=JobBudget(tokens=config.budgets.job_tokens, steps=config.jobs.max_steps),
                 max_hours=config.jobs.max_hours,

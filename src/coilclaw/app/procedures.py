@@ -11,7 +11,7 @@ import msgspec
 from coilclaw.app.sop_shelf import SopBroken, SopFile, SopShelf
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import nobody
-from coilclaw.packets.errors import Conflict, UsageError
+from coilclaw.packets.errors import Conflict, ProofNeeded, UsageError
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.names import did_you_mean
 from coilclaw.store.lock import HeldLock, holder_is_gone
@@ -201,12 +201,14 @@ class Procedures:
         approve = self._watch.pausing(terminal.approve)
 
         async def ask(action: "Action") -> bool:
+            if self._app.owner_proof.needed(self._app.db.reader, action.decision.lane, "terminal"):
+                return False  # a yes here would not do: it waits for the passkey
             card = self.conveyor.card(action)
             answer = await approve(card)
             if answer.approved is None:
                 return False
             approvals = self._app.approvals(self.conveyor)
-            with suppress(Conflict, UsageError):  # somebody else answered meanwhile: their word stands
+            with suppress(Conflict, UsageError, ProofNeeded):  # answered elsewhere meanwhile, or only a passkey will do
                 if answer.approved:
                     await approvals.approve(action, by="terminal", digest=card.digest)
                 else:

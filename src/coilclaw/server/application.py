@@ -1,17 +1,19 @@
 """The application: the parts put together, every error as problem+json, OpenAPI beside them."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from litestar import Litestar, Request
-from litestar.di import Provide
+from litestar import Controller, Litestar, Request, Response, get
+from litestar.di import NamedDependency, Provide
 from litestar.openapi import OpenAPIConfig
 
 from coilclaw import __version__
+from coilclaw.packets.canonical import Json
 from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
 from coilclaw.server.part import Part
-from coilclaw.server.problems import answer_with_problem
+from coilclaw.server.problems import Problem, answer_with_problem
 
 
 def caller_of(request: "Request[Any, Any, Any]") -> Caller:
@@ -24,6 +26,11 @@ def request_key_of(request: "Request[Any, Any, Any]") -> str | None:
     return request.scope["state"].get("request_key")
 
 
+def origin_of(request: "Request[Any, Any, Any]") -> str:
+    """The origin of our pages under the name this request came to; the door has put it there."""
+    return request.scope["state"]["origin"]
+
+
 def _always(value: object) -> Provide:
     def give() -> Any:
         return value
@@ -31,24 +38,85 @@ def _always(value: object) -> Provide:
     return Provide(give, sync_to_thread=False, use_cache=True)
 
 
-def build(core: Core, parts: Sequence[Part]) -> Litestar:
-    """The routes alone; the door stands before them."""
+class Described:
+    """The OpenAPI document, made when somebody first asks for it."""
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        self._make = make
+        self._lock = asyncio.Lock()
+        self._text: bytes | None = None
+
+    async def text(self) -> bytes:
+        """The document as JSON."""
+        async with self._lock:
+            if self._text is None:
+                self._text = await asyncio.to_thread(self._make)
+            return self._text
+
+
+class DocumentController(Controller):
+    """What can be asked for, and how."""
+
+    path = "/v1/openapi.json"
+    include_in_schema = False
+
+    @get("/")
+    async def document(self, described: NamedDependency[Described]) -> Response[bytes]:
+        """The OpenAPI document."""
+        return Response(await described.text(), media_type="application/json")
+
+
+def _given(core: Core, parts: Sequence[Part]) -> dict[str, Provide]:
     given: dict[str, object] = {"core": core}
     for part in parts:
         if doubled := given.keys() & part.given.keys():
             raise ValueError(f"given twice: {', '.join(sorted(doubled))}")
         given |= part.given
+    return {
+        **{name: _always(value) for name, value in given.items()},
+        "caller": Provide(caller_of, sync_to_thread=False),
+        "request_key": Provide(request_key_of, sync_to_thread=False),
+        "origin": Provide(origin_of, sync_to_thread=False),
+    }
+
+
+def _nothing(_: str, __: dict[str, Json]) -> None:
+    """Nobody watches."""
+
+
+def build(core: Core, parts: Sequence[Part], *, say: Callable[[str, dict[str, Json]], None] = _nothing) -> Litestar:
+    """The routes alone; the door stands before them. `say` hears of what nobody foresaw."""
+    given = _given(core, parts)
+    controllers = [controller for part in parts for controller in part.controllers]
+
+    def answer(request: "Request[Any, Any, Any]", error: Exception) -> Response[Problem]:
+        told = answer_with_problem(request, error)
+        if told.status_code == 500:
+            say("request_failed", {"error": type(error).__name__, "place": place_of(error)})
+        return told
+
+    def describe() -> bytes:
+        from coilclaw.server.document import completed
+
+        config = OpenAPIConfig(title="CoilClaw", version=__version__, use_handler_docstrings=True)
+        described = Litestar(route_handlers=controllers, dependencies=given, openapi_config=config)
+        return completed(described.openapi_schema.to_schema(), controllers)
+
     app = Litestar(
-        route_handlers=[controller for part in parts for controller in part.controllers],
-        dependencies={
-            **{name: _always(value) for name, value in given.items()},
-            "caller": Provide(caller_of, sync_to_thread=False),
-            "request_key": Provide(request_key_of, sync_to_thread=False),
-        },
-        exception_handlers={Exception: answer_with_problem},
-        openapi_config=OpenAPIConfig(title="CoilClaw", version=__version__, path="/v1/openapi", render_plugins=()),
+        route_handlers=[*controllers, DocumentController],
+        dependencies={**given, "described": _always(Described(describe))},
+        exception_handlers={Exception: answer},
+        openapi_config=None,
         debug=False,
         logging_config=None,
     )
     app.state["core"] = core
     return app
+
+
+def place_of(error: BaseException) -> str:
+    """Where in the code it happened; of what was sent, nothing."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"

@@ -1,26 +1,129 @@
 """The listener: uvicorn inside our own event loop, stopped by our own signal."""
 
 import asyncio
+import errno
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import uvicorn
 from litestar.types import ASGIApp
 
+from coilclaw.packets.errors import UsageError
+from coilclaw.server.slow import Limits, Patient, patient, room_for
+
+_TWINS = {"127.0.0.1": "::1", "::1": "127.0.0.1"}
+GRACE_SECONDS = 10
+"""How long requests that are being answered may take once we are told to stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tls:
+    """What TLS is spoken with."""
+
+    cert: Path
+    key: Path
+
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves the signals to whoever started us."""
+    """Leaves the signals to whoever started us, and says why it cannot listen instead of ending the process."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: Any = None) -> None:
+        """Begin to listen."""
+        try:
+            await super().startup(sockets)
+        except SystemExit as leaving:
+            cause = leaving.__context__
+            error = cause if isinstance(cause, OSError) else OSError("it did not start")
+            raise _cannot_listen(self.config.host, self.config.port, error) from None
+        other = _TWINS.get(self.config.host)
+        if other is not None:
+            await self._listen_beside(other, self.servers[0].sockets[0].getsockname()[1])
 
-async def listen(app: ASGIApp, host: str, port: int, stop: asyncio.Event, ready: Callable[[int], None]) -> None:
-    """Serve until `stop` is set; `ready` is told the port as soon as requests are taken."""
-    config = uvicorn.Config(
-        app, host=host, port=port, lifespan="off", log_config=None, access_log=False, server_header=False
+    async def _listen_beside(self, host: str, port: int) -> None:
+        """Take the same port of the other loopback address: browsers may mean either by `localhost`, and whoever
+        answers there is the panel to them."""
+        config = self.config
+
+        def protocol() -> asyncio.Protocol:
+            kind: Any = config.http_protocol_class
+            return kind(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+
+        try:
+            server = await asyncio.get_running_loop().create_server(
+                protocol, host=host, port=port, ssl=config.ssl, backlog=config.backlog
+            )
+        except OSError as error:
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                return  # there is no such address here, so nobody else can have it
+            for each in self.servers:
+                each.close()
+            raise _cannot_listen(host, port, error) from None
+        self.servers.append(server)
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> UsageError:
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return UsageError(
+            f"another program listens on {place} already.",
+            remedy="Stop it, or choose another port: `--addr`, or `http_addr` in [server].",
+        )
+    return UsageError(
+        f"cannot listen on {place} ({error.strerror or error}).",
+        remedy="Choose an address of this machine: `--addr`, or `http_addr` in [server].",
     )
+
+
+def _quiet() -> None:
+    """The door says what goes wrong, without its content; what uvicorn says beside it would carry tracebacks."""
+    for name in ("uvicorn.error", "coilclaw.http"):
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+
+
+async def listen(
+    app: ASGIApp,
+    host: str,
+    port: int,
+    stop: asyncio.Event,
+    ready: Callable[[int], None],
+    *,
+    protocol: type[Patient] | None = None,
+    tls: Tls | None = None,
+) -> None:
+    """Serve until `stop` is set; `ready` is told the port as soon as requests are taken."""
+    _quiet()
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=protocol or patient(Limits(connections=room_for(Limits().connections))),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nobody tells us who they speak for
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_certfile=None if tls is None else tls.cert,
+        ssl_keyfile=None if tls is None else tls.key,
+    )
+    try:
+        config.load()
+    except OSError as error:  # what is wrong with a certificate is one, too
+        raise UsageError(
+            f"TLS cannot be spoken with these files ({error.strerror or type(error).__name__}).",
+            remedy="Check `tls_cert` and `tls_key` in [server]: PEM files that belong together and can be read.",
+        ) from error
     server = _Uvicorn(config)
     serving = asyncio.ensure_future(server.serve())
     try:

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Annotated, Generic, TypeAlias, TypeVar
 
 import msgspec
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from coilclaw.server.problems import Trouble
 
 T = TypeVar("T")
 K = TypeVar("K")
 
-Limit: TypeAlias = Annotated[int, Parameter(ge=1, le=200, description="How many at most.")]
+Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most.")]
 Cursor: TypeAlias = Annotated[
-    str | None, Parameter(max_length=400, description="Where to go on: `next_cursor` of the page before.")
+    str | None, QueryParameter(max_length=400, description="Where to go on: `next_cursor` of the page before.")
 ]
 
 
@@ -41,7 +41,7 @@ def read_cursor(cursor: str | None, kind: type[K]) -> K | None:
         return msgspec.json.decode(data, type=kind)
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise Trouble(
-            400, "BAD_CURSOR", "the cursor is none of ours.", remedy="Start again without a cursor."
+            422, "BAD_CURSOR", "the cursor is none of ours.", remedy="Start again without a cursor."
         ) from error
 
 

@@ -60,7 +60,7 @@ _KNOWN: tuple[tuple[type[CoilclawError], int, str], ...] = (
     (Conflict, 409, "CONFLICT"),
     (ProofNeeded, 403, "PROOF_NEEDED"),
     (BudgetSpent, 429, "BUDGET_SPENT"),
-    (UsageError, 400, "BAD_REQUEST"),
+    (UsageError, 422, "UNFIT"),
     (ConfigError, 500, "BAD_CONFIG"),
     (ProviderError, 502, "PROVIDER_FAILED"),
     (EgressRefused, 502, "EGRESS_REFUSED"),

@@ -1,0 +1,23 @@
+"""The watch over ESTOP: whoever sets or clears the file, a running worker or server tells the audit of it."""
+
+from typing import TYPE_CHECKING
+
+from coilclaw.gate.estop import known_estop, note_estop
+from coilclaw.jobs.worker import Chore
+
+if TYPE_CHECKING:
+    from coilclaw.app.app import App
+
+LOOK_SECONDS = 0.5
+
+
+def estop_watch(app: "App") -> Chore:
+    """A chore that notices the file come and go. A look at nothing new is one lstat and one indexed read."""
+
+    async def look() -> int:
+        engaged = app.estop.engaged()
+        if known_estop(app.db.reader) == engaged:
+            return 0
+        return int(await app.db.write(lambda tx: note_estop(tx, app.clock, engaged=engaged)))
+
+    return Chore(name="estop_watch", every=LOOK_SECONDS, run=look)

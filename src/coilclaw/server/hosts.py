@@ -1,0 +1,115 @@
+"""Hosts: the names and origins that are ours. Whatever else a request claims to be for, it is not for us."""
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_DEFAULT_PORT = {"http": 80, "https": 443}
+
+
+def same_address(written: str, peer: str) -> bool:
+    """Whether two spellings are one IP address; an IPv4 address inside IPv6 counts as itself."""
+    try:
+        return _plain(written) == _plain(peer)
+    except ValueError:
+        return False
+
+
+def _plain(text: str) -> "ipaddress.IPv4Address | ipaddress.IPv6Address":
+    address = ipaddress.ip_address(text.strip("[]"))
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+def _spellings(scheme: str, name: str, port: int) -> set[str]:
+    """How a browser writes a name and port in `Host`: the scheme's own port may be left out."""
+    return {f"{name}:{port}", *({name} if port == _DEFAULT_PORT[scheme] else ())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Where we listen and what people call it."""
+
+    host: str
+    """The address listened on, as it was configured."""
+    tls: bool
+    """Whether we speak TLS ourselves."""
+    public_url: str
+    """What people open instead of `http://localhost:PORT`, or nothing."""
+    proxy: str
+    """The only address that may connect, or nothing: then anybody who can reach us."""
+
+
+class Hosts:
+    """The allowlists. Nothing is allowed until the port is known."""
+
+    def __init__(self, listening: Listening) -> None:
+        self._where = listening
+        self._hosts: dict[str, str] = {}
+        self._origins: frozenset[str] = frozenset()
+        self._address = listening.public_url
+        self._public_origin = ""
+
+    def listening(self, port: int) -> None:
+        """Fill the lists, now that we listen."""
+        where = self._where
+        scheme = "https" if where.tls else "http"
+        names = [*LOOPBACK]
+        literal = self._bound_literal()
+        if literal:
+            names.append(literal)
+        hosts = {spelling: f"{scheme}://{spelling}" for name in names for spelling in _spellings(scheme, name, port)}
+        origins = set(hosts.values())
+        if where.public_url:
+            parts = urlsplit(where.public_url)
+            name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+            spellings = _spellings(parts.scheme, name, parts.port or _DEFAULT_PORT[parts.scheme])
+            public = f"{parts.scheme}://{min(spellings, key=len)}"
+            self._public_origin = public
+            hosts |= dict.fromkeys(spellings, public)
+            origins.add(public)
+            if where.proxy:  # people come by the proxy alone, under that one name
+                origins = {public}
+                hosts = dict.fromkeys(hosts, public)
+        self._hosts = hosts
+        self._origins = frozenset(origins)
+        self._address = where.public_url or f"{scheme}://localhost:{port}"
+
+    def _bound_literal(self) -> str:
+        """An address we listen on by number: a name can be pointed at us by a stranger, a number cannot."""
+        try:
+            address = ipaddress.ip_address(self._where.host.strip("[]"))
+        except ValueError:
+            return ""
+        if address.is_unspecified:
+            return ""
+        return f"[{address}]" if address.version == 6 else str(address)
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach us by TLS."""
+        return self._where.tls or self._where.public_url.startswith("https:")
+
+    @property
+    def address(self) -> str:
+        """What people open, without a slash at the end."""
+        return self._address.rstrip("/")
+
+    def admits_peer(self, client: tuple[str, int] | None) -> bool:
+        """Whether whoever connected may: anybody, or with a proxy named only that."""
+        if not self._where.proxy:
+            return True
+        return client is not None and same_address(self._where.proxy, client[0])
+
+    def admits_host(self, host: str) -> bool:
+        """Whether a `Host` header names us."""
+        return host.lower() in self._hosts
+
+    def admits_origin(self, origin: str) -> bool:
+        """Whether an `Origin` header is of a page of ours."""
+        return origin in self._origins
+
+    def origin_of(self, host: str) -> str:
+        """The origin of pages that are reached under a `Host` we admit."""
+        return self._hosts[host.lower()]

@@ -1,0 +1,38 @@
+"""Moments: points in time as clients write them, and as rows hold them."""
+
+from datetime import UTC, datetime
+from typing import Annotated, TypeAlias
+
+from litestar.params import QueryParameter
+
+from coilclaw.packets.ids import stamp
+from coilclaw.server.problems import Trouble
+
+_FORMAT = {"format": "date-time"}
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+Since: TypeAlias = Annotated[
+    str | None,
+    QueryParameter(max_length=64, schema_extra=_FORMAT, description="Only what is not older than this moment."),
+]
+Until: TypeAlias = Annotated[
+    str | None, QueryParameter(max_length=64, schema_extra=_FORMAT, description="Only what is older than this moment.")
+]
+
+
+def moment_of(text: str | None) -> str | None:
+    """The stamp of a moment in RFC 3339; without a zone it is UTC. What lies beyond the calendar is at its end."""
+    if text is None:
+        return None
+    written = text.strip().upper()
+    try:
+        if written.startswith("0000-"):  # RFC 3339 has a year 0
+            return stamp(_FIRST)
+        moment = datetime.fromisoformat(written.replace(":60", ":59"))  # a leap second
+    except ValueError as error:
+        raise Trouble(422, "BAD_MOMENT", "that is no moment.", remedy="Write it like 2026-03-01T12:00:00Z.") from error
+    try:
+        return stamp(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
+    except OverflowError:
+        return stamp(_FIRST if moment.year == 1 else _LAST)

@@ -1,0 +1,79 @@
+"""GET /v1/events: what happens, as it happens."""
+
+from typing import Annotated
+
+from litestar import Controller, Response, get
+from litestar.di import NamedDependency
+from litestar.params import HeaderParameter, QueryParameter
+
+from coilclaw.server.caller import Caller
+from coilclaw.server.reader import Reader
+from coilclaw.server.stream import MEDIA_TYPE, EventStream, Streams
+from coilclaw.server.topics import TOPICS, Topic
+
+_ONE = f"(?:{'|'.join(TOPICS)})"
+_LARGEST = (1 << 63) - 1
+
+
+def _topics(words: str | None) -> list[Topic] | None:
+    return None if words is None else [topic for topic in TOPICS if topic in words.split(",")]
+
+
+class EventsController(Controller):
+    """The event stream."""
+
+    path = "/v1/events"
+    tags = ("events",)
+
+    @get(
+        operation_id="followEvents",
+        summary="Follow what happens",
+        media_type=MEDIA_TYPE,
+        response_description="Server-Sent Events until either side ends it.",
+    )
+    async def follow_events(
+        self,
+        streams: NamedDependency[Streams],
+        caller: NamedDependency[Caller],
+        topics: Annotated[
+            str | None,
+            QueryParameter(
+                pattern=rf"^{_ONE}(?:,{_ONE}){{0,{len(TOPICS) - 1}}}$",
+                description=f"Only events about these, separated by commas: {', '.join(TOPICS)}.",
+            ),
+        ] = None,
+        thread_id: Annotated[
+            str | None, QueryParameter(min_length=1, max_length=200, description="Only events of this conversation.")
+        ] = None,
+        after: Annotated[
+            int | None,
+            QueryParameter(
+                ge=0, le=_LARGEST, description="Tell what came after this number first, as Last-Event-ID does."
+            ),
+        ] = None,
+        last_event_id: Annotated[
+            str | None,
+            HeaderParameter(
+                name="Last-Event-ID",
+                pattern=r"^[0-9]{0,19}$",
+                description="The last `id` that was seen: what came after it is told first. Counts more than `after`.",
+            ),
+        ] = None,
+        follow: Annotated[
+            bool,
+            QueryParameter(description="Stay and tell what happens; otherwise end when everything so far was told."),
+        ] = True,
+    ) -> Response[str]:
+        """Everything that happens, from any process, as Server-Sent Events.
+
+        Each event has a number (`id`), a topic (`event`) and JSON (`data`): `seq`, `event`, `type` (what happened),
+        `id` (what it happened to), `at`, `thread_id` and `data` (ids, codes and hashes, never content). Coming back
+        with `Last-Event-ID` loses nothing and tells nothing twice. Further events: `hello` first, with the newest
+        number, the version and the server's clock; `gap` with `from` and `to` where numbers are gone; `text` without
+        a number for text as a model says it (`thread_id`, `turn_id`, `offset`, `text`). A comment comes every 15
+        seconds. One who does not take what is sent is cut off and may come back.
+        """
+        streams.room_for(caller)
+        seen = int(last_event_id) if last_event_id else after
+        reader = Reader(topics=_topics(topics), thread_id=thread_id, seq=min(seen or 0, _LARGEST))
+        return EventStream(streams, reader, caller, fresh=seen is None, follow=follow)

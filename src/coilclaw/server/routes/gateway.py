@@ -1,0 +1,164 @@
+"""The gateway: the few short addresses that scripts and monitors use."""
+
+from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
+from litestar import Controller, get, post
+from litestar.di import NamedDependency
+
+from coilclaw import __version__
+from coilclaw.ledger.chain import last_link
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.decision import Autonomy, Destination, Lane, Risk, RiskClass, Verdict
+from coilclaw.server.caller import Caller
+from coilclaw.server.chain import ChainWatch, Checked
+from coilclaw.server.chain_rounds import ChainRounds
+from coilclaw.server.core import Core
+from coilclaw.server.routes.estop import EstopNow, engage, estop_now
+from coilclaw.store.sizes import Sizes, sizes_of
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody is there. Says nothing else, because anybody may ask."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ChainNow(msgspec.Struct, frozen=True, kw_only=True):
+    """The receipts as they stand."""
+
+    receipts: int
+    hash: str
+    """The hash of the newest receipt."""
+    valid: bool | None
+    """Whether the chain held when it was last verified; null when that has not been done yet."""
+    verified_at: str | None
+
+
+class StatusNow(msgspec.Struct, frozen=True, kw_only=True):
+    """How things stand."""
+
+    version: str
+    started_at: str
+    uptime_seconds: int
+    worker: bool
+    """Whether some process works on jobs and carries out what is approved."""
+    queue: Sizes
+    estop: EstopNow
+    chain: ChainNow
+    autonomy: Autonomy
+    policy_broken: bool
+    """A policy file is broken, so only reads run."""
+    provider: str
+    model: str
+    """The model that is asked for; empty for the provider's own."""
+
+
+class ToolListed(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool, and what a plain call of it would be told."""
+
+    name: str
+    description: str
+    effect: RiskClass
+    destination: Destination
+    idempotent: bool
+    always_ask: bool
+    lane: Lane
+    """A: this machine. B: outside it. C: what governs the agent itself. Arguments can raise it."""
+    risk: Risk
+    """The least it can be; arguments can raise it."""
+    verdict: Verdict
+    """What the gate says to a plain call now: run, ask the owner, or deny."""
+    reasons: list[str]
+    parameters: dict[str, Json]
+    """JSON Schema of the arguments."""
+
+
+class ToolList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every tool there is."""
+
+    items: list[ToolListed]
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What the App knows of itself."""
+
+    started_at: str
+    uptime_seconds: int
+    worker: bool
+    autonomy: Autonomy
+    policy_broken: bool
+    provider: str
+    model: str
+
+
+@runtime_checkable
+class HouseDesk(Protocol):
+    """The house, as the App keeps it."""
+
+    def standing(self) -> Standing:
+        """How the process stands."""
+        ...
+
+    def tools(self) -> list[ToolListed]:
+        """Every tool."""
+        ...
+
+
+class GatewayController(Controller):
+    """Short addresses."""
+
+    path = "/"
+    tags = ("gateway",)
+
+    @get("/health", operation_id="getHealth")
+    async def health(self) -> Health:
+        """Whether somebody is there. Needs no token."""
+        return Health()
+
+    @get("/status", operation_id="getStatus")
+    async def status(
+        self,
+        core: NamedDependency[Core],
+        caller: NamedDependency[Caller],
+        house_desk: NamedDependency[HouseDesk],
+        chain_watch: NamedDependency[ChainWatch],
+        chain_rounds: NamedDependency[ChainRounds],
+    ) -> StatusNow:
+        """How things stand, in one look."""
+        now = house_desk.standing()
+        return StatusNow(
+            version=__version__,
+            started_at=now.started_at,
+            uptime_seconds=now.uptime_seconds,
+            worker=now.worker,
+            queue=sizes_of(core.db.reader),
+            estop=estop_now(core, caller),
+            chain=_chain(core, await chain_rounds.last(chain_watch)),
+            autonomy=now.autonomy,
+            policy_broken=now.policy_broken,
+            provider=core.said(now.provider),
+            model=core.said(now.model),
+        )
+
+    @get("/tools", operation_id="listTools")
+    async def tools(self, core: NamedDependency[Core], house_desk: NamedDependency[HouseDesk]) -> ToolList:
+        """Every tool, and what the gate says to a plain call of it now."""
+        return ToolList(
+            items=[
+                msgspec.structs.replace(each, reasons=[core.said(reason) for reason in each.reasons])
+                for each in house_desk.tools()
+            ]
+        )
+
+    @post("/estop", operation_id="engageEstopShort", status_code=200)
+    async def estop(self, core: NamedDependency[Core], caller: NamedDependency[Caller]) -> EstopNow:
+        """Stop every effect at once, whatever is sent along. POST /v1/estop does the same and takes a reason."""
+        return await engage(core, caller, "")
+
+
+def _chain(core: Core, checked: Checked | None) -> ChainNow:
+    size, newest = last_link(core.db.reader)
+    if checked is None:
+        return ChainNow(receipts=size, hash=newest, valid=None, verified_at=None)
+    return ChainNow(receipts=size, hash=newest, valid=checked.report.valid, verified_at=checked.at)

@@ -1,0 +1,33 @@
+"""Metrics for Prometheus."""
+
+from litestar import Controller, Response, get
+from litestar.di import NamedDependency
+
+from coilclaw.server.chain import ChainWatch
+from coilclaw.server.chain_rounds import ChainRounds
+from coilclaw.server.meters import Meters
+from coilclaw.server.stream import Streams
+
+TEXT = "text/plain; version=0.0.4"
+"""Prometheus' own; that it is UTF-8 is added to it."""
+
+
+class MetricsController(Controller):
+    """Metrics."""
+
+    path = "/metrics"
+    tags = ("gateway",)
+
+    @get(operation_id="getMetrics", media_type="text/plain")
+    async def show(
+        self,
+        meters: NamedDependency[Meters],
+        chain_watch: NamedDependency[ChainWatch],
+        chain_rounds: NamedDependency[ChainRounds],
+        streams: NamedDependency[Streams],
+    ) -> Response[str]:
+        """Counters, gauges and histograms in Prometheus' text format. Needs a token like everything else."""
+        checked = await chain_rounds.last(chain_watch)
+        valid = None if checked is None else checked.report.valid
+        page = await meters.page(chain_valid=valid, streams=len(streams))
+        return Response(page.decode(), media_type=TEXT)

@@ -1,0 +1,158 @@
+"""Preview: what a trigger means and when it would run, told while it is being written; every fault with its field."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from coilclaw.jobs.durations import read_duration
+from coilclaw.jobs.moments import moment_of
+from coilclaw.jobs.timetable import slot_text, tell, trigger_of
+from coilclaw.jobs.triggers import LONGEST, SHORTEST, Trigger, check_trigger
+from coilclaw.jobs.zones import zones
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.errors import UsageError
+from coilclaw.store.schedules import TriggerType
+
+T = TypeVar("T")
+Text: TypeAlias = Annotated[str, Meta(max_length=200)]
+Field: TypeAlias = Literal["trigger", "cron", "every", "at", "timezone", "after"]
+KINDS: dict[TriggerType, Literal["cron", "every", "at"]] = {"cron": "cron", "interval": "every", "at": "at"}
+
+
+class PreviewAsk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trigger as far as it is written. One of `cron`, `every` and `at` says when."""
+
+    trigger: TriggerType | None = None
+    """Which of the three counts; may be left out when only one is there."""
+    cron: Text | None = None
+    every: Text | None = None
+    at: Text | None = None
+    timezone: Text | None = None
+    """The IANA zone; an interval needs none."""
+    after: Text | None = None
+    """Runs after this moment are shown; now when left out."""
+    count: Annotated[int, Meta(ge=1, le=50)] = 5
+
+
+class PreviewFault(msgspec.Struct, frozen=True, kw_only=True):
+    """Something wrong, and in which field."""
+
+    field: Field
+    fault: str
+    remedy: str
+    """The right spelling, where it can be told."""
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trigger means, or what is wrong with it."""
+
+    valid: bool
+    fault: str
+    """The first of the faults; empty when there is none."""
+    remedy: str
+    faults: list[PreviewFault]
+    cron_summary: str
+    """When it runs, in words."""
+    cron_notes: str | None
+    """What may surprise about that."""
+    next_runs_utc: list[str]
+    next_runs_local: list[str]
+    """The same by the clocks of the zone."""
+
+
+def preview(asked: PreviewAsk, now: datetime) -> Preview:
+    """Look at a trigger."""
+    return _Reading(asked, now).told()
+
+
+class _Reading:
+    """One look, with the faults found so far."""
+
+    def __init__(self, asked: PreviewAsk, now: datetime) -> None:
+        self._asked = asked
+        self._now = now
+        self._faults: list[PreviewFault] = []
+
+    def told(self) -> Preview:
+        kind, zone = self._kind(), self._zone()
+        trigger = None if kind is None else self._trigger(kind, zone or "UTC")
+        after = self._now
+        if self._asked.after:
+            text = self._asked.after
+            after = self._try("after", lambda: moment_of(text, "the time")) or self._now
+        if trigger is None or self._faults:
+            first = self._faults[0]
+            return Preview(
+                valid=False,
+                fault=first.fault,
+                remedy=first.remedy,
+                faults=self._faults,
+                cron_summary="",
+                cron_notes=None,
+                next_runs_utc=[],
+                next_runs_local=[],
+            )
+        words = tell(trigger, after, self._asked.count)
+        return Preview(
+            valid=True,
+            fault="",
+            remedy="",
+            faults=[],
+            cron_summary=words.cron_summary,
+            cron_notes=words.cron_notes,
+            next_runs_utc=list(words.next_runs_utc),
+            next_runs_local=list(words.next_runs_local),
+        )
+
+    def _fault(self, field: Field, fault: str, remedy: str) -> None:
+        self._faults.append(PreviewFault(field=field, fault=fault, remedy=remedy))
+
+    def _try(self, field: Field, read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except UsageError as error:
+            self._fault(field, error.message, error.remedy)
+            return None
+
+    def _kind(self) -> TriggerType | None:
+        given: list[TriggerType] = [kind for kind, field in KINDS.items() if getattr(self._asked, field)]
+        kind = self._asked.trigger
+        if kind is not None:
+            if kind not in given:
+                self._fault(KINDS[kind], "it does not say when.", f"Fill in {KINDS[kind]}.")
+                return None
+            return kind
+        if len(given) > 1:
+            names = " and ".join(KINDS[each] for each in given)
+            self._fault("trigger", f"{names} exclude each other.", "Say with trigger which of them counts.")
+        elif not given:
+            self._fault("trigger", "it does not say when.", "Fill in cron, every or at.")
+        return given[0] if len(given) == 1 else None
+
+    def _zone(self) -> str | None:
+        name = self._asked.timezone
+        if name:
+            return name if self._try("timezone", lambda: zones().get(name)) is not None else None
+        if self._asked.trigger != "interval" and not self._asked.every:
+            self._fault("timezone", "it does not say in which time zone.", "Write one such as Europe/Berlin or UTC.")
+        return None
+
+    def _trigger(self, kind: TriggerType, zone: str) -> Trigger | None:
+        field = KINDS[kind]
+        text = str(getattr(self._asked, field))
+        if self._asked.timezone and zone != self._asked.timezone:
+            zone = "UTC"  # the zone is a fault of its own; the rest is looked at all the same
+
+        def read() -> Trigger:
+            config: dict[str, Json] = {field: text.strip()}
+            if kind == "interval":
+                anchor = slot_text(self._now.replace(second=0))
+                config = {"every_seconds": read_duration(text, least=SHORTEST, most=LONGEST), "anchor": anchor}
+            trigger = trigger_of(kind, config, zone)
+            check_trigger(trigger, self._now)
+            return trigger
+
+        return self._try(field, read)

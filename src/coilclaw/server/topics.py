@@ -1,0 +1,77 @@
+"""Topics: what an event is about, told from the name of its type."""
+
+from typing import Literal, TypeAlias, get_args
+
+Topic: TypeAlias = Literal[
+    "thread",
+    "action",
+    "approval",
+    "job",
+    "schedule",
+    "receipt",
+    "notification",
+    "estop",
+    "device",
+    "settings",
+    "ledger",
+]
+TOPICS: tuple[Topic, ...] = get_args(Topic)
+
+_OF_WORD: dict[str, Topic] = {
+    "message": "thread",
+    "thread": "thread",
+    "turn": "thread",
+    "tool": "action",
+    "idempotency": "action",
+    "approval": "approval",
+    "job": "job",
+    "sop": "job",
+    "schedule": "schedule",
+    "schedules": "schedule",
+    "followup": "schedule",
+    "receipt": "receipt",
+    "notification": "notification",
+    "notifications": "notification",
+    "reach": "notification",
+    "estop": "estop",
+    "device": "device",
+    "pairing": "device",
+    "passkey": "device",
+    "owner": "device",
+    "token": "device",
+    "session": "device",
+    "config": "settings",
+    "policy": "settings",
+    "skill": "settings",
+    "provider": "settings",
+    "secret": "settings",
+    "key": "settings",
+    "keys": "settings",
+    "label": "ledger",
+    "audit": "ledger",
+    "ledger": "ledger",
+}
+"""By the first word of a type; an event whose word is not here is one of the ledger."""
+
+_SEVERAL: dict[str, tuple[Topic, ...]] = {
+    "approval_needed": ("approval", "action"),
+    "tool_approved": ("action", "approval"),
+    "tool_denied": ("action", "approval", "receipt"),
+    "tool_completed": ("action", "receipt"),
+    "tool_failed": ("action", "receipt"),
+    "tool_unknown": ("action", "receipt"),
+    "tool_resolved": ("action", "approval"),
+    "tool_reproposed": ("action", "approval"),
+}
+"""Types that concern more than one list; the first is what the event is sent as."""
+
+
+def topics_of(event_type: str) -> tuple[Topic, ...]:
+    """What a type is about, what it is sent as first."""
+    several = _SEVERAL.get(event_type)
+    return several or (_OF_WORD.get(event_type.partition("_")[0], "ledger"),)
+
+
+def is_known(event_type: str) -> bool:
+    """Whether somebody decided what the type is about."""
+    return event_type in _SEVERAL or event_type.partition("_")[0] in _OF_WORD

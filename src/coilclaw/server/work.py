@@ -1,0 +1,208 @@
+"""Work as it is said over HTTP: jobs and what they may do; and what the App must give for it."""
+
+from typing import Annotated, Literal, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+
+from coilclaw.jobs.lifecycle import COARSE
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.decision import Lane, Risk
+from coilclaw.packets.job import CoarseState, Constraints, JobSpec, JobState, Plan
+from coilclaw.store.job_trail import JobArtifact
+from coilclaw.store.jobs import JobBudget, JobEvent, JobRow
+
+Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+Words: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=65_536)]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+StateWord: TypeAlias = Literal[
+    "RECEIVED", "PARSED", "POLICY_CHECKED", "PLANNED", "EXECUTING", "WAITING_APPROVAL", "PR_OPENED", "MERGED",
+    "DEPLOYED", "DONE", "DENIED", "FAILED", "CANCELLED", "TIMED_OUT", "PAUSED_BUDGET",
+    "PENDING", "RUNNING", "COMPLETED",
+]  # fmt: skip
+"""A state, or one of the coarse words that is no state itself."""
+
+
+def states_of(state: StateWord | None, status: CoarseState | None) -> tuple[JobState, ...] | None:
+    """The states that are asked for; None when all are. A word that is both names the state."""
+    if state is None and status is None:
+        return None
+    chosen: list[JobState] = [
+        each
+        for each, coarse in COARSE.items()
+        if (state is None or state == (each if state in COARSE else coarse)) and (status is None or status == coarse)
+    ]
+    return tuple(chosen)
+
+
+class WorkLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of a job; they only ever narrow what the configuration grants."""
+
+    allowed_tools: Annotated[list[Name], msgspec.Meta(max_length=200)] | None = None
+    """The tools it may use; null: all it is given."""
+    allowed_domains: Annotated[list[Name], msgspec.Meta(max_length=200)] | None = None
+    """The hosts it may reach; null: all that are listed."""
+    max_files_changed: Count | None = None
+    """Workspace files it may change."""
+    max_prs: Count | None = None
+    """Pull requests it may open."""
+
+    def constraints(self) -> Constraints:
+        """As jobs carry them."""
+        return Constraints(
+            allowed_tools=None if self.allowed_tools is None else tuple(self.allowed_tools),
+            allowed_domains=None if self.allowed_domains is None else tuple(self.allowed_domains),
+            max_files_changed=self.max_files_changed,
+            max_prs=self.max_prs,
+        )
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job to be made."""
+
+    goal: Annotated[str, msgspec.Meta(max_length=65_536)] = ""
+    """What is to be done, in the owner's words; may be left out where an SOP is named."""
+    thread_id: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
+    """The conversation it belongs to; a new one otherwise."""
+    steps: Annotated[list[Words], msgspec.Meta(max_length=100)] = []
+    """The steps of the plan, in order; without any, the goal is the plan."""
+    constraints: WorkLimits = WorkLimits()
+    evidence: Annotated[list[Name], msgspec.Meta(max_length=200)] = []
+    """Names of artifacts it must leave, or it has failed."""
+    sop: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    """The procedure it runs; its steps are the job's then."""
+
+
+class CancelJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Calling a job off."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    """Why; it is kept with the job."""
+
+
+class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job has come."""
+
+    done: int
+    """Steps of the plan that are over."""
+    of: int
+    """Steps of the plan."""
+    calls: int
+    """Tools it has called so far."""
+
+
+class JobQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job waits for the owner to answer."""
+
+    action_id: str
+    tool: str
+    lane: Lane
+    risk: Risk
+    expires_at: str
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a list."""
+
+    job_id: str
+    thread_id: str
+    goal: str
+    state: JobState
+    status: CoarseState
+    """The state in a coarser word."""
+    reason: str
+    """Why it ended, waits or failed last."""
+    attempt: int
+    """Tries of the step it is at that failed."""
+    next_wakeup_at: str | None
+    """When it goes on."""
+    deadline_at: str | None
+    working: bool
+    """Somebody works on it right now."""
+    sop: str | None
+    """The procedure it runs."""
+    schedule_id: str | None
+    """The schedule it is a run of."""
+    progress: JobProgress
+    waiting: list[JobQuestion]
+    created_at: str
+    updated_at: str
+
+
+class JobShown(Job, frozen=True, kw_only=True):
+    """Everything there is to say about a job."""
+
+    turn_id: str
+    """What its messages and actions carry."""
+    spec: JobSpec
+    plan: Plan | None
+    budget: JobBudget
+    tokens: int
+    """Tokens it has used."""
+    events: list[JobEvent]
+    """What happened to it, oldest first; of a long story, the end."""
+    files: list[str]
+    """Workspace files it changed."""
+    artifacts: list[JobArtifact]
+    """What it left, without the bytes."""
+    evidence: dict[str, Json] | None
+    """The manifest of what there is to show for it, once it is over."""
+    answer: str
+    """The last thing it said."""
+
+
+class SopStepListed(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a procedure."""
+
+    id: str
+    kind: str
+    tool: str | None
+
+
+class SopFault(msgspec.Struct, frozen=True, kw_only=True):
+    """Something wrong with a procedure."""
+
+    step: str
+    """The step it is in; empty when it is the file as a whole."""
+    message: str
+
+
+class SopListed(msgspec.Struct, frozen=True, kw_only=True):
+    """A procedure in the workspace."""
+
+    name: str
+    valid: bool
+    description: str
+    steps: list[SopStepListed]
+    faults: list[SopFault]
+    file_hash: str
+    labels: list[str]
+    """Untrusted sources its content may stem from: a run of it is tainted by them."""
+
+
+@runtime_checkable
+class JobDesk(Protocol):
+    """Where jobs are handed in, as the App has it. Unknown ids and states that do not fit are Troubles."""
+
+    def listed(self, row: JobRow) -> Job:
+        """A job for a list."""
+        ...
+
+    def shown(self, row: JobRow) -> JobShown:
+        """A job with everything."""
+        ...
+
+    async def create(self, asked: NewJob, key: str | None) -> JobRow:
+        """Make one; the same request again gives the one it made."""
+        ...
+
+    async def cancel(self, job_id: str, reason: str) -> JobRow:
+        """Call one off; one that was called off stays so."""
+        ...
+
+    async def resume(self, job_id: str) -> JobRow:
+        """Make one due that is paused, or waits before its next try."""
+        ...
+
+    def sops(self) -> list[SopListed]:
+        """Every procedure in the workspace, also those that do not hold."""
+        ...

@@ -1,0 +1,2083 @@
+"""A typed client, made from docs/openapi.json by scripts/docs.py. Do not edit."""
+
+from typing import Any, Literal, TypeAlias
+
+import httpx
+import msgspec
+
+
+class ActionDetail(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything about one action."""
+
+    action: "ActionSummary"
+    args: Any
+    card: Any
+    decision: "Decision"
+    fault: str
+    outcome: Any
+    story: Any
+
+
+class ActionOutcome(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What an action, or its last attempt, ended with."""
+
+    artifacts: list[str]
+    code: str
+    cut: bool
+    exit: int | None
+    label: str
+    output: str
+    receipt_id: str | None
+    success: bool
+
+
+class ActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An action as it stands."""
+
+    action_id: str
+    approved_by: str | None
+    attempt: int
+    begun: bool
+    code: str
+    created_at: str
+    digest: str
+    expires_at: str
+    job_id: str | None
+    justification: str
+    lane: Literal['A', 'B', 'C']
+    provenance: list[str]
+    rejection_reason: str | None
+    risk: Literal['R0', 'R1', 'R2', 'R3']
+    risk_class: Literal['READ', 'WRITE', 'EXFILTRATION']
+    risk_word: Literal['low', 'medium', 'high']
+    source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session']
+    source_id: str
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+    thread_id: str
+    tool: str
+    turn_id: str
+    uncertain: bool
+    verdict: Literal['allow', 'ask', 'deny']
+
+
+class Answered(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where an action stands after an answer."""
+
+    action: "ActionSummary"
+    held: bool
+    outcome: Any
+
+
+class Approval(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Whether it needed a yes, and what became of that."""
+
+    approved_at: str | None
+    approved_by: str | None
+    expires_at: str
+    needed: bool
+    proof: Any | None = msgspec.field(default=None)
+    rejection_reason: str | None
+    shown: str | None | None = msgspec.field(default=None)
+    signatures: Any = msgspec.field(default=None)
+
+
+class ApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the owner is asked: the card, made by the gate from stored data, as things stand now."""
+
+    action_id: str
+    approved_by: str | None
+    args: str
+    changed: bool
+    created_at: str
+    digest: str
+    expires_at: str
+    human_summary: str
+    job_id: str | None
+    lane: Literal['A', 'B', 'C']
+    marked: list[str]
+    preview_or_diff: str
+    proof: Literal['none', 'token', 'passkey']
+    provenance: list[str]
+    reasons: list[str]
+    rejection_reason: str | None
+    risk: Literal['R0', 'R1', 'R2', 'R3']
+    risk_class: Literal['READ', 'WRITE', 'EXFILTRATION']
+    risk_word: Literal['low', 'medium', 'high']
+    seen: str
+    source_type: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session']
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+    target_entity: str
+    thread_id: str
+    tool_name: str
+
+
+class Approve(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A yes to exactly what was shown."""
+
+    digest: str
+    proof: Any | None = msgspec.field(default=None)
+    seen: str
+
+
+class Artifact(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An artifact without its bytes."""
+
+    artifact_id: str
+    created_at: str
+    job_id: str | None
+    kind: str
+    label: str
+    name: str
+    sha256: str
+    size: int
+    thread_id: str | None
+    untrusted: bool
+
+
+class Asked(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Who asked for it, and where."""
+
+    channel: str | None
+    created_at: str
+    job_goal: str | None
+    job_id: str | None
+    justification: str
+    message: Any
+    source: str
+    source_id: str
+    thread_id: str
+    turn_id: str
+
+
+class Assertion(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An answer to a challenge, as a browser sends it, with the challenge it belongs to."""
+
+    challenge_id: str
+    id: str
+    response: "AssertionResponse"
+
+
+class AssertionResponse(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The inner part of what `navigator.credentials.get` returns, base64url throughout."""
+
+    authenticator_data: str = msgspec.field(name="authenticatorData")
+    client_data_json: str = msgspec.field(name="clientDataJSON")
+    signature: str
+    user_handle: str | None | None = msgspec.field(default=None, name="userHandle")
+
+
+class Attempt(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One try at the effect."""
+
+    begun_at: str
+    code: str | None | None = msgspec.field(default=None)
+    end: str | None | None = msgspec.field(default=None)
+    ended_at: str | None | None = msgspec.field(default=None)
+    looked_up: bool
+    next_in_seconds: float | None | None = msgspec.field(default=None)
+    number: int
+    receipt_id: str | None | None = msgspec.field(default=None)
+    worker: str | None
+
+
+class AttestationResponse(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The inner part of what `navigator.credentials.create` returns, base64url throughout."""
+
+    attestation_object: str = msgspec.field(name="attestationObject")
+    client_data_json: str = msgspec.field(name="clientDataJSON")
+    transports: list[str] | None = msgspec.field(default=None)
+
+
+class AuditEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something that happened, as it was written down."""
+
+    created_at: str
+    entity_id: str
+    entry_id: str
+    event_type: str
+    payload: Any
+    seq: int
+
+
+class Binding(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A new device that wants to come in."""
+
+    code: str
+    name: str
+    proof_of_key: str
+    public_key: str
+    wants: Literal['bearer', 'cookie']
+
+
+class Broken(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The first link that does not hold."""
+
+    detail: str
+    kind: Literal['edited', 'missing', 'reordered', 'truncated', 'forked', 'forged']
+    receipt: int
+
+
+class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A call that the model proposed, and how it stands now."""
+
+    action_id: str | None
+    arguments: str
+    call_id: str
+    code: str
+    justification: str
+    lane: Literal['A', 'B', 'C', None]
+    reasons: list[str]
+    receipt_id: str | None
+    risk: Literal['R0', 'R1', 'R2', 'R3', None]
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None]
+    tool: str
+    verdict: Literal['allow', 'ask', 'deny', None]
+
+
+class CallToCheck(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A call to try against the rules, and optionally a policy file as if it were there."""
+
+    args: dict[str, Any] | None = msgspec.field(default=None)
+    file: Any | None = msgspec.field(default=None)
+    source: Literal['chat', 'cli', 'gateway', 'job', 'schedule', 'session', 'sop'] | None = msgspec.field(default=None)
+    taint: list[str] | None = msgspec.field(default=None)
+    tool: str
+
+
+class CancelJob(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Calling a job off."""
+
+    reason: str | None = msgspec.field(default=None)
+
+
+class ChainNow(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The receipts as they stand."""
+
+    hash: str
+    receipts: int
+    valid: bool | None
+    verified_at: str | None
+
+
+class ChainState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The chain at a glance."""
+
+    hash: str
+    sealed_at: str | None
+    sealed_size: int
+    size: int
+    verified: Any
+
+
+class ChallengeAsked(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the owner wants to prove themselves for."""
+
+    mode: Literal['add', 'first', 'replace'] | None = msgspec.field(default=None)
+    purpose: Literal['approve', 'device.add', 'device.confirm', 'device.revoke', 'estop.clear', 'passkey.add', 'passkey.remove', 'resolve']
+    subject: str
+    verdict: Literal['executed', 'not-executed', 'retry'] | None = msgspec.field(default=None)
+
+
+class ChallengeMade(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A question for a passkey: five minutes, one answer, by this device."""
+
+    challenge_id: str
+    expires_at: str
+    options: "RequestOptions"
+    question: "Question"
+
+
+class ChangedProblem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """ChangedProblem."""
+
+    code: str
+    detail: str
+    digest: str | None = msgspec.field(default=None)
+    instance: str | None = msgspec.field(default=None)
+    remedy: str | None = msgspec.field(default=None)
+    seen: str | None = msgspec.field(default=None)
+    status: int
+    title: str
+    type: str
+
+
+class ChatAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An answer, or where it will be."""
+
+    conversation_id: str
+    ending: str
+    state: Literal['QUEUED', 'RUNNING', 'ANSWERED', 'FAILED', 'STOPPED', 'INTERRUPTED']
+    text: str | None
+    turn_id: str
+
+
+class CheckedCall(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the gate would say. Nothing was run and nothing is stored."""
+
+    decision: "Decision"
+    faults: list["FaultyLine"]
+
+
+class Checkup(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the doctor found."""
+
+    checked_at: str
+    probes: list["Probe"]
+    state: Literal['ok', 'warn', 'fail']
+
+
+class ClearEstop(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Let things go on."""
+
+    proof: Any | None = msgspec.field(default=None)
+
+
+class Code(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A code that lets one device in, once."""
+
+    code: str
+    expires_at: str
+    url: str
+
+
+class CodeWanted(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the new device shall be."""
+
+    mode: Literal['add', 'first', 'replace'] | None = msgspec.field(default=None)
+    proof: Any | None = msgspec.field(default=None)
+
+
+class Constraints(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Limits a job puts on itself; they only ever narrow what the configuration grants."""
+
+    allowed_domains: list[str] | None | None = msgspec.field(default=None)
+    allowed_tools: list[str] | None | None = msgspec.field(default=None)
+    max_files_changed: int | None | None = msgspec.field(default=None)
+    max_prs: int | None | None = msgspec.field(default=None)
+
+
+class CreationOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """For `PublicKeyCredential.parseCreationOptionsFromJSON`, as it stands."""
+
+    attestation: Literal['none'] | None = msgspec.field(default=None)
+    authenticator_selection: Any = msgspec.field(default=None, name="authenticatorSelection")
+    challenge: str
+    exclude_credentials: list["Descriptor"] = msgspec.field(name="excludeCredentials")
+    pub_key_cred_params: list["Parameters"] = msgspec.field(name="pubKeyCredParams")
+    rp: "Party"
+    timeout: int
+    user: "User"
+
+
+class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The gate's answer to one call, explainable wherever it is shown (the PolicyDecisionPacket)."""
+
+    allowed: bool
+    code: str
+    job_id: str | None | None = msgspec.field(default=None)
+    lane: Literal['A', 'B', 'C']
+    policy_hash: str
+    reasons: list[str]
+    recommended_changes: list[str]
+    requires_approval: bool
+    risk: Literal['R0', 'R1', 'R2', 'R3']
+    risk_class: Literal['READ', 'WRITE', 'EXFILTRATION']
+    risk_level: Literal['R0', 'R1', 'R2', 'R3']
+    risk_word: Literal['low', 'medium', 'high']
+    rule: str
+    verdict: Literal['allow', 'ask', 'deny']
+
+
+class Descriptor(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A passkey that is known here, as browsers are told of it."""
+
+    id: str
+    transports: list[str] | None = msgspec.field(default=None)
+    type: Literal['public-key'] | None = msgspec.field(default=None)
+
+
+class Device(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A paired device."""
+
+    active: bool
+    confirmed: bool
+    confirmed_at: str | None
+    created_at: str
+    current: bool
+    device_id: str
+    last_seen_at: str | None
+    name: str
+    revoked_at: str | None
+
+
+class EditSchedule(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is to be changed; what is left out stays. A new time counts from now."""
+
+    at: str | None = msgspec.field(default=None)
+    catch_up_window: str | None | None = msgspec.field(default=None)
+    constraints: Any = msgspec.field(default=None)
+    cron: str | None = msgspec.field(default=None)
+    enabled: bool | None = msgspec.field(default=None)
+    every: str | None = msgspec.field(default=None)
+    evidence: list[str] | None = msgspec.field(default=None)
+    goal: str | None = msgspec.field(default=None)
+    if_hash: str | None = msgspec.field(default=None)
+    max_failures: int | None | None = msgspec.field(default=None)
+    misfire: Literal['run_all', 'run_once', 'skip'] | None | None = msgspec.field(default=None)
+    overlap: Literal['allow', 'queue_one', 'replace', 'skip'] | None | None = msgspec.field(default=None)
+    sop: str | None = msgspec.field(default=None)
+    stagger: str | None | None = msgspec.field(default=None)
+    steps: list[str] | None = msgspec.field(default=None)
+    timezone: str | None = msgspec.field(default=None)
+    trigger: Literal['at', 'cron', 'interval'] | None = msgspec.field(default=None)
+
+
+class Edited(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where a change of a file stands: it is an action like any other."""
+
+    action_id: str
+    code: str
+    decision: "Decision"
+    message: str
+    needs: str
+    path: str
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+
+
+class EffectivePolicy(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything decisions rest on."""
+
+    autonomy: Literal['readonly', 'supervised', 'full']
+    broken: str
+    faults: list[str]
+    policy_hash: str
+    rules: list["EffectiveRule"]
+    settings: list["EffectiveSetting"]
+
+
+class EffectiveRule(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A rule of a policy file. Rules only ever narrow what the configuration grants."""
+
+    id: str
+    reason: str
+    verdict: str
+    when: Any
+
+
+class EffectiveSetting(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One option of the configuration as it is in force."""
+
+    changes: bool | None = msgspec.field(default=None)
+    description: str
+    key: str
+    next_value: Any | None = msgspec.field(default=None)
+    source: str
+    value: Any
+
+
+class EngageEstop(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Stop everything."""
+
+    reason: str | None = msgspec.field(default=None)
+
+
+class EstopNow(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Whether everything is stopped."""
+
+    clear_needs: str
+    engaged: bool
+    reason: str
+    since: str | None
+
+
+class Excerpt(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The last thing that was said in a conversation, shortened to a line."""
+
+    created_at: str
+    role: Literal['system', 'user', 'assistant', 'tool']
+    text: str
+    untrusted: bool
+
+
+class FaultyLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something wrong with a policy file."""
+
+    line: int
+    path: str
+    text: str
+
+
+class FileToTry(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A policy file that is not written yet."""
+
+    content: str
+    name: str
+
+
+class Health(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Somebody is there. Says nothing else, because anybody may ask."""
+
+    status: Literal['ok'] | None = msgspec.field(default=None)
+
+
+class Hit(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A message that matches."""
+
+    created_at: str
+    label: str
+    message_id: str
+    role: str
+    score: float
+    snippet: str
+    thread_id: str
+    untrusted: bool
+
+
+class Hits(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What was found, best first."""
+
+    items: list["Hit"]
+
+
+class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A job in a list."""
+
+    attempt: int
+    created_at: str
+    deadline_at: str | None
+    goal: str
+    job_id: str
+    next_wakeup_at: str | None
+    progress: "JobProgress"
+    reason: str
+    schedule_id: str | None
+    sop: str | None
+    state: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET']
+    status: Literal['PENDING', 'RUNNING', 'WAITING_APPROVAL', 'COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED_BUDGET']
+    thread_id: str
+    updated_at: str
+    waiting: list["JobQuestion"]
+    working: bool
+
+
+class JobArtifact(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something a job left, without its bytes."""
+
+    artifact_id: str
+    created_at: str
+    kind: str
+    label: str
+    name: str
+    sha256: str
+    size: int
+
+
+class JobBudget(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a job may spend, fixed when it was made."""
+
+    steps: int
+    tokens: int
+
+
+class JobEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something that happened to a job."""
+
+    created_at: str
+    event_id: str
+    payload: dict[str, Any]
+    type: str
+
+
+class JobProgress(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How far a job has come."""
+
+    calls: int
+    done: int
+    of: int
+
+
+class JobQuestion(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a job waits for the owner to answer."""
+
+    action_id: str
+    expires_at: str
+    lane: Literal['A', 'B', 'C']
+    risk: Literal['R0', 'R1', 'R2', 'R3']
+    tool: str
+
+
+class JobShown(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything there is to say about a job."""
+
+    answer: str
+    artifacts: list["JobArtifact"]
+    attempt: int
+    budget: "JobBudget"
+    created_at: str
+    deadline_at: str | None
+    events: list["JobEvent"]
+    evidence: dict[str, Any] | None
+    files: list[str]
+    goal: str
+    job_id: str
+    next_wakeup_at: str | None
+    plan: Any
+    progress: "JobProgress"
+    reason: str
+    schedule_id: str | None
+    sop: str | None
+    spec: "JobSpec"
+    state: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET']
+    status: Literal['PENDING', 'RUNNING', 'WAITING_APPROVAL', 'COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED_BUDGET']
+    thread_id: str
+    tokens: int
+    turn_id: str
+    updated_at: str
+    waiting: list["JobQuestion"]
+    working: bool
+
+
+class JobSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Intent, scope and constraints of a job (the JobSpecPacket)."""
+
+    constraints: Any = msgspec.field(default=None)
+    inputs: dict[str, Any] | None = msgspec.field(default=None)
+    intent: str
+    job_id: str
+    outputs: Any = msgspec.field(default=None)
+    repo: str | None | None = msgspec.field(default=None)
+
+
+class Messages(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a conversation, in the order it was said."""
+
+    after: str | None
+    before: str | None
+    items: list["ServerRoutesMessagesMessage"]
+
+
+class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A job to be made."""
+
+    constraints: Any = msgspec.field(default=None)
+    evidence: list[str] | None = msgspec.field(default=None)
+    goal: str | None = msgspec.field(default=None)
+    sop: str | None | None = msgspec.field(default=None)
+    steps: list[str] | None = msgspec.field(default=None)
+    thread_id: str | None | None = msgspec.field(default=None)
+
+
+class NewMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the owner says."""
+
+    attachments: list[str] | None = msgspec.field(default=None)
+    text: str
+
+
+class NewName(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a device is to be called."""
+
+    name: str
+
+
+class NewSchedule(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A schedule to be made. One of `cron`, `every` and `at` says when; `goal` or `sop` says what."""
+
+    at: str | None | None = msgspec.field(default=None)
+    catch_up_window: str | None | None = msgspec.field(default=None)
+    constraints: Any = msgspec.field(default=None)
+    cron: str | None | None = msgspec.field(default=None)
+    enabled: bool | None = msgspec.field(default=None)
+    every: str | None | None = msgspec.field(default=None)
+    evidence: list[str] | None = msgspec.field(default=None)
+    goal: str | None | None = msgspec.field(default=None)
+    max_failures: int | None | None = msgspec.field(default=None)
+    misfire: Literal['run_all', 'run_once', 'skip'] | None | None = msgspec.field(default=None)
+    overlap: Literal['allow', 'queue_one', 'replace', 'skip'] | None | None = msgspec.field(default=None)
+    schedule_id: str | None | None = msgspec.field(default=None)
+    sop: str | None | None = msgspec.field(default=None)
+    stagger: str | None | None = msgspec.field(default=None)
+    steps: list[str] | None = msgspec.field(default=None)
+    timezone: str | None | None = msgspec.field(default=None)
+    trigger: Literal['at', 'cron', 'interval'] | None | None = msgspec.field(default=None)
+
+
+class NewThread(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A conversation to be made."""
+
+    title: str | None = msgspec.field(default=None)
+
+
+class Nonce(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a page is to sign with its device's key."""
+
+    nonce: str
+
+
+class Notification(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something to look at. It holds ids only: what they stand for is fetched by whoever may see it."""
+
+    created_at: str
+    entity: Literal['action', 'job', 'thread']
+    entity_id: str
+    job_id: str | None
+    notification_id: str
+    reason: Literal['operator_attention_needed', 'clarification_needed', 'important_update', 'follow_up_available', None]
+    seen_at: str | None
+    thread_id: str | None
+    type: Literal['approval_needed', 'approval_expiring', 'job_failed', 'job_completed', 'proactive_reach_out']
+
+
+class Notifications(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Notifications, and how many were not seen."""
+
+    items: list["Notification"]
+    next_cursor: str | None
+    unseen: int
+
+
+class Numbered(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A receipt and its place in the chain."""
+
+    number: int
+    receipt: "Receipt"
+
+
+class Outputs(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a job must leave behind."""
+
+    evidence_required: list[str] | None = msgspec.field(default=None)
+    pr_required: bool | None = msgspec.field(default=None)
+
+
+class Overview(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything for the first screen."""
+
+    approvals: "OverviewAnswers"
+    budget: "OverviewBudget"
+    days: list["OverviewDay"]
+    estop: bool
+    evidence: "OverviewEvidence"
+    risks: dict[str, int]
+    schedules: "OverviewRuns"
+    since: str
+    tools: list["OverviewTool"]
+    verdicts: dict[str, int]
+    waiting: "OverviewWaiting"
+
+
+class OverviewAnswers(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What was put to the owner, and what they said."""
+
+    approved: int
+    asked: int
+    expired: int
+    median_wait_seconds: float | None
+    rejected: int
+    waiting: int
+
+
+class OverviewBudget(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Today's share of the tokens."""
+
+    daily_tokens: int
+    left_today: int
+    used_today: int
+
+
+class OverviewDay(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One day (UTC): the jobs that were made on it by how they stand now, and what was spent on it."""
+
+    cancelled: int
+    completed: int
+    cost_millionths: int | None
+    day: str
+    failed: int
+    input_tokens: int
+    open: int
+    output_tokens: int
+    unpriced_tokens: int
+
+
+class OverviewEvidence(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Jobs that are over, and how many of them left all they had to."""
+
+    complete: int
+    looked_at: int
+    percent: float | None
+
+
+class OverviewRuns(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Runs of schedules, by how they ended."""
+
+    cancelled: int
+    failed: int
+    queued: int
+    running: int
+    skipped_slots: int
+    started: int
+    succeeded: int
+    success_percent: float | None
+
+
+class OverviewTool(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Calls of one tool, by what became of them."""
+
+    calls: int
+    executed: int
+    failed: int
+    rejected: int
+    tool: str
+    unknown: int
+    waiting: int
+
+
+class OverviewWaiting(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What waits for the owner now."""
+
+    approvals: int
+    notifications: int
+    paused_jobs: int
+    paused_schedules: int
+    unknown_actions: int
+    waiting_jobs: int
+
+
+class OwnerFile(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A file of the owner as it is now."""
+
+    content: str
+    labels: list[str]
+    path: str
+    redacted: bool
+    sha256: str
+    size: int
+
+
+class PageKey(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the page shows beside its cookie from now on, as `X-CoilClaw-Page`; to be kept in memory alone."""
+
+    page_key: str
+
+
+class PageProof(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """That a page holds the device's key, which never leaves its origin."""
+
+    nonce: str
+    signature: str
+
+
+class PageCoilclawLedgerAuditAuditEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["AuditEvent"]
+    next_cursor: str | None
+
+
+class PageCoilclawLedgerReceiptsPageNumbered(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["Numbered"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerActionsActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["ActionSummary"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerActionsApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["ApprovalCard"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerRoutesDevicesDevice(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["Device"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerRoutesPasskeysPasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["PasskeySeen"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerRoutesPolicyPolicyFileListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["PolicyFileListed"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerRoutesSkillsSkillListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["SkillListed"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerRoutesThreadsThread(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["Thread"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerSchedulesScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["ScheduleRun"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerWorkJob(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["Job"]
+    next_cursor: str | None
+
+
+class PageCoilclawServerWorkSopListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["SopListed"]
+    next_cursor: str | None
+
+
+class Paired(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The device that was let in."""
+
+    device: "Device"
+    expires_at: str
+    token: str | None
+
+
+class Parameters(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A kind of signature that is believed."""
+
+    alg: int
+    type: Literal['public-key'] | None = msgspec.field(default=None)
+
+
+class Party(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Whom a passkey is made for."""
+
+    id: str
+    name: str
+
+
+class PasskeyMade(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A new passkey, and who vouches for it."""
+
+    challenge_id: str
+    credential: "Registration"
+    name: str
+    proof: Any | None = msgspec.field(default=None)
+
+
+class PasskeyName(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Another name."""
+
+    name: str
+
+
+class PasskeyRemoval(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The assertion that stands behind it."""
+
+    proof: Any | None = msgspec.field(default=None)
+
+
+class PasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A passkey as it is shown; its key stays here."""
+
+    aaguid: str
+    backed_up: bool
+    created_at: str
+    device_id: str | None
+    last_used_at: str | None
+    name: str
+    passkey_id: str
+    removed_at: str | None
+    transports: list[str]
+    usable: bool
+
+
+class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Ordered steps and the evidence they need (the PlanPacket)."""
+
+    job_id: str
+    required_evidence: list[str] | None = msgspec.field(default=None)
+    steps: list["PlanStep"]
+
+
+class PlanStep(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One step of a plan and the evidence it must produce."""
+
+    description: str
+    evidence: list[str] | None = msgspec.field(default=None)
+    step_id: str
+    tool: str | None | None = msgspec.field(default=None)
+
+
+class Pointer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where the whole of a long message is kept."""
+
+    artifact_id: str
+    size: int | None
+
+
+class PolicyFileListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A policy file."""
+
+    faults: list["FaultyLine"]
+    name: str
+    sha256: str
+    size: int
+    valid: bool
+
+
+class PolicyFileShown(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A policy file with its content."""
+
+    faults: list["FaultyLine"]
+    file: "OwnerFile"
+    name: str
+    valid: bool
+
+
+class Posted(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A message that is kept and will be answered, whatever becomes of the client."""
+
+    message_id: str
+    state: Literal['QUEUED', 'RUNNING', 'ANSWERED', 'FAILED', 'STOPPED', 'INTERRUPTED']
+    thread_id: str
+    turn_id: str
+
+
+class Preview(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a trigger means, or what is wrong with it."""
+
+    cron_notes: str | None
+    cron_summary: str
+    fault: str
+    faults: list["PreviewFault"]
+    next_runs_local: list[str]
+    next_runs_utc: list[str]
+    remedy: str
+    valid: bool
+
+
+class PreviewAsk(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A trigger as far as it is written. One of `cron`, `every` and `at` says when."""
+
+    after: str | None | None = msgspec.field(default=None)
+    at: str | None | None = msgspec.field(default=None)
+    count: int | None = msgspec.field(default=None)
+    cron: str | None | None = msgspec.field(default=None)
+    every: str | None | None = msgspec.field(default=None)
+    timezone: str | None | None = msgspec.field(default=None)
+    trigger: Literal['at', 'cron', 'interval'] | None | None = msgspec.field(default=None)
+
+
+class PreviewFault(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something wrong, and in which field."""
+
+    fault: str
+    field: Literal['trigger', 'cron', 'every', 'at', 'timezone', 'after']
+    remedy: str
+
+
+class Probe(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line of the doctor: what was tried, by behaviour, and what to do when it failed."""
+
+    detail: str
+    name: str
+    remedy: str | None = msgspec.field(default=None)
+    state: Literal['ok', 'warn', 'fail', 'info']
+
+
+class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An error as it is said over HTTP (RFC 9457)."""
+
+    code: str
+    detail: str
+    instance: str | None = msgspec.field(default=None)
+    remedy: str | None = msgspec.field(default=None)
+    status: int
+    title: str
+    type: str
+
+
+class Proof(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A receipt, its place in the chain, and what of it does not hold."""
+
+    disagreements: list[str]
+    place: int
+    receipt: "Receipt"
+
+
+class ProviderList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Every configured provider, in the order of the configuration."""
+
+    items: list["ProviderListed"]
+
+
+class ProviderListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A configured provider; its key is only ever named."""
+
+    base_url: str
+    default: bool
+    key_name: str
+    key_set: bool
+    kind: str
+    leans_on: list[str]
+    model: str
+    name: str
+
+
+class ProviderTried(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A provider answered."""
+
+    model: str
+    name: str
+    seconds: float
+    text: str
+
+
+class PutFile(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The whole new content of a file."""
+
+    content: str
+    if_sha256: str | None | None = msgspec.field(default=None)
+
+
+class Question(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is to be signed: one thing, in exactly this shape, once."""
+
+    digest: str
+    nonce: str
+    purpose: Literal['approve', 'resolve', 'estop.clear', 'passkey.add', 'passkey.remove', 'device.add', 'device.confirm', 'device.revoke']
+    subject: str
+    valid_until: str
+
+
+class Receipt(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One attempt's outcome, chained to the one before it."""
+
+    action_id: str
+    args_hash: str
+    code: str
+    conversation_id: str
+    digest: str
+    id: str
+    policy_hash: str
+    previous_hash: str
+    receipt_hash: str
+    result_hash: str
+    risk: Literal['low', 'medium', 'high']
+    risk_level: Literal['R0', 'R1', 'R2', 'R3']
+    status: Literal['allowed', 'denied', 'failed', 'unknown']
+    timestamp: str
+    tool: str
+
+
+class ReceiptDetail(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One receipt, held against its place in the chain."""
+
+    faults: list[str]
+    holds: bool
+    number: int
+    receipt: Any
+
+
+class Registration(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A new passkey, as a browser sends it (`credential.toJSON()`)."""
+
+    id: str
+    response: "AttestationResponse"
+
+
+class RegistrationMade(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a browser needs to make a passkey."""
+
+    challenge_id: str
+    expires_at: str
+    options: "CreationOptions"
+    proof_needed: bool
+
+
+class Reject(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A no."""
+
+    reason: str | None = msgspec.field(default=None)
+
+
+class Renamed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A conversation's new title."""
+
+    title: str
+
+
+class RequestOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """For `PublicKeyCredential.parseRequestOptionsFromJSON`, as it stands."""
+
+    allow_credentials: list["Descriptor"] = msgspec.field(name="allowCredentials")
+    challenge: str
+    rp_id: str = msgspec.field(name="rpId")
+    timeout: int
+    user_verification: Literal['required'] | None = msgspec.field(default=None, name="userVerification")
+
+
+class Resolve(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the owner knows of an end that is not on record."""
+
+    proof: Any | None = msgspec.field(default=None)
+    verdict: Literal['executed', 'not-executed', 'retry']
+
+
+class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What it gave back, and the box it ran in."""
+
+    box_end: str | None
+    box_tier: str | None
+    code: str
+    exit: int | None
+    first_lines: str
+    label: str
+    metadata: dict[str, Any]
+    output_hash: str
+    success: bool
+
+
+class RunStarted(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A run that was asked for."""
+
+    job_id: str | None
+    run: "ScheduleRun"
+
+
+class Said(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the owner says."""
+
+    conversation_id: str | None | None = msgspec.field(default=None)
+    message: str
+    wait_seconds: float | None = msgspec.field(default=None)
+
+
+class Saved(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A file that is in the workspace now."""
+
+    action_id: str
+    label: str
+    path: str
+    receipt_id: str
+    sha256: str
+    size: int
+
+
+class Schedule(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A schedule in a list."""
+
+    at: str | None
+    cron: str | None
+    cron_notes: str | None
+    cron_summary: str
+    enabled: bool
+    every: str | None
+    failures: int
+    goal: str
+    hash: str
+    labels: list[str]
+    last_run: Any
+    next_run_local: str | None
+    next_run_utc: str | None
+    origin: Literal['registry', 'followup']
+    paused_reason: str | None
+    schedule_id: str
+    sop: str | None
+    state: Literal['waits', 'paused', 'disabled', 'over']
+    timezone: str
+    trigger: Literal['cron', 'interval', 'at']
+
+
+class ScheduleLast(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The last run that made a job, and how it stands."""
+
+    at: str
+    status: str
+
+
+class ScheduleOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What happens when a slot was missed, when runs would overlap, and when they fail."""
+
+    catch_up_window: str | None
+    max_failures: int
+    misfire: Literal['run_once', 'run_all', 'skip']
+    overlap: Literal['skip', 'queue_one', 'allow', 'replace']
+    stagger: str
+
+
+class ScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One run, or neighbouring slots that were skipped together."""
+
+    cause: Literal['due', 'late', 'manual']
+    created_at: str
+    first_slot: str
+    job_id: str | None
+    lateness_seconds: int
+    outcome: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET', None]
+    reason: str
+    run_instance_id: str
+    schedule_id: str
+    scheduled_at: str
+    slots: int
+    state: Literal['QUEUED', 'STARTED', 'ENDED', 'SKIPPED']
+
+
+class ScheduleShown(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything there is to say about a schedule."""
+
+    at: str | None
+    constraints: "WorkLimits"
+    cron: str | None
+    cron_notes: str | None
+    cron_summary: str
+    due_at: str | None
+    enabled: bool
+    every: str | None
+    evidence: list[str]
+    failures: int
+    goal: str
+    hash: str
+    inputs: dict[str, Any]
+    labels: list[str]
+    last_run: Any
+    next_run_local: str | None
+    next_run_utc: str | None
+    next_runs_local: list[str]
+    next_runs_utc: list[str]
+    options: "ScheduleOptions"
+    origin: Literal['registry', 'followup']
+    paused_reason: str | None
+    running: list["ScheduleRun"]
+    runs: list["ScheduleRun"]
+    schedule_id: str
+    sop: str | None
+    state: Literal['waits', 'paused', 'disabled', 'over']
+    steps: list[str]
+    timezone: str
+    trigger: Literal['cron', 'interval', 'at']
+    tzdata_version: str
+
+
+class ScheduleUnreadable(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A schedule whose row cannot be read."""
+
+    message: str
+    schedule_id: str
+
+
+class Schedules(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Schedules, and what is wrong with them."""
+
+    followups: list["Schedule"]
+    items: list["Schedule"]
+    next_cursor: str | None
+    registry_broken: str | None
+    registry_changed: bool
+    unreadable: list["ScheduleUnreadable"]
+
+
+class Seen(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What that changed."""
+
+    seen: int
+    unseen: int
+
+
+class SeenUntil(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What was seen."""
+
+    until: str
+
+
+class Selection(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What an authenticator must be able to do."""
+
+    require_resident_key: bool | None = msgspec.field(default=None, name="requireResidentKey")
+    resident_key: Literal['preferred'] | None = msgspec.field(default=None, name="residentKey")
+    user_verification: Literal['required'] | None = msgspec.field(default=None, name="userVerification")
+
+
+class Session(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Who asks, and what the panel needs to know first."""
+
+    confirmed: bool
+    device: "Device"
+    estop: bool
+    origin: str
+    passkey_window_ends_at: str | None
+    passkeys: int
+    version: str
+    way: Literal['cookie', 'bearer']
+
+
+class Signed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A signature of the owner's passkey, and what of it does not hold."""
+
+    assertion_id: str
+    device_id: str
+    disagreements: list[str]
+    holds: bool
+    origin: str
+    passkey_id: str
+    passkey_name: str | None
+    purpose: str
+    signed_at: str
+
+
+class Sizes(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is open now."""
+
+    approved: int
+    open_jobs: int
+    unknown: int
+    waiting: int
+
+
+class SkillListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A skill."""
+
+    description: str
+    labels: list[str]
+    name: str
+    sha256: str
+    size: int
+
+
+class SkillShown(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A skill with its text."""
+
+    description: str
+    file: "OwnerFile"
+    name: str
+
+
+class SopFault(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something wrong with a procedure."""
+
+    message: str
+    step: str
+
+
+class SopListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A procedure in the workspace."""
+
+    description: str
+    faults: list["SopFault"]
+    file_hash: str
+    labels: list[str]
+    name: str
+    steps: list["SopStepListed"]
+    valid: bool
+
+
+class SopStepListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A step of a procedure."""
+
+    id: str
+    kind: str
+    tool: str | None
+
+
+class StatusNow(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How things stand."""
+
+    autonomy: Literal['readonly', 'supervised', 'full']
+    chain: "ChainNow"
+    estop: "EstopNow"
+    model: str
+    policy_broken: bool
+    provider: str
+    queue: "Sizes"
+    started_at: str
+    uptime_seconds: int
+    version: str
+    worker: bool
+
+
+class Story(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything that is on record about one action."""
+
+    action_id: str
+    agrees: bool
+    approval: "Approval"
+    args: Any
+    args_hash: str
+    asked: "Asked"
+    attempt: int
+    attempts: list["Attempt"]
+    decision: dict[str, Any]
+    digest: str
+    disagreements: list[str]
+    events: list["AuditEvent"]
+    idempotency_key: str
+    identity: str | None
+    next_attempt_at: str | None
+    notes: list[str]
+    receipts: list["Proof"]
+    result: Any
+    status: str
+    taint: Any
+    tool: str
+    uncertain: bool
+    updated_at: str
+
+
+class Thread(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A conversation."""
+
+    channel: str
+    created_at: str
+    last: Any
+    messages: int
+    running_turn_id: str | None
+    thread_id: str
+    title: str
+    updated_at: str
+    waiting_approvals: int
+    waiting_turns: int
+
+
+class ToolList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Every tool there is."""
+
+    items: list["ToolListed"]
+
+
+class ToolListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A tool, and what a plain call of it would be told."""
+
+    always_ask: bool
+    description: str
+    destination: Literal['internal', 'workspace', 'machine', 'external']
+    effect: Literal['READ', 'WRITE', 'EXFILTRATION']
+    idempotent: bool
+    lane: Literal['A', 'B', 'C']
+    name: str
+    parameters: dict[str, Any]
+    reasons: list[str]
+    risk: Literal['R0', 'R1', 'R2', 'R3']
+    verdict: Literal['allow', 'ask', 'deny']
+
+
+class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One message of the owner and its answer."""
+
+    answer: str | None
+    code: str
+    created_at: str
+    ended_at: str | None
+    ending: str
+    message_id: str
+    partial: str
+    reason: str
+    started_at: str | None
+    state: Literal['QUEUED', 'RUNNING', 'ANSWERED', 'FAILED', 'STOPPED', 'INTERRUPTED']
+    thread_id: str
+    turn_id: str
+
+
+class UsageBill(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What one group took, and what it cost as far as prices are known."""
+
+    answers: int
+    cost_millionths: int | None
+    estimated_tokens: int
+    group: str
+    input_tokens: int
+    output_tokens: int
+    unpriced_tokens: int
+
+
+class UsageBudgets(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The ceilings, and what is left of them today."""
+
+    daily_tokens: int
+    job_tokens: int
+    left_today: int
+    turn_tokens: int
+    used_today: int
+
+
+class UsageReport(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What answers took."""
+
+    budgets: "UsageBudgets"
+    by: Literal['model', 'provider', 'day', 'job']
+    rows: list["UsageBill"]
+    since: str
+    total: "UsageBill"
+
+
+class User(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Whose passkey it is."""
+
+    display_name: str = msgspec.field(name="displayName")
+    id: str
+    name: str
+
+
+class Verification(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What verification found."""
+
+    at: str
+    broken: Any
+    heads: int
+    notes: list[str]
+    receipts: int
+    valid: bool
+
+
+class WithProof(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A passkey's answer, where one is needed."""
+
+    proof: Any | None = msgspec.field(default=None)
+
+
+class WorkLimits(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Limits of a job; they only ever narrow what the configuration grants."""
+
+    allowed_domains: list[str] | None | None = msgspec.field(default=None)
+    allowed_tools: list[str] | None | None = msgspec.field(default=None)
+    max_files_changed: int | None | None = msgspec.field(default=None)
+    max_prs: int | None | None = msgspec.field(default=None)
+
+
+class LedgerStoryMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """ledger_story_Message."""
+
+    content: str
+    created_at: str
+    message_id: str
+
+
+class ServerRoutesMessagesMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """server_routes_messages_Message."""
+
+    action_id: str | None
+    artifact: Any
+    attachments: list[str]
+    call_id: str
+    calls: list["Call"]
+    code: str
+    content: str
+    created_at: str
+    cut: bool
+    label: str
+    message_id: str
+    model: str
+    provider: str
+    receipt_id: str | None
+    role: Literal['system', 'user', 'assistant', 'tool']
+    success: bool | None
+    turn_id: str
+    turn_state: str
+    untrusted: bool
+
+
+class Refused(Exception):
+    """The server answered with a problem."""
+
+    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+        super().__init__(f"{status} {problem.get('code')}: {problem.get('detail')}")
+        self.status = status
+        self.code = problem.get("code")
+        self.problem = problem
+
+
+class Client:
+    """One method for each operation."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def _ask(
+        self, method: str, path: str, query: dict[str, Any], headers: dict[str, Any], body: Any, kind: Any
+    ) -> Any:
+        sent = None if body is None else msgspec.json.encode(body)
+        named = {name: value for name, value in headers.items() if value is not None}
+        if sent is not None:
+            named["Content-Type"] = "application/json"
+        asked = {name: value for name, value in query.items() if value is not None}
+        answer = await self._http.request(method, path, params=asked, content=sent, headers=named)
+        if answer.status_code >= 400:
+            raise Refused(answer.status_code, answer.json())
+        if kind is None or answer.status_code == 204:
+            return None
+        if kind is bytes:
+            return answer.content
+        return msgspec.json.decode(answer.content, type=kind)
+
+    async def chat(self, body: Said, *, idempotency_key: str | None = None) -> ChatAnswer:
+        """Say something and wait: 200 with the answer, 202 when it takes longer. It is worked on either way."""
+        return await self._ask("POST", "/chat", {}, {"Idempotency-Key": idempotency_key}, body, ChatAnswer)
+
+    async def engage_estop_short(self, *, idempotency_key: str | None = None) -> EstopNow:
+        """Stop every effect at once, whatever is sent along. POST /v1/estop does the same and takes a reason."""
+        return await self._ask("POST", "/estop", {}, {"Idempotency-Key": idempotency_key}, None, EstopNow)
+
+    async def get_health(self, *, if_none_match: str | None = None) -> Health:
+        """Whether somebody is there. Needs no token."""
+        return await self._ask("GET", "/health", {}, {"If-None-Match": if_none_match}, None, Health)
+
+    async def gateway_search_memory(self, *, q: str | None = None, limit: int | None = None, if_none_match: str | None = None) -> Hits:
+        """Messages of all conversations that hold the words, best first."""
+        return await self._ask("GET", "/memory/search", {"q": q, "limit": limit}, {"If-None-Match": if_none_match}, None, Hits)
+
+    async def get_metrics(self) -> bytes:
+        """Counters, gauges and histograms in Prometheus' text format. Needs a token like everything else."""
+        return await self._ask("GET", "/metrics", {}, {}, None, bytes)
+
+    async def gateway_receipts(self, *, limit: int | None = None, if_none_match: str | None = None) -> list[Receipt]:
+        """The newest receipts, newest first."""
+        return await self._ask("GET", "/receipts", {"limit": limit}, {"If-None-Match": if_none_match}, None, list[Receipt])
+
+    async def get_status(self, *, if_none_match: str | None = None) -> StatusNow:
+        """How things stand, in one look."""
+        return await self._ask("GET", "/status", {}, {"If-None-Match": if_none_match}, None, StatusNow)
+
+    async def list_tools(self, *, if_none_match: str | None = None) -> ToolList:
+        """Every tool, and what the gate says to a plain call of it now."""
+        return await self._ask("GET", "/tools", {}, {"If-None-Match": if_none_match}, None, ToolList)
+
+    async def list_actions(self, *, status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None] | None = None, tool: str | None | None = None, lane: Literal['A', 'B', 'C', None] | None = None, source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, q: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerActionsActionSummary:
+        """Actions of every status, newest first. A page may be short, or empty, and still have a next one."""
+        return await self._ask("GET", "/v1/actions", {"status": status, "tool": tool, "lane": lane, "source": source, "thread_id": thread_id, "job_id": job_id, "since": since, "until": until, "q": q, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerActionsActionSummary)
+
+    async def get_action(self, action_id: str, *, if_none_match: str | None = None) -> ActionDetail:
+        """One action with its arguments, its decision, its card while it waits, its outcome and its whole story."""
+        return await self._ask("GET", f"/v1/actions/{action_id}", {}, {"If-None-Match": if_none_match}, None, ActionDetail)
+
+    async def repropose_action(self, action_id: str, *, idempotency_key: str | None = None) -> ActionSummary:
+        """Propose the stored bytes of a refused or failed action again, by the owner's own hand. The new action says."""
+        return await self._ask("POST", f"/v1/actions/{action_id}/repropose", {}, {"Idempotency-Key": idempotency_key}, None, ActionSummary)
+
+    async def resolve_action(self, action_id: str, body: Resolve, *, idempotency_key: str | None = None) -> Answered:
+        """Say how an action whose end is UNKNOWN really ended, or have it done again. Look at the other end first."""
+        return await self._ask("POST", f"/v1/actions/{action_id}/resolve", {}, {"Idempotency-Key": idempotency_key}, body, Answered)
+
+    async def list_approvals(self, *, status: Literal['pending', 'approved', 'rejected', 'executed', 'failed', 'unknown', 'expired', 'all'] | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerActionsApprovalCard:
+        """Cards of actions that need the owner's word, newest first: those that wait, or those of another standing."""
+        return await self._ask("GET", "/v1/approvals", {"status": status, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerActionsApprovalCard)
+
+    async def get_approval(self, action_id: str, *, if_none_match: str | None = None) -> ApprovalCard:
+        """The card of an action as things stand now."""
+        return await self._ask("GET", f"/v1/approvals/{action_id}", {}, {"If-None-Match": if_none_match}, None, ApprovalCard)
+
+    async def approve_action(self, action_id: str, body: Approve, *, idempotency_key: str | None = None) -> Answered:
+        """Approve exactly what was shown, once. The answer comes as soon as the yes is durable; the action is then."""
+        return await self._ask("POST", f"/v1/approvals/{action_id}/approve", {}, {"Idempotency-Key": idempotency_key}, body, Answered)
+
+    async def reject_action(self, action_id: str, body: Reject, *, idempotency_key: str | None = None) -> Answered:
+        """Refuse an action, with a reason that the agent is told. Saying no again changes nothing."""
+        return await self._ask("POST", f"/v1/approvals/{action_id}/reject", {}, {"Idempotency-Key": idempotency_key}, body, Answered)
+
+    async def get_artifact(self, artifact_id: str, *, if_none_match: str | None = None) -> Artifact:
+        """What an artifact is."""
+        return await self._ask("GET", f"/v1/artifacts/{artifact_id}", {}, {"If-None-Match": if_none_match}, None, Artifact)
+
+    async def get_artifact_content(self, artifact_id: str, *, if_none_match: str | None | None = None) -> bytes:
+        """The bytes of an artifact, as a download. Text leaves without secrets, anything else as it is."""
+        return await self._ask("GET", f"/v1/artifacts/{artifact_id}/content", {}, {"If-None-Match": if_none_match}, None, bytes)
+
+    async def list_audit(self, *, event_type: str | None | None = None, entity_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, after: int | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawLedgerAuditAuditEvent:
+        """What happened, newest first; with `after`, the events that follow that number, oldest first. Payloads carry."""
+        return await self._ask("GET", "/v1/audit", {"event_type": event_type, "entity_id": entity_id, "since": since, "until": until, "after": after, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawLedgerAuditAuditEvent)
+
+    async def export_audit(self, *, since: str | None | None = None, until: str | None | None = None) -> bytes:
+        """Every event of a span of time, oldest first, one JSON object a line, as it stood when the export began."""
+        return await self._ask("GET", "/v1/audit/export", {"since": since, "until": until}, {}, None, bytes)
+
+    async def get_story(self, action_id: str, *, if_none_match: str | None = None) -> Story:
+        """The whole story of an action: who asked, what was decided, who approved, what came of it, and its proof."""
+        return await self._ask("GET", f"/v1/audit/{action_id}/story", {}, {"If-None-Match": if_none_match}, None, Story)
+
+    async def list_threads(self, *, limit: int | None = None, cursor: str | None | None = None, q: str | None = None, if_none_match: str | None = None) -> PageCoilclawServerRoutesThreadsThread:
+        """Conversations, the most recently touched first."""
+        return await self._ask("GET", "/v1/chat/threads", {"limit": limit, "cursor": cursor, "q": q}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesThreadsThread)
+
+    async def create_thread(self, body: NewThread, *, idempotency_key: str | None = None) -> Thread:
+        """Make a conversation. Without a title it is named after its first message."""
+        return await self._ask("POST", "/v1/chat/threads", {}, {"Idempotency-Key": idempotency_key}, body, Thread)
+
+    async def delete_thread(self, thread_id: str, *, idempotency_key: str | None = None) -> None:
+        """Forget a conversation. Its actions, receipts and jobs stay on record; while something of it still goes on or."""
+        return await self._ask("DELETE", f"/v1/chat/threads/{thread_id}", {}, {"Idempotency-Key": idempotency_key}, None, None)
+
+    async def get_thread(self, thread_id: str, *, if_none_match: str | None = None) -> Thread:
+        """One conversation."""
+        return await self._ask("GET", f"/v1/chat/threads/{thread_id}", {}, {"If-None-Match": if_none_match}, None, Thread)
+
+    async def rename_thread(self, thread_id: str, body: Renamed, *, idempotency_key: str | None = None) -> Thread:
+        """Give a conversation another title."""
+        return await self._ask("PATCH", f"/v1/chat/threads/{thread_id}", {}, {"Idempotency-Key": idempotency_key}, body, Thread)
+
+    async def list_messages(self, thread_id: str, *, limit: int | None = None, before: str | None | None = None, after: str | None | None = None, if_none_match: str | None = None) -> Messages:
+        """The last messages of a conversation, or those before or after a page that is there already."""
+        return await self._ask("GET", f"/v1/chat/threads/{thread_id}/messages", {"limit": limit, "before": before, "after": after}, {"If-None-Match": if_none_match}, None, Messages)
+
+    async def post_message(self, thread_id: str, body: NewMessage, *, idempotency_key: str | None = None) -> Posted:
+        """Say something. The answer is worked on in the background: it comes as events, and stands in the conversation."""
+        return await self._ask("POST", f"/v1/chat/threads/{thread_id}/messages", {}, {"Idempotency-Key": idempotency_key}, body, Posted)
+
+    async def get_message(self, thread_id: str, message_id: str, *, if_none_match: str | None = None) -> ServerRoutesMessagesMessage:
+        """One message, uncut."""
+        return await self._ask("GET", f"/v1/chat/threads/{thread_id}/messages/{message_id}", {}, {"If-None-Match": if_none_match}, None, ServerRoutesMessagesMessage)
+
+    async def get_turn(self, turn_id: str, *, if_none_match: str | None = None) -> Turn:
+        """How a turn stands, with what was said so far."""
+        return await self._ask("GET", f"/v1/chat/turns/{turn_id}", {}, {"If-None-Match": if_none_match}, None, Turn)
+
+    async def stop_turn(self, turn_id: str, *, idempotency_key: str | None = None) -> Turn:
+        """Stop a turn: one that waits never begins, one that runs is cut off. What it did stays done and has its."""
+        return await self._ask("POST", f"/v1/chat/turns/{turn_id}/stop", {}, {"Idempotency-Key": idempotency_key}, None, Turn)
+
+    async def list_devices(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerRoutesDevicesDevice:
+        """Devices that are or were paired, the newest first."""
+        return await self._ask("GET", "/v1/devices", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesDevicesDevice)
+
+    async def rename_device(self, device_id: str, body: NewName, *, idempotency_key: str | None = None) -> Device:
+        """Give a device another name."""
+        return await self._ask("PATCH", f"/v1/devices/{device_id}", {}, {"Idempotency-Key": idempotency_key}, body, Device)
+
+    async def confirm_device(self, device_id: str, body: WithProof, *, idempotency_key: str | None = None) -> Device:
+        """Vouch for a device with a passkey (purpose `device.confirm`): by itself, or by another confirmed one."""
+        return await self._ask("POST", f"/v1/devices/{device_id}/confirm", {}, {"Idempotency-Key": idempotency_key}, body, Device)
+
+    async def revoke_device(self, device_id: str, body: WithProof, *, idempotency_key: str | None = None) -> Device:
+        """End a device at once: its token is worth nothing any more, its event streams end."""
+        return await self._ask("POST", f"/v1/devices/{device_id}/revoke", {}, {"Idempotency-Key": idempotency_key}, body, Device)
+
+    async def get_doctor(self, *, short: bool | None = None, if_none_match: str | None = None) -> Checkup:
+        """Probe everything the agent relies on, with a remedy for each fault."""
+        return await self._ask("GET", "/v1/doctor", {"short": short}, {"If-None-Match": if_none_match}, None, Checkup)
+
+    async def get_estop(self, *, if_none_match: str | None = None) -> EstopNow:
+        """Whether everything is stopped, since when and why."""
+        return await self._ask("GET", "/v1/estop", {}, {"If-None-Match": if_none_match}, None, EstopNow)
+
+    async def engage_estop(self, body: EngageEstop, *, idempotency_key: str | None = None) -> EstopNow:
+        """Stop every effect at once: no tool starts, what runs is ended. Doing it twice is fine."""
+        return await self._ask("POST", "/v1/estop", {}, {"Idempotency-Key": idempotency_key}, body, EstopNow)
+
+    async def clear_estop(self, body: ClearEstop, *, idempotency_key: str | None = None) -> EstopNow:
+        """Let things go on. Needs the owner's passkey; what was held goes on by itself."""
+        return await self._ask("POST", "/v1/estop/clear", {}, {"Idempotency-Key": idempotency_key}, body, EstopNow)
+
+    async def follow_events(self, *, topics: str | None | None = None, thread_id: str | None | None = None, after: int | None | None = None, follow: bool | None = None, last_event_id: str | None | None = None) -> bytes:
+        """Everything that happens, from any process, as Server-Sent Events."""
+        return await self._ask("GET", "/v1/events", {"topics": topics, "thread_id": thread_id, "after": after, "follow": follow}, {"Last-Event-ID": last_event_id}, None, bytes)
+
+    async def upload_file(self, *, name: str | None | None = None, folder: str | None | None = None, idempotency_key: str | None = None) -> Saved:
+        """Upload a file of at most 2 MiB to `attachments/` in the workspace, under its own name or the next free one."""
+        return await self._ask("POST", "/v1/files", {"name": name, "folder": folder}, {"Idempotency-Key": idempotency_key}, None, Saved)
+
+    async def list_jobs(self, *, state: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET', 'PENDING', 'RUNNING', 'COMPLETED', None] | None = None, status: Literal['PENDING', 'RUNNING', 'WAITING_APPROVAL', 'COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED_BUDGET', None] | None = None, thread_id: str | None | None = None, since: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerWorkJob:
+        """Jobs, newest first, each with how far it has come and what it waits for."""
+        return await self._ask("GET", "/v1/jobs", {"state": state, "status": status, "thread_id": thread_id, "since": since, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerWorkJob)
+
+    async def create_job(self, body: NewJob, *, idempotency_key: str | None = None) -> JobShown:
+        """Make a job out of a goal. What it is given here only narrows what the configuration grants; one that the."""
+        return await self._ask("POST", "/v1/jobs", {}, {"Idempotency-Key": idempotency_key}, body, JobShown)
+
+    async def get_job(self, job_id: str, *, if_none_match: str | None = None) -> JobShown:
+        """A job with what was asked and planned, what happened, what waits for the owner, what it did, spent and."""
+        return await self._ask("GET", f"/v1/jobs/{job_id}", {}, {"If-None-Match": if_none_match}, None, JobShown)
+
+    async def cancel_job(self, job_id: str, body: CancelJob, *, idempotency_key: str | None = None) -> JobShown:
+        """Call a job off. A step that runs is cut, what waits for the owner is withdrawn; what was done stays, with."""
+        return await self._ask("POST", f"/v1/jobs/{job_id}/cancel", {}, {"Idempotency-Key": idempotency_key}, body, JobShown)
+
+    async def resume_job(self, job_id: str, *, idempotency_key: str | None = None) -> JobShown:
+        """Let a job that is paused, or waits before its next try, go on now."""
+        return await self._ask("POST", f"/v1/jobs/{job_id}/resume", {}, {"Idempotency-Key": idempotency_key}, None, JobShown)
+
+    async def search_memory(self, *, q: str | None = None, limit: int | None = None, if_none_match: str | None = None) -> Hits:
+        """Messages that hold the words, best first: by relevance, with something added for what is recent."""
+        return await self._ask("GET", "/v1/memory/search", {"q": q, "limit": limit}, {"If-None-Match": if_none_match}, None, Hits)
+
+    async def list_notifications(self, *, unseen: bool | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> Notifications:
+        """Notifications, newest first, and how many were not seen."""
+        return await self._ask("GET", "/v1/notifications", {"unseen": unseen, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, Notifications)
+
+    async def see_notifications(self, body: SeenUntil, *, idempotency_key: str | None = None) -> Seen:
+        """Note that a notification and all before it were seen, by whichever device."""
+        return await self._ask("POST", "/v1/notifications/seen", {}, {"Idempotency-Key": idempotency_key}, body, Seen)
+
+    async def get_overview(self, *, days: int | None = None, if_none_match: str | None = None) -> Overview:
+        """What happened over some days, counted by day, and what waits for the owner now. Days are UTC; a day that is."""
+        return await self._ask("GET", "/v1/overview", {"days": days}, {"If-None-Match": if_none_match}, None, Overview)
+
+    async def bind_device(self, body: Binding) -> Paired:
+        """Let this device in, with a code that the terminal or a paired device shows. Needs no token."""
+        return await self._ask("POST", "/v1/pairing/bind", {}, {}, body, Paired)
+
+    async def create_pairing_code(self, body: CodeWanted, *, idempotency_key: str | None = None) -> Code:
+        """A one-time code for a further device; the code before it is void. Five tries, a few minutes."""
+        return await self._ask("POST", "/v1/pairing/code", {}, {"Idempotency-Key": idempotency_key}, body, Code)
+
+    async def list_passkeys(self, *, if_none_match: str | None = None) -> PageCoilclawServerRoutesPasskeysPasskeySeen:
+        """List the passkeys that are registered, the oldest first; there are never more than twenty."""
+        return await self._ask("GET", "/v1/passkeys", {}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesPasskeysPasskeySeen)
+
+    async def register_passkey(self, body: PasskeyMade, *, idempotency_key: str | None = None) -> PasskeySeen:
+        """Register the passkey that the browser made; sending the same again changes nothing."""
+        return await self._ask("POST", "/v1/passkeys", {}, {"Idempotency-Key": idempotency_key}, body, PasskeySeen)
+
+    async def ask_passkey(self, body: ChallengeAsked, *, idempotency_key: str | None = None) -> ChallengeMade:
+        """Ask for something to sign. The answer's `options` go to `navigator.credentials.get` as they are."""
+        return await self._ask("POST", "/v1/passkeys/challenge", {}, {"Idempotency-Key": idempotency_key}, body, ChallengeMade)
+
+    async def begin_passkey(self, *, idempotency_key: str | None = None) -> RegistrationMade:
+        """Begin to make a passkey. The answer's `options` go to `navigator.credentials.create` as they are."""
+        return await self._ask("POST", "/v1/passkeys/registration", {}, {"Idempotency-Key": idempotency_key}, None, RegistrationMade)
+
+    async def rename_passkey(self, passkey_id: str, body: PasskeyName, *, idempotency_key: str | None = None) -> PasskeySeen:
+        """Give a passkey another name."""
+        return await self._ask("PATCH", f"/v1/passkeys/{passkey_id}", {}, {"Idempotency-Key": idempotency_key}, body, PasskeySeen)
+
+    async def remove_passkey(self, passkey_id: str, body: PasskeyRemoval, *, idempotency_key: str | None = None) -> PasskeySeen:
+        """Remove a passkey, with the proof of a registered one (purpose `passkey.remove`); the last only with its own."""
+        return await self._ask("POST", f"/v1/passkeys/{passkey_id}/remove", {}, {"Idempotency-Key": idempotency_key}, body, PasskeySeen)
+
+    async def list_policies(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerRoutesPolicyPolicyFileListed:
+        """The policy files by name, each with everything that is wrong with it."""
+        return await self._ask("GET", "/v1/policies", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesPolicyPolicyFileListed)
+
+    async def get_policy_file(self, name: str, *, if_none_match: str | None = None) -> PolicyFileShown:
+        """One policy file, by its name with `.json`."""
+        return await self._ask("GET", f"/v1/policies/{name}", {}, {"If-None-Match": if_none_match}, None, PolicyFileShown)
+
+    async def put_policy_file(self, name: str, body: PutFile, *, idempotency_key: str | None = None) -> Edited:
+        """Propose new content for a policy file. It waits for the owner's passkey; what would not hold is refused."""
+        return await self._ask("PUT", f"/v1/policies/{name}", {}, {"Idempotency-Key": idempotency_key}, body, Edited)
+
+    async def check_policy(self, body: CallToCheck, *, idempotency_key: str | None = None) -> CheckedCall:
+        """The decision a call would get now; with `file`, as if that policy file held that content."""
+        return await self._ask("POST", "/v1/policy/check", {}, {"Idempotency-Key": idempotency_key}, body, CheckedCall)
+
+    async def list_providers(self, *, if_none_match: str | None = None) -> ProviderList:
+        """The configured providers."""
+        return await self._ask("GET", "/v1/providers", {}, {"If-None-Match": if_none_match}, None, ProviderList)
+
+    async def test_provider(self, name: str, *, idempotency_key: str | None = None) -> ProviderTried:
+        """Ask a provider for one short answer. It may cost a few tokens."""
+        return await self._ask("POST", f"/v1/providers/{name}/test", {}, {"Idempotency-Key": idempotency_key}, None, ProviderTried)
+
+    async def list_receipts(self, *, status: Literal['allowed', 'denied', 'failed', 'unknown', None] | None = None, tool: str | None | None = None, action_id: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawLedgerReceiptsPageNumbered:
+        """Receipts, newest first. A page may be short, or empty, and still have a next one. A receipt that cannot be."""
+        return await self._ask("GET", "/v1/receipts", {"status": status, "tool": tool, "action_id": action_id, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawLedgerReceiptsPageNumbered)
+
+    async def get_chain(self, *, if_none_match: str | None = None) -> ChainState:
+        """How long the chain is, where it ends, and what the last verification found. Cheap: nothing is verified."""
+        return await self._ask("GET", "/v1/receipts/head", {}, {"If-None-Match": if_none_match}, None, ChainState)
+
+    async def verify_receipts(self, *, idempotency_key: str | None = None) -> Verification:
+        """Replay the log against the rows and the signed heads; the first broken link is named, with its kind."""
+        return await self._ask("POST", "/v1/receipts/verify", {}, {"Idempotency-Key": idempotency_key}, None, Verification)
+
+    async def get_receipt(self, receipt_id: str, *, if_none_match: str | None = None) -> ReceiptDetail:
+        """One receipt by its id or number, held against its place in the chain."""
+        return await self._ask("GET", f"/v1/receipts/{receipt_id}", {}, {"If-None-Match": if_none_match}, None, ReceiptDetail)
+
+    async def list_schedules(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> Schedules:
+        """Schedules by name and when each runs next, the agent's own follow-ups apart, and what is wrong with the."""
+        return await self._ask("GET", "/v1/schedules", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, Schedules)
+
+    async def create_schedule(self, body: NewSchedule, *, idempotency_key: str | None = None) -> ScheduleShown:
+        """Declare a schedule in cron/jobs.json. What it is given here only narrows what the configuration grants. Like."""
+        return await self._ask("POST", "/v1/schedules", {}, {"Idempotency-Key": idempotency_key}, body, ScheduleShown)
+
+    async def preview_schedule(self, body: PreviewAsk, *, idempotency_key: str | None = None) -> Preview:
+        """Say what a trigger means and when it would run, without scheduling anything. A trigger that does not hold is."""
+        return await self._ask("POST", "/v1/schedules/preview", {}, {"Idempotency-Key": idempotency_key}, body, Preview)
+
+    async def delete_schedule(self, schedule_id: str, *, if_match: str | None | None = None, idempotency_key: str | None = None) -> None:
+        """Remove a schedule, or a follow-up of the agent's. A job it started goes on; its runs stay on record."""
+        return await self._ask("DELETE", f"/v1/schedules/{schedule_id}", {}, {"If-Match": if_match, "Idempotency-Key": idempotency_key}, None, None)
+
+    async def get_schedule(self, schedule_id: str, *, if_none_match: str | None = None) -> ScheduleShown:
+        """A schedule: what it does, when, what may surprise, how its runs went."""
+        return await self._ask("GET", f"/v1/schedules/{schedule_id}", {}, {"If-None-Match": if_none_match}, None, ScheduleShown)
+
+    async def edit_schedule(self, schedule_id: str, body: EditSchedule, *, if_match: str | None | None = None, idempotency_key: str | None = None) -> ScheduleShown:
+        """Change what is declared, or switch it on or off. A new time counts from now; everything else leaves the next."""
+        return await self._ask("PATCH", f"/v1/schedules/{schedule_id}", {}, {"If-Match": if_match, "Idempotency-Key": idempotency_key}, body, ScheduleShown)
+
+    async def run_schedule(self, schedule_id: str, *, idempotency_key: str | None = None) -> RunStarted:
+        """Start a run at once, beside whatever runs. The next run by the clock stays where it is. While ESTOP holds,."""
+        return await self._ask("POST", f"/v1/schedules/{schedule_id}/run-now", {}, {"Idempotency-Key": idempotency_key}, None, RunStarted)
+
+    async def list_schedule_runs(self, schedule_id: str, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerSchedulesScheduleRun:
+        """Runs of a schedule, newest first, also of one that was removed."""
+        return await self._ask("GET", f"/v1/schedules/{schedule_id}/runs", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerSchedulesScheduleRun)
+
+    async def get_session(self, *, if_none_match: str | None = None) -> Session:
+        """Who this device is; a browser's cookie lasts anew from here."""
+        return await self._ask("GET", "/v1/session", {}, {"If-None-Match": if_none_match}, None, Session)
+
+    async def end_session(self, *, idempotency_key: str | None = None) -> None:
+        """Sign this device out; to come back it has to be paired again."""
+        return await self._ask("POST", "/v1/session/end", {}, {"Idempotency-Key": idempotency_key}, None, None)
+
+    async def ask_page(self, *, idempotency_key: str | None = None) -> Nonce:
+        """A question for a page of the panel, which it answers with `POST /v1/session/page`."""
+        return await self._ask("POST", "/v1/session/nonce", {}, {"Idempotency-Key": idempotency_key}, None, Nonce)
+
+    async def prove_page(self, body: PageProof, *, idempotency_key: str | None = None) -> PageKey:
+        """Prove that a page is the device's own. A cookie alone opens nothing: other ports of this machine see it."""
+        return await self._ask("POST", "/v1/session/page", {}, {"Idempotency-Key": idempotency_key}, body, PageKey)
+
+    async def get_policy(self, *, if_none_match: str | None = None) -> EffectivePolicy:
+        """Every flag and limit in force, each with where it comes from, and the rules of the policy files."""
+        return await self._ask("GET", "/v1/settings/policy", {}, {"If-None-Match": if_none_match}, None, EffectivePolicy)
+
+    async def list_skills(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerRoutesSkillsSkillListed:
+        """The skills by name."""
+        return await self._ask("GET", "/v1/skills", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesSkillsSkillListed)
+
+    async def get_skill(self, name: str, *, if_none_match: str | None = None) -> SkillShown:
+        """One skill."""
+        return await self._ask("GET", f"/v1/skills/{name}", {}, {"If-None-Match": if_none_match}, None, SkillShown)
+
+    async def put_skill(self, name: str, body: PutFile, *, idempotency_key: str | None = None) -> Edited:
+        """Write a skill. The owner's own request is the approval, so it is written at once where the policy lets it."""
+        return await self._ask("PUT", f"/v1/skills/{name}", {}, {"Idempotency-Key": idempotency_key}, body, Edited)
+
+    async def list_sops(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerWorkSopListed:
+        """The procedures in the workspace by name, with their steps, or with what is wrong with them."""
+        return await self._ask("GET", "/v1/sops", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerWorkSopListed)
+
+    async def run_sop(self, name: str, *, idempotency_key: str | None = None) -> JobShown:
+        """Run a procedure as a job: the worker goes through its steps, and it waits as jobs do."""
+        return await self._ask("POST", f"/v1/sops/{name}/run", {}, {"Idempotency-Key": idempotency_key}, None, JobShown)
+
+    async def get_system_prompt(self, *, if_none_match: str | None = None) -> OwnerFile:
+        """What the owner tells the agent about itself; empty when there is no file."""
+        return await self._ask("GET", "/v1/system-prompt", {}, {"If-None-Match": if_none_match}, None, OwnerFile)
+
+    async def put_system_prompt(self, body: PutFile, *, idempotency_key: str | None = None) -> Edited:
+        """Propose a new system prompt. It waits for the owner's passkey."""
+        return await self._ask("PUT", "/v1/system-prompt", {}, {"Idempotency-Key": idempotency_key}, body, Edited)
+
+    async def get_usage(self, *, by: Literal['model', 'provider', 'day', 'job'] | None = None, days: int | None = None, if_none_match: str | None = None) -> UsageReport:
+        """The tokens that were used, what they cost, and what is left of today's budget."""
+        return await self._ask("GET", "/v1/usage", {"by": by, "days": days}, {"If-None-Match": if_none_match}, None, UsageReport)
