@@ -9,7 +9,7 @@ import click
 from coilclaw.cli.output import json_option, print_json, print_result, print_rows
 from coilclaw.cli.session import opened
 from coilclaw.packets.card import nobody
-from coilclaw.packets.errors import UsageError
+from coilclaw.packets.errors import ProofNeeded, UsageError
 
 if TYPE_CHECKING:
     from coilclaw.app import App
@@ -62,7 +62,8 @@ def show(action_id: str, as_json: bool) -> None:
 def approve(action_id: str, unsafe: bool) -> int:
     """Approve an action at the terminal: exactly the stored bytes, once.
 
-    It is carried out at once, or by the worker if one is running.
+    It is carried out at once, or by the worker if one is running. What is yours alone (lane C) is approved in the panel
+    once you have a passkey.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("approving needs the owner at an interactive terminal.", remedy="Run it there.")
@@ -99,6 +100,11 @@ async def _approve(app: "App", action: "Action", terminal: "Terminal") -> int:
             raise UsageError(
                 f"{action.action_id} was proposed for a box.",
                 remedy="Propose it again with --unsafe, or leave that out.",
+            )
+        if app.owner_proof.needed(app.db.reader, action.decision.lane, "terminal"):
+            raise ProofNeeded(
+                f"a passkey is registered, so {action.action_id} needs it: it goes on waiting.",
+                remedy="Approve it in the panel with your passkey.",
             )
         answer = await terminal.approve(card)
         if not answer.approved:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from coilclaw.cli.jobs import GRACE_SECONDS, POLL_SECONDS, RESTS, last_answer, waiting_for
+from coilclaw.app.job_views import last_answer, waiting_for
+from coilclaw.cli.jobs import GRACE_SECONDS, POLL_SECONDS, RESTS
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
 

@@ -32,9 +32,12 @@ SITES: dict[str, str] = {
     "agent/model.py:_chat": "provider client",
     "agent/sop_calls.py:_carry": "sop",
     "agent/sop_follow.py:_carry_out": "sop",
+    "app/measured.py:chat": "provider client",
+    "app/owner_calls.py:make": "gateway",
+    "app/owner_calls.py:go_on": "gateway",
+    "app/provider_test.py:try_provider": "provider client",
     "cli/tool.py:run_tool": "tool run",
     "cli/approvals.py:carry_out": "approvals",
-    "cli/provider.py:try_provider": "provider client",
     "cli/onboard.py:look": "provider client",
     "cli/turns.py:post": "agent",
     "cli/canaries.py:_ask_provider": "provider client",
@@ -193,6 +196,19 @@ async def _through_sop(field: Range, shot: Shot) -> str:
     return "\n".join(row.output for row in steps_of_run(field.app.db.reader, begun.run_id).values())
 
 
+async def _through_gateway(field: Range, shot: Shot) -> str:
+    """The same call as a paired device's own, which approves it by asking for it."""
+    from coilclaw.app.owner_calls import OwnerCalls
+    from coilclaw.packets.action import ToolCall
+    from coilclaw.store.actions import result_of
+
+    calls = OwnerCalls(field.app, field.app.conveyor(nobody))
+    call = ToolCall.of(shot.tool, shot.args)
+    made = await calls.make(call, by="device:canary", key=None, at_once=shot != SHOTS["approval"])
+    result = result_of(field.app.db.reader, made.action_id)
+    return result.output if result is not None else ""
+
+
 PATHS: dict[str, Way] = {
     "agent": _through_agent,
     "repl": _through_repl,
@@ -201,6 +217,7 @@ PATHS: dict[str, Way] = {
     "executor": _through_executor,
     "job worker": _through_job,
     "sop": _through_sop,
+    "gateway": _through_gateway,
 }
 
 SHOTS: dict[str, Shot] = {

@@ -1,18 +1,9 @@
 """coilclaw doctor."""
 
-import sqlite3
-import sys
-from typing import TYPE_CHECKING
-
 import click
 
 from coilclaw.cli.output import json_option, print_json, print_line
 from coilclaw.cli.session import opened
-from coilclaw.packets.box import Probe
-from coilclaw.packets.errors import CoilclawError
-
-if TYPE_CHECKING:
-    from coilclaw.app import App
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "info": ""}
 
@@ -28,8 +19,10 @@ def doctor(short: bool, canaries: bool, as_json: bool) -> int:
 
     Exit 1 when execution is disabled: something the agent cannot do without does not hold.
     """
+    from coilclaw.app.checkup import examine
+
     with opened() as app:
-        probes = examine(app, short=short)
+        probes = examine(app, lambda: app.db.reader, short=short)
     if canaries:
         from coilclaw.cli.canaries import run_canaries
 
@@ -41,100 +34,3 @@ def doctor(short: bool, canaries: bool, as_json: bool) -> int:
             remedy = f" -> {probe.remedy}" if probe.remedy and probe.state != "ok" else ""
             print_line(f"[{probe.state:4}] {probe.name}: {probe.detail}{remedy}", style=STYLES[probe.state])
     return 1 if any(probe.state == "fail" for probe in probes) else 0
-
-
-def examine(app: "App", *, short: bool) -> list[Probe]:
-    """Every probe, in the order a person would look."""
-    return [_python(), _home(app), *_database(app), *_ledger(app), _workspace(app), *_provider(app), _estop(app),
-            *_boxes(app, short=short)]  # fmt: skip
-
-
-def _python() -> Probe:
-    found = ".".join(str(part) for part in sys.version_info[:3])
-    return Probe(name="python", state="ok", detail=f"{found}, SQLite {sqlite3.sqlite_version}")
-
-
-def _home(app: "App") -> Probe:
-    mode = app.home.root.stat().st_mode & 0o777
-    if mode & 0o077:
-        return Probe(
-            name="home",
-            state="warn",
-            detail=f"{app.home.root} can be entered by others (mode {mode:o})",
-            remedy=f"chmod 700 {app.home.root}",
-        )
-    return Probe(name="home", state="ok", detail=f"{app.home.root}, private")
-
-
-def _database(app: "App") -> list[Probe]:
-    try:
-        answer = str(app.db.reader.execute("PRAGMA quick_check(1)").fetchone()[0])
-        app.db.write_now(lambda tx: tx.execute("DELETE FROM meta WHERE key = 'doctor'").rowcount)
-    except (CoilclawError, sqlite3.Error) as error:
-        return [Probe(name="database", state="fail", detail=str(error), remedy="See `coilclaw init`.")]
-    state = "ok" if answer == "ok" else "fail"
-    detail = f"{app.config.memory.path}, sound and writable" if state == "ok" else answer
-    return [Probe(name="database", state=state, detail=detail, remedy="Restore it from a backup.")]
-
-
-def _ledger(app: "App") -> list[Probe]:
-    from coilclaw.ledger.verify import verify_ledger
-
-    try:
-        report = verify_ledger(app.db.reader, app.config.receipts.path, app.signing_key)
-    except (CoilclawError, sqlite3.Error) as error:
-        return [Probe(name="ledger", state="fail", detail=str(error), remedy="See SECURITY.md, 'A broken ledger'.")]
-    if report.broken is not None:
-        detail = f"broken at receipt {report.broken.receipt}: {report.broken.kind}"
-        return [Probe(name="ledger", state="fail", detail=detail, remedy="See SECURITY.md, 'A broken ledger'.")]
-    detail = f"{report.receipts} receipts, {report.heads} signed heads, chain intact"
-    return [Probe(name="ledger", state="ok", detail=detail)]
-
-
-def _workspace(app: "App") -> Probe:
-    from coilclaw.sandbox.git import have_git
-
-    try:
-        path = app.workspace
-    except CoilclawError as error:
-        return Probe(name="workspace", state="fail", detail=error.message, remedy=error.remedy)
-    broken = app.policy().broken
-    if broken:
-        return Probe(name="policy files", state="fail", detail=broken, remedy="Only reads run until they are mended.")
-    if not have_git():
-        return Probe(name="workspace", state="warn", detail=f"{path}, but git is missing", remedy="Install git.")
-    if not (path / ".git").exists():
-        return Probe(name="workspace", state="warn", detail=f"{path} is no repository", remedy="Run `coilclaw init`.")
-    return Probe(name="workspace", state="ok", detail=f"{path}, a git repository")
-
-
-def _provider(app: "App") -> list[Probe]:
-    from coilclaw.config import OpenAIModel
-
-    name = app.config.default_provider
-    model = app.config.providers.models[name]
-    probes = [Probe(name="provider", state="ok", detail=f"{name} ({model.kind})")]
-    for each, config in app.config.providers.models.items():
-        key = config.api_key_env if isinstance(config, OpenAIModel) else ""
-        if key and not app.environ.get(key):
-            probes.append(
-                Probe(name=f"provider {each}", state="warn", detail=f"{key} is not set", remedy=f"export {key}=…")
-            )
-    return probes
-
-
-def _estop(app: "App") -> Probe:
-    if app.estop.engaged():
-        return Probe(name="estop", state="warn", detail="engaged", remedy="coilclaw estop --clear")
-    return Probe(name="estop", state="ok", detail="not engaged")
-
-
-def _boxes(app: "App", *, short: bool) -> list[Probe]:
-    from coilclaw.sandbox.box import probe_tiers
-
-    if short:
-        try:
-            return [Probe(name="box", state="ok", detail=f"tier {app.open_box().tier}")]
-        except CoilclawError as error:
-            return [Probe(name="box", state="fail", detail=error.message, remedy=error.remedy)]
-    return probe_tiers(hide=(str(app.home.root),))

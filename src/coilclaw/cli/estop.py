@@ -2,18 +2,24 @@
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from coilclaw.cli.log import logger_from
-from coilclaw.cli.session import here
-from coilclaw.gate.estop import Estop
-from coilclaw.packets.errors import StorageError, UsageError
+from coilclaw.cli.session import here, opened
+from coilclaw.gate.estop import Estop, note_estop
+from coilclaw.packets.errors import ProofNeeded, StorageError, UsageError
 from coilclaw.packets.ids import stamp, utc_now
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from coilclaw.app import App
 
 
 @click.command()
-@click.option("--clear", is_flag=True, help="Let things go on. Needs an interactive terminal.")
+@click.option("--clear", is_flag=True, help="Let things go on. Needs an interactive terminal, and no passkey yet.")
 @click.option("--status", is_flag=True, help="Only say whether it is engaged (exit 5 if so).")
 @click.option("--reason", default="by hand", show_default=True, help="Why, for the record.")
 def estop(clear: bool, status: bool, reason: str) -> int:
@@ -40,9 +46,22 @@ def _clear(stop: Estop) -> int:
         return 0
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("clearing ESTOP needs the owner at an interactive terminal.", remedy="Run it there.")
-    if not click.confirm("Clear ESTOP and let tools run again?", default=False, err=True):
-        click.echo("ESTOP stays engaged.")
-        return 4
-    stop.clear()
+    with opened() as app:  # a home that cannot be opened has nothing that could go on
+        if app.owner_proof.needed(app.db.reader, "C", "terminal"):
+            raise ProofNeeded(
+                "a passkey is registered, so clearing ESTOP needs it: it stays engaged.",
+                remedy="Clear it in the panel with your passkey.",
+            )
+        if not click.confirm("Clear ESTOP and let tools run again?", default=False, err=True):
+            click.echo("ESTOP stays engaged.")
+            return 4
+        app.db.write_now(lambda tx: _cleared(app, tx))
+        stop.clear()
     click.echo("ESTOP cleared.")
     return 0
+
+
+def _cleared(app: "App", tx: "Connection") -> None:
+    """Asked once more where it counts: a passkey may have come while the question stood there."""
+    app.owner_proof.require(tx, lane="C", purpose="estop.clear", subject="estop", by="terminal", assertion=None)
+    note_estop(tx, app.clock, engaged=False, by="terminal")

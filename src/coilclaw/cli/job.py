@@ -117,6 +117,8 @@ def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
             app.db.reader, chosen, limit, lambda broken: click.echo(f"coilclaw: {one_line(str(broken))}", err=True)
         )
     if as_json:
+        from coilclaw.app.job_views import summary
+
         print_json([summary(each) for each in found])
         return
     rows = [
@@ -173,34 +175,15 @@ def resume(job_id: str) -> int:
     return 0
 
 
-def summary(row: "JobRow") -> "dict[str, Json]":
-    """A job in a listing."""
-    from coilclaw.jobs.lifecycle import COARSE
-
-    return {
-        "job_id": row.job_id,
-        "thread_id": row.thread_id,
-        "goal": row.goal,
-        "state": row.state,
-        "status": COARSE[row.state],
-        "reason": row.reason,
-        "attempt": row.attempt,
-        "next_wakeup_at": row.next_wakeup_at,
-        "deadline_at": row.deadline_at,
-        "created_at": row.created_at,
-        "updated_at": row.updated_at,
-    }
-
-
 def told(app: "App", row: "JobRow") -> "dict[str, Json]":
     """Everything there is to say about a job."""
-    from coilclaw.cli.jobs import story
+    from coilclaw.app.job_views import story, summary
 
     return {**summary(row), **story(app, row)}
 
 
 def _say_waiting(app: "App", row: "JobRow") -> None:
-    from coilclaw.cli.jobs import waiting_for
+    from coilclaw.app.job_views import waiting_for
 
     for action in waiting_for(app, row):
         print_line(f"  {action.call.tool}: coilclaw approvals approve {action.action_id}")

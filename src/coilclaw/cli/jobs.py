@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from coilclaw.packets.canonical import Json
+from coilclaw.app.job_views import last_answer, waiting_for
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
 
@@ -21,75 +19,6 @@ GRACE_SECONDS = 1.0
 """How long a step may go on after whoever watched has left."""
 RESTS: frozenset[JobState] = frozenset({*ENDED, "WAITING_APPROVAL", "PAUSED_BUDGET"})
 """Where nothing more happens by itself for a while."""
-
-
-def waiting_for(app: "App", row: "JobRow") -> "list[Action]":
-    """What a job waits for the owner to answer."""
-    from coilclaw.store.actions import load_action
-    from coilclaw.store.job_trail import standing_of
-
-    waiting = [each for each in standing_of(app.db.reader, row.turn_id).values() if each.status == "PENDING"]
-    found = (load_action(app.db.reader, each.action_id) for each in waiting if not each.held)
-    return [action for action in found if action is not None]
-
-
-def story(app: "App", row: "JobRow") -> dict[str, Json]:
-    """What was asked, planned, done, spent and left."""
-    from coilclaw.jobs.checkpoint import CheckpointRefused, read_checkpoint
-    from coilclaw.store.job_trail import job_artifacts
-    from coilclaw.store.jobs import job_events, job_files
-    from coilclaw.store.usage import tokens_of_job
-
-    db = app.db.reader
-    try:
-        place: Json = msgspec.to_builtins(read_checkpoint(row.checkpoint)) if row.checkpoint else None
-    except CheckpointRefused as error:
-        place = {"refused": str(error)}
-    return {
-        "spec": msgspec.to_builtins(row.spec),
-        "plan": None if row.plan is None else msgspec.to_builtins(row.plan),
-        "checkpoint": place,
-        "budget": msgspec.to_builtins(row.budget),
-        "tokens": tokens_of_job(db, row.job_id),
-        "events": [msgspec.to_builtins(event) for event in job_events(db, row.job_id, 1000)],
-        "waiting": [
-            {
-                "action_id": action.action_id,
-                "tool": action.call.tool,
-                "expires_at": action.expires_at,
-                "answer": f"coilclaw approvals approve {action.action_id}",
-            }
-            for action in waiting_for(app, row)
-        ],
-        "files": list(job_files(db, row.job_id)),
-        "artifacts": [msgspec.to_builtins(artifact) for artifact in job_artifacts(db, row.job_id)],
-        "evidence": evidence_of(app, row),
-        "answer": last_answer(app, row),
-    }
-
-
-def evidence_of(app: "App", row: "JobRow") -> Json:
-    """The newest manifest of a job that is over, as it is kept."""
-    from coilclaw.packets.canonical import parse_object
-    from coilclaw.store.job_trail import artifact_bytes
-    from coilclaw.store.jobs import job_events
-
-    for event in reversed(job_events(app.db.reader, row.job_id, 1000)):
-        named = event.payload.get("evidence")
-        if isinstance(named, list) and named:
-            data = artifact_bytes(app.db.reader, str(named[-1]))
-            return None if data is None else parse_object(data)
-    return None
-
-
-def last_answer(app: "App", row: "JobRow") -> str:
-    """The last thing the model said in a job without calling anything."""
-    from coilclaw.store.threads import turn_messages
-
-    for message in reversed(turn_messages(app.db.reader, row.thread_id, row.turn_id, 50)):
-        if message.role == "assistant" and not message.tool_calls:
-            return message.content
-    return ""
 
 
 def lines(app: "App", row: "JobRow") -> list[str]:

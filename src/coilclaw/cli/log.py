@@ -45,13 +45,15 @@ class Logger:
         return msgspec.json.encode(self._redact(line)).decode()
 
     def _text_line(self, level: str, event: str, fields: dict[str, Json]) -> str:
+        from coilclaw.packets.text import one_line
+
         words = self._redact(fields)
         assert isinstance(words, dict)  # noqa: S101 - the redactor keeps the shape
         message = words.get("message")
         if message is None:
             message = " ".join([event.replace("_", " "), *(f"{name}={value}" for name, value in words.items())])
         prefix = "" if level in ("debug", "info") else f"{level}: "
-        return f"· {prefix}{message}"
+        return f"· {prefix}{one_line(str(message))}"  # what a model or a page wrote must not move the cursor
 
     def _write(self, line: str) -> None:
         try:

@@ -214,17 +214,17 @@ def _entry(choice: Choice) -> "Table":
 
 
 def _test() -> int:
-    from coilclaw.cli.provider import try_provider
+    from coilclaw.app.provider_test import try_provider
 
     with opened() as app:
         name = app.config.default_provider
         click.echo(f"Asking {name} for one word …", err=True)
         try:
-            text, model = asyncio.run(try_provider(app, name))
+            tried = asyncio.run(try_provider(app, name))
         except CoilclawError as error:
             click.echo(f"coilclaw: {name} did not answer: {error}", err=True)
             click.echo("The configuration was written; try again with `coilclaw provider test`.", err=True)
             return error.exit_code
-    click.echo(f"{name} answers ({model}): {text[:200]}")
+    click.echo(f"{name} answers ({tried.model}): {tried.text[:200]}")
     click.echo("Next: `coilclaw agent`.")
     return 0

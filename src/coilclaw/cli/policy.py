@@ -98,10 +98,7 @@ def _check_line(app: "App", line: bytes) -> int:
 
 
 def _decide(app: "App", text: str | bytes) -> "Decision":
-    from coilclaw.gate.case import Setting
-    from coilclaw.gate.policy import decide
-    from coilclaw.gate.turn import Turn
-    from coilclaw.packets.action import ToolCall
+    from coilclaw.app.policy_check import decide_sample
     from coilclaw.packets.canonical import NotCanonical, parse_json, parse_object
 
     try:
@@ -110,14 +107,7 @@ def _decide(app: "App", text: str | bytes) -> "Decision":
         args = parse_object(bytes(sample.args))
     except (NotCanonical, msgspec.DecodeError) as error:
         raise UsageError(f"this is not a call: {error}") from error
-    turn = Turn("turn_check", "", sample.source)
-    for label in sample.taint:
-        turn.take_in(label)
-    call = ToolCall.of(sample.tool, args)
-    held = call.args_bytes.decode("utf-8")
-    call = msgspec.structs.replace(call, withheld=app.redactor.registered(held) != held)
-    inspected = app.inspector.inspect(call, turn)
-    return decide(inspected.facts, app.policy(), Setting(source=sample.source))
+    return decide_sample(app, sample.tool, args, source=sample.source, taint=sample.taint)
 
 
 def _code(decision: "Decision") -> int:

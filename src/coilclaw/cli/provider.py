@@ -1,16 +1,11 @@
 """coilclaw provider."""
 
 import asyncio
-import time
-from typing import TYPE_CHECKING
 
 import click
 
 from coilclaw.cli.output import json_option, print_json, print_rows
 from coilclaw.cli.session import opened
-
-if TYPE_CHECKING:
-    from coilclaw.app import App
 
 
 @click.group()
@@ -22,22 +17,21 @@ def provider() -> None:
 @json_option
 def list_all(as_json: bool) -> None:
     """List the configured providers."""
-    from coilclaw.config import MockModel, OpenAIModel
+    from coilclaw.app.provider_test import listed_providers
 
     with opened() as app:
-        rows: list[dict[str, str | bool]] = []
-        for name, model in app.config.providers.models.items():
-            key = model.api_key_env if isinstance(model, OpenAIModel) else ""
-            rows.append(
-                {
-                    "name": name,
-                    "kind": model.kind,
-                    "model": model.model if isinstance(model, MockModel | OpenAIModel) else "",
-                    "base_url": model.base_url.rpartition("@")[2] if isinstance(model, OpenAIModel) else "",
-                    "key": f"{key} ({'set' if app.environ.get(key) else 'not set'})" if key else "",
-                    "default": name == app.config.default_provider,
-                }
-            )
+        listed = listed_providers(app)
+    rows: list[dict[str, str | bool]] = [
+        {
+            "name": each.name,
+            "kind": each.kind,
+            "model": each.model,
+            "base_url": each.base_url,
+            "key": f"{each.key_name} ({'set' if each.key_set else 'not set'})" if each.key_name else "",
+            "default": each.default,
+        }
+        for each in listed
+    ]
     if as_json:
         print_json(rows)
         return
@@ -54,28 +48,13 @@ def list_all(as_json: bool) -> None:
 @json_option
 def test(name: str | None, as_json: bool) -> int:
     """Ask a provider for one short answer and say how it went."""
+    from coilclaw.app.provider_test import try_provider
+
     with opened() as app:
         chosen = name or app.config.default_provider
-        started = time.monotonic()
-        text, model = asyncio.run(try_provider(app, chosen))
-        seconds = time.monotonic() - started
+        tried = asyncio.run(try_provider(app, chosen))
     if as_json:
-        print_json({"name": chosen, "ok": True, "model": model, "seconds": round(seconds, 3), "text": text})
+        print_json({"name": chosen, "ok": True, "model": tried.model, "seconds": tried.seconds, "text": tried.text})
     else:
-        click.echo(f"{chosen} answers ({model}, {seconds:.1f} s): {text[:200]}")
+        click.echo(f"{chosen} answers ({tried.model}, {tried.seconds:.1f} s): {tried.text[:200]}")
     return 0
-
-
-async def try_provider(app: "App", name: str) -> tuple[str, str]:
-    """One short answer, or the provider's error."""
-    from coilclaw.packets.chat import ChatMessage, ChatRequest
-
-    asked = app.provider(name)
-    request = ChatRequest(
-        system_prompt="Answer in one short sentence.",
-        messages=(ChatMessage(role="user", content="Say hello."),),
-        tools=(),
-        model=app.config.default_model,
-    )
-    response = await asked.chat(request)
-    return app.redactor.text(response.final_text.strip()), response.model

@@ -60,6 +60,9 @@ def _print(done: "Pruned") -> None:
         (gone.step_outputs, "step output"),
         (gone.schedule_runs, "schedule run"),
         (gone.auth_tokens, "expired token"),
+        (gone.requests, "kept answer"),
+        (gone.challenges, "passkey challenge"),
+        (gone.pairing_codes, "pairing code"),
     )
     said = ", ".join(counted(number, noun) for number, noun in parts if number)
     click.echo(f"{'Would delete' if done.dry_run else 'Deleted'} {said or 'nothing'}.")

@@ -1,7 +1,6 @@
 """coilclaw schedule."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,7 +67,8 @@ def _described(command: F) -> F:
 @json_option
 def list_schedules(as_json: bool) -> None:
     """List schedules and when each runs next, and the agent's own follow-ups apart."""
-    from coilclaw.cli.schedules import list_all, show_list
+    from coilclaw.app.schedule_views import list_all
+    from coilclaw.cli.schedules import show_list
 
     with opened() as app:
         told = list_all(app)
@@ -83,7 +83,8 @@ def list_schedules(as_json: bool) -> None:
 @json_option
 def show(schedule_id: str, as_json: bool) -> None:
     """Show a schedule: what it does, when, what may surprise, how its runs went."""
-    from coilclaw.cli.schedules import find, lines, story, warn_of_file
+    from coilclaw.app.schedule_views import find, story
+    from coilclaw.cli.schedules import lines, warn_of_file
 
     with opened() as app:
         row = find(app, schedule_id)
@@ -104,7 +105,8 @@ def show(schedule_id: str, as_json: bool) -> None:
 def add(schedule_id: str | None, disabled: bool, as_json: bool, **given: Any) -> int:
     """Add a schedule. What it is given here only narrows what the configuration grants."""
     from coilclaw.app.clockwork import Clockwork
-    from coilclaw.cli.schedules import find, say_row, story
+    from coilclaw.app.schedule_views import find, story
+    from coilclaw.cli.schedules import say_row
     from coilclaw.jobs.registry_edit import adding
     from coilclaw.jobs.schedule_entry import new_entry
 
@@ -126,7 +128,8 @@ def add(schedule_id: str | None, disabled: bool, as_json: bool, **given: Any) ->
 def edit(schedule_id: str, as_json: bool, **given: Any) -> int:
     """Change a schedule. A new time counts from now; everything else leaves the next run where it is."""
     from coilclaw.app.clockwork import Clockwork
-    from coilclaw.cli.schedules import find, say_row, story
+    from coilclaw.app.schedule_views import find, story
+    from coilclaw.cli.schedules import say_row
     from coilclaw.jobs.registry_edit import changing
     from coilclaw.jobs.schedule_entry import changes
     from coilclaw.packets.errors import UsageError
@@ -151,13 +154,12 @@ def edit(schedule_id: str, as_json: bool, **given: Any) -> int:
 def remove(schedule_id: str, as_json: bool) -> int:
     """Remove a schedule or a follow-up. A job it started goes on; see `coilclaw job cancel`."""
     from coilclaw.app.clockwork import Clockwork
+    from coilclaw.app.schedule_edits import forget_followup, is_followup
     from coilclaw.jobs.registry_edit import removing
 
     with opened() as app:
-        if _is_followup(app, schedule_id):
-            from coilclaw.jobs.followups import forget
-
-            app.db.write_now(lambda tx: forget(tx, app.clock, schedule_id))
+        if is_followup(app, schedule_id):
+            asyncio.run(forget_followup(app, schedule_id))
         else:
             asyncio.run(Clockwork(app).edit(removing(_known(app, schedule_id))))
     _say(as_json, {"schedule_id": schedule_id, "removed": True}, f"{schedule_id} is removed.")
@@ -169,11 +171,13 @@ def remove(schedule_id: str, as_json: bool) -> int:
 @json_option
 def enable(schedule_id: str, as_json: bool) -> int:
     """Let a schedule run, also one that was paused after failures. It counts from now."""
-    from coilclaw.cli.schedules import find, say_row, story
+    from coilclaw.app.schedule_edits import switch
+    from coilclaw.app.schedule_views import find, story
+    from coilclaw.cli.schedules import say_row
 
     with opened() as app:
         _must_be_declared(app, schedule_id)
-        _switch(app, schedule_id, on=True)
+        asyncio.run(switch(app, schedule_id, on=True))
         row = find(app, schedule_id)
         if as_json:
             print_json(story(app, row))
@@ -187,9 +191,11 @@ def enable(schedule_id: str, as_json: bool) -> int:
 @json_option
 def disable(schedule_id: str, as_json: bool) -> int:
     """Keep a schedule from running; what came due meanwhile is not caught up."""
+    from coilclaw.app.schedule_edits import switch
+
     with opened() as app:
         _must_be_declared(app, schedule_id)
-        _switch(app, schedule_id, on=False)
+        asyncio.run(switch(app, schedule_id, on=False))
     _say(as_json, {"schedule_id": schedule_id, "enabled": False}, f"{schedule_id} is disabled.")
     return 0
 
@@ -201,13 +207,11 @@ def run_now(schedule_id: str, as_json: bool) -> int:
     """Start a run at once. The next run by the clock stays where it is."""
     from coilclaw.app.background import Background
     from coilclaw.app.clockwork import Clockwork
-    from coilclaw.cli.schedules import find
-    from coilclaw.store.schedule_runs import recent_runs
+    from coilclaw.app.schedule_views import find
 
     with opened() as app:
         find(app, schedule_id)
-        run = asyncio.run(Clockwork(app).dispatcher(Background(app)).run_now(schedule_id))
-        made = next(r for r in recent_runs(app.db.reader, schedule_id, 20) if r.run_instance_id == run.run_instance_id)
+        made = asyncio.run(Clockwork(app).dispatcher(Background(app)).run_now(schedule_id))
         told: dict[str, Json] = {"run_instance_id": made.run_instance_id, "job_id": made.job_id}
         _say(as_json, told, f"{made.job_id}")
         _worker_hint(app)
@@ -234,16 +238,11 @@ def _taken(app: "App") -> list[str]:
     return schedule_ids(app.db.reader)
 
 
-def _is_followup(app: "App", schedule_id: str) -> bool:
-    from coilclaw.store.schedules import origin_of
-
-    return origin_of(app.db.reader, schedule_id) == "followup"
-
-
 def _must_be_declared(app: "App", schedule_id: str) -> None:
+    from coilclaw.app.schedule_edits import is_followup
     from coilclaw.packets.errors import UsageError
 
-    if _is_followup(app, schedule_id):
+    if is_followup(app, schedule_id):
         raise UsageError(
             f"{schedule_id} is a follow-up of the agent's own.",
             remedy=f"It can only be removed: `coilclaw schedule remove {schedule_id}`.",
@@ -253,24 +252,11 @@ def _must_be_declared(app: "App", schedule_id: str) -> None:
 
 def _known(app: "App", schedule_id: str) -> str:
     """The id, if the table or the file has it; both may know something the other does not know yet."""
-    from coilclaw.cli.schedules import declared_ids
+    from coilclaw.app.schedule_edits import known_ids
     from coilclaw.packets.errors import UsageError
     from coilclaw.packets.names import did_you_mean
 
-    known = sorted({*_taken(app), *declared_ids(app)})
+    known = known_ids(app)
     if schedule_id not in known:
         raise UsageError(f"there is no schedule {schedule_id!r}.", remedy=did_you_mean(schedule_id, known))
     return schedule_id
-
-
-def _switch(app: "App", schedule_id: str, *, on: bool) -> None:
-    """Write it into the registry; a pause ends with it."""
-    from coilclaw.app.clockwork import Clockwork
-    from coilclaw.jobs.outcomes import end_pause
-    from coilclaw.jobs.registry_edit import changing
-
-    def also(tx: sqlite3.Connection) -> None:
-        if on:
-            end_pause(tx, app.clock, schedule_id)
-
-    asyncio.run(Clockwork(app).edit(changing(schedule_id, {"enabled": on}), also))

@@ -88,8 +88,8 @@ def run(name: str, as_job: bool, unsafe: bool, as_json: bool) -> int:
 
 async def _hand_in(app: "App", procedures: "Procedures", name: str, *, as_json: bool) -> int:
     from coilclaw.app.background import Background
+    from coilclaw.app.job_views import summary
     from coilclaw.cli.agent import thread_of
-    from coilclaw.cli.job import summary
     from coilclaw.gate.executor import worker_is_running
     from coilclaw.jobs.desk import Request
 

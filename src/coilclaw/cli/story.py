@@ -8,6 +8,7 @@ import msgspec
 from coilclaw.packets.canonical import Json
 
 if TYPE_CHECKING:
+    from coilclaw.ledger.signed import Signed
     from coilclaw.ledger.story import Attempt, Story
 
 Line: TypeAlias = tuple[str, str]
@@ -111,10 +112,18 @@ def _approved(story: "Story") -> list[Line]:
         [
             ("needed", "yes" if approval.needed else "no"),
             ("approved", by or ("" if approval.rejection_reason or not approval.needed else "not yet")),
+            ("shown", approval.shown if approval.approved_by else ""),
             ("refused", approval.rejection_reason),
             ("expires", approval.expires_at if approval.needed else ""),
         ]
-    )
+    ) + [("signed", _signature(each)) for each in approval.signatures]
+
+
+def _signature(signed: "Signed") -> str:
+    by = f"passkey {signed.passkey_name!r}" if signed.passkey_name is not None else f"passkey {signed.passkey_id}"
+    lines = [f"{signed.purpose} by {by} at {signed.signed_at}, on {signed.device_id} at {signed.origin}"]
+    lines.append(f"{signed.assertion_id}: the signature {'still verifies' if signed.holds else 'DOES NOT VERIFY'}")
+    return "\n".join((*lines, *(f"BUT {each}" for each in signed.disagreements)))
 
 
 def _attempt(attempt: "Attempt") -> str:

@@ -11,6 +11,7 @@ from coilclaw.cli.session import opened
 
 if TYPE_CHECKING:
     from coilclaw.app import App
+    from coilclaw.app.background import Background
     from coilclaw.jobs.worker import Chore, Tally
 
 
@@ -33,7 +34,6 @@ def worker(once: bool, slots: int | None, unsafe: bool) -> int:
 
 async def _work(app: "App", *, once: bool, slots: int) -> "Tally":
     from coilclaw.app.background import Background
-    from coilclaw.app.clockwork import Clockwork
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -42,11 +42,20 @@ async def _work(app: "App", *, once: bool, slots: int) -> "Tally":
     background = Background(app)
     with background.named() as name, app.executor(background.conveyor).hold():
         app.observe("worker_started", {"name": name})
-        worker = background.worker(name, slots=slots, chores=(Clockwork(app).chore(background), _prune(app)))
+        worker = background.worker(name, slots=slots, chores=chores_of(app, background))
         try:
             return await (worker.drain(stop) if once else worker.run(stop))
         finally:
             app.observe("worker_stopped", {"name": name})
+
+
+def chores_of(app: "App", background: "Background") -> "tuple[Chore, ...]":
+    """What a worker does beside jobs and approved actions, wherever it runs."""
+    from coilclaw.app.clockwork import Clockwork
+    from coilclaw.app.estop_watch import estop_watch
+    from coilclaw.app.notices import notifier_chore
+
+    return (Clockwork(app).chore(background), notifier_chore(app), estop_watch(app), _prune(app))
 
 
 def _prune(app: "App") -> "Chore":

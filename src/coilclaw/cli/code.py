@@ -1,0 +1,42 @@
+"""Showing a pairing code: as text for everybody, as a QR code where there is a terminal to show it on."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from coilclaw.app import App
+    from coilclaw.server.pairing import Issued
+    from coilclaw.store.pairing import Mode
+
+
+def issue_code(app: "App", mode: "Mode") -> "Issued":
+    """A fresh code, given out by the terminal."""
+    import os
+
+    from coilclaw.server.devices import TERMINAL
+    from coilclaw.server.pairing import Pairing
+
+    config = app.config.server
+    pairing = Pairing(clock=app.clock, minutes=config.pairing_minutes, token_days=config.token_days, random=os.urandom)
+    return app.db.write_now(lambda tx: pairing.issue(tx, mode=mode, by=TERMINAL, vouched=False))
+
+
+def code_url(address: str, issued: "Issued") -> str:
+    """What a phone opens: the code stands behind the #, which browsers send to nobody."""
+    return f"{address}/#pair={issued.code}"
+
+
+def show_code(app: "App", issued: "Issued", address: str) -> None:
+    """Print a code, where to type it, and until when."""
+    minutes = app.config.server.pairing_minutes
+    url = code_url(address, issued)
+    if sys.stdout.isatty():
+        from coilclaw.channels.qr import qr_text
+
+        click.echo(qr_text(url))
+    click.echo(f"Pairing code: {issued.code}")
+    click.echo(f"Open {url} on the device, within {minutes} minutes. The code works once and stands five tries.")
+    if issued.mode == "replace":
+        click.echo("When it is used, every device that is paired now is signed out.")

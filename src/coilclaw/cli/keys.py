@@ -1,0 +1,32 @@
+"""coilclaw keys."""
+
+import click
+
+from coilclaw.cli.output import counted
+from coilclaw.cli.session import opened
+
+
+@click.group()
+def keys() -> None:
+    """Look after the key that stored secrets are encrypted with."""
+
+
+@keys.command()
+def rotate() -> int:
+    """Encrypt everything that is stored with a new key.
+
+    A key file is followed by a new one. A key in COILCLAW_ENCRYPTION_KEY_B64 is followed by the one in
+    COILCLAW_ENCRYPTION_KEY_NEW_B64, which then takes its place in your environment. Interrupted, it can be run again:
+    everything stays readable.
+    """
+    from coilclaw.app.keyring import rotate_keys
+
+    with opened() as app:
+        key_id, count = rotate_keys(app)
+        by_environment = app.vault.by_environment
+    click.echo(f"{counted(count, 'value')} encrypted with the key {key_id}.")
+    if by_environment:
+        click.echo(
+            "Now let COILCLAW_ENCRYPTION_KEY_B64 hold that key, for every service too, and restart them.", err=True
+        )
+    return 0

@@ -1,0 +1,79 @@
+"""coilclaw secret."""
+
+import re
+import sys
+
+import click
+
+from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.session import opened
+from coilclaw.packets.errors import UsageError
+
+MOST_BYTES = 64 * 1024
+
+
+@click.group()
+def secret() -> None:
+    """Keep keys and tokens here, encrypted, instead of in the environment."""
+
+
+@secret.command("set")
+@click.argument("name")
+def set_value(name: str) -> int:
+    """Keep a secret under the NAME that `api_key_env` or `secret_env` names; a variable of that name still comes first.
+
+    The value is asked for, or read from stdin; never give it as an argument.
+    """
+    from coilclaw.app.keyring import set_secret
+
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,127}", name):
+        raise UsageError(f"{name!r} is no name of a variable.", remedy="Use capitals, such as OPENROUTER_API_KEY.")
+    with opened() as app:
+        weak = set_secret(app, name, _value(name))
+        used = name in app.keyring.names
+    click.echo(f"Stored {name}.")
+    if weak:
+        click.echo(f"It cannot be kept out of what is shown: {weak}.", err=True)
+    if not used:
+        click.echo(f"Nothing in config.toml names {name} yet.", err=True)
+    return 0
+
+
+def _value(name: str) -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt(f"Value of {name}", hide_input=True, default="", show_default=False, err=True))
+    data = sys.stdin.buffer.read(MOST_BYTES + 2)
+    try:
+        return data.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise UsageError("the secret is not UTF-8 text.") from error
+
+
+@secret.command("list")
+@json_option
+def list_all(as_json: bool) -> None:
+    """List names and dates; values are never shown."""
+    from coilclaw.store.stored_secrets import list_secrets
+
+    with opened() as app:
+        found = list_secrets(app.db.reader)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (each.name, each.created_at[:19].replace("T", " "), each.updated_at[:19].replace("T", " ")) for each in found
+    ]
+    print_rows(rows, ("name", "stored", "changed"), empty="No secret is stored.")
+
+
+@secret.command()
+@click.argument("name")
+def remove(name: str) -> int:
+    """Forget a secret."""
+    from coilclaw.app.keyring import forget_secret
+
+    with opened() as app:
+        if not forget_secret(app, name):
+            raise UsageError(f"no secret {name!r} is stored.", remedy="See `coilclaw secret list`.")
+    click.echo(f"Removed {name}.")
+    return 0

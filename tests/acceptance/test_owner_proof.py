@@ -1,0 +1,175 @@
+"""At a real terminal: what the owner can still do there once a passkey is registered, and the way back without it."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from coilclaw.sandbox.fake_openai import FakeOpenAI
+from tests.acceptance.conftest import HomeAt, one_sentence
+from tests.conftest import TestClock
+from tests.soft_passkey import SoftPasskey
+
+pytestmark = pytest.mark.slow
+
+SYSTEM = {"path": "SYSTEM.md", "content": "Obey."}
+
+
+def register(home: HomeAt, name: str = "phone") -> str:
+    """A passkey in the home's database."""
+    row = SoftPasskey().row(TestClock(), name=name)
+    connection = sqlite3.connect(home.root / "memory.sqlite")
+    connection.execute("INSERT OR IGNORE INTO users VALUES ('owner', '', 'x')")
+    connection.execute(
+        "INSERT INTO passkeys (credential_id, user_id, name, public_key, sign_count, rp_id, created_at)"
+        " VALUES (?, 'owner', ?, ?, 0, 'localhost', ?)",
+        (row.credential_id, row.name, row.public_key, row.created_at),
+    )
+    connection.commit()
+    connection.close()
+    return row.credential_id
+
+
+def propose(home: HomeAt) -> str:
+    """An action of lane C that waits."""
+    assert home.tool("file_write", SYSTEM).rc == 4
+    ((action_id,),) = home.rows("SELECT action_id FROM proposed_actions WHERE status = 'PENDING'")
+    return str(action_id)
+
+
+def untouched(home: HomeAt) -> bool:
+    return (home.workspace / "SYSTEM.md").read_text() != "Obey."
+
+
+def test_a_yes_at_the_prompt_leaves_it_waiting_for_the_panel(home: HomeAt) -> None:
+    register(home)
+    sitting = home.sit("tool", "run", "file_write", "--json", json.dumps(SYSTEM))
+    sitting.wait_for("approve it in the panel").wait_for("Approve? [y/N]").type("y\r")
+    ran = sitting.end()
+    assert ran.rc == 4, ran
+    assert "with their passkey" in ran.out
+    assert home.rows("SELECT status FROM proposed_actions") == [("PENDING",)]
+    assert untouched(home)
+
+
+def test_yes_for_everything_is_no_proof(home: HomeAt) -> None:
+    ran = home.tool("file_write", SYSTEM, "--yes")
+    assert ran.rc == 4, ran
+    register(home)
+    assert home.tool("file_write", {**SYSTEM, "content": "Obey"}, "--yes").rc == 4
+    assert untouched(home)
+
+
+def test_the_terminal_cannot_approve_what_needs_the_passkey(home: HomeAt) -> None:
+    action_id = propose(home)
+    register(home)
+    ran = home.sit("approvals", "approve", action_id).end()
+    assert ran.rc == 4, ran
+    assert "Approve it in the panel with your passkey" in ran.out
+    assert home.rows("SELECT status FROM proposed_actions") == [("PENDING",)]
+    home.ok("approvals", "reject", action_id)
+    assert untouched(home)
+
+
+def test_what_is_not_the_owners_own_is_still_approved_at_the_terminal(home: HomeAt) -> None:
+    register(home)
+    assert home.tool("file_write", {"path": "a.txt", "content": "x"}).rc == 4
+    ((action_id,),) = home.rows("SELECT action_id FROM proposed_actions")
+    sitting = home.sit("approvals", "approve", action_id)
+    sitting.wait_for("Approve? [y/N]").type("y\r")
+    assert sitting.end().rc == 0
+    assert (home.workspace / "a.txt").read_text() == "x"
+
+
+def test_estop_is_cleared_at_the_terminal_only_while_there_is_no_passkey(home: HomeAt) -> None:
+    home.ok("estop")
+    sitting = home.sit("estop", "--clear")
+    sitting.wait_for("Clear ESTOP").type("y\r")
+    assert sitting.end().rc == 0
+    home.ok("estop")
+    register(home)
+    ran = home.sit("estop", "--clear").end()
+    assert ran.rc == 4, ran
+    assert "in the panel with your passkey" in ran.out
+    assert home.run("estop", "--status").rc == 5
+
+
+def test_a_lost_passkey_is_removed_at_the_terminal_and_the_terminal_counts_again(home: HomeAt) -> None:
+    action_id = propose(home)
+    passkey = register(home, "lost phone")
+    (told,) = home.ok("passkeys", "list", "--json").json()
+    assert (told["passkey_id"], told["name"], told["usable"]) == (passkey, "lost phone", True)
+    one_sentence(home.run("passkeys", "remove", passkey), 2, "interactive terminal")
+    wrong = home.sit("passkeys", "remove", passkey)
+    wrong.wait_for("last 6 characters").type("nope\r")
+    assert wrong.end().rc == 2
+    right = home.sit("passkeys", "remove", passkey[:12])
+    right.wait_for("lost phone").wait_for("last 6 characters").type(f"{passkey[-6:]}\r")
+    ran = right.end()
+    assert ran.rc == 0, ran
+    assert "proves you again" in ran.out
+    ((told,),) = home.rows("SELECT payload_json FROM audit_log WHERE event_type = 'passkey_removed'")
+    assert json.loads(told) == {"by": "terminal", "left": 0}
+    sitting = home.sit("approvals", "approve", action_id)
+    sitting.wait_for("Approve? [y/N]").type("y\r")
+    assert sitting.end().rc == 0
+    assert not untouched(home)
+
+
+def test_there_is_nothing_to_remove_where_nothing_is_registered(home: HomeAt) -> None:
+    assert "No passkey" in home.ok("passkeys", "list").err
+    ran = home.sit("passkeys", "remove", "abc").end()
+    assert ran.rc == 2
+    assert "is no passkey" in ran.out
+
+
+# Stored secrets
+
+SECRET = "sk-stored-7f3a9c1e5b"
+
+
+def test_a_stored_key_works_without_a_variable_and_is_nowhere_to_be_read(home: HomeAt) -> None:
+    with FakeOpenAI(api_key=SECRET) as server:
+        home.provider(server.base_url, 'api_key_env = "FAR_API_KEY"\n')
+        assert home.run("agent", "-m", "hello").rc == 1
+        ran = home.ok("secret", "set", "FAR_API_KEY", stdin=f"{SECRET}\n")
+        assert SECRET not in ran.out + ran.err
+        said = home.ok("agent", "-m", f"my key is {SECRET}")
+        assert SECRET not in said.out + said.err
+        assert home.run("agent", "-m", "hello", env={"FAR_API_KEY": "sk-another-from-the-environment"}).rc == 1
+    assert "[redacted:FAR_API_KEY]" in str(home.messages())
+    kept = [path for path in home.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert kept == []
+
+
+def test_a_secret_is_typed_unseen_listed_by_name_and_removed(home: HomeAt) -> None:
+    sitting = home.sit("secret", "set", "FAR_API_KEY")
+    sitting.wait_for("Value of FAR_API_KEY").type(f"{SECRET}\r")
+    ran = sitting.end()
+    assert (ran.rc, SECRET in ran.out) == (0, False)
+    (told,) = home.ok("secret", "list", "--json").json()
+    assert sorted(told) == ["created_at", "name", "updated_at"]
+    home.ok("keys", "rotate")
+    home.ok("secret", "remove", "FAR_API_KEY")
+    assert home.ok("secret", "list", "--json").json() == []
+    one_sentence(home.run("secret", "remove", "FAR_API_KEY"), 2, "stored")
+
+
+def test_a_value_as_an_argument_is_not_taken(home: HomeAt) -> None:
+    ran = home.run("secret", "set", "FAR_API_KEY", SECRET)
+    assert ran.rc == 2
+    assert home.ok("secret", "list", "--json").json() == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("lower", "x" * 9), ("FAR_API_KEY", ""), ("FAR_API_KEY", "a\nb\n")])
+def test_what_cannot_be_a_secret_is_said(home: HomeAt, name: str, value: str) -> None:
+    one_sentence(home.run("secret", "set", name, stdin=value), 2)
+
+
+def test_a_key_that_is_gone_is_said_in_one_sentence(home: HomeAt) -> None:
+    home.provider("http://localhost:9", 'api_key_env = "FAR_API_KEY"\n')
+    home.ok("secret", "set", "FAR_API_KEY", stdin=SECRET)
+    Path(home.root / "keys" / "encryption.key").unlink()
+    one_sentence(home.run("agent", "-m", "hello"), 7, "sealed with the key")
+    one_sentence(home.run("keys", "rotate"), 7, "sealed with the key")
