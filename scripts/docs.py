@@ -9,6 +9,10 @@ import msgspec
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from client import Writer  # noqa: E402
+from openapi import document  # noqa: E402
 
 from coilclaw.agent.sop import Sop  # noqa: E402
 from coilclaw.cli.group import COMMANDS, coilclaw  # noqa: E402
@@ -107,9 +111,19 @@ def tools_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def server() -> dict[str, str]:
+    """The server's OpenAPI document, and the client that the tests speak to it with."""
+    described = document()
+    return {
+        "docs/openapi.json": msgspec.json.format(msgspec.json.encode(described), indent=1).decode() + "\n",
+        "tests/server/client.py": Writer(described).module(),
+    }
+
+
 def documents() -> dict[str, str]:
     """Every generated document by its path."""
-    return {"docs/cli.md": cli_page(), "docs/config.md": docs_markdown(), "docs/tools.md": tools_page(), **schemas()}
+    pages = {"docs/cli.md": cli_page(), "docs/config.md": docs_markdown(), "docs/tools.md": tools_page()}
+    return {**pages, **schemas(), **server()}
 
 
 def main() -> int:

@@ -37,9 +37,11 @@ install() {
       --require-hashes --compile-bytecode -r "$root/$1" 2>"$venv/uv.log" ||
       "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --compile -r "$root/$1" ||
       stop "The locked packages could not be installed: see the lines above and .venv/uv.log, then run this again."
+    "$root/scripts/panel" || stop "The panel could not be built: see the lines above."
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e "$root" ||
       stop "The project itself could not be installed: see the lines above."
     printf '%s\n' "$wanted" >"$stamp"
   fi
+  "$root/scripts/panel" || stop "The panel could not be built: see the lines above."
   "$venv/bin/python" -m compileall -q "$root/src" >/dev/null 2>&1 || true
 }

@@ -1,0 +1,22 @@
+/** The beginning: put the panel together and show it. */
+import './styles/tokens.css';
+import './styles/base.css';
+import './styles/prose.css';
+import { mount } from 'svelte';
+import App from './App.svelte';
+import { codeInFragment } from './auth/pairing.ts';
+import { createPanel } from './panel.ts';
+import { Update } from './state/update.svelte.ts';
+
+const code = codeInFragment(location.hash);
+// The code is used once and must not stay in the address or the history.
+if (code) history.replaceState(null, '', '/');
+else if (!location.hash) history.replaceState(null, '', '#/');
+
+const target = document.getElementById('app');
+if (!target) throw new Error('index.html has no #app');
+
+const update = new Update();
+const panel = createPanel({ fetch: window.fetch.bind(window) });
+mount(App, { target, props: { panel, update, code } });
+if (import.meta.env.PROD) void update.start();

@@ -1,0 +1,83 @@
+/** The panel put together once, and handed to every component by context. */
+import { createContext } from 'svelte';
+import { Client } from './api/client.ts';
+import { endpoints, type Endpoints } from './api/endpoints.ts';
+import { Kept } from './api/kept.ts';
+import { ownDeviceKey, type DeviceKey } from './auth/devicekey.ts';
+import { withPageKey } from './auth/pagekey.ts';
+import { assertionFor } from './auth/passkey.ts';
+import { withProof, type Sign } from './auth/proof.ts';
+import type { Assertion, Purpose } from './api/types.ts';
+import { Router } from './route/router.svelte.ts';
+import { PATTERNS } from './route/routes.ts';
+import { Clock } from './state/clock.svelte.ts';
+import { Live } from './state/live.svelte.ts';
+import { Queue } from './state/queue.svelte.ts';
+import { Session } from './state/session.svelte.ts';
+import { Theme } from './state/theme.svelte.ts';
+import { Toasts } from './state/toasts.svelte.ts';
+
+export interface Panel {
+  api: Endpoints;
+  session: Session;
+  live: Live;
+  queue: Queue;
+  router: Router;
+  clock: Clock;
+  toasts: Toasts;
+  theme: Theme;
+  /** Do something that may need a passkey; `expected` when it is known that it will. */
+  prove: <T>(question: { purpose: Purpose; subject: string; expected: boolean }, act: (proof?: Assertion) => Promise<T>) => Promise<T>;
+  newKey: () => string;
+}
+
+export interface Outside {
+  fetch: typeof fetch;
+  kept?: Kept;
+  sign?: Sign;
+  device?: () => Promise<DeviceKey | null>;
+  sleep?: (milliseconds: number) => Promise<void>;
+}
+
+/** Everything but the page: tests give their own fetch. */
+export function createPanel(outside: Outside): Panel {
+  const kept = outside.kept ?? new Kept();
+  const sign = outside.sign ?? assertionFor;
+  const clock = new Clock();
+  const toasts = new Toasts();
+  const newKey = (): string => crypto.randomUUID();
+  // The client speaks of the session and the connection, which are made from it.
+  const late: { session?: Session; live?: Live } = {};
+  const client = new Client({
+    fetch: withPageKey(outside.fetch, outside.device ?? ownDeviceKey, () => globalThis.location.origin),
+    kept,
+    now: Date.now,
+    newKey,
+    sleep: outside.sleep ?? ((milliseconds) => new Promise((done) => setTimeout(done, milliseconds))),
+    hooks: {
+      unpaired: () => late.session?.lost(),
+      unconfirmed: () => late.session?.waits(),
+      reached: (yes) => {
+        if (late.live) late.live.reached = yes;
+      },
+      skew: (milliseconds) => clock.learn(milliseconds),
+    },
+  });
+  const api = endpoints(client);
+  const session = (late.session = new Session(api, kept));
+  const live = (late.live = new Live(api, client));
+  return {
+    api,
+    session,
+    live,
+    queue: new Queue(api, toasts, sign),
+    router: new Router(PATTERNS),
+    clock,
+    toasts,
+    theme: new Theme(),
+    prove: (question, act) => withProof(api.passkeys, sign, question, act),
+    newKey,
+  };
+}
+
+export const [usePanel, providePanel] = createContext<Panel>();

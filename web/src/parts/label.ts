@@ -1,0 +1,19 @@
+/** Labels of content: where it came from. */
+import type { Label } from '../api/types.ts';
+import { t } from '../text/t.ts';
+
+const UNTRUSTED = 'untrusted:';
+
+/** Whether somebody other than the owner or the runtime wrote it; a label nobody knows is not trusted. */
+export function isUntrusted(label: Label): boolean {
+  return label !== 'owner' && label !== 'internal';
+}
+
+/** The sources an untrusted label names, each once, sorted. */
+export function sourcesOf(labels: readonly Label[]): string[] {
+  const names = labels
+    .filter(isUntrusted)
+    .flatMap((label) => label.replace(UNTRUSTED, '').split(','))
+    .map((name) => name.trim() || t('label.unknown'));
+  return [...new Set(names)].sort();
+}

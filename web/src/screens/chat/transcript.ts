@@ -1,0 +1,75 @@
+/** A conversation as it is shown: answers with their calls, each call with its result. Pure. */
+import type { Call, Message } from '../../api/types.ts';
+
+export interface ShownCall {
+  call: Call;
+  result: Message | null;
+}
+
+export type Item =
+  | { kind: 'said'; message: Message; calls: ShownCall[] }
+  /** From the runtime: an outcome, the end of a turn, a notice. */
+  | { kind: 'note'; message: Message }
+  /** A result whose call is not in sight. */
+  | { kind: 'result'; message: Message };
+
+export function transcript(messages: readonly Message[]): Item[] {
+  const items: Item[] = [];
+  const open = new Map<string, ShownCall>();
+  for (const message of messages) {
+    if (message.role === 'tool') {
+      const shown = open.get(`${message.turn_id} ${message.call_id}`);
+      if (shown && !shown.result) shown.result = message;
+      else items.push({ kind: 'result', message });
+    } else if (message.role === 'system') {
+      items.push({ kind: 'note', message });
+    } else {
+      const calls = message.calls.map((call): ShownCall => ({ call, result: null }));
+      for (const each of calls) open.set(`${message.turn_id} ${each.call.call_id}`, each);
+      items.push({ kind: 'said', message, calls });
+    }
+  }
+  return items;
+}
+
+/** What tells most about a call, in this order. */
+const TELLING = ['path', 'command', 'url', 'target', 'query', 'name', 'title'];
+
+/** The arguments of a call in a few words. */
+export function briefly(args: unknown): string {
+  if (typeof args !== 'object' || args === null) return '';
+  const values = args as Record<string, unknown>;
+  const found = [...TELLING.map((name) => values[name]), ...Object.values(values)].find((value) => typeof value === 'string');
+  return typeof found === 'string' ? (found.split('\n', 1)[0] ?? '') : '';
+}
+
+/** Earlier pages and the newest one, as one list. Where they do not meet, only the newest is certain. */
+export function joined(known: readonly Message[], page: readonly Message[]): Message[] {
+  const first = page[0];
+  if (!first) return [];
+  const meets = known.findIndex((each) => each.message_id === first.message_id);
+  return meets < 0 ? [...page] : [...known.slice(0, meets), ...page];
+}
+
+/** Text that is being written. Places are counted in characters as the server counts them: code points. */
+export interface Partial {
+  turn_id: string;
+  text: string;
+  length: number;
+}
+
+/** The text with a piece put in its place; null when something before it was missed. */
+export function withPiece(partial: Partial | null, turn: string, offset: number, piece: string): Partial | null {
+  const now = partial?.turn_id === turn ? partial : { turn_id: turn, text: '', length: 0 };
+  if (offset > now.length) return null;
+  const kept = offset === now.length ? now.text : [...now.text].slice(0, offset).join('');
+  return { turn_id: turn, text: kept + piece, length: offset + [...piece].length };
+}
+
+/** Whether what was being written stands in the conversation by now. */
+export function isSaid(partial: Partial, messages: readonly Message[]): boolean {
+  const begun = partial.text.trim();
+  return messages.some(
+    (each) => each.role === 'assistant' && each.turn_id === partial.turn_id && each.content.trim().startsWith(begun),
+  );
+}

@@ -1,0 +1,34 @@
+/** Usage as it is shown: every day of a span, and money. Pure. */
+import type { UsageBill } from '../../api/types_house.ts';
+
+const DAY = 24 * 3_600_000;
+const money = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const small = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
+
+/** Millionths of the currency that the prices are in, which nobody names. */
+export function cost(millionths: number): string {
+  const value = millionths / 1_000_000;
+  return value > 0 && value < 0.01 ? small.format(value) : money.format(value);
+}
+
+export interface DayBill {
+  day: string;
+  input: number;
+  output: number;
+  cost: number | null;
+}
+
+/** Every day (UTC) of the span that ends today, with what was used on it; a day nobody used is zero. */
+export function everyDay(rows: readonly UsageBill[], days: number, now: number): DayBill[] {
+  const found = new Map(rows.map((each) => [each.group, each]));
+  return Array.from({ length: days }, (_, at) => {
+    const day = new Date(now - (days - 1 - at) * DAY).toISOString().slice(0, 10);
+    const bill = found.get(day);
+    return { day, input: bill?.input_tokens ?? 0, output: bill?.output_tokens ?? 0, cost: bill?.cost_millionths ?? null };
+  });
+}
+
+/** The share of a budget that is used, from 0 to 1; no budget is no share. */
+export function share(used: number, all: number): number {
+  return all > 0 ? Math.min(1, Math.max(0, used / all)) : 0;
+}

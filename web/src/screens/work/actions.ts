@@ -1,0 +1,95 @@
+/** What can be said of actions without a server. Pure. */
+import type { ActionStatus, ActionSummary, Json, Lane } from '../../api/types.ts';
+import type { ActionStory, StoryEvent } from '../../api/types_work.ts';
+import type { ActionsWanted } from '../../api/endpoints_work.ts';
+import { count, lookup, t } from '../../text/t.ts';
+import { stampOf, type JobTone, type Told } from './jobs.ts';
+
+export const STATUSES: readonly ActionStatus[] = ['UNKNOWN', 'PENDING', 'APPROVED', 'EXECUTED', 'REJECTED', 'FAILED'];
+export const LANES: readonly Lane[] = ['A', 'B', 'C'];
+
+/** The filter that an address asks for; what makes no sense in it is left out. */
+export function wantedOf(query: URLSearchParams): ActionsWanted {
+  const wanted: ActionsWanted = {};
+  const status = STATUSES.find((each) => each === query.get('status'));
+  const lane = LANES.find((each) => each === query.get('lane'));
+  const tool = query.get('tool')?.trim().slice(0, 200);
+  const q = query.get('q')?.trim().slice(0, 200);
+  if (status) wanted.status = status;
+  if (lane) wanted.lane = lane;
+  if (tool) wanted.tool = tool;
+  if (q) wanted.q = q;
+  const job = query.get('job_id')?.slice(0, 200);
+  if (job) wanted.job_id = job;
+  return wanted;
+}
+
+/** The address of a filter, without what is not asked for. */
+export function queryOf(wanted: ActionsWanted): string {
+  const found = Object.entries(wanted).filter(([, value]) => value);
+  return found.length ? `?${new URLSearchParams(found as [string, string][]).toString()}` : '';
+}
+
+/** Whether the policy said no by itself, rather than the owner. */
+export function isDenied(action: Pick<ActionSummary, 'status' | 'verdict'>): boolean {
+  return action.status === 'REJECTED' && action.verdict === 'deny';
+}
+
+/** Refused or failed, so its bytes may be proposed again; not where a secret was taken out of them. */
+export function canRepropose(action: Pick<ActionSummary, 'status' | 'code'>): boolean {
+  return (action.status === 'REJECTED' || action.status === 'FAILED') && action.code !== 'SECRET_NOT_GRANTED';
+}
+
+/** Who said yes, in words. */
+export function whoSaid(by: string): string {
+  if (by.startsWith('device:')) return t('actions.by.device');
+  return lookup(`actions.by.${by}`, by);
+}
+
+const TONES: Record<string, JobTone> = {
+  tool_completed: 'good',
+  tool_failed: 'bad',
+  tool_unknown: 'bad',
+  tool_denied: 'bad',
+  approval_needed: 'warn',
+  tool_retry: 'warn',
+};
+
+function payloadWord(payload: Json, name: string): string {
+  if (typeof payload !== 'object' || payload === null || Array.isArray(payload)) return '';
+  const value = payload[name];
+  return typeof value === 'string' ? value : '';
+}
+
+/** The events of an action in words. */
+export function storyline(events: readonly StoryEvent[]): Told[] {
+  return events.map((event) => ({
+    key: event.entry_id,
+    at: event.created_at,
+    text: lookup(`actions.event.${event.event_type}`, event.event_type),
+    more: detail(event),
+    tone: TONES[event.event_type] ?? 'plain',
+  }));
+}
+
+function detail(event: StoryEvent): string {
+  const code = payloadWord(event.payload, 'code').replace(/^ALLOWED$/, '');
+  const by = payloadWord(event.payload, 'by') || payloadWord(event.payload, 'approved_by');
+  const verdict = payloadWord(event.payload, 'verdict');
+  const spoken = event.event_type === 'tool_resolved' ? `actions.resolve.${verdict}` : `verdict.${verdict}`;
+  const said = verdict && lookup(spoken, verdict);
+  return [said, code, by && whoSaid(by)].filter(Boolean).join(' · ');
+}
+
+/** What is on record of an action whose end is not: each a sentence. */
+export function known(action: ActionSummary, story: ActionStory | null, now: number): string[] {
+  const last = story?.attempts.at(-1);
+  const facts: string[] = [];
+  facts.push(count('actions.known.begun', Math.max(action.attempt, story?.attempts.length ?? 0, 1)));
+  if (last) facts.push(t('actions.known.last', { when: stampOf(last.begun_at, now) }));
+  if (last && (!last.end || last.code === 'INTERRUPTED')) facts.push(t('actions.known.noend'));
+  else if (last?.code) facts.push(t('actions.known.code', { code: last.code }));
+  if (last?.looked_up) facts.push(t('actions.known.lookedup'));
+  if (action.uncertain) facts.push(t('actions.known.uncertain'));
+  return facts;
+}

@@ -1,0 +1,89 @@
+/** The browser's own notifications, while the panel is open and not in front. They say that something waits, never what. */
+import type { LiveEvent } from '../api/types.ts';
+import { lookup, t } from '../text/t.ts';
+import type { Live } from './live.svelte.ts';
+
+export type AlertState = 'unsupported' | 'denied' | 'off' | 'on';
+const NAME = 'coilclaw.alerts';
+/** What is worth to be told at once; the rest stands in the list. */
+const TOLD: ReadonlySet<string> = new Set(['approval_needed', 'approval_expiring', 'job_failed', 'job_completed', 'proactive_reach_out']);
+
+/** The words for an event; null when nobody has to be told. */
+export function alertOf(event: Pick<LiveEvent, 'type' | 'data'>): string | null {
+  if (event.type !== 'notification_added' || typeof event.data !== 'object' || event.data === null || Array.isArray(event.data)) return null;
+  const type = event.data['type'];
+  return typeof type === 'string' && TOLD.has(type) ? lookup(`settings.notice.${type}`, t('app.name')) : null;
+}
+
+function wished(): boolean {
+  try {
+    return localStorage.getItem(NAME) === 'on';
+  } catch {
+    return false;
+  }
+}
+
+export class Alerts {
+  #wished = $state(wished());
+  #permission: NotificationPermission | 'unsupported' = $state(typeof Notification === 'undefined' ? 'unsupported' : Notification.permission);
+  #stop: (() => void) | null = null;
+
+  get state(): AlertState {
+    if (this.#permission === 'unsupported' || this.#permission === 'denied') return this.#permission;
+    return this.#wished && this.#permission === 'granted' ? 'on' : 'off';
+  }
+
+  /** Listen as long as the page is open; called again it changes nothing. */
+  start(live: Live): void {
+    this.#stop ??= live.onEvent((event) => this.#heard(event));
+  }
+
+  /** The browser asks the owner; only a press may call this. */
+  async allow(): Promise<void> {
+    if (this.#permission === 'unsupported') return;
+    this.#permission = await Notification.requestPermission();
+    this.#wish(this.#permission === 'granted');
+  }
+
+  quiet(): void {
+    this.#wish(false);
+  }
+
+  #wish(on: boolean): void {
+    this.#wished = on;
+    try {
+      if (on) localStorage.setItem(NAME, 'on');
+      else localStorage.removeItem(NAME);
+    } catch {
+      // It holds until the page is closed.
+    }
+  }
+
+  #heard(event: LiveEvent): void {
+    const words = alertOf(event);
+    if (words && this.state === 'on' && (document.hidden || !document.hasFocus())) void this.#show(words, event.id);
+  }
+
+  async #show(words: string, tag: string): Promise<void> {
+    const options: NotificationOptions = { tag, icon: '/icon-192.png', body: words };
+    try {
+      const shown = new Notification(t('app.name'), options);
+      shown.onclick = () => {
+        window.focus();
+        shown.close();
+      };
+    } catch {
+      // Phones want the service worker to show it.
+      await (await navigator.serviceWorker?.getRegistration())?.showNotification(t('app.name'), options);
+    }
+  }
+}
+
+const made = new WeakMap<Live, Alerts>();
+
+/** The one of this page. */
+export function alertsOf(live: Live): Alerts {
+  const found = made.get(live) ?? new Alerts();
+  made.set(live, found);
+  return found;
+}

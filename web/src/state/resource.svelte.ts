@@ -1,0 +1,103 @@
+/** Something read from the server and kept right by events: the one way screens load data. */
+import { untrack } from 'svelte';
+import type { Fresh } from '../api/client.ts';
+import { asApiError, isAborted, type ApiError } from '../api/problem.ts';
+import { concerns } from '../api/topics.ts';
+import type { LiveEvent, Topic } from '../api/types.ts';
+import type { Live } from './live.svelte.ts';
+
+const CALM = 120;
+
+export interface Follow {
+  /** Which events make it old. */
+  topics?: readonly Topic[];
+  /** Of those, which ones; all when not given. */
+  about?: (event: LiveEvent) => boolean;
+}
+
+export class Resource<T> {
+  data: T | null = $state.raw(null);
+  error: ApiError | null = $state.raw(null);
+  loading = $state(true);
+  /** Since when what is shown is only a memory; null while it is fresh. */
+  staleSince: number | null = $state(null);
+  readonly #load: () => Promise<Fresh<T>>;
+  #asked = 0;
+  #first: T | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(load: () => Promise<Fresh<T>>) {
+    this.#load = load;
+  }
+
+  /** Read it again; what is shown stays until the answer is there. */
+  async reload(): Promise<void> {
+    const asked = ++this.#asked;
+    this.loading = true;
+    try {
+      const { data, staleSince } = await this.#load();
+      if (asked !== this.#asked) return;
+      this.data = data;
+      this.staleSince = staleSince;
+      this.error = null;
+    } catch (thrown) {
+      if (asked !== this.#asked || isAborted(thrown)) return;
+      this.error = asApiError(thrown);
+    }
+    this.loading = false;
+  }
+
+  /** Read it again soon; many wishes in a row are one. */
+  soon(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.reload(), CALM);
+  }
+
+  /** Something else is shown from now on: what there was must not be taken for it. */
+  reset(): void {
+    clearTimeout(this.#timer);
+    this.#asked += 1;
+    this.data = this.#first;
+    this.#first = null;
+    this.error = null;
+    this.staleSince = null;
+    this.loading = true;
+  }
+
+  /** Show this until the first answer is there: somebody else had it already. */
+  begin(data: T): void {
+    this.#first = data;
+  }
+
+  /** Put an answer that came another way in place (of a write, say). */
+  set(data: T): void {
+    this.#asked += 1;
+    this.data = data;
+    this.staleSince = null;
+    this.error = null;
+    this.loading = false;
+  }
+}
+
+/**
+ * A resource that lives as long as the component that calls this. What `load` reads of reactive state, before its first
+ * await, decides what is loaded: when that changes, it is loaded anew.
+ */
+export function resource<T>(live: Live, load: () => Promise<Fresh<T>>, follow: Follow = {}): Resource<T> {
+  const made = new Resource(load);
+  $effect(() => {
+    untrack(() => made.reset());
+    void made.reload();
+  });
+  $effect(() => {
+    const offEvent = live.onEvent((event) => {
+      if (follow.topics?.some((topic) => concerns(event, topic)) && (follow.about?.(event) ?? true)) made.soon();
+    });
+    const offAgain = live.onAgain(() => made.soon());
+    return () => {
+      offEvent();
+      offAgain();
+    };
+  });
+  return made;
+}

@@ -1,0 +1,42 @@
+/**
+ * The service worker: keeps the shell, so that the panel opens without the network. It never touches the API: what is
+ * not part of the shell goes to the server as if there were no worker.
+ */
+/// <reference lib="WebWorker" />
+
+const worker = self as unknown as ServiceWorkerGlobalScope;
+const PREFIX = 'coilclaw-shell-';
+const CACHE = `${PREFIX}__SHELL_VERSION__`;
+const PATHS = '__SHELL_PATHS__'.split(' ');
+const SHELL = new Set(PATHS);
+
+async function keep(): Promise<void> {
+  const cache = await caches.open(CACHE);
+  await cache.addAll(PATHS.map((path) => new Request(path, { cache: 'reload' })));
+}
+
+async function forgetOlder(): Promise<void> {
+  for (const name of await caches.keys()) {
+    if (name.startsWith(PREFIX) && name !== CACHE) await caches.delete(name);
+  }
+  await worker.clients.claim();
+}
+
+async function fromShell(request: Request, path: string): Promise<Response> {
+  const cache = await caches.open(CACHE);
+  return (await cache.match(path)) ?? fetch(request);
+}
+
+worker.addEventListener('install', (event) => event.waitUntil(keep()));
+worker.addEventListener('activate', (event) => event.waitUntil(forgetOlder()));
+
+worker.addEventListener('message', (event) => {
+  // A new version waits until the owner says so: nothing changes under somebody who is reading a card.
+  if (event.data === 'take-over') void worker.skipWaiting();
+});
+
+worker.addEventListener('fetch', (event) => {
+  const url = new URL(event.request.url);
+  if (event.request.method !== 'GET' || url.origin !== worker.location.origin || !SHELL.has(url.pathname)) return;
+  event.respondWith(fromShell(event.request, url.pathname));
+});

@@ -1,0 +1,24 @@
+/** The catalogue: one file per screen, so that several people can write at once; keys are `screen.what`. */
+import { approvals } from './en/approvals.ts';
+import { audit } from './en/audit.ts';
+import { chat } from './en/chat.ts';
+import { home } from './en/home.ts';
+import { pair } from './en/pair.ts';
+import { parts } from './en/parts.ts';
+import { schedules } from './en/schedules.ts';
+import { settings } from './en/settings.ts';
+import { shell } from './en/shell.ts';
+import { work } from './en/work.ts';
+
+export const en = {
+  ...parts,
+  ...shell,
+  ...pair,
+  ...home,
+  ...approvals,
+  ...chat,
+  ...work,
+  ...schedules,
+  ...audit,
+  ...settings,
+} as const;

@@ -1,0 +1,83 @@
+/** Words that every screen uses: states, verdicts, lanes, errors. */
+export const parts = {
+  'app.name': 'CoilClaw',
+
+  'do.cancel': 'Cancel',
+  'do.close': 'Close',
+  'do.copy': 'Copy',
+  'do.copied': 'Copied',
+  'do.more': 'Show more',
+  'do.retry': 'Try again',
+  'do.back': 'Back',
+  'do.dismiss': 'Dismiss',
+
+  'load.wait': 'Loading',
+  'load.stale': 'As it was {ago}',
+  'load.failed': 'This could not be loaded',
+  'load.offline': 'You are offline',
+  'load.offline.more': 'This has not been opened on this device before, so there is nothing to show until the connection is back.',
+
+  'error.OFFLINE': 'CoilClaw cannot be reached right now.',
+  'error.OFFLINE.remedy': 'Check that it is running (coilclaw up) and that this device is connected.',
+  'error.UNREADABLE': 'The answer could not be read.',
+  'error.UNREADABLE.remedy': 'Something between this page and CoilClaw changed it. Reload the page.',
+  'error.other': 'Something went wrong ({code}).',
+
+  'passkey.cancelled': 'The passkey was not used.',
+  'passkey.cancelled.remedy': 'Nothing was changed. Try again when you are ready.',
+  'passkey.unsupported': 'This browser has no passkeys.',
+  'passkey.unsupported.remedy': 'Use a browser that supports them, or another device.',
+  'passkey.known': 'This device already holds a passkey for CoilClaw.',
+  'passkey.known.remedy': 'Use that one; it is good for approvals too.',
+  'passkey.failed': 'The passkey did not work.',
+  'passkey.failed.remedy': 'Try again, or use another passkey.',
+
+  'time.now': 'just now',
+  'time.left': '{time} left',
+  'time.expired': 'Expired',
+
+  'status.PENDING': 'Waiting for you',
+  'status.APPROVED': 'Approved, not done yet',
+  'status.REJECTED': 'Rejected',
+  'status.EXECUTED': 'Done',
+  'status.FAILED': 'Failed',
+  'status.UNKNOWN': 'Outcome unknown',
+
+  'verdict.allow': 'Allowed',
+  'verdict.ask': 'Asked you',
+  'verdict.deny': 'Denied',
+
+  'risk.low': 'Low risk',
+  'risk.medium': 'Medium risk',
+  'risk.high': 'High risk',
+
+  'lane.A': 'Stays here',
+  'lane.B': 'Leaves this machine',
+  'lane.C': 'Changes the rules',
+  'lane.A.more': 'Its effect stays in the workspace or in CoilClaw itself.',
+  'lane.B.more': 'It sends or changes something outside this machine. It happens only if you say yes.',
+  'lane.C.more': 'It changes policy, configuration, credentials or the agent itself. It needs your passkey.',
+
+  'source.chat': 'Chat',
+  'source.job': 'Job',
+  'source.schedule': 'Schedule',
+  'source.cli': 'Terminal',
+  'source.gateway': 'Panel',
+  'source.sop': 'Procedure',
+  'source.session': 'Coding session',
+
+  'label.untrusted': 'Not your words',
+  'label.from': 'From {source}',
+  'label.drawn': 'Draws on others',
+  'label.unknown': 'a source nobody knows',
+
+  'diff.added.one': '{n} line added',
+  'diff.added.other': '{n} lines added',
+  'diff.removed.one': '{n} line removed',
+  'diff.removed.other': '{n} lines removed',
+  'diff.new': 'New file',
+  'diff.mark.added': 'added',
+  'diff.mark.removed': 'removed',
+
+  'chart.none': 'No figures yet',
+} as const;

@@ -1,0 +1,23 @@
+/** An error as it is said to the owner: what happened, and what to do next. */
+import { asApiError } from '../api/problem.ts';
+import { PasskeyError } from '../auth/passkey.ts';
+import { lookup, t } from './t.ts';
+
+export interface Said {
+  what: string;
+  remedy: string;
+}
+
+/** Our own words where the catalogue has them for the code, the server's otherwise. */
+export function said(thrown: unknown): Said {
+  if (thrown instanceof PasskeyError) return { what: t(`passkey.${thrown.why}`), remedy: t(`passkey.${thrown.why}.remedy`) };
+  const error = asApiError(thrown);
+  return {
+    what: lookup(`error.${error.code}`, sentence(error.detail) || t('error.other', { code: error.code })),
+    remedy: lookup(`error.${error.code}.remedy`, error.remedy),
+  };
+}
+
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

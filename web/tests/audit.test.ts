@@ -1,0 +1,90 @@
+import { describe, expect, test } from 'vitest';
+import type { AuditEvent } from '../src/api/types_house.ts';
+import { ANYTHING, GROUPS, TYPES, byDay, factsOf, filterOf, gistOf, isChatter, placeOf, queryOf, wantedOf, wordsOf } from '../src/screens/audit/events.ts';
+import { en } from '../src/text/en.ts';
+
+const NOW = Date.parse('2026-03-02T12:00:00Z');
+
+function event(change: Partial<AuditEvent>): AuditEvent {
+  return { seq: 1, entry_id: 'evt_1', event_type: 'tool_requested', entity_id: 'act_1', payload: {}, created_at: '2026-03-02T11:00:00Z', ...change };
+}
+
+describe('the words of an event', () => {
+  test('every type the filter offers has words of its own', () => {
+    const missing = GROUPS.flatMap((group) => TYPES[group]).filter((type) => !(`audit.event.${type}` in en));
+    expect(missing).toEqual([]);
+  });
+
+  test('a type nobody gave words to is shown readably', () => {
+    expect(wordsOf('moon_phase_changed')).toBe('Moon phase changed');
+  });
+
+  test('the gist names the tool, the verdict and the code, each once', () => {
+    expect(gistOf(event({ payload: { tool: 'shell', verdict: 'deny', code: 'COMMAND_FORBIDDEN', reason: 'COMMAND_FORBIDDEN' } }))).toBe('shell · Denied · COMMAND_FORBIDDEN');
+  });
+
+  test('a payload that is no object has no gist and no facts', () => {
+    expect(gistOf(event({ payload: [1, 2] }))).toBe('');
+    expect(factsOf('text')).toEqual([]);
+  });
+
+  test('facts leave out what says nothing', () => {
+    expect(factsOf({ job_id: null, code: '', args_hash: 'ab', tries: 2 })).toEqual([
+      { name: 'args hash', value: 'ab' },
+      { name: 'tries', value: '2' },
+    ]);
+  });
+});
+
+describe('where an event leads', () => {
+  test.each([
+    [{ entity_id: 'act_1' }, '#/audit/story/act_1'],
+    [{ entity_id: 'job_1', event_type: 'job_state' }, '#/work/jobs/job_1'],
+    [{ entity_id: 'conv_1', event_type: 'message_added' }, '#/chat/conv_1'],
+    [{ entity_id: 'turn_1', event_type: 'turn_ended', payload: { thread_id: 'conv_9' } }, '#/chat/conv_9'],
+    [{ entity_id: 'daily', event_type: 'schedule_run' }, '#/schedules/daily'],
+    [{ entity_id: 'estop', event_type: 'estop_engaged' }, '#/settings/estop'],
+  ])('%j leads to %s', (change, place) => {
+    expect(placeOf(event(change))).toBe(place);
+  });
+
+  test('what is gone leads nowhere', () => {
+    expect(placeOf(event({ entity_id: 'conv_1', event_type: 'thread_deleted' }))).toBeNull();
+    expect(placeOf(event({ entity_id: 'daily', event_type: 'schedule_removed' }))).toBeNull();
+  });
+});
+
+describe('the filter', () => {
+  test('survives the address', () => {
+    const filter = { ...ANYTHING, type: 'tool_denied', entity: 'act_1', range: 'span' as const, from: '2026-03-01T08:00', to: '2026-03-02T08:00', calm: true };
+    expect(filterOf(new URLSearchParams(queryOf(filter)))).toEqual(filter);
+  });
+
+  test('that asks for nothing leaves no trace in the address', () => {
+    expect(queryOf(ANYTHING)).toBe('');
+  });
+
+  test('what makes no sense in an address is left out', () => {
+    expect(filterOf(new URLSearchParams('range=forever&from=x'))).toMatchObject({ range: 'any' });
+  });
+
+  test('a range ends now', () => {
+    expect(wantedOf({ ...ANYTHING, range: 'day' }, NOW)).toEqual({ since: '2026-03-01T12:00:00.000Z' });
+  });
+
+  test('a span without a readable beginning has none', () => {
+    expect(wantedOf({ ...ANYTHING, range: 'span', from: 'nonsense' }, NOW)).toEqual({});
+  });
+
+  test('chatter is what conversations leave, and no effect', () => {
+    expect(isChatter(event({ event_type: 'message_added' }))).toBe(true);
+    expect(isChatter(event({ event_type: 'tool_denied' }))).toBe(false);
+  });
+});
+
+test('events stand under their days in the order they came', () => {
+  const days = byDay([event({ seq: 3 }), event({ seq: 2, created_at: '2026-03-01T12:00:00Z' }), event({ seq: 1, created_at: '2026-02-01T12:00:00Z' })], NOW);
+  expect(days.map((day) => day.events.map((each) => each.seq))).toEqual([[3], [2], [1]]);
+  expect(days[0]?.name).toBe('Today');
+  expect(days[1]?.name).toBe('Yesterday');
+});

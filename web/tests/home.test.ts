@@ -1,0 +1,70 @@
+import { describe, expect, test } from 'vitest';
+import type { ActionSummary, Overview } from '../src/api/types.ts';
+import { isFirstRun, percent, refusalBars, spendOf, stepOf, toolBars, verdictBars } from '../src/screens/home/figures.ts';
+
+const DAY = { day: '2026-03-01', completed: 0, failed: 0, cancelled: 0, open: 0, input_tokens: 10, output_tokens: 5, cost_millionths: null, unpriced_tokens: 15 };
+const overview = (change: Partial<Overview>): Overview => ({ days: [DAY], verdicts: {}, risks: {}, tools: [], since: '2026-03-01', ...change }) as Overview;
+const refused = (change: Partial<ActionSummary>): ActionSummary => ({ verdict: 'ask', code: 'AUTONOMY_ASKS', rejection_reason: 'no', created_at: '2026-03-01T10:00:00Z', ...change }) as ActionSummary;
+
+describe('how much ran by itself', () => {
+  test('is counted by what the gate said', () => {
+    const { bars, all, alone } = verdictBars(overview({ verdicts: { allow: 3, deny: 1 } }));
+    expect(bars.map((bar) => bar.value)).toEqual([3, 0, 1]);
+    expect([all, alone]).toEqual([4, 3]);
+  });
+
+  test('is never rounded to none or all', () => {
+    expect([percent(0, 0), percent(0, 9), percent(9, 9), percent(1, 1000), percent(999, 1000), percent(1, 3)]).toEqual(['0%', '0%', '100%', '1%', '99%', '33%']);
+  });
+});
+
+describe('what was refused, and why', () => {
+  test('tells the rules from the owner and from the clock', () => {
+    const bars = refusalBars([refused({}), refused({ rejection_reason: 'expired' }), refused({ verdict: 'deny', code: 'POLICY_RULE' }), refused({ verdict: 'deny', code: 'POLICY_RULE' })], '2026-03-01', 5);
+    expect(bars.map((bar) => [bar.name, bar.value])).toEqual([
+      ['A rule of a policy file', 2],
+      ['Nobody answered in time', 1],
+      ['You said no', 1],
+    ]);
+  });
+
+  test('shows a code nobody gave words to as it is', () => {
+    expect(refusalBars([refused({ verdict: 'deny', code: 'MOON' })], '2026-03-01', 5)[0]?.name).toBe('MOON');
+  });
+
+  test('leaves out what is older than the figures', () => {
+    expect(refusalBars([refused({ created_at: '2026-02-01T10:00:00Z' })], '2026-03-01', 5)).toEqual([]);
+  });
+});
+
+describe('what it cost', () => {
+  test('is money where a price is known, tokens otherwise', () => {
+    expect(spendOf(overview({}))).toEqual({ priced: false, values: [15], total: 15 });
+    expect(spendOf(overview({ days: [DAY, { ...DAY, cost_millionths: 40 }] }))).toEqual({ priced: true, values: [0, 40], total: 40 });
+  });
+});
+
+test('tools lead to their actions', () => {
+  const tool = { tool: 'file_write', calls: 2, executed: 2, rejected: 0, failed: 0, unknown: 0, waiting: 0 };
+  expect(toolBars(overview({ tools: [tool] }), 5)[0]).toMatchObject({ name: 'file_write', value: 2, href: '#/work/actions?tool=file_write' });
+});
+
+describe('the first run', () => {
+  const begin = { passkey: false, asked: false, waiting: null, done: false };
+
+  test('goes on without a passkey: what stays here needs none', () => {
+    expect(stepOf(begin)).toBe(3);
+  });
+
+  test('waits for the card once something was asked', () => {
+    expect(stepOf({ ...begin, asked: true })).toBe(4);
+    expect(stepOf({ ...begin, waiting: 'act_1' })).toBe(4);
+    expect(stepOf({ ...begin, asked: true, done: true })).toBe(6);
+  });
+
+  test('is over as soon as something was approved', () => {
+    expect(isFirstRun(0, 0)).toBe(true);
+    expect(isFirstRun(1, 1)).toBe(false);
+    expect(isFirstRun(0, 30)).toBe(false);
+  });
+});

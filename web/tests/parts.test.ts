@@ -1,0 +1,103 @@
+import { describe, expect, test } from 'vitest';
+import { linePath, niceTop, stackedBars } from '../src/parts/chart.ts';
+import { parseDiff } from '../src/parts/diff.ts';
+import { isUntrusted, sourcesOf } from '../src/parts/label.ts';
+import { segments } from '../src/parts/segments.ts';
+import { ago, size, span } from '../src/text/format.ts';
+
+describe('a diff', () => {
+  const text = '--- a.md\n+++ a.md\n@@ -3,3 +3,4 @@ head\n same\n-old\n+new\n+-- odd\n last\n… 4 more lines';
+
+  test('tells lines apart and numbers them', () => {
+    const diff = parseDiff(text);
+    expect(diff).toMatchObject({ path: 'a.md', created: false, added: 2, removed: 1 });
+    expect(diff?.lines.map((each) => [each.kind, each.before, each.after, each.text])).toEqual([
+      ['hunk', null, null, '@@ -3,3 +3,4 @@ head'],
+      ['same', 3, 3, 'same'],
+      ['del', 4, null, 'old'],
+      ['add', null, 4, 'new'],
+      ['add', null, 5, '-- odd'],
+      ['same', 5, 6, 'last'],
+      ['note', null, null, '… 4 more lines'],
+    ]);
+  });
+
+  test('of a new file says so', () => {
+    expect(parseDiff('--- /dev/null\n+++ b.md\n@@ -0,0 +1 @@\n+x')).toMatchObject({ created: true, path: 'b.md', added: 1 });
+  });
+
+  test('what is none is left as it is', () => {
+    for (const other of ['', 'rm -rf ~', '--- a\n+++ b', '--- a\n+++ b\nno hunk', '{"a": 1}']) expect(parseDiff(other)).toBeNull();
+  });
+});
+
+describe('marked values', () => {
+  const shown = (text: string, values: string[]): string => segments(text, values).map((each) => (each.marked ? `[${each.text}]` : each.text)).join('');
+
+  test('stand out wherever they stand, whatever their case', () => {
+    expect(shown('pay CHF 10 to Eve, eve!', ['EVE'])).toBe('pay CHF 10 to [Eve], [eve]!');
+  });
+
+  test('the longest wins, and what looks like a pattern is none', () => {
+    expect(shown('a+b a+b+c', ['a+b', 'a+b+c'])).toBe('[a+b] [a+b+c]');
+  });
+
+  test('nothing is lost of the text', () => {
+    const text = 'x'.repeat(50) + '(.*)' + 'y'.repeat(50);
+    expect(segments(text, ['(.*)', 'xy']).map((each) => each.text).join('')).toBe(text);
+  });
+
+  test('words too short to mean anything mark nothing', () => {
+    expect(shown('a of it', ['of'])).toBe('a of it');
+  });
+});
+
+describe('labels', () => {
+  test('what nobody knows is not trusted', () => {
+    expect(['owner', 'internal', 'untrusted:a', 'friend', ''].map(isUntrusted)).toEqual([false, false, true, true, true]);
+  });
+
+  test('name each source once', () => {
+    expect(sourcesOf(['owner', 'untrusted:b.example,a.example', 'untrusted:b.example'])).toEqual(['a.example', 'b.example']);
+  });
+});
+
+describe('times', () => {
+  const now = Date.UTC(2026, 10, 16, 12);
+  const minute = 60_000;
+
+  test('a span names its two largest units', () => {
+    expect([0, 9_400, 245_000, 86_399_000, 200_000_000, -5].map(span)).toEqual(['0 s', '9 s', '4 min 05 s', '23 h 59 min', '2 d 7 h', '0 s']);
+  });
+
+  test('the past is told as people do', () => {
+    expect(ago(now - 20_000, now)).toBe('just now');
+    expect(ago(now - 5 * minute, now)).toBe('5 minutes ago');
+    expect(ago(now - 23 * 60 * minute, now)).toBe('yesterday');
+    expect(ago(now + 3 * 60 * minute, now)).toBe('in 3 hours');
+    expect(ago(now - 400 * 24 * 60 * minute, now)).toContain('2025');
+  });
+
+  test('sizes are short', () => {
+    expect([999, 1_500, 45_000, 2_000_000].map(size)).toEqual(['999 B', '1.5 kB', '45 kB', '2.0 MB']);
+  });
+});
+
+describe('charts', () => {
+  test('the scale ends at a round number', () => {
+    expect([0, 0.3, 1, 7, 12, 23, 260, 900].map(niceTop)).toEqual([1, 0.5, 1, 10, 20, 25, 500, 1000]);
+  });
+
+  test('bars stand on each other and stay in the picture', () => {
+    const { bars, top } = stackedBars([{ name: 'a', tone: 'accent', values: [1, 0] }, { name: 'b', tone: 'bad', values: [3, 2] }], 100, 50);
+    expect(top).toBe(5);
+    expect(bars.map((bar) => [bar.at, bar.tone, bar.y, bar.height])).toEqual([[0, 'accent', 40, 10], [0, 'bad', 10, 30], [1, 'bad', 30, 20]]);
+    expect(bars.every((bar) => bar.x >= 0 && bar.x + bar.width <= 100)).toBe(true);
+  });
+
+  test('nothing draws nothing', () => {
+    expect(stackedBars([], 100, 50).bars).toEqual([]);
+    expect(linePath([], 100, 50)).toBe('');
+    expect(linePath([4], 100, 50)).toBe('M0.0 10.0');
+  });
+});

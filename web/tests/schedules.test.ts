@@ -1,0 +1,145 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { PreviewAsk, SchedulePreview, ScheduleShown } from '../src/api/types_work.ts';
+import { ahead, clocks, placeOf, zones } from '../src/screens/schedules/clocks.ts';
+import { askOf, blank, changesOf, faultOf, formOf, newOf, pickable } from '../src/screens/schedules/form.ts';
+import { PAUSE, Preview } from '../src/screens/schedules/preview.svelte.ts';
+import { causeOf, endOf, lastOf } from '../src/screens/schedules/runs.ts';
+
+const NOW = Date.parse('2026-11-16T10:00:00Z');
+
+describe('a run by two clocks', () => {
+  test('shows the zone as the server wrote it, and UTC beside it', () => {
+    expect(clocks('2026-12-31T07:30:00Z', '2026-12-31 2:30 AM America/New_York', NOW)).toEqual({ day: 'Thu 31 Dec', time: '02:30', zone: 'America/New_York', utc: '07:30 UTC' });
+  });
+
+  test('names the day of UTC where it is another one, and the year where it is not this one', () => {
+    expect(clocks('2027-02-24T01:00:00Z', '2027-02-23 5:00 PM America/Los_Angeles', NOW)).toEqual({ day: 'Tue 23 Feb 2027', time: '17:00', zone: 'America/Los_Angeles', utc: 'Wed 01:00 UTC' });
+  });
+
+  test('knows noon from midnight', () => {
+    expect(clocks('2026-11-16T12:00:00Z', '2026-11-16 12:00 PM UTC', NOW).time).toBe('12:00');
+    expect(clocks('2026-11-16T00:05:00Z', '2026-11-16 12:05 AM UTC', NOW).time).toBe('00:05');
+  });
+
+  test('shows a text it cannot read as it is', () => {
+    expect(clocks('2026-11-16T12:00:00Z', 'tomorrow', NOW)).toMatchObject({ day: 'tomorrow', utc: 'Mon 16 Nov 12:00 UTC' });
+  });
+
+  test('says how far ahead it is in one unit', () => {
+    expect(ahead(NOW + 20_000, NOW)).toBe('in 1 minute');
+    expect(ahead(NOW + 2 * 3_600_000, NOW)).toBe('in 2 hours');
+    expect(ahead(NOW + 45 * 86_400_000, NOW)).toBe('in 45 days');
+    expect(ahead(NOW + 120 * 86_400_000, NOW)).toBe('in 4 months');
+  });
+
+  test('offers every zone the browser knows, and UTC', () => {
+    expect(zones()).toContain('UTC');
+    expect(zones()).toContain('Europe/Berlin');
+    expect(placeOf('America/New_York')).toBe('New York');
+  });
+});
+
+const shown: ScheduleShown = {
+  schedule_id: 'month-end', origin: 'registry', state: 'waits', enabled: true, paused_reason: null, trigger: 'cron', cron: '30 2 31 * *', every: null, at: null,
+  timezone: 'America/New_York', cron_summary: '', cron_notes: null, next_run_utc: null, next_run_local: null, failures: 0, last_run: null, goal: 'Collect receipts', sop: null,
+  labels: [], hash: 'h', steps: ['a'], constraints: { allowed_tools: ['file_read'], max_files_changed: 2 }, evidence: [], inputs: {},
+  options: { misfire: 'run_once', catch_up_window: '1d', overlap: 'skip', stagger: '0s', max_failures: 5 },
+  next_runs_utc: [], next_runs_local: [], due_at: null, tzdata_version: '', running: [], runs: [],
+};
+
+describe('the form of a schedule', () => {
+  test('says of a new one only what is not usual', () => {
+    const form = { ...blank('Europe/Berlin'), goal: ' list files ' };
+    expect(newOf(form)).toEqual({ trigger: 'cron', cron: '0 9 * * 1-5', timezone: 'Europe/Berlin', goal: 'list files' });
+    expect(newOf({ ...form, name: 'daily', steps: 'a\n\nb', overlap: 'queue_one', failures: '0', tools: 'time' })).toMatchObject({ schedule_id: 'daily', steps: ['a', 'b'], overlap: 'queue_one', max_failures: 0, constraints: { allowed_tools: ['time'] } });
+  });
+
+  test('changes nothing when nothing was changed, so that its time does not count anew', () => {
+    const form = formOf(shown, 'UTC');
+    expect(changesOf(form, { ...form })).toEqual({});
+    expect(changesOf(form, { ...form, goal: 'Other' })).toEqual({ goal: 'Other' });
+  });
+
+  test('sends a new time whole, and takes away what was emptied', () => {
+    const form = formOf(shown, 'UTC');
+    expect(changesOf(form, { ...form, kind: 'interval', every: '90m' })).toEqual({ trigger: 'interval', every: '90m' });
+    expect(changesOf(form, { ...form, zone: 'UTC' })).toEqual({ trigger: 'cron', cron: '30 2 31 * *', timezone: 'UTC' });
+    expect(changesOf(form, { ...form, catchUp: '', failures: '', tools: '', files: '' })).toEqual({ catch_up_window: null, max_failures: null, constraints: {} });
+  });
+
+  test('asks for the preview of the kind that is chosen; an interval needs no zone', () => {
+    const form = { ...blank('Europe/Berlin'), every: '2h' };
+    expect(askOf(form)).toEqual({ trigger: 'cron', cron: '0 9 * * 1-5', timezone: 'Europe/Berlin', count: 5 });
+    expect(askOf({ ...form, kind: 'interval' })).toEqual({ trigger: 'interval', every: '2h', count: 5 });
+  });
+
+  test('puts a fault at its field, with the right spelling', () => {
+    const preview = { valid: false, faults: [{ field: 'timezone', fault: "there is no time zone 'Berln'.", remedy: 'Did you mean Europe/Berlin?' }] } as unknown as SchedulePreview;
+    expect(faultOf(preview, 'timezone')).toBe("there is no time zone 'Berln'. Did you mean Europe/Berlin?");
+    expect(faultOf(preview, 'cron')).toBe('');
+    expect(faultOf(null, 'cron')).toBe('');
+  });
+
+  test('uses the picker only for a time that it can hold', () => {
+    expect(pickable('')).toBe(true);
+    expect(pickable('2027-03-01T08:00')).toBe(true);
+    expect(pickable('2027-03-01T08:00+01:00')).toBe(false);
+  });
+});
+
+describe('runs in words', () => {
+  test('tell how each went and why it ran', () => {
+    expect(endOf({ state: 'ENDED', outcome: 'DONE', slots: 1 })).toEqual({ text: 'Done', tone: 'good' });
+    expect(endOf({ state: 'ENDED', outcome: 'TIMED_OUT', slots: 1 }).tone).toBe('bad');
+    expect(endOf({ state: 'SKIPPED', outcome: null, slots: 3 }).text).toBe('3 times skipped');
+    expect(causeOf({ cause: 'late', lateness_seconds: 3_900 })).toBe('Caught up, 1 h 05 min late');
+    expect(lastOf('EXECUTING').text).toBe('Under way');
+    expect(lastOf('STARTED')).toEqual({ text: 'Running', tone: 'accent' });
+  });
+});
+
+describe('the preview', () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+
+  const ask: PreviewAsk = { trigger: 'cron', cron: '0 9 * * *' };
+  const good = (cron_summary: string): SchedulePreview => ({ valid: true, fault: '', remedy: '', faults: [], cron_summary, cron_notes: null, next_runs_utc: [], next_runs_local: [] });
+
+  test('asks once after a pause, however much is typed', async () => {
+    const asked: PreviewAsk[] = [];
+    const preview = new Preview((each) => {
+      asked.push(each);
+      return Promise.resolve(good('Daily.'));
+    });
+    preview.soon({ ...ask, cron: '0' });
+    preview.soon(ask);
+    await vi.advanceTimersByTimeAsync(PAUSE);
+    expect(asked).toEqual([ask]);
+    expect(preview.said?.cron_summary).toBe('Daily.');
+    expect(preview.asking).toBe(false);
+  });
+
+  test('lets no late answer stand in for a newer question', async () => {
+    const answers: ((said: SchedulePreview) => void)[] = [];
+    const preview = new Preview(() => new Promise((done) => answers.push(done)));
+    preview.soon(ask);
+    await vi.advanceTimersByTimeAsync(PAUSE);
+    preview.soon({ ...ask, cron: '0 10 * * *' });
+    await vi.advanceTimersByTimeAsync(PAUSE);
+    answers[1]?.(good('Second.'));
+    answers[0]?.(good('First.'));
+    await vi.advanceTimersByTimeAsync(0);
+    expect(preview.said?.cron_summary).toBe('Second.');
+  });
+
+  test('keeps the last one that made sense beside a fault', async () => {
+    const said = [good('Daily.'), { ...good(''), valid: false }];
+    const preview = new Preview(() => Promise.resolve(said.shift() ?? good('')));
+    for (const cron of ['0 9 * * *', 'x']) {
+      preview.soon({ ...ask, cron });
+      await vi.advanceTimersByTimeAsync(PAUSE);
+    }
+    expect(preview.said?.valid).toBe(false);
+    expect(preview.good?.cron_summary).toBe('Daily.');
+  });
+});

@@ -1,0 +1,178 @@
+import { describe, expect, test } from 'vitest';
+import type { Device } from '../src/api/types.ts';
+import type { CheckedCall, EffectiveSetting, ToolListed, UsageBill } from '../src/api/types_house.ts';
+import { isLocal, sorted } from '../src/screens/settings/devices.ts';
+import { items, originOf, parts, shortKey, written } from '../src/screens/settings/effective.ts';
+import { Drafts, NEW, byLine, goodName, lineSpan } from '../src/screens/settings/files.ts';
+import { sectionOf } from '../src/screens/settings/menu.ts';
+import { leadsTo } from '../src/screens/settings/notices.ts';
+import { PRESET_NAMES, callOf, sameDecision, skeleton, typedOf } from '../src/screens/settings/sample.ts';
+import { cost, everyDay, share } from '../src/screens/settings/usage.ts';
+import { alertOf } from '../src/state/alerts.svelte.ts';
+
+function setting(key: string, change: Partial<EffectiveSetting> = {}): EffectiveSetting {
+  return { key, value: '', source: 'default', description: '', next_value: null, changes: false, ...change };
+}
+
+describe('the configuration in force', () => {
+  test('says where a value comes from', () => {
+    expect(originOf('default').kind).toBe('default');
+    expect(originOf('config.toml').kind).toBe('file');
+    expect(originOf('environment COILCLAW_HOME')).toEqual({ kind: 'environment', text: 'Environment COILCLAW_HOME' });
+  });
+
+  test('writes values as people read them', () => {
+    expect([true, false, null, '', [], 100_000, 'ls'].map(written)).toEqual(['On', 'Off', 'Not set', 'Not set', 'Not set', '100,000', 'ls']);
+  });
+
+  test('folds long lists, and no list of one more', () => {
+    expect(items(['1', '2', '3', '4', '5', '6', '7'])?.rest).toEqual([]);
+    expect(items(['1', '2', '3', '4', '5', '6', '7', '8'])?.rest).toEqual(['7', '8']);
+    expect(items([])).toBeNull();
+  });
+
+  const all = [setting('env'), setting('security.autonomy', { value: 'full', source: 'config.toml' }), setting('security.audit_log', { value: true })];
+
+  test('is grouped by its first word', () => {
+    expect(parts(all, '', false).map((part) => [part.title, part.settings.length])).toEqual([
+      ['General', 1],
+      ['Security', 2],
+    ]);
+  });
+
+  test('is found by all the words typed, in any order', () => {
+    expect(parts(all, 'full AUTONOMY', false).flatMap((part) => part.settings.map((each) => each.key))).toEqual(['security.autonomy']);
+    expect(parts(all, 'nothing', false)).toEqual([]);
+  });
+
+  test('can be narrowed to what the owner set, or will have at the next start', () => {
+    expect(parts([...all, setting('log.level', { changes: true })], '', true).flatMap((part) => part.settings.map((each) => each.key))).toEqual(['security.autonomy', 'log.level']);
+  });
+
+  test('loses only its group in the short name', () => {
+    expect(shortKey('providers.models.local.kind')).toBe('models.local.kind');
+    expect(shortKey('env')).toBe('env');
+  });
+});
+
+describe('a sample call', () => {
+  test('every example is a call', () => {
+    expect(PRESET_NAMES.map((name) => callOf(typedOf(name))).every(Boolean)).toBe(true);
+  });
+
+  test('is none while its arguments are no object', () => {
+    const typed = typedOf('write');
+    for (const args of ['{', '[]', '"x"', 'null']) expect(callOf({ ...typed, args })).toBeNull();
+    expect(callOf({ ...typed, args: '' })?.args).toEqual({});
+  });
+
+  test('carries what others wrote when it is told to', () => {
+    expect(callOf({ ...typedOf('write'), tainted: true })?.taint).toEqual(['untrusted:example.com']);
+  });
+
+  test('begins with what its tool must be given', () => {
+    const parameters = { properties: { path: { type: 'string' }, limit: { type: 'integer', default: 10 }, kind: { enum: ['a', 'b'] }, more: {} }, required: ['path', 'limit', 'kind'] };
+    expect(JSON.parse(skeleton({ parameters } as unknown as ToolListed))).toEqual({ path: '…', limit: 10, kind: 'a' });
+    expect(skeleton({ parameters: {} } as unknown as ToolListed)).toBe('{}');
+  });
+
+  test('is decided the same when verdict, code, rule and lane are', () => {
+    const one = { decision: { verdict: 'ask', code: 'A', rule: 'r', lane: 'A', policy_hash: '1' }, faults: [] } as unknown as CheckedCall;
+    expect(sameDecision(one, { ...one, decision: { ...one.decision, policy_hash: '2' } })).toBe(true);
+    expect(sameDecision(one, { ...one, decision: { ...one.decision, verdict: 'deny' } })).toBe(false);
+  });
+});
+
+describe('a file of the owner', () => {
+  test('has a name that the server takes', () => {
+    expect(goodName('policy', 'travel.json')).toBe(true);
+    expect(goodName('skill', 'tidy-notes')).toBe(true);
+    for (const name of ['travel', '../x.json', '.json', 'a b.json', '']) expect(goodName('policy', name)).toBe(false);
+    for (const name of ['../x', 'a b', '.hidden', '']) expect(goodName('skill', name)).toBe(false);
+  });
+
+  test('a new policy is good JSON', () => {
+    expect(JSON.parse(NEW.policy)).toMatchObject({ version: 1 });
+  });
+
+  test('faults are found by their line', () => {
+    const lines = byLine([
+      { line: 2, path: '$', text: 'one' },
+      { line: 2, path: '$', text: 'two' },
+    ]);
+    expect(lines.get(2)).toEqual(['one', 'two']);
+  });
+
+  test('a line is found in the text, and beyond its end the last one', () => {
+    expect(lineSpan('ab\ncd\nef', 2)).toEqual([3, 5]);
+    expect(lineSpan('ab\ncd', 9)).toEqual([3, 5]);
+    expect(lineSpan('', 1)).toEqual([0, 0]);
+  });
+
+  test('what is not saved is kept until it is', () => {
+    const drafts = new Drafts();
+    drafts.keep('SYSTEM.md', 'new', 'sha');
+    expect(drafts.get('SYSTEM.md')).toEqual({ text: 'new', sha256: 'sha' });
+    drafts.drop('SYSTEM.md');
+    expect(drafts.get('SYSTEM.md')).toBeNull();
+  });
+});
+
+describe('usage', () => {
+  const bill: UsageBill = { group: '2026-03-01', answers: 1, input_tokens: 5, output_tokens: 2, estimated_tokens: 0, cost_millionths: null, unpriced_tokens: 7 };
+
+  test('has every day of the span, also those nobody used', () => {
+    const days = everyDay([bill], 3, Date.parse('2026-03-02T12:00:00Z'));
+    expect(days.map((each) => [each.day, each.input])).toEqual([
+      ['2026-02-28', 0],
+      ['2026-03-01', 5],
+      ['2026-03-02', 0],
+    ]);
+  });
+
+  test('small costs do not vanish', () => {
+    expect(cost(1_234_567)).toBe('1.23');
+    expect(cost(1_200)).toBe('0.0012');
+    expect(cost(0)).toBe('0.00');
+  });
+
+  test('a share is never more than all, and of no budget none', () => {
+    expect([share(5, 10), share(20, 10), share(5, 0)]).toEqual([0.5, 1, 0]);
+  });
+});
+
+describe('devices', () => {
+  const device = (id: string, change: Partial<Device> = {}): Device => ({ device_id: id, name: id, current: false, active: true, confirmed: true, created_at: '2026-03-01T00:00:00Z', confirmed_at: null, last_seen_at: null, revoked_at: null, ...change });
+
+  test('this one stands first, then those that wait, the ended apart', () => {
+    const { active, past } = sorted([device('old'), device('gone', { active: false }), device('waits', { confirmed: false }), device('this', { current: true }), device('new', { last_seen_at: '2026-03-02T00:00:00Z' })]);
+    expect(active.map((each) => each.device_id)).toEqual(['this', 'waits', 'new', 'old']);
+    expect(past.map((each) => each.device_id)).toEqual(['gone']);
+  });
+
+  test('an address of this computer is no use to another', () => {
+    expect(['http://localhost:8787/#pair=A', 'http://127.0.0.1/', 'http://[::1]:1/'].every(isLocal)).toBe(true);
+    expect(isLocal('https://agent.example.net/#pair=A')).toBe(false);
+    expect(isLocal('nonsense')).toBe(false);
+  });
+});
+
+describe('notifications', () => {
+  test('lead to what they are about', () => {
+    expect(leadsTo({ type: 'approval_needed', entity: 'action', entity_id: 'act_1', thread_id: 'c' })).toBe('#/approvals/act_1');
+    expect(leadsTo({ type: 'job_failed', entity: 'job', entity_id: 'job_1', thread_id: 'c' })).toBe('#/work/jobs/job_1');
+    expect(leadsTo({ type: 'proactive_reach_out', entity: 'thread', entity_id: 'x', thread_id: 'conv_1' })).toBe('#/chat/conv_1');
+  });
+
+  test('say that something waits, and never what', () => {
+    expect(alertOf({ type: 'notification_added', data: { type: 'approval_needed', thread_id: 'c' } })).toBe('Something waits for your approval');
+    expect(alertOf({ type: 'notification_added', data: { type: 'moon' } })).toBeNull();
+    expect(alertOf({ type: 'tool_denied', data: {} })).toBeNull();
+  });
+});
+
+test('an address that names no section opens none', () => {
+  expect(sectionOf('estop')).toBe('estop');
+  expect(sectionOf('nowhere')).toBeNull();
+  expect(sectionOf(undefined)).toBeNull();
+});
