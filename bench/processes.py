@@ -75,7 +75,7 @@ def run_once(command: Command, baseline: str) -> Cost:
 
 
 @contextmanager
-def _model_server() -> Iterator[str]:
+def model_server() -> Iterator[str]:
     """The shipped model server in a process of its own; gives its base URL."""
     process = subprocess.Popen(
         [sys.executable, "-m", "coilclaw.sandbox.fake_openai"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -103,7 +103,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     subprocess.run(
         [sys.executable, "-m", "compileall", "-q", str(SOURCE)], env=_environment(str(plan.folder)), check=False
     )
-    with _model_server() as base_url:
+    with model_server() as base_url:
         mock = _home(plan.folder / "mock")
         server = _home(plan.folder / "server", SERVER_CONFIG.format(base_url=base_url))
         coilclaw = str(COILCLAW)

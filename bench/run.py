@@ -33,6 +33,7 @@ from bench import (  # noqa: E402
     processes,
     redactor,
     schedules,
+    server,
 )
 from bench.row import HEADER, Plan, Row, line  # noqa: E402
 
@@ -50,6 +51,7 @@ ROWS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "redactor": redactor.measure,
     "cron": cron.measure,
     "schedules": schedules.measure,
+    "server": server.measure,
 }
 
 
