@@ -69,7 +69,8 @@ async def test_bad_filters_are_refused(tmp_path):
                 ("limit", "0"), ("limit", "201"), ("limit", "1e9"), ("q", "x" * 201), ("cursor", "bnVsbA"),
             ):  # fmt: skip
                 answer = await site.http.get("/v1/actions", params={name: value})
-                assert code_of(answer, 400) in ("BAD_REQUEST", "BAD_MOMENT", "BAD_CURSOR"), name
+                assert answer.status_code in (400, 422), answer.text
+                assert answer.json()["code"] in ("BAD_REQUEST", "BAD_MOMENT", "BAD_CURSOR"), name
             for moment in ("0000-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:60-23:59",
                            "2026-01-01t00:00:00.123456789z"):  # fmt: skip
                 assert (await site.http.get("/v1/actions", params={"since": moment})).status_code == 200, moment

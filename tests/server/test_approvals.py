@@ -42,9 +42,9 @@ async def test_pages_go_on_where_the_one_before_ended(tmp_path):
                 cursor = page["next_cursor"]
             assert seen == made[::-1]
             assert cursor is None
-            assert code_of(await site.http.get("/v1/approvals", params={"cursor": "!"}), 400) == "BAD_CURSOR"
+            assert code_of(await site.http.get("/v1/approvals", params={"cursor": "!"}), 422) == "BAD_CURSOR"
             huge = "WyJ4IiwxMDAwMDAwMDAwMDAwMDAwMDAwMDAwXQ"  # ["x",1000000000000000000000]
-            assert code_of(await site.http.get("/v1/approvals", params={"cursor": huge}), 400) == "BAD_CURSOR"
+            assert code_of(await site.http.get("/v1/approvals", params={"cursor": huge}), 422) == "BAD_CURSOR"
 
 
 async def test_a_yes_is_answered_when_it_is_durable_and_then_carried_out(tmp_path):

@@ -209,7 +209,7 @@ async def test_strangers_make_way_whatever_they_do_and_those_we_know_do_not():
         for _ in range(6):
             reader, _ = await here.connect(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
             await reader.readuntil(b"begun")
-        assert await rest(first) == b""
+        assert b"over" not in await rest(first)
         assert (await here.ask()).startswith(b"HTTP/1.1 200 ")
         assert not known.at_eof()
 

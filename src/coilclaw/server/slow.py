@@ -74,7 +74,7 @@ class Patient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Take a connection, if need be in place of one that idles."""
         super().connection_made(transport)
-        self.line = Line(transport.abort, lambda: self._known())
+        self.line = Line(transport.abort, self._known)
         self.app_state = {**self.app_state, "line": self.line}
         with suppress(OSError, AttributeError, TypeError):  # a peer that vanished is not waited for by the quarter hour
             transport.get_extra_info("socket").setsockopt(_TCP, _USER_TIMEOUT, int(self.limits.write_seconds * 2000))
