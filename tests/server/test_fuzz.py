@@ -11,7 +11,7 @@ from schemathesis.checks import negative_data_rejection
 
 from tests.server.fuzzed import Fuzzed
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
 
 pytestmark = [
     pytest.mark.slow,
