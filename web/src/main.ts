@@ -18,5 +18,6 @@ if (!target) throw new Error('index.html has no #app');
 
 const update = new Update();
 const panel = createPanel({ fetch: window.fetch.bind(window) });
+panel.followDownloads(document);
 mount(App, { target, props: { panel, update, code } });
 if (import.meta.env.PROD) void update.start();

@@ -2,6 +2,7 @@
 import { createContext } from 'svelte';
 import { Client } from './api/client.ts';
 import { endpoints, type Endpoints } from './api/endpoints.ts';
+import { followDownloads } from './api/download.ts';
 import { Kept } from './api/kept.ts';
 import { ownDeviceKey, type DeviceKey } from './auth/devicekey.ts';
 import { withPageKey } from './auth/pagekey.ts';
@@ -29,6 +30,8 @@ export interface Panel {
   /** Do something that may need a passkey; `expected` when it is known that it will. */
   prove: <T>(question: { purpose: Purpose; subject: string; expected: boolean }, act: (proof?: Assertion) => Promise<T>) => Promise<T>;
   newKey: () => string;
+  /** Save what links to the API lead to; the answer stops it. */
+  followDownloads: (page: Document) => () => void;
 }
 
 export interface Outside {
@@ -77,6 +80,7 @@ export function createPanel(outside: Outside): Panel {
     theme: new Theme(),
     prove: (question, act) => withProof(api.passkeys, sign, question, act),
     newKey,
+    followDownloads: (page) => followDownloads(client, page, (error) => toasts.fail(error)),
   };
 }
 

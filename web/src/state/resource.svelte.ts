@@ -64,6 +64,12 @@ export class Resource<T> {
     this.loading = true;
   }
 
+  /** Nobody looks any more: what was to be read soon is not read, and what comes in late is not taken. */
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#asked += 1;
+  }
+
   /** Show this until the first answer is there: somebody else had it already. */
   begin(data: T): void {
     this.#first = data;
@@ -97,6 +103,7 @@ export function resource<T>(live: Live, load: () => Promise<Fresh<T>>, follow: F
     return () => {
       offEvent();
       offAgain();
+      made.stop();
     };
   });
   return made;
