@@ -56,9 +56,8 @@ def test_no_external_side_effect_can_execute_without_explicit_approval_and_audit
     assert received.keys() == []
     approve(home, action)
     assert len(received.keys()) == 1
-    assert events_of(home, action) == [
-        "tool_requested", "approval_needed", "tool_approved", "tool_begun", "tool_completed",
-    ]  # fmt: skip
+    told = [event for event in events_of(home, action) if event != "notification_added"]
+    assert told == ["tool_requested", "approval_needed", "tool_approved", "tool_begun", "tool_completed"]
     story = home.ok("audit", "explain", action, "--json").json()
     assert (story["approval"]["approved_by"], story["agrees"]) == ("terminal", True)
     assert [receipt["action_id"] for receipt in home.receipts()] == [action]

@@ -36,6 +36,10 @@ SITES: dict[str, str] = {
     "app/owner_calls.py:make": "gateway",
     "app/owner_calls.py:go_on": "gateway",
     "app/provider_test.py:try_provider": "provider client",
+    # An upload is an owner's call of one fixed tool; what was approved over HTTP is executed as the executor does it.
+    "app/uploads.py:_propose": "gateway",
+    "app/uploads.py:_go_on": "gateway",
+    "server/hands.py:carry_out": "executor",
     "cli/tool.py:run_tool": "tool run",
     "cli/approvals.py:carry_out": "approvals",
     "cli/onboard.py:look": "provider client",

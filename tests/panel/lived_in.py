@@ -1,0 +1,70 @@
+"""A house in which things have happened: something was said, done, planned, and two things wait."""
+
+from dataclasses import dataclass
+
+from tests.panel.acts import approve, begin_talk, is_done, new_job, new_schedule, say, settle_in
+
+SETTINGS = (
+    "policy", "policies", "skills", "prompt", "providers", "usage",
+    "devices", "passkeys", "notices", "estop", "doctor", "appearance",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What can be looked at, by its id."""
+
+    thread: str
+    done: str
+    waiting: str
+    job: str
+    schedule: str = "write-the-weekly-report"
+
+    def screens(self):
+        """Every screen there is: a name, and where it is."""
+        named = {
+            "overview": "#/",
+            "approvals": "#/approvals",
+            "approval": f"#/approvals/{self.waiting}",
+            "approval-over": f"#/approvals/{self.done}",
+            "chat": "#/chat",
+            "chat-new": "#/chat/new",
+            "thread": f"#/chat/{self.thread}",
+            "jobs": "#/work/jobs",
+            "jobs-done": "#/work/jobs?state=done",
+            "job": f"#/work/jobs/{self.job}",
+            "job-new": "#/work/jobs/new",
+            "actions": "#/work/actions",
+            "action": f"#/work/actions/{self.done}",
+            "schedules": "#/schedules",
+            "schedule-new": "#/schedules?new",
+            "schedule": f"#/schedules/{self.schedule}",
+            "schedule-edit": f"#/schedules/{self.schedule}?edit",
+            "audit": "#/audit",
+            "receipts": "#/audit/receipts",
+            "story": f"#/audit/story/{self.done}",
+            "settings": "#/settings",
+            "nowhere": "#/nowhere",
+        }
+        return {**named, **{f"settings-{name}": f"#/settings/{name}" for name in SETTINGS}}
+
+
+def live_in(window):
+    """Pair, talk, approve one thing, leave two waiting, plan something."""
+    settle_in(window)
+    thread = begin_talk(window, "What is on today?")
+    window.sees("Nothing else is due before Friday.")
+    say(window, "Write the shopping list")
+    window.click("Review and answer", role="link")
+    done = window.arrives(r"/approvals/([\w-]+)")[1]
+    approve(window, passkey=False)
+    is_done(window, "shopping.md")
+    begin_talk(window, "Tell accounting the total of November")
+    window.click("Review and answer", role="link")
+    waiting = window.arrives(r"/approvals/([\w-]+)")[1]
+    new_schedule(window, "Write the weekly report", "0 9 * * 1-5", "weekday")
+    window.click("Create schedule")
+    window.sees("The schedule was saved.")
+    job = new_job(window, "Write the weekly report to notes/week.md")
+    window.page.get_by_role("heading", name="It waits for your answer").wait_for()
+    return Traces(thread=thread, done=done, waiting=waiting, job=job)

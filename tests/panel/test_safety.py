@@ -1,0 +1,110 @@
+"""What the panel loads, what it keeps, and what is gone when one leaves."""
+
+import json
+
+import pytest
+
+from tests.panel.acts import begin_talk, first_passkey, menu, pair, settle_in
+from tests.panel.house import SECRET
+from tests.panel.stored import stored, told
+from tests.panel.window import Look
+
+pytestmark = pytest.mark.slow
+
+FIRST_LOAD = 120_000
+SETTINGS = {"coilclaw.theme", "coilclaw.alerts"}
+"""What may be in localStorage: how it looks, and whether it may notify."""
+
+
+def test_the_first_load_is_small_and_squeezed(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    w.tools.send("Network.enable")
+    w.tools.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    w.tools.send("Network.setBypassServiceWorker", {"bypass": True})
+    answers = []
+    w.page.on("requestfinished", lambda request: answers.append(request) if "/v1/" not in request.url else None)
+    w.open("#/")
+    w.page.get_by_role("heading", name="Get to your first approved action").wait_for()
+    sizes = {request.url: request.sizes()["responseBodySize"] for request in answers if request.url.startswith("http")}
+    assert len(sizes) > 3
+    assert sum(sizes.values()) <= FIRST_LOAD, sizes
+    for request in answers:
+        if request.url.endswith((".js", ".css")):
+            assert request.response().headers["content-encoding"] == "gzip", request.url
+
+
+def test_nothing_that_lets_anyone_in_is_where_a_script_could_read_it(house, window):
+    w = window(Look("desktop", "light"))
+    sent = told(w)
+    code = house.server.code
+    settle_in(w)
+    for name in ("Approvals", "Chat", "Work", "Schedules", "Audit", "Settings", "Overview"):
+        menu(w, name)
+        w.settled()
+    begin_talk(w, "What is on today?")
+    w.sees("Nothing else is due before Friday.")
+    w.page.evaluate("() => navigator.serviceWorker.ready.then(() => null)")
+    w.page.reload()
+    w.sees("Nothing else is due before Friday.")
+    found = stored(w)
+    assert found["cookie"] == ""
+    assert set(found["local"]) <= SETTINGS
+    assert found["session"] == {}
+    ((store, pairs),) = found["databases"].items()
+    assert store == "coilclaw/keys"
+    assert [each["privateKey"] for each in pairs] == [{"key": "private", "extractable": False}]
+    shells = [name for name in found["caches"] if name.startswith("coilclaw-shell-")]
+    assert len(shells) == 1
+    assert set(found["caches"]) == {*shells, "coilclaw-kept"}
+    assert not [path for path in found["caches"][shells[0]] if path.startswith("/v1")]
+    assert not set(found["caches"]["coilclaw-kept"]) & set(found["caches"][shells[0]])
+    text = json.dumps(found)
+    cookies = [each["value"] for each in w.context.cookies()]
+    assert len(cookies) >= 1
+    assert all(each["httpOnly"] and each["sameSite"] == "Strict" for each in w.context.cookies())
+    for secret in (*cookies, *sent, code, code.replace("-", ""), SECRET):
+        assert secret not in text
+
+
+def test_signing_out_leaves_nothing_behind(house, window):
+    w = window(Look("phone", "dark"))
+    settle_in(w)
+    menu(w, "Chat")
+    w.settled()
+    w.go("#/settings/appearance")
+    w.click("Sign out of this device")
+    w.page.get_by_label("Pairing code").wait_for()
+    found = stored(w)
+    assert "coilclaw-kept" not in found["caches"]
+    assert not any(found["databases"].values())
+    assert w.context.cookies() == []
+    w.open("#/chat")
+    w.page.get_by_label("Pairing code").wait_for()
+
+
+def test_a_wrong_code_is_refused_in_words_and_the_right_one_still_works(house, window):
+    w = window(Look("phone", "light"))
+    w.open("")
+    w.page.get_by_label("Pairing code").fill("AAAA-AAAA")
+    w.click("Pair", exact=True)
+    w.page.get_by_role("alert").wait_for()
+    w.scene("pair-refused")
+    pair(w, house.server.code, typed=True)
+    first_passkey(w)
+
+
+def test_a_second_device_is_let_in_by_the_passkey_of_the_first(house, window):
+    first = window(Look("desktop", "light"))
+    settle_in(first)
+    second = window(Look("phone", "dark"))
+    pair(second, house.new_code(), typed=False)
+    second.page.get_by_role("heading", name="Confirm this device").wait_for()
+    second.scene("confirm")
+    second.authenticator.take(first.authenticator.credentials())
+    second.click("Confirm with passkey")
+    second.page.get_by_role("navigation", name="Main").filter(visible=True).wait_for()
+    first.go("#/settings/devices")
+    first.settled()
+    assert first.page.get_by_role("heading", name="Devices").first.is_visible()
+    assert house.run("devices", "list").count("dev_") == 2
