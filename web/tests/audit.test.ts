@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { AuditEvent } from '../src/api/types_house.ts';
-import { ANYTHING, GROUPS, TYPES, byDay, factsOf, filterOf, gistOf, isChatter, placeOf, queryOf, wantedOf, wordsOf } from '../src/screens/audit/events.ts';
+import { ANYTHING, GROUPS, TYPES, byDay, factsOf, filterOf, gistOf, isChatter, placeOf, queryOf, wantedOf, wordsOf } from '../src/text/events.ts';
 import { en } from '../src/text/en.ts';
 
 const NOW = Date.parse('2026-03-02T12:00:00Z');

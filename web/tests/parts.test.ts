@@ -101,3 +101,12 @@ describe('charts', () => {
     expect(linePath([4], 100, 50)).toBe('M0.0 10.0');
   });
 });
+
+test('screens do not know each other: what two of them need lives in a room below', () => {
+  const found = import.meta.glob('../src/screens/**/*.{ts,svelte}', { query: '?raw', import: 'default', eager: true }) as Record<string, string>;
+  expect(Object.keys(found).length).toBeGreaterThan(80);
+  const crossing = Object.entries(found).flatMap(([path, text]) =>
+    [...text.matchAll(/from '\.\.\/([a-z]+)\//g)].map((match) => `${path} → ${match[1] ?? ''}`),
+  );
+  expect(crossing).toEqual([]);
+});

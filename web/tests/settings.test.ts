@@ -7,7 +7,8 @@ import { Drafts, NEW, byLine, goodName, lineSpan } from '../src/screens/settings
 import { sectionOf } from '../src/screens/settings/menu.ts';
 import { leadsTo } from '../src/screens/settings/notices.ts';
 import { PRESET_NAMES, callOf, sameDecision, skeleton, typedOf } from '../src/screens/settings/sample.ts';
-import { cost, everyDay, share } from '../src/screens/settings/usage.ts';
+import { everyDay, share } from '../src/screens/settings/usage.ts';
+import { cost } from '../src/text/format.ts';
 import { alertOf } from '../src/state/alerts.svelte.ts';
 
 function setting(key: string, change: Partial<EffectiveSetting> = {}): EffectiveSetting {

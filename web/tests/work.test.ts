@@ -6,9 +6,11 @@ import type { Fresh } from '../src/api/client.ts';
 import type { ActionSummary, Assertion, Page } from '../src/api/types.ts';
 import type { ActionStory, Job, JobEvent } from '../src/api/types_work.ts';
 import { withProof } from '../src/auth/proof.ts';
-import { canRepropose, isDenied, known, queryOf, storyline, wantedOf, whoSaid } from '../src/screens/work/actions.ts';
-import { canResume, evidenceOf, isOver, linesOf, namesOf, standing, timeline, viewOf, wholeOf } from '../src/screens/work/jobs.ts';
-import { firstOf } from '../src/screens/work/pages.ts';
+import { canRepropose, isDenied, known, queryOf, storyline, wantedOf } from '../src/screens/work/actions.ts';
+import { canResume, evidenceOf, isOver, standing, timeline, viewOf } from '../src/screens/work/jobs.ts';
+import { linesOf, namesOf, wholeOf } from '../src/parts/typed.ts';
+import { whoSaid } from '../src/text/who.ts';
+import { firstOf } from '../src/state/pages.ts';
 
 const NOW = Date.parse('2026-11-16T10:00:00Z');
 const LATER = '2026-11-16T12:00:00Z';

@@ -11,6 +11,8 @@ const day = new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short' });
 const dayOfYear = new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short', year: 'numeric' });
 const moment = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'medium' });
 const clock = new Intl.DateTimeFormat('en', { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
+const money = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const small = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
 
 /** How long ago, or how far ahead; from a week on the date. */
 export function ago(at: number, now: number): string {
@@ -55,4 +57,10 @@ export function size(bytes: number): string {
 /** A large number in three digits: 1.2 k, 34 M. */
 export function compact(n: number): string {
   return new Intl.NumberFormat('en', { notation: 'compact', maximumSignificantDigits: 3 }).format(n);
+}
+
+/** Millionths of the currency that the prices are in, which nobody names. */
+export function cost(millionths: number): string {
+  const value = millionths / 1_000_000;
+  return value > 0 && value < 0.01 ? small.format(value) : money.format(value);
 }

@@ -1,6 +1,6 @@
 /** A schedule while it is being written: from what there is, to what is sent. Pure. */
 import type { Misfire, Overlap, PreviewAsk, PreviewField, ScheduleFields, SchedulePreview, ScheduleShown, TriggerKind, WorkLimits } from '../../api/types_work.ts';
-import { linesOf, namesOf, wholeOf } from '../work/jobs.ts';
+import { linesOf, namesOf, wholeOf } from '../../parts/typed.ts';
 
 export interface ScheduleForm {
   name: string;

@@ -2,14 +2,6 @@
 import type { UsageBill } from '../../api/types_house.ts';
 
 const DAY = 24 * 3_600_000;
-const money = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-const small = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
-
-/** Millionths of the currency that the prices are in, which nobody names. */
-export function cost(millionths: number): string {
-  const value = millionths / 1_000_000;
-  return value > 0 && value < 0.01 ? small.format(value) : money.format(value);
-}
 
 export interface DayBill {
   day: string;

@@ -2,8 +2,10 @@
 import type { ActionStatus, ActionSummary, Json, Lane } from '../../api/types.ts';
 import type { ActionStory, StoryEvent } from '../../api/types_work.ts';
 import type { ActionsWanted } from '../../api/endpoints_work.ts';
+import type { Tone } from '../../parts/tone.ts';
 import { count, lookup, t } from '../../text/t.ts';
-import { stampOf, type JobTone, type Told } from './jobs.ts';
+import { whoSaid } from '../../text/who.ts';
+import { stampOf, type Told } from './jobs.ts';
 
 export const STATUSES: readonly ActionStatus[] = ['UNKNOWN', 'PENDING', 'APPROVED', 'EXECUTED', 'REJECTED', 'FAILED'];
 export const LANES: readonly Lane[] = ['A', 'B', 'C'];
@@ -40,13 +42,7 @@ export function canRepropose(action: Pick<ActionSummary, 'status' | 'code'>): bo
   return (action.status === 'REJECTED' || action.status === 'FAILED') && action.code !== 'SECRET_NOT_GRANTED';
 }
 
-/** Who said yes, in words. */
-export function whoSaid(by: string): string {
-  if (by.startsWith('device:')) return t('actions.by.device');
-  return lookup(`actions.by.${by}`, by);
-}
-
-const TONES: Record<string, JobTone> = {
+const TONES: Record<string, Tone> = {
   tool_completed: 'good',
   tool_failed: 'bad',
   tool_unknown: 'bad',

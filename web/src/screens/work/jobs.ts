@@ -2,6 +2,7 @@
 import type { IconName } from '../../parts/icons.ts';
 import type { Json } from '../../api/types.ts';
 import type { Job, JobEvent, JobState, JobStatus } from '../../api/types_work.ts';
+import type { Tone } from '../../parts/tone.ts';
 import { ago } from '../../text/format.ts';
 import { count, lookup, t } from '../../text/t.ts';
 
@@ -36,9 +37,7 @@ export function canResume(job: Pick<Job, 'state' | 'working' | 'next_wakeup_at'>
   return Date.parse(job.next_wakeup_at) > now;
 }
 
-export type JobTone = 'plain' | 'accent' | 'good' | 'warn' | 'bad';
-
-const TONES: Record<JobStatus, JobTone> = {
+const TONES: Record<JobStatus, Tone> = {
   PENDING: 'plain',
   RUNNING: 'accent',
   WAITING_APPROVAL: 'warn',
@@ -57,7 +56,7 @@ const ICONS: Record<JobStatus, IconName> = {
   CANCELLED: 'close',
 };
 
-export function toneOf(status: JobStatus): JobTone {
+export function toneOf(status: JobStatus): Tone {
   return TONES[status];
 }
 
@@ -90,7 +89,7 @@ export interface Told {
   at: string;
   text: string;
   more: string;
-  tone: JobTone;
+  tone: Tone;
 }
 
 const QUIET: ReadonlySet<string> = new Set(['PARSED', 'POLICY_CHECKED']);
@@ -176,21 +175,4 @@ export function evidenceOf(manifest: { [key: string]: Json }): Evidence {
 function rows(value: Json | undefined): { [key: string]: Json }[] {
   if (!Array.isArray(value)) return [];
   return value.filter((each): each is { [key: string]: Json } => typeof each === 'object' && each !== null && !Array.isArray(each));
-}
-
-/** A text of several lines as a list; empty lines do not count. */
-export function linesOf(text: string): string[] {
-  return text.split('\n').map((line) => line.trim()).filter(Boolean);
-}
-
-/** Names separated by commas, spaces or lines. */
-export function namesOf(text: string): string[] {
-  return [...new Set(text.split(/[\s,]+/).filter(Boolean))];
-}
-
-/** A whole number that was typed; null for none, NaN for what is none. */
-export function wholeOf(text: string): number | null {
-  const typed = text.trim();
-  if (!typed) return null;
-  return /^\d{1,7}$/.test(typed) ? Number(typed) : Number.NaN;
 }

@@ -1,11 +1,11 @@
 /** What can be said of audit events without a server. Pure. */
-import type { AuditEvent, AuditWanted } from '../../api/types_house.ts';
-import type { Json } from '../../api/types.ts';
-import { address } from '../../route/match.ts';
-import { lookup, t } from '../../text/t.ts';
+import type { AuditEvent, AuditWanted } from '../api/types_house.ts';
+import type { Json } from '../api/types.ts';
+import type { Tone } from '../parts/tone.ts';
+import { address } from '../route/match.ts';
+import { lookup, t } from './t.ts';
 
 export type EventGroup = 'action' | 'work' | 'schedule' | 'chat' | 'access' | 'house';
-export type EventTone = 'plain' | 'accent' | 'good' | 'warn' | 'bad';
 
 /** The types the filter offers, by what they are about. An event of another type is shown all the same. */
 export const TYPES: Record<EventGroup, readonly string[]> = {
@@ -31,7 +31,7 @@ export const TYPES: Record<EventGroup, readonly string[]> = {
 
 export const GROUPS = Object.keys(TYPES) as EventGroup[];
 
-const TONES: Record<string, EventTone> = {
+const TONES: Record<string, Tone> = {
   tool_completed: 'good',
   tool_approved: 'accent',
   owner_proved: 'accent',
@@ -53,7 +53,7 @@ const TONES: Record<string, EventTone> = {
   schedule_registry_broken: 'bad',
 };
 
-export function toneOf(type: string): EventTone {
+export function toneOf(type: string): Tone {
   return TONES[type] ?? 'plain';
 }
 

@@ -1,6 +1,6 @@
 /** Lists that grow by pages and stay right: every reading fetches all pages that are in sight. */
-import type { Fresh } from '../../api/client.ts';
-import type { Page } from '../../api/types.ts';
+import type { Fresh } from '../api/client.ts';
+import type { Page } from '../api/types.ts';
 
 /** Short pages may have a next one: so many are read in a row to fill one in sight. */
 const HOPS = 5;
