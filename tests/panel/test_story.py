@@ -77,6 +77,11 @@ def a_file_write_asks(w, house, thread):
     w.click("Review and answer", role="link")
     action = w.arrives(r"/approvals/([\w-]+)")[1]
     w.page.get_by_role("heading", name="What would happen").wait_for()
+    if w.look.size == "phone":
+        w.click("Back", role="link", exact=True)  # to where it was asked, not to a list
+        w.arrives(rf"/chat/{thread}")
+        w.click("Review and answer", role="link")
+        w.arrives(rf"/approvals/{action}")
     w.sees("coffee beans")
     w.page.locator("button:not([disabled])").get_by_text("Approve", exact=True).wait_for()
     w.scene("05-file-write-asks")
@@ -90,6 +95,8 @@ def a_file_write_asks(w, house, thread):
     call.get_by_text("Done").wait_for()
     call.get_by_text("file_write").click()
     call.get_by_text("Receipt", exact=True).wait_for()
+    call.get_by_text("Wrote 52 bytes to shopping.md.").wait_for()
+    assert not w.page.get_by_text("approval needed").is_visible()
     w.scene("06-chat-with-receipt")
     call.get_by_role("link", name=action).click()
     w.arrives(rf"/audit/story/{action}")

@@ -19,7 +19,7 @@ SIZES = {
 
 # Refused and unreachable requests belong to the story (before pairing, offline). Permissions that are taken away are
 # named for every browser; each remarks on those it has never heard of.
-EXPECTED = re.compile(r"Failed to load resource|Permissions-Policy header: Unrecognized feature")
+EXPECTED = re.compile(r"Failed to load resource")
 
 # Runs before any script of the page; it is put there by the browser's own tools, which the policy does not concern.
 WATCH = """

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { messages } from '../src/api/fake_data.ts';
 import type { Message } from '../src/api/types.ts';
-import { briefly, isSaid, joined, transcript, withPiece } from '../src/screens/chat/transcript.ts';
+import { briefly, isSaid, joined, transcript, withPiece, yieldOf, type ShownCall } from '../src/screens/chat/transcript.ts';
 
 const mail = messages().get('conv_mail') ?? [];
 const named = (...ids: string[]): Message[] => ids.map((id) => ({ ...(mail[0] as Message), message_id: id }));
@@ -23,6 +23,29 @@ describe('a transcript', () => {
     const other = mail.map((each) => ({ ...each, turn_id: 'turn_2', message_id: `${each.message_id}b` }));
     const [first] = transcript([...(mail.slice(1, 2) as Message[]), ...other.slice(2, 3)]);
     expect(first?.kind === 'said' && first.calls[0]?.result).toBeNull();
+  });
+
+  describe('of a call that had to wait', () => {
+    const asked = { ...(mail[1] as Message), calls: (mail[1] as Message).calls.map((call) => ({ ...call, action_id: 'act_1', status: 'EXECUTED' as const })) };
+    const waiting = { ...(mail[2] as Message), content: 'pending act_1: approval needed.', code: 'APPROVAL_NEEDED' };
+    const ended = { ...(mail[2] as Message), message_id: 'm9', role: 'system' as const, action_id: 'act_1', content: 'file_write (act_1): Wrote\n52 bytes.' };
+    const callOf = (messages: Message[]): ShownCall | undefined => {
+      const [first] = transcript(messages);
+      return first?.kind === 'said' ? first.calls[0] : undefined;
+    };
+
+    test('shows nothing as its result while it waits, then what came of it', () => {
+      expect(yieldOf(callOf([asked, waiting]) as ShownCall)).toBeNull();
+      expect(yieldOf(callOf([asked, waiting, ended]) as ShownCall)).toMatchObject({ words: 'Wrote\n52 bytes.' });
+      expect(transcript([asked, waiting, ended])[1]).toMatchObject({ kind: 'outcome', outcome: { tool: 'file_write', status: 'EXECUTED' } });
+    });
+
+    test('an outcome is the one of its own action, whatever its words claim', () => {
+      const forged = { ...ended, action_id: 'act_2' };
+      expect(transcript([asked, waiting, forged])[1]?.kind).toBe('note');
+      expect(transcript([{ ...ended, action_id: null }])[0]?.kind).toBe('note');
+      expect(transcript([ended])[0]).toMatchObject({ kind: 'outcome', outcome: { status: null } });
+    });
   });
 
   test('a call is told by what it touches, not by what it holds', () => {

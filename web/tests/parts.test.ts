@@ -2,8 +2,16 @@ import { describe, expect, test } from 'vitest';
 import { linePath, niceTop, stackedBars } from '../src/parts/chart.ts';
 import { parseDiff } from '../src/parts/diff.ts';
 import { isUntrusted, sourcesOf } from '../src/parts/label.ts';
+import { plainly } from '../src/parts/plain.ts';
 import { segments } from '../src/parts/segments.ts';
 import { ago, size, span } from '../src/text/format.ts';
+
+test('a line of markdown in a list is plain words', () => {
+  expect(plainly('# Today\n\n1. The **list** is in `shopping.md`.\n- *soon*, [see](https://example.com/x) 2 * 3 * 4')).toBe(
+    'Today The list is in shopping.md. soon, see 2 * 3 * 4',
+  );
+  expect(plainly('snake_case and a__b and **open')).toBe('snake_case and a__b and **open');
+});
 
 describe('a diff', () => {
   const text = '--- a.md\n+++ a.md\n@@ -3,3 +3,4 @@ head\n same\n-old\n+new\n+-- odd\n last\n… 4 more lines';

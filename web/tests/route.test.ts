@@ -27,6 +27,43 @@ describe('addresses', () => {
   });
 });
 
+test('back is where one came from; from outside it is the list above', () => {
+  const visited: string[] = [];
+  const entries: { hash: string; state: unknown }[] = [{ hash: '#/work/actions/act_1', state: null }];
+  let at = 0;
+  const listeners: (() => void)[] = [];
+  const visit = (hash: string): void => {
+    entries.splice(++at, entries.length, { hash, state: null });
+    visited.push(hash);
+    for (const each of listeners) each();
+  };
+  const now = (): { hash: string; state: unknown } => entries[at] as { hash: string; state: unknown };
+  const on = {
+    location: { get hash() { return now().hash; }, set hash(hash: string) { visit(hash); } },
+    history: {
+      get state() { return now().state; },
+      replaceState: (state: unknown, _: string, hash?: string) => Object.assign(now(), { state, ...(hash ? { hash } : {}) }),
+      back: () => { at -= 1; for (const each of listeners) each(); },
+    },
+    addEventListener: (_: string, heard: () => void) => listeners.push(heard),
+    removeEventListener: () => undefined,
+  };
+  const router = new Router(PATTERNS, on as unknown as Window);
+  router.start();
+  router.back();
+  expect(visited).toEqual(['#/work/actions']);
+  router.go('#/chat/conv_1');
+  router.go('#/approvals/act_2');
+  router.go('#/approvals/act_3', { replace: true });
+  router.back();
+  expect(router.place).toMatchObject({ name: 'chat', params: { id: 'conv_1' } });
+  router.back();
+  router.back();
+  expect(router.place?.params).toEqual({ part: 'actions', id: 'act_1' });
+  router.back();
+  expect(visited.at(-1)).toBe('#/work/actions');
+});
+
 test('the router follows the address, and can replace it without a step back', async () => {
   window.location.hash = '#/';
   const router = new Router(PATTERNS);

@@ -166,7 +166,7 @@ describe('notifications', () => {
   });
 
   test('say that something waits, and never what', () => {
-    expect(alertOf({ type: 'notification_added', data: { type: 'approval_needed', thread_id: 'c' } })).toBe('Something waits for your approval');
+    expect(alertOf({ type: 'notification_added', data: { type: 'approval_needed', thread_id: 'c' } })).toEqual({ words: 'Something waits for your approval', leads: '#/approvals' });
     expect(alertOf({ type: 'notification_added', data: { type: 'moon' } })).toBeNull();
     expect(alertOf({ type: 'tool_denied', data: {} })).toBeNull();
   });

@@ -24,9 +24,9 @@ _PANEL_POLICY = "; ".join(
 _API_POLICY = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
 
 _OFF = (
-    "accelerometer ambient-light-sensor autoplay bluetooth browsing-topics camera display-capture encrypted-media"
+    "accelerometer autoplay browsing-topics camera display-capture encrypted-media"
     " fullscreen geolocation gyroscope hid idle-detection local-fonts magnetometer microphone midi payment"
-    " picture-in-picture screen-wake-lock serial storage-access usb web-share xr-spatial-tracking"
+    " picture-in-picture screen-wake-lock serial storage-access usb xr-spatial-tracking"
 )
 _PERMISSIONS = ", ".join(
     (

@@ -1,9 +1,7 @@
 /** The only place that calls fetch for data: problems become errors, writes carry a key, lists are kept for later. */
+import { addressOf, type Answer, type Asked, type Method, type Parts, type Path, type Sent } from './address.ts';
 import type { Kept } from './kept.ts';
 import { ApiError, IN_PROGRESS, OFFLINE, UNCONFIRMED, UNPAIRED, UNREADABLE, asApiError, errorOf, isAborted } from './problem.ts';
-
-export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-export type Query = Record<string, string | number | boolean | null | undefined>;
 
 /** An answer, and since when it is only a memory of one (null: fresh). */
 export interface Fresh<T> {
@@ -35,12 +33,6 @@ const TRIES = 5;
 /** The same request is still being worked on. */
 const UNFINISHED: ReadonlySet<string> = new Set([IN_PROGRESS, 'UNDER_WAY']);
 
-export function withQuery(path: string, query: Query = {}): string {
-  const found = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== '');
-  if (!found.length) return path;
-  return `${path}?${new URLSearchParams(found.map(([name, value]) => [name, String(value)])).toString()}`;
-}
-
 export class Client {
   readonly #parts: ClientParts;
 
@@ -49,62 +41,44 @@ export class Client {
   }
 
   /** Read something; an aborted signal rejects with AbortError. */
-  async get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
-    return this.#readable<T>(await this.#send('GET', withQuery(path, query), null, null, signal));
+  get<P extends Path<'GET'>>(path: P, ...[parts, signal]: Asked<P>): Promise<Answer<'GET', P>> {
+    return this.#read(addressOf(path, parts), signal);
   }
 
   /** Read something and keep it; when nothing answers, what was kept, with since when. */
-  async kept<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<Fresh<T>> {
-    const address = withQuery(path, query);
+  async kept<P extends Path<'GET'>>(path: P, ...[parts, signal]: Asked<P>): Promise<Fresh<Answer<'GET', P>>> {
+    const address = addressOf(path, parts);
     try {
-      const data = await this.get<T>(address, {}, signal);
+      const data = await this.#read<Answer<'GET', P>>(address, signal);
       void this.#parts.kept.put(address, data, this.#parts.now());
       return { data, staleSince: null };
     } catch (error) {
       if (!(error instanceof ApiError) || !error.offline) throw error;
       const found = await this.#parts.kept.get(address);
       if (!found) throw error;
-      return { data: found.body as T, staleSince: found.since };
+      return { data: found.body as Answer<'GET', P>, staleSince: found.since };
     }
   }
 
-  /**
-   * Change something. The key makes a repeated request harmless, so one that got no answer is sent once more, and one
-   * that is still under way is asked for again.
-   */
-  async write<T>(method: Exclude<Method, 'GET'>, path: string, body: unknown = null, key = this.#parts.newKey()): Promise<T> {
-    let silent = 0;
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await this.#readable<T>(await this.#send(method, path, body, key));
-      } catch (error) {
-        const known = asApiError(error);
-        const again = UNFINISHED.has(known.code) ? attempt < TRIES : known.offline && silent++ === 0;
-        if (!again) throw known;
-        await this.#parts.sleep(Math.max(known.retryAfter * 1000, 400));
-      }
-    }
+  post<P extends Path<'POST'>>(path: P, ...[parts, key]: Sent<'POST', P>): Promise<Answer<'POST', P>> {
+    return this.#write('POST', path, { body: {}, ...parts }, key);
   }
 
-  post<T>(path: string, body: unknown = {}, key?: string): Promise<T> {
-    return this.write<T>('POST', path, body, key);
+  put<P extends Path<'PUT'>>(path: P, ...[parts, key]: Sent<'PUT', P>): Promise<Answer<'PUT', P>> {
+    return this.#write('PUT', path, parts, key);
   }
 
-  put<T>(path: string, body: unknown, key?: string): Promise<T> {
-    return this.write<T>('PUT', path, body, key);
+  patch<P extends Path<'PATCH'>>(path: P, ...[parts, key]: Sent<'PATCH', P>): Promise<Answer<'PATCH', P>> {
+    return this.#write('PATCH', path, parts, key);
   }
 
-  patch<T>(path: string, body: unknown, key?: string): Promise<T> {
-    return this.write<T>('PATCH', path, body, key);
-  }
-
-  delete(path: string, key?: string): Promise<void> {
-    return this.write<void>('DELETE', path, null, key);
+  delete<P extends Path<'DELETE'>>(path: P, ...[parts, key]: Sent<'DELETE', P>): Promise<Answer<'DELETE', P>> {
+    return this.#write('DELETE', path, parts, key);
   }
 
   /** A stream to read; whoever asked closes it through the signal. */
-  async open(path: string, query: Query, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
-    const response = await this.#parts.fetch(withQuery(path, query), {
+  async open(address: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
+    const response = await this.#parts.fetch(address, {
       headers,
       signal,
       credentials: 'same-origin',
@@ -114,14 +88,37 @@ export class Client {
     throw await this.#told(response);
   }
 
-  async #send(method: Method, path: string, body: unknown, key: string | null, signal?: AbortSignal): Promise<Response> {
+  async #read<T>(address: string, signal?: AbortSignal): Promise<T> {
+    return this.#readable<T>(await this.#send('GET', address, null, null, signal));
+  }
+
+  /**
+   * Change something. The key makes a repeated request harmless, so one that got no answer is sent once more, and one
+   * that is still under way is asked for again.
+   */
+  async #write<T>(method: Method, path: string, parts: Parts = {}, key = this.#parts.newKey()): Promise<T> {
+    const address = addressOf(path, parts);
+    let silent = 0;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.#readable<T>(await this.#send(method, address, parts.body ?? null, key));
+      } catch (error) {
+        const known = asApiError(error);
+        const again = UNFINISHED.has(known.code) ? attempt < TRIES : known.offline && silent++ === 0;
+        if (!again) throw known;
+        await this.#parts.sleep(Math.max(known.retryAfter * 1000, 400));
+      }
+    }
+  }
+
+  async #send(method: Method, address: string, body: unknown, key: string | null, signal?: AbortSignal): Promise<Response> {
     const headers: Record<string, string> = { Accept: 'application/json' };
     if (key) headers['Idempotency-Key'] = key;
     const raw = body instanceof FormData || body instanceof Blob;
     if (body !== null && !raw) headers['Content-Type'] = 'application/json';
     let response: Response;
     try {
-      response = await this.#parts.fetch(path, {
+      response = await this.#parts.fetch(address, {
         method,
         headers,
         credentials: 'same-origin',

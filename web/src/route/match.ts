@@ -46,6 +46,11 @@ export function match(hash: string, patterns: readonly Pattern[]): Place | null 
   return null;
 }
 
+/** One level up: the list that something stands in. */
+export function upOf(hash: string): string {
+  return address(...parts(hash).path.slice(0, -1));
+}
+
 /** The address of a path made of pieces, each encoded: `address('approvals', id)`. */
 export function address(...pieces: string[]): string {
   return `#/${pieces.map(encodeURIComponent).join('/')}`;

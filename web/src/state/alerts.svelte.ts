@@ -1,6 +1,7 @@
 /** The browser's own notifications, while the panel is open and not in front. They say that something waits, never what. */
 import type { LiveEvent } from '../api/types.ts';
 import { lookup, t } from '../text/t.ts';
+import type { Router } from '../route/router.svelte.ts';
 import type { Live } from './live.svelte.ts';
 
 export type AlertState = 'unsupported' | 'denied' | 'off' | 'on';
@@ -8,11 +9,18 @@ const NAME = 'coilclaw.alerts';
 /** What is worth to be told at once; the rest stands in the list. */
 const TOLD: ReadonlySet<string> = new Set(['approval_needed', 'approval_expiring', 'job_failed', 'job_completed', 'proactive_reach_out']);
 
-/** The words for an event; null when nobody has to be told. */
-export function alertOf(event: Pick<LiveEvent, 'type' | 'data'>): string | null {
+export interface Alert {
+  words: string;
+  /** Where a press leads. Only ever to look: nothing is answered from outside the panel. */
+  leads: string;
+}
+
+/** What to say of an event; null when nobody has to be told. */
+export function alertOf(event: Pick<LiveEvent, 'type' | 'data'>): Alert | null {
   if (event.type !== 'notification_added' || typeof event.data !== 'object' || event.data === null || Array.isArray(event.data)) return null;
   const type = event.data['type'];
-  return typeof type === 'string' && TOLD.has(type) ? lookup(`settings.notice.${type}`, t('app.name')) : null;
+  if (typeof type !== 'string' || !TOLD.has(type)) return null;
+  return { words: lookup(`settings.notice.${type}`, t('app.name')), leads: type.startsWith('approval') ? '#/approvals' : type.startsWith('job') ? '#/work' : '#/settings/notices' };
 }
 
 function wished(): boolean {
@@ -26,16 +34,15 @@ function wished(): boolean {
 export class Alerts {
   #wished = $state(wished());
   #permission: NotificationPermission | 'unsupported' = $state(typeof Notification === 'undefined' ? 'unsupported' : Notification.permission);
-  #stop: (() => void) | null = null;
 
   get state(): AlertState {
     if (this.#permission === 'unsupported' || this.#permission === 'denied') return this.#permission;
     return this.#wished && this.#permission === 'granted' ? 'on' : 'off';
   }
 
-  /** Listen as long as the page is open; called again it changes nothing. */
-  start(live: Live): void {
-    this.#stop ??= live.onEvent((event) => this.#heard(event));
+  /** Listen; the answer stops it. */
+  start(live: Live, router: Pick<Router, 'go'>): () => void {
+    return live.onEvent((event) => this.#heard(event, router));
   }
 
   /** The browser asks the owner; only a press may call this. */
@@ -59,17 +66,18 @@ export class Alerts {
     }
   }
 
-  #heard(event: LiveEvent): void {
-    const words = alertOf(event);
-    if (words && this.state === 'on' && (document.hidden || !document.hasFocus())) void this.#show(words, event.id);
+  #heard(event: LiveEvent, router: Pick<Router, 'go'>): void {
+    const alert = alertOf(event);
+    if (alert && this.state === 'on' && (document.hidden || !document.hasFocus())) void this.#show(alert, event.id, router);
   }
 
-  async #show(words: string, tag: string): Promise<void> {
-    const options: NotificationOptions = { tag, icon: '/icon-192.png', body: words };
+  async #show({ words, leads }: Alert, tag: string, router: Pick<Router, 'go'>): Promise<void> {
+    const options: NotificationOptions = { tag, icon: '/icon-192.png', body: words, data: leads };
     try {
       const shown = new Notification(t('app.name'), options);
       shown.onclick = () => {
         window.focus();
+        router.go(leads);
         shown.close();
       };
     } catch {

@@ -35,6 +35,21 @@ worker.addEventListener('message', (event) => {
   if (event.data === 'take-over') void worker.skipWaiting();
 });
 
+/** A notification leads to the panel, where it is looked at and answered. */
+async function lead(place: unknown): Promise<void> {
+  const url = new URL('/', worker.location.origin);
+  if (typeof place === 'string' && place.startsWith('#/')) url.hash = place;
+  const [open] = await worker.clients.matchAll({ type: 'window' });
+  if (!open) return void (await worker.clients.openWindow(url.href));
+  await open.focus();
+  await open.navigate(url.href);
+}
+
+worker.addEventListener('notificationclick', (event) => {
+  event.notification.close();
+  event.waitUntil(lead(event.notification.data));
+});
+
 worker.addEventListener('fetch', (event) => {
   const url = new URL(event.request.url);
   if (event.request.method !== 'GET' || url.origin !== worker.location.origin || !SHELL.has(url.pathname)) return;

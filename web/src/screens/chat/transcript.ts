@@ -1,14 +1,27 @@
 /** A conversation as it is shown: answers with their calls, each call with its result. Pure. */
-import type { Call, Message } from '../../api/types.ts';
+import type { ActionStatus, Call, Message } from '../../api/types.ts';
 
 export interface ShownCall {
   call: Call;
   result: Message | null;
+  /** What came of it later, when it had to wait for an answer. */
+  outcome: Outcome | null;
+}
+
+/** What became of an action that had waited. */
+export interface Outcome {
+  message: Message;
+  action: string;
+  tool: string;
+  words: string;
+  /** Where the action stands; null when its call is not in sight. */
+  status: ActionStatus | null;
 }
 
 export type Item =
   | { kind: 'said'; message: Message; calls: ShownCall[] }
-  /** From the runtime: an outcome, the end of a turn, a notice. */
+  | { kind: 'outcome'; message: Message; outcome: Outcome }
+  /** From the runtime: the end of a turn, a notice. */
   | { kind: 'note'; message: Message }
   /** A result whose call is not in sight. */
   | { kind: 'result'; message: Message };
@@ -16,20 +29,41 @@ export type Item =
 export function transcript(messages: readonly Message[]): Item[] {
   const items: Item[] = [];
   const open = new Map<string, ShownCall>();
+  const byAction = new Map<string, ShownCall>();
   for (const message of messages) {
     if (message.role === 'tool') {
       const shown = open.get(`${message.turn_id} ${message.call_id}`);
       if (shown && !shown.result) shown.result = message;
       else items.push({ kind: 'result', message });
     } else if (message.role === 'system') {
-      items.push({ kind: 'note', message });
+      const asked = byAction.get(message.action_id ?? '') ?? null;
+      const outcome = outcomeOf(message, asked?.call.status ?? null);
+      if (asked && outcome) asked.outcome = outcome;
+      items.push(outcome ? { kind: 'outcome', message, outcome } : { kind: 'note', message });
     } else {
-      const calls = message.calls.map((call): ShownCall => ({ call, result: null }));
-      for (const each of calls) open.set(`${message.turn_id} ${each.call.call_id}`, each);
+      const calls = message.calls.map((call): ShownCall => ({ call, result: null, outcome: null }));
+      for (const each of calls) {
+        open.set(`${message.turn_id} ${each.call.call_id}`, each);
+        if (each.call.action_id) byAction.set(each.call.action_id, each);
+      }
       items.push({ kind: 'said', message, calls });
     }
   }
   return items;
+}
+
+/** The runtime names an outcome by its tool and its action, which must be the one that the message is about. */
+function outcomeOf(message: Message, status: ActionStatus | null): Outcome | null {
+  const [, tool, action, words] = /^([\w.-]+) \((\w+)\): ([\s\S]*)$/.exec(message.content) ?? [];
+  if (!tool || !action || words === undefined || action !== message.action_id) return null;
+  return { message, action, tool, words, status };
+}
+
+/** What a call gave: its outcome if it had to wait; nothing while it waits. */
+export function yieldOf(shown: ShownCall): { message: Message; words: string } | null {
+  if (shown.outcome) return shown.outcome;
+  if (!shown.result || shown.result.code === 'APPROVAL_NEEDED') return null;
+  return { message: shown.result, words: shown.result.content };
 }
 
 /** What tells most about a call, in this order. */

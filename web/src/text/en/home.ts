@@ -53,6 +53,7 @@ export const home = {
   'home.jobs.cancelled': 'cancelled',
   'home.jobs.open': 'open',
   'home.jobs.evidence': '{percent} of finished jobs left all the evidence they owed.',
+  'home.jobs.unfinished': 'None of them has finished yet.',
   'home.jobs.none': 'No jobs yet. Chat counts elsewhere.',
   'home.answers.question': 'How often was I asked?',
   'home.answers.approved': 'Approved',

@@ -11,6 +11,9 @@ export const parts = {
   'do.back': 'Back',
   'do.dismiss': 'Dismiss',
 
+  'name.label': 'Name',
+  'name.save': 'Save',
+
   'load.wait': 'Loading',
   'load.stale': 'As it was {ago}',
   'load.failed': 'This could not be loaded',

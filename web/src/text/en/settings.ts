@@ -3,7 +3,6 @@ export const settings = {
   'settings.title': 'Settings',
   'settings.menu': 'Settings',
   'settings.offline': 'Changes need a connection.',
-  'settings.cancel': 'Cancel',
 
   'settings.group.rules': 'Rules',
   'settings.group.model': 'Model',
@@ -197,8 +196,6 @@ export const settings = {
   'settings.device.never': 'Never',
   'settings.device.rename': 'Rename',
   'settings.device.rename.title': 'Rename this device',
-  'settings.device.name': 'Name',
-  'settings.device.save': 'Save',
   'settings.device.confirm': 'Confirm',
   'settings.device.confirmed': 'Confirmed: it may come in.',
   'settings.device.revoke': 'Revoke',

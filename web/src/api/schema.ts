@@ -1,0 +1,1944 @@
+/** What the server takes and answers, made from docs/openapi.json by scripts/docs.py. Do not edit. */
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+/** Everything about one action. */
+export interface ActionDetail {
+  action: ActionSummary;
+  args: Json;
+  /** While it waits for the owner. */
+  card: ApprovalCard | null;
+  decision: Decision;
+  /** Why the story cannot be told; empty when it can. */
+  fault: string;
+  outcome: ActionOutcome | null;
+  /** Who asked, who approved, every attempt and receipt; null when it cannot be told. */
+  story: Story | null;
+}
+
+/** What an action, or its last attempt, ended with. */
+export interface ActionOutcome {
+  artifacts: string[];
+  code: string;
+  /** The output is longer than what is shown. */
+  cut: boolean;
+  exit: number | null;
+  label: string;
+  output: string;
+  receipt_id: string | null;
+  success: boolean;
+}
+
+/** An action as it stands. */
+export interface ActionSummary {
+  action_id: string;
+  approved_by: string | null;
+  /** How often its effect was begun. */
+  attempt: number;
+  /** It is in somebody's hands and its effect may be under way. */
+  begun: boolean;
+  /** The stable code of the rule that spoke. */
+  code: string;
+  created_at: string;
+  digest: string;
+  expires_at: string;
+  job_id: string | null;
+  justification: string;
+  lane: 'A' | 'B' | 'C';
+  /** Untrusted sources that may have a hand in it. */
+  provenance: string[];
+  rejection_reason: string | null;
+  risk: 'R0' | 'R1' | 'R2' | 'R3';
+  risk_class: 'READ' | 'WRITE' | 'EXFILTRATION';
+  risk_word: 'low' | 'medium' | 'high';
+  source: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session';
+  source_id: string;
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+  thread_id: string;
+  tool: string;
+  turn_id: string;
+  /** An earlier attempt may have had its effect. */
+  uncertain: boolean;
+  /** What the gate said: allow, ask or deny. */
+  verdict: 'allow' | 'ask' | 'deny';
+}
+
+/** Where an action stands after an answer. */
+export interface Answered {
+  action: ActionSummary;
+  /** ESTOP is engaged: it goes on when that is cleared. */
+  held: boolean;
+  /** Only once it is over: nothing is called done before it is. */
+  outcome: ActionOutcome | null;
+}
+
+/** Whether it needed a yes, and what became of that. */
+export interface Approval {
+  approved_at: string | null;
+  approved_by: string | null;
+  expires_at: string;
+  needed: boolean;
+  /** The passkey's signature behind it, verified again. */
+  proof: Signed | null;
+  rejection_reason: string | null;
+  /** What stood behind the yes: passkey, token, terminal or none. */
+  shown: string | null;
+  /** Every signature about this action: to approve it, and to resolve it. */
+  signatures: Signed[];
+}
+
+/** What the owner is asked: the card, made by the gate from stored data, as things stand now. */
+export interface ApprovalCard {
+  action_id: string;
+  approved_by: string | null;
+  /** The arguments, as JSON text in which nothing hides. */
+  args: string;
+  /** It is no longer what was proposed: a yes would end it, and it would have to be proposed again. */
+  changed: boolean;
+  created_at: string;
+  /** Stands for exactly what would be done; hand it back when approving. */
+  digest: string;
+  expires_at: string;
+  human_summary: string;
+  job_id: string | null;
+  lane: 'A' | 'B' | 'C';
+  /** Argument values that stand in untrusted content and not in the owner's own words. */
+  marked: string[];
+  /** What would be done or changed; empty once it is over. */
+  preview_or_diff: string;
+  proof: 'none' | 'token' | 'passkey';
+  /** Untrusted sources that may have a hand in it. */
+  provenance: string[];
+  reasons: string[];
+  rejection_reason: string | null;
+  risk: 'R0' | 'R1' | 'R2' | 'R3';
+  risk_class: 'READ' | 'WRITE' | 'EXFILTRATION';
+  risk_word: 'low' | 'medium' | 'high';
+  /** Stands for what the card was compared with; hand it back when approving. */
+  seen: string;
+  source_type: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session';
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+  target_entity: string;
+  thread_id: string;
+  tool_name: string;
+}
+
+/** A yes to exactly what was shown. */
+export interface Approve {
+  /** `digest` of the card that was shown. */
+  digest: string;
+  /** A passkey's assertion over this action, where the card says that one is needed. */
+  proof?: Assertion | null;
+  /** `seen` of the card that was shown. */
+  seen: string;
+}
+
+/** An artifact without its bytes. */
+export interface Artifact {
+  artifact_id: string;
+  created_at: string;
+  job_id: string | null;
+  /** What it is: message (the whole of a long one), report, upload, … */
+  kind: string;
+  label: string;
+  name: string;
+  /** Of the bytes as they are kept. */
+  sha256: string;
+  size: number;
+  thread_id: string | null;
+  /** Somebody else's words may be in it. */
+  untrusted: boolean;
+}
+
+/** Who asked for it, and where. */
+export interface Asked {
+  channel: string | null;
+  created_at: string;
+  job_goal: string | null;
+  job_id: string | null;
+  justification: string;
+  /** None when the turn began without one, or it is no longer kept. */
+  message: LedgerStoryMessage | null;
+  source: string;
+  source_id: string;
+  thread_id: string;
+  turn_id: string;
+}
+
+/** An answer to a challenge, as a browser sends it, with the challenge it belongs to. */
+export interface Assertion {
+  challenge_id: string;
+  id: string;
+  response: AssertionResponse;
+}
+
+/** The inner part of what `navigator.credentials.get` returns, base64url throughout. */
+export interface AssertionResponse {
+  authenticatorData: string;
+  clientDataJSON: string;
+  signature: string;
+  userHandle?: string | null;
+}
+
+/** One try at the effect. */
+export interface Attempt {
+  begun_at: string;
+  code: string | null;
+  /** The event it ended with; None when no end is on record. */
+  end: string | null;
+  ended_at: string | null;
+  /** It first asked whether an earlier try had its effect. */
+  looked_up: boolean;
+  /** How long the next try was put off. */
+  next_in_seconds: number | null;
+  number: number;
+  receipt_id: string | null;
+  worker: string | null;
+}
+
+/** The inner part of what `navigator.credentials.create` returns, base64url throughout. */
+export interface AttestationResponse {
+  attestationObject: string;
+  clientDataJSON: string;
+  transports?: string[];
+}
+
+/** Something that happened, as it was written down. */
+export interface AuditEvent {
+  created_at: string;
+  entity_id: string;
+  entry_id: string;
+  event_type: string;
+  payload: Json;
+  seq: number;
+}
+
+/** A new device that wants to come in. */
+export interface Binding {
+  code: string;
+  /** What people call the device. */
+  name: string;
+  /**
+   * Its signature, in base64url, over `coilclaw pairing 1`, a newline, the code in capitals without dashes, a newline
+   * and `public_key`. For P-256 with SHA-256, as r||s or DER.
+   */
+  proof_of_key: string;
+  /** The device's own key, P-256 or Ed25519: SubjectPublicKeyInfo (DER) in base64url, without padding. */
+  public_key: string;
+  /** Browsers want a cookie that no script can read; other programs a bearer token. */
+  wants: 'bearer' | 'cookie';
+}
+
+/** The first link that does not hold. */
+export interface Broken {
+  detail: string;
+  kind: 'edited' | 'missing' | 'reordered' | 'truncated' | 'forked' | 'forged';
+  receipt: number;
+}
+
+/** A call that the model proposed, and how it stands now. */
+export interface Call {
+  action_id: string | null;
+  /** JSON, as the model wrote it; in a page at most 4,000 characters of it. */
+  arguments: string;
+  call_id: string;
+  /** Why, in a word. */
+  code: string;
+  justification: string;
+  lane: 'A' | 'B' | 'C' | null;
+  reasons: string[];
+  receipt_id: string | null;
+  risk: 'R0' | 'R1' | 'R2' | 'R3' | null;
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null;
+  tool: string;
+  /** What the gate said: allow, ask or deny. */
+  verdict: 'allow' | 'ask' | 'deny' | null;
+}
+
+/** A call to try against the rules, and optionally a policy file as if it were there. */
+export interface CallToCheck {
+  args?: { [key: string]: Json };
+  file?: FileToTry | null;
+  /** Where the call would come from. */
+  source?: 'chat' | 'cli' | 'gateway' | 'job' | 'schedule' | 'session' | 'sop';
+  /** Untrusted content its turn would have taken in, such as `untrusted:example.com`. */
+  taint?: string[];
+  tool: string;
+}
+
+/** Calling a job off. */
+export interface CancelJob {
+  /** Why; it is kept with the job. */
+  reason?: string;
+}
+
+/** The receipts as they stand. */
+export interface ChainNow {
+  /** The hash of the newest receipt. */
+  hash: string;
+  receipts: number;
+  /** Whether the chain held when it was last verified; null when that has not been done yet. */
+  valid: boolean | null;
+  verified_at: string | null;
+}
+
+/** The chain at a glance. */
+export interface ChainState {
+  /** Of the last receipt. */
+  hash: string;
+  sealed_at: string | null;
+  /** How many receipts the newest signed head covers. */
+  sealed_size: number;
+  size: number;
+  /** What the last verification since the start found; null when there was none. */
+  verified: Verification | null;
+}
+
+/** What the owner wants to prove themselves for. */
+export interface ChallengeAsked {
+  /** For `device.add`: what the new device shall be. It is signed too. */
+  mode?: 'add' | 'first' | 'replace';
+  purpose: 'approve' | 'device.add' | 'device.confirm' | 'device.revoke' | 'estop.clear' | 'passkey.add' | 'passkey.remove' | 'resolve';
+  /**
+   * The id of what it is about: an action (approve, resolve), a device (device.*; for device.add the one that asks), a
+   * passkey (passkey.*; for passkey.add the id of the new one), or `estop`.
+   */
+  subject: string;
+  /** For `resolve`: what will be said of the action. It is signed too. */
+  verdict?: 'executed' | 'not-executed' | 'retry';
+}
+
+/** A question for a passkey: five minutes, one answer, by this device. */
+export interface ChallengeMade {
+  challenge_id: string;
+  expires_at: string;
+  options: RequestOptions;
+  /** What is signed; the challenge in `options` is its hash. */
+  question: Question;
+}
+
+export interface ChangedProblem {
+  code: string;
+  detail: string;
+  digest?: string;
+  instance?: string;
+  remedy?: string;
+  seen?: string;
+  status: number;
+  title: string;
+  type: string;
+}
+
+/** An answer, or where it will be. */
+export interface ChatAnswer {
+  conversation_id: string;
+  /** `pending` when calls wait for the owner. */
+  ending: string;
+  state: 'QUEUED' | 'RUNNING' | 'ANSWERED' | 'FAILED' | 'STOPPED' | 'INTERRUPTED';
+  /** Null while it is being worked on: see GET /v1/chat/turns/{turn_id}. */
+  text: string | null;
+  turn_id: string;
+}
+
+/** What the gate would say. Nothing was run and nothing is stored. */
+export interface CheckedCall {
+  decision: Decision;
+  /** What is wrong with the file that was tried; with any fault, the decision is that of a broken policy. */
+  faults: FaultyLine[];
+}
+
+/** What the doctor found. */
+export interface Checkup {
+  checked_at: string;
+  probes: Probe[];
+  /** The worst of all probes; with `fail`, something the agent cannot do without does not hold. */
+  state: 'ok' | 'warn' | 'fail';
+}
+
+/** Let things go on. */
+export interface ClearEstop {
+  /** A passkey's answer to a challenge of purpose `estop.clear`, subject `estop`. */
+  proof?: Assertion | null;
+}
+
+/** A code that lets one device in, once. */
+export interface Code {
+  /** To be typed in on the new device; case, spaces and dashes do not matter. */
+  code: string;
+  expires_at: string;
+  /** Opened on the new device it carries the code, in the part that browsers keep to themselves. */
+  url: string;
+}
+
+/** What the new device shall be. */
+export interface CodeWanted {
+  /** `add` lets it in beside those there are, `replace` ends all others, `first` is refused while there is one. */
+  mode?: 'add' | 'first' | 'replace';
+  /** A passkey's assertion (purpose `device.add`, subject the id of the asking device); needed if there is any. */
+  proof?: Assertion | null;
+}
+
+/** Limits a job puts on itself; they only ever narrow what the configuration grants. */
+export interface Constraints {
+  allowed_domains: string[] | null;
+  allowed_tools: string[] | null;
+  max_files_changed: number | null;
+  max_prs: number | null;
+}
+
+/** For `PublicKeyCredential.parseCreationOptionsFromJSON`, as it stands. */
+export interface CreationOptions {
+  attestation: 'none';
+  authenticatorSelection: Selection;
+  challenge: string;
+  excludeCredentials: Descriptor[];
+  pubKeyCredParams: Parameters[];
+  rp: Party;
+  timeout: number;
+  user: User;
+}
+
+/** The gate's answer to one call, explainable wherever it is shown (the PolicyDecisionPacket). */
+export interface Decision {
+  allowed: boolean;
+  code: string;
+  job_id: string | null;
+  lane: 'A' | 'B' | 'C';
+  policy_hash: string;
+  reasons: string[];
+  recommended_changes: string[];
+  requires_approval: boolean;
+  risk: 'R0' | 'R1' | 'R2' | 'R3';
+  risk_class: 'READ' | 'WRITE' | 'EXFILTRATION';
+  risk_level: 'R0' | 'R1' | 'R2' | 'R3';
+  risk_word: 'low' | 'medium' | 'high';
+  rule: string;
+  verdict: 'allow' | 'ask' | 'deny';
+}
+
+/** A passkey that is known here, as browsers are told of it. */
+export interface Descriptor {
+  id: string;
+  transports: string[];
+  type: 'public-key';
+}
+
+/** A paired device. */
+export interface Device {
+  /** Whether it can still come in: neither revoked nor signed in too long ago. */
+  active: boolean;
+  /** Whether it may do anything but ask to be vouched for. */
+  confirmed: boolean;
+  confirmed_at: string | null;
+  created_at: string;
+  /** Whether it is the one that asks. */
+  current: boolean;
+  device_id: string;
+  /** To the hour. */
+  last_seen_at: string | null;
+  name: string;
+  revoked_at: string | null;
+}
+
+/** What is to be changed; what is left out stays. A new time counts from now. */
+export interface EditSchedule {
+  at?: string;
+  catch_up_window?: string | null;
+  /** All limits anew. */
+  constraints?: WorkLimits;
+  cron?: string;
+  /** Whether it runs; true also ends a pause. */
+  enabled?: boolean;
+  every?: string;
+  evidence?: string[];
+  /** What each run is to do, in place of a goal or a procedure. */
+  goal?: string;
+  /** `hash` of the schedule as it was read: if it is another by now, nothing is changed (412). */
+  if_hash?: string;
+  max_failures?: number | null;
+  /** Null for what is usual; so for the four below. */
+  misfire?: 'run_all' | 'run_once' | 'skip' | null;
+  overlap?: 'allow' | 'queue_one' | 'replace' | 'skip' | null;
+  /** The procedure each run follows, in place of a goal or another procedure. */
+  sop?: string;
+  stagger?: string | null;
+  steps?: string[];
+  timezone?: string;
+  trigger?: 'at' | 'cron' | 'interval';
+}
+
+/** Where a change of a file stands: it is an action like any other. */
+export interface Edited {
+  action_id: string;
+  code: string;
+  decision: Decision;
+  message: string;
+  /** What approving it takes: empty, or `passkey`. */
+  needs: string;
+  path: string;
+  /** EXECUTED: it is written. PENDING: it waits for the owner's approval. APPROVED: it is about to be written. */
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+}
+
+/** Everything decisions rest on. */
+export interface EffectivePolicy {
+  autonomy: 'readonly' | 'supervised' | 'full';
+  /** What is wrong with the policy files; while something is, only reads run. Empty when they hold. */
+  broken: string;
+  /** What is wrong with config.toml by now; the values in force are those of the last start. */
+  faults: string[];
+  /** Stands for everything below; every decision and receipt carries it. */
+  policy_hash: string;
+  rules: EffectiveRule[];
+  settings: EffectiveSetting[];
+}
+
+/** A rule of a policy file. Rules only ever narrow what the configuration grants. */
+export interface EffectiveRule {
+  id: string;
+  reason: string;
+  verdict: string;
+  /** What must hold for it to speak. */
+  when: Json;
+}
+
+/** One option of the configuration as it is in force. */
+export interface EffectiveSetting {
+  /** Whether the next start would bring another value. */
+  changes: boolean;
+  description: string;
+  /** Its dotted name in config.toml. */
+  key: string;
+  /** What the file says by now, when that differs; it holds from the next start on. */
+  next_value: Json;
+  /** `default`, `config.toml`, or `environment NAME`. */
+  source: string;
+  value: Json;
+}
+
+/** Stop everything. */
+export interface EngageEstop {
+  /** Why, for the record. */
+  reason?: string;
+}
+
+/** Whether everything is stopped. */
+export interface EstopNow {
+  /** What clearing it takes from this device: `passkey`, or `passkey_missing` while none is registered. */
+  clear_needs: string;
+  engaged: boolean;
+  reason: string;
+  /** When it was engaged; null when it is not, or when nobody wrote it down. */
+  since: string | null;
+}
+
+/** The last thing that was said in a conversation, shortened to a line. */
+export interface Excerpt {
+  created_at: string;
+  role: 'system' | 'user' | 'assistant' | 'tool';
+  text: string;
+  /** Somebody else's words may be in it. */
+  untrusted: boolean;
+}
+
+/** Something wrong with a policy file. */
+export interface FaultyLine {
+  /** Counted from 1. */
+  line: number;
+  /** Where in the file, such as `$.rules[2].when`. */
+  path: string;
+  text: string;
+}
+
+/** A policy file that is not written yet. */
+export interface FileToTry {
+  content: string;
+  name: string;
+}
+
+/** Somebody is there. Says nothing else, because anybody may ask. */
+export interface Health {
+  status: 'ok';
+}
+
+/** A message that matches. */
+export interface Hit {
+  created_at: string;
+  label: string;
+  message_id: string;
+  role: string;
+  score: number;
+  /** The part around the words. */
+  snippet: string;
+  thread_id: string;
+  /** Somebody else's words may be in it. */
+  untrusted: boolean;
+}
+
+/** What was found, best first. */
+export interface Hits {
+  items: Hit[];
+}
+
+/** A job in a list. */
+export interface Job {
+  /** Tries of the step it is at that failed. */
+  attempt: number;
+  created_at: string;
+  deadline_at: string | null;
+  goal: string;
+  job_id: string;
+  /** When it goes on. */
+  next_wakeup_at: string | null;
+  progress: JobProgress;
+  /** Why it ended, waits or failed last. */
+  reason: string;
+  /** The schedule it is a run of. */
+  schedule_id: string | null;
+  /** The procedure it runs. */
+  sop: string | null;
+  state: 'RECEIVED' | 'PARSED' | 'POLICY_CHECKED' | 'PLANNED' | 'EXECUTING' | 'WAITING_APPROVAL' | 'PR_OPENED' | 'MERGED' | 'DEPLOYED' | 'DONE' | 'DENIED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'PAUSED_BUDGET';
+  /** The state in a coarser word. */
+  status: 'PENDING' | 'RUNNING' | 'WAITING_APPROVAL' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'PAUSED_BUDGET';
+  thread_id: string;
+  updated_at: string;
+  waiting: JobQuestion[];
+  /** Somebody works on it right now. */
+  working: boolean;
+}
+
+/** Something a job left, without its bytes. */
+export interface JobArtifact {
+  artifact_id: string;
+  created_at: string;
+  kind: string;
+  label: string;
+  name: string;
+  sha256: string;
+  size: number;
+}
+
+/** What a job may spend, fixed when it was made. */
+export interface JobBudget {
+  steps: number;
+  tokens: number;
+}
+
+/** Something that happened to a job. */
+export interface JobEvent {
+  created_at: string;
+  event_id: string;
+  payload: { [key: string]: Json };
+  type: string;
+}
+
+/** How far a job has come. */
+export interface JobProgress {
+  /** Tools it has called so far. */
+  calls: number;
+  /** Steps of the plan that are over. */
+  done: number;
+  /** Steps of the plan. */
+  of: number;
+}
+
+/** What a job waits for the owner to answer. */
+export interface JobQuestion {
+  action_id: string;
+  expires_at: string;
+  lane: 'A' | 'B' | 'C';
+  risk: 'R0' | 'R1' | 'R2' | 'R3';
+  tool: string;
+}
+
+/** Everything there is to say about a job. */
+export interface JobShown {
+  /** The last thing it said. */
+  answer: string;
+  /** What it left, without the bytes. */
+  artifacts: JobArtifact[];
+  /** Tries of the step it is at that failed. */
+  attempt: number;
+  budget: JobBudget;
+  created_at: string;
+  deadline_at: string | null;
+  /** What happened to it, oldest first; of a long story, the end. */
+  events: JobEvent[];
+  /** The manifest of what there is to show for it, once it is over. */
+  evidence: { [key: string]: Json } | null;
+  /** Workspace files it changed. */
+  files: string[];
+  goal: string;
+  job_id: string;
+  /** When it goes on. */
+  next_wakeup_at: string | null;
+  plan: Plan | null;
+  progress: JobProgress;
+  /** Why it ended, waits or failed last. */
+  reason: string;
+  /** The schedule it is a run of. */
+  schedule_id: string | null;
+  /** The procedure it runs. */
+  sop: string | null;
+  spec: JobSpec;
+  state: 'RECEIVED' | 'PARSED' | 'POLICY_CHECKED' | 'PLANNED' | 'EXECUTING' | 'WAITING_APPROVAL' | 'PR_OPENED' | 'MERGED' | 'DEPLOYED' | 'DONE' | 'DENIED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'PAUSED_BUDGET';
+  /** The state in a coarser word. */
+  status: 'PENDING' | 'RUNNING' | 'WAITING_APPROVAL' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'PAUSED_BUDGET';
+  thread_id: string;
+  /** Tokens it has used. */
+  tokens: number;
+  /** What its messages and actions carry. */
+  turn_id: string;
+  updated_at: string;
+  waiting: JobQuestion[];
+  /** Somebody works on it right now. */
+  working: boolean;
+}
+
+/** Intent, scope and constraints of a job (the JobSpecPacket). */
+export interface JobSpec {
+  constraints: Constraints;
+  inputs: { [key: string]: Json };
+  intent: string;
+  job_id: string;
+  outputs: Outputs;
+  repo: string | null;
+}
+
+/** A piece of a conversation, in the order it was said. */
+export interface Messages {
+  /** Hand it back as `after` for what is said later; null while the conversation is empty. */
+  after: string | null;
+  /** Hand it back as `before` for what was said earlier; null at the beginning. */
+  before: string | null;
+  items: ServerRoutesMessagesMessage[];
+}
+
+/** A job to be made. */
+export interface NewJob {
+  constraints?: WorkLimits;
+  /** Names of artifacts it must leave, or it has failed. */
+  evidence?: string[];
+  /** What is to be done, in the owner's words; may be left out where an SOP is named. */
+  goal?: string;
+  /** The procedure it runs; its steps are the job's then. */
+  sop?: string | null;
+  /** The steps of the plan, in order; without any, the goal is the plan. */
+  steps?: string[];
+  /** The conversation it belongs to; a new one otherwise. */
+  thread_id?: string | null;
+}
+
+/** What the owner says. */
+export interface NewMessage {
+  /** Paths of workspace files to send along, as an upload gave them. */
+  attachments?: string[];
+  /** The owner's words. */
+  text: string;
+}
+
+/** What a device is to be called. */
+export interface NewName {
+  /** What people call the device. */
+  name: string;
+}
+
+/** A schedule to be made. One of `cron`, `every` and `at` says when; `goal` or `sop` says what. */
+export interface NewSchedule {
+  /** The one time it runs: local in its zone, or with an offset. */
+  at?: string | null;
+  /** How late a missed slot may still be run. */
+  catch_up_window?: string | null;
+  constraints?: WorkLimits;
+  /** Five fields: minute, hour, day of the month, month, day of the week. */
+  cron?: string | null;
+  enabled?: boolean;
+  /** Time from one run to the next, such as 90m or 24h. */
+  every?: string | null;
+  /** Names of artifacts each run must leave. */
+  evidence?: string[];
+  /** What each run is to do. */
+  goal?: string | null;
+  /** Failures in a row after which it pauses; 0 is never. */
+  max_failures?: number | null;
+  /** Missed slots: the newest is run (`run_once`), all of them are (`run_all`, at most 20), or none (`skip`). */
+  misfire?: 'run_all' | 'run_once' | 'skip' | null;
+  /** When the last run is not over: skip the slot, queue one, run beside it, or replace it. */
+  overlap?: 'allow' | 'queue_one' | 'replace' | 'skip' | null;
+  /** Its name; made from the goal otherwise. */
+  schedule_id?: string | null;
+  /** The procedure that each run follows. */
+  sop?: string | null;
+  /** Starts are spread over so much time. */
+  stagger?: string | null;
+  /** The steps of each run's plan, in order. */
+  steps?: string[];
+  /** The IANA zone, such as Europe/Berlin; an interval needs none. */
+  timezone?: string | null;
+  /** Which of the three says when; may be left out. */
+  trigger?: 'at' | 'cron' | 'interval' | null;
+}
+
+/** A conversation to be made. */
+export interface NewThread {
+  /** What the conversation is called; one line. */
+  title?: string;
+}
+
+/** What a page is to sign with its device's key. */
+export interface Nonce {
+  nonce: string;
+}
+
+/** Something to look at. It holds ids only: what they stand for is fetched by whoever may see it. */
+export interface Notification {
+  created_at: string;
+  /** What `entity_id` is the id of. */
+  entity: 'action' | 'job' | 'thread';
+  entity_id: string;
+  job_id: string | null;
+  notification_id: string;
+  /** Why the agent reached out; null for the other types. */
+  reason: 'operator_attention_needed' | 'clarification_needed' | 'important_update' | 'follow_up_available' | null;
+  seen_at: string | null;
+  thread_id: string | null;
+  type: 'approval_needed' | 'approval_expiring' | 'job_failed' | 'job_completed' | 'proactive_reach_out';
+}
+
+/** Notifications, and how many were not seen. */
+export interface Notifications {
+  items: Notification[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+  /** Counted up to a thousand. */
+  unseen: number;
+}
+
+/** A receipt and its place in the chain. */
+export interface Numbered {
+  number: number;
+  receipt: Receipt;
+}
+
+/** What a job must leave behind. */
+export interface Outputs {
+  evidence_required: string[];
+  pr_required: boolean;
+}
+
+/** Everything for the first screen. */
+export interface Overview {
+  approvals: OverviewAnswers;
+  budget: OverviewBudget;
+  /** The oldest first, every day of them. */
+  days: OverviewDay[];
+  /** ESTOP is engaged: everything is held. */
+  estop: boolean;
+  evidence: OverviewEvidence;
+  /** The same decisions by risk. */
+  risks: { [key: string]: number };
+  schedules: OverviewRuns;
+  /** The first day. */
+  since: string;
+  /** The fifty that were called most. */
+  tools: OverviewTool[];
+  /** Decisions of the gate by what it said. */
+  verdicts: { [key: string]: number };
+  waiting: OverviewWaiting;
+}
+
+/** What was put to the owner, and what they said. */
+export interface OverviewAnswers {
+  approved: number;
+  asked: number;
+  expired: number;
+  /** From a question to its answer; null when there was none. */
+  median_wait_seconds: number | null;
+  /** Refused by the owner, or withdrawn because nobody needed it any more. */
+  rejected: number;
+  waiting: number;
+}
+
+/** Today's share of the tokens. */
+export interface OverviewBudget {
+  daily_tokens: number;
+  left_today: number;
+  used_today: number;
+}
+
+/** One day (UTC): the jobs that were made on it by how they stand now, and what was spent on it. */
+export interface OverviewDay {
+  cancelled: number;
+  completed: number;
+  /** In millionths of the currency that the prices are in; null when no price is known. */
+  cost_millionths: number | null;
+  day: string;
+  failed: number;
+  input_tokens: number;
+  /** Jobs that are not over. */
+  open: number;
+  output_tokens: number;
+  /** Tokens of models without a price; the cost leaves them out. */
+  unpriced_tokens: number;
+}
+
+/** Jobs that are over, and how many of them left all they had to. */
+export interface OverviewEvidence {
+  complete: number;
+  /** The newest thousand at most. */
+  looked_at: number;
+  percent: number | null;
+}
+
+/** Runs of schedules, by how they ended. */
+export interface OverviewRuns {
+  cancelled: number;
+  failed: number;
+  queued: number;
+  running: number;
+  skipped_slots: number;
+  started: number;
+  succeeded: number;
+  /** Of the runs that succeeded or failed; null when there were none. */
+  success_percent: number | null;
+}
+
+/** Calls of one tool, by what became of them. */
+export interface OverviewTool {
+  calls: number;
+  executed: number;
+  failed: number;
+  rejected: number;
+  tool: string;
+  unknown: number;
+  /** Not answered, or approved and not carried out yet. */
+  waiting: number;
+}
+
+/** What waits for the owner now. */
+export interface OverviewWaiting {
+  approvals: number;
+  /** Not seen yet; counted up to a thousand. */
+  notifications: number;
+  /** Jobs that stopped because a budget is used up. */
+  paused_jobs: number;
+  paused_schedules: number;
+  /** Actions whose end nobody knows. */
+  unknown_actions: number;
+  /** Jobs that wait for an approval. */
+  waiting_jobs: number;
+}
+
+/** A file of the owner as it is now. */
+export interface OwnerFile {
+  content: string;
+  /** Untrusted sources its content may stem from. */
+  labels: string[];
+  /** Where it is in the workspace. */
+  path: string;
+  /** Something in it looks like a secret, or is no text, and is not shown: writing this back would lose it. */
+  redacted: boolean;
+  /** Hand it back as `if_sha256` when you replace the file. Empty when there is no file yet. */
+  sha256: string;
+  /** In bytes. */
+  size: number;
+}
+
+/** What the page shows beside its cookie from now on, as `X-CoilClaw-Page`; to be kept in memory alone. */
+export interface PageKey {
+  page_key: string;
+}
+
+/** That a page holds the device's key, which never leaves its origin. */
+export interface PageProof {
+  nonce: string;
+  /** In base64url, over `coilclaw page 1`, a newline, the nonce, a newline and the page's origin. */
+  signature: string;
+}
+
+/** A piece of a list. */
+export interface PageOfAuditEvent {
+  items: AuditEvent[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfNumbered {
+  items: Numbered[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfActionSummary {
+  items: ActionSummary[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfApprovalCard {
+  items: ApprovalCard[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfDevice {
+  items: Device[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfPasskeySeen {
+  items: PasskeySeen[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfPolicyFileListed {
+  items: PolicyFileListed[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfSkillListed {
+  items: SkillListed[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfThread {
+  items: Thread[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfScheduleRun {
+  items: ScheduleRun[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfJob {
+  items: Job[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfSopListed {
+  items: SopListed[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** The device that was let in. */
+export interface Paired {
+  device: Device;
+  /** When it is signed out, unless it is used before; every use puts it off. */
+  expires_at: string;
+  /** For `Authorization: Bearer`, shown this once; null when it was set as a cookie. */
+  token: string | null;
+}
+
+/** A kind of signature that is believed. */
+export interface Parameters {
+  alg: number;
+  type: 'public-key';
+}
+
+/** Whom a passkey is made for. */
+export interface Party {
+  id: string;
+  name: string;
+}
+
+/** A new passkey, and who vouches for it. */
+export interface PasskeyMade {
+  challenge_id: string;
+  credential: Registration;
+  name: string;
+  /** Needed unless it is the first. */
+  proof?: Assertion | null;
+}
+
+/** Another name. */
+export interface PasskeyName {
+  name: string;
+}
+
+/** The assertion that stands behind it. */
+export interface PasskeyRemoval {
+  proof?: Assertion | null;
+}
+
+/** A passkey as it is shown; its key stays here. */
+export interface PasskeySeen {
+  aaguid: string;
+  /** Whether it is synchronised to other devices of its owner. */
+  backed_up: boolean;
+  created_at: string;
+  /** From which device it was registered. */
+  device_id: string | null;
+  last_used_at: string | null;
+  name: string;
+  /** The credential id, in base64url. */
+  passkey_id: string;
+  removed_at: string | null;
+  transports: string[];
+  /** Whether it belongs to the address the panel has now. */
+  usable: boolean;
+}
+
+/** Ordered steps and the evidence they need (the PlanPacket). */
+export interface Plan {
+  job_id: string;
+  required_evidence: string[];
+  steps: PlanStep[];
+}
+
+/** One step of a plan and the evidence it must produce. */
+export interface PlanStep {
+  description: string;
+  evidence: string[];
+  step_id: string;
+  tool: string | null;
+}
+
+/** Where the whole of a long message is kept. */
+export interface Pointer {
+  artifact_id: string;
+  /** Null when it is no longer kept. */
+  size: number | null;
+}
+
+/** A policy file. */
+export interface PolicyFileListed {
+  /** Everything that is wrong with it; one broken file lets nothing but reads run. */
+  faults: FaultyLine[];
+  name: string;
+  /** Empty when it is no plain file that could be read. */
+  sha256: string;
+  /** In bytes. */
+  size: number;
+  valid: boolean;
+}
+
+/** A policy file with its content. */
+export interface PolicyFileShown {
+  faults: FaultyLine[];
+  file: OwnerFile;
+  name: string;
+  valid: boolean;
+}
+
+/** A message that is kept and will be answered, whatever becomes of the client. */
+export interface Posted {
+  message_id: string;
+  state: 'QUEUED' | 'RUNNING' | 'ANSWERED' | 'FAILED' | 'STOPPED' | 'INTERRUPTED';
+  thread_id: string;
+  turn_id: string;
+}
+
+/** What a trigger means, or what is wrong with it. */
+export interface Preview {
+  /** What may surprise about that. */
+  cron_notes: string | null;
+  /** When it runs, in words. */
+  cron_summary: string;
+  /** The first of the faults; empty when there is none. */
+  fault: string;
+  faults: PreviewFault[];
+  /** The same by the clocks of the zone. */
+  next_runs_local: string[];
+  next_runs_utc: string[];
+  remedy: string;
+  valid: boolean;
+}
+
+/** A trigger as far as it is written. One of `cron`, `every` and `at` says when. */
+export interface PreviewAsk {
+  /** Runs after this moment are shown; now when left out. */
+  after?: string | null;
+  at?: string | null;
+  count?: number;
+  cron?: string | null;
+  every?: string | null;
+  /** The IANA zone; an interval needs none. */
+  timezone?: string | null;
+  /** Which of the three counts; may be left out when only one is there. */
+  trigger?: 'at' | 'cron' | 'interval' | null;
+}
+
+/** Something wrong, and in which field. */
+export interface PreviewFault {
+  fault: string;
+  field: 'trigger' | 'cron' | 'every' | 'at' | 'timezone' | 'after';
+  /** The right spelling, where it can be told. */
+  remedy: string;
+}
+
+/** One line of the doctor: what was tried, by behaviour, and what to do when it failed. */
+export interface Probe {
+  detail: string;
+  name: string;
+  remedy: string;
+  state: 'ok' | 'warn' | 'fail' | 'info';
+}
+
+/** An error as it is said over HTTP (RFC 9457). */
+export interface Problem {
+  code: string;
+  detail: string;
+  instance?: string;
+  remedy?: string;
+  status: number;
+  title: string;
+  type: string;
+}
+
+/** A receipt, its place in the chain, and what of it does not hold. */
+export interface Proof {
+  disagreements: string[];
+  place: number;
+  receipt: Receipt;
+}
+
+/** Every configured provider, in the order of the configuration. */
+export interface ProviderList {
+  items: ProviderListed[];
+}
+
+/** A configured provider; its key is only ever named. */
+export interface ProviderListed {
+  /** Where it is, without user and password; empty when it is on no server. */
+  base_url: string;
+  /** Whether it is the one that answers. */
+  default: boolean;
+  /** The name of its key; empty when it needs none. */
+  key_name: string;
+  /** Whether that key is there, in the environment or in the vault. */
+  key_set: boolean;
+  kind: string;
+  /** The providers it passes questions on to. */
+  leans_on: string[];
+  /** The model it is asked for; empty for a provider that passes questions on. */
+  model: string;
+  name: string;
+}
+
+/** A provider answered. */
+export interface ProviderTried {
+  /** Which model really answered. */
+  model: string;
+  name: string;
+  seconds: number;
+  /** The beginning of its answer. */
+  text: string;
+}
+
+/** The whole new content of a file. */
+export interface PutFile {
+  content: string;
+  /** The hash of the file this replaces, empty when there must be none yet; null to replace whatever is there. */
+  if_sha256?: string | null;
+}
+
+/** What is to be signed: one thing, in exactly this shape, once. */
+export interface Question {
+  /** The digest of an action; empty where there is none. */
+  digest: string;
+  /** Random, so that no two questions are the same. */
+  nonce: string;
+  purpose: 'approve' | 'resolve' | 'estop.clear' | 'passkey.add' | 'passkey.remove' | 'device.add' | 'device.confirm' | 'device.revoke';
+  /** The id of what it is about: an action, a device, a passkey; `estop` for ESTOP. */
+  subject: string;
+  /** The action's `expires_at`; for other purposes, when the challenge ends. */
+  valid_until: string;
+}
+
+/** One attempt's outcome, chained to the one before it. */
+export interface Receipt {
+  action_id: string;
+  args_hash: string;
+  code: string;
+  conversation_id: string;
+  digest: string;
+  id: string;
+  policy_hash: string;
+  previous_hash: string;
+  receipt_hash: string;
+  result_hash: string;
+  risk: 'low' | 'medium' | 'high';
+  risk_level: 'R0' | 'R1' | 'R2' | 'R3';
+  status: 'allowed' | 'denied' | 'failed' | 'unknown';
+  timestamp: string;
+  tool: string;
+}
+
+/** One receipt, held against its place in the chain. */
+export interface ReceiptDetail {
+  faults: string[];
+  /** It matches its own hash and follows the one before it. */
+  holds: boolean;
+  number: number;
+  /** Null when it cannot be read. */
+  receipt: Receipt | null;
+}
+
+/** A new passkey, as a browser sends it (`credential.toJSON()`). */
+export interface Registration {
+  id: string;
+  response: AttestationResponse;
+}
+
+/** What a browser needs to make a passkey. */
+export interface RegistrationMade {
+  challenge_id: string;
+  expires_at: string;
+  options: CreationOptions;
+  /** Whether a passkey that is registered must vouch for the new one (purpose `passkey.add`). */
+  proof_needed: boolean;
+}
+
+/** A no. */
+export interface Reject {
+  /** Why; the agent is told. */
+  reason?: string;
+}
+
+/** A conversation's new title. */
+export interface Renamed {
+  title: string;
+}
+
+/** For `PublicKeyCredential.parseRequestOptionsFromJSON`, as it stands. */
+export interface RequestOptions {
+  allowCredentials: Descriptor[];
+  challenge: string;
+  rpId: string;
+  timeout: number;
+  userVerification: 'required';
+}
+
+/** What the owner knows of an end that is not on record. */
+export interface Resolve {
+  /** A passkey's assertion over this action and this verdict, for lane B and C. */
+  proof?: Assertion | null;
+  /** `executed`: it was done. `not-executed`: it was not. `retry`: do it again, the same bytes with the same key. */
+  verdict: 'executed' | 'not-executed' | 'retry';
+}
+
+/** What it gave back, and the box it ran in. */
+export interface Result {
+  box_end: string | null;
+  box_tier: string | null;
+  code: string;
+  exit: number | null;
+  first_lines: string;
+  label: string;
+  metadata: { [key: string]: Json };
+  output_hash: string;
+  success: boolean;
+}
+
+/** A run that was asked for. */
+export interface RunStarted {
+  job_id: string | null;
+  run: ScheduleRun;
+}
+
+/** What the owner says. */
+export interface Said {
+  /** Go on with this conversation; a new one without. */
+  conversation_id?: string | null;
+  /** The owner's words. */
+  message: string;
+  /** How long to wait for the answer. */
+  wait_seconds?: number;
+}
+
+/** A file that is in the workspace now. */
+export interface Saved {
+  action_id: string;
+  /** Whose words it counts as: what it says is not the owner's. */
+  label: string;
+  /** Where it lies in the workspace; the name may carry a number when it was taken. */
+  path: string;
+  receipt_id: string;
+  sha256: string;
+  size: number;
+}
+
+/** A schedule in a list. */
+export interface Schedule {
+  at: string | null;
+  cron: string | null;
+  /** What may surprise about that. */
+  cron_notes: string | null;
+  /** When it runs, in words. */
+  cron_summary: string;
+  enabled: boolean;
+  every: string | null;
+  /** Runs that failed in a row. */
+  failures: number;
+  goal: string;
+  /** Stands for what is declared; hand it back as `if_hash`, or quoted as If-Match, when changing it. */
+  hash: string;
+  /** Where a follow-up's words came from. */
+  labels: string[];
+  last_run: ScheduleLast | null;
+  /** The same by the clocks of its zone. */
+  next_run_local: string | null;
+  next_run_utc: string | null;
+  /** `registry`: the owner's; `followup`: the agent's own. */
+  origin: 'registry' | 'followup';
+  paused_reason: string | null;
+  schedule_id: string;
+  sop: string | null;
+  /** It waits for its next run; it is paused after failures; it is switched off; it has no further run. */
+  state: 'waits' | 'paused' | 'disabled' | 'over';
+  timezone: string;
+  trigger: 'cron' | 'interval' | 'at';
+}
+
+/** The last run that made a job, and how it stands. */
+export interface ScheduleLast {
+  at: string;
+  status: string;
+}
+
+/** What happens when a slot was missed, when runs would overlap, and when they fail. */
+export interface ScheduleOptions {
+  /** Null: any time. */
+  catch_up_window: string | null;
+  max_failures: number;
+  misfire: 'run_once' | 'run_all' | 'skip';
+  overlap: 'skip' | 'queue_one' | 'allow' | 'replace';
+  stagger: string;
+}
+
+/** One run, or neighbouring slots that were skipped together. */
+export interface ScheduleRun {
+  /** On time; caught up after it was missed; asked for by the owner. */
+  cause: 'due' | 'late' | 'manual';
+  created_at: string;
+  first_slot: string;
+  job_id: string | null;
+  lateness_seconds: number;
+  /** How its job ended. */
+  outcome: 'RECEIVED' | 'PARSED' | 'POLICY_CHECKED' | 'PLANNED' | 'EXECUTING' | 'WAITING_APPROVAL' | 'PR_OPENED' | 'MERGED' | 'DEPLOYED' | 'DONE' | 'DENIED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'PAUSED_BUDGET' | null;
+  /** Why it was skipped or waits. */
+  reason: string;
+  run_instance_id: string;
+  schedule_id: string;
+  scheduled_at: string;
+  slots: number;
+  state: 'QUEUED' | 'STARTED' | 'ENDED' | 'SKIPPED';
+}
+
+/** Everything there is to say about a schedule. */
+export interface ScheduleShown {
+  at: string | null;
+  constraints: WorkLimits;
+  cron: string | null;
+  /** What may surprise about that. */
+  cron_notes: string | null;
+  /** When it runs, in words. */
+  cron_summary: string;
+  /** When its next run starts, shifted by the stagger. */
+  due_at: string | null;
+  enabled: boolean;
+  every: string | null;
+  evidence: string[];
+  /** Runs that failed in a row. */
+  failures: number;
+  goal: string;
+  /** Stands for what is declared; hand it back as `if_hash`, or quoted as If-Match, when changing it. */
+  hash: string;
+  /** What is told to each run's job with its goal. */
+  inputs: { [key: string]: Json };
+  /** Where a follow-up's words came from. */
+  labels: string[];
+  last_run: ScheduleLast | null;
+  /** The same by the clocks of its zone. */
+  next_run_local: string | null;
+  next_run_utc: string | null;
+  next_runs_local: string[];
+  next_runs_utc: string[];
+  options: ScheduleOptions;
+  /** `registry`: the owner's; `followup`: the agent's own. */
+  origin: 'registry' | 'followup';
+  paused_reason: string | null;
+  /** Runs that are queued or not over. */
+  running: ScheduleRun[];
+  /** The last runs, newest first. */
+  runs: ScheduleRun[];
+  schedule_id: string;
+  sop: string | null;
+  /** It waits for its next run; it is paused after failures; it is switched off; it has no further run. */
+  state: 'waits' | 'paused' | 'disabled' | 'over';
+  steps: string[];
+  timezone: string;
+  trigger: 'cron' | 'interval' | 'at';
+  tzdata_version: string;
+}
+
+/** A schedule whose row cannot be read. */
+export interface ScheduleUnreadable {
+  message: string;
+  schedule_id: string;
+}
+
+/** Schedules, and what is wrong with them. */
+export interface Schedules {
+  /** What the agent planned for itself and is still to come; on the first page only. */
+  followups: Schedule[];
+  /** The owner's, by name. */
+  items: Schedule[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+  /** What is wrong with cron/jobs.json; the schedules that were last good go on. */
+  registry_broken: string | null;
+  /** The file says something else than what runs; a worker takes it over within a second. */
+  registry_changed: boolean;
+  unreadable: ScheduleUnreadable[];
+}
+
+/** What that changed. */
+export interface Seen {
+  /** Notifications that were not seen before. */
+  seen: number;
+  /** Counted up to a thousand. */
+  unseen: number;
+}
+
+/** What was seen. */
+export interface SeenUntil {
+  /** The id of the newest notification that was seen; it and all before it are. */
+  until: string;
+}
+
+/** What an authenticator must be able to do. */
+export interface Selection {
+  requireResidentKey: boolean;
+  residentKey: 'preferred';
+  userVerification: 'required';
+}
+
+/** Who asks, and what the panel needs to know first. */
+export interface Session {
+  confirmed: boolean;
+  device: Device;
+  /** Whether everything is stopped. */
+  estop: boolean;
+  /** Where the panel is opened. */
+  origin: string;
+  /** Until when this device may register the first passkey; null when it may not. */
+  passkey_window_ends_at: string | null;
+  /** How many passkeys there are. */
+  passkeys: number;
+  version: string;
+  /** How the token was shown. */
+  way: 'cookie' | 'bearer';
+}
+
+/** A signature of the owner's passkey, and what of it does not hold. */
+export interface Signed {
+  assertion_id: string;
+  /** The device it was given at. */
+  device_id: string;
+  disagreements: string[];
+  /** Whether it still verifies over what is stored. */
+  holds: boolean;
+  origin: string;
+  passkey_id: string;
+  /** None when no such passkey was ever registered here. */
+  passkey_name: string | null;
+  purpose: string;
+  signed_at: string;
+}
+
+/** What is open now. */
+export interface Sizes {
+  /** Actions that are approved and not yet carried out. */
+  approved: number;
+  /** Jobs that have not come to their end. */
+  open_jobs: number;
+  /** Actions whose end nobody knows; the owner resolves them. */
+  unknown: number;
+  /** Actions that wait for the owner. */
+  waiting: number;
+}
+
+/** A skill. */
+export interface SkillListed {
+  /** What it is for, from the head of its file. */
+  description: string;
+  /** Untrusted sources its content may stem from. */
+  labels: string[];
+  name: string;
+  sha256: string;
+  /** In bytes; 0 when its file cannot be read. */
+  size: number;
+}
+
+/** A skill with its text. */
+export interface SkillShown {
+  description: string;
+  file: OwnerFile;
+  name: string;
+}
+
+/** Something wrong with a procedure. */
+export interface SopFault {
+  message: string;
+  /** The step it is in; empty when it is the file as a whole. */
+  step: string;
+}
+
+/** A procedure in the workspace. */
+export interface SopListed {
+  description: string;
+  faults: SopFault[];
+  file_hash: string;
+  /** Untrusted sources its content may stem from: a run of it is tainted by them. */
+  labels: string[];
+  name: string;
+  steps: SopStepListed[];
+  valid: boolean;
+}
+
+/** A step of a procedure. */
+export interface SopStepListed {
+  id: string;
+  kind: string;
+  tool: string | null;
+}
+
+/** How things stand. */
+export interface StatusNow {
+  autonomy: 'readonly' | 'supervised' | 'full';
+  chain: ChainNow;
+  estop: EstopNow;
+  /** The model that is asked for; empty for the provider's own. */
+  model: string;
+  /** A policy file is broken, so only reads run. */
+  policy_broken: boolean;
+  provider: string;
+  queue: Sizes;
+  started_at: string;
+  uptime_seconds: number;
+  version: string;
+  /** Whether some process works on jobs and carries out what is approved. */
+  worker: boolean;
+}
+
+/** Everything that is on record about one action. */
+export interface Story {
+  action_id: string;
+  /** Whether the row, its receipts and their places in the chain all say the same. */
+  agrees: boolean;
+  approval: Approval;
+  args: Json;
+  args_hash: string;
+  asked: Asked;
+  attempt: number;
+  attempts: Attempt[];
+  decision: { [key: string]: Json };
+  digest: string;
+  disagreements: string[];
+  events: AuditEvent[];
+  idempotency_key: string;
+  identity: string | null;
+  next_attempt_at: string | null;
+  notes: string[];
+  receipts: Proof[];
+  result: Result | null;
+  status: string;
+  taint: Json;
+  tool: string;
+  uncertain: boolean;
+  updated_at: string;
+}
+
+/** A conversation. */
+export interface Thread {
+  /** Where it was begun: panel, cli, job, … */
+  channel: string;
+  created_at: string;
+  last: Excerpt | null;
+  /** How many; counted up to 10,000. */
+  messages: number;
+  /** The turn that is being answered now. */
+  running_turn_id: string | null;
+  thread_id: string;
+  title: string;
+  updated_at: string;
+  /** Actions of this conversation that wait for the owner. */
+  waiting_approvals: number;
+  /** Messages that wait for their turn. */
+  waiting_turns: number;
+}
+
+/** Every tool there is. */
+export interface ToolList {
+  items: ToolListed[];
+}
+
+/** A tool, and what a plain call of it would be told. */
+export interface ToolListed {
+  always_ask: boolean;
+  description: string;
+  destination: 'internal' | 'workspace' | 'machine' | 'external';
+  effect: 'READ' | 'WRITE' | 'EXFILTRATION';
+  idempotent: boolean;
+  /** A: this machine. B: outside it. C: what governs the agent itself. Arguments can raise it. */
+  lane: 'A' | 'B' | 'C';
+  name: string;
+  /** JSON Schema of the arguments. */
+  parameters: { [key: string]: Json };
+  reasons: string[];
+  /** The least it can be; arguments can raise it. */
+  risk: 'R0' | 'R1' | 'R2' | 'R3';
+  /** What the gate says to a plain call now: run, ask the owner, or deny. */
+  verdict: 'allow' | 'ask' | 'deny';
+}
+
+/** One message of the owner and its answer. */
+export interface Turn {
+  /** The last word, once it is answered. */
+  answer: string | null;
+  /** Why it failed, in a word. */
+  code: string;
+  created_at: string;
+  ended_at: string | null;
+  /** Once answered: `answered`, `pending` (calls wait for the owner), `max_rounds` or `budget` (it had to end). */
+  ending: string;
+  /** The owner's message. */
+  message_id: string;
+  /** What the model has said so far, while it runs. A text event replaces everything from its offset on. */
+  partial: string;
+  reason: string;
+  started_at: string | null;
+  /** QUEUED and RUNNING go on; ANSWERED, FAILED, STOPPED and INTERRUPTED are final. */
+  state: 'QUEUED' | 'RUNNING' | 'ANSWERED' | 'FAILED' | 'STOPPED' | 'INTERRUPTED';
+  thread_id: string;
+  turn_id: string;
+}
+
+/** What one group took, and what it cost as far as prices are known. */
+export interface UsageBill {
+  answers: number;
+  /** In millionths of the currency that the prices are in; null when no price is known. */
+  cost_millionths: number | null;
+  /** How many of the tokens are our own estimate, because a provider did not say. */
+  estimated_tokens: number;
+  /** The model, the provider, the day as 2026-03-01, or the job; empty for what belongs to no job. */
+  group: string;
+  input_tokens: number;
+  output_tokens: number;
+  /** Tokens of models without a price; the cost leaves them out. */
+  unpriced_tokens: number;
+}
+
+/** The ceilings, and what is left of them today. */
+export interface UsageBudgets {
+  daily_tokens: number;
+  /** What one job may use. */
+  job_tokens: number;
+  left_today: number;
+  /** What one turn may use. */
+  turn_tokens: number;
+  used_today: number;
+}
+
+/** What answers took. */
+export interface UsageReport {
+  budgets: UsageBudgets;
+  by: 'model' | 'provider' | 'day' | 'job';
+  rows: UsageBill[];
+  since: string;
+  total: UsageBill;
+}
+
+/** Whose passkey it is. */
+export interface User {
+  displayName: string;
+  id: string;
+  name: string;
+}
+
+/** What verification found. */
+export interface Verification {
+  /** When it began. */
+  at: string;
+  /** The first link that does not hold, and its kind. */
+  broken: Broken | null;
+  /** Signed heads it was held against. */
+  heads: number;
+  notes: string[];
+  /** How many hold, from the first on. */
+  receipts: number;
+  valid: boolean;
+}
+
+/** A passkey's answer, where one is needed. */
+export interface WithProof {
+  /** The assertion over a challenge of `POST /v1/passkeys/challenge`. */
+  proof?: Assertion | null;
+}
+
+/** Limits of a job; they only ever narrow what the configuration grants. */
+export interface WorkLimits {
+  /** The hosts it may reach; null: all that are listed. */
+  allowed_domains?: string[] | null;
+  /** The tools it may use; null: all it is given. */
+  allowed_tools?: string[] | null;
+  /** Workspace files it may change. */
+  max_files_changed?: number | null;
+  /** Pull requests it may open. */
+  max_prs?: number | null;
+}
+
+export interface LedgerStoryMessage {
+  content: string;
+  created_at: string;
+  message_id: string;
+}
+
+export interface ServerRoutesMessagesMessage {
+  action_id: string | null;
+  artifact: Pointer | null;
+  attachments: string[];
+  call_id: string;
+  calls: Call[];
+  code: string;
+  content: string;
+  created_at: string;
+  cut: boolean;
+  label: string;
+  message_id: string;
+  model: string;
+  provider: string;
+  receipt_id: string | null;
+  role: 'system' | 'user' | 'assistant' | 'tool';
+  success: boolean | null;
+  turn_id: string;
+  turn_state: string;
+  untrusted: boolean;
+}
+
+/**
+ * Every operation by method and path: what fills the path, what is asked in the query, what is sent, what is answered.
+ * An answer that is no JSON is a Response.
+ */
+export interface Routes {
+  DELETE: {
+    '/v1/chat/threads/{thread_id}': { path: { thread_id: string }; answer: undefined };
+    '/v1/schedules/{schedule_id}': { path: { schedule_id: string }; answer: undefined };
+  };
+  GET: {
+    '/health': { answer: Health };
+    '/memory/search': { query: { q: string; limit?: number }; answer: Hits };
+    '/metrics': { answer: Response };
+    '/receipts': { query?: { limit?: number }; answer: Receipt[] };
+    '/status': { answer: StatusNow };
+    '/tools': { answer: ToolList };
+    '/v1/actions': { query?: { status?: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null; tool?: string | null; lane?: 'A' | 'B' | 'C' | null; source?: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | null; thread_id?: string | null; job_id?: string | null; since?: string | null; until?: string | null; q?: string | null; limit?: number; cursor?: string | null }; answer: PageOfActionSummary };
+    '/v1/actions/{action_id}': { path: { action_id: string }; answer: ActionDetail };
+    '/v1/approvals': { query?: { status?: 'pending' | 'approved' | 'rejected' | 'executed' | 'failed' | 'unknown' | 'expired' | 'all'; limit?: number; cursor?: string | null }; answer: PageOfApprovalCard };
+    '/v1/approvals/{action_id}': { path: { action_id: string }; answer: ApprovalCard };
+    '/v1/artifacts/{artifact_id}': { path: { artifact_id: string }; answer: Artifact };
+    '/v1/artifacts/{artifact_id}/content': { path: { artifact_id: string }; answer: Response };
+    '/v1/audit': { query?: { event_type?: string | null; entity_id?: string | null; since?: string | null; until?: string | null; after?: number | null; limit?: number; cursor?: string | null }; answer: PageOfAuditEvent };
+    '/v1/audit/export': { query?: { since?: string | null; until?: string | null }; answer: Response };
+    '/v1/audit/{action_id}/story': { path: { action_id: string }; answer: Story };
+    '/v1/chat/threads': { query?: { limit?: number; cursor?: string | null; q?: string }; answer: PageOfThread };
+    '/v1/chat/threads/{thread_id}': { path: { thread_id: string }; answer: Thread };
+    '/v1/chat/threads/{thread_id}/messages': { path: { thread_id: string }; query?: { limit?: number; before?: string | null; after?: string | null }; answer: Messages };
+    '/v1/chat/threads/{thread_id}/messages/{message_id}': { path: { thread_id: string; message_id: string }; answer: ServerRoutesMessagesMessage };
+    '/v1/chat/turns/{turn_id}': { path: { turn_id: string }; answer: Turn };
+    '/v1/devices': { query?: { limit?: number; cursor?: string | null }; answer: PageOfDevice };
+    '/v1/doctor': { query?: { short?: boolean }; answer: Checkup };
+    '/v1/estop': { answer: EstopNow };
+    '/v1/events': { query?: { topics?: string | null; thread_id?: string | null; after?: number | null; follow?: boolean }; answer: Response };
+    '/v1/jobs': { query?: { state?: 'RECEIVED' | 'PARSED' | 'POLICY_CHECKED' | 'PLANNED' | 'EXECUTING' | 'WAITING_APPROVAL' | 'PR_OPENED' | 'MERGED' | 'DEPLOYED' | 'DONE' | 'DENIED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'PAUSED_BUDGET' | 'PENDING' | 'RUNNING' | 'COMPLETED' | null; status?: 'PENDING' | 'RUNNING' | 'WAITING_APPROVAL' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'PAUSED_BUDGET' | null; thread_id?: string | null; since?: string | null; limit?: number; cursor?: string | null }; answer: PageOfJob };
+    '/v1/jobs/{job_id}': { path: { job_id: string }; answer: JobShown };
+    '/v1/memory/search': { query: { q: string; limit?: number }; answer: Hits };
+    '/v1/notifications': { query?: { unseen?: boolean; limit?: number; cursor?: string | null }; answer: Notifications };
+    '/v1/overview': { query?: { days?: number }; answer: Overview };
+    '/v1/passkeys': { answer: PageOfPasskeySeen };
+    '/v1/policies': { query?: { limit?: number; cursor?: string | null }; answer: PageOfPolicyFileListed };
+    '/v1/policies/{name}': { path: { name: string }; answer: PolicyFileShown };
+    '/v1/providers': { answer: ProviderList };
+    '/v1/receipts': { query?: { status?: 'allowed' | 'denied' | 'failed' | 'unknown' | null; tool?: string | null; action_id?: string | null; limit?: number; cursor?: string | null }; answer: PageOfNumbered };
+    '/v1/receipts/head': { answer: ChainState };
+    '/v1/receipts/{receipt_id}': { path: { receipt_id: string }; answer: ReceiptDetail };
+    '/v1/schedules': { query?: { limit?: number; cursor?: string | null }; answer: Schedules };
+    '/v1/schedules/{schedule_id}': { path: { schedule_id: string }; answer: ScheduleShown };
+    '/v1/schedules/{schedule_id}/runs': { path: { schedule_id: string }; query?: { limit?: number; cursor?: string | null }; answer: PageOfScheduleRun };
+    '/v1/session': { answer: Session };
+    '/v1/settings/policy': { answer: EffectivePolicy };
+    '/v1/skills': { query?: { limit?: number; cursor?: string | null }; answer: PageOfSkillListed };
+    '/v1/skills/{name}': { path: { name: string }; answer: SkillShown };
+    '/v1/sops': { query?: { limit?: number; cursor?: string | null }; answer: PageOfSopListed };
+    '/v1/system-prompt': { answer: OwnerFile };
+    '/v1/usage': { query?: { by?: 'model' | 'provider' | 'day' | 'job'; days?: number }; answer: UsageReport };
+  };
+  PATCH: {
+    '/v1/chat/threads/{thread_id}': { path: { thread_id: string }; body: Renamed; answer: Thread };
+    '/v1/devices/{device_id}': { path: { device_id: string }; body: NewName; answer: Device };
+    '/v1/passkeys/{passkey_id}': { path: { passkey_id: string }; body: PasskeyName; answer: PasskeySeen };
+    '/v1/schedules/{schedule_id}': { path: { schedule_id: string }; body: EditSchedule; answer: ScheduleShown };
+  };
+  POST: {
+    '/chat': { body: Said; answer: ChatAnswer };
+    '/estop': { answer: EstopNow };
+    '/v1/actions/{action_id}/repropose': { path: { action_id: string }; answer: ActionSummary };
+    '/v1/actions/{action_id}/resolve': { path: { action_id: string }; body: Resolve; answer: Answered };
+    '/v1/approvals/{action_id}/approve': { path: { action_id: string }; body: Approve; answer: Answered };
+    '/v1/approvals/{action_id}/reject': { path: { action_id: string }; body: Reject; answer: Answered };
+    '/v1/chat/threads': { body: NewThread; answer: Thread };
+    '/v1/chat/threads/{thread_id}/messages': { path: { thread_id: string }; body: NewMessage; answer: Posted };
+    '/v1/chat/turns/{turn_id}/stop': { path: { turn_id: string }; answer: Turn };
+    '/v1/devices/{device_id}/confirm': { path: { device_id: string }; body: WithProof; answer: Device };
+    '/v1/devices/{device_id}/revoke': { path: { device_id: string }; body: WithProof; answer: Device };
+    '/v1/estop': { body: EngageEstop; answer: EstopNow };
+    '/v1/estop/clear': { body: ClearEstop; answer: EstopNow };
+    '/v1/files': { query?: { name?: string | null; folder?: string | null }; body: Blob | FormData; answer: Saved };
+    '/v1/jobs': { body: NewJob; answer: JobShown };
+    '/v1/jobs/{job_id}/cancel': { path: { job_id: string }; body: CancelJob; answer: JobShown };
+    '/v1/jobs/{job_id}/resume': { path: { job_id: string }; answer: JobShown };
+    '/v1/notifications/seen': { body: SeenUntil; answer: Seen };
+    '/v1/pairing/bind': { body: Binding; answer: Paired };
+    '/v1/pairing/code': { body: CodeWanted; answer: Code };
+    '/v1/passkeys': { body: PasskeyMade; answer: PasskeySeen };
+    '/v1/passkeys/challenge': { body: ChallengeAsked; answer: ChallengeMade };
+    '/v1/passkeys/registration': { answer: RegistrationMade };
+    '/v1/passkeys/{passkey_id}/remove': { path: { passkey_id: string }; body: PasskeyRemoval; answer: PasskeySeen };
+    '/v1/policy/check': { body: CallToCheck; answer: CheckedCall };
+    '/v1/providers/{name}/test': { path: { name: string }; answer: ProviderTried };
+    '/v1/receipts/verify': { answer: Verification };
+    '/v1/schedules': { body: NewSchedule; answer: ScheduleShown };
+    '/v1/schedules/preview': { body: PreviewAsk; answer: Preview };
+    '/v1/schedules/{schedule_id}/run-now': { path: { schedule_id: string }; answer: RunStarted };
+    '/v1/session/end': { answer: undefined };
+    '/v1/session/nonce': { answer: Nonce };
+    '/v1/session/page': { body: PageProof; answer: PageKey };
+    '/v1/sops/{name}/run': { path: { name: string }; answer: JobShown };
+  };
+  PUT: {
+    '/v1/policies/{name}': { path: { name: string }; body: PutFile; answer: Edited };
+    '/v1/skills/{name}': { path: { name: string }; body: PutFile; answer: Edited };
+    '/v1/system-prompt': { body: PutFile; answer: Edited };
+  };
+}
