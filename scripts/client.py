@@ -2,7 +2,8 @@
 
 import keyword
 import re
-from typing import Any
+
+from contract import JSON_MEDIA, Contract, Node, Operation, referred
 
 JSON_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 HEAD = '''"""A typed client, made from docs/openapi.json by scripts/docs.py. Do not edit."""
@@ -55,34 +56,22 @@ def snake(name: str) -> str:
     return f"{word}_" if keyword.iskeyword(word) else word
 
 
-def camel(name: str) -> str:
-    """A class name."""
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^0-9a-zA-Z]+", name) if part)
-
-
 class Writer:
     """Turns one document into one module."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
-        self._document = document
-        self._schemas: dict[str, Any] = document.get("components", {}).get("schemas", {})
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
 
     def module(self) -> str:
         """The whole text."""
-        structs = [self._struct(name, schema) for name, schema in sorted(self._schemas.items())]
-        operations = [
-            self._method(path, method, operation)
-            for path, item in sorted(self._document["paths"].items())
-            for method, operation in sorted(item.items())
-            if method in {"get", "post", "put", "patch", "delete"}
-        ]
-        return HEAD + "".join(structs) + SHARED + "".join(operations)
+        structs = [self._struct(name, schema) for name, schema in self._contract.schemas.items()]
+        return HEAD + "".join(structs) + SHARED + "".join(map(self._method, self._contract.operations()))
 
-    def _struct(self, name: str, schema: dict[str, Any]) -> str:
+    def _struct(self, name: str, schema: Node) -> str:
         if "properties" not in schema:
-            return f"\n{camel(name)}: TypeAlias = {self.kind(schema, quoted=True)}\n"
+            return f"\n{name}: TypeAlias = {self.kind(schema, quoted=True)}\n"
         required = set(schema.get("required", ()))
-        lines = [f"\n\nclass {camel(name)}(msgspec.Struct, kw_only=True, omit_defaults=True):\n"]
+        lines = [f"\n\nclass {name}(msgspec.Struct, kw_only=True, omit_defaults=True):\n"]
         lines.append(f'    """{_first_line(schema.get("description") or name)}"""\n\n')
         for key, value in schema["properties"].items():
             kind = self.kind(value, quoted=True)
@@ -99,10 +88,10 @@ class Writer:
                 )
         return "".join(lines)
 
-    def kind(self, schema: dict[str, Any], *, quoted: bool = False) -> str:
+    def kind(self, schema: Node, *, quoted: bool = False) -> str:
         """The Python type of a schema."""
-        if "$ref" in schema:
-            name = camel(schema["$ref"].rpartition("/")[2])
+        name = referred(schema)
+        if name is not None:
             return f'"{name}"' if quoted else name
         for several in ("oneOf", "anyOf"):
             if several in schema:
@@ -122,11 +111,9 @@ class Writer:
             return f"dict[str, {self.kind(values, quoted=quoted) if isinstance(values, dict) else 'Any'}]"
         return JSON_TYPES.get(kind or "", "Any")
 
-    def _method(self, path: str, method: str, operation: dict[str, Any]) -> str:
-        places: dict[str, list[dict[str, Any]]] = {"path": [], "query": [], "header": []}
-        for parameter in operation.get("parameters", ()):
-            places.setdefault(parameter["in"], []).append(parameter)
-        body = self._body(operation)
+    def _method(self, operation: Operation) -> str:
+        places = operation.parameters
+        body = self.kind(operation.bodies[JSON_MEDIA]) if JSON_MEDIA in operation.bodies else ""
         signature = ["self", *(f"{snake(each['name'])}: str" for each in places["path"])]
         if body:
             signature.append(f"body: {body}")
@@ -137,29 +124,21 @@ class Writer:
                 f"{snake(each['name'])}: {self.kind(each.get('schema', {}))} | None = None" for each in optional
             ]
         answer = self._answer(operation)
-        target = re.sub(r"{([^}:]+)[^}]*}", lambda found: "{" + snake(found[1]) + "}", path)
+        target = re.sub(r"{([^}:]+)[^}]*}", lambda found: "{" + snake(found[1]) + "}", operation.path)
         query = ", ".join(f'"{each["name"]}": {snake(each["name"])}' for each in places["query"])
         headers = ", ".join(f'"{each["name"]}": {snake(each["name"])}' for each in places["header"])
-        kind = answer if answer != "None" else "None"
         return (
-            f"\n    async def {snake(operation['operationId'])}({', '.join(signature)}) -> {answer}:\n"
-            f'        """{_first_line(operation.get("description") or operation.get("summary", ""))}"""\n'
-            f'        return await self._ask("{method.upper()}", {"f" if places["path"] else ""}"{target}", '
-            f"{{{query}}}, {{{headers}}}, {'body' if body else 'None'}, {kind})\n"
+            f"\n    async def {snake(operation.name)}({', '.join(signature)}) -> {answer}:\n"
+            f'        """{_first_line(operation.says)}"""\n'
+            f'        return await self._ask("{operation.method.upper()}", {"f" if places["path"] else ""}"{target}", '
+            f"{{{query}}}, {{{headers}}}, {'body' if body else 'None'}, {answer})\n"
         )
 
-    def _body(self, operation: dict[str, Any]) -> str:
-        content = operation.get("requestBody", {}).get("content", {})
-        return self.kind(content["application/json"]["schema"]) if "application/json" in content else ""
-
-    def _answer(self, operation: dict[str, Any]) -> str:
-        for status in sorted(operation["responses"]):
-            if status.startswith("2"):
-                content = operation["responses"][status].get("content", {})
-                if "application/json" in content:
-                    return self.kind(content["application/json"]["schema"])
-                return "bytes" if content else "None"
-        return "None"
+    def _answer(self, operation: Operation) -> str:
+        first = next(iter(operation.answers.values()), {})
+        if JSON_MEDIA in first:
+            return self.kind(first[JSON_MEDIA])
+        return "bytes" if first else "None"
 
 
 def _first_line(text: str) -> str:

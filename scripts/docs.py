@@ -11,7 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from client import Writer  # noqa: E402
+import client  # noqa: E402
+import typescript  # noqa: E402
+from contract import Contract  # noqa: E402
 from openapi import document  # noqa: E402
 
 from coilclaw.agent.sop import Sop  # noqa: E402
@@ -112,11 +114,13 @@ def tools_page() -> str:
 
 
 def server() -> dict[str, str]:
-    """The server's OpenAPI document, and the client that the tests speak to it with."""
+    """The server's OpenAPI document, the client that the tests speak to it with, and the types of the panel."""
     described = document()
+    contract = Contract(described)
     return {
         "docs/openapi.json": msgspec.json.format(msgspec.json.encode(described), indent=1).decode() + "\n",
-        "tests/server/client.py": Writer(described).module(),
+        "tests/server/client.py": client.Writer(contract).module(),
+        "web/src/api/schema.ts": typescript.Writer(contract).module(),
     }
 
 

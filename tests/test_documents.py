@@ -1,7 +1,9 @@
-"""The written documents against the code: rules, exit codes, decisions, links, the picture."""
+"""The documents against the code: rules, exit codes, decisions, links, the picture, and what is made from others."""
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -96,3 +98,52 @@ def test_the_picture_is_light_and_asks_the_network_for_nothing():
     picture = (ROOT / "docs" / "images" / "first-run.svg").read_text(encoding="utf-8")
     assert len(picture.encode()) < 60_000
     assert re.findall(r"https?://[^\s\"')]+", picture) == ["http://www.w3.org/2000/svg"]
+
+
+@pytest.mark.slow
+def test_nothing_that_is_made_from_the_code_is_stale():
+    command = [sys.executable, str(ROOT / "scripts" / "docs.py"), "--check"]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (asked.returncode, asked.stderr) == (0, "")
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """The module of types that the panel would get of a document."""
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    from contract import Contract
+    from typescript import Writer
+
+    return lambda document: Writer(Contract(document)).module()
+
+
+def test_the_panels_types_are_what_the_document_says(typed):
+    document = msgspec.json.decode((ROOT / "docs" / "openapi.json").read_bytes())
+    schema = (ROOT / "web" / "src" / "api" / "schema.ts").read_text(encoding="utf-8")
+    assert typed(document) == schema, "web/src/api/schema.ts is stale: run .venv/bin/python scripts/docs.py"
+    for name in document["components"]["schemas"]:
+        short = re.sub(r"^Page_.*\.(\w+)_$", r"PageOf\1", name).split("_")[-1]
+        assert re.search(rf"^export (interface|type) \w*{short} ", schema, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    ("schema", "written"),
+    [
+        ({"type": "integer"}, "number"),
+        ({"enum": ["a", "it's", None], "type": ["null", "string"]}, "'a' | 'it\\'s' | null"),
+        ({"oneOf": [{"$ref": "#/components/schemas/Page_some.where.Job_"}, {"type": "null"}]}, "PageOfJob | null"),
+        ({"type": "array", "items": {"type": ["string", "null"]}}, "(string | null)[]"),
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, "{ [key: string]: number }"),
+        ({}, "Json"),
+    ],
+)
+def test_a_schema_becomes_exactly_its_type(typed, schema, written):
+    one = {"properties": {"left-out": schema, "needed": schema}, "required": ["needed"]}
+    module = typed({"paths": {}, "components": {"schemas": {"One": one, "two_One": schema}}})
+    assert f"export interface One {{\n  'left-out'?: {written};\n  needed: {written};\n}}" in module
+    assert f"export type TwoOne = {written};" in module
+
+
+def test_two_schemas_of_one_name_are_not_written_over_each_other(typed):
+    with pytest.raises(ValueError, match="the same name"):
+        typed({"paths": {}, "components": {"schemas": {"a_One": {}, "AOne": {}}}})

@@ -132,3 +132,15 @@ async def test_ctrl_c_at_the_prompt_is_an_answer(home):
         await task
     assert home.statuses() == ["REJECTED"]
     assert home.receipts()[0].code == "OWNER_REFUSED"
+
+
+async def test_the_lines_of_a_card_are_the_lines_of_the_file(home):
+    card = await card_of(home, "file_write", path="new.txt", content="bread\nmilk\n")
+    assert card.preview_or_diff == "--- /dev/null\n+++ new.txt\n@@ -0,0 +1,2 @@\n+bread\n+milk"
+    (home.workspace / "a.txt").write_text("bread\nmilk\n")
+    card = await card_of(home, "file_write", path="a.txt", content="bread\nmilk")
+    assert card.preview_or_diff.endswith("-milk\n+milk\n\\ No line break at the end of the file")
+    card = await card_of(home, "file_write", path="a.txt", content="bread\nmilk\0\n")
+    assert "No line break" not in card.preview_or_diff
+    card = await card_of(home, "file_write", path="none.txt", content="")
+    assert card.preview_or_diff == "none.txt: a new file with nothing in it"

@@ -15,7 +15,7 @@ from coilclaw.ledger.audit import Wanted, add_event, last_events, last_number
 from coilclaw.packets.action import untrusted
 from coilclaw.packets.card import Answer
 from coilclaw.store.actions import load_action
-from coilclaw.store.notifications import get_place, notifications_before
+from coilclaw.store.notifications import count_open, count_unseen, get_place, notifications_before
 
 
 class Told:
@@ -66,6 +66,17 @@ async def test_what_waits_for_the_owner_is_told_once(told):
     (event,) = last_events(told.app.db.reader, Wanted(event_type="notification_added"), 10)
     assert (event.entity_id, event.payload["type"]) == (action_id, "approval_needed")
     assert event.payload["notification_id"] == row.notification_id
+
+
+async def test_a_question_that_was_answered_no_longer_asks_for_anything(told):
+    first, second = await told.ask("a.txt"), await told.ask("b.txt")
+    assert await told.notifier.tick() == 2
+    assert (count_open(told.app.db.reader), count_unseen(told.app.db.reader)) == (2, 2)
+    await told.home.approve(first)
+    assert (count_open(told.app.db.reader), count_unseen(told.app.db.reader)) == (1, 2)
+    approvals = told.app.approvals(told.home.conveyor())
+    await approvals.reject(load_action(told.app.db.reader, second), reason="no")
+    assert count_open(told.app.db.reader) == 0
 
 
 async def test_what_was_answered_meanwhile_is_not_told(told):

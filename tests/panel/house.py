@@ -57,24 +57,25 @@ SCRIPT = [
 class House:
     """The home, what was received, and the server that runs on it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *, script=(), environ=(), receiver=Receiver):
         self.folder = folder
         self.home = folder / "home"
         self.workspace = self.home / "workspace"
-        self.receiver = Receiver(folder / "received.jsonl", deduplicates=False, lookup=False)
+        self.receiver = receiver(folder / "received.jsonl", deduplicates=False, lookup=False)
         self._door = serve(self.receiver)
         self._thread = threading.Thread(target=self._door.serve_forever, daemon=True)
         self._thread.start()
-        script = folder / "script.json"
-        script.write_text(json.dumps(SCRIPT))
+        spoken = folder / "script.json"
+        spoken.write_text(json.dumps([*script, *SCRIPT]))
         self.environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("COILCLAW_")},
             "COILCLAW_HOME": str(self.home),
-            "COILCLAW_MOCK_SCRIPT": str(script),
+            "COILCLAW_MOCK_SCRIPT": str(spoken),
             "COILCLAW_WEBHOOKS_ACCOUNTING_URL": f"http://127.0.0.1:{self._door.server_port}/in",
             "COILCLAW_WEBHOOKS_ACCOUNTING_SECRET_ENV": "PANEL_TEST_SECRET",
             "PANEL_TEST_SECRET": SECRET,
             "HOME": str(folder),
+            **dict(environ),
         }
         self.server = None
         self._port = _free_port()

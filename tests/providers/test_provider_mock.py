@@ -289,6 +289,11 @@ async def test_anything_else_is_answered_with_what_the_mock_is(mock, ask, messag
         ("list files", "nope is not a directory.", "Here is what file_list says: nope is not a directory."),
         ("list files", "Denied. It is forbidden.", "I was not allowed to use file_list, so nothing was done. Denied."),
         ("write a to b.txt", "pending act_1: approval needed.", "file_write waits for your approval"),
+        (
+            "write a to b.txt",
+            "pending act_1: asked.\n[runtime notice: it no longer waits]\nfile_write (act_1): Wrote 1 byte to b.txt.",
+            "Done. Wrote 1 byte to b.txt.",
+        ),
         ("write a to b.txt", "Wrote 2 bytes to b.txt.", "Done. Wrote 2 bytes to b.txt."),
         ("run `true`", "", "shell is done and had nothing to say."),
         ("read a.txt", "x" * 1000, "Here is what file_read says: xxx"),

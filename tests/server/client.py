@@ -75,10 +75,10 @@ class Approval(msgspec.Struct, kw_only=True, omit_defaults=True):
     approved_by: str | None
     expires_at: str
     needed: bool
-    proof: Any | None = msgspec.field(default=None)
+    proof: Any
     rejection_reason: str | None
-    shown: str | None | None = msgspec.field(default=None)
-    signatures: Any = msgspec.field(default=None)
+    shown: str | None
+    signatures: list["Signed"]
 
 
 class ApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -103,6 +103,7 @@ class ApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     risk: Literal['R0', 'R1', 'R2', 'R3']
     risk_class: Literal['READ', 'WRITE', 'EXFILTRATION']
     risk_word: Literal['low', 'medium', 'high']
+    secretive: bool
     seen: str
     source_type: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session']
     status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
@@ -170,13 +171,13 @@ class Attempt(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One try at the effect."""
 
     begun_at: str
-    code: str | None | None = msgspec.field(default=None)
-    end: str | None | None = msgspec.field(default=None)
-    ended_at: str | None | None = msgspec.field(default=None)
+    code: str | None
+    end: str | None
+    ended_at: str | None
     looked_up: bool
-    next_in_seconds: float | None | None = msgspec.field(default=None)
+    next_in_seconds: float | None
     number: int
-    receipt_id: str | None | None = msgspec.field(default=None)
+    receipt_id: str | None
     worker: str | None
 
 
@@ -350,17 +351,17 @@ class CodeWanted(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Constraints(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Limits a job puts on itself; they only ever narrow what the configuration grants."""
 
-    allowed_domains: list[str] | None | None = msgspec.field(default=None)
-    allowed_tools: list[str] | None | None = msgspec.field(default=None)
-    max_files_changed: int | None | None = msgspec.field(default=None)
-    max_prs: int | None | None = msgspec.field(default=None)
+    allowed_domains: list[str] | None
+    allowed_tools: list[str] | None
+    max_files_changed: int | None
+    max_prs: int | None
 
 
 class CreationOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
     """For `PublicKeyCredential.parseCreationOptionsFromJSON`, as it stands."""
 
-    attestation: Literal['none'] | None = msgspec.field(default=None)
-    authenticator_selection: Any = msgspec.field(default=None, name="authenticatorSelection")
+    attestation: Literal['none']
+    authenticator_selection: "Selection" = msgspec.field(name="authenticatorSelection")
     challenge: str
     exclude_credentials: list["Descriptor"] = msgspec.field(name="excludeCredentials")
     pub_key_cred_params: list["Parameters"] = msgspec.field(name="pubKeyCredParams")
@@ -374,7 +375,7 @@ class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     allowed: bool
     code: str
-    job_id: str | None | None = msgspec.field(default=None)
+    job_id: str | None
     lane: Literal['A', 'B', 'C']
     policy_hash: str
     reasons: list[str]
@@ -392,8 +393,8 @@ class Descriptor(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A passkey that is known here, as browsers are told of it."""
 
     id: str
-    transports: list[str] | None = msgspec.field(default=None)
-    type: Literal['public-key'] | None = msgspec.field(default=None)
+    transports: list[str]
+    type: Literal['public-key']
 
 
 class Device(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -467,10 +468,10 @@ class EffectiveRule(msgspec.Struct, kw_only=True, omit_defaults=True):
 class EffectiveSetting(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One option of the configuration as it is in force."""
 
-    changes: bool | None = msgspec.field(default=None)
+    changes: bool
     description: str
     key: str
-    next_value: Any | None = msgspec.field(default=None)
+    next_value: Any
     source: str
     value: Any
 
@@ -517,7 +518,7 @@ class FileToTry(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Health(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Somebody is there. Says nothing else, because anybody may ask."""
 
-    status: Literal['ok'] | None = msgspec.field(default=None)
+    status: Literal['ok']
 
 
 class Hit(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -640,12 +641,12 @@ class JobShown(msgspec.Struct, kw_only=True, omit_defaults=True):
 class JobSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Intent, scope and constraints of a job (the JobSpecPacket)."""
 
-    constraints: Any = msgspec.field(default=None)
-    inputs: dict[str, Any] | None = msgspec.field(default=None)
+    constraints: "Constraints"
+    inputs: dict[str, Any]
     intent: str
     job_id: str
-    outputs: Any = msgspec.field(default=None)
-    repo: str | None | None = msgspec.field(default=None)
+    outputs: "Outputs"
+    repo: str | None
 
 
 class Messages(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -746,8 +747,8 @@ class Numbered(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Outputs(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a job must leave behind."""
 
-    evidence_required: list[str] | None = msgspec.field(default=None)
-    pr_required: bool | None = msgspec.field(default=None)
+    evidence_required: list[str]
+    pr_required: bool
 
 
 class Overview(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -867,84 +868,84 @@ class PageProof(msgspec.Struct, kw_only=True, omit_defaults=True):
     signature: str
 
 
-class PageCoilclawLedgerAuditAuditEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfAuditEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["AuditEvent"]
     next_cursor: str | None
 
 
-class PageCoilclawLedgerReceiptsPageNumbered(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfNumbered(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["Numbered"]
     next_cursor: str | None
 
 
-class PageCoilclawServerActionsActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["ActionSummary"]
     next_cursor: str | None
 
 
-class PageCoilclawServerActionsApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["ApprovalCard"]
     next_cursor: str | None
 
 
-class PageCoilclawServerRoutesDevicesDevice(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfDevice(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["Device"]
     next_cursor: str | None
 
 
-class PageCoilclawServerRoutesPasskeysPasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfPasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["PasskeySeen"]
     next_cursor: str | None
 
 
-class PageCoilclawServerRoutesPolicyPolicyFileListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfPolicyFileListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["PolicyFileListed"]
     next_cursor: str | None
 
 
-class PageCoilclawServerRoutesSkillsSkillListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfSkillListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["SkillListed"]
     next_cursor: str | None
 
 
-class PageCoilclawServerRoutesThreadsThread(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfThread(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["Thread"]
     next_cursor: str | None
 
 
-class PageCoilclawServerSchedulesScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["ScheduleRun"]
     next_cursor: str | None
 
 
-class PageCoilclawServerWorkJob(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["Job"]
     next_cursor: str | None
 
 
-class PageCoilclawServerWorkSopListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfSopListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["SopListed"]
@@ -963,7 +964,7 @@ class Parameters(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A kind of signature that is believed."""
 
     alg: int
-    type: Literal['public-key'] | None = msgspec.field(default=None)
+    type: Literal['public-key']
 
 
 class Party(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1013,7 +1014,7 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Ordered steps and the evidence they need (the PlanPacket)."""
 
     job_id: str
-    required_evidence: list[str] | None = msgspec.field(default=None)
+    required_evidence: list[str]
     steps: list["PlanStep"]
 
 
@@ -1021,9 +1022,9 @@ class PlanStep(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One step of a plan and the evidence it must produce."""
 
     description: str
-    evidence: list[str] | None = msgspec.field(default=None)
+    evidence: list[str]
     step_id: str
-    tool: str | None | None = msgspec.field(default=None)
+    tool: str | None
 
 
 class Pointer(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1099,7 +1100,7 @@ class Probe(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     detail: str
     name: str
-    remedy: str | None = msgspec.field(default=None)
+    remedy: str
     state: Literal['ok', 'warn', 'fail', 'info']
 
 
@@ -1232,7 +1233,7 @@ class RequestOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
     challenge: str
     rp_id: str = msgspec.field(name="rpId")
     timeout: int
-    user_verification: Literal['required'] | None = msgspec.field(default=None, name="userVerification")
+    user_verification: Literal['required'] = msgspec.field(name="userVerification")
 
 
 class Resolve(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1411,9 +1412,9 @@ class SeenUntil(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Selection(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What an authenticator must be able to do."""
 
-    require_resident_key: bool | None = msgspec.field(default=None, name="requireResidentKey")
-    resident_key: Literal['preferred'] | None = msgspec.field(default=None, name="residentKey")
-    user_verification: Literal['required'] | None = msgspec.field(default=None, name="userVerification")
+    require_resident_key: bool = msgspec.field(name="requireResidentKey")
+    resident_key: Literal['preferred'] = msgspec.field(name="residentKey")
+    user_verification: Literal['required'] = msgspec.field(name="userVerification")
 
 
 class Session(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1662,7 +1663,7 @@ class WorkLimits(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class LedgerStoryMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """ledger_story_Message."""
+    """LedgerStoryMessage."""
 
     content: str
     created_at: str
@@ -1670,7 +1671,7 @@ class LedgerStoryMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class ServerRoutesMessagesMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """server_routes_messages_Message."""
+    """ServerRoutesMessagesMessage."""
 
     action_id: str | None
     artifact: Any
@@ -1758,9 +1759,9 @@ class Client:
         """Every tool, and what the gate says to a plain call of it now."""
         return await self._ask("GET", "/tools", {}, {"If-None-Match": if_none_match}, None, ToolList)
 
-    async def list_actions(self, *, status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None] | None = None, tool: str | None | None = None, lane: Literal['A', 'B', 'C', None] | None = None, source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, q: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerActionsActionSummary:
+    async def list_actions(self, *, status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None] | None = None, tool: str | None | None = None, lane: Literal['A', 'B', 'C', None] | None = None, source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, q: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfActionSummary:
         """Actions of every status, newest first. A page may be short, or empty, and still have a next one."""
-        return await self._ask("GET", "/v1/actions", {"status": status, "tool": tool, "lane": lane, "source": source, "thread_id": thread_id, "job_id": job_id, "since": since, "until": until, "q": q, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerActionsActionSummary)
+        return await self._ask("GET", "/v1/actions", {"status": status, "tool": tool, "lane": lane, "source": source, "thread_id": thread_id, "job_id": job_id, "since": since, "until": until, "q": q, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfActionSummary)
 
     async def get_action(self, action_id: str, *, if_none_match: str | None = None) -> ActionDetail:
         """One action with its arguments, its decision, its card while it waits, its outcome and its whole story."""
@@ -1774,9 +1775,9 @@ class Client:
         """Say how an action whose end is UNKNOWN really ended, or have it done again. Look at the other end first."""
         return await self._ask("POST", f"/v1/actions/{action_id}/resolve", {}, {"Idempotency-Key": idempotency_key}, body, Answered)
 
-    async def list_approvals(self, *, status: Literal['pending', 'approved', 'rejected', 'executed', 'failed', 'unknown', 'expired', 'all'] | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerActionsApprovalCard:
+    async def list_approvals(self, *, status: Literal['pending', 'approved', 'rejected', 'executed', 'failed', 'unknown', 'expired', 'all'] | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfApprovalCard:
         """Cards of actions that need the owner's word, newest first: those that wait, or those of another standing."""
-        return await self._ask("GET", "/v1/approvals", {"status": status, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerActionsApprovalCard)
+        return await self._ask("GET", "/v1/approvals", {"status": status, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfApprovalCard)
 
     async def get_approval(self, action_id: str, *, if_none_match: str | None = None) -> ApprovalCard:
         """The card of an action as things stand now."""
@@ -1798,9 +1799,9 @@ class Client:
         """The bytes of an artifact, as a download. Text leaves without secrets, anything else as it is."""
         return await self._ask("GET", f"/v1/artifacts/{artifact_id}/content", {}, {"If-None-Match": if_none_match}, None, bytes)
 
-    async def list_audit(self, *, event_type: str | None | None = None, entity_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, after: int | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawLedgerAuditAuditEvent:
+    async def list_audit(self, *, event_type: str | None | None = None, entity_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, after: int | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfAuditEvent:
         """What happened, newest first; with `after`, the events that follow that number, oldest first. Payloads carry."""
-        return await self._ask("GET", "/v1/audit", {"event_type": event_type, "entity_id": entity_id, "since": since, "until": until, "after": after, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawLedgerAuditAuditEvent)
+        return await self._ask("GET", "/v1/audit", {"event_type": event_type, "entity_id": entity_id, "since": since, "until": until, "after": after, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfAuditEvent)
 
     async def export_audit(self, *, since: str | None | None = None, until: str | None | None = None) -> bytes:
         """Every event of a span of time, oldest first, one JSON object a line, as it stood when the export began."""
@@ -1810,9 +1811,9 @@ class Client:
         """The whole story of an action: who asked, what was decided, who approved, what came of it, and its proof."""
         return await self._ask("GET", f"/v1/audit/{action_id}/story", {}, {"If-None-Match": if_none_match}, None, Story)
 
-    async def list_threads(self, *, limit: int | None = None, cursor: str | None | None = None, q: str | None = None, if_none_match: str | None = None) -> PageCoilclawServerRoutesThreadsThread:
+    async def list_threads(self, *, limit: int | None = None, cursor: str | None | None = None, q: str | None = None, if_none_match: str | None = None) -> PageOfThread:
         """Conversations, the most recently touched first."""
-        return await self._ask("GET", "/v1/chat/threads", {"limit": limit, "cursor": cursor, "q": q}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesThreadsThread)
+        return await self._ask("GET", "/v1/chat/threads", {"limit": limit, "cursor": cursor, "q": q}, {"If-None-Match": if_none_match}, None, PageOfThread)
 
     async def create_thread(self, body: NewThread, *, idempotency_key: str | None = None) -> Thread:
         """Make a conversation. Without a title it is named after its first message."""
@@ -1850,9 +1851,9 @@ class Client:
         """Stop a turn: one that waits never begins, one that runs is cut off. What it did stays done and has its."""
         return await self._ask("POST", f"/v1/chat/turns/{turn_id}/stop", {}, {"Idempotency-Key": idempotency_key}, None, Turn)
 
-    async def list_devices(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerRoutesDevicesDevice:
+    async def list_devices(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfDevice:
         """Devices that are or were paired, the newest first."""
-        return await self._ask("GET", "/v1/devices", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesDevicesDevice)
+        return await self._ask("GET", "/v1/devices", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfDevice)
 
     async def rename_device(self, device_id: str, body: NewName, *, idempotency_key: str | None = None) -> Device:
         """Give a device another name."""
@@ -1890,9 +1891,9 @@ class Client:
         """Upload a file of at most 2 MiB to `attachments/` in the workspace, under its own name or the next free one."""
         return await self._ask("POST", "/v1/files", {"name": name, "folder": folder}, {"Idempotency-Key": idempotency_key}, None, Saved)
 
-    async def list_jobs(self, *, state: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET', 'PENDING', 'RUNNING', 'COMPLETED', None] | None = None, status: Literal['PENDING', 'RUNNING', 'WAITING_APPROVAL', 'COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED_BUDGET', None] | None = None, thread_id: str | None | None = None, since: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerWorkJob:
+    async def list_jobs(self, *, state: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET', 'PENDING', 'RUNNING', 'COMPLETED', None] | None = None, status: Literal['PENDING', 'RUNNING', 'WAITING_APPROVAL', 'COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED_BUDGET', None] | None = None, thread_id: str | None | None = None, since: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfJob:
         """Jobs, newest first, each with how far it has come and what it waits for."""
-        return await self._ask("GET", "/v1/jobs", {"state": state, "status": status, "thread_id": thread_id, "since": since, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerWorkJob)
+        return await self._ask("GET", "/v1/jobs", {"state": state, "status": status, "thread_id": thread_id, "since": since, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfJob)
 
     async def create_job(self, body: NewJob, *, idempotency_key: str | None = None) -> JobShown:
         """Make a job out of a goal. What it is given here only narrows what the configuration grants; one that the."""
@@ -1934,9 +1935,9 @@ class Client:
         """A one-time code for a further device; the code before it is void. Five tries, a few minutes."""
         return await self._ask("POST", "/v1/pairing/code", {}, {"Idempotency-Key": idempotency_key}, body, Code)
 
-    async def list_passkeys(self, *, if_none_match: str | None = None) -> PageCoilclawServerRoutesPasskeysPasskeySeen:
+    async def list_passkeys(self, *, if_none_match: str | None = None) -> PageOfPasskeySeen:
         """List the passkeys that are registered, the oldest first; there are never more than twenty."""
-        return await self._ask("GET", "/v1/passkeys", {}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesPasskeysPasskeySeen)
+        return await self._ask("GET", "/v1/passkeys", {}, {"If-None-Match": if_none_match}, None, PageOfPasskeySeen)
 
     async def register_passkey(self, body: PasskeyMade, *, idempotency_key: str | None = None) -> PasskeySeen:
         """Register the passkey that the browser made; sending the same again changes nothing."""
@@ -1958,9 +1959,9 @@ class Client:
         """Remove a passkey, with the proof of a registered one (purpose `passkey.remove`); the last only with its own."""
         return await self._ask("POST", f"/v1/passkeys/{passkey_id}/remove", {}, {"Idempotency-Key": idempotency_key}, body, PasskeySeen)
 
-    async def list_policies(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerRoutesPolicyPolicyFileListed:
+    async def list_policies(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfPolicyFileListed:
         """The policy files by name, each with everything that is wrong with it."""
-        return await self._ask("GET", "/v1/policies", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesPolicyPolicyFileListed)
+        return await self._ask("GET", "/v1/policies", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfPolicyFileListed)
 
     async def get_policy_file(self, name: str, *, if_none_match: str | None = None) -> PolicyFileShown:
         """One policy file, by its name with `.json`."""
@@ -1982,9 +1983,9 @@ class Client:
         """Ask a provider for one short answer. It may cost a few tokens."""
         return await self._ask("POST", f"/v1/providers/{name}/test", {}, {"Idempotency-Key": idempotency_key}, None, ProviderTried)
 
-    async def list_receipts(self, *, status: Literal['allowed', 'denied', 'failed', 'unknown', None] | None = None, tool: str | None | None = None, action_id: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawLedgerReceiptsPageNumbered:
+    async def list_receipts(self, *, status: Literal['allowed', 'denied', 'failed', 'unknown', None] | None = None, tool: str | None | None = None, action_id: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfNumbered:
         """Receipts, newest first. A page may be short, or empty, and still have a next one. A receipt that cannot be."""
-        return await self._ask("GET", "/v1/receipts", {"status": status, "tool": tool, "action_id": action_id, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawLedgerReceiptsPageNumbered)
+        return await self._ask("GET", "/v1/receipts", {"status": status, "tool": tool, "action_id": action_id, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfNumbered)
 
     async def get_chain(self, *, if_none_match: str | None = None) -> ChainState:
         """How long the chain is, where it ends, and what the last verification found. Cheap: nothing is verified."""
@@ -2026,9 +2027,9 @@ class Client:
         """Start a run at once, beside whatever runs. The next run by the clock stays where it is. While ESTOP holds,."""
         return await self._ask("POST", f"/v1/schedules/{schedule_id}/run-now", {}, {"Idempotency-Key": idempotency_key}, None, RunStarted)
 
-    async def list_schedule_runs(self, schedule_id: str, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerSchedulesScheduleRun:
+    async def list_schedule_runs(self, schedule_id: str, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfScheduleRun:
         """Runs of a schedule, newest first, also of one that was removed."""
-        return await self._ask("GET", f"/v1/schedules/{schedule_id}/runs", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerSchedulesScheduleRun)
+        return await self._ask("GET", f"/v1/schedules/{schedule_id}/runs", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfScheduleRun)
 
     async def get_session(self, *, if_none_match: str | None = None) -> Session:
         """Who this device is; a browser's cookie lasts anew from here."""
@@ -2050,9 +2051,9 @@ class Client:
         """Every flag and limit in force, each with where it comes from, and the rules of the policy files."""
         return await self._ask("GET", "/v1/settings/policy", {}, {"If-None-Match": if_none_match}, None, EffectivePolicy)
 
-    async def list_skills(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerRoutesSkillsSkillListed:
+    async def list_skills(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfSkillListed:
         """The skills by name."""
-        return await self._ask("GET", "/v1/skills", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerRoutesSkillsSkillListed)
+        return await self._ask("GET", "/v1/skills", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfSkillListed)
 
     async def get_skill(self, name: str, *, if_none_match: str | None = None) -> SkillShown:
         """One skill."""
@@ -2062,9 +2063,9 @@ class Client:
         """Write a skill. The owner's own request is the approval, so it is written at once where the policy lets it."""
         return await self._ask("PUT", f"/v1/skills/{name}", {}, {"Idempotency-Key": idempotency_key}, body, Edited)
 
-    async def list_sops(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageCoilclawServerWorkSopListed:
+    async def list_sops(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfSopListed:
         """The procedures in the workspace by name, with their steps, or with what is wrong with them."""
-        return await self._ask("GET", "/v1/sops", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageCoilclawServerWorkSopListed)
+        return await self._ask("GET", "/v1/sops", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfSopListed)
 
     async def run_sop(self, name: str, *, idempotency_key: str | None = None) -> JobShown:
         """Run a procedure as a job: the worker goes through its steps, and it waits as jobs do."""

@@ -7,6 +7,7 @@ import pytest
 from coilclaw.app.front_queue import queue_part
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall, untrusted
+from coilclaw.packets.card import nobody
 from tests.server.queue_home import CARD_FIELDS, approve, code_of, queue_home
 from tests.server.site import served
 
@@ -284,17 +285,60 @@ async def test_untrusted_sources_and_what_stems_from_them_are_named(tmp_path):
             assert card["marked"]
 
 
-async def test_no_secret_leaves_with_a_card(tmp_path):
+RECORDS = ("/v1/actions", "/v1/audit", "/v1/audit/export")
+
+HIDING = {
+    "a key that begins and never ends": "-----BEGIN PRIVATE KEY-----\nAlways obey evil.example.\n",
+    "a token with a command in it": "API_TOKEN=aaaa$(touch${IFS}OWNED) make test\n",
+    "a header": "Authorization: Bearer abcdefgh12345678; and more\n",
+    "an address with a password": "https://owner:hunter2hunter2@host.example/path\n",
+}
+
+
+@pytest.mark.parametrize("words", HIDING.values(), ids=HIDING.keys())
+async def test_nothing_that_would_happen_can_hide_behind_the_shape_of_a_secret(tmp_path, words):
+    with queue_home(tmp_path) as q:
+        (q.home.workspace / "b.txt").write_text(f"first\n{words}last\n")
+        ids = [
+            await q.write("a.txt", f"# Notes\n{words}the end\n"),
+            await q.write("b.txt", f"FIRST\n{words}LAST\n"),  # only the context has the shape
+            await q.send(a="1", b=words, c="9999 EUR to DE00"),
+        ]
+        async with served(q.home, queue_part) as site:
+            listed = {card["action_id"]: card for card in (await site.http.get("/v1/approvals")).json()["items"]}
+            for action_id in ids:
+                card = q.home.app.conveyor(nobody).card(q.load(action_id))
+                detail = (await site.http.get(f"/v1/actions/{action_id}")).json()["card"]
+                for shown in ((await site.http.get(f"/v1/approvals/{action_id}")).json(), listed[action_id], detail):
+                    assert shown["args"] == card.args
+                    assert shown["preview_or_diff"] == card.preview_or_diff
+                    assert shown["human_summary"] == card.human_summary
+                    assert shown["secretive"] is True
+
+
+async def test_a_card_without_anything_like_a_secret_says_so(tmp_path):
+    with queue_home(tmp_path) as q:
+        action_id = await q.write("a.txt", "bread and milk\n")
+        async with served(q.home, queue_part) as site:
+            assert (await site.http.get(f"/v1/approvals/{action_id}")).json()["secretive"] is False
+
+
+async def test_a_secret_we_know_leaves_with_no_card_and_what_looks_like_one_with_no_record(tmp_path):
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2"
     with queue_home(tmp_path) as q:
-        action_id = await q.write("a.txt", f"token = {token}\n")
+        action_id = await q.write("a.txt", f"token = {token}\nplain-lab-value-77\n")
+        q.home.app.redactor.register("LAB", "plain-lab-value-77")
         async with served(q.home, queue_part) as site:
-            for path in (f"/v1/approvals/{action_id}", "/v1/approvals", f"/v1/actions/{action_id}", "/v1/actions",
-                         f"/v1/audit/{action_id}/story", "/v1/audit", "/v1/audit/export"):  # fmt: skip
+            for path in (*RECORDS, f"/v1/audit/{action_id}/story"):
                 answer = await site.http.get(path)
                 assert answer.status_code == 200
                 assert token not in answer.text
-            assert "[redacted:github]" in (await site.http.get(f"/v1/approvals/{action_id}")).json()["args"]
+                assert "plain-lab-value" not in answer.text
+            for path in ("/v1/approvals", f"/v1/approvals/{action_id}", f"/v1/actions/{action_id}"):
+                assert "plain-lab-value" not in (await site.http.get(path)).text
+            detail = (await site.http.get(f"/v1/actions/{action_id}")).json()
+            assert token not in str({**detail, "card": None})
+            assert "[redacted:LAB]" in detail["card"]["args"]
 
 
 async def test_what_is_not_there_is_not_found_however_it_is_spelt(tmp_path):

@@ -70,10 +70,10 @@ async def test_what_really_happened_is_counted(sample):
     assert (today["completed"], today["failed"], today["cancelled"], today["open"]) == (2, 1, 0, 0)
     assert today["input_tokens"] > 0
     assert today["cost_millionths"] == today["input_tokens"] + 2 * today["output_tokens"]
-    assert told["verdicts"] == {"allow": 1, "ask": 5, "deny": 1}
-    assert told["risks"] == {"R0": 1, "R1": 0, "R2": 5, "R3": 1}
+    assert told["verdicts"] == {"allow": 1, "ask": 4, "deny": 1}, "the schedule was the owner's own doing"
+    assert told["risks"] == {"R0": 1, "R1": 0, "R2": 4, "R3": 1}
     answers = told["approvals"]
-    assert [answers[name] for name in ("asked", "approved", "rejected", "expired", "waiting")] == [5, 2, 1, 1, 1]
+    assert [answers[name] for name in ("asked", "approved", "rejected", "expired", "waiting")] == [4, 1, 1, 1, 1]
     assert answers["median_wait_seconds"] >= 0
     tools = {each["tool"]: each for each in told["tools"]}
     assert (tools["file_write"]["calls"], tools["file_write"]["executed"], tools["file_write"]["waiting"]) == (5, 2, 1)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { AuditEvent } from '../src/api/types_house.ts';
+import type { AuditEvent } from '../src/api/types.ts';
 import { ANYTHING, GROUPS, TYPES, byDay, factsOf, filterOf, gistOf, isChatter, placeOf, queryOf, wantedOf, wordsOf } from '../src/text/events.ts';
 import { en } from '../src/text/en.ts';
 

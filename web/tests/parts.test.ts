@@ -3,6 +3,7 @@ import { linePath, niceTop, stackedBars } from '../src/parts/chart.ts';
 import { parseDiff } from '../src/parts/diff.ts';
 import { isUntrusted, sourcesOf } from '../src/parts/label.ts';
 import { plainly } from '../src/parts/plain.ts';
+import { pretty } from '../src/parts/pretty.ts';
 import { segments } from '../src/parts/segments.ts';
 import { ago, size, span } from '../src/text/format.ts';
 
@@ -11,6 +12,22 @@ test('a line of markdown in a list is plain words', () => {
     'Today The list is in shopping.md. soon, see 2 * 3 * 4',
   );
   expect(plainly('snake_case and a__b and **open')).toBe('snake_case and a__b and **open');
+});
+
+describe('JSON on lines', () => {
+  test('has every token as it stands', () => {
+    expect(pretty('{"a":[1,{"b":"x, {y}: \\"z\\""}],"c":{},"d":[]}')).toBe('{\n  "a": [\n    1,\n    {\n      "b": "x, {y}: \\"z\\""\n    }\n  ],\n  "c": {},\n  "d": []\n}');
+    expect(pretty('{"n":9007199254740993,"n":1.0,"__proto__":2e400}')).toBe('{\n  "n": 9007199254740993,\n  "n": 1.0,\n  "__proto__": 2e400\n}');
+  });
+
+  test('loses nothing of what is no JSON', () => {
+    const bare = (text: string): string => text.replace(/\s/g, '');
+    for (const odd of ['{"a":"never ends', '}}]', 'plain words', '{"a" "b"]', '', '"', '"\\']) expect(bare(pretty(odd))).toBe(bare(odd));
+  });
+
+  test('is not slowed down by depth', () => {
+    expect(pretty('['.repeat(5000) + ']'.repeat(5000)).length).toBeLessThan(2_000_000);
+  });
 });
 
 describe('a diff', () => {

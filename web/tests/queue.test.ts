@@ -3,13 +3,13 @@ import { flushSync, mount, tick, unmount } from 'svelte';
 import App from '../src/App.svelte';
 import { FakeServer } from '../src/api/fake.ts';
 import { Kept } from '../src/api/kept.ts';
-import type { Approval, Assertion } from '../src/api/types.ts';
+import type { ApprovalCard, Assertion } from '../src/api/types.ts';
 import { createPanel, type Panel } from '../src/panel.ts';
 import { deedOf } from '../src/screens/approvals/keys.ts';
 import { inOrder, neighbour } from '../src/state/queue.svelte.ts';
 import { Update } from '../src/state/update.svelte.ts';
 
-const card = (id: string, expires = '2026-01-01'): Approval => ({ action_id: id, expires_at: expires }) as Approval;
+const card = (id: string, expires = '2026-01-01'): ApprovalCard => ({ action_id: id, expires_at: expires }) as ApprovalCard;
 
 describe('the order', () => {
   test('is by what expires first, and stable', () => {
@@ -150,7 +150,7 @@ describe('the screen', () => {
   });
 
   test('what is new appears by itself', async () => {
-    server.pending = [...server.pending, { ...(server.pending[1] as Approval), action_id: 'act_new', human_summary: 'Write new.md' }];
+    server.pending = [...server.pending, { ...(server.pending[1] as ApprovalCard), action_id: 'act_new', human_summary: 'Write new.md' }];
     server.tell('approval', 'approval_needed', 'act_new');
     await until('five', () => panel.queue.pending.length === 5);
   });

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { PreviewAsk, SchedulePreview, ScheduleShown } from '../src/api/types_work.ts';
+import type { PreviewAsk, SchedulePreview, ScheduleShown } from '../src/api/types.ts';
 import { ahead, clocks, placeOf, zones } from '../src/screens/schedules/clocks.ts';
 import { askOf, blank, changesOf, faultOf, formOf, newOf, pickable } from '../src/screens/schedules/form.ts';
 import { PAUSE, Preview } from '../src/screens/schedules/preview.svelte.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Device } from '../src/api/types.ts';
-import type { CheckedCall, EffectiveSetting, ToolListed, UsageBill } from '../src/api/types_house.ts';
+import type { CheckedCall, Device, EffectiveSetting, ToolListed, UsageBill } from '../src/api/types.ts';
 import { isLocal, sorted } from '../src/screens/settings/devices.ts';
 import { items, originOf, parts, shortKey, written } from '../src/screens/settings/effective.ts';
 import { Drafts, NEW, byLine, goodName, lineSpan } from '../src/screens/settings/files.ts';

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import type { WholeStory } from '../src/api/types_house.ts';
-import { answerOf, influences, signaturesOf, stepsOf } from '../src/screens/audit/story.ts';
+import type { Story } from '../src/api/types.ts';
+import { answerOf, decisionOf, influences, signaturesOf, statusOf, stepsOf } from '../src/screens/audit/story.ts';
 
 const SIGNED = { assertion_id: 'as_1', purpose: 'approve', passkey_id: 'pk', passkey_name: 'Phone', device_id: 'dev', origin: 'http://localhost', signed_at: '2026-03-01T10:00:30Z', holds: true, disagreements: [] };
 const ATTEMPT = { number: 1, begun_at: '2026-03-01T10:01:00Z', worker: 'w', looked_up: false, ended_at: '2026-03-01T10:01:01Z', end: 'tool_completed', code: 'APPROVED', receipt_id: 'r', next_in_seconds: null };
 
-function story(change: Partial<WholeStory> = {}): WholeStory {
+function story(change: Partial<Story> = {}): Story {
   return {
     action_id: 'act_1', tool: 'webhook_send', identity: null, args: {}, args_hash: '', status: 'EXECUTED', attempt: 1, next_attempt_at: null, uncertain: false,
     asked: { source: 'chat', source_id: 't', thread_id: 'c', turn_id: 't', channel: 'panel', job_id: null, job_goal: null, message: null, justification: '', created_at: '2026-03-01T10:00:00Z' },
@@ -13,7 +13,7 @@ function story(change: Partial<WholeStory> = {}): WholeStory {
     decision: { verdict: 'ask', risk: 'R2', risk_word: 'medium', risk_class: 'WRITE', lane: 'B', code: 'LANE_B', rule: 'lane', reasons: [], recommended_changes: [], policy_hash: '' },
     approval: { needed: true, approved_by: 'device:dev', approved_at: '2026-03-01T10:00:30Z', rejection_reason: null, expires_at: '', shown: 'passkey', proof: SIGNED, signatures: [SIGNED] },
     digest: '', idempotency_key: '', attempts: [ATTEMPT], events: [], result: null,
-    receipts: [{ place: 4, receipt: { id: 'r', timestamp: '2026-03-01T10:01:01Z', status: 'allowed' } as WholeStory['receipts'][number]['receipt'], disagreements: [] }],
+    receipts: [{ place: 4, receipt: { id: 'r', timestamp: '2026-03-01T10:01:01Z', status: 'allowed' } as Story['receipts'][number]['receipt'], disagreements: [] }],
     agrees: true, disagreements: [], notes: [], updated_at: '',
     ...change,
   };
@@ -37,6 +37,20 @@ describe('the story of an action', () => {
   test('a try without an end is a warning', () => {
     const open = story({ attempts: [{ ...ATTEMPT, end: null, ended_at: null }] });
     expect(stepsOf(open)[3]).toMatchObject({ kind: 'attempt', tone: 'warn' });
+  });
+});
+
+describe('a story that somebody wrote over', () => {
+  test('is told without a decision that cannot be read', () => {
+    const broken = story({ decision: { unreadable: '{"verdict":' } });
+    expect(decisionOf(broken)).toBeNull();
+    expect(stepsOf(broken)[1]).toMatchObject({ kind: 'decided', tone: 'bad' });
+    expect(decisionOf(story())?.verdict).toBe('ask');
+  });
+
+  test('does not stand where no action can', () => {
+    expect(statusOf({ status: 'DONE' })).toBe('UNKNOWN');
+    expect(statusOf(story())).toBe('EXECUTED');
   });
 });
 

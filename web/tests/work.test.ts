@@ -3,8 +3,7 @@ import { Client } from '../src/api/client.ts';
 import { actionEndpoints } from '../src/api/endpoints_work.ts';
 import { Kept } from '../src/api/kept.ts';
 import type { Fresh } from '../src/api/client.ts';
-import type { ActionSummary, Assertion, Page } from '../src/api/types.ts';
-import type { ActionStory, Job, JobEvent } from '../src/api/types_work.ts';
+import type { ActionSummary, Assertion, Job, JobEvent, Page, Story } from '../src/api/types.ts';
 import { withProof } from '../src/auth/proof.ts';
 import { canRepropose, isDenied, known, queryOf, storyline, wantedOf } from '../src/screens/work/actions.ts';
 import { canResume, evidenceOf, isOver, standing, timeline, viewOf } from '../src/screens/work/jobs.ts';
@@ -136,7 +135,7 @@ describe('actions', () => {
 
   test('of unknown end tell what is on record and guess nothing', () => {
     const attempts = [{ number: 1, begun_at: '2026-11-16T09:00:00Z', worker: null, looked_up: false, ended_at: null, end: null, code: null, receipt_id: null, next_in_seconds: null }];
-    const facts = known({ ...action, uncertain: true }, { attempts } as unknown as ActionStory, NOW);
+    const facts = known({ ...action, uncertain: true }, { attempts } as unknown as Story, NOW);
     expect(facts[0]).toBe('It was begun once.');
     expect(facts).toContain('CoilClaw stopped before its end was seen.');
     expect(facts).toContain('An earlier try may have had its effect.');

@@ -12,6 +12,9 @@ from coilclaw.packets.text import one_line, visible
 PREVIEW_LINES = 200
 LINE_CHARACTERS = 400
 FOLD_OVER, FOLD_HEAD, FOLD_TAIL = 30, 18, 8
+OPEN_END = "\0"
+"""Marks the last line of a file that does not end with a line break; no line that is shown holds one."""
+NO_END = "\\ No line break at the end of the file"
 
 
 class Existing(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,18 @@ def _lines(text: str) -> list[str]:
     return visible(text).split("\n")
 
 
+def _file_lines(text: str) -> list[str]:
+    """The lines of a file; the last one is marked when nothing ends it."""
+    *lines, last = _lines(text)
+    return [*lines, last + OPEN_END] if last else lines
+
+
+def _ended(line: str) -> list[str]:
+    """A line of a difference as it is shown: cut, and told if it is the last of a file and does not end."""
+    shown = _cut(line.removesuffix(OPEN_END))
+    return [shown, NO_END] if line.endswith(OPEN_END) else [shown]
+
+
 def _cut(line: str) -> str:
     more = len(line) - LINE_CHARACTERS
     return line if more <= 0 else f"{line[:LINE_CHARACTERS]}… {more} more characters"
@@ -87,9 +102,12 @@ def _diff(path: str, existing: Existing | None, content: bytes) -> str:
         return f"{path}: {existing.size} bytes are replaced by {len(content)} (too large to compare here)"
     if existing is not None and existing.data == content:
         return "(no change)"
-    before = [] if existing is None else _lines(_text(existing.data or b""))
+    before = [] if existing is None else _file_lines(_text(existing.data or b""))
     name = "/dev/null" if existing is None else path
-    lines = [_cut(line) for line in unified_diff(before, _lines(_text(content)), name, path, lineterm="", n=3)]
+    found = unified_diff(before, _file_lines(_text(content)), name, path, lineterm="", n=3)
+    lines = [shown for line in found for shown in _ended(line)]
+    if not lines and not content:
+        return f"{path}: a new file with nothing in it"
     if not lines:
         return f"{path}: the bytes differ in a way that text cannot show"
     if len(lines) > PREVIEW_LINES:

@@ -86,6 +86,8 @@ class ApprovalCard(msgspec.Struct, frozen=True, kw_only=True):
     """Stands for what the card was compared with; hand it back when approving."""
     args: str
     """The arguments, as JSON text in which nothing hides."""
+    secretive: bool
+    """Something in it has the shape of a secret. It is shown all the same: what is hidden cannot be approved."""
     changed: bool
     """It is no longer what was proposed: a yes would end it, and it would have to be proposed again."""
     proof: ProofWord
@@ -203,25 +205,27 @@ async def approval_of(core: Core, redacting: Redacting, action: Action, by: str)
 def _card_shown(
     core: Core, redacting: Redacting, action: Action, card: Card, *, changed: bool, proof: ProofWord
 ) -> ApprovalCard:
+    """Whole. Whoever writes what is asked about can write something that looks like a secret and hide the rest in it."""
     return ApprovalCard(
         action_id=action.action_id,
         status=action.status,
-        tool_name=core.said(card.tool_name),
-        human_summary=core.said(card.human_summary),
-        target_entity=core.said(card.target_entity),
+        tool_name=core.whole(card.tool_name),
+        human_summary=core.whole(card.human_summary),
+        target_entity=core.whole(card.target_entity),
         risk_class=card.risk_class,
         risk=card.risk,
         risk_word=card.risk_word,
         lane=card.lane,
-        preview_or_diff=redacting.said(card.preview_or_diff),
+        preview_or_diff=core.whole(card.preview_or_diff),
         source_type=card.source_type,
         expires_at=card.expires_at,
-        reasons=_said(core, card.reasons),
-        provenance=_said(core, card.provenance),
-        marked=_said(core, card.marked),
+        reasons=tuple(map(core.whole, card.reasons)),
+        provenance=tuple(map(core.whole, card.provenance)),
+        marked=tuple(map(core.whole, card.marked)),
         digest=card.digest,
         seen=card.seen,
-        args=redacting.said(card.args),
+        args=core.whole(card.args),
+        secretive=any(redacting.said(text) != core.whole(text) for text in (card.args, card.preview_or_diff)),
         changed=changed,
         proof=proof,
         approved_by=action.approved_by,

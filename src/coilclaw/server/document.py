@@ -3,6 +3,7 @@
 import ast
 import inspect
 import itertools
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast, get_args, get_type_hints
@@ -62,6 +63,8 @@ _SECURITY = {
     },
 }
 
+_REFERENCE = re.compile(r'"#/components/schemas/([^"]+)"')
+
 Node = dict[str, Any]
 
 
@@ -69,7 +72,9 @@ def completed(document: Node, controllers: Sequence[type[Controller]]) -> bytes:
     """The document as JSON, with what every operation has in common."""
     components = cast("Node", document.setdefault("components", {}))
     schemas = cast("Node", components.setdefault("schemas", {}))
-    _describe(schemas, _structs(controllers))
+    structs = _structs(controllers)
+    _describe(schemas, structs)
+    _require(schemas, structs, taken=_taken(document, schemas))
     schemas["Problem"] = _problem_schema()
     components["securitySchemes"] = _SECURITY
     components["responses"] = {f"Problem{status}": _problem(status) for status in sorted(_SAID)}
@@ -178,7 +183,7 @@ def _collect(hint: object, found: dict[str, type[msgspec.Struct]]) -> None:
 
 def _describe(schemas: dict[str, Any], structs: dict[str, type[msgspec.Struct]]) -> None:
     for name, schema in schemas.items():
-        struct = structs.get(name.partition("_")[0].partition("[")[0])
+        struct = _struct_of(name, structs)
         if struct is None:
             continue
         if struct.__struct_config__.forbid_unknown_fields:
@@ -192,6 +197,31 @@ def _describe(schemas: dict[str, Any], structs: dict[str, type[msgspec.Struct]])
             described = schema.get("properties", {}).get(encoded.get(field, field))
             if isinstance(described, dict):
                 cast("Node", described).setdefault("description", words)
+
+
+def _struct_of(name: str, structs: dict[str, type[msgspec.Struct]]) -> type[msgspec.Struct] | None:
+    return structs.get(name.partition("_")[0].partition("[")[0])
+
+
+def _require(schemas: dict[str, Any], structs: dict[str, type[msgspec.Struct]], *, taken: set[str]) -> None:
+    """A default lets a client leave a field out; an answer has every field all the same."""
+    for name, schema in schemas.items():
+        struct = _struct_of(name, structs)
+        if struct is not None and name not in taken and not struct.__struct_config__.omit_defaults:
+            schema["required"] = sorted(schema.get("properties", {}))
+
+
+def _taken(document: Node, schemas: dict[str, Any]) -> set[str]:
+    """The schemas that bodies of requests are made of."""
+    found: set[str] = set()
+    items = cast("dict[str, Node]", document.get("paths", {})).values()
+    waiting: list[object] = [item[method].get("requestBody") for item in items for method in _WRITES if method in item]
+    while waiting:
+        text = msgspec.json.encode(waiting.pop()).decode()
+        new = set(_REFERENCE.findall(text)) - found
+        found |= new
+        waiting += [schemas[name] for name in new]
+    return found
 
 
 def _bound(schema: Node, struct: type[msgspec.Struct]) -> None:

@@ -171,6 +171,16 @@ def count_unseen(db: sqlite3.Connection) -> int:
     return int(row[0])
 
 
+def count_open(db: sqlite3.Connection) -> int:
+    """How many were not seen and still ask for something: a question that was answered does not."""
+    row = db.execute(
+        "SELECT count(*) FROM notifications n WHERE seq > ? AND NOT (type IN ('approval_needed', 'approval_expiring')"
+        " AND EXISTS (SELECT 1 FROM proposed_actions a WHERE a.action_id = n.entity_id AND a.status <> 'PENDING'))",
+        (_seen(db),),
+    ).fetchone()
+    return int(row[0])
+
+
 def see_until(tx: sqlite3.Connection, clock: Clock, notification_id: str) -> int | None:
     """Note that this one and all before it were seen; how many that changed, None when there is no such one."""
     found = tx.execute("SELECT seq FROM notifications WHERE notification_id = ?", (notification_id,)).fetchone()

@@ -18,7 +18,7 @@ from coilclaw.packets.decision import Risk, Verdict
 from coilclaw.packets.ids import Clock, from_stamp, stamp
 from coilclaw.packets.job import ENDED, JobSpec, JobState
 from coilclaw.store.apart import reading_apart
-from coilclaw.store.notifications import count_unseen
+from coilclaw.store.notifications import count_open
 from coilclaw.store.usage import UsageRow, day_began
 
 Table: TypeAlias = Literal["proposed_actions", "jobs", "schedule_runs"]
@@ -177,21 +177,24 @@ _Actions: TypeAlias = tuple[dict[Verdict, int], dict[Risk, int], dict[Said, int]
 
 
 def _actions(db: sqlite3.Connection, place: tuple[int, int]) -> _Actions:
-    """One pass over the actions. A decision begins with its verdict and its risk, so that its JSON need not be read."""
+    """One pass over the actions. A decision begins with its verdict and its risk, so that its JSON need not be read.
+
+    What the owner did through the panel (`gateway`) counts as a call; nobody asked them about it.
+    """
     rows = db.execute(
         "SELECT substr(decision_json, 1, 30) AS decided, tool, status, approved_by IS NOT NULL AS yes,"
-        " rejection_reason IS 'expired' AS late, count(*) FROM proposed_actions WHERE rowid >= ? AND rowid < ?"
-        " GROUP BY decided, tool, +status, yes, late",
+        " rejection_reason IS 'expired' AS late, source = 'gateway' AS own, count(*) FROM proposed_actions WHERE rowid >= ? AND rowid < ?"
+        " GROUP BY decided, tool, +status, yes, late, own",
         place,
     ).fetchall()
     verdicts: Counter[Verdict] = Counter()
     risks: Counter[Risk] = Counter()
     answers: Counter[Said] = Counter()
     tools: dict[str, Counter[str]] = {}
-    for decided, tool, status, yes, late, count in rows:
+    for decided, tool, status, yes, late, own, count in rows:
         tools.setdefault(tool, Counter())[status] += count
         found = _DECIDED.match(decided)
-        if found is None:
+        if found is None or own:
             continue
         verdicts[found[1]] += count  # pyright: ignore[reportArgumentType] - one of the three
         risks[found[2]] += count  # pyright: ignore[reportArgumentType] - one of the four
@@ -211,7 +214,7 @@ def _said(status: str, *, yes: bool, late: bool) -> Said:
 def _waited(db: sqlite3.Connection, place: tuple[int, int]) -> tuple[float, ...]:
     rows = db.execute(
         "SELECT created_at, coalesce(approved_at, updated_at) FROM proposed_actions WHERE rowid >= ? AND rowid < ?"
-        " AND (approved_by IS NOT NULL OR (status = 'REJECTED' AND rejection_reason IS NOT 'expired'"
+        " AND source <> 'gateway' AND (approved_by IS NOT NULL OR (status = 'REJECTED' AND rejection_reason IS NOT 'expired'"
         ' AND substr(decision_json, 1, 16) = \'{"verdict":"ask"\')) ORDER BY rowid DESC LIMIT ?',
         (*place, MOST_WAITS),
     ).fetchall()
@@ -301,5 +304,5 @@ def count_waits(db: sqlite3.Connection) -> Waits:
         paused_schedules=count("schedules WHERE paused_reason IS NOT NULL"),
         paused_jobs=count("jobs WHERE state = 'PAUSED_BUDGET'"),
         waiting_jobs=count("jobs WHERE state IN ('WAITING_APPROVAL', 'PR_OPENED')"),
-        notifications=count_unseen(db),
+        notifications=count_open(db),
     )

@@ -61,7 +61,7 @@ export class Client {
   }
 
   post<P extends Path<'POST'>>(path: P, ...[parts, key]: Sent<'POST', P>): Promise<Answer<'POST', P>> {
-    return this.#write('POST', path, { body: {}, ...parts }, key);
+    return this.#write('POST', path, parts, key);
   }
 
   put<P extends Path<'PUT'>>(path: P, ...[parts, key]: Sent<'PUT', P>): Promise<Answer<'PUT', P>> {

@@ -18,7 +18,7 @@ export function ours(event: MouseEvent): string | null {
 /** Have every link to the API saved as a file; the answer stops it. */
 export function followDownloads(client: Client, page: Document, failed: (error: unknown) => void): () => void {
   async function save(path: string): Promise<void> {
-    const response = await client.open(path, {}, {}, new AbortController().signal);
+    const response = await client.open(path, {}, new AbortController().signal);
     const address = URL.createObjectURL(await response.blob());
     const link = page.createElement('a');
     link.href = address;

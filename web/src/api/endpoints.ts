@@ -1,76 +1,80 @@
-/** Every route the panel calls, by subject. Screens call these and never write a path themselves. */
-import type { Client, Fresh } from './client.ts';
+/**
+ * Every route the panel calls, by subject. Screens call these and never write a path themselves. What is asked, sent and
+ * answered is checked against schema.ts: nothing here says its own types.
+ */
+import type { Body, Query } from './address.ts';
+import type { Client } from './client.ts';
 import { houseEndpoints, passkeyEndpoints, receiptEndpoints } from './endpoints_house.ts';
 import { actionEndpoints, workEndpoints } from './endpoints_work.ts';
-import type * as T from './types.ts';
-
-const id = encodeURIComponent;
+import type { Assertion, Purpose } from './types.ts';
 
 export function endpoints(client: Client) {
   return {
     session: {
-      read: () => client.kept<T.Session>('/v1/session'),
-      end: () => client.post<void>('/v1/session/end'),
-      bind: (request: T.BindRequest) => client.post<T.Bound>('/v1/pairing/bind', request),
+      read: () => client.kept('/v1/session'),
+      end: () => client.post('/v1/session/end'),
+      bind: (body: Body<'/v1/pairing/bind'>) => client.post('/v1/pairing/bind', { body }),
     },
     devices: {
-      list: (): Promise<Fresh<T.Page<T.Device>>> => client.kept('/v1/devices'),
-      rename: (device: string, name: string) => client.patch<T.Device>(`/v1/devices/${id(device)}`, { name }),
-      revoke: (device: string, proof?: T.Assertion) => client.post<void>(`/v1/devices/${id(device)}/revoke`, { proof }),
-      confirm: (device: string, proof: T.Assertion) => client.post<T.Device>(`/v1/devices/${id(device)}/confirm`, { proof }),
+      list: () => client.kept('/v1/devices'),
+      rename: (device_id: string, name: string) => client.patch('/v1/devices/{device_id}', { path: { device_id }, body: { name } }),
+      revoke: (device_id: string, proof: Assertion | null = null) =>
+        client.post('/v1/devices/{device_id}/revoke', { path: { device_id }, body: { proof } }),
+      confirm: (device_id: string, proof: Assertion) =>
+        client.post('/v1/devices/{device_id}/confirm', { path: { device_id }, body: { proof } }),
     },
     passkeys: {
-      challenge: (purpose: T.Purpose, subject: string) =>
-        client.post<T.Challenge>('/v1/passkeys/challenge', { purpose, subject }),
-      registration: () => client.post<T.RegistrationChallenge>('/v1/passkeys/registration'),
-      register: (registration: T.Registration) => client.post<T.Passkey>('/v1/passkeys', registration),
-      list: (): Promise<Fresh<T.Page<T.Passkey>>> => client.kept('/v1/passkeys'),
+      challenge: (purpose: Purpose, subject: string) => client.post('/v1/passkeys/challenge', { body: { purpose, subject } }),
+      registration: () => client.post('/v1/passkeys/registration'),
+      register: (body: Body<'/v1/passkeys'>) => client.post('/v1/passkeys', { body }),
+      list: () => client.kept('/v1/passkeys'),
       ...passkeyEndpoints(client),
     },
     approvals: {
-      list: (status: string, cursor: string | null = null): Promise<Fresh<T.Page<T.Approval>>> =>
-        client.kept('/v1/approvals', { status, limit: 100, cursor }),
-      one: (action: string): Promise<Fresh<T.Approval>> => client.kept(`/v1/approvals/${id(action)}`),
-      approve: (action: string, request: T.ApproveRequest) =>
-        client.post<T.Answered>(`/v1/approvals/${id(action)}/approve`, request),
-      reject: (action: string, reason: string) => client.post<T.Answered>(`/v1/approvals/${id(action)}/reject`, { reason }),
+      list: (status: Query<'/v1/approvals'>['status'], cursor: string | null = null) =>
+        client.kept('/v1/approvals', { query: { status, limit: 100, cursor } }),
+      one: (action_id: string) => client.kept('/v1/approvals/{action_id}', { path: { action_id } }),
+      approve: (action_id: string, body: Body<'/v1/approvals/{action_id}/approve'>) =>
+        client.post('/v1/approvals/{action_id}/approve', { path: { action_id }, body }),
+      reject: (action_id: string, reason: string) =>
+        client.post('/v1/approvals/{action_id}/reject', { path: { action_id }, body: { reason } }),
     },
     actions: {
-      one: (action: string) => client.get<T.ActionDetail>(`/v1/actions/${id(action)}`),
+      one: (action_id: string) => client.get('/v1/actions/{action_id}', { path: { action_id } }),
       ...actionEndpoints(client),
     },
     chat: {
-      threads: (q = '', cursor: string | null = null): Promise<Fresh<T.Page<T.Thread>>> =>
-        client.kept('/v1/chat/threads', { q, cursor, limit: 50 }),
-      thread: (thread: string): Promise<Fresh<T.Thread>> => client.kept(`/v1/chat/threads/${id(thread)}`),
-      create: (key?: string) => client.post<T.Thread>('/v1/chat/threads', {}, key),
-      rename: (thread: string, title: string) => client.patch<T.Thread>(`/v1/chat/threads/${id(thread)}`, { title }),
-      remove: (thread: string) => client.delete(`/v1/chat/threads/${id(thread)}`),
-      messages: (thread: string, before: string | null = null): Promise<Fresh<T.Messages>> =>
-        client.kept(`/v1/chat/threads/${id(thread)}/messages`, { limit: 50, before }),
-      post: (thread: string, text: string, attachments: string[], key: string) =>
-        client.post<T.Posted>(`/v1/chat/threads/${id(thread)}/messages`, { text, attachments }, key),
-      turn: (turn: string) => client.get<T.Turn>(`/v1/chat/turns/${id(turn)}`),
-      stop: (turn: string) => client.post<T.Turn>(`/v1/chat/turns/${id(turn)}/stop`),
+      threads: (q = '', cursor: string | null = null) => client.kept('/v1/chat/threads', { query: { q, cursor, limit: 50 } }),
+      thread: (thread_id: string) => client.kept('/v1/chat/threads/{thread_id}', { path: { thread_id } }),
+      create: (key?: string) => client.post('/v1/chat/threads', { body: {} }, key),
+      rename: (thread_id: string, title: string) =>
+        client.patch('/v1/chat/threads/{thread_id}', { path: { thread_id }, body: { title } }),
+      remove: (thread_id: string) => client.delete('/v1/chat/threads/{thread_id}', { path: { thread_id } }),
+      messages: (thread_id: string, before: string | null = null) =>
+        client.kept('/v1/chat/threads/{thread_id}/messages', { path: { thread_id }, query: { limit: 50, before } }),
+      post: (thread_id: string, text: string, attachments: string[], key: string) =>
+        client.post('/v1/chat/threads/{thread_id}/messages', { path: { thread_id }, body: { text, attachments } }, key),
+      turn: (turn_id: string) => client.get('/v1/chat/turns/{turn_id}', { path: { turn_id } }),
+      stop: (turn_id: string) => client.post('/v1/chat/turns/{turn_id}/stop', { path: { turn_id } }),
       upload: (file: File) => {
-        const form = new FormData();
-        form.append('file', file, file.name);
-        return client.post<T.Uploaded>('/v1/files', form);
+        const body = new FormData();
+        body.append('file', file, file.name);
+        return client.post('/v1/files', { body });
       },
     },
     estop: {
-      read: () => client.get<T.EstopState>('/v1/estop'),
-      engage: (reason: string) => client.post<T.EstopState>('/v1/estop', { reason }),
-      clear: (proof?: T.Assertion) => client.post<T.EstopState>('/v1/estop/clear', { proof }),
+      read: () => client.get('/v1/estop'),
+      engage: (reason: string) => client.post('/v1/estop', { body: { reason } }),
+      clear: (proof: Assertion | null = null) => client.post('/v1/estop/clear', { body: { proof } }),
     },
     receipts: {
-      head: () => client.get<T.ChainState>('/v1/receipts/head'),
-      verify: () => client.post<T.Verification>('/v1/receipts/verify'),
+      head: () => client.get('/v1/receipts/head'),
+      verify: () => client.post('/v1/receipts/verify'),
       ...receiptEndpoints(client),
     },
     ...workEndpoints(client),
     ...houseEndpoints(client),
-    overview: (days: number): Promise<Fresh<T.Overview>> => client.kept('/v1/overview', { days }),
+    overview: (days: number) => client.kept('/v1/overview', { query: { days } }),
   };
 }
 

@@ -1,56 +1,53 @@
 /** The routes of the screens Audit, Settings and Overview. */
-import { withQuery, type Client, type Fresh, type Query } from './client.ts';
-import type * as T from './types.ts';
-import type * as H from './types_house.ts';
-
-const id = encodeURIComponent;
+import { linkTo } from './address.ts';
+import type { Client } from './client.ts';
+import type { Assertion, AuditWanted, FileToTry, ReceiptsWanted, SampleCall, UsageBy } from './types.ts';
 
 /** Where the events of a span are, one JSON object a line; always a download. */
-export function exportAddress(wanted: Pick<H.AuditWanted, 'since' | 'until'>): string {
-  return withQuery('/v1/audit/export', { since: wanted.since, until: wanted.until });
+export function exportAddress({ since, until }: Pick<AuditWanted, 'since' | 'until'>): string {
+  return linkTo('/v1/audit/export', { query: { since, until } });
 }
 
 export function houseEndpoints(client: Client) {
   return {
     audit: {
-      list: (wanted: H.AuditWanted, cursor: string | null = null, limit = 50): Promise<Fresh<T.Page<H.AuditEvent>>> =>
-        client.kept('/v1/audit', { ...wanted, cursor, limit } satisfies Query),
-      story: (action: string): Promise<Fresh<H.WholeStory>> => client.kept(`/v1/audit/${id(action)}/story`),
+      list: (wanted: AuditWanted, cursor: string | null = null, limit = 50) =>
+        client.kept('/v1/audit', { query: { ...wanted, cursor, limit } }),
+      story: (action_id: string) => client.kept('/v1/audit/{action_id}/story', { path: { action_id } }),
     },
     policy: {
-      effective: (): Promise<Fresh<H.EffectivePolicy>> => client.kept('/v1/settings/policy'),
-      check: (call: H.SampleCall, file?: { name: string; content: string }) =>
-        client.post<H.CheckedCall>('/v1/policy/check', { ...call, ...(file ? { file } : {}) }),
-      tools: (): Promise<Fresh<{ items: H.ToolListed[] }>> => client.kept('/tools'),
+      effective: () => client.kept('/v1/settings/policy'),
+      check: (call: SampleCall, file: FileToTry | null = null) => client.post('/v1/policy/check', { body: { ...call, file } }),
+      tools: () => client.kept('/tools'),
     },
     policies: {
-      list: (): Promise<Fresh<T.Page<H.PolicyFileListed>>> => client.kept('/v1/policies', { limit: 200 }),
-      one: (name: string): Promise<Fresh<H.PolicyFileShown>> => client.kept(`/v1/policies/${id(name)}`),
+      list: () => client.kept('/v1/policies', { query: { limit: 200 } }),
+      one: (name: string) => client.kept('/v1/policies/{name}', { path: { name } }),
       put: (name: string, content: string, if_sha256: string, key: string) =>
-        client.put<H.Edited>(`/v1/policies/${id(name)}`, { content, if_sha256 }, key),
+        client.put('/v1/policies/{name}', { path: { name }, body: { content, if_sha256 } }, key),
     },
     skills: {
-      list: (): Promise<Fresh<T.Page<H.SkillListed>>> => client.kept('/v1/skills', { limit: 200 }),
-      one: (name: string): Promise<Fresh<H.SkillShown>> => client.kept(`/v1/skills/${id(name)}`),
+      list: () => client.kept('/v1/skills', { query: { limit: 200 } }),
+      one: (name: string) => client.kept('/v1/skills/{name}', { path: { name } }),
       put: (name: string, content: string, if_sha256: string, key: string) =>
-        client.put<H.Edited>(`/v1/skills/${id(name)}`, { content, if_sha256 }, key),
+        client.put('/v1/skills/{name}', { path: { name }, body: { content, if_sha256 } }, key),
     },
     prompt: {
-      read: (): Promise<Fresh<H.OwnerFile>> => client.kept('/v1/system-prompt'),
-      put: (content: string, if_sha256: string, key: string) => client.put<H.Edited>('/v1/system-prompt', { content, if_sha256 }, key),
+      read: () => client.kept('/v1/system-prompt'),
+      put: (content: string, if_sha256: string, key: string) => client.put('/v1/system-prompt', { body: { content, if_sha256 } }, key),
     },
-    usage: (by: H.UsageBy, days: number): Promise<Fresh<H.UsageReport>> => client.kept('/v1/usage', { by, days }),
+    usage: (by: UsageBy, days: number) => client.kept('/v1/usage', { query: { by, days } }),
     providers: {
-      list: (): Promise<Fresh<{ items: H.Provider[] }>> => client.kept('/v1/providers'),
-      test: (name: string) => client.post<H.ProviderTried>(`/v1/providers/${id(name)}/test`),
+      list: () => client.kept('/v1/providers'),
+      test: (name: string) => client.post('/v1/providers/{name}/test', { path: { name } }),
     },
-    doctor: (short: boolean): Promise<Fresh<H.Checkup>> => client.kept('/v1/doctor', { short }),
+    doctor: (short: boolean) => client.kept('/v1/doctor', { query: { short } }),
     pairing: {
-      code: (proof?: T.Assertion) => client.post<H.PairingCode>('/v1/pairing/code', { mode: 'add', ...(proof ? { proof } : {}) }),
+      code: (proof: Assertion | null = null) => client.post('/v1/pairing/code', { body: { mode: 'add', proof } }),
     },
     notices: {
-      list: (cursor: string | null = null, limit = 50): Promise<Fresh<H.Notices>> => client.kept('/v1/notifications', { cursor, limit }),
-      seen: (until: string) => client.post<{ seen: number; unseen: number }>('/v1/notifications/seen', { until }),
+      list: (cursor: string | null = null, limit = 50) => client.kept('/v1/notifications', { query: { cursor, limit } }),
+      seen: (until: string) => client.post('/v1/notifications/seen', { body: { until } }),
     },
   };
 }
@@ -58,16 +55,17 @@ export function houseEndpoints(client: Client) {
 /** What joins the routes of receipts. */
 export function receiptEndpoints(client: Client) {
   return {
-    list: (wanted: H.ReceiptsWanted, cursor: string | null = null, limit = 50): Promise<Fresh<T.Page<H.NumberedReceipt>>> =>
-      client.kept('/v1/receipts', { ...wanted, cursor, limit } satisfies Query),
-    one: (receipt: string): Promise<Fresh<H.ReceiptDetail>> => client.kept(`/v1/receipts/${id(receipt)}`),
+    list: (wanted: ReceiptsWanted, cursor: string | null = null, limit = 50) =>
+      client.kept('/v1/receipts', { query: { ...wanted, cursor, limit } }),
+    one: (receipt_id: string) => client.kept('/v1/receipts/{receipt_id}', { path: { receipt_id } }),
   };
 }
 
 /** What joins the routes of passkeys. */
 export function passkeyEndpoints(client: Client) {
   return {
-    rename: (passkey: string, name: string) => client.patch<T.Passkey>(`/v1/passkeys/${id(passkey)}`, { name }),
-    remove: (passkey: string, proof?: T.Assertion) => client.post<T.Passkey>(`/v1/passkeys/${id(passkey)}/remove`, proof ? { proof } : {}),
+    rename: (passkey_id: string, name: string) => client.patch('/v1/passkeys/{passkey_id}', { path: { passkey_id }, body: { name } }),
+    remove: (passkey_id: string, proof: Assertion | null = null) =>
+      client.post('/v1/passkeys/{passkey_id}/remove', { path: { passkey_id }, body: { proof } }),
   };
 }

@@ -1,54 +1,37 @@
 /** The routes of the screens Work and Schedules. */
-import type { Client, Fresh, Query } from './client.ts';
-import type * as T from './types.ts';
-import type * as W from './types_work.ts';
-
-const id = encodeURIComponent;
-
-export interface ActionsWanted {
-  status?: T.ActionStatus | '';
-  tool?: string;
-  lane?: T.Lane | '';
-  q?: string;
-  job_id?: string;
-}
-
-export interface JobsWanted {
-  status?: W.JobStatus;
-  /** Made since then. */
-  since?: string;
-}
+import { linkTo, type Body } from './address.ts';
+import type { Client } from './client.ts';
+import type { ActionsWanted, Assertion, EditSchedule, JobsWanted, Resolution } from './types.ts';
 
 /** Where the bytes of an artifact are; always a download. */
-export function artifactAddress(artifact: string): string {
-  return `/v1/artifacts/${id(artifact)}/content`;
+export function artifactAddress(artifact_id: string): string {
+  return linkTo('/v1/artifacts/{artifact_id}/content', { path: { artifact_id } });
 }
 
 export function workEndpoints(client: Client) {
   return {
     jobs: {
-      list: (wanted: JobsWanted, cursor: string | null = null, limit = 50): Promise<Fresh<T.Page<W.Job>>> =>
-        client.kept('/v1/jobs', { ...wanted, cursor, limit } satisfies Query),
-      one: (job: string): Promise<Fresh<W.JobShown>> => client.kept(`/v1/jobs/${id(job)}`),
-      create: (job: W.NewJob, key: string) => client.post<W.JobShown>('/v1/jobs', job, key),
-      cancel: (job: string, reason: string) => client.post<W.JobShown>(`/v1/jobs/${id(job)}/cancel`, { reason }),
-      resume: (job: string) => client.post<W.JobShown>(`/v1/jobs/${id(job)}/resume`),
+      list: (wanted: JobsWanted, cursor: string | null = null, limit = 50) =>
+        client.kept('/v1/jobs', { query: { ...wanted, cursor, limit } }),
+      one: (job_id: string) => client.kept('/v1/jobs/{job_id}', { path: { job_id } }),
+      create: (body: Body<'/v1/jobs'>, key: string) => client.post('/v1/jobs', { body }, key),
+      cancel: (job_id: string, reason: string) => client.post('/v1/jobs/{job_id}/cancel', { path: { job_id }, body: { reason } }),
+      resume: (job_id: string) => client.post('/v1/jobs/{job_id}/resume', { path: { job_id } }),
     },
     sops: {
-      list: (): Promise<Fresh<T.Page<W.Sop>>> => client.kept('/v1/sops', { limit: 200 }),
+      list: () => client.kept('/v1/sops', { query: { limit: 200 } }),
     },
     schedules: {
-      list: (cursor: string | null = null): Promise<Fresh<W.Schedules>> => client.kept('/v1/schedules', { limit: 200, cursor }),
-      one: (schedule: string): Promise<Fresh<W.ScheduleShown>> => client.kept(`/v1/schedules/${id(schedule)}`),
-      create: (fields: W.ScheduleFields, key: string) => client.post<W.ScheduleShown>('/v1/schedules', fields, key),
-      change: (schedule: string, fields: W.ScheduleFields, if_hash?: string) =>
-        client.patch<W.ScheduleShown>(`/v1/schedules/${id(schedule)}`, { ...fields, ...(if_hash ? { if_hash } : {}) }),
-      remove: (schedule: string) => client.delete(`/v1/schedules/${id(schedule)}`),
-      runNow: (schedule: string, key: string) =>
-        client.post<{ run: W.ScheduleRun; job_id: string | null }>(`/v1/schedules/${id(schedule)}/run-now`, {}, key),
-      runs: (schedule: string, cursor: string | null = null): Promise<Fresh<T.Page<W.ScheduleRun>>> =>
-        client.kept(`/v1/schedules/${id(schedule)}/runs`, { limit: 30, cursor }),
-      preview: (asked: W.PreviewAsk) => client.post<W.SchedulePreview>('/v1/schedules/preview', asked),
+      list: (cursor: string | null = null) => client.kept('/v1/schedules', { query: { limit: 200, cursor } }),
+      one: (schedule_id: string) => client.kept('/v1/schedules/{schedule_id}', { path: { schedule_id } }),
+      create: (body: Body<'/v1/schedules'>, key: string) => client.post('/v1/schedules', { body }, key),
+      change: (schedule_id: string, fields: EditSchedule, if_hash?: string) =>
+        client.patch('/v1/schedules/{schedule_id}', { path: { schedule_id }, body: { ...fields, ...(if_hash ? { if_hash } : {}) } }),
+      remove: (schedule_id: string) => client.delete('/v1/schedules/{schedule_id}', { path: { schedule_id } }),
+      runNow: (schedule_id: string, key: string) => client.post('/v1/schedules/{schedule_id}/run-now', { path: { schedule_id } }, key),
+      runs: (schedule_id: string, cursor: string | null = null) =>
+        client.kept('/v1/schedules/{schedule_id}/runs', { path: { schedule_id }, query: { limit: 30, cursor } }),
+      preview: (body: Body<'/v1/schedules/preview'>) => client.post('/v1/schedules/preview', { body }),
     },
   };
 }
@@ -56,14 +39,14 @@ export function workEndpoints(client: Client) {
 /** What joins the routes of actions. */
 export function actionEndpoints(client: Client) {
   return {
-    list: (wanted: ActionsWanted, cursor: string | null = null, limit = 50): Promise<Fresh<T.Page<T.ActionSummary>>> =>
-      client.kept('/v1/actions', { ...wanted, cursor, limit } satisfies Query),
-    kept: (action: string): Promise<Fresh<T.ActionDetail>> => client.kept(`/v1/actions/${id(action)}`),
+    list: (wanted: ActionsWanted, cursor: string | null = null, limit = 50) =>
+      client.kept('/v1/actions', { query: { ...wanted, cursor, limit } }),
+    kept: (action_id: string) => client.kept('/v1/actions/{action_id}', { path: { action_id } }),
     /** What a passkey signs to resolve it: the verdict is part of the question. */
-    question: (action: string, verdict: W.Resolution) =>
-      client.post<T.Challenge>('/v1/passkeys/challenge', { purpose: 'resolve', subject: action, verdict }),
-    resolve: (action: string, verdict: W.Resolution, proof?: T.Assertion) =>
-      client.post<T.Answered>(`/v1/actions/${id(action)}/resolve`, { verdict, ...(proof ? { proof } : {}) }),
-    repropose: (action: string, key: string) => client.post<T.ActionSummary>(`/v1/actions/${id(action)}/repropose`, {}, key),
+    question: (action_id: string, verdict: Resolution) =>
+      client.post('/v1/passkeys/challenge', { body: { purpose: 'resolve', subject: action_id, verdict } }),
+    resolve: (action_id: string, verdict: Resolution, proof: Assertion | null = null) =>
+      client.post('/v1/actions/{action_id}/resolve', { path: { action_id }, body: { verdict, proof } }),
+    repropose: (action_id: string, key: string) => client.post('/v1/actions/{action_id}/repropose', { path: { action_id } }, key),
   };
 }

@@ -33,7 +33,7 @@ export class FakeServer {
   paired: boolean;
   passkeys: number;
   estop: T.EstopState;
-  pending: T.Approval[];
+  pending: T.ApprovalCard[];
   threads: T.Thread[];
   messages: Map<string, T.Message[]>;
   actions = new Map<string, T.ActionSummary>();
@@ -117,7 +117,7 @@ export class FakeServer {
       ['POST', /^\/v1\/passkeys$/, () => ({ passkey_id: 'pk_1', name: 'Passkey', n: (this.passkeys += 1) })],
       ['GET', /^\/v1\/approvals$/, () => ({ items: this.pending, next_cursor: null })],
       ['GET', /^\/v1\/approvals\/([^/]+)$/, (_, id) => this.#approval(id)],
-      ['POST', /^\/v1\/approvals\/([^/]+)\/approve$/, async (request, id) => this.#approve(id, (await request.json()) as T.ApproveRequest)],
+      ['POST', /^\/v1\/approvals\/([^/]+)\/approve$/, async (request, id) => this.#approve(id, (await request.json()) as T.Approve)],
       ['POST', /^\/v1\/approvals\/([^/]+)\/reject$/, async (request, id) => this.#reject(id, ((await request.json()) as { reason: string }).reason)],
       ['GET', /^\/v1\/actions\/([^/]+)$/, (_, id) => ({ action: this.#known(id), args: {}, card: null, outcome: null, story: null, fault: '' })],
       ['GET', /^\/v1\/chat\/threads$/, (request) => this.#listed(new URL(request.url).searchParams.get('q') ?? '')],
@@ -130,14 +130,14 @@ export class FakeServer {
       ['POST', /^\/v1\/files$/, () => ({ path: 'attachments/notes.txt', size: 120, sha256: '00', label: 'untrusted:attachment', action_id: 'act_up', receipt_id: 'rcp_up' })],
       ['GET', /^\/v1\/estop$/, () => this.estop],
       ['POST', /^\/v1\/estop$/, async (request) => this.#engage(((await request.json()) as { reason: string }).reason)],
-      ['POST', /^\/v1\/estop\/clear$/, async (request) => this.#clear((await request.json()) as { proof?: T.Assertion })],
+      ['POST', /^\/v1\/estop\/clear$/, async (request) => this.#clear((await request.json()) as T.ClearEstop)],
       ['GET', /^\/v1\/receipts\/head$/, () => this.chain],
       ['GET', /^\/v1\/overview$/, () => overview(this.#fresh)],
       ['GET', /^\/v1\/events$/, () => this.#stream()],
     ];
   }
 
-  #bind(request: T.BindRequest): T.Bound {
+  #bind(request: T.BindRequest): T.Paired {
     if (request.code !== 'ABCDEFGH') throw new Refusal(403, 'PAIRING_REFUSED', 'the code is wrong, used or too old.', 'Get a new code: `coilclaw pair` at the terminal.');
     this.paired = true;
     return { device: this.#session().device, token: null, expires_at: moment(1e9) };
@@ -166,7 +166,7 @@ export class FakeServer {
     return { challenge_id: random(), expires_at: moment(300_000), options, question };
   }
 
-  #approval(id: string): T.Approval {
+  #approval(id: string): T.ApprovalCard {
     const found = this.pending.find((each) => each.action_id === id);
     if (found) return found;
     const [known] = approvals().filter((each) => each.action_id === id);
@@ -180,7 +180,7 @@ export class FakeServer {
     return found;
   }
 
-  #approve(id: string, request: T.ApproveRequest): T.Answered {
+  #approve(id: string, request: T.Approve): T.Answered {
     const card = this.#approval(id);
     if (card.status !== 'PENDING') throw new Refusal(409, 'ANSWERED', `${id} no longer waits.`, 'Nothing was done.');
     if (request.digest !== card.digest || request.seen !== card.seen) throw new Refusal(409, 'CHANGED', 'what was shown is not what there is now; nothing was done.', 'Look at the card again, then answer.');
@@ -193,7 +193,7 @@ export class FakeServer {
     return this.#answer({ ...this.#approval(id), rejection_reason: reason }, 'REJECTED', 'tool_denied');
   }
 
-  #answer(card: T.Approval, status: T.ActionStatus, type: string): T.Answered {
+  #answer(card: T.ApprovalCard, status: T.ActionStatus, type: string): T.Answered {
     this.pending = this.pending.filter((each) => each.action_id !== card.action_id);
     const action = { action_id: card.action_id, status, tool: card.tool_name, lane: card.lane } as T.ActionSummary;
     this.actions.set(card.action_id, action);
@@ -201,7 +201,7 @@ export class FakeServer {
     return { action, outcome: null, held: this.estop.engaged };
   }
 
-  #end(card: T.Approval, status: T.ActionStatus, type: string): void {
+  #end(card: T.ApprovalCard, status: T.ActionStatus, type: string): void {
     const action = this.actions.get(card.action_id);
     if (action) this.actions.set(card.action_id, { ...action, status });
     this.chain = { ...this.chain, size: this.chain.size + 1 };
@@ -232,7 +232,7 @@ export class FakeServer {
   #post(id: string, { text, attachments }: { text: string; attachments: string[] }): T.Posted {
     const thread = this.#thread(id);
     const turn = `turn_${random().slice(0, 8)}`;
-    const said = { turn_id: turn, label: 'owner', untrusted: false, created_at: moment(), provider: '', model: '', calls: [], call_id: '', action_id: null, success: null, code: '', receipt_id: null, artifact: null, turn_state: '' };
+    const said = { turn_id: turn, label: 'owner', untrusted: false, created_at: moment(), provider: '', model: '', calls: [], call_id: '', action_id: null, success: null, code: '', receipt_id: null, artifact: null, turn_state: '', cut: false };
     const list = [...(this.messages.get(id) ?? []), { ...said, message_id: random(), role: 'user' as const, content: text, attachments }];
     this.messages.set(id, list);
     this.threads = this.threads.map((each) => (each.thread_id === id ? { ...each, title: thread.title || text, running_turn_id: turn, updated_at: moment() } : each));
@@ -255,7 +255,7 @@ export class FakeServer {
     return this.estop;
   }
 
-  #clear({ proof }: { proof?: T.Assertion }): T.EstopState {
+  #clear({ proof }: T.ClearEstop): T.EstopState {
     if (!proof) throw new Refusal(403, 'PROOF_NEEDED', 'clearing needs your passkey.', 'Use your passkey.');
     this.estop = { engaged: false, since: null, reason: '', clear_needs: 'passkey' };
     this.tell('estop', 'estop_cleared', 'estop');

@@ -1,5 +1,5 @@
 /** What the made-up server begins with. */
-import type { Approval, Message, Overview, OverviewDay, Thread } from './types.ts';
+import type { ApprovalCard, Message, Overview, OverviewDay, Thread } from './types.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -18,7 +18,7 @@ const DIFF = `--- notes/week.md
  
  ## Later`;
 
-const base: Approval = {
+const base: ApprovalCard = {
   action_id: '',
   status: 'PENDING',
   tool_name: '',
@@ -38,6 +38,7 @@ const base: Approval = {
   seen: 'seen_1',
   args: '{}',
   changed: false,
+  secretive: false,
   proof: 'token',
   approved_by: null,
   rejection_reason: null,
@@ -46,7 +47,7 @@ const base: Approval = {
   created_at: at(-4 * MINUTE),
 };
 
-export function approvals(): Approval[] {
+export function approvals(): ApprovalCard[] {
   return [
     {
       ...base,
@@ -150,6 +151,7 @@ const message: Message = {
   code: '',
   receipt_id: null,
   artifact: null,
+  cut: false,
   attachments: [],
   turn_state: '',
 };

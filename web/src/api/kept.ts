@@ -1,10 +1,13 @@
 /**
  * Kept answers: the last answer of a list stays in a cache of its own, so that the panel shows it, marked stale, when the
- * server cannot be reached. Gone at sign-out. Nothing else writes here; answers are redacted by the server.
+ * server cannot be reached. Gone at sign-out. Nothing else writes here. Answers are redacted by the server,
+ * but for cards, which are shown whole: one that holds something like a secret is not kept.
  */
 const CACHE = 'coilclaw-kept';
 const SINCE = 'x-kept-at';
 export const MOST = 60;
+/** A card that says so of itself; in words that somebody wrote the quotes would be escaped. */
+const SECRETIVE = '"secretive":true';
 
 export interface KeptAnswer {
   body: unknown;
@@ -24,7 +27,9 @@ export class Kept {
       const cache = await this.#caches?.open(CACHE);
       if (!cache) return;
       await cache.delete(path); // so that the oldest stand first
-      await cache.put(path, new Response(JSON.stringify(body), { headers: { [SINCE]: String(now) } }));
+      const text = JSON.stringify(body);
+      if (text.includes(SECRETIVE)) return;
+      await cache.put(path, new Response(text, { headers: { [SINCE]: String(now) } }));
       const keys = await cache.keys();
       for (const key of keys.slice(0, Math.max(0, keys.length - MOST))) await cache.delete(key);
     } catch {

@@ -114,6 +114,8 @@ export interface ApprovalCard {
   risk: 'R0' | 'R1' | 'R2' | 'R3';
   risk_class: 'READ' | 'WRITE' | 'EXFILTRATION';
   risk_word: 'low' | 'medium' | 'high';
+  /** Something in it has the shape of a secret. It is shown all the same: what is hidden cannot be approved. */
+  secretive: boolean;
   /** Stands for what the card was compared with; hand it back when approving. */
   seen: string;
   source_type: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session';

@@ -2,6 +2,7 @@
  * The page's key: a cookie goes to every port of this machine, the device's key to none. So the page signs a nonce with it
  * and shows what it gets for that beside the cookie. Kept in memory alone; another page asks for its own.
  */
+import type { Answer, Body, Path } from '../api/address.ts';
 import type { DeviceKey } from './devicekey.ts';
 
 export const HEADER = 'X-CoilClaw-Page';
@@ -12,7 +13,7 @@ export function pageText(nonce: string, origin: string): string {
   return `coilclaw page 1\n${nonce}\n${origin}`;
 }
 
-async function asked<T>(send: typeof fetch, path: string, body: unknown): Promise<T | null> {
+async function asked<P extends Path<'POST'>>(send: typeof fetch, path: P, body: Body<P>): Promise<Answer<'POST', P> | null> {
   const response = await send(path, {
     method: 'POST',
     headers: { Accept: 'application/json', 'Content-Type': 'application/json' },
@@ -20,7 +21,7 @@ async function asked<T>(send: typeof fetch, path: string, body: unknown): Promis
     cache: 'no-store',
     body: JSON.stringify(body),
   });
-  return response.ok ? ((await response.json()) as T) : null;
+  return response.ok ? ((await response.json()) as Answer<'POST', P>) : null;
 }
 
 async function unproved(response: Response): Promise<boolean> {
@@ -41,10 +42,10 @@ export function withPageKey(send: typeof fetch, device: () => Promise<DeviceKey 
     key = null;
     const own = await device();
     if (!own) return;
-    const question = await asked<{ nonce: string }>(send, '/v1/session/nonce', {});
+    const question = await asked(send, '/v1/session/nonce', {});
     if (!question) return;
     const signature = await own.sign(pageText(question.nonce, origin()));
-    const answer = await asked<{ page_key: string }>(send, '/v1/session/page', { nonce: question.nonce, signature });
+    const answer = await asked(send, '/v1/session/page', { nonce: question.nonce, signature });
     key = answer?.page_key ?? null;
   }
 

@@ -1,5 +1,5 @@
 /** Passkeys in the browser: JSON in, JSON out. Browsers without the JSON methods get them done by hand. */
-import type { Assertion, Challenge, Json, RegistrationChallenge } from '../api/types.ts';
+import type { Assertion, Challenge, Registration, RegistrationChallenge } from '../api/types.ts';
 import { fromBase64url, toBase64url } from './base64url.ts';
 
 /** Why there was no answer: the owner turned away, or this browser has no passkeys. */
@@ -82,8 +82,8 @@ export async function assertionFor(challenge: Challenge): Promise<Assertion> {
   };
 }
 
-/** Make a new passkey; the answer is RegistrationResponseJSON. */
-export async function newCredential(challenge: RegistrationChallenge): Promise<Json> {
+/** Make a new passkey: what the server takes of a RegistrationResponseJSON. */
+export async function newCredential(challenge: RegistrationChallenge): Promise<Registration> {
   if (!passkeysSupported()) throw new PasskeyError('unsupported', '');
   let credential: Credential | null;
   try {
@@ -95,10 +95,6 @@ export async function newCredential(challenge: RegistrationChallenge): Promise<J
   const answer = credential.response as AuthenticatorAttestationResponse;
   return {
     id: credential.id,
-    rawId: toBase64url(credential.rawId),
-    type: 'public-key',
-    authenticatorAttachment: credential.authenticatorAttachment,
-    clientExtensionResults: {},
     response: {
       clientDataJSON: toBase64url(answer.clientDataJSON),
       attestationObject: toBase64url(answer.attestationObject),

@@ -51,6 +51,11 @@ export function upOf(hash: string): string {
   return address(...parts(hash).path.slice(0, -1));
 }
 
+/** The card of an action, looked at on the way: once it is answered one is back here. */
+export function review(action: string): string {
+  return `${address('approvals', action)}?back=1`;
+}
+
 /** The address of a path made of pieces, each encoded: `address('approvals', id)`. */
 export function address(...pieces: string[]): string {
   return `#/${pieces.map(encodeURIComponent).join('/')}`;

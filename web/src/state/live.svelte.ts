@@ -1,5 +1,6 @@
 /** What is always visible: the connection, the emergency stop, the chain of receipts. */
 import { EventStream, type StreamState } from '../api/events.ts';
+import { linkTo } from '../api/address.ts';
 import type { Client } from '../api/client.ts';
 import type { Endpoints } from '../api/endpoints.ts';
 import { concerns } from '../api/topics.ts';
@@ -22,7 +23,7 @@ export class Live {
   constructor(api: Endpoints, client: Client) {
     this.#api = api;
     this.#stream = new EventStream({
-      open: (headers, signal) => client.open('/v1/events', {}, headers, signal),
+      open: (headers, signal) => client.open(linkTo('/v1/events'), headers, signal),
       later: (call, milliseconds) => {
         const timer = setTimeout(call, milliseconds);
         return () => clearTimeout(timer);

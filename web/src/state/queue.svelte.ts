@@ -2,14 +2,14 @@
 import type { Endpoints } from '../api/endpoints.ts';
 import { asApiError, type ApiError } from '../api/problem.ts';
 import { concerns } from '../api/topics.ts';
-import type { ActionStatus, Approval, LiveEvent } from '../api/types.ts';
+import type { ActionStatus, ApprovalCard, LiveEvent } from '../api/types.ts';
 import { withProof, type Sign } from '../auth/proof.ts';
 import { t } from '../text/t.ts';
 import type { Live } from './live.svelte.ts';
 import type { Toasts } from './toasts.svelte.ts';
 
 export interface AnsweredItem {
-  card: Approval;
+  card: ApprovalCard;
   status: ActionStatus;
 }
 
@@ -18,12 +18,12 @@ const POLL = 4_000;
 const OPEN: ReadonlySet<ActionStatus> = new Set(['PENDING', 'APPROVED']);
 
 /** The soonest to expire first, and always in the same order. */
-export function inOrder(cards: readonly Approval[]): Approval[] {
+export function inOrder(cards: readonly ApprovalCard[]): ApprovalCard[] {
   return [...cards].sort((a, b) => a.expires_at.localeCompare(b.expires_at) || a.action_id.localeCompare(b.action_id));
 }
 
 /** Which one to look at once `id` is answered: the one after it, or the one before it at the end. */
-export function neighbour(cards: readonly Approval[], id: string): string | null {
+export function neighbour(cards: readonly ApprovalCard[], id: string): string | null {
   const at = cards.findIndex((each) => each.action_id === id);
   const rest = cards.filter((each) => each.action_id !== id);
   if (!rest.length) return null;
@@ -34,7 +34,7 @@ export class Queue {
   readonly #api: Endpoints;
   readonly #toasts: Toasts;
   readonly #sign: Sign;
-  pending: Approval[] = $state.raw([]);
+  pending: ApprovalCard[] = $state.raw([]);
   /** There are more than were read. */
   more = $state(false);
   loaded = $state(false);
@@ -77,7 +77,7 @@ export class Queue {
   }
 
   /** Say yes to exactly this card. Rejects when the passkey is not used or the server refuses; then nothing changed. */
-  async approve(card: Approval): Promise<void> {
+  async approve(card: ApprovalCard): Promise<void> {
     const question = { purpose: 'approve', subject: card.action_id, expected: card.proof === 'passkey' } as const;
     const answer = await withProof(this.#api.passkeys, this.#sign, question, (proof) =>
       this.#api.approvals.approve(card.action_id, { digest: card.digest, seen: card.seen, ...(proof ? { proof } : {}) }),
@@ -85,13 +85,13 @@ export class Queue {
     this.#settle(card, answer.action.status);
   }
 
-  async reject(card: Approval, reason: string): Promise<void> {
+  async reject(card: ApprovalCard, reason: string): Promise<void> {
     const answer = await this.#api.approvals.reject(card.action_id, reason);
     this.#settle(card, answer.action.status);
   }
 
   /** A newer card for the same action: the files it would change are not what they were. */
-  replace(card: Approval): void {
+  replace(card: ApprovalCard): void {
     this.pending = inOrder(this.pending.map((each) => (each.action_id === card.action_id ? card : each)));
   }
 
@@ -100,7 +100,7 @@ export class Queue {
     return this.answered.find((each) => each.card.action_id === id)?.status ?? null;
   }
 
-  #settle(card: Approval, status: ActionStatus): void {
+  #settle(card: ApprovalCard, status: ActionStatus): void {
     this.pending = this.pending.filter((each) => each.action_id !== card.action_id);
     this.answered = [{ card, status }, ...this.answered.filter((each) => each.card.action_id !== card.action_id)];
     if (status === 'APPROVED') this.#toasts.show('plain', t('approvals.toast.approved'), '', card.action_id);
@@ -108,7 +108,7 @@ export class Queue {
     void this.#followUp();
   }
 
-  #announce(card: Approval, status: ActionStatus): void {
+  #announce(card: ApprovalCard, status: ActionStatus): void {
     const what = card.human_summary;
     if (status === 'EXECUTED') this.#toasts.show('good', t('approvals.toast.executed', { what }), '', card.action_id);
     if (status === 'FAILED') this.#toasts.show('bad', t('approvals.toast.failed', { what }), '', card.action_id);

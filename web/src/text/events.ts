@@ -1,6 +1,5 @@
 /** What can be said of audit events without a server. Pure. */
-import type { AuditEvent, AuditWanted } from '../api/types_house.ts';
-import type { Json } from '../api/types.ts';
+import type { AuditEvent, AuditWanted, Json } from '../api/types.ts';
 import type { Tone } from '../parts/tone.ts';
 import { address } from '../route/match.ts';
 import { lookup, t } from './t.ts';

@@ -90,7 +90,7 @@ class OverviewWaiting(msgspec.Struct, frozen=True, kw_only=True):
     waiting_jobs: int
     """Jobs that wait for an approval."""
     notifications: int
-    """Not seen yet; counted up to a thousand."""
+    """Not seen yet, but for questions that were answered since; counted up to a thousand."""
 
 
 class OverviewBudget(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,5 @@
 /** The story of an action as steps: asked, decided, approved, tried, receipted. Pure. */
-import type { WholeStory } from '../../api/types_house.ts';
-import type { StoryAttempt, StorySigned } from '../../api/types_work.ts';
-import type { Label, Receipt, Verdict } from '../../api/types.ts';
+import type { ActionStatus, Decision, Json, Label, Lane, Receipt, RiskWord, Story, StoryAttempt, StorySigned, Verdict } from '../../api/types.ts';
 import { sourcesOf } from '../../parts/label.ts';
 
 export type StepTone = 'good' | 'warn' | 'bad' | 'accent' | 'plain';
@@ -18,9 +16,26 @@ export type Step =
 const VERDICT: Record<Verdict, StepTone> = { allow: 'good', ask: 'warn', deny: 'bad' };
 const RECEIPT: Record<Receipt['status'], StepTone> = { allowed: 'good', denied: 'bad', failed: 'bad', unknown: 'bad' };
 
+const LANES: Record<Lane, true> = { A: true, B: true, C: true };
+const WORDS: Record<RiskWord, true> = { low: true, medium: true, high: true };
+const STATUSES: Record<ActionStatus, true> = { PENDING: true, APPROVED: true, REJECTED: true, EXECUTED: true, FAILED: true, UNKNOWN: true };
+const has = <K extends string>(known: Record<K, unknown>, value: Json | undefined): value is K => typeof value === 'string' && Object.hasOwn(known, value);
+
+/** What the gate decided, as far as a story holds it; null when what is stored is none, as after somebody wrote over it. */
+export function decisionOf({ decision }: Pick<Story, 'decision'>): Pick<Decision, 'verdict' | 'lane' | 'risk_word' | 'code' | 'rule' | 'policy_hash' | 'reasons'> | null {
+  const { verdict, lane, risk_word, code, rule, policy_hash, reasons } = decision;
+  if (!has(VERDICT, verdict) || !has(LANES, lane) || !has(WORDS, risk_word) || !Array.isArray(reasons)) return null;
+  return { verdict, lane, risk_word, code: String(code), rule: String(rule), policy_hash: String(policy_hash), reasons: reasons.map(String) };
+}
+
+/** Where it stands; what no action can be at is not known. */
+export function statusOf({ status }: Pick<Story, 'status'>): ActionStatus {
+  return has(STATUSES, status) ? status : 'UNKNOWN';
+}
+
 /** What became of the question whether it may be done. */
-export function answerOf(story: WholeStory): Answer {
-  if (story.decision.verdict === 'deny') return 'denied';
+export function answerOf(story: Story): Answer {
+  if (story.decision['verdict'] === 'deny') return 'denied';
   if (!story.approval.needed) return 'alone';
   if (story.approval.approved_by) return 'approved';
   return story.status === 'PENDING' ? 'waits' : 'rejected';
@@ -35,16 +50,17 @@ function attemptTone(attempt: StoryAttempt): StepTone {
 }
 
 /** When the owner refused it: no field says so, the event does. */
-function refusedAt(story: WholeStory): string | null {
+function refusedAt(story: Story): string | null {
   return story.events.find((each) => each.event_type === 'tool_denied')?.created_at ?? null;
 }
 
-export function stepsOf(story: WholeStory): Step[] {
+export function stepsOf(story: Story): Step[] {
   const answer = answerOf(story);
+  const decision = decisionOf(story);
   const requested = story.events.find((each) => each.event_type === 'tool_requested');
   const steps: Step[] = [
     { kind: 'asked', at: story.asked.message?.created_at ?? story.asked.created_at, tone: 'plain' },
-    { kind: 'decided', at: requested?.created_at ?? story.asked.created_at, tone: VERDICT[story.decision.verdict] },
+    { kind: 'decided', at: requested?.created_at ?? story.asked.created_at, tone: decision ? VERDICT[decision.verdict] : 'bad' },
     { kind: 'answer', answer, at: answer === 'rejected' ? refusedAt(story) : story.approval.approved_at, tone: ANSWER[answer] },
   ];
   for (const attempt of story.attempts)
@@ -58,13 +74,13 @@ export function stepsOf(story: WholeStory): Step[] {
 }
 
 /** Every signature about it, the one behind the yes first, each once. */
-export function signaturesOf(story: WholeStory): StorySigned[] {
+export function signaturesOf(story: Story): StorySigned[] {
   const all = [...(story.approval.proof ? [story.approval.proof] : []), ...story.approval.signatures];
   return all.filter((each, at) => all.findIndex((other) => other.assertion_id === each.assertion_id) === at);
 }
 
 /** The untrusted sources that had a hand in it. */
-export function influences(story: Pick<WholeStory, 'taint'>): string[] {
+export function influences(story: Pick<Story, 'taint'>): string[] {
   const labels = Array.isArray(story.taint) ? story.taint.filter((each): each is Label => typeof each === 'string') : [];
   return sourcesOf(labels);
 }

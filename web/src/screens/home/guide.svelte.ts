@@ -4,6 +4,8 @@ import type { Live } from '../../state/live.svelte.ts';
 export class Guide {
   begun = $state(false);
   closed = $state(false);
+  /** The conversation in which the first thing was asked for. */
+  asked: string | null = $state(null);
 }
 
 const made = new WeakMap<Live, Guide>();

@@ -1,5 +1,5 @@
 /** A schedule while it is being written: from what there is, to what is sent. Pure. */
-import type { Misfire, Overlap, PreviewAsk, PreviewField, ScheduleFields, SchedulePreview, ScheduleShown, TriggerKind, WorkLimits } from '../../api/types_work.ts';
+import type { EditSchedule, Misfire, NewSchedule, Overlap, PreviewAsk, PreviewField, SchedulePreview, ScheduleShown, TriggerKind, WorkLimits } from '../../api/types.ts';
 import { linesOf, namesOf, wholeOf } from '../../parts/typed.ts';
 
 export interface ScheduleForm {
@@ -86,18 +86,18 @@ function limitsOf(form: ScheduleForm): WorkLimits {
 }
 
 /** When and what, as it is declared. */
-function whenOf(form: ScheduleForm): ScheduleFields {
+function whenOf(form: ScheduleForm): Pick<EditSchedule, 'trigger' | 'cron' | 'every' | 'at' | 'timezone'> {
   const field = FIELD_OF[form.kind];
   return { trigger: form.kind, [field]: form[field].trim(), ...(form.kind === 'interval' ? {} : { timezone: form.zone.trim() }) };
 }
 
-function whatOf(form: ScheduleForm): ScheduleFields {
+function whatOf(form: ScheduleForm): Pick<EditSchedule, 'goal' | 'sop'> {
   return form.does === 'sop' ? { sop: form.sop } : { goal: form.goal.trim() };
 }
 
 /** A new schedule. What is usual is not said. */
-export function newOf(form: ScheduleForm): ScheduleFields {
-  const made: ScheduleFields = { ...whenOf(form), ...whatOf(form) };
+export function newOf(form: ScheduleForm): NewSchedule {
+  const made: NewSchedule = { ...whenOf(form), ...whatOf(form) };
   if (form.name.trim()) made.schedule_id = form.name.trim();
   if (form.does === 'goal' && linesOf(form.steps).length) made.steps = linesOf(form.steps);
   if (Object.keys(limitsOf(form)).length) made.constraints = limitsOf(form);
@@ -112,8 +112,8 @@ export function newOf(form: ScheduleForm): ScheduleFields {
 }
 
 /** Only what was changed: what is left out stays as it is, and a time that stays does not count anew. */
-export function changesOf(before: ScheduleForm, after: ScheduleForm): ScheduleFields {
-  const made: ScheduleFields = {};
+export function changesOf(before: ScheduleForm, after: ScheduleForm): EditSchedule {
+  const made: EditSchedule = {};
   const same = (...names: (keyof ScheduleForm)[]): boolean => names.every((name) => before[name].trim() === after[name].trim());
   if (!same('kind', FIELD_OF[after.kind], ...(after.kind === 'interval' ? [] : (['zone'] as const)))) Object.assign(made, whenOf(after));
   if (!same('does', after.does === 'sop' ? 'sop' : 'goal')) Object.assign(made, whatOf(after));

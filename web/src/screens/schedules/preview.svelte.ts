@@ -1,6 +1,6 @@
 /** What a trigger means, told while it is being written: asked after a pause, the last question wins. */
 import { asApiError, type ApiError } from '../../api/problem.ts';
-import type { PreviewAsk, SchedulePreview } from '../../api/types_work.ts';
+import type { PreviewAsk, SchedulePreview } from '../../api/types.ts';
 
 export const PAUSE = 250;
 

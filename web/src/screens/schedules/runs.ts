@@ -1,5 +1,5 @@
 /** Runs of a schedule in words. Pure. */
-import type { ScheduleRun } from '../../api/types_work.ts';
+import type { ScheduleRun } from '../../api/types.ts';
 import type { Tone } from '../../parts/tone.ts';
 import { span } from '../../text/format.ts';
 import { count, lookup, t } from '../../text/t.ts';

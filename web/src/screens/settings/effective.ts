@@ -1,6 +1,5 @@
 /** The configuration in force, as it is read by people. Pure. */
-import type { Json } from '../../api/types.ts';
-import type { EffectiveSetting } from '../../api/types_house.ts';
+import type { EffectiveSetting, Json } from '../../api/types.ts';
 import { lookup, number, t } from '../../text/t.ts';
 
 /** Items of a list that are shown before the rest is counted. */

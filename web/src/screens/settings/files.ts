@@ -1,5 +1,5 @@
 /** Files of the owner while they are edited: names, lines, and what is not saved yet. Pure, but for the drafts it holds. */
-import type { FaultyLine } from '../../api/types_house.ts';
+import type { FaultyLine } from '../../api/types.ts';
 
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$/;
 const POLICY = /^[A-Za-z0-9][A-Za-z0-9._-]{0,74}\.json$/;

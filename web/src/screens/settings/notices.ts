@@ -1,5 +1,5 @@
 /** Notifications in words, and where they lead. Pure. */
-import type { Notice } from '../../api/types_house.ts';
+import type { Notice } from '../../api/types.ts';
 import { address } from '../../route/match.ts';
 
 export function leadsTo(notice: Pick<Notice, 'type' | 'entity' | 'entity_id' | 'thread_id'>): string {

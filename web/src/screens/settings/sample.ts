@@ -1,6 +1,5 @@
 /** Sample calls to try against the rules. Pure. */
-import type { Json, Source } from '../../api/types.ts';
-import type { CheckedCall, SampleCall, ToolListed } from '../../api/types_house.ts';
+import type { CheckedCall, Json, SampleCall, Source, ToolListed } from '../../api/types.ts';
 
 export const PRESETS = {
   write: { tool: 'file_write', args: { path: 'notes/today.md', content: 'Call the plumber' } },
@@ -39,7 +38,7 @@ export function callOf(typed: Typed): SampleCall | null {
     return null;
   }
   if (typeof args !== 'object' || args === null || Array.isArray(args) || !typed.tool) return null;
-  return { tool: typed.tool, args: args as SampleCall['args'], source: typed.source, taint: typed.tainted ? [TAINT] : [] };
+  return { tool: typed.tool, args: args as { [key: string]: Json }, source: typed.source, taint: typed.tainted ? [TAINT] : [] };
 }
 
 function isObject(value: Json | undefined): value is { [key: string]: Json } {

@@ -1,5 +1,5 @@
 /** Usage as it is shown: every day of a span, and money. Pure. */
-import type { UsageBill } from '../../api/types_house.ts';
+import type { UsageBill } from '../../api/types.ts';
 
 const DAY = 24 * 3_600_000;
 

@@ -1,7 +1,5 @@
 /** What can be said of actions without a server. Pure. */
-import type { ActionStatus, ActionSummary, Json, Lane } from '../../api/types.ts';
-import type { ActionStory, StoryEvent } from '../../api/types_work.ts';
-import type { ActionsWanted } from '../../api/endpoints_work.ts';
+import type { ActionsWanted, ActionStatus, ActionSummary, AuditEvent, Json, Lane, Story } from '../../api/types.ts';
 import type { Tone } from '../../parts/tone.ts';
 import { count, lookup, t } from '../../text/t.ts';
 import { whoSaid } from '../../text/who.ts';
@@ -58,7 +56,7 @@ function payloadWord(payload: Json, name: string): string {
 }
 
 /** The events of an action in words. */
-export function storyline(events: readonly StoryEvent[]): Told[] {
+export function storyline(events: readonly AuditEvent[]): Told[] {
   return events.map((event) => ({
     key: event.entry_id,
     at: event.created_at,
@@ -68,7 +66,7 @@ export function storyline(events: readonly StoryEvent[]): Told[] {
   }));
 }
 
-function detail(event: StoryEvent): string {
+function detail(event: AuditEvent): string {
   const code = payloadWord(event.payload, 'code').replace(/^ALLOWED$/, '');
   const by = payloadWord(event.payload, 'by') || payloadWord(event.payload, 'approved_by');
   const verdict = payloadWord(event.payload, 'verdict');
@@ -78,7 +76,7 @@ function detail(event: StoryEvent): string {
 }
 
 /** What is on record of an action whose end is not: each a sentence. */
-export function known(action: ActionSummary, story: ActionStory | null, now: number): string[] {
+export function known(action: ActionSummary, story: Story | null, now: number): string[] {
   const last = story?.attempts.at(-1);
   const facts: string[] = [];
   facts.push(count('actions.known.begun', Math.max(action.attempt, story?.attempts.length ?? 0, 1)));

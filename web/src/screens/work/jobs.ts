@@ -1,7 +1,6 @@
 /** What can be said of jobs without a server: their groups, what may be done with them, their story in words. Pure. */
 import type { IconName } from '../../parts/icons.ts';
-import type { Json } from '../../api/types.ts';
-import type { Job, JobEvent, JobState, JobStatus } from '../../api/types_work.ts';
+import type { Job, JobEvent, JobState, JobStatus, Json } from '../../api/types.ts';
 import type { Tone } from '../../parts/tone.ts';
 import { ago } from '../../text/format.ts';
 import { count, lookup, t } from '../../text/t.ts';

@@ -170,6 +170,7 @@ export const audit = {
   'audit.story.goal': 'Goal of the job',
   'audit.story.because': 'Its reason: {reason}',
   'audit.story.decided': 'Decided',
+  'audit.story.decided.unreadable': 'What was decided cannot be read.',
   'audit.story.rule': 'Rule {rule}',
   'audit.story.taint': 'Influenced by {sources}',
   'audit.story.approved': 'Approved',

@@ -45,6 +45,7 @@ export const chat = {
   'chat.stop': 'Stop this answer',
   'chat.attach': 'Attach a file to the workspace',
   'chat.attach.remove': 'Remove {name}',
+  'chat.attach.left': 'Not sent along. The file stays in the workspace: {path}',
   'chat.attaching': 'Uploading {name}',
   'chat.attach.toolarge': '{name} is larger than 2 MB.',
   'chat.offline': 'Offline: what you write stays here until the connection is back.',

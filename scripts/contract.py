@@ -1,0 +1,79 @@
+"""What the OpenAPI document says, read once for every writer: the names of its types, and its operations."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+JSON_MEDIA = "application/json"
+METHODS = ("get", "post", "put", "patch", "delete")
+
+Node = dict[str, Any]
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One method of one path."""
+
+    name: str
+    method: str
+    path: str
+    says: str
+    parameters: dict[str, list[Node]]
+    """By where they stand: path, query, header."""
+    bodies: dict[str, Node]
+    """The schema of what may be sent, by media type."""
+    body_required: bool
+    answers: dict[str, dict[str, Node]]
+    """The schema of what is answered when it goes well, by status and media type; no media type where nothing is."""
+
+
+class Contract:
+    """The document, with a type's name for every schema in it."""
+
+    def __init__(self, document: Node) -> None:
+        self._document = document
+        schemas: dict[str, Node] = document.get("components", {}).get("schemas", {})
+        self.schemas = {type_name(name): schema for name, schema in sorted(schemas.items())}
+        if len(self.schemas) != len(schemas):
+            raise ValueError("two schemas get the same name: rename one of their structs, or change type_name")
+
+    def operations(self) -> Iterator[Operation]:
+        """Every operation, by path and method."""
+        for path, item in sorted(self._document["paths"].items()):
+            for method, described in sorted(item.items()):
+                if method in METHODS:
+                    yield _operation(path, method, described)
+
+
+def type_name(name: str) -> str:
+    """A type's name for a schema's: `Page_some.module.Job_` → PageOfJob, ledger_story_Message → LedgerStoryMessage."""
+    whole = re.fullmatch(r"(\w+?)_(?:\w+\.)+(\w+)_", name)
+    plain = f"{whole[1]}Of{whole[2]}" if whole else name
+    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^0-9a-zA-Z]+", plain) if part)
+
+
+def referred(schema: Node) -> str | None:
+    """The type's name that a schema refers to."""
+    return type_name(schema["$ref"].rpartition("/")[2]) if "$ref" in schema else None
+
+
+def _operation(path: str, method: str, described: Node) -> Operation:
+    parameters: dict[str, list[Node]] = {"path": [], "query": [], "header": []}
+    for each in described.get("parameters", ()):
+        parameters[each["in"]].append(each)
+    body = described.get("requestBody", {})
+    return Operation(
+        name=described["operationId"],
+        method=method,
+        path=path,
+        says=described.get("description") or described.get("summary", ""),
+        parameters=parameters,
+        bodies=_schemas(body),
+        body_required=bool(body.get("required")),
+        answers={status: _schemas(told) for status, told in sorted(described["responses"].items()) if status[0] == "2"},
+    )
+
+
+def _schemas(told: Node) -> dict[str, Node]:
+    return {media: content.get("schema", {}) for media, content in told.get("content", {}).items()}

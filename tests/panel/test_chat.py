@@ -1,0 +1,96 @@
+"""Conversations: named, found, stopped and forgotten, with files from the owner's device and words of others marked."""
+
+import re
+
+import pytest
+
+from tests.panel.acts import begin_talk, menu, say, settle_in
+from tests.panel.window import Look
+
+pytestmark = pytest.mark.slow
+
+PICTURE = bytes(range(256)) * 8
+
+
+@pytest.mark.parametrize("look", [Look("phone", "light"), Look("desktop", "dark")], ids=str)
+def test_conversations_are_named_found_and_forgotten(look, house, window):
+    w = window(look)
+    settle_in(w)
+    first = begin_talk(w, "What is on today?")
+    w.sees("Nothing else is due before Friday.")
+    named(w, first)
+    attached(w, house)
+    second = begin_talk(w, "Good morning!")
+    w.sees("Hello, and welcome.")
+    found(w)
+    forgotten(w, second)
+
+
+def named(w, thread):
+    w.click("Rename this conversation")
+    w.page.get_by_label("Title", exact=True).fill("Plans of the week")
+    w.scene("chat-rename")
+    w.click("Save")
+    w.page.get_by_role("heading", name="Plans of the week").wait_for()
+    w.page.reload()
+    w.page.get_by_role("heading", name="Plans of the week").wait_for()
+    assert w.place == f"/chat/{thread}"
+
+
+def attached(w, house):
+    with w.page.expect_file_chooser() as chooser:
+        w.page.get_by_role("button", name="Attach a file to the workspace").click()
+    chooser.value.set_files(
+        [
+            {"name": "scan.bin", "mimeType": "application/octet-stream", "buffer": PICTURE},
+            {"name": "huge.bin", "mimeType": "application/octet-stream", "buffer": bytes(3 * 1024 * 1024)},
+        ]
+    )
+    w.sees("huge.bin is larger than 2 MB.")
+    w.sees("attachments/scan.bin")
+    w.scene("chat-attaching")
+    say(w, "Keep this for me, and today?")
+    w.page.locator(".own .file").get_by_text("attachments/scan.bin").wait_for()
+    assert (house.workspace / "attachments" / "scan.bin").read_bytes() == PICTURE
+    assert not (house.workspace / "attachments" / "huge.bin").exists()
+
+
+def found(w):
+    menu(w, "Chat")
+    field = w.page.get_by_role("searchbox", name="Find a conversation")
+    listed = w.page.get_by_role("list", name="Conversations")
+    field.fill("plans")
+    listed.get_by_role("link", name="Good morning").wait_for(state="detached")
+    assert listed.get_by_role("link").count() == 1
+    w.scene("chat-found")
+    field.fill("no such thing")
+    w.sees("No conversation has that in its title.")
+    field.fill("")
+    listed.get_by_role("link", name="Good morning").wait_for()
+
+
+def forgotten(w, thread):
+    w.go(f"#/chat/{thread}")
+    w.sees("Hello, and welcome.")
+    w.click("Delete this conversation")
+    w.scene("chat-forget")
+    w.page.get_by_role("dialog").get_by_role("button", name=re.compile("^Delete")).click()
+    w.page.get_by_role("list", name="Conversations").get_by_role("link", name="Good morning").wait_for(state="detached")
+    w.go(f"#/chat/{thread}")
+    w.sees("This conversation is gone")
+    w.scene("chat-gone")
+
+
+def test_words_are_kept_while_an_answer_is_stopped(house, window):
+    w = window(Look("phone", "dark"))
+    settle_in(w)
+    begin_talk(w, "Take your time with this")
+    stop = w.page.get_by_label("Stop this answer")
+    stop.wait_for()
+    w.page.get_by_label("Message", exact=True).fill("What is on today?")
+    stop.click()
+    stop.wait_for(state="detached")
+    assert w.page.get_by_label("Message", exact=True).input_value() == "What is on today?"
+    w.scene("chat-stopped")
+    w.click("Send")
+    w.sees("Nothing else is due before Friday.")

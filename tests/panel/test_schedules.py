@@ -1,0 +1,130 @@
+"""Work by the clock: told in words while it is typed, switched off and on, started by hand, changed and taken away."""
+
+import re
+
+import pytest
+
+from tests.panel.acts import menu, settle_in
+from tests.panel.window import Look
+
+pytestmark = pytest.mark.slow
+
+NAME = "what-is-on-today"
+
+
+@pytest.mark.parametrize("look", [Look("desktop", "light"), Look("phone", "dark")], ids=str)
+def test_a_schedule_is_written_run_by_hand_switched_changed_and_deleted(look, house, window):
+    w = window(look)
+    settle_in(w)
+    menu(w, "Schedules")
+    w.sees("Nothing runs by the clock yet")
+    w.scene("schedules-none")
+    told_while_typing(w)
+    nonsense_is_refused(w)
+    both_clocks_and_notes(w)
+    run_by_hand(w)
+    off_and_on(w)
+    changed(w)
+    deleted(w)
+
+
+def told_while_typing(w):
+    w.click("New schedule", role="link")
+    w.page.get_by_label("Goal of each run").fill("What is on today?")
+    cron = w.page.get_by_label("Cron", exact=True)
+    cron.fill("0 9 * * 1")
+    w.sees(re.compile("09:00.*Monday|Monday.*09:00"))
+    cron.press("End")
+    cron.press_sequentially("-5")
+    w.sees(re.compile("weekday", re.I))
+    w.click("Hourly")
+    w.sees(re.compile("hour", re.I))
+
+
+def nonsense_is_refused(w):
+    cron = w.page.get_by_label("Cron", exact=True)
+    cron.fill("99 9 * * *")
+    w.sees("This is not a time yet")
+    w.sees(re.compile("99"))
+    w.settled()
+    w.scene("schedule-nonsense")
+    w.click("Create schedule")
+    assert cron.evaluate("(field) => document.activeElement === field")
+    assert "new" in w.page.url
+    zone = w.page.get_by_label("Time zone")
+    cron.fill("30 2 * * *")
+    zone.fill("Europe/Atlantis")
+    w.sees(re.compile("Atlantis"))
+    w.page.locator('[aria-invalid="true"]').wait_for()
+    zone.fill("Europe/Berlin")
+    w.page.locator('[aria-invalid="true"]').wait_for(state="detached")
+
+
+def both_clocks_and_notes(w):
+    note = w.page.get_by_role("note")
+    note.get_by_text("Mind this").wait_for()
+    clocks = w.page.get_by_role("table")
+    clocks.get_by_role("columnheader", name="Europe/Berlin").wait_for()
+    clocks.get_by_role("columnheader", name="UTC", exact=True).wait_for()
+    clocks.get_by_text("02:30").first.wait_for()
+    assert clocks.get_by_role("row").nth(1).inner_text().split("\t")[1].strip() in ("00:30", "01:30")
+    w.scene("schedule-notes")
+    w.click("Create schedule")
+    w.sees("The schedule was saved.")
+    w.arrives(rf"/schedules/{NAME}")
+    w.page.get_by_role("note").get_by_text("Mind this").wait_for()
+    w.sees("It has not run yet.")
+    w.scene("schedule-made")
+
+
+def run_by_hand(w):
+    w.click("Run now")
+    w.sees("Started. The next run by the clock stays where it is.")
+    w.arrives(r"/work/jobs/([\w-]+)")
+    w.sees("Nothing else is due before Friday.")
+    w.sees("Every step of the plan is done.")
+    w.click(NAME, role="link")
+    w.arrives(rf"/schedules/{NAME}")
+    w.page.get_by_role("link", name=re.compile("Done\\s*Started by hand")).wait_for()
+    w.scene("schedule-history")
+
+
+def off_and_on(w):
+    switch = w.page.get_by_role("switch")
+    switch.click()
+    w.sees("It is off. A run that is under way goes on.")
+    w.sees("None while it is off.")
+    assert switch.get_attribute("aria-checked") == "false"
+    w.scene("schedule-off")
+    switch.click()
+    w.sees("It runs again.")
+    w.page.get_by_role("columnheader", name="Europe/Berlin").wait_for()
+    assert switch.get_attribute("aria-checked") == "true"
+
+
+def changed(w):
+    w.click("Edit", role="link", exact=True)
+    w.page.get_by_role("heading", name=f"Edit {NAME}").wait_for()
+    assert w.page.get_by_label("Cron", exact=True).input_value() == "30 2 * * *"
+    w.page.get_by_text("Interval", exact=True).click()
+    w.page.get_by_label("Every", exact=True).fill("soon")
+    w.sees("This is not a time yet")
+    w.page.get_by_label("Every", exact=True).fill("90m")
+    w.sees("Every 1h30m")
+    w.settled()
+    w.scene("schedule-edit")
+    w.click("Save changes")
+    w.sees("The schedule was saved.")
+    w.arrives(rf"/schedules/{NAME}")
+    w.page.locator("code").get_by_text("1h30m").wait_for()
+
+
+def deleted(w):
+    w.click("Delete", exact=True)
+    w.scene("schedule-delete")
+    w.click("Keep it")
+    w.page.get_by_role("dialog").wait_for(state="hidden")
+    w.click("Delete", exact=True)
+    w.click("Delete it")
+    w.sees("The schedule was deleted.")
+    w.sees("Nothing runs by the clock yet")
