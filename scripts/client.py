@@ -3,7 +3,7 @@
 import keyword
 import re
 
-from contract import JSON_MEDIA, Contract, Node, Operation, referred
+from contract import JSON_MEDIA, Contract, Node, Operation, referred, types_of, values_of
 
 JSON_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 HEAD = '''"""A typed client, made from docs/openapi.json by scripts/docs.py. Do not edit."""
@@ -101,15 +101,16 @@ class Writer:
             return f"Literal[{schema['const']!r}]"
         if "enum" in schema:
             return f"Literal[{', '.join(repr(each) for each in schema['enum'])}]"
-        kind = schema.get("type")
-        if isinstance(kind, list):
-            return " | ".join(self.kind({**schema, "type": each}, quoted=quoted) for each in kind)
+        kinds = types_of(schema)
+        if len(kinds) > 1:
+            return " | ".join(self.kind({**schema, "type": each}, quoted=quoted) for each in kinds)
+        kind = kinds[0] if kinds else ""
         if kind == "array":
             return f"list[{self.kind(schema.get('items', {}), quoted=quoted)}]"
         if kind == "object":
-            values = schema.get("additionalProperties")
-            return f"dict[str, {self.kind(values, quoted=quoted) if isinstance(values, dict) else 'Any'}]"
-        return JSON_TYPES.get(kind or "", "Any")
+            values = values_of(schema)
+            return f"dict[str, {'Any' if values is None else self.kind(values, quoted=quoted)}]"
+        return JSON_TYPES.get(kind, "Any")
 
     def _method(self, operation: Operation) -> str:
         places = operation.parameters
@@ -135,10 +136,9 @@ class Writer:
         )
 
     def _answer(self, operation: Operation) -> str:
-        first = next(iter(operation.answers.values()), {})
-        if JSON_MEDIA in first:
-            return self.kind(first[JSON_MEDIA])
-        return "bytes" if first else "None"
+        for told in operation.answers.values():
+            return self.kind(told[JSON_MEDIA]) if JSON_MEDIA in told else "bytes" if told else "None"
+        return "None"
 
 
 def _first_line(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -51,6 +51,18 @@ def type_name(name: str) -> str:
     whole = re.fullmatch(r"(\w+?)_(?:\w+\.)+(\w+)_", name)
     plain = f"{whole[1]}Of{whole[2]}" if whole else name
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^0-9a-zA-Z]+", plain) if part)
+
+
+def values_of(schema: Node) -> Node | None:
+    """The schema of what an object of any keys holds; null where that may be anything."""
+    values: object = schema.get("additionalProperties")
+    return cast("Node", values) if isinstance(values, dict) else None
+
+
+def types_of(schema: Node) -> list[str]:
+    """The JSON types that a schema allows; none where it says nothing of them."""
+    kind: object = schema.get("type", [])
+    return [kind] if isinstance(kind, str) else cast("list[str]", kind)
 
 
 def referred(schema: Node) -> str | None:

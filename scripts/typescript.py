@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
-from contract import JSON_MEDIA, Contract, Node, Operation, referred
+from contract import JSON_MEDIA, Contract, Node, Operation, referred, types_of, values_of
 
 WIDTH = 120
 JSON_TYPES = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
@@ -48,16 +48,17 @@ class Writer:
                 return _union(self.kind(each) for each in schema[several])
         if "const" in schema or "enum" in schema:
             return _union(_literal(each) for each in schema.get("enum", [schema.get("const")]))
-        kind = schema.get("type")
-        if isinstance(kind, list):
-            return _union(self.kind({**schema, "type": each}) for each in kind)
+        kinds = types_of(schema)
+        if len(kinds) > 1:
+            return _union(self.kind({**schema, "type": each}) for each in kinds)
+        kind = kinds[0] if kinds else ""
         if kind == "array":
             items = self.kind(schema.get("items", {}))
             return f"({items})[]" if " | " in items else f"{items}[]"
         if kind == "object":
-            values = schema.get("additionalProperties")
-            return f"{{ [key: string]: {self.kind(values) if isinstance(values, dict) else 'Json'} }}"
-        return JSON_TYPES.get(kind or "", "Json")
+            values = values_of(schema)
+            return f"{{ [key: string]: {'Json' if values is None else self.kind(values)} }}"
+        return JSON_TYPES.get(kind, "Json")
 
     def _type(self, name: str, schema: Node) -> str:
         said = f"\n{_comment(schema.get('description', ''), '')}"

@@ -152,8 +152,9 @@ class Window:
 
     def arrives(self, pattern):
         """Wait until the address is one like this; what it left open."""
-        self.page.wait_for_url(re.compile(rf"#{pattern}$"))
-        return re.search(rf"#{pattern}$", self.page.url)
+        wanted = re.compile(rf"#{pattern}(?:\?.*)?$")
+        self.page.wait_for_url(wanted)
+        return wanted.search(self.page.url)
 
     # What is held against every scene
 

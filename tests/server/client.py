@@ -46,6 +46,7 @@ class ActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     justification: str
     lane: Literal['A', 'B', 'C']
     provenance: list[str]
+    refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None]
     rejection_reason: str | None
     risk: Literal['R0', 'R1', 'R2', 'R3']
     risk_class: Literal['READ', 'WRITE', 'EXFILTRATION']
@@ -53,6 +54,7 @@ class ActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session']
     source_id: str
     status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+    summary: str
     thread_id: str
     tool: str
     turn_id: str
@@ -200,6 +202,18 @@ class AuditEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
     seq: int
 
 
+class AuditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An event of the ledger, with what it is about."""
+
+    about: str
+    created_at: str
+    entity_id: str
+    entry_id: str
+    event_type: str
+    payload: Any
+    seq: int
+
+
 class Binding(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A new device that wants to come in."""
 
@@ -317,6 +331,7 @@ class CheckedCall(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     decision: "Decision"
     faults: list["FaultyLine"]
+    needs: str
 
 
 class Checkup(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -604,6 +619,7 @@ class JobQuestion(msgspec.Struct, kw_only=True, omit_defaults=True):
     expires_at: str
     lane: Literal['A', 'B', 'C']
     risk: Literal['R0', 'R1', 'R2', 'R3']
+    summary: str
     tool: str
 
 
@@ -737,13 +753,6 @@ class Notifications(msgspec.Struct, kw_only=True, omit_defaults=True):
     unseen: int
 
 
-class Numbered(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A receipt and its place in the chain."""
-
-    number: int
-    receipt: "Receipt"
-
-
 class Outputs(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a job must leave behind."""
 
@@ -868,20 +877,6 @@ class PageProof(msgspec.Struct, kw_only=True, omit_defaults=True):
     signature: str
 
 
-class PageOfAuditEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
-
-    items: list["AuditEvent"]
-    next_cursor: str | None
-
-
-class PageOfNumbered(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
-
-    items: list["Numbered"]
-    next_cursor: str | None
-
-
 class PageOfActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
@@ -893,6 +888,13 @@ class PageOfApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["ApprovalCard"]
+    next_cursor: str | None
+
+
+class PageOfAuditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["AuditLine"]
     next_cursor: str | None
 
 
@@ -914,6 +916,13 @@ class PageOfPolicyFileListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["PolicyFileListed"]
+    next_cursor: str | None
+
+
+class PageOfReceiptLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["ReceiptLine"]
     next_cursor: str | None
 
 
@@ -1071,6 +1080,8 @@ class Preview(msgspec.Struct, kw_only=True, omit_defaults=True):
     faults: list["PreviewFault"]
     next_runs_local: list[str]
     next_runs_utc: list[str]
+    plain_notes: list[str]
+    plain_summary: str
     remedy: str
     valid: bool
 
@@ -1092,6 +1103,7 @@ class PreviewFault(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     fault: str
     field: Literal['trigger', 'cron', 'every', 'at', 'timezone', 'after']
+    meant: list[str]
     remedy: str
 
 
@@ -1192,10 +1204,21 @@ class Receipt(msgspec.Struct, kw_only=True, omit_defaults=True):
 class ReceiptDetail(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One receipt, held against its place in the chain."""
 
+    about: str
     faults: list[str]
     holds: bool
     number: int
     receipt: Any
+    refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None]
+
+
+class ReceiptLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A receipt in a list."""
+
+    about: str
+    number: int
+    receipt: "Receipt"
+    refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None]
 
 
 class Registration(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1301,6 +1324,8 @@ class Schedule(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_run_utc: str | None
     origin: Literal['registry', 'followup']
     paused_reason: str | None
+    plain_notes: list[str]
+    plain_summary: str
     schedule_id: str
     sop: str | None
     state: Literal['waits', 'paused', 'disabled', 'over']
@@ -1330,12 +1355,14 @@ class ScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     cause: Literal['due', 'late', 'manual']
     created_at: str
+    ended_at: str | None
     first_slot: str
     job_id: str | None
     lateness_seconds: int
     outcome: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET', None]
     reason: str
     run_instance_id: str
+    said: str
     schedule_id: str
     scheduled_at: str
     slots: int
@@ -1367,6 +1394,8 @@ class ScheduleShown(msgspec.Struct, kw_only=True, omit_defaults=True):
     options: "ScheduleOptions"
     origin: Literal['registry', 'followup']
     paused_reason: str | None
+    plain_notes: list[str]
+    plain_summary: str
     running: list["ScheduleRun"]
     runs: list["ScheduleRun"]
     schedule_id: str
@@ -1534,6 +1563,36 @@ class Story(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_attempt_at: str | None
     notes: list[str]
     receipts: list["Proof"]
+    result: Any
+    status: str
+    taint: Any
+    tool: str
+    uncertain: bool
+    updated_at: str
+
+
+class StoryTold(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The story of an action, and what it is."""
+
+    about: str
+    action_id: str
+    agrees: bool
+    approval: "Approval"
+    args: Any
+    args_hash: str
+    asked: "Asked"
+    attempt: int
+    attempts: list["Attempt"]
+    decision: dict[str, Any]
+    digest: str
+    disagreements: list[str]
+    events: list["AuditEvent"]
+    idempotency_key: str
+    identity: str | None
+    next_attempt_at: str | None
+    notes: list[str]
+    receipts: list["Proof"]
+    refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None]
     result: Any
     status: str
     taint: Any
@@ -1759,9 +1818,9 @@ class Client:
         """Every tool, and what the gate says to a plain call of it now."""
         return await self._ask("GET", "/tools", {}, {"If-None-Match": if_none_match}, None, ToolList)
 
-    async def list_actions(self, *, status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None] | None = None, tool: str | None | None = None, lane: Literal['A', 'B', 'C', None] | None = None, source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, q: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfActionSummary:
+    async def list_actions(self, *, status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None] | None = None, refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None] | None = None, tool: str | None | None = None, lane: Literal['A', 'B', 'C', None] | None = None, source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, q: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfActionSummary:
         """Actions of every status, newest first. A page may be short, or empty, and still have a next one."""
-        return await self._ask("GET", "/v1/actions", {"status": status, "tool": tool, "lane": lane, "source": source, "thread_id": thread_id, "job_id": job_id, "since": since, "until": until, "q": q, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfActionSummary)
+        return await self._ask("GET", "/v1/actions", {"status": status, "refusal": refusal, "tool": tool, "lane": lane, "source": source, "thread_id": thread_id, "job_id": job_id, "since": since, "until": until, "q": q, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfActionSummary)
 
     async def get_action(self, action_id: str, *, if_none_match: str | None = None) -> ActionDetail:
         """One action with its arguments, its decision, its card while it waits, its outcome and its whole story."""
@@ -1799,21 +1858,21 @@ class Client:
         """The bytes of an artifact, as a download. Text leaves without secrets, anything else as it is."""
         return await self._ask("GET", f"/v1/artifacts/{artifact_id}/content", {}, {"If-None-Match": if_none_match}, None, bytes)
 
-    async def list_audit(self, *, event_type: str | None | None = None, entity_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, after: int | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfAuditEvent:
+    async def list_audit(self, *, event_type: str | None | None = None, entity_id: str | None | None = None, quiet: bool | None = None, since: str | None | None = None, until: str | None | None = None, after: int | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfAuditLine:
         """What happened, newest first; with `after`, the events that follow that number, oldest first. Payloads carry."""
-        return await self._ask("GET", "/v1/audit", {"event_type": event_type, "entity_id": entity_id, "since": since, "until": until, "after": after, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfAuditEvent)
+        return await self._ask("GET", "/v1/audit", {"event_type": event_type, "entity_id": entity_id, "quiet": quiet, "since": since, "until": until, "after": after, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfAuditLine)
 
-    async def export_audit(self, *, since: str | None | None = None, until: str | None | None = None) -> bytes:
-        """Every event of a span of time, oldest first, one JSON object a line, as it stood when the export began."""
-        return await self._ask("GET", "/v1/audit/export", {"since": since, "until": until}, {}, None, bytes)
+    async def export_audit(self, *, event_type: str | None | None = None, entity_id: str | None | None = None, quiet: bool | None = None, since: str | None | None = None, until: str | None | None = None) -> bytes:
+        """Every event that is asked for, oldest first, one JSON object a line, as it stood when the export began."""
+        return await self._ask("GET", "/v1/audit/export", {"event_type": event_type, "entity_id": entity_id, "quiet": quiet, "since": since, "until": until}, {}, None, bytes)
 
-    async def get_story(self, action_id: str, *, if_none_match: str | None = None) -> Story:
+    async def get_story(self, action_id: str, *, if_none_match: str | None = None) -> StoryTold:
         """The whole story of an action: who asked, what was decided, who approved, what came of it, and its proof."""
-        return await self._ask("GET", f"/v1/audit/{action_id}/story", {}, {"If-None-Match": if_none_match}, None, Story)
+        return await self._ask("GET", f"/v1/audit/{action_id}/story", {}, {"If-None-Match": if_none_match}, None, StoryTold)
 
-    async def list_threads(self, *, limit: int | None = None, cursor: str | None | None = None, q: str | None = None, if_none_match: str | None = None) -> PageOfThread:
+    async def list_threads(self, *, limit: int | None = None, cursor: str | None | None = None, q: str | None = None, talks: bool | None = None, if_none_match: str | None = None) -> PageOfThread:
         """Conversations, the most recently touched first."""
-        return await self._ask("GET", "/v1/chat/threads", {"limit": limit, "cursor": cursor, "q": q}, {"If-None-Match": if_none_match}, None, PageOfThread)
+        return await self._ask("GET", "/v1/chat/threads", {"limit": limit, "cursor": cursor, "q": q, "talks": talks}, {"If-None-Match": if_none_match}, None, PageOfThread)
 
     async def create_thread(self, body: NewThread, *, idempotency_key: str | None = None) -> Thread:
         """Make a conversation. Without a title it is named after its first message."""
@@ -1983,9 +2042,9 @@ class Client:
         """Ask a provider for one short answer. It may cost a few tokens."""
         return await self._ask("POST", f"/v1/providers/{name}/test", {}, {"Idempotency-Key": idempotency_key}, None, ProviderTried)
 
-    async def list_receipts(self, *, status: Literal['allowed', 'denied', 'failed', 'unknown', None] | None = None, tool: str | None | None = None, action_id: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfNumbered:
+    async def list_receipts(self, *, status: Literal['allowed', 'denied', 'failed', 'unknown', None] | None = None, refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None] | None = None, tool: str | None | None = None, action_id: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfReceiptLine:
         """Receipts, newest first. A page may be short, or empty, and still have a next one. A receipt that cannot be."""
-        return await self._ask("GET", "/v1/receipts", {"status": status, "tool": tool, "action_id": action_id, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfNumbered)
+        return await self._ask("GET", "/v1/receipts", {"status": status, "refusal": refusal, "tool": tool, "action_id": action_id, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfReceiptLine)
 
     async def get_chain(self, *, if_none_match: str | None = None) -> ChainState:
         """How long the chain is, where it ends, and what the last verification found. Cheap: nothing is verified."""

@@ -23,7 +23,7 @@ async def test_what_waits_is_listed_newest_first_with_everything_a_card_needs(tm
             cards = answer.json()["items"]
             assert [card["action_id"] for card in cards] == [second, first]
             assert all(card.keys() >= CARD_FIELDS for card in cards)
-            assert cards[1]["preview_or_diff"].endswith("+hello\n+")
+            assert cards[1]["preview_or_diff"].endswith("+hello")
             assert cards[1]["proof"] == "token"
             assert cards[0]["proof"] == "passkey"
             assert (cards[0]["lane"], cards[0]["source_type"]) == ("B", "cli")

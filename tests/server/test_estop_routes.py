@@ -15,7 +15,7 @@ async def test_a_paired_device_stops_everything_at_once(sample):
         assert (await site.http.get("/v1/estop")).json() == told
         outcome = await home.call("time")
         assert outcome.result.code == "ESTOP"
-        assert events(home, "estop_engaged") == [{"by": "device:dev_test"}]
+        assert events(home, "estop_engaged") == [{"by": "device:dev_test", "reason": told["reason"]}]
 
 
 async def test_stopping_twice_is_fine_and_told_once(sample):
@@ -147,7 +147,7 @@ async def test_a_file_set_from_outside_is_noticed_once_whoever_watches(sample):
     assert sum(await asyncio.gather(*(watch.run() for watch in watches))) == 0
     home.app.estop.clear()
     assert sum(await asyncio.gather(*(watch.run() for watch in watches))) == 1
-    assert (events(home, "estop_engaged"), events(home, "estop_cleared")) == ([{}], [{}])
+    assert (events(home, "estop_engaged"), events(home, "estop_cleared")) == ([{"reason": "by hand"}], [{}])
 
 
 async def test_what_cannot_be_read_counts_as_stopped(sample):
@@ -191,4 +191,4 @@ async def test_a_running_worker_tells_of_a_file_set_by_hand(sample):
         finally:
             stop.set()
             await working
-    assert events(home, "estop_engaged") == [{}]
+    assert events(home, "estop_engaged") == [{"reason": "by hand"}]

@@ -55,6 +55,30 @@ async def test_the_list_says_what_goes_on(sample):
         assert (await site.http.get("/v1/chat/threads/conv_1")).json() == thread
 
 
+async def test_what_a_job_or_a_schedule_began_is_no_talk_and_what_the_owner_began_stays_one(sample):
+    home = sample()
+    spoken(home, "conv_own", "hello")
+
+    def write(tx):
+        clock = home.app.clock
+        for thread, job in (("conv_job", "job_1"), ("conv_own", "job_2")):
+            ensure_thread(tx, clock, thread, "panel", "x")
+            tx.execute(
+                "INSERT INTO jobs (job_id, thread_id, user_id, goal, state, budget_json, created_at, updated_at)"
+                " VALUES (?, ?, 'owner', 'x', 'DONE', '{}', '2026', '2026')",
+                (job, thread),
+            )
+            row = MessageRow(message_id=f"msg_{job}", thread_id=thread, turn_id="t", role="user", content="x", label=OWNER)
+            add_message(tx, clock, row)
+        for channel in ("schedule", "sop"):
+            ensure_thread(tx, clock, f"conv_{channel}", channel, "x")
+
+    home.app.db.write_now(write)
+    async with talking(home, running=False) as site:
+        assert (await listed(site, talks=True))[0] == ["conv_own"]
+        assert sorted((await listed(site))[0]) == ["conv_job", "conv_own", "conv_schedule", "conv_sop"]
+
+
 async def test_conversations_of_the_same_moment_are_each_listed_once(sample):
     from datetime import UTC, datetime
 

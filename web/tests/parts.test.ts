@@ -3,7 +3,7 @@ import { linePath, niceTop, stackedBars } from '../src/parts/chart.ts';
 import { parseDiff } from '../src/parts/diff.ts';
 import { isUntrusted, sourcesOf } from '../src/parts/label.ts';
 import { plainly } from '../src/parts/plain.ts';
-import { pretty } from '../src/parts/pretty.ts';
+import { entries, pretty } from '../src/parts/pretty.ts';
 import { segments } from '../src/parts/segments.ts';
 import { ago, size, span } from '../src/text/format.ts';
 
@@ -25,6 +25,17 @@ describe('JSON on lines', () => {
     for (const odd of ['{"a":"never ends', '}}]', 'plain words', '{"a" "b"]', '', '"', '"\\']) expect(bare(pretty(odd))).toBe(bare(odd));
   });
 
+  test('is read member by member, strings as the lines they are', () => {
+    expect(entries('{"path":"a.sh","content":"one\\ntwo \\"x\\"","n":9007199254740993,"list":[1,{"a":2}]}')).toEqual([
+      { name: 'path', text: 'a.sh' },
+      { name: 'content', text: 'one\ntwo "x"' },
+      { name: 'n', text: '9007199254740993' },
+      { name: 'list', text: '[\n  1,\n  {\n    "a": 2\n  }\n]' },
+    ]);
+    expect(entries('{}')).toEqual([]);
+    for (const odd of ['[1]', 'words', '{"a"}', '{"a":1', '']) expect(entries(odd)).toBeNull();
+  });
+
   test('is not slowed down by depth', () => {
     expect(pretty('['.repeat(5000) + ']'.repeat(5000)).length).toBeLessThan(2_000_000);
   });
@@ -32,6 +43,12 @@ describe('JSON on lines', () => {
 
 describe('a diff', () => {
   const text = '--- a.md\n+++ a.md\n@@ -3,3 +3,4 @@ head\n same\n-old\n+new\n+-- odd\n last\n… 4 more lines';
+
+  test('what only begins like one is shown as the text it is', () => {
+    expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n\n(Runs in a box without network.)')).toBeNull();
+    expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n+y\n\\ No line break at the end of the file')?.cut).toBe(false);
+    expect(parseDiff(text)?.cut).toBe(true);
+  });
 
   test('tells lines apart and numbers them', () => {
     const diff = parseDiff(text);
@@ -125,6 +142,17 @@ describe('charts', () => {
     expect(linePath([], 100, 50)).toBe('');
     expect(linePath([4], 100, 50)).toBe('M0.0 10.0');
   });
+});
+
+test('what others write is never the key of a list: said twice it would break the page', () => {
+  const found = import.meta.glob('../src/**/*.svelte', { query: '?raw', import: 'default', eager: true }) as Record<string, string>;
+  const keyed = Object.entries(found).flatMap(([path, text]) => [...text.matchAll(/\{#each (.+?) as \{?[^({]*?\(([^)]+)\)\}/g)].map(([, list = '', key = '']) => ({ path, list, key })));
+  expect(keyed.length).toBeGreaterThan(60);
+  const sure = (list: string, key: string): boolean =>
+    key === 'at' || /(?:_id|\.id|\.seq|\.key|\.name|\.value|\.href|\.day|\.moment|\.status|\.group|place)$/.test(key) || /^[A-Z_]+\b/.test(list);
+  const ours = new Set(['names', 'known', 'tools', 'files']);
+  expect(keyed.filter(({ list, key }) => !sure(list, key) && !ours.has(list)).map(({ path, list, key }) => `${path}: ${list} (${key})`)).toEqual([]);
+  expect(keyed.filter(({ key }) => key.endsWith('call_id'))).toEqual([]);
 });
 
 test('screens do not know each other: what two of them need lives in a room below', () => {

@@ -56,6 +56,12 @@ describe('the screen', () => {
   const button = (text: string): HTMLButtonElement | undefined =>
     [...document.querySelectorAll('button')].find((each) => each.textContent?.trim() === text);
   const press = (key: string): void => void window.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  /** The key leads to the button; only the button is a yes. */
+  const sayYes = async (): Promise<void> => {
+    press('a');
+    await until('the button', () => document.activeElement?.textContent?.trim().startsWith('Approve') ?? false);
+    (document.activeElement as HTMLButtonElement).click();
+  };
 
   beforeEach(async () => {
     document.body.replaceChildren();
@@ -90,7 +96,7 @@ describe('the screen', () => {
   test('an answer asks for the passkey, goes on to the next one, and is done only when the server says so', async () => {
     await open('act_webhook', 'Invoice 2041');
     await ready('Approve with passkey');
-    press('a');
+    await sayYes();
     await until('the next card', shows('notes/week.md'));
     expect(proofs).toEqual(['act_webhook']);
     expect(['APPROVED', 'EXECUTED']).toContain(panel.queue.statusOf('act_webhook'));
@@ -101,10 +107,11 @@ describe('the screen', () => {
   test('a card that has just come into sight cannot be answered yet', async () => {
     await open('act_write', 'notes/week.md');
     press('a');
+    button('Approve')?.click();
     await new Promise((done) => setTimeout(done, 100));
     expect(panel.queue.statusOf('act_write')).toBeNull();
     await ready('Approve');
-    press('a');
+    await sayYes();
     await until('answered', () => panel.queue.statusOf('act_write') !== null);
     expect(proofs).toEqual([]);
   });
@@ -113,11 +120,11 @@ describe('the screen', () => {
     await open('act_write', 'notes/week.md');
     await ready('Approve');
     server.pending = server.pending.map((each) => (each.action_id === 'act_write' ? { ...each, seen: 'seen_2' } : each));
-    press('a');
+    await sayYes();
     await until('a warning', () => document.body.textContent?.includes('It changed while you were reading') ?? false);
     expect(panel.queue.statusOf('act_write')).toBeNull();
     await ready('Approve');
-    press('a');
+    await sayYes();
     await until('answered', () => panel.queue.statusOf('act_write') !== null);
   });
 
@@ -142,7 +149,7 @@ describe('the screen', () => {
     server.pending = server.pending.map((each) => (each.action_id === 'act_webhook' ? { ...each } : each));
     const refused = panel.api.passkeys.challenge;
     panel.api.passkeys.challenge = () => Promise.reject(new DOMException('', 'NotAllowedError'));
-    press('a');
+    await sayYes();
     await until('a message', () => panel.toasts.list.length > 0);
     panel.api.passkeys.challenge = refused;
     expect(panel.queue.statusOf('act_webhook')).toBeNull();

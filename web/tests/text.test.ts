@@ -78,6 +78,10 @@ describe('errors in words', () => {
     expect(said(new ApiError({ status: 409, code: 'THREAD_BUSY', detail: 'something still goes on.', remedy: 'Stop it first.' }))).toEqual({ what: 'Something still goes on.', remedy: 'Stop it first.' });
   });
 
+  test('a sentence that begins with a path leaves it as it is', () => {
+    expect(said(new ApiError({ status: 409, code: 'CHANGED_X', detail: 'skills/a/SKILL.md is not what it was.' })).what).toBe('skills/a/SKILL.md is not what it was.');
+  });
+
   test('our words where nothing answered', () => {
     expect(said(new TypeError('Failed to fetch')).what).toBe(t('error.OFFLINE'));
   });

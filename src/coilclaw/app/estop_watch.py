@@ -18,6 +18,7 @@ def estop_watch(app: "App") -> Chore:
         engaged = app.estop.engaged()
         if known_estop(app.db.reader) == engaged:
             return 0
-        return int(await app.db.write(lambda tx: note_estop(tx, app.clock, engaged=engaged)))
+        why = app.redact(app.estop.state().reason)
+        return int(await app.db.write(lambda tx: note_estop(tx, app.clock, engaged=engaged, reason=why)))
 
     return Chore(name="estop_watch", every=LOOK_SECONDS, run=look)

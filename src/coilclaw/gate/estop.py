@@ -129,7 +129,7 @@ def known_estop(db: sqlite3.Connection) -> bool:
     return row is not None and row[0] == "engaged"
 
 
-def note_estop(tx: sqlite3.Connection, clock: Clock, *, engaged: bool, by: str = "") -> bool:
+def note_estop(tx: sqlite3.Connection, clock: Clock, *, engaged: bool, by: str = "", reason: str = "") -> bool:
     """Tell the audit of a change, once, whichever process notices it first; False when it was told already.
 
     The file alone decides and is set without the database, so that it works in a broken home; this only tells of it.
@@ -140,6 +140,6 @@ def note_estop(tx: sqlite3.Connection, clock: Clock, *, engaged: bool, by: str =
         "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         (_KNOWN, "engaged" if engaged else "cleared"),
     )
-    told: dict[str, Json] = {"by": by} if by else {}
+    told: dict[str, Json] = {name: word for name, word in (("by", by), ("reason", reason)) if word}
     add_event(tx, clock, "estop_engaged" if engaged else "estop_cleared", "estop", told)
     return True

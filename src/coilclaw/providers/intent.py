@@ -89,7 +89,12 @@ def _greeting(tools: tuple[ToolSpec, ...]) -> str:
 def _report(happened: tuple[ChatMessage, ...]) -> str:
     calls = {call.call_id: call for message in happened for call in message.tool_calls}
     results = [message for message in happened if message.role == "tool"]
-    return "\n".join(_sentence(calls.get(result.tool_call_id), result.content.strip()) for result in results)
+    return "\n".join(_sentence(calls.get(result.tool_call_id), _bare(result.content)) for result in results)
+
+
+def _bare(content: str) -> str:
+    """A result without the lines that tell a model whose words it is."""
+    return re.sub(r"(?m)^\[untrusted\S* \S+ (?:begins|ends)\]\n?", "", content).strip()
 
 
 def _sentence(call: ProposedCall | None, result: str) -> str:

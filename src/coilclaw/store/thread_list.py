@@ -56,13 +56,25 @@ _SHOWN = """
 """
 
 
-def list_overviews(db: sqlite3.Connection, limit: int, *, after: Place | None, words: str = "") -> list[ThreadOverview]:
-    """Conversations, the most recently touched first; with `words` only those whose title holds them."""
+# A job says the first words of a conversation it begins; schedules and procedures have channels of their own.
+_TALK = """
+(t.channel NOT IN ('schedule', 'sop') AND NOT EXISTS (
+    SELECT 1 FROM jobs j WHERE j.thread_id = t.thread_id AND 'msg_' || j.job_id =
+        (SELECT m.message_id FROM messages m WHERE m.thread_id = t.thread_id ORDER BY m.seq LIMIT 1)))
+"""
+
+
+def list_overviews(
+    db: sqlite3.Connection, limit: int, *, after: Place | None, words: str = "", talks: bool = False
+) -> list[ThreadOverview]:
+    """Conversations, the most recently touched first; with `words` only those whose title holds them, with `talks` only
+    those that somebody began, not a job, a schedule or a procedure."""
     when, number = after or ("~", 0)
+    shown = f"{_SHOWN} AND {_TALK}" if talks else _SHOWN
     rows = db.execute(
         f"{_SELECT} WHERE t.updated_at <= ? AND (t.updated_at < ? OR t.rowid > ?)"
         # Titles are looked at first: whether there are messages costs more.
-        f" AND CASE WHEN t.title LIKE ? ESCAPE '!' THEN {_SHOWN} END"
+        f" AND CASE WHEN t.title LIKE ? ESCAPE '!' THEN {shown} END"
         " ORDER BY t.updated_at DESC, t.rowid LIMIT ?",
         (when, when, number, f"%{_literally(words)}%", limit),
     ).fetchall()

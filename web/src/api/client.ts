@@ -48,9 +48,10 @@ export class Client {
   /** Read something and keep it; when nothing answers, what was kept, with since when. */
   async kept<P extends Path<'GET'>>(path: P, ...[parts, signal]: Asked<P>): Promise<Fresh<Answer<'GET', P>>> {
     const address = addressOf(path, parts);
+    const { forgotten } = this.#parts.kept;
     try {
       const data = await this.#read<Answer<'GET', P>>(address, signal);
-      void this.#parts.kept.put(address, data, this.#parts.now());
+      void this.#parts.kept.put(address, data, this.#parts.now(), forgotten);
       return { data, staleSince: null };
     } catch (error) {
       if (!(error instanceof ApiError) || !error.offline) throw error;

@@ -20,7 +20,7 @@ export function endpoints(client: Client) {
       rename: (device_id: string, name: string) => client.patch('/v1/devices/{device_id}', { path: { device_id }, body: { name } }),
       revoke: (device_id: string, proof: Assertion | null = null) =>
         client.post('/v1/devices/{device_id}/revoke', { path: { device_id }, body: { proof } }),
-      confirm: (device_id: string, proof: Assertion) =>
+      confirm: (device_id: string, proof: Assertion | null = null) =>
         client.post('/v1/devices/{device_id}/confirm', { path: { device_id }, body: { proof } }),
     },
     passkeys: {
@@ -44,7 +44,9 @@ export function endpoints(client: Client) {
       ...actionEndpoints(client),
     },
     chat: {
-      threads: (q = '', cursor: string | null = null) => client.kept('/v1/chat/threads', { query: { q, cursor, limit: 50 } }),
+      /** Those that somebody began; with `all` those of jobs, schedules and procedures too. */
+      threads: (q = '', cursor: string | null = null, all = false) =>
+        client.kept('/v1/chat/threads', { query: { q, cursor, limit: 50, talks: !all } }),
       thread: (thread_id: string) => client.kept('/v1/chat/threads/{thread_id}', { path: { thread_id } }),
       create: (key?: string) => client.post('/v1/chat/threads', { body: {} }, key),
       rename: (thread_id: string, title: string) =>

@@ -3,9 +3,9 @@ import { linkTo } from './address.ts';
 import type { Client } from './client.ts';
 import type { Assertion, AuditWanted, FileToTry, ReceiptsWanted, SampleCall, UsageBy } from './types.ts';
 
-/** Where the events of a span are, one JSON object a line; always a download. */
-export function exportAddress({ since, until }: Pick<AuditWanted, 'since' | 'until'>): string {
-  return linkTo('/v1/audit/export', { query: { since, until } });
+/** Where the events that are asked for are, one JSON object a line; always a download. */
+export function exportAddress(wanted: AuditWanted): string {
+  return linkTo('/v1/audit/export', { query: wanted });
 }
 
 export function houseEndpoints(client: Client) {

@@ -21,15 +21,20 @@ export class Kept {
     this.#caches = caches;
   }
 
+  /** How often everything was forgotten: an answer to a question from before belongs to whoever asked then. */
+  forgotten = 0;
+
   /** Keep an answer. A storage that is full or switched off is no reason to fail. */
-  async put(path: string, body: unknown, now: number): Promise<void> {
+  async put(path: string, body: unknown, now: number, forgotten = this.forgotten): Promise<void> {
     try {
+      if (forgotten !== this.forgotten) return;
       const cache = await this.#caches?.open(CACHE);
       if (!cache) return;
       await cache.delete(path); // so that the oldest stand first
       const text = JSON.stringify(body);
       if (text.includes(SECRETIVE)) return;
       await cache.put(path, new Response(text, { headers: { [SINCE]: String(now) } }));
+      if (forgotten !== this.forgotten) return void (await this.#caches?.delete(CACHE));
       const keys = await cache.keys();
       for (const key of keys.slice(0, Math.max(0, keys.length - MOST))) await cache.delete(key);
     } catch {
@@ -49,6 +54,7 @@ export class Kept {
 
   /** Forget everything: signed out, or no longer paired. */
   async clear(): Promise<void> {
+    this.forgotten += 1;
     try {
       await this.#caches?.delete(CACHE);
     } catch {

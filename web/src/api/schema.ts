@@ -47,6 +47,8 @@ export interface ActionSummary {
   lane: 'A' | 'B' | 'C';
   /** Untrusted sources that may have a hand in it. */
   provenance: string[];
+  /** Who said no; null unless it is REJECTED. */
+  refusal: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null;
   rejection_reason: string | null;
   risk: 'R0' | 'R1' | 'R2' | 'R3';
   risk_class: 'READ' | 'WRITE' | 'EXFILTRATION';
@@ -54,6 +56,8 @@ export interface ActionSummary {
   source: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session';
   source_id: string;
   status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+  /** What it is, in a sentence. */
+  summary: string;
   thread_id: string;
   tool: string;
   turn_id: string;
@@ -215,6 +219,18 @@ export interface AuditEvent {
   seq: number;
 }
 
+/** An event of the ledger, with what it is about. */
+export interface AuditLine {
+  /** The action's sentence, the job's goal or the conversation's title; empty where there is none. */
+  about: string;
+  created_at: string;
+  entity_id: string;
+  entry_id: string;
+  event_type: string;
+  payload: Json;
+  seq: number;
+}
+
 /** A new device that wants to come in. */
 export interface Binding {
   code: string;
@@ -347,6 +363,8 @@ export interface CheckedCall {
   decision: Decision;
   /** What is wrong with the file that was tried; with any fault, the decision is that of a broken policy. */
   faults: FaultyLine[];
+  /** What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing. */
+  needs: string;
 }
 
 /** What the doctor found. */
@@ -475,7 +493,7 @@ export interface Edited {
   code: string;
   decision: Decision;
   message: string;
-  /** What approving it takes: empty, or `passkey`. */
+  /** What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing. */
   needs: string;
   path: string;
   /** EXECUTED: it is written. PENDING: it waits for the owner's approval. APPROVED: it is about to be written. */
@@ -650,6 +668,8 @@ export interface JobQuestion {
   expires_at: string;
   lane: 'A' | 'B' | 'C';
   risk: 'R0' | 'R1' | 'R2' | 'R3';
+  /** What it is, in a sentence. */
+  summary: string;
   tool: string;
 }
 
@@ -816,12 +836,6 @@ export interface Notifications {
   unseen: number;
 }
 
-/** A receipt and its place in the chain. */
-export interface Numbered {
-  number: number;
-  receipt: Receipt;
-}
-
 /** What a job must leave behind. */
 export interface Outputs {
   evidence_required: string[];
@@ -920,7 +934,7 @@ export interface OverviewTool {
 /** What waits for the owner now. */
 export interface OverviewWaiting {
   approvals: number;
-  /** Not seen yet; counted up to a thousand. */
+  /** Not seen yet, but for questions that were answered since; counted up to a thousand. */
   notifications: number;
   /** Jobs that stopped because a budget is used up. */
   paused_jobs: number;
@@ -959,20 +973,6 @@ export interface PageProof {
 }
 
 /** A piece of a list. */
-export interface PageOfAuditEvent {
-  items: AuditEvent[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
-  next_cursor: string | null;
-}
-
-/** A piece of a list. */
-export interface PageOfNumbered {
-  items: Numbered[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
-  next_cursor: string | null;
-}
-
-/** A piece of a list. */
 export interface PageOfActionSummary {
   items: ActionSummary[];
   /** Hand it back as `cursor` for what follows; null at the end. */
@@ -982,6 +982,13 @@ export interface PageOfActionSummary {
 /** A piece of a list. */
 export interface PageOfApprovalCard {
   items: ApprovalCard[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfAuditLine {
+  items: AuditLine[];
   /** Hand it back as `cursor` for what follows; null at the end. */
   next_cursor: string | null;
 }
@@ -1003,6 +1010,13 @@ export interface PageOfPasskeySeen {
 /** A piece of a list. */
 export interface PageOfPolicyFileListed {
   items: PolicyFileListed[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfReceiptLine {
+  items: ReceiptLine[];
   /** Hand it back as `cursor` for what follows; null at the end. */
   next_cursor: string | null;
 }
@@ -1162,6 +1176,10 @@ export interface Preview {
   /** The same by the clocks of the zone. */
   next_runs_local: string[];
   next_runs_utc: string[];
+  /** What may surprise about that, as people say it. */
+  plain_notes: string[];
+  /** When it runs, as people say it. */
+  plain_summary: string;
   remedy: string;
   valid: boolean;
 }
@@ -1184,6 +1202,8 @@ export interface PreviewAsk {
 export interface PreviewFault {
   fault: string;
   field: 'trigger' | 'cron' | 'every' | 'at' | 'timezone' | 'after';
+  /** What could be written there instead. */
+  meant: string[];
   /** The right spelling, where it can be told. */
   remedy: string;
 }
@@ -1288,12 +1308,26 @@ export interface Receipt {
 
 /** One receipt, held against its place in the chain. */
 export interface ReceiptDetail {
+  /** What the action was, in a sentence; empty when that cannot be told. */
+  about: string;
   faults: string[];
   /** It matches its own hash and follows the one before it. */
   holds: boolean;
   number: number;
   /** Null when it cannot be read. */
   receipt: Receipt | null;
+  /** Who said no; null unless it is a receipt of that. */
+  refusal: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null;
+}
+
+/** A receipt in a list. */
+export interface ReceiptLine {
+  /** What the action was, in a sentence; empty when that cannot be told. */
+  about: string;
+  number: number;
+  receipt: Receipt;
+  /** Who said no; null unless it is a receipt of that. */
+  refusal: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null;
 }
 
 /** A new passkey, as a browser sends it (`credential.toJSON()`). */
@@ -1404,6 +1438,10 @@ export interface Schedule {
   /** `registry`: the owner's; `followup`: the agent's own. */
   origin: 'registry' | 'followup';
   paused_reason: string | null;
+  /** What may surprise about that, as people say it. */
+  plain_notes: string[];
+  /** When it runs, as people say it. */
+  plain_summary: string;
   schedule_id: string;
   sop: string | null;
   /** It waits for its next run; it is paused after failures; it is switched off; it has no further run. */
@@ -1433,6 +1471,8 @@ export interface ScheduleRun {
   /** On time; caught up after it was missed; asked for by the owner. */
   cause: 'due' | 'late' | 'manual';
   created_at: string;
+  /** When its job was over. */
+  ended_at: string | null;
   first_slot: string;
   job_id: string | null;
   lateness_seconds: number;
@@ -1441,6 +1481,8 @@ export interface ScheduleRun {
   /** Why it was skipped or waits. */
   reason: string;
   run_instance_id: string;
+  /** How its job's answer begins, or why it ended. */
+  said: string;
   schedule_id: string;
   scheduled_at: string;
   slots: number;
@@ -1480,6 +1522,10 @@ export interface ScheduleShown {
   /** `registry`: the owner's; `followup`: the agent's own. */
   origin: 'registry' | 'followup';
   paused_reason: string | null;
+  /** What may surprise about that, as people say it. */
+  plain_notes: string[];
+  /** When it runs, as people say it. */
+  plain_summary: string;
   /** Runs that are queued or not over. */
   running: ScheduleRun[];
   /** The last runs, newest first. */
@@ -1672,6 +1718,38 @@ export interface Story {
   updated_at: string;
 }
 
+/** The story of an action, and what it is. */
+export interface StoryTold {
+  /** What it is, in a sentence; empty when that cannot be told. */
+  about: string;
+  action_id: string;
+  /** Whether the row, its receipts and their places in the chain all say the same. */
+  agrees: boolean;
+  approval: Approval;
+  args: Json;
+  args_hash: string;
+  asked: Asked;
+  attempt: number;
+  attempts: Attempt[];
+  decision: { [key: string]: Json };
+  digest: string;
+  disagreements: string[];
+  events: AuditEvent[];
+  idempotency_key: string;
+  identity: string | null;
+  next_attempt_at: string | null;
+  notes: string[];
+  receipts: Proof[];
+  /** Who said no; null unless it is REJECTED. */
+  refusal: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null;
+  result: Result | null;
+  status: string;
+  taint: Json;
+  tool: string;
+  uncertain: boolean;
+  updated_at: string;
+}
+
 /** A conversation. */
 export interface Thread {
   /** Where it was begun: panel, cli, job, … */
@@ -1855,16 +1933,16 @@ export interface Routes {
     '/receipts': { query?: { limit?: number }; answer: Receipt[] };
     '/status': { answer: StatusNow };
     '/tools': { answer: ToolList };
-    '/v1/actions': { query?: { status?: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null; tool?: string | null; lane?: 'A' | 'B' | 'C' | null; source?: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | null; thread_id?: string | null; job_id?: string | null; since?: string | null; until?: string | null; q?: string | null; limit?: number; cursor?: string | null }; answer: PageOfActionSummary };
+    '/v1/actions': { query?: { status?: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; lane?: 'A' | 'B' | 'C' | null; source?: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | null; thread_id?: string | null; job_id?: string | null; since?: string | null; until?: string | null; q?: string | null; limit?: number; cursor?: string | null }; answer: PageOfActionSummary };
     '/v1/actions/{action_id}': { path: { action_id: string }; answer: ActionDetail };
     '/v1/approvals': { query?: { status?: 'pending' | 'approved' | 'rejected' | 'executed' | 'failed' | 'unknown' | 'expired' | 'all'; limit?: number; cursor?: string | null }; answer: PageOfApprovalCard };
     '/v1/approvals/{action_id}': { path: { action_id: string }; answer: ApprovalCard };
     '/v1/artifacts/{artifact_id}': { path: { artifact_id: string }; answer: Artifact };
     '/v1/artifacts/{artifact_id}/content': { path: { artifact_id: string }; answer: Response };
-    '/v1/audit': { query?: { event_type?: string | null; entity_id?: string | null; since?: string | null; until?: string | null; after?: number | null; limit?: number; cursor?: string | null }; answer: PageOfAuditEvent };
-    '/v1/audit/export': { query?: { since?: string | null; until?: string | null }; answer: Response };
-    '/v1/audit/{action_id}/story': { path: { action_id: string }; answer: Story };
-    '/v1/chat/threads': { query?: { limit?: number; cursor?: string | null; q?: string }; answer: PageOfThread };
+    '/v1/audit': { query?: { event_type?: string | null; entity_id?: string | null; quiet?: boolean; since?: string | null; until?: string | null; after?: number | null; limit?: number; cursor?: string | null }; answer: PageOfAuditLine };
+    '/v1/audit/export': { query?: { event_type?: string | null; entity_id?: string | null; quiet?: boolean; since?: string | null; until?: string | null }; answer: Response };
+    '/v1/audit/{action_id}/story': { path: { action_id: string }; answer: StoryTold };
+    '/v1/chat/threads': { query?: { limit?: number; cursor?: string | null; q?: string; talks?: boolean }; answer: PageOfThread };
     '/v1/chat/threads/{thread_id}': { path: { thread_id: string }; answer: Thread };
     '/v1/chat/threads/{thread_id}/messages': { path: { thread_id: string }; query?: { limit?: number; before?: string | null; after?: string | null }; answer: Messages };
     '/v1/chat/threads/{thread_id}/messages/{message_id}': { path: { thread_id: string; message_id: string }; answer: ServerRoutesMessagesMessage };
@@ -1882,7 +1960,7 @@ export interface Routes {
     '/v1/policies': { query?: { limit?: number; cursor?: string | null }; answer: PageOfPolicyFileListed };
     '/v1/policies/{name}': { path: { name: string }; answer: PolicyFileShown };
     '/v1/providers': { answer: ProviderList };
-    '/v1/receipts': { query?: { status?: 'allowed' | 'denied' | 'failed' | 'unknown' | null; tool?: string | null; action_id?: string | null; limit?: number; cursor?: string | null }; answer: PageOfNumbered };
+    '/v1/receipts': { query?: { status?: 'allowed' | 'denied' | 'failed' | 'unknown' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; action_id?: string | null; limit?: number; cursor?: string | null }; answer: PageOfReceiptLine };
     '/v1/receipts/head': { answer: ChainState };
     '/v1/receipts/{receipt_id}': { path: { receipt_id: string }; answer: ReceiptDetail };
     '/v1/schedules': { query?: { limit?: number; cursor?: string | null }; answer: Schedules };

@@ -17,6 +17,8 @@ export interface Diff {
   lines: DiffLine[];
   added: number;
   removed: number;
+  /** There is more than is shown: the counts are of what is. */
+  cut: boolean;
 }
 
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
@@ -25,7 +27,7 @@ const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
 export function parseDiff(preview: string): Diff | null {
   const [first = '', second = '', third = '', ...rest] = preview.split('\n');
   if (!first.startsWith('--- ') || !second.startsWith('+++ ') || !HUNK.test(third)) return null;
-  const diff: Diff = { path: second.slice(4), created: first === '--- /dev/null', lines: [], added: 0, removed: 0 };
+  const diff: Diff = { path: second.slice(4), created: first === '--- /dev/null', lines: [], added: 0, removed: 0, cut: false };
   let before = 0;
   let after = 0;
   for (const line of [third, ...rest]) {
@@ -42,8 +44,11 @@ export function parseDiff(preview: string): Diff | null {
       diff.lines.push({ kind: 'del', text: line.slice(1), before: before++, after: null });
     } else if (line.startsWith(' ')) {
       diff.lines.push({ kind: 'same', text: line.slice(1), before: before++, after: after++ });
-    } else {
+    } else if (line.startsWith('\\') || line.startsWith('… ')) {
+      diff.cut ||= line.startsWith('… ');
       diff.lines.push({ kind: 'note', text: line, before: null, after: null });
+    } else {
+      return null; // something else that begins like one, such as a command made to look harmless
     }
   }
   return diff;

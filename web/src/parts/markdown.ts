@@ -3,13 +3,22 @@
  * knows a short list of elements, keeps no style, no image, no form, and opens links outside only when they are clicked.
  */
 import DOMPurify from 'dompurify';
-import { Marked } from 'marked';
+import MarkdownIt from 'markdown-it';
+
+/** More than this is shown as the text it is: no text may keep the page, and the switch on it, from answering. */
+export const MOST = 20_000;
 
 const TAGS = [
-  'p', 'br', 'hr', 'strong', 'em', 'del', 'code', 'pre', 'blockquote', 'ul', 'ol', 'li', 'a',
+  'p', 'br', 'hr', 'strong', 'em', 's', 'code', 'pre', 'blockquote', 'ul', 'ol', 'li', 'a',
   'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'table', 'thead', 'tbody', 'tr', 'th', 'td',
 ];
 const LINK = /^https?:\/\//i;
+/** Other names of this machine: what answers there may be us. */
+const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]']);
+/** Nested so deep that the reader gives up, and would drop what is inside. */
+export const DEEP = /^(?:[ \t]*(?:>|[-*+]|\d{1,9}[.)])){20}|^[ \t]{80}/m;
+/** An address in running text; what ends a sentence or stands in brackets around it is not part of it. */
+const BARE = /https?:\/\/[^\s<>"'“”‘’`]*[^\s<>"'“”‘’`.,;:!?)\]}]/gi;
 
 function refuse(): never {
   throw new TypeError('no scripts from text');
@@ -22,33 +31,30 @@ const policy = window.trustedTypes?.createPolicy('coilclaw', {
   createScriptURL: refuse,
 });
 
+/** Our own addresses are not for others to point at. */
+function leadsOut(href: string): boolean {
+  const url = LINK.test(href) ? URL.parse(href) : null;
+  if (!url) return false;
+  const { origin, port } = window.location;
+  return url.origin !== origin && !(url.port === port && LOOPBACK.has(url.hostname));
+}
+
 const purifier = DOMPurify(window);
 
 purifier.addHook('afterSanitizeAttributes', (node) => {
-  if (node.tagName !== 'A') return;
-  const href = node.getAttribute('href') ?? '';
-  if (LINK.test(href)) {
-    node.setAttribute('target', '_blank');
-    node.setAttribute('rel', 'noopener noreferrer');
-  } else {
-    node.removeAttribute('href'); // our own addresses are not for others to point at
-  }
+  if (node.tagName === 'A' && !leadsOut(node.getAttribute('href') ?? '')) node.removeAttribute('href');
 });
-
-const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
-const escaped = (text: string): string => text.replace(/[&<>"']/g, (letter) => ESCAPES[letter] ?? letter);
 
 // HTML in a message is shown as the text it is, and a picture by its words: the sanitiser is the second wall, not the first.
-const marked = new Marked({
-  gfm: true,
-  breaks: true,
-  renderer: { html: ({ text }) => escaped(text), image: ({ text, href }) => escaped(text || href) },
-});
+const reader = new MarkdownIt({ html: false, breaks: true, linkify: false });
+reader.renderer.rules['image'] = (tokens, at) => {
+  const token = tokens[at];
+  return reader.utils.escapeHtml(token?.content || String(token?.attrGet('src') ?? ''));
+};
 
 /** Safe nodes for a text. */
 export function markdown(text: string): DocumentFragment {
-  const html = marked.parse(text, { async: false });
-  return purifier.sanitize(html, {
+  const nodes = purifier.sanitize(reader.render(text), {
     ALLOWED_TAGS: TAGS,
     ALLOWED_ATTR: ['href', 'start'],
     ALLOW_DATA_ATTR: false,
@@ -57,4 +63,49 @@ export function markdown(text: string): DocumentFragment {
     RETURN_DOM_FRAGMENT: true,
     ...(policy ? { TRUSTED_TYPES_POLICY: policy } : {}),
   });
+  linkBare(nodes);
+  for (const link of nodes.querySelectorAll('a[href]')) lead(link as HTMLAnchorElement);
+  return nodes;
+}
+
+function linkBare(nodes: DocumentFragment): void {
+  const walker = document.createTreeWalker(nodes, NodeFilter.SHOW_TEXT);
+  const found: Text[] = [];
+  while (walker.nextNode()) {
+    const node = walker.currentNode as Text;
+    if (!node.parentElement?.closest('a, code, pre') && node.data.includes('://')) found.push(node);
+  }
+  for (const node of found) {
+    const pieces: (string | Node)[] = [];
+    let at = 0;
+    for (const match of node.data.matchAll(BARE)) {
+      if (!leadsOut(match[0])) continue;
+      const link = document.createElement('a');
+      link.href = link.textContent = match[0];
+      pieces.push(node.data.slice(at, match.index), link);
+      at = match.index + match[0].length;
+    }
+    node.replaceWith(...pieces, node.data.slice(at));
+  }
+}
+
+/** A link opens beside the panel, and says where it leads unless its words are just that. */
+function lead(link: HTMLAnchorElement): void {
+  link.target = '_blank';
+  link.rel = 'noopener noreferrer';
+  const host = hostOf(link.href, link.textContent);
+  if (!host) return;
+  const told = document.createElement('span');
+  told.className = 'host';
+  told.textContent = ` (${host})`;
+  link.append(told);
+}
+
+/** The host to be told; empty when the words of the link are its address and nothing in it misleads. */
+function hostOf(href: string, words: string): string {
+  const url = URL.parse(href);
+  if (!url) return '';
+  const plain = !url.username && !url.password && !url.host.includes('xn--');
+  const bare = (text: string): string => text.trim().replace(LINK, '').replace(/\/$/, '');
+  return plain && bare(words) === bare(url.href) ? '' : url.host;
 }

@@ -16,6 +16,8 @@ export class Live {
   /** The last request got an answer. */
   reached = $state(true);
   estop: EstopState | null = $state.raw(null);
+  /** The switch is open: whether to stop, or to go on, is being asked. */
+  asking = $state(false);
   chain: ChainState | null = $state.raw(null);
   #chainTimer: ReturnType<typeof setTimeout> | undefined;
   #was: StreamState = 'closed';

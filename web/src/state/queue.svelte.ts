@@ -59,6 +59,7 @@ export class Queue {
       offAgain();
       clearInterval(poll);
       clearTimeout(this.#timer);
+      this.#timer = undefined;
     };
   }
 
@@ -82,7 +83,7 @@ export class Queue {
     const answer = await withProof(this.#api.passkeys, this.#sign, question, (proof) =>
       this.#api.approvals.approve(card.action_id, { digest: card.digest, seen: card.seen, ...(proof ? { proof } : {}) }),
     );
-    this.#settle(card, answer.action.status);
+    this.#settle(card, answer.action.status, answer.held);
   }
 
   async reject(card: ApprovalCard, reason: string): Promise<void> {
@@ -100,10 +101,10 @@ export class Queue {
     return this.answered.find((each) => each.card.action_id === id)?.status ?? null;
   }
 
-  #settle(card: ApprovalCard, status: ActionStatus): void {
+  #settle(card: ApprovalCard, status: ActionStatus, held = false): void {
     this.pending = this.pending.filter((each) => each.action_id !== card.action_id);
     this.answered = [{ card, status }, ...this.answered.filter((each) => each.card.action_id !== card.action_id)];
-    if (status === 'APPROVED') this.#toasts.show('plain', t('approvals.toast.approved'), '', card.action_id);
+    if (status === 'APPROVED') this.#toasts.show('plain', held ? t('approvals.toast.held') : t('approvals.toast.approved'), '', card.action_id);
     else this.#announce(card, status);
     void this.#followUp();
   }
@@ -134,9 +135,10 @@ export class Queue {
     if (concerns(event, 'approval') || concerns(event, 'action')) this.#soon();
   }
 
+  /** Many wishes in a row are one, and none is put off for ever. */
   #soon(): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
       void this.reload();
       void this.#followUp();
     }, CALM);

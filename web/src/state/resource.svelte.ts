@@ -25,6 +25,8 @@ export class Resource<T> {
   #asked = 0;
   #first: T | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #reading = false;
+  #again = false;
 
   constructor(load: () => Promise<Fresh<T>>) {
     this.#load = load;
@@ -33,7 +35,7 @@ export class Resource<T> {
   /** Read it again; what is shown stays until the answer is there. */
   async reload(): Promise<void> {
     const asked = ++this.#asked;
-    this.loading = true;
+    this.loading = this.#reading = true;
     try {
       const { data, staleSince } = await this.#load();
       if (asked !== this.#asked) return;
@@ -43,20 +45,28 @@ export class Resource<T> {
     } catch (thrown) {
       if (asked !== this.#asked || isAborted(thrown)) return;
       this.error = asApiError(thrown);
+    } finally {
+      if (asked === this.#asked) this.#reading = false;
     }
     this.loading = false;
+    if (!this.#again) return;
+    this.#again = false;
+    this.soon();
   }
 
-  /** Read it again soon; many wishes in a row are one. */
+  /** Read it again soon; many wishes in a row are one, and none is put off for ever. */
   soon(): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.reload(), CALM);
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      // Asking again would throw away the answer that is on its way: events that never end must not keep it from coming.
+      if (this.#reading) this.#again = true;
+      else void this.reload();
+    }, CALM);
   }
 
   /** Something else is shown from now on: what there was must not be taken for it. */
   reset(): void {
-    clearTimeout(this.#timer);
-    this.#asked += 1;
+    this.stop();
     this.data = this.#first;
     this.#first = null;
     this.error = null;
@@ -67,6 +77,8 @@ export class Resource<T> {
   /** Nobody looks any more: what was to be read soon is not read, and what comes in late is not taken. */
   stop(): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#reading = this.#again = false;
     this.#asked += 1;
   }
 

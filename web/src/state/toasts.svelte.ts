@@ -32,6 +32,11 @@ export class Toasts {
     this.show('bad', what, remedy);
   }
 
+  /** The number of the newest so far. */
+  get last(): number {
+    return this.#next - 1;
+  }
+
   dismiss(id: number): void {
     this.list = this.list.filter((each) => each.id !== id);
   }

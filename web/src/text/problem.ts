@@ -18,6 +18,8 @@ export function said(thrown: unknown): Said {
   };
 }
 
+/** It begins with a capital letter, unless its first word is a path or a name of something. */
 function sentence(text: string): string {
+  if (/^\S*[/._]\S*\s/.test(text)) return text;
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -62,7 +62,7 @@ async def engage(core: Core, caller: Caller, reason: str) -> EstopNow:
     except OSError as error:
         raise StorageError(f"ESTOP cannot be set ({error.strerror}).", remedy="Stop the process instead.") from error
     with suppress(StorageError, sqlite3.Error):  # whoever watches the file tells of it later
-        await core.db.write(lambda tx: note_estop(tx, core.clock, engaged=True, by=caller.by))
+        await core.db.write(lambda tx: note_estop(tx, core.clock, engaged=True, by=caller.by, reason=why))
     return estop_now(core, caller)
 
 

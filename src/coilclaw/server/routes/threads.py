@@ -23,6 +23,9 @@ from coilclaw.store.threads import delete_thread, ensure_thread, rename_thread, 
 EXCERPT = 140
 Title = Annotated[str, msgspec.Meta(max_length=200, description="What the conversation is called; one line.")]
 Words = Annotated[str, QueryParameter(max_length=200, description="Only conversations whose title holds this text.")]
+Talks = Annotated[
+    bool, QueryParameter(description="Only conversations that somebody began, not a job, a schedule or a procedure.")
+]
 ThreadId = Annotated[str, PathParameter(max_length=100, description="The conversation.")]
 
 
@@ -76,10 +79,15 @@ class Threads(Controller):
 
     @get("/", operation_id="listThreads", summary="Conversations", sync_to_thread=False)
     def every(
-        self, core: NamedDependency[Core], limit: Limit = 30, cursor: Cursor = None, q: Words = ""
+        self,
+        core: NamedDependency[Core],
+        limit: Limit = 30,
+        cursor: Cursor = None,
+        q: Words = "",
+        talks: Talks = False,
     ) -> Page[Thread]:
         """Conversations, the most recently touched first."""
-        found = list_overviews(core.db.reader, limit + 1, after=read_cursor(cursor, Place), words=q)
+        found = list_overviews(core.db.reader, limit + 1, after=read_cursor(cursor, Place), words=q, talks=talks)
         return page_of(
             [_shown(core, each) for each in found], limit, [(each.updated_at, each.number) for each in found]
         )

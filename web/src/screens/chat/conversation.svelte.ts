@@ -44,6 +44,7 @@ export class Conversation {
     ];
     return () => {
       clearTimeout(this.#timer);
+      this.#timer = undefined;
       for (const each of off) each();
     };
   }
@@ -114,8 +115,10 @@ export class Conversation {
   }
 
   #soon(): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.reload(), CALM);
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      void this.reload();
+    }, CALM);
   }
 
   #heard(event: LiveEvent): void {

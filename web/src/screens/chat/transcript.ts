@@ -35,6 +35,8 @@ export function transcript(messages: readonly Message[]): Item[] {
       const shown = open.get(`${message.turn_id} ${message.call_id}`);
       if (shown && !shown.result) shown.result = message;
       else items.push({ kind: 'result', message });
+    } else if (message.role === 'system' && message.attachments.length) {
+      continue; // for the model: the owner's own message names the files
     } else if (message.role === 'system') {
       const asked = byAction.get(message.action_id ?? '') ?? null;
       const outcome = outcomeOf(message, asked?.call.status ?? null);

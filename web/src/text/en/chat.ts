@@ -10,6 +10,8 @@ export const chat = {
   'chat.none': 'No conversation yet',
   'chat.none.more': 'Begin one: ask a question, or ask for something to be done.',
   'chat.nothing.found': 'No conversation has that in its title.',
+  'chat.all': 'Show those of jobs and schedules too',
+  'chat.own': 'Show only those you began',
   'chat.running': 'Working',
   'chat.waits.one': '{n} waits for you',
   'chat.waits.other': '{n} wait for you',

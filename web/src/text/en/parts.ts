@@ -17,6 +17,8 @@ export const parts = {
   'load.wait': 'Loading',
   'load.stale': 'As it was {ago}',
   'load.failed': 'This could not be loaded',
+  'load.gone': 'There is nothing here',
+  'load.gone.more': 'It was removed, or the address is wrong. The list has what there is.',
   'load.offline': 'You are offline',
   'load.offline.more': 'This has not been opened on this device before, so there is nothing to show until the connection is back.',
 
@@ -46,6 +48,11 @@ export const parts = {
   'status.FAILED': 'Failed',
   'status.UNKNOWN': 'Outcome unknown',
 
+  'refusal.rejected': 'Rejected',
+  'refusal.denied': 'Denied',
+  'refusal.withdrawn': 'Withdrawn',
+  'refusal.expired': 'Expired',
+
   'verdict.allow': 'Allowed',
   'verdict.ask': 'Asked you',
   'verdict.deny': 'Denied',
@@ -57,8 +64,6 @@ export const parts = {
   'lane.A': 'Stays here',
   'lane.B': 'Leaves this machine',
   'lane.C': 'Changes the rules',
-  'lane.A.more': 'Its effect stays in the workspace or in CoilClaw itself.',
-  'lane.B.more': 'It sends or changes something outside this machine. It happens only if you say yes.',
   'lane.C.more': 'It changes policy, configuration, credentials or the agent itself. It needs your passkey.',
 
   'source.chat': 'Chat',
@@ -71,7 +76,7 @@ export const parts = {
 
   'label.untrusted': 'Not your words',
   'label.from': 'From {source}',
-  'label.drawn': 'Draws on others',
+  'label.drawn': 'Influenced by others',
   'label.unknown': 'a source nobody knows',
 
   'diff.added.one': '{n} line added',
