@@ -15,6 +15,19 @@ find_python() {
   return 1
 }
 
+# Chromium for the tests that need a browser: installed where that is allowed; elsewhere they say that they were left out.
+need_chromium() {
+  for name in chromium chromium-browser google-chrome google-chrome-stable; do
+    command -v "$name" >/dev/null 2>&1 && return
+  done
+  [ -z "${COILCLAW_TEST_CHROMIUM:-}" ] || return 0
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    say "Installing Chromium for the tests …"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1 && return
+  fi
+  say "There is no Chromium: tests in a browser are left out. Install the package chromium, or name one in COILCLAW_TEST_CHROMIUM."
+}
+
 # install LOCK: the locked set of that file, and this project, in .venv. Does nothing when nothing changed.
 install() {
   venv="$root/.venv"

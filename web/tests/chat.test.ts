@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { messages } from '../src/api/fake_data.ts';
+import { messages } from './fake_data.ts';
 import type { Message } from '../src/api/types.ts';
 import { briefly, isSaid, joined, transcript, withPiece, yieldOf, type ShownCall } from '../src/screens/chat/transcript.ts';
 

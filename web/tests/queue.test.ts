@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { flushSync, mount, tick, unmount } from 'svelte';
 import App from '../src/App.svelte';
-import { FakeServer } from '../src/api/fake.ts';
+import { FakeServer } from './fake.ts';
 import { Kept } from '../src/api/kept.ts';
 import type { ApprovalCard, Assertion } from '../src/api/types.ts';
 import { createPanel, type Panel } from '../src/panel.ts';

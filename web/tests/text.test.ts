@@ -14,7 +14,7 @@ function files(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((each) => (each.isDirectory() ? files(join(folder, each.name)) : [join(folder, each.name)]));
 }
 
-const sources = files(SOURCE).filter((path) => /\.(ts|svelte)$/.test(path) && !path.includes('/text/en') && !path.includes('/api/fake'));
+const sources = files(SOURCE).filter((path) => /\.(ts|svelte)$/.test(path) && !path.includes('/text/en'));
 const SPOKEN = new Set(['aria-label', 'title', 'placeholder', 'alt', 'label', 'hint', 'lead', 'more', 'question', 'note']);
 /** Letters in markup that are no words: a code as it looks, keys. */
 const LETTERS = /\p{L}{2,}/u;

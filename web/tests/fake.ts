@@ -4,7 +4,7 @@
  * answer is streamed) so that live behaviour can be seen.
  */
 import { approvals, messages, overview, threads } from './fake_data.ts';
-import type * as T from './types.ts';
+import type * as T from '../src/api/types.ts';
 
 type Handler = (request: Request, id: string) => Promise<unknown> | unknown;
 

@@ -1,5 +1,5 @@
 /** What the made-up server begins with. */
-import type { ApprovalCard, Message, Overview, OverviewDay, Thread } from './types.ts';
+import type { ApprovalCard, Message, Overview, OverviewDay, Thread } from '../src/api/types.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
