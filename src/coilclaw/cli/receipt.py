@@ -56,10 +56,10 @@ def show(key: str, as_json: bool) -> None:
 @json_option
 def verify(as_json: bool) -> int:
     """Replay the log against the rows and the signed heads; name the first broken link. Exit 6 if there is one."""
-    from coilclaw.ledger.verify import verify_ledger
+    from coilclaw.ledger.live_verify import verify_live
 
     with opened() as app:
-        report = verify_ledger(app.db.reader, app.config.receipts.path, app.signing_key)
+        report = verify_live(app.db.path, app.config.receipts.path, app.signing_key)
     if as_json:
         print_json(report)
         return 0 if report.valid else 6

@@ -20,7 +20,7 @@ QUESTION = "What files are in this workspace?"
 def tour() -> int:
     """One real turn on the built-in mock: a call through the gate, its receipt, the ledger verified."""
     from coilclaw.config import MockModel, Providers
-    from coilclaw.ledger.verify import verify_ledger
+    from coilclaw.ledger.live_verify import verify_live
 
     with opened() as app:
         app.config = msgspec.structs.replace(
@@ -39,7 +39,7 @@ def tour() -> int:
                     style="green",
                 )
     with opened() as app:
-        report = verify_ledger(app.db.reader, app.config.receipts.path, app.signing_key)
+        report = verify_live(app.db.path, app.config.receipts.path, app.signing_key)
     if report.broken is not None:
         print_line(f"invalid chain at receipt {report.broken.receipt}: {report.broken.kind}", style="red")
         return 6
