@@ -92,8 +92,8 @@ def new_schedule(window, goal, cron, meaning):
     window.click("New schedule", role="link")
     page = window.page
     page.get_by_label("Goal of each run").fill(goal)
-    page.get_by_label("Cron", exact=True).fill("")
-    page.get_by_label("Cron", exact=True).press_sequentially(cron)
+    page.get_by_label("Calendar (cron)").fill("")
+    page.get_by_label("Calendar (cron)").press_sequentially(cron)
     window.sees(meaning)
     return page
 
@@ -111,4 +111,4 @@ def clear_stop(window):
     window.page.get_by_role("alert").get_by_role("button", name="Clear …").click()
     window.page.get_by_role("dialog").get_by_role("button", name="Clear with passkey").click()
     window.sees("Cleared. Work goes on.")
-    window.page.get_by_role("alert").wait_for(state="hidden")
+    window.page.get_by_role("alert").filter(has_text="Everything is stopped").wait_for(state="hidden")

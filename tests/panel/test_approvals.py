@@ -1,4 +1,4 @@
-"""What waits for the owner: several in a row, a no with its reason, what others had a hand in, and answers from elsewhere."""
+"""What waits for the owner: several in a row, a no with its reason, words of others, and answers from elsewhere."""
 
 import contextlib
 import re
@@ -21,6 +21,11 @@ def write(path, content):
     return {"tool": "file_write", "args": {"path": path, "content": content}, "justification": f"You want {path}."}
 
 
+def send(payload):
+    args = {"target": "accounting", "payload": payload}
+    return {"tool": "webhook_send", "args": args, "justification": "You want them to know."}
+
+
 SCRIPT = [
     {"match": "three notes", "text": "Three of them.", "tool_calls": [
         write("notes/one.md", "First\n"), write("notes/two.md", "Second\n"), write("notes/three.md", "Third\n"),
@@ -34,11 +39,11 @@ SCRIPT = [
     ]},
     {"match": "the flyer", "text": "They want a deposit until Friday."},
     {"match": "where to pay", "tool_calls": [
-        {"tool": "webhook_send", "args": {"target": "accounting", "payload": {"account": ACCOUNT}}, "justification": "Asked."},
+        send({"account": ACCOUNT}),
     ]},
     {"match": "where to pay", "text": "Accounting hears of it once you say yes."},
     {"match": "the partners", "tool_calls": [
-        {"tool": "webhook_send", "args": {"target": "accounting", "payload": {"mood": "late"}}, "justification": "Now."},
+        send({"mood": "late"}),
     ]},
     {"match": "the partners", "text": "They hear of it once you say yes."},
 ]  # fmt: skip
@@ -121,7 +126,7 @@ def test_what_others_had_a_hand_in_is_marked_from_the_attachment_to_the_card(hou
     w.scene("chat-attached")
     say(w, "What do they want in the flyer?")
     w.sees("They want a deposit until Friday.")
-    w.sees("Draws on others")
+    w.sees("Influenced by others")
     w.page.get_by_role("list", name="Tool calls").get_by_text("file_read").click()
     w.sees("Not your words")
     w.sees("Summer party of the house.")
@@ -214,7 +219,7 @@ def too_late(w, house):
     action = in_sight(w)
     ready(w)
     with contextlib.closing(sqlite3.connect(house.home / "memory.sqlite", timeout=30)) as db, db:
-        db.execute("UPDATE proposed_actions SET expires_at = '2020-01-01T00:00:00.000000Z' WHERE action_id = ?", (action,))
+        db.execute("UPDATE proposed_actions SET expires_at = '2020-01-01T00:00:00.000Z' WHERE action_id = ?", (action,))
     w.page.get_by_role("list", name="Waiting").wait_for(state="detached")
     w.sees(re.compile("expired", re.I))
     w.scene("approval-expired")

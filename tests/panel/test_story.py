@@ -145,7 +145,7 @@ def a_job_asks(w, house):
     job = new_job(w, "Write the weekly report to notes/week.md")
     w.page.get_by_role("heading", name="It waits for your answer").wait_for()
     w.scene("13-job-asks")
-    w.click("Review", role="link", exact=True)
+    w.click("Review and answer", role="link")
     w.page.get_by_role("heading", name="What would happen").wait_for()
     approve(w, passkey=False)
     is_done(w, "week.md")

@@ -1,4 +1,4 @@
-"""Work in the background: it is watched, called off, sent on, it fails and says why, and what nobody saw the end of is settled."""
+"""Work in the background: watched, called off, sent on, failed with a reason, and settled where nobody saw the end."""
 
 import contextlib
 import hashlib
@@ -30,7 +30,7 @@ SCRIPT = [
     {"match": "a shaky thing", "text": "It stood in the end."},
     {"match": "a long book", "text": "One chapter more.", "usage": {"input_tokens": 700, "output_tokens": 100}},
     {"match": "the torn line", "tool_calls": [
-        {"tool": "webhook_send", "args": {"target": "accounting", "payload": {"mood": "torn"}}, "justification": "Asked."},
+        {"tool": "webhook_send", "args": {"target": "accounting", "payload": {"mood": "torn"}}, "justification": "Go."},
     ]},
     {"match": "the torn line", "text": "It goes out once you say yes."},
 ]  # fmt: skip
@@ -62,14 +62,13 @@ def in_another_tab(w, place, press):
     tab.close()
 
 
-@pytest.mark.parametrize("look", [Look("desktop", "light"), Look("phone", "dark")], ids=str)
-def test_a_job_is_watched_to_its_end_and_what_it_left_is_taken_home(look, house, window):
-    w = window(look)
+def test_a_job_is_watched_to_its_end_and_what_it_left_is_taken_home(house, window):
+    w = window(Look("phone", "dark"))
     settle_in(w)
     new_job(w, "Prepare the figures of November")
     w.page.evaluate("window.__here = true")
     story(w).get_by_text("Asked you and waits").wait_for()
-    asked = w.page.get_by_role("link", name="Review", exact=True).get_attribute("href")
+    asked = w.page.get_by_role("link", name=re.compile("^Review")).get_attribute("href")
     in_another_tab(w, asked, "Approve")
     story(w).get_by_text("Done", exact=True).wait_for()
     w.sees("They are there.")
@@ -102,7 +101,7 @@ def called_off(w):
     w.scene("job-cancel")
     w.click("Cancel the job")
     w.sees("The job was cancelled.")
-    w.sees("It was called off.")
+    w.sees("It was cancelled.")
     w.page.get_by_role("heading", name="It waits for your answer").wait_for(state="detached")
     w.sees("Next week will do")
     w.scene("job-cancelled")
@@ -138,8 +137,9 @@ def sent_on(w):
 
 def by_state(w):
     menu(w, "Work")
+    states = w.page.get_by_role("navigation", name="Jobs by state")
     for state, goal in {"Done": "shaky thing", "Failed": "summary", "Cancelled": "weekly report"}.items():
-        w.page.get_by_role("navigation", name="Jobs by state").get_by_role("link", name=re.compile(f"{state}\\s*1")).click()
+        states.get_by_role("link", name=re.compile(f"{state}\\s*1")).click()
         w.sees(re.compile(goal))
     w.scene("jobs-cancelled")
 
@@ -161,6 +161,7 @@ def test_a_job_pauses_when_the_day_is_spent_and_goes_on_when_there_is_more(house
     w.scene("job-paused")
     w.click("Go on now")
     w.sees("It goes on now.")
+    story(w).get_by_text("Rests").wait_for()
     w.sees("The budget of the day is used up.")
     house.down()
     house.environ["COILCLAW_BUDGETS_DAILY_TOKENS"] = "100000"
@@ -171,9 +172,8 @@ def test_a_job_pauses_when_the_day_is_spent_and_goes_on_when_there_is_more(house
     w.scene("job-after-pause")
 
 
-@pytest.mark.parametrize("look", [Look("desktop", "light"), Look("phone", "light")], ids=str)
-def test_an_end_that_nobody_saw_is_settled_by_the_owners_word(look, house, window):
-    w = window(look)
+def test_an_end_that_nobody_saw_is_settled_by_the_owners_word(house, window):
+    w = window(Look("desktop", "light"))
     settle_in(w)
     begin_talk(w, "Send it along the torn line")
     w.click("Review and answer", role="link")
@@ -184,8 +184,6 @@ def test_an_end_that_nobody_saw_is_settled_by_the_owners_word(look, house, windo
     w.click("Actions", role="link", exact=True)
     w.sees("1 outcome unknown: tell how it ended")
     w.scene("actions-unknown")
-    if look.size == "phone":
-        w.click("webhook_send", role="link")
     w.page.get_by_role("heading", name="Nobody knows how this ended").wait_for()
     w.scene("action-unknown")
     w.page.get_by_role("radio", name=re.compile("^Do it again")).check()
@@ -201,6 +199,7 @@ def test_an_end_that_nobody_saw_is_settled_by_the_owners_word(look, house, windo
     assert w.authenticator.credentials()[0]["signCount"] > before
     w.page.get_by_role("heading", name="Nobody knows how this ended").wait_for(state="detached")
     w.sees("Done. A receipt was written.")
-    w.page.get_by_role("list", name="Story").get_by_text("You said how it ended").first.wait_for()
+    w.page.get_by_role("list", name="Story").get_by_text("You said how it ended").nth(1).wait_for()
+    assert "owner_" not in w.page.get_by_role("list", name="Story").inner_text()
     w.scene("action-settled")
     assert len(house.received()) == 2

@@ -95,7 +95,7 @@ async def test_one_action_is_told_whole(tmp_path):
             assert done["story"]["approval"]["approved_by"] == "device:dev_test"
             assert done["story"]["receipts"][0]["receipt"]["id"] == done["outcome"]["receipt_id"]
             story = await site.http.get(f"/v1/audit/{action_id}/story")
-            assert story.json() == done["story"]
+            assert story.json() == {**done["story"], "about": "Write 6 bytes to a.txt.", "refusal": None}
 
 
 async def test_a_damaged_receipt_or_result_hides_nothing_else(tmp_path):
@@ -207,3 +207,40 @@ async def test_the_same_request_proposes_again_only_once(tmp_path):
             second = await approvals.repropose(refused, key="key_one")
             assert first.action_id == second.action_id
             assert (await approvals.repropose(refused)).action_id != first.action_id
+
+
+async def test_who_said_no_is_told_apart_and_every_row_says_what_it_is(tmp_path):
+    with queue_home(tmp_path) as q:
+        denied = (await q.home.call("no_such_tool", key="d")).action.action_id
+        rejected, withdrawn, expired = [await q.write(f"{number}.txt") for number in range(3)]
+        async with served(q.home, queue_part) as site:
+            said = await site.http.post(f"/v1/approvals/{rejected}/reject", json={"reason": 'the "code":"WITHDRAWN"'})
+            assert said.json()["action"]["refusal"] == "rejected"
+            await site.front.core.approvals.withdraw(q.load(withdrawn), reason="its job was cancelled")
+            q.wait(days=3)
+            await site.front.core.approvals.expire()
+            for refusal, action_id in (
+                ("rejected", rejected), ("denied", denied), ("withdrawn", withdrawn), ("expired", expired),
+            ):  # fmt: skip
+                assert await ids(site, refusal=refusal) == [action_id]
+                shown = (await site.http.get(f"/v1/actions/{action_id}")).json()["action"]
+                assert (shown["status"], shown["refusal"]) == ("REJECTED", refusal)
+            rows = {row["action_id"]: row for row in (await site.http.get("/v1/actions")).json()["items"]}
+            assert rows[rejected]["summary"] == "Write 6 bytes to 0.txt."
+            assert rows[denied]["summary"] == "no_such_tool"
+            receipts = (await site.http.get("/v1/receipts", params={"refusal": "withdrawn"})).json()["items"]
+            assert [(each["receipt"]["action_id"], each["refusal"], each["about"]) for each in receipts] == [
+                (withdrawn, "withdrawn", "Write 6 bytes to 1.txt.")
+            ]
+            one = (await site.http.get(f"/v1/receipts/{receipts[0]['receipt']['id']}")).json()
+            assert (one["refusal"], one["about"]) == ("withdrawn", "Write 6 bytes to 1.txt.")
+
+
+async def test_a_summary_is_redacted_before_it_is_cut(tmp_path):
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2"
+    with queue_home(tmp_path) as q:
+        await q.write(f"{'n' * 150}/{token}.txt")
+        async with served(q.home, queue_part) as site:
+            row = (await site.http.get("/v1/actions")).json()["items"][0]
+            assert "ghp_" not in row["summary"]
+            assert len(row["summary"]) <= 200

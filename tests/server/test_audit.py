@@ -163,3 +163,36 @@ async def test_bad_questions_are_refused(tmp_path):
                 answer = await site.http.get("/v1/audit", params={name: value})
                 assert answer.status_code in (400, 422), answer.text
                 assert answer.json()["code"] in ("BAD_REQUEST", "BAD_MOMENT", "BAD_CURSOR"), (name, value)
+
+
+async def test_a_line_says_what_it_is_about_and_chatter_can_be_left_out(tmp_path):
+    with queue_home(tmp_path) as q:
+        action_id = await q.write("list.md")
+        write_events(q.home, 3, event_type="message_added", entity="conv_1")
+        async with served(q.home, queue_part) as site:
+            asked = next(event for event in await events(site) if event["event_type"] == "tool_requested")
+            assert (asked["entity_id"], asked["about"]) == (action_id, "Write 6 bytes to list.md.")
+            assert {"message_added", "notification_added"} & {event["event_type"] for event in await everything(site)}
+            calm = {event["event_type"] for event in await everything(site, quiet=True, limit=2)}
+            assert "tool_requested" in calm
+            assert not calm & set(audit_page.CHATTER)
+
+
+async def test_an_export_honours_the_filter_and_is_named_after_its_day(tmp_path):
+    with queue_home(tmp_path) as q:
+        action_id = await q.write("list.md")
+        write_events(q.home, 3)
+        async with served(q.home, queue_part) as site:
+
+            async def types(**params):
+                answer = await site.http.get("/v1/audit/export", params=params)
+                return {json.loads(line)["event_type"] for line in answer.text.splitlines()}
+
+            assert await types(event_type="ping") == {"ping"}
+            assert "ping" not in await types(entity_id=action_id)
+            assert not await types(quiet=True) & set(audit_page.CHATTER)
+            day = f"{q.home.app.clock():%Y-%m-%d}"
+            whole = await site.http.get("/v1/audit/export")
+            part = await site.http.get("/v1/audit/export", params={"event_type": "ping"})
+            assert f'filename="audit-{day}.jsonl"' in whole.headers["content-disposition"]
+            assert f'filename="audit-{day}-part.jsonl"' in part.headers["content-disposition"]

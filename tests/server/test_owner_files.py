@@ -83,6 +83,36 @@ async def test_a_new_policy_waits_for_the_owners_passkey_and_is_then_in_force(sa
         assert (await home.call("file_write", path="x.txt", content="x")).result.code == "POLICY_RULE"
 
 
+@pytest.mark.parametrize("registered", [True, False])
+@pytest.mark.parametrize(
+    ("route", "path", "lane"),
+    [
+        ("/v1/policies/mine.json", "policies/mine.json", "C"),
+        ("/v1/system-prompt", "SYSTEM.md", "C"),
+        ("/v1/skills/tidy", "skills/tidy/SKILL.md", "A"),
+    ],
+)
+async def test_what_saving_takes_is_what_trying_it_forecasts(sample, registered, route, path, lane):
+    home = sample()
+    async with house(home) as site:
+        if registered:
+            passkey_of(site)
+        call = {"tool": "file_write", "args": {"path": path, "content": ""}, "source": "gateway"}
+        told = (await site.http.post("/v1/policy/check", json=call)).json()
+        wanted = "" if lane == "A" else "passkey" if registered else "passkey_missing"
+        assert (told["decision"]["verdict"], told["decision"]["lane"], told["needs"]) == ("ask", lane, wanted)
+        content = policy(rule("quiet")) if path.endswith(".json") else "Be brief.\n"
+        edited = (await site.http.put(route, json={"content": content})).json()
+        assert (edited["decision"]["lane"], edited["needs"]) == (lane, wanted)
+        assert edited["status"] == ("EXECUTED" if lane == "A" else "PENDING")
+        if lane == "C":
+            approve = f"/v1/approvals/{edited['action_id']}/approve"
+            card = (await site.http.get(f"/v1/approvals/{edited['action_id']}")).json()
+            body = {"digest": card["digest"], "seen": card["seen"]}
+            assert code_of(await site.http.post(approve, json=body), 403) == "PROOF_NEEDED"
+            assert load_action(home.app.db.reader, edited["action_id"]).status == "PENDING"
+
+
 @pytest.mark.parametrize(
     ("content", "line"),
     [

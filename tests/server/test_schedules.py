@@ -585,6 +585,24 @@ async def test_a_preview_names_the_field_and_the_right_spelling(sample):
             assert told["next_runs_utc"] == told["next_runs_local"] == []
 
 
+async def test_a_preview_speaks_as_people_do_and_offers_what_was_meant(sample):
+    async with at_work(sample()) as site:
+        told = await look(site, cron="0 9 1,15 * 5", timezone="Europe/Berlin")
+        said = "On the 1st and 15th of each month, and every Friday, at 09:00 (Europe/Berlin)."
+        assert told["plain_summary"] == said
+        assert told["plain_notes"][0].startswith("Dates and weekdays both count")
+        city = await look(site, cron="0 9 * * *", timezone="berlin")
+        assert [each["meant"] for each in city["faults"]] == [["Europe/Berlin"]]
+        past = await look(site, at="2020-01-01 09:00", timezone="Europe/Berlin")
+        assert past["fault"] == "Wed 1 Jan 2020 09:00 (Europe/Berlin) has passed."
+        gap = await look(site, at="2099-03-29 02:30", timezone="Europe/Berlin")
+        assert gap["plain_summary"] == "Once, on Sun 29 Mar 2099 03:00 (Europe/Berlin)."
+        (note,) = gap["plain_notes"]
+        assert note.startswith("There is no 02:30 on that day")
+        assert note.endswith("it runs at 03:00.")
+        assert (await look(site, at="2099-03-29 03:30", timezone="Europe/Berlin"))["plain_notes"] == []
+
+
 async def test_a_preview_of_the_rarest_day_comes_at_once_and_of_nonsense_is_refused(sample):
     async with at_work(sample()) as site:
         told = await look(site, cron="0 0 29 2 *", timezone="UTC", count=50, after="2026-01-01T00:00:00Z")

@@ -68,7 +68,9 @@ async def test_what_a_job_or_a_schedule_began_is_no_talk_and_what_the_owner_bega
                 " VALUES (?, ?, 'owner', 'x', 'DONE', '{}', '2026', '2026')",
                 (job, thread),
             )
-            row = MessageRow(message_id=f"msg_{job}", thread_id=thread, turn_id="t", role="user", content="x", label=OWNER)
+            row = MessageRow(
+                message_id=f"msg_{job}", thread_id=thread, turn_id="t", role="user", content="x", label=OWNER
+            )
             add_message(tx, clock, row)
         for channel in ("schedule", "sop"):
             ensure_thread(tx, clock, f"conv_{channel}", channel, "x")

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import type { AuditEvent } from '../src/api/types.ts';
-import { ANYTHING, GROUPS, TYPES, byDay, factsOf, filterOf, gistOf, isChatter, placeOf, queryOf, wantedOf, wordsOf } from '../src/text/events.ts';
+import type { AuditLine } from '../src/api/types.ts';
+import { ANYTHING, GROUPS, TYPES, byDay, factsOf, filterOf, gistOf, isCalm, placeOf, queryOf, titleOf, wantedOf, wordsOf } from '../src/text/events.ts';
 import { en } from '../src/text/en.ts';
 
 const NOW = Date.parse('2026-03-02T12:00:00Z');
 
-function event(change: Partial<AuditEvent>): AuditEvent {
-  return { seq: 1, entry_id: 'evt_1', event_type: 'tool_requested', entity_id: 'act_1', payload: {}, created_at: '2026-03-02T11:00:00Z', ...change };
+function event(change: Partial<AuditLine>): AuditLine {
+  return { seq: 1, entry_id: 'evt_1', event_type: 'tool_requested', entity_id: 'act_1', payload: {}, created_at: '2026-03-02T11:00:00Z', about: '', ...change };
 }
 
 describe('the words of an event', () => {
@@ -21,6 +21,20 @@ describe('the words of an event', () => {
 
   test('the gist names the tool, the verdict and the code, each once', () => {
     expect(gistOf(event({ payload: { tool: 'shell', verdict: 'deny', code: 'COMMAND_FORBIDDEN', reason: 'COMMAND_FORBIDDEN' } }))).toBe('shell · Denied · COMMAND_FORBIDDEN');
+  });
+
+  test('the gist says what it is about, and leaves out codes that say nothing more', () => {
+    expect(gistOf(event({ about: 'Write 6 bytes to a.md.', payload: { tool: 'file_write', code: 'APPROVED' } }))).toBe('Write 6 bytes to a.md.');
+    expect(gistOf(event({ event_type: 'schedule_added', entity_id: 'daily', payload: {} }))).toBe('daily');
+  });
+
+  test('a no is told by whose it was, a job by where it went, a message by whose words it holds', () => {
+    expect(titleOf(event({ event_type: 'tool_denied', payload: { code: 'OWNER_REFUSED' } }))).toBe('Action rejected');
+    expect(titleOf(event({ event_type: 'tool_denied', payload: { code: 'WITHDRAWN' } }))).toBe('Action withdrawn');
+    expect(titleOf(event({ event_type: 'tool_denied', payload: { code: 'ESTOP' } }))).toBe('Action denied');
+    expect(titleOf(event({ event_type: 'job_state', payload: { to: 'DONE' } }))).toBe('Job done');
+    expect(titleOf(event({ event_type: 'job_state', payload: { to: 'LOST' } }))).toBe('State of a job');
+    expect(titleOf(event({ event_type: 'message_added', payload: { role: 'user' } }))).toBe('Message from you');
   });
 
   test('a payload that is no object has no gist and no facts', () => {
@@ -56,7 +70,7 @@ describe('where an event leads', () => {
 
 describe('the filter', () => {
   test('survives the address', () => {
-    const filter = { ...ANYTHING, type: 'tool_denied', entity: 'act_1', range: 'span' as const, from: '2026-03-01T08:00', to: '2026-03-02T08:00', calm: true };
+    const filter = { ...ANYTHING, type: 'tool_denied', entity: 'act_1', range: 'span' as const, from: '2026-03-01T08:00', to: '2026-03-02T08:00', all: true };
     expect(filterOf(new URLSearchParams(queryOf(filter)))).toEqual(filter);
   });
 
@@ -69,16 +83,18 @@ describe('the filter', () => {
   });
 
   test('a range ends now', () => {
-    expect(wantedOf({ ...ANYTHING, range: 'day' }, NOW)).toEqual({ since: '2026-03-01T12:00:00.000Z' });
+    expect(wantedOf({ ...ANYTHING, range: 'day' }, NOW)).toEqual({ since: '2026-03-01T12:00:00.000Z', quiet: true });
   });
 
   test('a span without a readable beginning has none', () => {
-    expect(wantedOf({ ...ANYTHING, range: 'span', from: 'nonsense' }, NOW)).toEqual({});
+    expect(wantedOf({ ...ANYTHING, range: 'span', from: 'nonsense' }, NOW)).toEqual({ quiet: true });
   });
 
-  test('chatter is what conversations leave, and no effect', () => {
-    expect(isChatter(event({ event_type: 'message_added' }))).toBe(true);
-    expect(isChatter(event({ event_type: 'tool_denied' }))).toBe(false);
+  test('leaves out messages, turns and notifications unless somebody asks for them, for a type or for one thing', () => {
+    expect(isCalm(ANYTHING)).toBe(true);
+    expect(wantedOf({ ...ANYTHING, all: true }, NOW)).toEqual({});
+    expect(isCalm({ ...ANYTHING, type: 'message_added' })).toBe(false);
+    expect(isCalm({ ...ANYTHING, entity: 'conv_1' })).toBe(false);
   });
 });
 

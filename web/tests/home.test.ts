@@ -4,7 +4,7 @@ import { isFirstRun, percent, refusalBars, spendOf, stepOf, toolBars, verdictBar
 
 const DAY = { day: '2026-03-01', completed: 0, failed: 0, cancelled: 0, open: 0, input_tokens: 10, output_tokens: 5, cost_millionths: null, unpriced_tokens: 15 };
 const overview = (change: Partial<Overview>): Overview => ({ days: [DAY], verdicts: {}, risks: {}, tools: [], since: '2026-03-01', ...change }) as Overview;
-const refused = (change: Partial<ActionSummary>): ActionSummary => ({ verdict: 'ask', code: 'AUTONOMY_ASKS', rejection_reason: 'no', created_at: '2026-03-01T10:00:00Z', ...change }) as ActionSummary;
+const refused = (change: Partial<ActionSummary>): ActionSummary => ({ refusal: 'rejected', verdict: 'ask', code: 'AUTONOMY_ASKS', rejection_reason: 'no', created_at: '2026-03-01T10:00:00Z', ...change }) as ActionSummary;
 
 describe('how much ran by itself', () => {
   test('is counted by what the gate said', () => {
@@ -20,16 +20,21 @@ describe('how much ran by itself', () => {
 
 describe('what was refused, and why', () => {
   test('tells the rules from the owner and from the clock', () => {
-    const bars = refusalBars([refused({}), refused({ rejection_reason: 'expired' }), refused({ verdict: 'deny', code: 'POLICY_RULE' }), refused({ verdict: 'deny', code: 'POLICY_RULE' })], '2026-03-01', 5);
+    const bars = refusalBars([refused({}), refused({ refusal: 'expired' }), refused({ refusal: 'denied', code: 'POLICY_RULE' }), refused({ refusal: 'denied', code: 'POLICY_RULE' })], '2026-03-01', 5);
     expect(bars.map((bar) => [bar.name, bar.value])).toEqual([
       ['A rule of a policy file', 2],
       ['Nobody answered in time', 1],
-      ['You said no', 1],
+      ['You rejected it', 1],
     ]);
   });
 
+  test('leads to the actions of that kind, and knows what was no longer needed', () => {
+    const bars = refusalBars([refused({ refusal: 'withdrawn' })], '2026-03-01', 5);
+    expect(bars).toMatchObject([{ name: 'Withdrawn, no longer needed', value: 1, href: '#/work/actions?refusal=withdrawn' }]);
+  });
+
   test('shows a code nobody gave words to as it is', () => {
-    expect(refusalBars([refused({ verdict: 'deny', code: 'MOON' })], '2026-03-01', 5)[0]?.name).toBe('MOON');
+    expect(refusalBars([refused({ refusal: 'denied', code: 'MOON' })], '2026-03-01', 5)[0]?.name).toBe('MOON');
   });
 
   test('leaves out what is older than the figures', () => {

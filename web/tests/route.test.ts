@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { address, match } from '../src/route/match.ts';
+import { address, match, upOf } from '../src/route/match.ts';
 import { Router } from '../src/route/router.svelte.ts';
 import { PATTERNS, SCREENS } from '../src/route/routes.ts';
 
@@ -16,6 +16,10 @@ describe('addresses', () => {
   test('an address nobody knows is nothing, not the first screen', () => {
     expect(match('#/nowhere', PATTERNS)).toBeNull();
     expect(match('#/approvals/a/b', PATTERNS)).toBeNull();
+  });
+
+  test('one level up is the list, or what a form lies over', () => {
+    expect(['#/work/actions/act_1', '#/schedules?new', '#/schedules/s?edit', '#/approvals/a?back=1', '#/', ''].map(upOf)).toEqual(['#/work/actions', '#/schedules', '#/schedules/s', '#/approvals', '#/', '#/']);
   });
 
   test('a broken encoding does not break the page', () => {

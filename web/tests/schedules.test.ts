@@ -1,19 +1,39 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { PreviewAsk, SchedulePreview, ScheduleShown } from '../src/api/types.ts';
-import { ahead, clocks, placeOf, zones } from '../src/screens/schedules/clocks.ts';
-import { askOf, blank, changesOf, faultOf, formOf, newOf, pickable } from '../src/screens/schedules/form.ts';
+import { ahead, clocks, ownDiffers, placeOf, zoneOf, zones } from '../src/screens/schedules/clocks.ts';
+import { askOf, blank, changesOf, faultOf, formOf, meantOf, newOf, pickable } from '../src/screens/schedules/form.ts';
 import { PAUSE, Preview } from '../src/screens/schedules/preview.svelte.ts';
-import { causeOf, endOf, lastOf } from '../src/screens/schedules/runs.ts';
+import { causeOf, endOf, lastOf, startOf, tookOf } from '../src/screens/schedules/runs.ts';
 
 const NOW = Date.parse('2026-11-16T10:00:00Z');
 
 describe('a run by two clocks', () => {
   test('shows the zone as the server wrote it, and UTC beside it', () => {
-    expect(clocks('2026-12-31T07:30:00Z', '2026-12-31 2:30 AM America/New_York', NOW)).toEqual({ day: 'Thu 31 Dec', time: '02:30', zone: 'America/New_York', utc: '07:30 UTC' });
+    expect(clocks('2026-12-31T07:30:00Z', '2026-12-31 2:30 AM America/New_York', NOW)).toEqual({ day: 'Thu 31 Dec', time: '02:30', zone: 'America/New_York', utc: '07:30 UTC', own: '07:30' });
   });
 
   test('names the day of UTC where it is another one, and the year where it is not this one', () => {
-    expect(clocks('2027-02-24T01:00:00Z', '2027-02-23 5:00 PM America/Los_Angeles', NOW)).toEqual({ day: 'Tue 23 Feb 2027', time: '17:00', zone: 'America/Los_Angeles', utc: 'Wed 01:00 UTC' });
+    expect(clocks('2027-02-24T01:00:00Z', '2027-02-23 5:00 PM America/Los_Angeles', NOW)).toEqual({ day: 'Tue 23 Feb 2027', time: '17:00', zone: 'America/Los_Angeles', utc: 'Wed 01:00 UTC', own: 'Wed 01:00' });
+  });
+
+  test('shows my own clock beside them where it tells another time', () => {
+    expect(clocks('2026-11-16T03:30:00Z', '2026-11-16 9:00 AM Asia/Kolkata', NOW, 'Europe/Berlin').own).toBe('04:30');
+    expect(clocks('2026-11-16T23:30:00Z', '2026-11-17 5:00 AM Asia/Kolkata', NOW, 'America/New_York').own).toBe('Mon 18:30');
+    expect(ownDiffers('2026-11-16T03:30:00Z', 'Asia/Kolkata', 'Europe/Berlin')).toBe(true);
+    expect(ownDiffers('2026-11-16T03:30:00Z', 'Europe/Paris', 'Europe/Berlin')).toBe(false);
+    expect(ownDiffers('2026-11-16T03:30:00Z', 'Europe/Berlin', 'UTC')).toBe(false);
+    expect(ownDiffers('2026-11-16T03:30:00Z', 'Mars/Crater', 'Europe/Berlin')).toBe(false);
+  });
+
+  test('takes a city in any case for its zone, and leaves alone what could be two', () => {
+    const known = ['UTC', 'Europe/Berlin', 'America/New_York', 'America/Indiana/Vincennes', 'Other/Berlin2'];
+    expect(zoneOf(' berlin ', known)).toBe('Europe/Berlin');
+    expect(zoneOf('new york', known)).toBe('America/New_York');
+    expect(zoneOf('europe/berlin', known)).toBe('Europe/Berlin');
+    expect(zoneOf('utc', known)).toBe('UTC');
+    expect(zoneOf('Atlantis', known)).toBe('Atlantis');
+    expect(zoneOf('berlin', [...known, 'Mars/Berlin'])).toBe('berlin');
+    expect(zoneOf('', known)).toBe('');
   });
 
   test('knows noon from midnight', () => {
@@ -41,7 +61,7 @@ describe('a run by two clocks', () => {
 
 const shown: ScheduleShown = {
   schedule_id: 'month-end', origin: 'registry', state: 'waits', enabled: true, paused_reason: null, trigger: 'cron', cron: '30 2 31 * *', every: null, at: null,
-  timezone: 'America/New_York', cron_summary: '', cron_notes: null, next_run_utc: null, next_run_local: null, failures: 0, last_run: null, goal: 'Collect receipts', sop: null,
+  timezone: 'America/New_York', cron_summary: '', plain_summary: '', plain_notes: [], cron_notes: null, next_run_utc: null, next_run_local: null, failures: 0, last_run: null, goal: 'Collect receipts', sop: null,
   labels: [], hash: 'h', steps: ['a'], constraints: { allowed_tools: ['file_read'], max_files_changed: 2 }, evidence: [], inputs: {},
   options: { misfire: 'run_once', catch_up_window: '1d', overlap: 'skip', stagger: '0s', max_failures: 5 },
   next_runs_utc: [], next_runs_local: [], due_at: null, tzdata_version: '', running: [], runs: [],
@@ -74,8 +94,10 @@ describe('the form of a schedule', () => {
   });
 
   test('puts a fault at its field, with the right spelling', () => {
-    const preview = { valid: false, faults: [{ field: 'timezone', fault: "there is no time zone 'Berln'.", remedy: 'Did you mean Europe/Berlin?' }] } as unknown as SchedulePreview;
-    expect(faultOf(preview, 'timezone')).toBe("there is no time zone 'Berln'. Did you mean Europe/Berlin?");
+    const preview = { valid: false, faults: [{ field: 'timezone', fault: "there is no time zone 'Berln'.", remedy: 'Did you mean Europe/Berlin?', meant: ['Europe/Berlin'] }] } as unknown as SchedulePreview;
+    expect(faultOf(preview, 'timezone')).toBe("There is no time zone 'Berln'. Did you mean Europe/Berlin?");
+    expect(meantOf(preview, 'timezone')).toEqual(['Europe/Berlin']);
+    expect(meantOf(preview, 'cron')).toEqual([]);
     expect(faultOf(preview, 'cron')).toBe('');
     expect(faultOf(null, 'cron')).toBe('');
   });
@@ -93,6 +115,11 @@ describe('runs in words', () => {
     expect(endOf({ state: 'ENDED', outcome: 'TIMED_OUT', slots: 1 }).tone).toBe('bad');
     expect(endOf({ state: 'SKIPPED', outcome: null, slots: 3 }).text).toBe('3 times skipped');
     expect(causeOf({ cause: 'late', lateness_seconds: 3_900 })).toBe('Caught up, 1 h 05 min late');
+    expect(startOf({ cause: 'due', scheduled_at: 'a', created_at: 'b' })).toBe('a');
+    expect(startOf({ cause: 'manual', scheduled_at: 'a', created_at: 'b' })).toBe('b');
+    expect(tookOf({ created_at: '2026-11-16T09:00:00Z', ended_at: '2026-11-16T09:01:05Z' })).toBe('took 1 min 05 s');
+    expect(tookOf({ created_at: '2026-11-16T09:00:00.100Z', ended_at: '2026-11-16T09:00:00.900Z' })).toBe('took under 1 s');
+    expect(tookOf({ created_at: '2026-11-16T09:00:00Z', ended_at: null })).toBe('');
     expect(lastOf('EXECUTING').text).toBe('Under way');
     expect(lastOf('STARTED')).toEqual({ text: 'Running', tone: 'accent' });
   });
@@ -103,7 +130,7 @@ describe('the preview', () => {
   afterEach(() => void vi.useRealTimers());
 
   const ask: PreviewAsk = { trigger: 'cron', cron: '0 9 * * *' };
-  const good = (cron_summary: string): SchedulePreview => ({ valid: true, fault: '', remedy: '', faults: [], cron_summary, cron_notes: null, next_runs_utc: [], next_runs_local: [] });
+  const good = (cron_summary: string): SchedulePreview => ({ valid: true, fault: '', remedy: '', faults: [], cron_summary, plain_summary: '', plain_notes: [], cron_notes: null, next_runs_utc: [], next_runs_local: [] });
 
   test('asks once after a pause, however much is typed', async () => {
     const asked: PreviewAsk[] = [];

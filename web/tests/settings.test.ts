@@ -1,13 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import type { CheckedCall, Device, EffectiveSetting, ToolListed, UsageBill } from '../src/api/types.ts';
+import { codedPieces } from '../src/parts/coded.ts';
 import { isLocal, sorted } from '../src/screens/settings/devices.ts';
+import { probeDetail, probeName } from '../src/screens/settings/doctor.ts';
 import { items, originOf, parts, shortKey, written } from '../src/screens/settings/effective.ts';
-import { Drafts, NEW, byLine, goodName, lineSpan } from '../src/screens/settings/files.ts';
+import { Drafts, NEW, byLine, goodName, lineSpan, takesOf } from '../src/screens/settings/files.ts';
 import { sectionOf } from '../src/screens/settings/menu.ts';
-import { leadsTo } from '../src/screens/settings/notices.ts';
+import { bookOf, isSettled, kindsOf, leadsTo } from '../src/screens/settings/notices.ts';
 import { PRESET_NAMES, callOf, sameDecision, skeleton, typedOf } from '../src/screens/settings/sample.ts';
 import { everyDay, share } from '../src/screens/settings/usage.ts';
 import { cost } from '../src/text/format.ts';
+import { stopReason } from '../src/text/who.ts';
 import { alertOf } from '../src/state/alerts.svelte.ts';
 
 function setting(key: string, change: Partial<EffectiveSetting> = {}): EffectiveSetting {
@@ -91,6 +94,16 @@ describe('a file of the owner', () => {
     for (const name of ['../x', 'a b', '.hidden', '']) expect(goodName('skill', name)).toBe(false);
   });
 
+  test('saving it takes what the gate forecasts, and nothing is promised beyond that', () => {
+    const asked = (lane: 'A' | 'B' | 'C', needs: string) => takesOf({ decision: { verdict: 'ask', lane }, needs });
+    expect(asked('C', 'passkey')).toBe('passkey');
+    expect(asked('C', 'passkey_missing')).toBe('passkey_missing');
+    expect(asked('B', '')).toBe('approval');
+    expect(asked('A', '')).toBe('once');
+    expect(takesOf({ decision: { verdict: 'allow', lane: 'A' }, needs: '' })).toBe('once');
+    expect(takesOf({ decision: { verdict: 'deny', lane: 'C' }, needs: '' })).toBe('refused');
+  });
+
   test('a new policy is good JSON', () => {
     expect(JSON.parse(NEW.policy)).toMatchObject({ version: 1 });
   });
@@ -164,11 +177,62 @@ describe('notifications', () => {
     expect(leadsTo({ type: 'proactive_reach_out', entity: 'thread', entity_id: 'x', thread_id: 'conv_1' })).toBe('#/chat/conv_1');
   });
 
+  const book = bookOf({
+    actions: [
+      { action_id: 'act_1', summary: 'Write a.md.', status: 'EXECUTED' },
+      { action_id: 'act_2', summary: 'Write b.md.', status: 'PENDING' },
+    ],
+    jobs: [{ job_id: 'job_1', goal: 'Tidy up\n\nand more' }],
+    threads: [{ thread_id: 'conv_1', title: 'Today' }],
+  });
+
+  test('are named after what they are about, in one line', () => {
+    expect(['act_1', 'job_1', 'conv_1', 'act_9'].map((id) => book.get(id)?.name)).toEqual(['Write a.md.', 'Tidy up', 'Today', undefined]);
+    expect([...kindsOf([{ entity: 'job' }, { entity: 'job' }])]).toEqual(['job']);
+  });
+
+  test('of a question are settled once nobody waits for the answer any more', () => {
+    const asks = (entity_id: string) => ({ type: 'approval_needed', entity_id }) as const;
+    expect(isSettled(asks('act_1'), book, null)).toBe(true);
+    expect(isSettled(asks('act_2'), book, new Set(['act_2']))).toBe(false);
+    expect(isSettled(asks('act_9'), book, new Set())).toBe(true);
+    expect(isSettled(asks('act_9'), book, null)).toBe(false);
+    expect(isSettled({ type: 'job_failed', entity_id: 'job_1' }, book, new Set())).toBe(false);
+  });
+
   test('say that something waits, and never what', () => {
     expect(alertOf({ type: 'notification_added', data: { type: 'approval_needed', thread_id: 'c' } })).toEqual({ words: 'Something waits for your approval', leads: '#/approvals' });
     expect(alertOf({ type: 'notification_added', data: { type: 'moon' } })).toBeNull();
     expect(alertOf({ type: 'tool_denied', data: {} })).toBeNull();
   });
+});
+
+describe('the doctor', () => {
+  test('names what was tried as people do, and says what a tier is', () => {
+    expect(probeName('estop')).toBe('Emergency stop');
+    expect(probeName('policy files')).toBe('Policy files');
+    expect(probeName('provider far')).toContain('far');
+    expect(probeName('canary x via y')).toBe('canary x via y');
+    expect(probeDetail({ name: 'box', detail: 'tier A' })).toContain('bubblewrap');
+    expect(probeDetail({ name: 'tier B', detail: 'held' })).toMatch(/^Tier B.* held$/);
+    expect(probeDetail({ name: 'home', detail: '/srv, private' })).toBe('/srv, private');
+  });
+});
+
+test('a stop without a reason says none', () => {
+  expect(stopReason('by device:dev_1m7hd186x94')).toBe('');
+  expect(stopReason('smoke in the room')).toBe('smoke in the room');
+});
+
+test('what stands between backticks is code, and a lone one is a letter', () => {
+  expect(codedPieces('Set `a` in `b`.').map((piece) => [piece.text, piece.code])).toEqual([
+    ['Set ', false],
+    ['a', true],
+    [' in ', false],
+    ['b', true],
+    ['.', false],
+  ]);
+  expect(codedPieces('5` long')).toEqual([{ text: '5` long', code: false }]);
 });
 
 test('an address that names no section opens none', () => {

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import type { Story } from '../src/api/types.ts';
+import type { StoryTold } from '../src/api/types.ts';
 import { answerOf, decisionOf, influences, signaturesOf, statusOf, stepsOf } from '../src/screens/audit/story.ts';
 
 const SIGNED = { assertion_id: 'as_1', purpose: 'approve', passkey_id: 'pk', passkey_name: 'Phone', device_id: 'dev', origin: 'http://localhost', signed_at: '2026-03-01T10:00:30Z', holds: true, disagreements: [] };
 const ATTEMPT = { number: 1, begun_at: '2026-03-01T10:01:00Z', worker: 'w', looked_up: false, ended_at: '2026-03-01T10:01:01Z', end: 'tool_completed', code: 'APPROVED', receipt_id: 'r', next_in_seconds: null };
 
-function story(change: Partial<Story> = {}): Story {
+function story(change: Partial<StoryTold> = {}): StoryTold {
   return {
     action_id: 'act_1', tool: 'webhook_send', identity: null, args: {}, args_hash: '', status: 'EXECUTED', attempt: 1, next_attempt_at: null, uncertain: false,
     asked: { source: 'chat', source_id: 't', thread_id: 'c', turn_id: 't', channel: 'panel', job_id: null, job_goal: null, message: null, justification: '', created_at: '2026-03-01T10:00:00Z' },
@@ -13,8 +13,8 @@ function story(change: Partial<Story> = {}): Story {
     decision: { verdict: 'ask', risk: 'R2', risk_word: 'medium', risk_class: 'WRITE', lane: 'B', code: 'LANE_B', rule: 'lane', reasons: [], recommended_changes: [], policy_hash: '' },
     approval: { needed: true, approved_by: 'device:dev', approved_at: '2026-03-01T10:00:30Z', rejection_reason: null, expires_at: '', shown: 'passkey', proof: SIGNED, signatures: [SIGNED] },
     digest: '', idempotency_key: '', attempts: [ATTEMPT], events: [], result: null,
-    receipts: [{ place: 4, receipt: { id: 'r', timestamp: '2026-03-01T10:01:01Z', status: 'allowed' } as Story['receipts'][number]['receipt'], disagreements: [] }],
-    agrees: true, disagreements: [], notes: [], updated_at: '',
+    receipts: [{ place: 4, receipt: { id: 'r', timestamp: '2026-03-01T10:01:01Z', status: 'allowed' } as StoryTold['receipts'][number]['receipt'], disagreements: [] }],
+    agrees: true, disagreements: [], notes: [], updated_at: '', about: 'Send a note.', refusal: null,
     ...change,
   };
 }
@@ -60,7 +60,9 @@ describe('who let it happen', () => {
   test.each([
     [story(), 'approved'],
     [story({ status: 'PENDING', approval: { ...approval, approved_by: null } }), 'waits'],
-    [story({ status: 'REJECTED', approval: { ...approval, approved_by: null } }), 'rejected'],
+    [story({ status: 'REJECTED', refusal: 'rejected', approval: { ...approval, approved_by: null } }), 'rejected'],
+    [story({ status: 'REJECTED', refusal: 'withdrawn', approval: { ...approval, approved_by: null } }), 'withdrawn'],
+    [story({ status: 'REJECTED', refusal: 'expired', approval: { ...approval, approved_by: null } }), 'expired'],
     [story({ decision: { ...decision, verdict: 'allow' }, approval: { ...approval, needed: false } }), 'alone'],
     [story({ decision: { ...decision, verdict: 'deny' } }), 'denied'],
   ])('is told apart', (told, answer) => {

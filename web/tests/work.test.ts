@@ -5,9 +5,10 @@ import { Kept } from '../src/api/kept.ts';
 import type { Fresh } from '../src/api/client.ts';
 import type { ActionSummary, Assertion, Job, JobEvent, Page, Story } from '../src/api/types.ts';
 import { withProof } from '../src/auth/proof.ts';
-import { canRepropose, isDenied, known, queryOf, storyline, wantedOf } from '../src/screens/work/actions.ts';
-import { canResume, evidenceOf, isOver, standing, timeline, viewOf } from '../src/screens/work/jobs.ts';
+import { STANDS, canRepropose, known, queryOf, standOf, standWords, standing as actionStands, storyline, wantedOf, wantedStand } from '../src/screens/work/actions.ts';
+import { canResume, endedLately, evidenceOf, goalOf, isOver, sentence, standing, timeline, viewOf } from '../src/screens/work/jobs.ts';
 import { linesOf, namesOf, wholeOf } from '../src/parts/typed.ts';
+import { endOf, endTone } from '../src/text/refusal.ts';
 import { whoSaid } from '../src/text/who.ts';
 import { firstOf } from '../src/state/pages.ts';
 
@@ -44,6 +45,23 @@ describe('what may be done with a job', () => {
   test('knows every state that a job never leaves', () => {
     for (const state of ['DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT'] as const) expect(isOver({ state })).toBe(true);
     for (const state of ['RECEIVED', 'EXECUTING', 'WAITING_APPROVAL', 'PAUSED_BUDGET'] as const) expect(isOver({ state })).toBe(false);
+  });
+
+  test('is titled by what the owner asked for, not by what its schedule wrote under it', () => {
+    const goal = 'What time is it?\n\nNow.\n\n(what-time, asked for by hand.)';
+    expect(goalOf({ goal, schedule_id: 'what-time' })).toBe('What time is it?\n\nNow.');
+    expect(goalOf({ goal: 'Look.\n\n(daily, scheduled for 2026-11-16T09:00:00Z, 2 h late.)\n\nThe last run was today: DONE.', schedule_id: 'daily' })).toBe('Look.');
+    expect(goalOf({ goal, schedule_id: null })).toBe(goal);
+    expect(goalOf({ goal, schedule_id: 'other' })).toBe(goal);
+  });
+
+  test('stays in sight as it ends while it is looked at', () => {
+    const done = job({ job_id: 'job_2', state: 'DONE', status: 'COMPLETED' });
+    const old = job({ job_id: 'job_9', state: 'FAILED', status: 'FAILED' });
+    expect(endedLately([job(), done], null, 5).map((each) => each.job_id)).toEqual(['job_2']);
+    expect(endedLately([done], old, 5).map((each) => each.job_id)).toEqual(['job_2', 'job_9']);
+    expect(endedLately([done], done, 5)).toHaveLength(1);
+    expect(endedLately([done], job(), 5)).toHaveLength(1);
   });
 
   test('takes an unknown view for the open jobs', () => {
@@ -121,9 +139,22 @@ describe('actions', () => {
     expect(wantedOf(new URLSearchParams(queryOf({ q: 'a&b=c' })))).toEqual({ q: 'a&b=c' });
   });
 
-  test('tell a no of the policy from a no of the owner', () => {
-    expect(isDenied({ status: 'REJECTED', verdict: 'deny' })).toBe(true);
-    expect(isDenied({ status: 'REJECTED', verdict: 'ask' })).toBe(false);
+  test('have one word for each no, in the filter and in a sentence', () => {
+    expect(STANDS.map(standWords)).toEqual(['Outcome unknown', 'Waiting for you', 'Approved, not done yet', 'Done', 'Rejected', 'Denied', 'Withdrawn', 'Expired', 'Failed']);
+    for (const stand of STANDS) expect(standOf(wantedOf(new URLSearchParams(queryOf(wantedStand(stand)))))).toBe(stand);
+    expect(queryOf(wantedStand(''))).toBe('');
+    expect(actionStands({ status: 'REJECTED', refusal: 'rejected' })).toContain('You rejected it');
+    expect(actionStands({ status: 'REJECTED', refusal: 'denied' })).toContain('The rules');
+    expect(actionStands({ status: 'EXECUTED', refusal: null })).toContain('Done');
+  });
+
+  test('say in receipts too whose no it was, and nothing where that is not on record', () => {
+    expect(endOf({ status: 'denied', code: 'OWNER_REFUSED' })).toBe('Rejected');
+    expect(endOf({ status: 'denied', code: 'WITHDRAWN' })).toBe('Withdrawn');
+    expect(endOf({ status: 'denied', code: 'TOOL_UNKNOWN' })).toBe('Denied');
+    expect(endOf({ status: 'denied' })).toBe('Not done');
+    expect(endOf({ status: 'allowed', code: 'APPROVED' })).toBe('Done');
+    expect([endTone({ status: 'denied', code: 'TOOL_UNKNOWN' }), endTone({ status: 'denied', code: 'EXPIRED' })]).toEqual(['bad', 'plain']);
   });
 
   test('are proposed again only when refused or failed, and whole', () => {
@@ -146,8 +177,19 @@ describe('actions', () => {
     const told = storyline([{ seq: 1, entry_id: 'x', event_type: 'tool_resolved', entity_id: 'act_1', payload: { verdict: 'not-executed', by: 'device:dev_1' }, created_at: LATER }]);
     expect(told[0]).toMatchObject({ text: 'You said how it ended', more: 'It did not happen · on a paired device' });
     const asked = storyline([{ seq: 1, entry_id: 'x', event_type: 'tool_requested', entity_id: 'act_1', payload: { verdict: 'ask', code: 'AUTONOMY_ASKS' }, created_at: LATER }]);
-    expect(asked[0]?.more).toBe('Asked you · AUTONOMY_ASKS');
+    expect(asked[0]?.more).toBe('Asked you');
     expect(whoSaid('terminal')).toBe('at the terminal');
+  });
+
+  test('what has no words of its own in a story is told as the ledger tells it', () => {
+    const told = storyline([{ seq: 1, entry_id: 'x', event_type: 'owner_proved', entity_id: 'act_1', payload: {}, created_at: LATER }]);
+    expect(told[0]?.text).toBe('You proved yourself');
+  });
+
+  test('moments in a sentence of the runtime are told by the clock on the wall', () => {
+    const told = sentence("the day's 500 tokens are used up; it goes on at 2026-11-17T00:00:00.000Z.");
+    expect(told).toMatch(/^The day's 500 tokens are used up; it goes on at 1[67] Nov, \d\d:\d\d\.$/);
+    expect(sentence('at 2026-99-99T00:00:00Z')).toBe('At 2026-99-99T00:00:00Z');
   });
 });
 

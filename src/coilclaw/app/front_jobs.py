@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.app.front import Front
-from coilclaw.app.job_views import evidence_of, last_answer, waiting_for
+from coilclaw.app.job_views import evidence_of, waiting_for
 from coilclaw.jobs.checkpoint import Checkpoint, CheckpointRefused, read_checkpoint
 from coilclaw.jobs.desk import Request
 from coilclaw.jobs.lifecycle import COARSE
 from coilclaw.packets.errors import StorageError, UsageError
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.job import ENDED
+from coilclaw.server.naming import sentence_of
 from coilclaw.server.problems import NotThere, Trouble
 from coilclaw.server.work import Job, JobProgress, JobQuestion, JobShown, NewJob, SopFault, SopListed, SopStepListed
 from coilclaw.store.jobs import JobRow, load_job
@@ -31,6 +32,7 @@ class Jobs:
 
     def __init__(self, front: Front) -> None:
         self._app = front.app
+        self._core = front.core
         self._background = front.background
 
     # Showing
@@ -55,14 +57,14 @@ class Jobs:
             sop=sop if isinstance(sop, str) and sop else None,
             schedule_id=scheduled if isinstance(scheduled, str) else None,
             progress=self._progress(row, is_sop=bool(sop)),
-            waiting=[_question(action) for action in waiting],
+            waiting=[self._question(action) for action in waiting],
             created_at=row.created_at,
             updated_at=row.updated_at,
         )
 
     def shown(self, row: JobRow) -> JobShown:
         """A job with everything."""
-        from coilclaw.store.job_trail import job_artifacts
+        from coilclaw.store.job_trail import job_artifacts, last_answer
         from coilclaw.store.jobs import job_events, job_files
         from coilclaw.store.usage import tokens_of_job
 
@@ -79,7 +81,17 @@ class Jobs:
             files=job_files(db, row.job_id),
             artifacts=job_artifacts(db, row.job_id),
             evidence=dict(evidence) if isinstance(evidence, Mapping) else None,
-            answer=last_answer(self._app, row),
+            answer=last_answer(db, row),
+        )
+
+    def _question(self, action: "Action") -> JobQuestion:
+        return JobQuestion(
+            action_id=action.action_id,
+            tool=action.call.tool,
+            summary=sentence_of(self._core, action),
+            lane=action.decision.lane,
+            risk=action.decision.risk,
+            expires_at=action.expires_at,
         )
 
     def _progress(self, row: JobRow, *, is_sop: bool) -> JobProgress:
@@ -167,16 +179,6 @@ class Jobs:
         from coilclaw.app.sop_shelf import SopShelf
 
         return [_listed(file) for file in SopShelf(self._app).every()]
-
-
-def _question(action: "Action") -> JobQuestion:
-    return JobQuestion(
-        action_id=action.action_id,
-        tool=action.call.tool,
-        lane=action.decision.lane,
-        risk=action.decision.risk,
-        expires_at=action.expires_at,
-    )
 
 
 def _does_not_fit(row: JobRow | None, error: UsageError) -> Trouble:

@@ -52,6 +52,7 @@ class TimeTable:
 
     def __init__(self, front: Front) -> None:
         self._app = front.app
+        self._core = front.core
         self._background = front.background
         self._clockwork = Clockwork(front.app)
         self._edits = GatedEdits(front, self._clockwork)
@@ -77,6 +78,8 @@ class TimeTable:
             timezone=row.timezone,
             cron_summary=str(words["cron_summary"]),
             cron_notes=_text(words["cron_notes"]),
+            plain_summary=str(words["plain_summary"]),
+            plain_notes=msgspec.convert(words["plain_notes"], list[str]),
             next_run_utc=row.next_run_utc,
             next_run_local=local_time(row),
             failures=row.failures,
@@ -108,8 +111,8 @@ class TimeTable:
             next_runs_local=msgspec.convert(words["next_runs_local"], list[str]),
             due_at=row.due_at,
             tzdata_version=row.tzdata_version,
-            running=[run_shown(run) for run in open_runs(db, row.schedule_id)[:RUNS]],
-            runs=[run_shown(run) for run in recent_runs(db, row.schedule_id, RUNS)],
+            running=[run_shown(self._core, run) for run in open_runs(db, row.schedule_id)[:RUNS]],
+            runs=[run_shown(self._core, run) for run in recent_runs(db, row.schedule_id, RUNS)],
         )
 
     async def trouble(self) -> tuple[str, bool]:

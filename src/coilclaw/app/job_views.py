@@ -46,7 +46,7 @@ def waiting_for(app: "App", row: "JobRow") -> "list[Action]":
 def story(app: "App", row: "JobRow") -> dict[str, Json]:
     """What was asked, planned, done, spent and left."""
     from coilclaw.jobs.checkpoint import CheckpointRefused, read_checkpoint
-    from coilclaw.store.job_trail import job_artifacts
+    from coilclaw.store.job_trail import job_artifacts, last_answer
     from coilclaw.store.jobs import job_events, job_files
     from coilclaw.store.usage import tokens_of_job
 
@@ -74,7 +74,7 @@ def story(app: "App", row: "JobRow") -> dict[str, Json]:
         "files": list(job_files(db, row.job_id)),
         "artifacts": [msgspec.to_builtins(artifact) for artifact in job_artifacts(db, row.job_id)],
         "evidence": evidence_of(app, row),
-        "answer": last_answer(app, row),
+        "answer": last_answer(db, row),
     }
 
 
@@ -90,13 +90,3 @@ def evidence_of(app: "App", row: "JobRow") -> Json:
             data = artifact_bytes(app.db.reader, str(named[-1]))
             return None if data is None else parse_object(data)
     return None
-
-
-def last_answer(app: "App", row: "JobRow") -> str:
-    """The last thing the model said in a job without calling anything."""
-    from coilclaw.store.threads import turn_messages
-
-    for message in reversed(turn_messages(app.db.reader, row.thread_id, row.turn_id, 50)):
-        if message.role == "assistant" and not message.tool_calls:
-            return message.content
-    return ""

@@ -113,7 +113,14 @@ def in_words(app: "App", row: "ScheduleRow", count: int) -> dict[str, Json]:
     try:
         told: dict[str, Json] = msgspec.to_builtins(tell(trigger_of_row(row), app.clock(), count))
     except UsageError as error:  # a zone that the rules in force do not know any more
-        return {"cron_summary": str(error), "cron_notes": None, "next_runs_utc": [], "next_runs_local": []}
+        return {
+            "cron_summary": str(error),
+            "cron_notes": None,
+            "plain_summary": str(error),
+            "plain_notes": [],
+            "next_runs_utc": [],
+            "next_runs_local": [],
+        }
     if not row.live or row.next_run_utc is None:
         told["next_runs_utc"] = told["next_runs_local"] = []
     return told

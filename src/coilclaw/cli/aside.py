@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from coilclaw.app.job_views import last_answer, waiting_for
+from coilclaw.app.job_views import waiting_for
 from coilclaw.cli.jobs import GRACE_SECONDS, POLL_SECONDS, RESTS
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
@@ -80,7 +80,9 @@ class Aside:
         for action in waiting_for(self._app, job) if job.state == "WAITING_APPROVAL" else ():
             self._tell(f"  {action.call.tool}: coilclaw approvals approve {action.action_id}")
         if job.state == "DONE":
-            self._tell(f"  {one_line(last_answer(self._app, job))}")
+            from coilclaw.store.job_trail import last_answer
+
+            self._tell(f"  {one_line(last_answer(self._app.db.reader, job))}")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Recent jobs, the newest first."""

@@ -39,6 +39,8 @@ def show_code(app: "App", issued: "Issued", address: str) -> None:
     click.echo(f"Pairing code: {issued.code}")
     click.echo(f"Open {url} on the device, within {minutes} minutes. The code works once and stands five tries.")
     if not url.startswith("https:"):
-        click.echo("This address leads nowhere from another machine: for a phone see docs/server.md, `Beyond this machine`.")
+        click.echo(
+            "This address leads nowhere from another machine: for a phone see docs/server.md, `Beyond this machine`."
+        )
     if issued.mode == "replace":
         click.echo("When it is used, every device that is paired now is signed out.")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coilclaw.app.job_views import last_answer, waiting_for
+from coilclaw.app.job_views import waiting_for
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
 
@@ -24,7 +24,7 @@ RESTS: frozenset[JobState] = frozenset({*ENDED, "WAITING_APPROVAL", "PAUSED_BUDG
 def lines(app: "App", row: "JobRow") -> list[str]:
     """The same for people."""
     from coilclaw.jobs.lifecycle import COARSE
-    from coilclaw.store.job_trail import job_artifacts
+    from coilclaw.store.job_trail import job_artifacts, last_answer
     from coilclaw.store.jobs import job_events, job_files
     from coilclaw.store.usage import tokens_of_job
 
@@ -52,7 +52,7 @@ def lines(app: "App", row: "JobRow") -> list[str]:
     if artifacts:
         told += ["artifacts:", *(f"  {a.artifact_id}  {one_line(a.kind)}  {one_line(a.name)}" for a in artifacts)]
     told += ["events:", *(_event(event) for event in job_events(db, row.job_id, 40))]
-    answer = last_answer(app, row)
+    answer = last_answer(db, row)
     if answer:
         from coilclaw.packets.text import visible
 

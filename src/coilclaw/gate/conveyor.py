@@ -404,6 +404,10 @@ class Conveyor:
         inspected, looked = self.look_again(action, self.turn_of(action))
         return self._card(looked, inspected)
 
+    def in_short(self, call: ToolCall) -> str:
+        """What a call would do, in a sentence."""
+        return self._inspector.in_short(call)
+
     def _card(self, action: Action, inspected: Inspected) -> Card:
         card = render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action))
         return msgspec.structs.replace(card, seen=self._upkeep.seen(inspected))

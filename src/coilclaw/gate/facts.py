@@ -153,6 +153,14 @@ class Inspector:
         judged = self._judge_url(touches.url, touches.principal or "http", narrowing)
         return msgspec.structs.replace(judged, quoted=turn.quoted(touches.url))
 
+    def in_short(self, call: ToolCall) -> str:
+        """What a call would do, in the tool's own sentence; its name where there is none. Looks at nothing."""
+        tool = self.tools.get(call.tool)
+        try:
+            return call.tool if tool is None else tool.summary(tool.parse(call.args_bytes))
+        except msgspec.DecodeError:  # arguments that do not fit, or a damaged row
+            return call.tool
+
     def _parse(self, tool: Tool | None, args: bytes) -> tuple[msgspec.Struct | None, str]:
         if tool is None:
             return None, ""

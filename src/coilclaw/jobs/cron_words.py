@@ -4,11 +4,16 @@ Works on what was read, not on the spelling, so that MON-FRI, 1-5 and 1,2,3,4,5 
 """
 
 from calendar import monthrange
+from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeAlias
 
 from coilclaw.jobs.cron import Cron
 from coilclaw.jobs.cron_field import DAYS, HOUR, MINUTE, MONTHS
 from coilclaw.jobs.moments import clock_of
+
+Say: TypeAlias = Callable[[int, int], str]
+"""How an hour and a minute are written."""
 
 _LEAP_YEAR = 2024
 """When every day there ever is is there."""
@@ -19,7 +24,7 @@ _LISTED = 12
 
 def cron_summary(cron: Cron, timezone: str) -> str:
     """What an expression means, in a sentence."""
-    when, time = _days(cron), _times(cron)
+    when, time = days_of(cron), times_of(cron, clock_of)
     if not when or not time:
         return _fields(cron, timezone)
     if when == "Every day" and time.startswith("every ") and " from " not in time:
@@ -46,117 +51,122 @@ def _fields(cron: Cron, timezone: str) -> str:
     )
 
 
-def _days(cron: Cron) -> str:
+def days_of(cron: Cron) -> str:
     """Which days, capitalised; empty if there is no common way to say it."""
     if cron.either:
         return ""
     if not cron.any_day:
         return _month_days(cron)
+    return weekdays_of(cron) + in_months(cron)
+
+
+def weekdays_of(cron: Cron) -> str:
+    """Which days of the week, capitalised."""
     names = cron.weekdays
     if cron.any_weekday or len(names) == 7:
-        days = "Every day"
-    elif names == (1, 2, 3, 4, 5):
-        days = "Every weekday (Monday–Friday)"
-    elif names == (0, 6):
-        days = "Every weekend (Saturday and Sunday)"
-    else:
-        monday_first = sorted(names, key=lambda number: (number - 1) % 7)
-        days = f"Every {listing([DAYS[number] for number in monday_first])}"
-    return days + _in_months(cron)
+        return "Every day"
+    if names == (1, 2, 3, 4, 5):
+        return "Every weekday (Monday–Friday)"
+    if names == (0, 6):
+        return "Every weekend (Saturday and Sunday)"
+    monday_first = sorted(names, key=lambda number: (number - 1) % 7)
+    return f"Every {listing([DAYS[number] for number in monday_first])}"
 
 
 def _month_days(cron: Cron) -> str:
     days = cron.days
     if len(days) == 31:
-        return "Every day" + _in_months(cron)
-    step = _even(days)
+        return "Every day" + in_months(cron)
+    step = even(days)
     if days[0] == 1 and len(days) > 2 and days[-1] + step > 31 and ("/" in cron.fields[2] or len(days) > 3):
-        return f"Every {step} days" + _in_months(cron)
+        return f"Every {step} days" + in_months(cron)
     if len(cron.months) * len(days) <= 6 and len(cron.months) < 12:
         there = [(month, day) for month in cron.months for day in days if day <= monthrange(_LEAP_YEAR, month)[1]]
         dates = [f"{MONTHS[month - 1]} {ordinal(day)}" for month, day in there]
         return f"Every year on {listing(dates)}"
-    every = "Every month" if len(cron.months) == 12 else f"Every year{_in_months(cron)}"
-    if len(days) > 2 and _contiguous(days):
+    every = "Every month" if len(cron.months) == 12 else f"Every year{in_months(cron)}"
+    if len(days) > 2 and contiguous(days):
         return f"{every} from the {ordinal(days[0])} to the {ordinal(days[-1])}"
     return f"{every} on the {listing([ordinal(day) for day in days])}" if len(days) <= 8 else ""
 
 
-def _in_months(cron: Cron) -> str:
+def in_months(cron: Cron) -> str:
+    """In which months, with a space before it; empty for all of them."""
     months = [MONTHS[month - 1] for month in cron.months]
     if len(months) == 12:
         return ""
-    if len(months) > 3 and _contiguous(cron.months):
+    if len(months) > 3 and contiguous(cron.months):
         return f" in the months {months[0]}–{months[-1]}"
     return f" in {listing(months)}"
 
 
-def _times(cron: Cron) -> str:
+def times_of(cron: Cron, say: Say) -> str:
     """At which times of the day; empty if there is no common way to say it."""
     if len(cron.hours) == 24:
-        return _all_day(cron)
-    paced = _hourly(cron) if len(cron.minutes) == 1 else _within_hours(cron)
+        return _all_day(cron, say)
+    paced = _hourly(cron, say) if len(cron.minutes) == 1 else _within_hours(cron, say)
     if paced:
         return paced
-    times = _all_times(cron)
+    times = _all_times(cron, say)
     return f"at {listing(times)}" if len(times) <= _LISTED else ""
 
 
-def _all_day(cron: Cron) -> str:
+def _all_day(cron: Cron, say: Say) -> str:
     """The hour is left open."""
-    minutes, step = cron.minutes, _even(cron.minutes)
+    minutes, step = cron.minutes, even(cron.minutes)
     if len(minutes) == 60:
         return "every minute"
-    if step and _runs_on(minutes, step, MINUTE.size):
-        return f"every {step} minutes" + (f" at {_some(_all_times(cron), 3)}" if minutes[0] else "")
-    return "" if len(minutes) > 4 else f"every hour at {_some(_all_times(cron), max(3, len(minutes) + 1))}"
+    if step and runs_on(minutes, step, MINUTE.size):
+        return f"every {step} minutes" + (f" at {_some(_all_times(cron, say), 3)}" if minutes[0] else "")
+    return "" if len(minutes) > 4 else f"every hour at {_some(_all_times(cron, say), max(3, len(minutes) + 1))}"
 
 
-def _hourly(cron: Cron) -> str:
+def _hourly(cron: Cron, say: Say) -> str:
     """One minute of several hours that follow each other evenly."""
-    hours, step = cron.hours, _even(cron.hours)
+    hours, step = cron.hours, even(cron.hours)
     a_step = step > 1 and ("/" in cron.fields[1] or len(hours) > 3)
-    if a_step and _runs_on(hours, step, HOUR.size):
-        return f"every {step} hours at {_some(_all_times(cron), 3)}"
+    if a_step and runs_on(hours, step, HOUR.size):
+        return f"every {step} hours at {_some(_all_times(cron, say), 3)}"
     if len(hours) > 2 and (a_step or step == 1):
         pace = "every hour" if step == 1 else f"every {step} hours"
-        return f"{pace} from {_clock(cron, 0)} to {_clock(cron, -1)}"
+        return f"{pace} from {_clock(cron, 0, say)} to {_clock(cron, -1, say)}"
     return ""
 
 
-def _within_hours(cron: Cron) -> str:
+def _within_hours(cron: Cron, say: Say) -> str:
     """Several minutes that follow each other evenly, in one hour or through several without a break."""
-    minutes, step = cron.minutes, _even(cron.minutes)
-    through = len(minutes) == 60 or (step and _runs_on(minutes, step, MINUTE.size))
+    minutes, step = cron.minutes, even(cron.minutes)
+    through = len(minutes) == 60 or (step and runs_on(minutes, step, MINUTE.size))
     inside = step and len(cron.hours) == 1 and (len(minutes) > 3 or step == 1)
-    if not (inside or (through and len(cron.hours) > 1)) or not _contiguous(cron.hours):
+    if not (inside or (through and len(cron.hours) > 1)) or not contiguous(cron.hours):
         return ""
     pace = "every minute" if step == 1 else f"every {step} minutes"
-    return f"{pace} from {_clock(cron, 0)} to {_clock(cron, -1)}"
+    return f"{pace} from {_clock(cron, 0, say)} to {_clock(cron, -1, say)}"
 
 
-def _even(numbers: tuple[int, ...]) -> int:
+def even(numbers: tuple[int, ...]) -> int:
     """The distance of numbers that all lie equally far apart; 0 if they do not."""
     gaps = {later - earlier for earlier, later in pairwise(numbers)}
     return gaps.pop() if len(gaps) == 1 else 0
 
 
-def _runs_on(numbers: tuple[int, ...], step: int, size: int) -> bool:
+def runs_on(numbers: tuple[int, ...], step: int, size: int) -> bool:
     """Whether even numbers go on over the end of their field; a step from 0 may be cut short there (a note says so)."""
     fills = numbers[0] < step and numbers[-1] + step >= size
     return fills and (size % step == 0 or (numbers[0] == 0 and len(numbers) > 2))
 
 
-def _contiguous(numbers: tuple[int, ...]) -> bool:
+def contiguous(numbers: tuple[int, ...]) -> bool:
+    """Whether none is left out."""
     return numbers[-1] - numbers[0] == len(numbers) - 1
 
 
-def _clock(cron: Cron, end: int) -> str:
-    return clock_of(cron.hours[end], cron.minutes[end])
+def _clock(cron: Cron, end: int, say: Say) -> str:
+    return say(cron.hours[end], cron.minutes[end])
 
 
-def _all_times(cron: Cron) -> list[str]:
-    return [clock_of(hour, minute) for hour in cron.hours for minute in cron.minutes]
+def _all_times(cron: Cron, say: Say) -> list[str]:
+    return [say(hour, minute) for hour in cron.hours for minute in cron.minutes]
 
 
 def _some(times: list[str], count: int) -> str:

@@ -4,8 +4,9 @@ from datetime import datetime
 
 import msgspec
 
-from coilclaw.jobs.cron_notes import cron_notes
+from coilclaw.jobs.cron_notes import PLAIN, cron_notes, notes_of
 from coilclaw.jobs.cron_parse import parse_cron
+from coilclaw.jobs.cron_plain import plain_summary
 from coilclaw.jobs.cron_words import cron_summary
 from coilclaw.jobs.moments import written, written_local
 from coilclaw.jobs.occurrences import next_runs
@@ -19,6 +20,19 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     next_runs_local: tuple[str, ...]
     cron_summary: str
     cron_notes: str | None
+
+
+class Plain(msgspec.Struct, frozen=True, kw_only=True):
+    """The same as people say it."""
+
+    summary: str
+    notes: tuple[str, ...]
+
+
+def plainly(cron: str, timezone: str, after: datetime) -> Plain:
+    """What an expression means, for people; UsageError if it or the zone does not hold."""
+    parsed, zone = parse_cron(cron), zones().get(timezone)
+    return Plain(summary=plain_summary(parsed, timezone), notes=tuple(notes_of(parsed, zone, after, PLAIN)))
 
 
 def forecast(cron: str, timezone: str, after: datetime, count: int) -> Forecast:

@@ -1,8 +1,9 @@
 """Moments as schedules spell them: RFC 3339 in whole seconds for machines, the wall clock of a zone for people."""
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
+from coilclaw.jobs.cron_field import DAYS, MONTHS
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
 
@@ -44,6 +45,17 @@ def written_local(moment: datetime, zone: tzinfo, name: str) -> str:
     """For people: `2026-02-23 5:00 PM America/Los_Angeles`."""
     local = moment.astimezone(zone)
     return f"{local.date().isoformat()} {clock(local)} {name}"
+
+
+def spoken(moment: datetime, zone: tzinfo, name: str) -> str:
+    """For people, by 24 hours: `Mon 23 Feb 2026 17:00 (America/Los_Angeles)`."""
+    local = moment.astimezone(zone)
+    return f"{spoken_day(local.date())} {local:%H:%M} ({name})"
+
+
+def spoken_day(day: date) -> str:
+    """`Mon 23 Feb 2026`, whatever language the system speaks."""
+    return f"{DAYS[day.isoweekday() % 7][:3]} {day.day} {MONTHS[day.month - 1][:3]} {day.year}"
 
 
 def clock(wall: datetime) -> str:

@@ -24,6 +24,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
     cron_summary: str
     cron_notes: str | None
+    plain_summary: str
+    plain_notes: tuple[str, ...]
     next_runs_utc: tuple[str, ...]
     next_runs_local: tuple[str, ...]
 
@@ -119,22 +121,27 @@ def counted(row: ScheduleRow, after: datetime) -> ScheduleRow:
 @lru_cache(maxsize=1024)
 def tell(trigger: Trigger, after: datetime, count: int = SHOWN_RUNS) -> Told:
     """What a trigger means, and when it runs after an instant."""
-    from coilclaw.jobs.moments import written, written_local
+    from coilclaw.jobs.moments import spoken, written, written_local
     from coilclaw.jobs.zones import zones
 
     zone = zones().get(trigger.timezone)
     found = tuple(_runs(trigger, after, count))
     if isinstance(trigger, CronTrigger):
         day = after.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        summary, notes = _words(trigger.cron, trigger.timezone, day)
+        summary, notes, plain, plain_notes = _words(trigger.cron, trigger.timezone, day)
     elif isinstance(trigger, IntervalTrigger):
-        anchor = written_local(trigger.anchor, zone, trigger.timezone)
-        summary, notes = f"Every {write_duration(trigger.every_seconds)}, counted from {anchor}.", None
+        every, notes, plain_notes = write_duration(trigger.every_seconds), None, ()
+        summary = f"Every {every}, counted from {written_local(trigger.anchor, zone, trigger.timezone)}."
+        plain = f"Every {every}, counted from {spoken(trigger.anchor, zone, trigger.timezone)}."
     else:
-        summary, notes = f"Once at {written_local(trigger.at, zone, trigger.timezone)}.", None
+        notes, plain_notes = None, ()
+        summary = f"Once at {written_local(trigger.at, zone, trigger.timezone)}."
+        plain = f"Once, on {spoken(trigger.at, zone, trigger.timezone)}."
     return Told(
         cron_summary=summary,
         cron_notes=notes,
+        plain_summary=plain,
+        plain_notes=plain_notes,
         next_runs_utc=tuple(written(run) for run in found),
         next_runs_local=tuple(written_local(run, zone, trigger.timezone) for run in found),
     )
@@ -148,9 +155,9 @@ def _runs(trigger: Trigger, after: datetime, count: int) -> Iterator[datetime]:
 
 
 @lru_cache(maxsize=4096)
-def _words(cron: str, timezone: str, day: datetime) -> tuple[str, str | None]:
+def _words(cron: str, timezone: str, day: datetime) -> tuple[str, str | None, str, tuple[str, ...]]:
     """They are the same all day: which clock changes are still to come is told from its beginning."""
-    from coilclaw.jobs.forecast import forecast
+    from coilclaw.jobs.forecast import forecast, plainly
 
-    made = forecast(cron, timezone, day, 0)
-    return made.cron_summary, made.cron_notes
+    made, plain = forecast(cron, timezone, day, 0), plainly(cron, timezone, day)
+    return made.cron_summary, made.cron_notes, plain.summary, plain.notes

@@ -50,19 +50,25 @@ class Zones:
                     return ZoneInfo.from_file(file, key=name)
         raise StorageError(f"the data of the time zone {name} is missing.", remedy="Install the package tzdata anew.")
 
-    def _near(self, name: str) -> str:
-        """What was perhaps meant: other case, the city alone, an offset, a slip."""
+    def near(self, name: str) -> list[str]:
+        """The zones that were perhaps meant: other case, the city alone, an offset, a slip."""
         from difflib import get_close_matches
 
         asked = re.sub(r"[\s-]+", "_", name.strip()[:80]).lower()
         same = sorted(known for known in self._names if known.lower() == asked)
         city = sorted(known for known in self._names if asked and known.lower().rpartition("/")[2] == asked)
         offset = _OFFSET.fullmatch(name.strip()[:80])
-        if offset and f"Etc/GMT{'-' if offset[1] == '+' else '+'}{int(offset[2])}" in self._names:
-            return f"Write Etc/GMT{'-' if offset[1] == '+' else '+'}{int(offset[2])}: the sign is turned round there."
+        turned = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{int(offset[2])}" if offset else ""
+        if turned in self._names:
+            return [turned]
         lower = {known.lower(): known for known in sorted(self._names)}
         close = [lower[each] for each in get_close_matches(asked, lower, n=2, cutoff=0.7)]
-        near = same or city[:2] or close
+        return same or city[:2] or close
+
+    def _near(self, name: str) -> str:
+        near = self.near(name)
+        if near and near[0].startswith("Etc/GMT") and _OFFSET.fullmatch(name.strip()[:80]):
+            return f"Write {near[0]}: the sign is turned round there."
         if near:
             return f"Did you mean {' or '.join(near)}?"
         return "Write an IANA name such as Europe/Berlin, America/New_York or UTC."

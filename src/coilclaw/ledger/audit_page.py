@@ -10,6 +10,8 @@ from coilclaw.ledger.audit import COLUMNS, AuditEvent, audit_event, last_number
 SCANNED = 20_000
 """How many numbers one page may look at; what lies beyond is left to the next."""
 BATCH = 100
+CHATTER = ("message_added", "turn_queued", "turn_started", "turn_ended", "notification_added", "job_step")
+"""What every conversation leaves, and what only tells that something else happened."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,18 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
     span: Span = Span()
     event_type: str | None = None
     entity_id: str | None = None
+    quiet: bool = False
+    """Without what every conversation and every step leaves."""
+
+    def admits(self, row: tuple[int, str, str, str, str, str]) -> bool:
+        """Whether a row is one of them."""
+        _, _, event_type, entity_id, _, created_at = row
+        return (
+            (self.span.since or "") <= created_at < (self.span.until or "~")
+            and self.event_type in (None, event_type)
+            and self.entity_id in (None, entity_id)
+            and not (self.quiet and event_type in CHATTER)
+        )
 
 
 def numbers_of(db: sqlite3.Connection, span: Span) -> Numbers:
@@ -76,6 +90,8 @@ def _events(db: sqlite3.Connection, sought: Sought, numbers: Numbers, limit: int
         ("+created_at < ?", sought.span.until),
     ]
     asked = [(term, value) for term, value in terms if value is not None]
+    if sought.quiet:
+        asked += [("event_type <> ?", each) for each in CHATTER]
     where = "".join(f" AND {term}" for term, _ in asked)
     rows = db.execute(
         f"SELECT {COLUMNS} FROM audit_log WHERE seq >= ? AND seq <= ?{where} ORDER BY seq {order} LIMIT ?",  # noqa: S608
@@ -85,13 +101,13 @@ def _events(db: sqlite3.Connection, sought: Sought, numbers: Numbers, limit: int
 
 
 def rows_in(
-    db: sqlite3.Connection, span: Span, numbers: Numbers
+    db: sqlite3.Connection, sought: Sought, numbers: Numbers
 ) -> Iterator[list[tuple[int, str, str, str, str, str]]]:
-    """The rows of a span, oldest first, few at a time; nothing is held open in between."""
+    """The rows that are sought, oldest first, few at a time; nothing is held open in between."""
     place = numbers.first - 1
     while rows := db.execute(
         f"SELECT {COLUMNS} FROM audit_log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",  # noqa: S608
         (place, numbers.last, BATCH),
     ).fetchall():
         place = rows[-1][0]
-        yield [row for row in rows if (span.since or "") <= row[5] < (span.until or "~")]
+        yield [row for row in rows if sought.admits(row)]

@@ -7,6 +7,7 @@ import msgspec
 
 from coilclaw.ledger.verify import hash_of_line
 from coilclaw.packets.receipt import GENESIS, Head, Receipt, ReceiptStatus
+from coilclaw.store.refusals import Refusal, refusal_of
 
 SCANNED = 10_000
 """How many receipts one page may look at; what lies beyond is left to the next."""
@@ -19,11 +20,15 @@ class WantedReceipts(msgspec.Struct, frozen=True, kw_only=True):
     """Which receipts are asked for; what is None does not matter."""
 
     status: ReceiptStatus | None = None
+    refusal: Refusal | None = None
+    """Only those of a refusal of this kind."""
     tool: str | None = None
     action_id: str | None = None
 
     def admits(self, receipt: Receipt) -> bool:
         """Whether it is one of them."""
+        if self.refusal is not None and (receipt.status != "denied" or refusal_of(receipt.code) != self.refusal):
+            return False
         asked = ((self.status, receipt.status), (self.tool, receipt.tool), (self.action_id, receipt.action_id))
         return all(wanted is None or wanted == found for wanted, found in asked)
 

@@ -1,5 +1,6 @@
 """Actions as they are shown over HTTP: rows, cards, ends, stories; without secrets."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, TypeAlias, TypeVar
 
@@ -12,9 +13,11 @@ from coilclaw.packets.card import Card
 from coilclaw.packets.decision import Decision, Lane, Risk, RiskClass, RiskWord, Verdict
 from coilclaw.packets.errors import LedgerBroken
 from coilclaw.server.core import Core
+from coilclaw.server.naming import abouts, sentence_of
 from coilclaw.server.problems import NotThere, Trouble
 from coilclaw.server.redacting import Redacting
-from coilclaw.store.actions import load_action, result_of
+from coilclaw.store.actions import end_codes, load_action, result_of
+from coilclaw.store.refusals import Refusal, refusal_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 ProofWord: TypeAlias = Literal["none", "token", "passkey"]
@@ -29,7 +32,11 @@ class ActionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     action_id: str
     status: Status
+    refusal: Refusal | None
+    """Who said no; null unless it is REJECTED."""
     tool: str
+    summary: str
+    """What it is, in a sentence."""
     lane: Lane
     risk: Risk
     risk_word: RiskWord
@@ -127,6 +134,15 @@ class ActionDetail(msgspec.Struct, frozen=True, kw_only=True):
     """Why the story cannot be told; empty when it can."""
 
 
+class StoryTold(Story, frozen=True, kw_only=True):
+    """The story of an action, and what it is."""
+
+    about: str
+    """What it is, in a sentence; empty when that cannot be told."""
+    refusal: Refusal | None
+    """Who said no; null unless it is REJECTED."""
+
+
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """Where an action stands after an answer."""
 
@@ -161,13 +177,28 @@ def _perhaps(core: Core, text: str | None) -> str | None:
     return None if text is None else core.said(text)
 
 
-def summary_of(core: Core, action: Action) -> ActionSummary:
+def refusal_now(core: Core, action: Action) -> Refusal | None:
+    """Who said no to it, from what is on record."""
+    return refusals_of(core, (action,)).get(action.action_id)
+
+
+def refusals_of(core: Core, actions: Sequence[Action]) -> dict[str, Refusal]:
+    """Who said no to those of these that were refused."""
+    refused = [action for action in actions if action.status == "REJECTED"]
+    codes = end_codes(core.db.reader, [action.action_id for action in refused])
+    by_rule = {action.action_id: "" if action.decision.verdict == "deny" else "OWNER_REFUSED" for action in refused}
+    return {action_id: refusal_of(codes.get(action_id, otherwise)) for action_id, otherwise in by_rule.items()}
+
+
+def summary_of(core: Core, action: Action, refusal: Refusal | None = None) -> ActionSummary:
     """An action as a row."""
     decision = action.decision
     return ActionSummary(
         action_id=action.action_id,
         status=action.status,
+        refusal=refusal,
         tool=core.said(action.call.tool),
+        summary=sentence_of(core, action),
         lane=decision.lane,
         risk=decision.risk,
         risk_word=decision.risk_word,
@@ -205,7 +236,7 @@ async def approval_of(core: Core, redacting: Redacting, action: Action, by: str)
 def _card_shown(
     core: Core, redacting: Redacting, action: Action, card: Card, *, changed: bool, proof: ProofWord
 ) -> ApprovalCard:
-    """Whole. Whoever writes what is asked about can write something that looks like a secret and hide the rest in it."""
+    """Whole: whoever writes what is asked about could write what looks like a secret, and hide the rest in it."""
     return ApprovalCard(
         action_id=action.action_id,
         status=action.status,
@@ -286,17 +317,27 @@ async def answered(core: Core, redacting: Redacting, action: Action) -> Answered
     over = action.status not in ("PENDING", "APPROVED")
     result = result_on_record(core, action) if over else None
     held = action.status == "APPROVED" and core.estop.engaged()
+    refusal = refusal_now(core, action)
 
     def shown() -> Answered:
-        return Answered(action=summary_of(core, action), outcome=_outcome(core, action, result), held=held)
+        return Answered(action=summary_of(core, action, refusal), outcome=_outcome(core, action, result), held=held)
 
     return await redacting.aside(shown)
 
 
-async def story_shown(core: Core, redacting: Redacting, action_id: str) -> Story | None:
+async def story_shown(core: Core, redacting: Redacting, action_id: str) -> StoryTold | None:
     """The whole story of an action, without secrets; None when there is no such action."""
     story = story_of(core.db.reader, action_id)
-    return None if story is None else await redacting.aside(lambda: redacted(core, story))
+    if story is None:
+        return None
+    names, code = abouts(core, (action_id,)), end_codes(core.db.reader, (action_id,)).get(action_id)
+    refusal = None if code is None else refusal_of(code)
+
+    def told() -> StoryTold:
+        fields = msgspec.structs.asdict(redacted(core, story))
+        return StoryTold(**fields, about=names().get(action_id, ""), refusal=refusal)
+
+    return await redacting.aside(told)
 
 
 async def detail_of(core: Core, redacting: Redacting, action: Action, by: str) -> ActionDetail:
@@ -306,12 +347,12 @@ async def detail_of(core: Core, redacting: Redacting, action: Action, by: str) -
         story = story_of(core.db.reader, action.action_id)
     except LedgerBroken as error:
         fault = core.said(str(error))
-    result = result_on_record(core, action)
+    result, refusal = result_on_record(core, action), refusal_now(core, action)
     card = await approval_of(core, redacting, action, by) if action.status == "PENDING" else None
 
     def shown() -> ActionDetail:
         return ActionDetail(
-            action=summary_of(core, action),
+            action=summary_of(core, action, refusal),
             args=core.shown(_json(action.call.args_bytes)),
             decision=redacted(core, action.decision),
             card=card,

@@ -54,7 +54,7 @@ class Edited(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     """EXECUTED: it is written. PENDING: it waits for the owner's approval. APPROVED: it is about to be written."""
     needs: str
-    """What approving it takes: empty, or `passkey`."""
+    """What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing."""
     decision: Decision
     code: str
     message: str

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from coilclaw.jobs.durations import read_duration
-from coilclaw.jobs.moments import moment_of
+from coilclaw.jobs.moments import WALL, moment_of, spoken
 from coilclaw.jobs.timetable import slot_text, tell, trigger_of
-from coilclaw.jobs.triggers import LONGEST, SHORTEST, Trigger, check_trigger
+from coilclaw.jobs.triggers import GRACE, LONGEST, SHORTEST, AtTrigger, Trigger, check_trigger
 from coilclaw.jobs.zones import zones
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
@@ -44,6 +44,8 @@ class PreviewFault(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
     remedy: str
     """The right spelling, where it can be told."""
+    meant: list[str] = []
+    """What could be written there instead."""
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +60,10 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """When it runs, in words."""
     cron_notes: str | None
     """What may surprise about that."""
+    plain_summary: str
+    """When it runs, as people say it."""
+    plain_notes: list[str]
+    """What may surprise about that, as people say it."""
     next_runs_utc: list[str]
     next_runs_local: list[str]
     """The same by the clocks of the zone."""
@@ -92,6 +98,8 @@ class _Reading:
                 faults=self._faults,
                 cron_summary="",
                 cron_notes=None,
+                plain_summary="",
+                plain_notes=[],
                 next_runs_utc=[],
                 next_runs_local=[],
             )
@@ -103,19 +111,33 @@ class _Reading:
             faults=[],
             cron_summary=words.cron_summary,
             cron_notes=words.cron_notes,
+            plain_summary=words.plain_summary,
+            plain_notes=[*words.plain_notes, *self._moved(trigger)],
             next_runs_utc=list(words.next_runs_utc),
             next_runs_local=list(words.next_runs_local),
         )
 
-    def _fault(self, field: Field, fault: str, remedy: str) -> None:
-        self._faults.append(PreviewFault(field=field, fault=fault, remedy=remedy))
+    def _fault(self, field: Field, fault: str, remedy: str, meant: list[str] | None = None) -> None:
+        self._faults.append(PreviewFault(field=field, fault=fault, remedy=remedy, meant=meant or []))
 
     def _try(self, field: Field, read: Callable[[], T]) -> T | None:
         try:
             return read()
         except UsageError as error:
-            self._fault(field, error.message, error.remedy)
+            meant = zones().near(self._asked.timezone or "") if field == "timezone" else []
+            self._fault(field, error.message, error.remedy, meant)
             return None
+
+    def _moved(self, trigger: Trigger) -> list[str]:
+        """A time that the clocks leave out is taken as the next there is."""
+        text = (self._asked.at or "").strip()
+        if not isinstance(trigger, AtTrigger) or not WALL.fullmatch(text):
+            return []
+        asked, zone = moment_of(f"{text}Z", "the time").replace(tzinfo=None), zones().get(trigger.timezone)
+        taken = trigger.at.astimezone(zone).replace(tzinfo=None)
+        if taken == asked:
+            return []
+        return [f"There is no {asked:%H:%M} on that day, because the clocks go forward: it runs at {taken:%H:%M}."]
 
     def _kind(self) -> TriggerType | None:
         given: list[TriggerType] = [kind for kind, field in KINDS.items() if getattr(self._asked, field)]
@@ -152,6 +174,9 @@ class _Reading:
                 anchor = slot_text(self._now.replace(second=0))
                 config = {"every_seconds": read_duration(text, least=SHORTEST, most=LONGEST), "anchor": anchor}
             trigger = trigger_of(kind, config, zone)
+            if isinstance(trigger, AtTrigger) and trigger.at < self._now - GRACE:
+                when = spoken(trigger.at, zones().get(zone), zone)
+                raise UsageError(f"{when} has passed.", remedy="Give a time in the future.")
             check_trigger(trigger, self._now)
             return trigger
 

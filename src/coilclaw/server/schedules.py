@@ -128,6 +128,10 @@ class ScheduleRun(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """Why it was skipped or waits."""
     created_at: str
+    ended_at: str | None = None
+    """When its job was over."""
+    said: str = ""
+    """How its job's answer begins, or why it ended."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +153,10 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """When it runs, in words."""
     cron_notes: str | None
     """What may surprise about that."""
+    plain_summary: str
+    """When it runs, as people say it."""
+    plain_notes: list[str]
+    """What may surprise about that, as people say it."""
     next_run_utc: str | None
     next_run_local: str | None
     """The same by the clocks of its zone."""

@@ -95,6 +95,8 @@ class JobQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     action_id: str
     tool: str
+    summary: str
+    """What it is, in a sentence."""
     lane: Lane
     risk: Risk
     expires_at: str

@@ -8,6 +8,7 @@ import msgspec
 from coilclaw.packets.action import Action, Source, Status
 from coilclaw.packets.decision import Lane
 from coilclaw.store.actions import select_actions
+from coilclaw.store.refusals import CODES, Refusal
 
 Standing: TypeAlias = Literal["pending", "approved", "rejected", "executed", "failed", "unknown", "expired", "all"]
 """Where an action that needed the owner's word stands; `expired` are those refused because nobody answered in time."""
@@ -35,6 +36,8 @@ class WantedActions(msgspec.Struct, frozen=True, kw_only=True):
 
     status: Status | None = None
     standing: Standing | None = None
+    refusal: Refusal | None = None
+    """Only those that were refused so."""
     tool: str | None = None
     lane: Lane | None = None
     source: Source | None = None
@@ -81,6 +84,9 @@ def _terms(wanted: WantedActions, after: ActionPlace | None) -> tuple[_Terms, _T
     indexed: _Terms = []
     rest: _Terms = []
     status, standing = _STANDING[wanted.standing] if wanted.standing is not None else (wanted.status, "")
+    if wanted.refusal is not None:
+        status = "REJECTED"
+        rest.append(_refused(wanted.refusal))
     if wanted.job_id is not None:
         indexed.append(("job_id = ?", (wanted.job_id,)))
     if status is not None:  # a job's own index is narrower
@@ -101,6 +107,13 @@ def _terms(wanted: WantedActions, after: ActionPlace | None) -> tuple[_Terms, _T
         found = " OR ".join(f"instr(lower({column}), lower(?))" for column in ("tool", "args_json", "justification"))
         rest.append((f"(action_id = ? OR {found})", (wanted.text,) * 4))
     return indexed, rest
+
+
+def _refused(refusal: Refusal) -> tuple[str, tuple[str | int, ...]]:
+    """By the code in the result; a quote within a text is escaped there, so that none can be mistaken for it."""
+    codes = [code for code, each in CODES.items() if each == refusal] or list(CODES)
+    found = " OR ".join("instr(coalesce(result_json, ''), ?) > 0" for _ in codes)
+    return f"{'NOT ' if refusal == 'denied' else ''}({found})", tuple(f'"code":"{code}"' for code in codes)
 
 
 def _joined(terms: _Terms) -> tuple[str, tuple[str | int, ...]]:

@@ -1,6 +1,7 @@
 """Action rows: proposed once, claimed once, finished once."""
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -324,6 +325,20 @@ def result_of(db: sqlite3.Connection, action_id: str) -> ToolResult | None:
     """What an action ended with, or its last attempt."""
     row = db.execute("SELECT result_json FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()
     return None if row is None or row[0] is None else _RESULT.decode(row[0])
+
+
+def end_codes(db: sqlite3.Connection, action_ids: Sequence[str]) -> dict[str, str]:
+    """The codes these actions ended with, as far as they can be read."""
+    marks = ", ".join("?" * len(action_ids))
+    found: dict[str, str] = {}
+    for action_id, text in db.execute(
+        f"SELECT action_id, result_json FROM proposed_actions WHERE action_id IN ({marks})"  # noqa: S608
+        " AND result_json IS NOT NULL AND status = 'REJECTED'",
+        tuple(action_ids),
+    ):
+        with suppress(msgspec.DecodeError):
+            found[action_id] = _RESULT.decode(text).code
+    return found
 
 
 def actions_of_turn(db: sqlite3.Connection, turn_id: str) -> list[Action]:

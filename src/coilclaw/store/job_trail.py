@@ -9,7 +9,7 @@ from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.errors import StorageError
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.store.jobs import JobRow
-from coilclaw.store.threads import ARTIFACT_BYTES
+from coilclaw.store.threads import ARTIFACT_BYTES, turn_messages
 
 _ARGS = msgspec.json.Decoder(dict[str, Json])
 _RESULT = msgspec.json.Decoder(ToolResult)
@@ -192,3 +192,11 @@ def count_messages(db: sqlite3.Connection, thread_id: str, turn_id: str) -> int:
         "SELECT count(*) FROM messages WHERE thread_id = ? AND turn_id = ?", (thread_id, turn_id)
     ).fetchone()
     return int(row[0])
+
+
+def last_answer(db: sqlite3.Connection, job: JobRow) -> str:
+    """The last thing the model said in a job without calling anything."""
+    for message in reversed(turn_messages(db, job.thread_id, job.turn_id, 50)):
+        if message.role == "assistant" and not message.tool_calls:
+            return message.content
+    return ""

@@ -183,7 +183,8 @@ def _actions(db: sqlite3.Connection, place: tuple[int, int]) -> _Actions:
     """
     rows = db.execute(
         "SELECT substr(decision_json, 1, 30) AS decided, tool, status, approved_by IS NOT NULL AS yes,"
-        " rejection_reason IS 'expired' AS late, source = 'gateway' AS own, count(*) FROM proposed_actions WHERE rowid >= ? AND rowid < ?"
+        " rejection_reason IS 'expired' AS late, source = 'gateway' AS own, count(*)"
+        " FROM proposed_actions WHERE rowid >= ? AND rowid < ?"
         " GROUP BY decided, tool, +status, yes, late, own",
         place,
     ).fetchall()
@@ -214,7 +215,8 @@ def _said(status: str, *, yes: bool, late: bool) -> Said:
 def _waited(db: sqlite3.Connection, place: tuple[int, int]) -> tuple[float, ...]:
     rows = db.execute(
         "SELECT created_at, coalesce(approved_at, updated_at) FROM proposed_actions WHERE rowid >= ? AND rowid < ?"
-        " AND source <> 'gateway' AND (approved_by IS NOT NULL OR (status = 'REJECTED' AND rejection_reason IS NOT 'expired'"
+        " AND source <> 'gateway'"
+        " AND (approved_by IS NOT NULL OR (status = 'REJECTED' AND rejection_reason IS NOT 'expired'"
         ' AND substr(decision_json, 1, 16) = \'{"verdict":"ask"\')) ORDER BY rowid DESC LIMIT ?',
         (*place, MOST_WAITS),
     ).fetchall()

@@ -144,6 +144,12 @@ def message_of(row: tuple[str, ...]) -> MessageRow:
     )
 
 
+def title_of(db: sqlite3.Connection, thread_id: str) -> str:
+    """A conversation's title; empty when it has none or is gone."""
+    row = db.execute("SELECT title FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
+    return "" if row is None else row[0]
+
+
 def thread_exists(db: sqlite3.Connection, thread_id: str) -> bool:
     """Whether there is such a conversation."""
     return db.execute("SELECT 1 FROM threads WHERE thread_id = ?", (thread_id,)).fetchone() is not None

@@ -46,9 +46,15 @@ export function match(hash: string, patterns: readonly Pattern[]): Place | null 
   return null;
 }
 
-/** One level up: the list that something stands in. */
+/** Whether a form lies over what the address names: `#/schedules?new`. */
+export function isForm(query: URLSearchParams): boolean {
+  return query.has('new') || query.has('edit');
+}
+
+/** One level up: the list that something stands in, or what a form lies over. */
 export function upOf(hash: string): string {
-  return address(...parts(hash).path.slice(0, -1));
+  const { path, query } = parts(hash);
+  return address(...(isForm(query) ? path : path.slice(0, -1)));
 }
 
 /** The card of an action, looked at on the way: once it is answered one is back here. */

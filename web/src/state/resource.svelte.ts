@@ -89,11 +89,14 @@ export class Resource<T> {
 
   /** Put an answer that came another way in place (of a write, say). */
   set(data: T): void {
-    this.#asked += 1;
+    // What was on its way, or was to be asked for, may be newer than this.
+    const missed = this.#reading || this.#timer !== undefined;
+    this.stop();
     this.data = data;
     this.staleSince = null;
     this.error = null;
     this.loading = false;
+    if (missed) this.soon();
   }
 }
 

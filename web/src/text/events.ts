@@ -1,7 +1,8 @@
 /** What can be said of audit events without a server. Pure. */
-import type { AuditEvent, AuditWanted, Json } from '../api/types.ts';
+import type { AuditEvent, AuditLine, AuditWanted, Json } from '../api/types.ts';
 import type { Tone } from '../parts/tone.ts';
 import { address } from '../route/match.ts';
+import { refusalOf } from './refusal.ts';
 import { lookup, t } from './t.ts';
 
 export type EventGroup = 'action' | 'work' | 'schedule' | 'chat' | 'access' | 'house';
@@ -68,17 +69,32 @@ function word(payload: Json, name: string): string {
   return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
 }
 
-/** What the payload says of it in a few words. */
-export function gistOf(event: Pick<AuditEvent, 'payload'>): string {
-  const { payload } = event;
+/** An event in words: who said no, where a job went, whose message it was. */
+export function titleOf({ event_type: type, payload }: Pick<AuditEvent, 'event_type' | 'payload'>): string {
+  if (type === 'tool_denied') return t(`audit.refused.${refusalOf(word(payload, 'code'))}`);
+  if (type === 'job_state') return lookup(`audit.job.${word(payload, 'to')}`, wordsOf(type));
+  if (type === 'message_added') return lookup(`audit.message.${word(payload, 'role')}`, wordsOf(type));
+  return wordsOf(type);
+}
+
+/** A schedule goes by its name, which is its id. */
+function scheduleOf({ event_type: type = '', entity_id: id = '' }: Partial<Pick<AuditLine, 'event_type' | 'entity_id'>>): string {
+  return type.startsWith('schedule_') && !type.startsWith('schedule_registry') ? id : '';
+}
+
+/** Codes that say no more than the words of the event. */
+const SAID: ReadonlySet<string> = new Set(['ALLOWED', 'APPROVED', 'AUTONOMY_ASKS', 'OWNER_REFUSED', 'WITHDRAWN', 'EXPIRED']);
+
+/** What it is about, and what the payload says of it in a few words. */
+export function gistOf(event: Pick<AuditEvent, 'payload'> & Partial<Pick<AuditLine, 'about' | 'event_type' | 'entity_id'>>): string {
+  const { payload, about = '' } = event;
   const verdict = word(payload, 'verdict');
-  const went = word(payload, 'to') && lookup(`work.state.${word(payload, 'to')}`, word(payload, 'to'));
+  const code = word(payload, 'code');
+  const told = event.event_type === 'tool_resolved' ? `actions.resolve.${verdict}` : `verdict.${verdict}`;
   const said = [
-    word(payload, 'tool'),
-    verdict && lookup(`verdict.${verdict}`, verdict),
-    went,
-    word(payload, 'role') && lookup(`audit.role.${word(payload, 'role')}`, word(payload, 'role')),
-    word(payload, 'code'),
+    about || word(payload, 'tool') || word(payload, 'name') || scheduleOf(event),
+    verdict && lookup(told, verdict),
+    SAID.has(code) ? '' : code,
     word(payload, 'reason'),
     word(payload, 'type') && lookup(`settings.notice.${word(payload, 'type')}`, word(payload, 'type')),
   ];
@@ -122,11 +138,11 @@ export interface Filter {
   /** As a browser's field for date and time writes them, by the clock on the wall; only for `span`. */
   from: string;
   to: string;
-  /** Without what every conversation leaves. */
-  calm: boolean;
+  /** With what every conversation leaves. */
+  all: boolean;
 }
 
-export const ANYTHING: Filter = { type: '', entity: '', range: 'any', from: '', to: '', calm: false };
+export const ANYTHING: Filter = { type: '', entity: '', range: 'any', from: '', to: '', all: false };
 
 /** The filter that an address asks for. */
 export function filterOf(query: URLSearchParams): Filter {
@@ -136,15 +152,15 @@ export function filterOf(query: URLSearchParams): Filter {
     range: RANGES.find((each) => each === query.get('range')) ?? 'any',
     from: query.get('from') ?? '',
     to: query.get('to') ?? '',
-    calm: query.get('calm') === '1',
+    all: query.get('all') === '1',
   };
 }
 
 /** The address of a filter, without what is not asked for. */
 export function queryOf(filter: Filter): string {
-  const { type, entity, range, from, to, calm } = filter;
+  const { type, entity, range, from, to, all } = filter;
   const between = range === 'span' ? { from, to } : {};
-  const said = { type, entity, range: range === 'any' ? '' : range, ...between, calm: calm ? '1' : '' };
+  const said = { type, entity, range: range === 'any' ? '' : range, ...between, all: all ? '1' : '' };
   const found = Object.entries(said).filter(([, value]) => value);
   return found.length ? `?${new URLSearchParams(found).toString()}` : '';
 }
@@ -159,6 +175,7 @@ export function wantedOf(filter: Filter, now: number): AuditWanted {
   const wanted: AuditWanted = {};
   if (filter.type) wanted.event_type = filter.type;
   if (filter.entity) wanted.entity_id = filter.entity;
+  if (isCalm(filter)) wanted.quiet = true;
   const span = SPANS[filter.range];
   const since = span ? new Date(now - span).toISOString() : filter.range === 'span' ? moment(filter.from) : undefined;
   const until = filter.range === 'span' ? moment(filter.to) : undefined;
@@ -167,22 +184,20 @@ export function wantedOf(filter: Filter, now: number): AuditWanted {
   return wanted;
 }
 
-/** What every conversation leaves, and what only tells that something else happened. */
-const CHATTER: ReadonlySet<string> = new Set(['message_added', 'turn_queued', 'turn_started', 'turn_ended', 'notification_added', 'job_step']);
-
-export function isChatter(event: Pick<AuditEvent, 'event_type'>): boolean {
-  return CHATTER.has(event.event_type);
+/** Whether messages, turns and notifications are left out: not where somebody asks for a type or for one thing. */
+export function isCalm(filter: Filter): boolean {
+  return !filter.all && !filter.type && !filter.entity;
 }
 
 export interface Day {
   name: string;
-  events: AuditEvent[];
+  events: AuditLine[];
 }
 
-const dated = new Intl.DateTimeFormat('en', { weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' });
+const dated = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' });
 
 /** Events in the order they came, under the days they happened on, by the clock on the wall. */
-export function byDay(events: readonly AuditEvent[], now: number): Day[] {
+export function byDay(events: readonly AuditLine[], now: number): Day[] {
   const today = new Date(now).toDateString();
   const yesterday = new Date(now - 24 * HOUR).toDateString();
   const days: (Day & { of: string })[] = [];
@@ -191,7 +206,7 @@ export function byDay(events: readonly AuditEvent[], now: number): Day[] {
     const of = at.toDateString();
     const last = days.at(-1);
     if (last?.of === of) last.events.push(event);
-    else days.push({ of, name: of === today ? t('audit.today') : of === yesterday ? t('audit.yesterday') : dated.format(at), events: [event] });
+    else days.push({ of, name: of === today ? t('audit.today') : of === yesterday ? t('audit.yesterday') : dated.format(at).replace(',', ''), events: [event] });
   }
   return days;
 }

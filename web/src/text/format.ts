@@ -7,10 +7,11 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'long' });
-const day = new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short' });
-const dayOfYear = new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short', year: 'numeric' });
-const moment = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'medium' });
-const clock = new Intl.DateTimeFormat('en', { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+const dayOfYear = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' });
+const moment = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short', year: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
+const second = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
 const money = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const small = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
 
@@ -27,12 +28,23 @@ export function ago(at: number, now: number): string {
 
 /** A moment in full, for a tooltip. */
 export function fully(at: number): string {
-  return moment.format(at);
+  return moment.format(at).replace(',', '');
 }
 
 /** The time of day. */
 export function timeOfDay(at: number): string {
   return clock.format(at);
+}
+
+/** When, by this device's clock: of today to the second, otherwise with the day. */
+export function stamp(at: number, now: number): string {
+  if (new Date(at).toDateString() === new Date(now).toDateString()) return second.format(at);
+  return `${(new Date(at).getFullYear() === new Date(now).getFullYear() ? day : dayOfYear).format(at)} ${clock.format(at)}`;
+}
+
+/** The time of day, to the second. */
+export function toTheSecond(at: number): string {
+  return second.format(at);
 }
 
 /** A span in its two largest units: `23 h 59 min`, `4 min 05 s`, `9 s`. */

@@ -20,6 +20,8 @@ from coilclaw.server.actions import (
     answered,
     detail_of,
     find_action,
+    refusal_now,
+    refusals_of,
     result_on_record,
     summary_of,
 )
@@ -31,6 +33,7 @@ from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
 from coilclaw.server.problems import Trouble, problems
 from coilclaw.server.redacting import Redacting
 from coilclaw.store.action_pages import ActionPlace, WantedActions, page_of_actions
+from coilclaw.store.refusals import Refusal
 
 
 class Resolve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,6 +57,7 @@ class ActionRoutes(Controller):
         core: NamedDependency[Core],
         redacting: NamedDependency[Redacting],
         status: Annotated[Status | None, QueryParameter(description="Only those of this status.")] = None,
+        refusal: Annotated[Refusal | None, QueryParameter(description="Only those refused so.")] = None,
         tool: Annotated[str | None, QueryParameter(max_length=200, description="Only calls of this tool.")] = None,
         lane: Annotated[Lane | None, QueryParameter(description="Only those of this lane.")] = None,
         source: Annotated[Source | None, QueryParameter(description="Only those from there.")] = None,
@@ -75,6 +79,7 @@ class ActionRoutes(Controller):
         """Actions of every status, newest first. A page may be short, or empty, and still have a next one."""
         wanted = WantedActions(
             status=status,
+            refusal=refusal,
             tool=tool,
             lane=lane,
             source=source,
@@ -85,7 +90,10 @@ class ActionRoutes(Controller):
             text=q,
         )
         actions, place = page_of_actions(core.db.reader, wanted, read_cursor(cursor, ActionPlace), limit)
-        items = await redacting.aside(lambda: [summary_of(core, action) for action in actions])
+        ends = refusals_of(core, actions)
+        items = await redacting.aside(
+            lambda: [summary_of(core, action, ends.get(action.action_id)) for action in actions]
+        )
         return Page(items=items, next_cursor=None if place is None else write_cursor(place))
 
     @get("/{action_id:str}", operation_id="getAction", summary="One action", responses=problems(404))
@@ -154,7 +162,8 @@ class ActionRoutes(Controller):
         action = find_action(core, action_id)
         try:
             key = None if request_key is None else f"key_{request_key[:40]}"
-            return summary_of(core, await core.approvals.repropose(action, key=key))
+            made = await core.approvals.repropose(action, key=key)
+            return summary_of(core, made, refusal_now(core, made))
         except UsageError as error:
             raise Trouble(409, "NOT_REFUSED", error.message, remedy=error.remedy) from error
 

@@ -15,11 +15,11 @@ from coilclaw.ledger.audit import AuditEvent
 from coilclaw.ledger.audit_page import Numbers, Sought, Span, events_back, events_on, numbers_of, rows_in
 from coilclaw.ledger.export import export_line
 from coilclaw.ledger.reader import own_reader
-from coilclaw.ledger.story import Story
-from coilclaw.server.actions import story_shown
+from coilclaw.server.actions import StoryTold, story_shown
 from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
 from coilclaw.server.moments import Since, Until, moment_of
+from coilclaw.server.naming import abouts
 from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, problems
 from coilclaw.server.redacting import Redacting
@@ -37,6 +37,22 @@ class AuditPlace(msgspec.Struct, frozen=True, array_like=True):
     last: Number
 
 
+class AuditLine(AuditEvent, frozen=True, kw_only=True):
+    """An event of the ledger, with what it is about."""
+
+    about: str
+    """The action's sentence, the job's goal or the conversation's title; empty where there is none."""
+
+
+EventType = Annotated[str | None, QueryParameter(max_length=100, description="Only of this type.")]
+EntityId = Annotated[
+    str | None, QueryParameter(max_length=200, description="Only of this action, job, thread, turn or device.")
+]
+Quiet = Annotated[
+    bool, QueryParameter(description="Without messages, turns, notifications and the single steps of jobs.")
+]
+
+
 class AuditRoutes(Controller):
     """What happened."""
 
@@ -48,10 +64,9 @@ class AuditRoutes(Controller):
         self,
         core: NamedDependency[Core],
         redacting: NamedDependency[Redacting],
-        event_type: Annotated[str | None, QueryParameter(max_length=100, description="Only of this type.")] = None,
-        entity_id: Annotated[
-            str | None, QueryParameter(max_length=200, description="Only of this action, job, thread, turn or device.")
-        ] = None,
+        event_type: EventType = None,
+        entity_id: EntityId = None,
+        quiet: Quiet = False,
         since: Since = None,
         until: Until = None,
         after: Annotated[
@@ -65,17 +80,17 @@ class AuditRoutes(Controller):
         ] = None,
         limit: Limit = 50,
         cursor: Cursor = None,
-    ) -> Page[AuditEvent]:
+    ) -> Page[AuditLine]:
         """What happened, newest first; with `after`, the events that follow that number, oldest first. Payloads carry
         ids, codes and hashes. A page may be short, or empty, and still have a next one."""
         span = Span(since=moment_of(since), until=moment_of(until))
-        sought = Sought(span=span, event_type=event_type, entity_id=entity_id)
+        sought = Sought(span=span, event_type=event_type, entity_id=entity_id, quiet=quiet)
         numbers = await _numbers(core, span, after, read_cursor(cursor, AuditPlace))
         look = events_back if after is None else events_on
         events, left = look(core.db.reader, sought, numbers, limit)
         place = None if left is None else write_cursor(AuditPlace(left.first, left.last))
-        items = await redacting.aside(lambda: [_shown(core, event) for event in events])
-        return Page(items=items, next_cursor=place)
+        names = abouts(core, (event.entity_id for event in events))
+        return Page(items=await redacting.aside(lambda: _lines_of(core, events, names())), next_cursor=place)
 
     @get(
         "/export",
@@ -93,14 +108,19 @@ class AuditRoutes(Controller):
         core: NamedDependency[Core],
         caller: NamedDependency[Caller],
         redacting: NamedDependency[Redacting],
+        event_type: EventType = None,
+        entity_id: EntityId = None,
+        quiet: Quiet = False,
         since: Since = None,
         until: Until = None,
     ) -> Stream:
-        """Every event of a span of time, oldest first, one JSON object a line, as it stood when the export began.
+        """Every event that is asked for, oldest first, one JSON object a line, as it stood when the export began.
         Events that retention has pruned stand in the workspace, under `audit/`."""
         span = Span(since=moment_of(since), until=moment_of(until))
-        headers = {"content-disposition": 'attachment; filename="audit.jsonl"'}
-        return Stream(_lines(core, redacting, caller, span), media_type=LINES, headers=headers)
+        sought = Sought(span=span, event_type=event_type, entity_id=entity_id, quiet=quiet)
+        name = f"audit-{core.clock():%Y-%m-%d}{'' if sought == Sought() else '-part'}.jsonl"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Stream(_lines(core, redacting, caller, sought), media_type=LINES, headers=headers)
 
     @get(
         "/{action_id:str}/story",
@@ -110,7 +130,7 @@ class AuditRoutes(Controller):
     )
     async def story(
         self, core: NamedDependency[Core], redacting: NamedDependency[Redacting], action_id: FromPath[str]
-    ) -> Story:
+    ) -> StoryTold:
         """The whole story of an action: who asked, what was decided, who approved, what came of it, and its proof."""
         story = await story_shown(core, redacting, action_id)
         if story is None:
@@ -137,18 +157,24 @@ async def _between(core: Core, span: Span) -> Numbers:
     return await asyncio.to_thread(look)
 
 
-def _shown(core: Core, event: AuditEvent) -> AuditEvent:
-    return msgspec.structs.replace(
-        event,
-        event_type=core.said(event.event_type),
-        entity_id=core.said(event.entity_id),
-        payload=core.shown(event.payload),
-    )
+def _lines_of(core: Core, events: list[AuditEvent], names: dict[str, str]) -> list[AuditLine]:
+    return [
+        AuditLine(
+            seq=event.seq,
+            entry_id=event.entry_id,
+            event_type=core.said(event.event_type),
+            entity_id=core.said(event.entity_id),
+            payload=core.shown(event.payload),
+            created_at=event.created_at,
+            about=names.get(event.entity_id, ""),
+        )
+        for event in events
+    ]
 
 
-async def _lines(core: Core, redacting: Redacting, caller: Caller, span: Span) -> AsyncIterator[bytes]:
+async def _lines(core: Core, redacting: Redacting, caller: Caller, sought: Sought) -> AsyncIterator[bytes]:
     """A few rows at a time, as fast as the reader takes them, and as long as the device may come in."""
-    for rows in rows_in(core.db.reader, span, await _between(core, span)):
+    for rows in rows_in(core.db.reader, sought, await _between(core, sought.span)):
         piece = await redacting.aside(lambda rows=rows: b"".join(export_line(row, core.shown) for row in rows))
         if not may_stay(core, caller):
             return

@@ -11,6 +11,7 @@ from litestar.params import JSONBody
 from coilclaw.packets.action import Source
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.decision import Autonomy, Decision
+from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
 from coilclaw.server.owner_files import LARGEST, POLICY_NAME
 
@@ -102,6 +103,8 @@ class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision
     faults: list[FaultyLine]
     """What is wrong with the file that was tried; with any fault, the decision is that of a broken policy."""
+    needs: str = ""
+    """What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing."""
 
 
 @runtime_checkable
@@ -153,12 +156,18 @@ class PolicyController(Controller):
 
     @post("/policy/check", operation_id="checkPolicy", status_code=200)
     async def check(
-        self, core: NamedDependency[Core], policy_desk: NamedDependency[PolicyDesk], data: JSONBody[CallToCheck]
+        self,
+        core: NamedDependency[Core],
+        caller: NamedDependency[Caller],
+        policy_desk: NamedDependency[PolicyDesk],
+        data: JSONBody[CallToCheck],
     ) -> CheckedCall:
         """The decision a call would get now; with `file`, as if that policy file held that content."""
         checked = await policy_desk.check(data)
         decision = checked.decision
+        asks = decision.verdict == "ask"
         return CheckedCall(
+            needs=core.approvals.owner.needed(core.db.reader, decision.lane, caller.by) if asks else "",
             decision=msgspec.structs.replace(
                 decision,
                 reasons=tuple(core.said(each) for each in decision.reasons),

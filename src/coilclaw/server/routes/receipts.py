@@ -13,14 +13,26 @@ from coilclaw.ledger.verify import Broken
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
 from coilclaw.server.chain import ChainWatch, Checked
 from coilclaw.server.core import Core
+from coilclaw.server.naming import abouts
 from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, problems
+from coilclaw.server.redacting import Redacting
+from coilclaw.store.refusals import Refusal, refusal_of
 
 
 class ReceiptPlace(msgspec.Struct, frozen=True, array_like=True):
     """Below which number a list goes on."""
 
     below: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+
+class ReceiptLine(Numbered, frozen=True, kw_only=True):
+    """A receipt in a list."""
+
+    about: str
+    """What the action was, in a sentence; empty when that cannot be told."""
+    refusal: Refusal | None
+    """Who said no; null unless it is a receipt of that."""
 
 
 class ReceiptDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +44,10 @@ class ReceiptDetail(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool
     """It matches its own hash and follows the one before it."""
     faults: tuple[str, ...]
+    about: str
+    """What the action was, in a sentence; empty when that cannot be told."""
+    refusal: Refusal | None
+    """Who said no; null unless it is a receipt of that."""
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,18 +88,21 @@ class ReceiptRoutes(Controller):
     async def list_all(
         self,
         core: NamedDependency[Core],
+        redacting: NamedDependency[Redacting],
         status: Annotated[ReceiptStatus | None, QueryParameter(description="Only those of this outcome.")] = None,
+        refusal: Annotated[Refusal | None, QueryParameter(description="Only of refusals of this kind.")] = None,
         tool: Annotated[str | None, QueryParameter(max_length=200, description="Only of this tool.")] = None,
         action_id: Annotated[str | None, QueryParameter(max_length=200, description="Only of this action.")] = None,
         limit: Limit = 50,
         cursor: Cursor = None,
-    ) -> Page[Numbered]:
+    ) -> Page[ReceiptLine]:
         """Receipts, newest first. A page may be short, or empty, and still have a next one. A receipt that cannot be
         read is left out; `verifyReceipts` names it."""
-        wanted = WantedReceipts(status=status, tool=tool, action_id=action_id)
+        wanted = WantedReceipts(status=status, refusal=refusal, tool=tool, action_id=action_id)
         place = read_cursor(cursor, ReceiptPlace)
         found, below = page_of_receipts(core.db.reader, wanted, None if place is None else place.below, limit)
-        items = [_shown(core, each) for each in found]
+        names = abouts(core, (each.receipt.action_id for each in found))
+        items = await redacting.aside(lambda: _lines(core, found, names()))
         return Page(items=items, next_cursor=None if below is None else write_cursor(ReceiptPlace(below)))
 
     @get("/head", operation_id="getChain", summary="The chain at a glance")
@@ -105,13 +124,23 @@ class ReceiptRoutes(Controller):
         return _verification(core, await chain_watch.verify())
 
     @get("/{receipt_id:str}", operation_id="getReceipt", summary="One receipt", responses=problems(404))
-    async def show(self, core: NamedDependency[Core], receipt_id: FromPath[str]) -> ReceiptDetail:
+    async def show(
+        self, core: NamedDependency[Core], redacting: NamedDependency[Redacting], receipt_id: FromPath[str]
+    ) -> ReceiptDetail:
         """One receipt by its id or number, held against its place in the chain."""
         placed = place_of(core.db.reader, receipt_id)
         if placed is None:
             raise NotThere("such receipt")
-        receipt = None if placed.receipt is None else _without_secrets(core, placed.receipt)
-        return ReceiptDetail(number=placed.number, receipt=receipt, holds=not placed.faults, faults=placed.faults)
+        action_id = "" if placed.receipt is None else placed.receipt.action_id
+        names = await redacting.aside(abouts(core, (action_id,)))
+        return ReceiptDetail(
+            number=placed.number,
+            receipt=None if placed.receipt is None else _without_secrets(core, placed.receipt),
+            holds=not placed.faults,
+            faults=placed.faults,
+            about=names.get(action_id, ""),
+            refusal=None if placed.receipt is None else _refusal(placed.receipt),
+        )
 
 
 class ReceiptGateway(Controller):
@@ -124,11 +153,23 @@ class ReceiptGateway(Controller):
     async def newest(self, core: NamedDependency[Core], limit: Limit = 20) -> list[Receipt]:
         """The newest receipts, newest first."""
         found, _ = page_of_receipts(core.db.reader, WantedReceipts(), None, limit)
-        return [_shown(core, each).receipt for each in found]
+        return [_without_secrets(core, each.receipt) for each in found]
 
 
-def _shown(core: Core, numbered: Numbered) -> Numbered:
-    return msgspec.structs.replace(numbered, receipt=_without_secrets(core, numbered.receipt))
+def _lines(core: Core, found: list[Numbered], names: dict[str, str]) -> list[ReceiptLine]:
+    return [
+        ReceiptLine(
+            number=each.number,
+            receipt=_without_secrets(core, each.receipt),
+            about=names.get(each.receipt.action_id, ""),
+            refusal=_refusal(each.receipt),
+        )
+        for each in found
+    ]
+
+
+def _refusal(receipt: Receipt) -> Refusal | None:
+    return refusal_of(receipt.code) if receipt.status == "denied" else None
 
 
 def _without_secrets(core: Core, receipt: Receipt) -> Receipt:

@@ -7,6 +7,7 @@ from litestar import Controller, Response, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, HeaderParameter, JSONBody
 
+from coilclaw.packets.job import ENDED
 from coilclaw.server.actions import redacted
 from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
@@ -23,6 +24,8 @@ from coilclaw.server.schedules import (
     ScheduleShown,
     ScheduleUnreadable,
 )
+from coilclaw.store.job_trail import last_answer
+from coilclaw.store.jobs import load_job
 from coilclaw.store.schedule_runs import RunRow, ever_ran, runs_before
 from coilclaw.store.schedules import ScheduleRow, load_schedule, origin_of, schedules_after
 
@@ -158,7 +161,7 @@ class ScheduleRoutes(Controller):
         none is started (409)."""
         _must_be_there(core, schedule_id)
         made = await schedule_desk.run_now(schedule_id, request_key)
-        return redacted(core, RunStarted(run=run_shown(made), job_id=made.job_id))
+        return redacted(core, RunStarted(run=run_shown(core, made), job_id=made.job_id))
 
     @get("/{schedule_id:str}/runs", operation_id="listScheduleRuns", summary="Runs", responses=problems(404))
     async def runs(
@@ -169,13 +172,28 @@ class ScheduleRoutes(Controller):
         if origin_of(db, schedule_id) is None and not ever_ran(db, schedule_id):
             raise _not_there()
         found = runs_before(db, schedule_id, read_cursor(cursor, tuple[str, str]), limit + 1)
-        shown = [redacted(core, run_shown(each)) for each in found]
+        shown = [redacted(core, run_shown(core, each)) for each in found]
         return page_of(shown, limit, [(each.created_at, each.scheduled_at) for each in found])
 
 
-def run_shown(run: RunRow) -> ScheduleRun:
-    """A run as it is said."""
-    return msgspec.convert(run, ScheduleRun, from_attributes=True)
+ANSWER = 300
+"""Characters of what a run said that go with it in a list."""
+
+
+LONG = 20_000
+"""Of a longer answer nothing is told in a list: it would have to be redacted whole."""
+
+
+def run_shown(core: Core, run: RunRow) -> ScheduleRun:
+    """A run as it is said, with what became of its job."""
+    shown = msgspec.convert(run, ScheduleRun, from_attributes=True)
+    job = load_job(core.db.reader, run.job_id) if run.job_id is not None else None
+    if job is None or job.state not in ENDED:
+        return shown
+    answer = last_answer(core.db.reader, job) if job.state == "DONE" else job.reason
+    said = core.said(answer) if len(answer) <= LONG else ""  # before it is cut: half a secret would not be seen as one
+    first = next((line for line in said.splitlines() if line.strip()), "")
+    return msgspec.structs.replace(shown, ended_at=job.updated_at, said=first[:ANSWER])
 
 
 def _not_there() -> NotThere:

@@ -1,9 +1,9 @@
 /** The story of an action as steps: asked, decided, approved, tried, receipted. Pure. */
-import type { ActionStatus, Decision, Json, Label, Lane, Receipt, RiskWord, Story, StoryAttempt, StorySigned, Verdict } from '../../api/types.ts';
+import type { ActionStatus, Decision, Json, Label, Lane, Receipt, RiskWord, Story, StoryAttempt, StorySigned, StoryTold, Verdict } from '../../api/types.ts';
 import { sourcesOf } from '../../parts/label.ts';
 
 export type StepTone = 'good' | 'warn' | 'bad' | 'accent' | 'plain';
-export type Answer = 'approved' | 'rejected' | 'waits' | 'alone' | 'denied';
+export type Answer = 'approved' | 'rejected' | 'withdrawn' | 'expired' | 'waits' | 'alone' | 'denied';
 
 export type Step =
   | { kind: 'asked'; at: string; tone: StepTone }
@@ -34,14 +34,15 @@ export function statusOf({ status }: Pick<Story, 'status'>): ActionStatus {
 }
 
 /** What became of the question whether it may be done. */
-export function answerOf(story: Story): Answer {
+export function answerOf(story: Pick<StoryTold, 'decision' | 'approval' | 'status' | 'refusal'>): Answer {
   if (story.decision['verdict'] === 'deny') return 'denied';
   if (!story.approval.needed) return 'alone';
   if (story.approval.approved_by) return 'approved';
-  return story.status === 'PENDING' ? 'waits' : 'rejected';
+  if (story.status === 'PENDING') return 'waits';
+  return story.refusal === 'withdrawn' || story.refusal === 'expired' ? story.refusal : 'rejected';
 }
 
-const ANSWER: Record<Answer, StepTone> = { approved: 'good', rejected: 'bad', waits: 'warn', alone: 'plain', denied: 'plain' };
+const ANSWER: Record<Answer, StepTone> = { approved: 'good', rejected: 'bad', withdrawn: 'plain', expired: 'plain', waits: 'warn', alone: 'plain', denied: 'plain' };
 
 function attemptTone(attempt: StoryAttempt): StepTone {
   if (!attempt.end) return 'warn';
@@ -49,19 +50,21 @@ function attemptTone(attempt: StoryAttempt): StepTone {
   return attempt.end === 'tool_retry' ? 'warn' : 'bad';
 }
 
-/** When the owner refused it: no field says so, the event does. */
+const ANSWERED: ReadonlySet<Answer> = new Set(['rejected', 'withdrawn', 'expired']);
+
+/** When it was rejected, withdrawn or expired: no field says so, the event does. */
 function refusedAt(story: Story): string | null {
   return story.events.find((each) => each.event_type === 'tool_denied')?.created_at ?? null;
 }
 
-export function stepsOf(story: Story): Step[] {
+export function stepsOf(story: StoryTold): Step[] {
   const answer = answerOf(story);
   const decision = decisionOf(story);
   const requested = story.events.find((each) => each.event_type === 'tool_requested');
   const steps: Step[] = [
     { kind: 'asked', at: story.asked.message?.created_at ?? story.asked.created_at, tone: 'plain' },
     { kind: 'decided', at: requested?.created_at ?? story.asked.created_at, tone: decision ? VERDICT[decision.verdict] : 'bad' },
-    { kind: 'answer', answer, at: answer === 'rejected' ? refusedAt(story) : story.approval.approved_at, tone: ANSWER[answer] },
+    { kind: 'answer', answer, at: ANSWERED.has(answer) ? refusedAt(story) : story.approval.approved_at, tone: ANSWER[answer] },
   ];
   for (const attempt of story.attempts)
     steps.push({ kind: 'attempt', at: attempt.begun_at, tone: attemptTone(attempt), attempt, only: story.attempts.length === 1 });

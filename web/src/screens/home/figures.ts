@@ -63,23 +63,21 @@ export function toolBars(overview: Overview, most: number): Bar[] {
 }
 
 /** Why something was refused: the rule's code, or the owner. */
-function whyRefused(action: Pick<ActionSummary, 'verdict' | 'code' | 'rejection_reason'>): string {
-  if (action.verdict === 'deny') return lookup(`home.code.${action.code}`, action.code);
-  return action.rejection_reason === 'expired' ? t('home.refused.expired') : t('home.refused.owner');
+function whyRefused(action: Pick<ActionSummary, 'refusal' | 'code'>): string {
+  if (action.refusal === 'denied' || action.refusal === null) return lookup(`home.code.${action.code}`, action.code);
+  return t(`home.refused.${action.refusal}`);
 }
 
 /** Refused actions since a day, by the reason, most first. */
 export function refusalBars(actions: readonly ActionSummary[], since: string, most: number): Bar[] {
-  const counts = new Map<string, number>();
+  const counts = new Map<string, Bar>();
   for (const action of actions) {
     if (action.created_at.slice(0, 10) < since.slice(0, 10)) continue;
-    const why = whyRefused(action);
-    counts.set(why, (counts.get(why) ?? 0) + 1);
+    const name = whyRefused(action);
+    const value = (counts.get(name)?.value ?? 0) + 1;
+    counts.set(name, { name, value, tone: 'bad', href: `#/work/actions?refusal=${action.refusal ?? 'denied'}` });
   }
-  return [...counts]
-    .sort(([a, x], [b, y]) => y - x || a.localeCompare(b))
-    .slice(0, most)
-    .map(([name, value]) => ({ name, value, tone: 'bad' as const, href: '#/work/actions?status=REJECTED' }));
+  return [...counts.values()].sort((a, b) => b.value - a.value || a.name.localeCompare(b.name)).slice(0, most);
 }
 
 /** What it cost: money where prices are known, tokens where they are not. */

@@ -1,6 +1,7 @@
 /** A schedule while it is being written: from what there is, to what is sent. Pure. */
 import type { EditSchedule, Misfire, NewSchedule, Overlap, PreviewAsk, PreviewField, SchedulePreview, ScheduleShown, TriggerKind, WorkLimits } from '../../api/types.ts';
 import { linesOf, namesOf, wholeOf } from '../../parts/typed.ts';
+import { zoneOf } from './clocks.ts';
 
 export interface ScheduleForm {
   name: string;
@@ -65,15 +66,24 @@ export function formOf(schedule: ScheduleShown, zone: string): ScheduleForm {
 }
 
 /** What the preview is asked. */
-export function askOf(form: Pick<ScheduleForm, 'kind' | 'cron' | 'every' | 'at' | 'zone'>): PreviewAsk {
+export function askOf(form: Pick<ScheduleForm, 'kind' | 'cron' | 'every' | 'at' | 'zone'>, known: readonly string[] = []): PreviewAsk {
   const field = FIELD_OF[form.kind];
-  return { trigger: form.kind, [field]: form[field].trim(), ...(form.kind === 'interval' ? {} : { timezone: form.zone.trim() }), count: 5 };
+  return { trigger: form.kind, [field]: form[field].trim(), ...(form.kind === 'interval' ? {} : { timezone: zoneOf(form.zone, known) }), count: 5 };
 }
 
 /** What is wrong with a field, and how to write it. */
 export function faultOf(preview: SchedulePreview | null, field: PreviewField): string {
   const found = preview?.faults.find((each) => each.field === field);
-  return found ? `${found.fault} ${found.remedy}`.trim() : '';
+  return found ? `${capital(found.fault)} ${found.remedy}`.trim() : '';
+}
+
+/** What could be written in a field instead. */
+export function meantOf(preview: SchedulePreview | null, field: PreviewField): string[] {
+  return preview?.faults.find((each) => each.field === field)?.meant ?? [];
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function limitsOf(form: ScheduleForm): WorkLimits {

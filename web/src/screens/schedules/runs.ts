@@ -19,6 +19,18 @@ export function causeOf(run: Pick<ScheduleRun, 'cause' | 'lateness_seconds'>): s
   return t(`schedules.cause.${run.cause}`);
 }
 
+/** When it began: by the clock, or when the owner asked for it. */
+export function startOf(run: Pick<ScheduleRun, 'cause' | 'scheduled_at' | 'created_at'>): string {
+  return run.cause === 'due' ? run.scheduled_at : run.created_at;
+}
+
+/** How long it took; empty while it is not over. */
+export function tookOf(run: Pick<ScheduleRun, 'created_at' | 'ended_at'>): string {
+  if (!run.ended_at) return '';
+  const took = Date.parse(run.ended_at) - Date.parse(run.created_at);
+  return took < 1000 ? t('schedules.took.instant') : t('schedules.took', { time: span(took) });
+}
+
 /** How the last run stands: the word the list has for it is a job's state or a run's. */
 export function lastOf(status: string): { text: string; tone: Tone } {
   const text = lookup(`work.state.${status}`, lookup(`schedules.run.${status}`, status));

@@ -1,5 +1,5 @@
 /** Files of the owner while they are edited: names, lines, and what is not saved yet. Pure, but for the drafts it holds. */
-import type { FaultyLine } from '../../api/types.ts';
+import type { CheckedCall, FaultyLine } from '../../api/types.ts';
 
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$/;
 const POLICY = /^[A-Za-z0-9][A-Za-z0-9._-]{0,74}\.json$/;
@@ -35,6 +35,16 @@ description: What it is for, and when to use it.
 `,
   prompt: '',
 };
+
+/** What saving takes: a refusal, no more than the press, a yes, or a passkey, which there may be none of. */
+export type Takes = 'refused' | 'once' | 'approval' | 'passkey' | 'passkey_missing';
+
+/** By what the gate forecasts. In lane A the owner's own request is the approval, so what it would ask for is written at once. */
+export function takesOf({ decision, needs }: { decision: Pick<CheckedCall['decision'], 'verdict' | 'lane'>; needs: string }): Takes {
+  if (decision.verdict === 'deny') return 'refused';
+  if (needs === 'passkey' || needs === 'passkey_missing') return needs;
+  return decision.lane === 'A' ? 'once' : 'approval';
+}
 
 /** Faults by the line they are on. */
 export function byLine(faults: readonly FaultyLine[]): Map<number, string[]> {

@@ -1,5 +1,5 @@
 /** Sample calls to try against the rules. Pure. */
-import type { CheckedCall, Json, SampleCall, Source, ToolListed } from '../../api/types.ts';
+import type { CheckedCall, Json, SampleCall, Source, ToolListed, Verdict } from '../../api/types.ts';
 
 export const PRESETS = {
   write: { tool: 'file_write', args: { path: 'notes/today.md', content: 'Call the plumber' } },
@@ -15,6 +15,15 @@ export const PRESET_NAMES = Object.keys(PRESETS) as PresetName[];
 export const SOURCES: readonly Source[] = ['chat', 'job', 'schedule', 'sop', 'cli', 'gateway', 'session'];
 /** What a turn that read a page of others carries. */
 export const TAINT = 'untrusted:example.com';
+
+/** What was said to a call, in short: as it is, and with the change. */
+export interface TrialAnswer {
+  name: string;
+  now: Verdict;
+  then: Verdict | null;
+  /** Something was changed since, and it is being asked anew. */
+  waits: boolean;
+}
 
 /** What somebody types into the form. */
 export interface Typed {

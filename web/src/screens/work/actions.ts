@@ -2,20 +2,44 @@
 import type { ActionsWanted, ActionStatus, ActionSummary, AuditEvent, Json, Lane, Story } from '../../api/types.ts';
 import type { Tone } from '../../parts/tone.ts';
 import { count, lookup, t } from '../../text/t.ts';
+import { titleOf } from '../../text/events.ts';
+import { REFUSALS, type Refusal } from '../../text/refusal.ts';
 import { whoSaid } from '../../text/who.ts';
 import { stampOf, type Told } from './jobs.ts';
 
-export const STATUSES: readonly ActionStatus[] = ['UNKNOWN', 'PENDING', 'APPROVED', 'EXECUTED', 'REJECTED', 'FAILED'];
+/** What the filter offers: every status, and in place of a bare no whose no it was. */
+export type Stand = Exclude<ActionStatus, 'REJECTED'> | Refusal;
+const STATUSES = ['UNKNOWN', 'PENDING', 'APPROVED', 'EXECUTED', 'FAILED'] as const;
+export const STANDS: readonly Stand[] = ['UNKNOWN', 'PENDING', 'APPROVED', 'EXECUTED', ...REFUSALS, 'FAILED'];
+
+export function standWords(stand: Stand): string {
+  const refusal = REFUSALS.find((each) => each === stand);
+  return refusal ? t(`refusal.${refusal}`) : t(`status.${stand as Exclude<Stand, Refusal>}`);
+}
+
+/** The filter for one of them; without any, for all. */
+export function wantedStand(stand: Stand | ''): Pick<ActionsWanted, 'status' | 'refusal'> {
+  const refusal = REFUSALS.find((each) => each === stand);
+  const status = STATUSES.find((each) => each === stand);
+  return { status, refusal };
+}
+
+export function standOf(wanted: Pick<ActionsWanted, 'status' | 'refusal'>): Stand | '' {
+  return STANDS.find((each) => each === (wanted.refusal ?? wanted.status)) ?? '';
+}
+
 export const LANES: readonly Lane[] = ['A', 'B', 'C'];
 
 /** The filter that an address asks for; what makes no sense in it is left out. */
 export function wantedOf(query: URLSearchParams): ActionsWanted {
   const wanted: ActionsWanted = {};
   const status = STATUSES.find((each) => each === query.get('status'));
+  const refusal = REFUSALS.find((each) => each === query.get('refusal'));
   const lane = LANES.find((each) => each === query.get('lane'));
   const tool = query.get('tool')?.trim().slice(0, 200);
   const q = query.get('q')?.trim().slice(0, 200);
   if (status) wanted.status = status;
+  if (refusal) wanted.refusal = refusal;
   if (lane) wanted.lane = lane;
   if (tool) wanted.tool = tool;
   if (q) wanted.q = q;
@@ -30,12 +54,12 @@ export function queryOf(wanted: ActionsWanted): string {
   return found.length ? `?${new URLSearchParams(found as [string, string][]).toString()}` : '';
 }
 
-/** Whether the policy said no by itself, rather than the owner. */
-export function isDenied(action: Pick<ActionSummary, 'status' | 'verdict'>): boolean {
-  return action.status === 'REJECTED' && action.verdict === 'deny';
+/** How it stands, in a sentence. */
+export function standing(action: Pick<ActionSummary, 'status' | 'refusal'>): string {
+  return action.status === 'REJECTED' && action.refusal ? t(`actions.says.${action.refusal}`) : t(`actions.says.${action.status}`);
 }
 
-/** Refused or failed, so its bytes may be proposed again; not where a secret was taken out of them. */
+/** Rejected, denied or failed, so its bytes may be proposed again; not where a secret was taken out of them. */
 export function canRepropose(action: Pick<ActionSummary, 'status' | 'code'>): boolean {
   return (action.status === 'REJECTED' || action.status === 'FAILED') && action.code !== 'SECRET_NOT_GRANTED';
 }
@@ -60,14 +84,14 @@ export function storyline(events: readonly AuditEvent[]): Told[] {
   return events.map((event) => ({
     key: event.entry_id,
     at: event.created_at,
-    text: lookup(`actions.event.${event.event_type}`, event.event_type),
+    text: titleOf(event),
     more: detail(event),
     tone: TONES[event.event_type] ?? 'plain',
   }));
 }
 
 function detail(event: AuditEvent): string {
-  const code = payloadWord(event.payload, 'code').replace(/^ALLOWED$/, '');
+  const code = ['tool_failed', 'tool_unknown', 'tool_retry', 'tool_trouble'].includes(event.event_type) ? payloadWord(event.payload, 'code') : '';
   const by = payloadWord(event.payload, 'by') || payloadWord(event.payload, 'approved_by');
   const verdict = payloadWord(event.payload, 'verdict');
   const spoken = event.event_type === 'tool_resolved' ? `actions.resolve.${verdict}` : `verdict.${verdict}`;

@@ -2,7 +2,7 @@
 import type { IconName } from '../../parts/icons.ts';
 import type { Job, JobEvent, JobState, JobStatus, Json } from '../../api/types.ts';
 import type { Tone } from '../../parts/tone.ts';
-import { ago } from '../../text/format.ts';
+import { ago, stamp } from '../../text/format.ts';
 import { count, lookup, t } from '../../text/t.ts';
 
 /** The lists of the screen; `open` holds every job that is not over. */
@@ -19,6 +19,21 @@ export const STATUSES: Record<View, readonly JobStatus[]> = {
 
 export function viewOf(word: string | null | undefined): View {
   return VIEWS.find((each) => each === word) ?? 'open';
+}
+
+/** The note a schedule's run has under its goal: `(name, asked for by hand.)`. */
+const RUN = /\n\n\(([^\s,()]+), (?:asked for by hand|scheduled for )[^()]*\.\)(?:\n\n[^\n]+)?$/;
+
+/** What the owner asked for, without what the schedule wrote under it. */
+export function goalOf(job: Pick<Job, 'goal' | 'schedule_id'>): string {
+  const found = job.schedule_id ? RUN.exec(job.goal) : null;
+  return found && found[1] === job.schedule_id ? job.goal.slice(0, found.index) : job.goal;
+}
+
+/** Those that ended last, and the one that is looked at should it not be among them. */
+export function endedLately(jobs: readonly Job[], looked: Job | null, most: number): Job[] {
+  const ended = jobs.filter(isOver).slice(0, most);
+  return looked && isOver(looked) && !ended.some((each) => each.job_id === looked.job_id) ? [...ended, looked] : ended;
 }
 
 /** The kind of the artifact that holds the manifest. */
@@ -72,13 +87,10 @@ export function standing(job: Pick<Job, 'state' | 'status' | 'working' | 'attemp
   return lookup(`work.says.${job.state}`, lookup(`work.state.${job.state}`, job.state));
 }
 
-const clockOf = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
 const dayOf = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 
-/** When, by this device's clock: of today to the second, otherwise with the day. */
 export function stampOf(at: string, now: number): string {
-  const moment = new Date(at);
-  return moment.toDateString() === new Date(now).toDateString() ? clockOf.format(moment) : dayOf.format(moment);
+  return stamp(Date.parse(at), now);
 }
 
 // --- the story ------------------------------------------------------------------------------------------------------
@@ -133,6 +145,7 @@ function one(event: JobEvent): Told | null {
     const to = word(payload, 'to');
     if (QUIET.has(to)) return null;
     line.text = lookup(`work.event.state.${to}`, lookup(`work.state.${to}`, to));
+    if (to === 'WAITING_APPROVAL') line.more = ''; // it names an action by its id; what waits stands above with its words
     if (to === 'EXECUTING' && word(payload, 'from') !== 'PLANNED') line.text = t('work.event.state.again');
     line.tone = to === 'DONE' ? 'good' : to === 'WAITING_APPROVAL' || to === 'PAUSED_BUDGET' ? 'warn' : OVER.has(to as JobState) && to !== 'CANCELLED' ? 'bad' : 'plain';
     return line;
@@ -141,9 +154,12 @@ function one(event: JobEvent): Told | null {
   return { ...line, text: lookup(`work.event.${event.type}`, event.type) };
 }
 
-/** A sentence of the runtime as it is shown. */
+const MOMENT = /\b\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?Z/g;
+
+/** A sentence of the runtime as it is shown; moments in it by this device's clock. */
 export function sentence(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
+  const local = text.replace(MOMENT, (at) => (Number.isNaN(Date.parse(at)) ? at : dayOf.format(new Date(at))));
+  return local.charAt(0).toUpperCase() + local.slice(1);
 }
 
 // --- the evidence ---------------------------------------------------------------------------------------------------

@@ -29,7 +29,17 @@ export const pair = {
   'passkey.first.done': 'Passkey added.',
 
   'confirm.title': 'Confirm this device',
-  'confirm.lead': 'This device is paired but not trusted yet: passkeys exist, so one of them has to vouch for it.',
+  'confirm.lead': 'This device is paired, and your passkey has to say that it is yours. As soon as it has, the panel opens here.',
+  'confirm.elsewhere': 'My passkey is on another device',
+  'confirm.elsewhere.phone': 'Press the button above and choose to use a phone or another device: the browser shows a code to scan there.',
+  'confirm.elsewhere.device': 'Or open CoilClaw where it already works, and confirm this device there under Settings, Devices.',
+  'confirm.lost': 'My passkey is lost',
+  'confirm.lost.remove': 'At the terminal where CoilClaw runs, find it with `coilclaw passkeys list` and take it away with `coilclaw passkeys remove ID`.',
+  'confirm.lost.pair': 'When none is left, pair this device again: `coilclaw pair --add` shows a new code.',
+  'confirm.none': 'Your last passkey was removed, so none can vouch for this device any more.',
+  'confirm.none.there': 'If CoilClaw is open on another device, confirm this one there under Settings, Devices. The panel then opens here.',
+  'confirm.none.terminal': 'If not, take a new code from the terminal with `coilclaw pair --add` and pair this device again.',
+  'confirm.none.do': 'Pair again with a new code',
   'confirm.do': 'Confirm with passkey',
   'confirm.doing': 'Waiting for your passkey',
 } as const;
