@@ -67,7 +67,7 @@ export const home = {
   'home.spend.cost': 'cost',
   'home.spend.total': '{cost} in all',
   'home.spend.unpriced': 'No prices are set, so these are tokens.',
-  'home.budget': '{used} of {all} tokens used today',
+  'home.budget': '{used} of {all} tokens used today.',
 
   'home.first.title': 'Get to your first approved action',
   'home.first.lead': 'Under a minute, and it shows how everything works here: the model proposes, you decide.',
