@@ -74,6 +74,11 @@ def test_a_job_is_watched_to_its_end_and_what_it_left_is_taken_home(house, windo
     w.sees("They are there.")
     assert w.page.evaluate("window.__here"), "the page was loaded anew"
     assert downloaded(w, "Download figures.csv")[1] == FIGURES.encode()
+    w.click("Show figures.md")
+    shown = w.page.get_by_role("dialog")
+    shown.get_by_text(NOTE.strip().splitlines()[0]).wait_for()
+    w.scene("job-file")
+    shown.get_by_role("button", name="Close").last.click()
     w.page.get_by_text("Evidence", exact=True).click()
     w.page.get_by_role("list", name="Files as it left them").wait_for()
     w.scene("job-evidence")

@@ -1459,6 +1459,23 @@ class Session(msgspec.Struct, kw_only=True, omit_defaults=True):
     way: Literal['cookie', 'bearer']
 
 
+class ShowFile(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Which file is to be shown."""
+
+    path: str
+
+
+class ShownFile(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A workspace file as it is now. Showing it is an action like any other."""
+
+    action_id: str
+    content: str
+    cut: bool
+    label: str
+    path: str
+    untrusted: bool
+
+
 class Signed(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A signature of the owner's passkey, and what of it does not hold."""
 
@@ -1949,6 +1966,10 @@ class Client:
     async def upload_file(self, *, name: str | None | None = None, folder: str | None | None = None, idempotency_key: str | None = None) -> Saved:
         """Upload a file of at most 2 MiB to `attachments/` in the workspace, under its own name or the next free one."""
         return await self._ask("POST", "/v1/files", {"name": name, "folder": folder}, {"Idempotency-Key": idempotency_key}, None, Saved)
+
+    async def show_file(self, body: ShowFile, *, idempotency_key: str | None = None) -> ShownFile:
+        """The text of a workspace file. It is read through the gate, by the rules that hold for the agent, and leaves a."""
+        return await self._ask("POST", "/v1/files/show", {}, {"Idempotency-Key": idempotency_key}, body, ShownFile)
 
     async def list_jobs(self, *, state: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET', 'PENDING', 'RUNNING', 'COMPLETED', None] | None = None, status: Literal['PENDING', 'RUNNING', 'WAITING_APPROVAL', 'COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED_BUDGET', None] | None = None, thread_id: str | None | None = None, since: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfJob:
         """Jobs, newest first, each with how far it has come and what it waits for."""

@@ -5,7 +5,7 @@ import { Kept } from '../src/api/kept.ts';
 import type { Fresh } from '../src/api/client.ts';
 import type { ActionSummary, Assertion, Job, JobEvent, Page, Story } from '../src/api/types.ts';
 import { withProof } from '../src/auth/proof.ts';
-import { STANDS, canRepropose, known, queryOf, standOf, standWords, standing as actionStands, storyline, wantedOf, wantedStand } from '../src/screens/work/actions.ts';
+import { STANDS, canRepropose, fileOf, known, queryOf, standOf, standWords, standing as actionStands, storyline, wantedOf, wantedStand } from '../src/screens/work/actions.ts';
 import { canResume, endedLately, evidenceOf, goalOf, isOver, sentence, standing, timeline, viewOf } from '../src/screens/work/jobs.ts';
 import { linesOf, namesOf, wholeOf } from '../src/parts/typed.ts';
 import { endOf, endTone } from '../src/text/refusal.ts';
@@ -231,4 +231,12 @@ describe('a list that grows by pages', () => {
     expect((await firstOf(load, 9)).data.items).toEqual([1, 2, 3]);
     await expect(firstOf(() => Promise.reject(new Error('gone')), 1)).rejects.toThrow('gone');
   });
+});
+
+test('the file that an action wrote can be shown once it is written', () => {
+  const wrote = { action: { tool: 'file_write', status: 'EXECUTED' as const }, args: { path: 'a.md', content: 'x' } };
+  expect(fileOf(wrote)).toBe('a.md');
+  expect(fileOf({ ...wrote, action: { tool: 'file_write', status: 'PENDING' } })).toBeNull();
+  expect(fileOf({ ...wrote, action: { tool: 'shell', status: 'EXECUTED' } })).toBeNull();
+  for (const args of [null, [], 'x', {}, { path: 3 }]) expect(fileOf({ ...wrote, args })).toBeNull();
 });

@@ -62,6 +62,12 @@ class Files:
         self._must_be(path, data.if_sha256)
         return self._edited(path, await self._calls.make(call, by=by, key=key), by)
 
+    async def look(self, path: str, *, by: str, key: str | None) -> Action:
+        """Have a workspace file read for the owner, through the gate; the action as it stands."""
+        call = ToolCall.of("file_read", {"path": path})
+        known = await self._calls.known(call, key)
+        return known if known is not None else await self._calls.make(call, by=by, key=key)
+
     def _must_be(self, path: str, wanted: str | None) -> None:
         if wanted is None:
             return

@@ -23,6 +23,7 @@ from coilclaw.server.routes.metrics import MetricsController
 from coilclaw.server.routes.policies import PoliciesController
 from coilclaw.server.routes.policy import PolicyController
 from coilclaw.server.routes.providers import ProviderListed, ProvidersController, ProviderTried
+from coilclaw.server.routes.shown_files import ShownFiles
 from coilclaw.server.routes.skills import SkillsController
 from coilclaw.server.routes.system_prompt import SystemPromptController
 from coilclaw.server.routes.usage import UsageBill, UsageBudgets, UsageBy, UsageController, UsageReport
@@ -50,6 +51,7 @@ def house_part(front: Front) -> Part:
             PoliciesController,
             SkillsController,
             SystemPromptController,
+            ShownFiles,
             UsageController,
             DoctorController,
             ProvidersController,

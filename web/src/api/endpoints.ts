@@ -64,6 +64,9 @@ export function endpoints(client: Client) {
         return client.post('/v1/files', { body });
       },
     },
+    files: {
+      show: (path: string, key: string) => client.post('/v1/files/show', { body: { path } }, key),
+    },
     estop: {
       read: () => client.get('/v1/estop'),
       engage: (reason: string) => client.post('/v1/estop', { body: { reason } }),

@@ -1599,6 +1599,26 @@ export interface Session {
   way: 'cookie' | 'bearer';
 }
 
+/** Which file is to be shown. */
+export interface ShowFile {
+  /** Where it is in the workspace. */
+  path: string;
+}
+
+/** A workspace file as it is now. Showing it is an action like any other. */
+export interface ShownFile {
+  action_id: string;
+  /** Its text, without secrets. */
+  content: string;
+  /** There is more than is shown. */
+  cut: boolean;
+  /** Where it came from: `owner`, `internal`, or `untrusted:` and the sources. */
+  label: string;
+  path: string;
+  /** Somebody else's words may be in it. */
+  untrusted: boolean;
+}
+
 /** A signature of the owner's passkey, and what of it does not hold. */
 export interface Signed {
   assertion_id: string;
@@ -1995,6 +2015,7 @@ export interface Routes {
     '/v1/estop': { body: EngageEstop; answer: EstopNow };
     '/v1/estop/clear': { body: ClearEstop; answer: EstopNow };
     '/v1/files': { query?: { name?: string | null; folder?: string | null }; body: Blob | FormData; answer: Saved };
+    '/v1/files/show': { body: ShowFile; answer: ShownFile };
     '/v1/jobs': { body: NewJob; answer: JobShown };
     '/v1/jobs/{job_id}/cancel': { path: { job_id: string }; body: CancelJob; answer: JobShown };
     '/v1/jobs/{job_id}/resume': { path: { job_id: string }; answer: JobShown };
