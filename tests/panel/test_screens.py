@@ -31,7 +31,6 @@ def walk(lived_in, size, *, anew):
     window.look = Look(size, "light")
     for name, place in traces.screens().items():
         (window.open if anew else window.go)(place)
-        window.settled()
         yield window, name
     faults, window.faults = list(dict.fromkeys(window.faults)), []
     assert faults == [], "\n".join(faults)
@@ -40,10 +39,10 @@ def walk(lived_in, size, *, anew):
 @pytest.mark.parametrize("size", ["phone", "desktop"])
 def test_every_screen_stands_still_fits_and_can_be_read_by_everyone(lived_in, size):
     for window, name in walk(lived_in, size, anew=True):
+        window.scene(f"screen-{name}")
         moved, what = window.shifts()
         if moved > STILL:
             window.faults.append(f"{size} {name}: jumps by {moved:.3f}: {what}")
-        window.scene(f"screen-{name}")
         by_night(window, name)
 
 
@@ -62,6 +61,7 @@ def by_night(window, name):
 @pytest.mark.parametrize("size", ["narrow", "zoomed"])
 def test_every_screen_reflows_when_it_is_enlarged(lived_in, size):
     for window, name in walk(lived_in, size, anew=False):
+        window.settled()
         window.fits(name)
         cut_off(window, name)
 

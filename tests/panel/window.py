@@ -42,7 +42,7 @@ SETTLED = """() => new Promise((done) => {
         const busy = [...document.querySelectorAll('.loading, [aria-busy=true]')]
             .some((each) => each.checkVisibility());
         calm = busy ? 0 : calm + 1;
-        if (calm > 8) done(true); else requestAnimationFrame(look);
+        if (calm > 5) done(true); else requestAnimationFrame(look);
     };
     look();
 })"""
