@@ -6,7 +6,7 @@ import type { Endpoints } from '../api/endpoints.ts';
 import { concerns } from '../api/topics.ts';
 import type { ChainState, EstopState, LiveEvent, TextDelta } from '../api/types.ts';
 
-const CHAIN_CALM = 3_000;
+const CHAIN_CALM = 800;
 
 export class Live {
   readonly #api: Endpoints;
