@@ -127,10 +127,9 @@ def test_the_engine_agrees_with_the_clock_on_the_wall_anywhere_and_for_any_expre
 def test_the_engine_agrees_with_the_clock_on_the_wall_in_every_zone(start):
     source = random.Random(start)
     for zone in NAMES[start::4]:
-        for _ in range(2):
-            after = around_a_change(source, zone, source.randrange(1972, 2045))
-            if whole_minutes(zone, after - BEFORE, after, after + timedelta(hours=30)):
-                agree(source.choice(FREQUENT), zone, after, 30)
+        after = around_a_change(source, zone, source.randrange(1972, 2045))
+        if whole_minutes(zone, after - BEFORE, after, after + timedelta(hours=30)):
+            agree(source.choice(FREQUENT), zone, after, 30)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A browser for each file of tests, houses for those who want one."""
+"""One browser, houses for those who want one."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.panel.house import House, build_panel
 from tests.panel.window import Window, browsing
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
     with browsing() as made:
         build_panel()

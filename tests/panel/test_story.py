@@ -1,4 +1,4 @@
-"""The whole story, from a code in a terminal to work that goes on by the clock, in every size and by every light."""
+"""The whole story, from a code in a terminal to work by the clock, on a phone by day and on a desk by night."""
 
 import pytest
 
@@ -20,7 +20,8 @@ from tests.panel.window import Look
 
 pytestmark = pytest.mark.slow
 
-LOOKS = [Look(size, theme) for size in ("phone", "desktop") for theme in ("light", "dark")]
+LOOKS = [Look("phone", "light"), Look("desktop", "dark")]
+"""Each size and each light once; test_screens looks at every screen in all four."""
 
 STREAMED = """() => {
     window.__heard = [];

@@ -167,8 +167,7 @@ class Window:
         self.settled()
         self.page.evaluate("document.querySelectorAll('.toasts button').forEach((each) => each.click())")
         self.shoot(name)
-        # By night only the colours are others: the same story is told by day as well.
-        self.accessible(name, colours_only=self.look.theme == "dark")
+        self.accessible(name)
         self.fits(name)
 
     def accessible(self, name, *, colours_only=False):
