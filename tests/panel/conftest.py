@@ -6,7 +6,7 @@ from tests.panel.house import House, build_panel
 from tests.panel.window import Window, browsing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser():
     with browsing() as made:
         build_panel()
