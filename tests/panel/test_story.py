@@ -1,5 +1,7 @@
 """The whole story, from a code in a terminal to work by the clock, on a phone by day and on a desk by night."""
 
+import re
+
 import pytest
 
 from tests.panel.acts import (
@@ -84,6 +86,7 @@ def a_file_write_asks(w, house, thread):
         w.click("Review and answer", role="link")
         w.arrives(rf"/approvals/{action}")
     w.sees("coffee beans")
+    w.sees(re.compile(r"2[34] h \d\d min left"))  # how long the question stands
     w.page.locator("button:not([disabled])").get_by_text("Approve", exact=True).wait_for()
     w.scene("05-file-write-asks")
     assert not (house.workspace / "shopping.md").exists()
