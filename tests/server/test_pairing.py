@@ -11,9 +11,7 @@ from tests.server.site import COOKIE, served, served_whole, unlimited
 
 
 def codes(sample):
-    return sample.app.db.reader.execute(
-        "SELECT tries, closed_why FROM pairing_codes ORDER BY created_at, code_id"
-    ).fetchall()
+    return sample.app.db.reader.execute("SELECT tries, closed_why FROM pairing_codes ORDER BY rowid").fetchall()
 
 
 async def bind(site, body):
