@@ -17,6 +17,13 @@ pytestmark = pytest.mark.slow
 EVERY_MINUTE = ("--cron", "* * * * *", "--timezone", "UTC")
 
 
+def lately() -> tuple[str, ...]:
+    """Every minute up to this one and then not for most of an hour: what is due does not change while a test looks."""
+    now = datetime.now(UTC)
+    minutes = sorted((now - timedelta(minutes=back)).minute for back in range(4))
+    return ("--cron", f"{','.join(map(str, minutes))} * * * *", "--timezone", "UTC")
+
+
 def registry(home: HomeAt) -> dict[str, Any]:
     return json.loads((home.workspace / "cron/jobs.json").read_text())
 
@@ -82,7 +89,7 @@ def test_a_schedule_from_its_adding_to_a_run_and_its_removal(home: HomeAt) -> No
 
 
 def test_the_worker_runs_what_is_due_and_an_outside_tick_does_too(home: HomeAt) -> None:
-    add(home)
+    add(home, "s", *lately())
     make_due(home)
     done = home.ok("worker", "--once", env=home.script({"text": "it is late"}))
     assert "Worked on 1 job" in done.out
@@ -142,7 +149,7 @@ def test_killed_workers_and_two_at_once_neither_lose_nor_double_a_run(home: Home
 
 
 def test_run_now_makes_a_job_at_once_and_leaves_the_next_run(home: HomeAt) -> None:
-    before = add(home)["next_run_utc"]
+    before = add(home, "s", *lately())["next_run_utc"]
     made = home.ok("schedule", "run-now", "s", "--json").json()
     assert home.rows("SELECT state FROM jobs WHERE job_id = ?", made["job_id"]) == [("RECEIVED",)]
     assert home.rows("SELECT next_run_utc FROM schedules") == [(before,)]
@@ -150,10 +157,10 @@ def test_run_now_makes_a_job_at_once_and_leaves_the_next_run(home: HomeAt) -> No
 
 
 def test_a_broken_file_is_said_loudly_and_the_last_good_schedules_go_on(home: HomeAt) -> None:
-    add(home)
+    add(home, "s", *lately())
     make_due(home)
     path = home.workspace / "cron/jobs.json"
-    path.write_text(path.read_text().replace('"* * * * *"', '"61 * * * *"'))
+    path.write_text(path.read_text().replace(' * * * *"', ',61 * * * *"'))
     seen = home.run("schedule", "list")
     assert "cron/jobs.json, line" in seen.err
     assert "column" in seen.err
@@ -182,7 +189,7 @@ def test_repeated_failures_pause_it_and_enabling_lets_it_run_again(home: HomeAt)
 
 
 def test_estop_holds_the_dispatcher(home: HomeAt) -> None:
-    add(home)
+    add(home, "s", *lately())
     make_due(home)
     home.ok("estop")
     home.run("worker", "--once")
