@@ -1,6 +1,7 @@
 """What a card shows of an effect: as it would be, with nothing hidden in it and nothing pushed out of sight."""
 
 import json
+from itertools import islice
 
 import msgspec
 
@@ -12,8 +13,6 @@ from coilclaw.packets.text import one_line, visible
 PREVIEW_LINES = 200
 LINE_CHARACTERS = 400
 FOLD_OVER, FOLD_HEAD, FOLD_TAIL = 30, 18, 8
-OPEN_END = "\0"
-"""Marks the last line of a file that does not end with a line break; no line that is shown holds one."""
 NO_END = "\\ No line break at the end of the file"
 
 
@@ -66,15 +65,16 @@ def _lines(text: str) -> list[str]:
 
 
 def _file_lines(text: str) -> list[str]:
-    """The lines of a file; the last one is marked when nothing ends it."""
-    *lines, last = _lines(text)
-    return [*lines, last + OPEN_END] if last else lines
+    """The lines of a file with what ends them; the last one may have nothing."""
+    *lines, last = text.split("\n")
+    ended = [f"{line}\n" for line in lines]
+    return [*ended, last] if last else ended
 
 
 def _ended(line: str) -> list[str]:
     """A line of a difference as it is shown: cut, and told if it is the last of a file and does not end."""
-    shown = _cut(line.removesuffix(OPEN_END))
-    return [shown, NO_END] if line.endswith(OPEN_END) else [shown]
+    shown = _cut(visible(line.removesuffix("\n")))
+    return [shown] if line.endswith("\n") else [shown, NO_END]
 
 
 def _cut(line: str) -> str:
@@ -95,7 +95,7 @@ def _folded(text: str) -> str:
 
 
 def _diff(path: str, existing: Existing | None, content: bytes) -> str:
-    from difflib import unified_diff
+    from coilclaw.gate.difference import unified
 
     path = one_line(path)
     if existing is not None and existing.data is None:
@@ -104,12 +104,12 @@ def _diff(path: str, existing: Existing | None, content: bytes) -> str:
         return "(no change)"
     before = [] if existing is None else _file_lines(_text(existing.data or b""))
     name = "/dev/null" if existing is None else path
-    found = unified_diff(before, _file_lines(_text(content)), name, path, lineterm="", n=3)
-    lines = [shown for line in found for shown in _ended(line)]
+    found = unified(before, _file_lines(_text(content)), old=name, new=path)
+    lines = list(islice(found, PREVIEW_LINES))
+    left_out = sum(1 for _ in found)
     if not lines and not content:
         return f"{path}: a new file with nothing in it"
     if not lines:
         return f"{path}: the bytes differ in a way that text cannot show"
-    if len(lines) > PREVIEW_LINES:
-        lines = [*lines[:PREVIEW_LINES], f"… {len(lines) - PREVIEW_LINES} more lines"]
-    return "\n".join(lines)
+    shown = [told for line in lines for told in _ended(line)]
+    return "\n".join([*shown, f"… {left_out} more lines"] if left_out else shown)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.labels import FileLabels
     from coilclaw.sandbox.snapshot import Snapshots
 
-SHOWN_BYTES = 1 << 20
+SHOWN_BYTES = 1 << 19
 """The largest file whose difference is shown on a card."""
 
 
