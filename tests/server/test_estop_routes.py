@@ -192,3 +192,13 @@ async def test_a_running_worker_tells_of_a_file_set_by_hand(sample):
             stop.set()
             await working
     assert events(home, "estop_engaged") == [{"reason": "by hand"}]
+
+
+async def test_it_is_never_asked_for_too_often(sample):
+    home = sample(server__requests_per_minute=10)
+    async with house(home) as site:
+        for path in ("/v1/estop", "/estop"):
+            while (await site.http.get("/v1/estop")).status_code != 429:
+                pass
+            assert (await site.http.post(path)).json()["engaged"] is True
+        assert (await site.bare.post("/v1/estop")).status_code == 401

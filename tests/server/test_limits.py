@@ -1,11 +1,15 @@
 """How much, how slowly, what and how often: bodies and rates over real HTTP."""
 
+import asyncio
+
 import httpx
 import pytest
 
+from coilclaw.packets.ids import stamp
 from coilclaw.server.body import Bodies
 from coilclaw.server.problems import Trouble
 from coilclaw.server.rates import ROUTE_RATES, Rates, RouteRate
+from coilclaw.store.devices import revoke_device
 from tests.server.echo import echo_part
 from tests.server.site import served
 from tests.server.wire import code, raw, request
@@ -184,3 +188,27 @@ def test_single_routes_have_stricter_limits(method, path, limit):
 def test_every_route_that_has_a_limit_is_named_once():
     assert len({rate.name for rate in ROUTE_RATES}) == len(ROUTE_RATES)
     assert not RouteRate(name="x", methods=frozenset({"GET"}), paths=("/a/*",), per_minute=1).covers("GET", "/a")
+
+
+async def test_a_device_that_is_revoked_while_it_sends_its_body_is_out(sample):
+    home = sample()
+    async with served(home, echo_part) as site:
+        kept_open = request(
+            site,
+            f"Authorization: Bearer {site.token}",
+            "Content-Type: application/json",
+            "Content-Length: 12",
+            method="POST",
+        )
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(kept_open.encode() + b'{"text":"x"')
+        await writer.drain()
+        assert (await site.http.get("/v1/echo")).status_code == 200
+        home.app.db.write_now(lambda tx: revoke_device(tx, "dev_test", stamp(home.app.clock())))
+        writer.write(b"}")
+        await writer.drain()
+        answer = (await reader.read()).decode()
+        writer.close()
+        assert answer.startswith("HTTP/1.1 401")
+        assert "UNPAIRED" in answer
+        assert site.front.doings.done == []

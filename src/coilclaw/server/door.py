@@ -1,8 +1,9 @@
 """The door: stands before every path there is, and decides who comes in before anything else looks at a request.
 
 In this order: no WebSockets; one spelling of every header that matters; the peer, the host and the origin are ours; a
-good token, unless the path is open; cookies only from our own pages; the device is confirmed; not too often; a body
-that can be taken. What is refused is said as problem+json and never repeats what was sent.
+good token, unless the path is open; cookies only from our own pages; the device is confirmed; not too often, but the
+emergency stop always; a body that can be taken, and after it the token again: a body takes its time, and who was thrown
+out meanwhile is out. What is refused is said as problem+json and never repeats what was sent.
 """
 
 import asyncio
@@ -40,6 +41,9 @@ _ONCE = (
     PAGE_KEY,
 )
 _UNCONFIRMED = _PROVING | {("GET", "/v1/session"), ("POST", "/v1/session/end"), ("POST", "/v1/passkeys/challenge")}
+
+_ALWAYS = frozenset({("POST", "/estop"), ("POST", "/v1/estop")})
+"""Whoever may stop everything may do so however much they have asked for before."""
 
 _STOPPING = Trouble(
     503, "STOPPING", "the server is being stopped.", remedy="Try again in a moment.", headers={"Retry-After": "5"}
@@ -148,6 +152,7 @@ class Door:
             if self._bodies.check(visit.path, visit.headers):
                 body = await self._bodies.read(visit.path, receive)
                 coming, whole = None, replayed(body, receive)
+                self._check_still(state.get("caller"))
             await self._app(self._inside(scope, visit, state, panel=panel), whole, answer)
         except ClientGone:
             return
@@ -243,14 +248,12 @@ class Door:
             cookie = _cookie(visit.headers.get("cookie", []))
             caller = None if cookie is None else self._tokens.caller(cookie, "cookie")
         if caller is None:
-            raise Trouble(
-                401,
-                "UNPAIRED",
-                "no device that is signed in sent this.",
-                remedy="Pair this device: `coilclaw pair` at the terminal shows a code.",
-                headers={"WWW-Authenticate": 'Bearer realm="coilclaw"'},
-            )
+            raise _unpaired()
         return caller
+
+    def _check_still(self, caller: object) -> None:
+        if isinstance(caller, Caller) and not self._tokens.holds(caller):
+            raise _unpaired()
 
     def _check_page(self, visit: _Visit, caller: Caller) -> None:
         """A cookie comes along by itself, also to other ports: whoever sends one must prove to be a page of ours."""
@@ -275,6 +278,8 @@ class Door:
             )
 
     def _check_rate(self, who: str, visit: _Visit) -> None:
+        if who and (visit.method, visit.path) in _ALWAYS:
+            return
         seconds = self._rates.wait(who, visit.method, visit.path.rstrip("/"))
         if seconds:
             whole = int(seconds) + 1
@@ -289,6 +294,16 @@ class Door:
 
 class _Broken(Exception):
     """An answer ended in the middle; says nothing of why, because the listener writes it to its log."""
+
+
+def _unpaired() -> Trouble:
+    return Trouble(
+        401,
+        "UNPAIRED",
+        "no device that is signed in sent this.",
+        remedy="Pair this device: `coilclaw pair` at the terminal shows a code.",
+        headers={"WWW-Authenticate": 'Bearer realm="coilclaw"'},
+    )
 
 
 def _check_shape(visit: _Visit) -> None:
