@@ -45,7 +45,9 @@ def _command() -> int:
         return 0
     except OSError as error:
         _forget_output()
-        click.echo(f"coilclaw: {error.filename or 'the output'} cannot be written or read: {error.strerror}.", err=True)
+        from coilclaw.cli.output import tell
+
+        tell(f"coilclaw: {error.filename or 'the output'} cannot be written or read: {error.strerror}.", err=True)
         return 7
     return result
 
@@ -77,16 +79,16 @@ def _forget_output() -> None:
 
 
 def _say_error(error: Exception) -> None:
-    import click
-
+    from coilclaw.cli.output import tell
     from coilclaw.packets.errors import CoilclawError, ConfigError
+    from coilclaw.packets.text import one_line
 
     if isinstance(error, ConfigError) and len(error.problems) > 1:
-        click.echo("coilclaw: the configuration does not hold:", err=True)
+        tell("coilclaw: the configuration does not hold:", err=True)
         for problem in error.problems:
-            click.echo(f"  {problem}", err=True)
+            tell(f"  {problem}", err=True)
         if error.remedy:
-            click.echo(error.remedy, err=True)
+            tell(error.remedy, err=True)
     elif isinstance(error, CoilclawError):
         message = error.message if error.message.endswith((".", "?", "!")) else f"{error.message}."
-        click.echo(f"coilclaw: {message} {error.remedy}".rstrip(), err=True)
+        tell(f"coilclaw: {one_line(message)} {error.remedy}".rstrip(), err=True)

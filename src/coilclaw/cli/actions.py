@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from coilclaw.cli.approvals import carry_out, find_action
-from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.output import json_option, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import UsageError
@@ -95,12 +95,12 @@ def repropose(action_id: str) -> int:
     with opened() as app:
         new = asyncio.run(_repropose(app, find_action(app, action_id)))
         if new.status != "PENDING":
-            click.echo(f"{new.action_id} is {new.status}{f': {new.rejection_reason}' if new.rejection_reason else ''}.")
+            tell(f"{new.action_id} is {new.status}{f': {new.rejection_reason}' if new.rejection_reason else ''}.")
             return 0 if new.status == "EXECUTED" else 3
         from coilclaw.channels.terminal import describe
 
-        click.echo(describe(app.conveyor(nobody).card(new)))
-    click.echo(f"It waits. Answer with: coilclaw approvals approve {new.action_id}")
+        tell(describe(app.conveyor(nobody).card(new)))
+    tell(f"It waits. Answer with: coilclaw approvals approve {new.action_id}")
     return 0
 
 
@@ -110,7 +110,7 @@ async def _resolve(app: "App", action: "Action", verdict: "Verdict") -> int:
     conveyor = app.conveyor(nobody)
     answered = await app.approvals(conveyor).resolve(action, verdict, by="terminal")
     if isinstance(answered, Outcome):
-        click.echo(f"{action.action_id} is {answered.action.status}.")
+        tell(f"{action.action_id} is {answered.action.status}.")
         return 0
     return await carry_out(app, conveyor, answered)
 

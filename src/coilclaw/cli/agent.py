@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import print_json
+from coilclaw.cli.output import print_json, print_result
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -104,4 +104,4 @@ def _show(reply: "Reply", *, as_json: bool) -> None:
             }
         )
     elif not sys.stdout.isatty():
-        click.echo(reply.text)
+        print_result(reply.text, success=True)

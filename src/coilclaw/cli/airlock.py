@@ -5,7 +5,7 @@ import sys
 import click
 import msgspec
 
-from coilclaw.cli.output import print_line
+from coilclaw.cli.output import print_json, print_line, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -41,11 +41,11 @@ def check(url: str | None, principal: str, answers: tuple[str, ...], from_stdin:
                 row["answers"] = _answers(answers)
             verdict = check_row(msgspec.json.encode(row), app.listing, lookup)
             print_line(f"{verdict.verdict}: {verdict.code}", style="green" if verdict.verdict == "pass" else "red")
-            click.echo(verdict.reason + (f" Address: {verdict.address}." if verdict.address else ""))
+            tell(verdict.reason + (f" Address: {verdict.address}." if verdict.address else ""))
             return 0 if verdict.verdict == "pass" else 3
         for line in sys.stdin.buffer:
             if line.strip():
-                click.echo(msgspec.json.encode(check_row(line, app.listing, lookup)))
+                print_json(check_row(line, app.listing, lookup), indent=0)
     return 0
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_result, print_rows
+from coilclaw.cli.output import json_option, print_json, print_result, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import ProofNeeded, UsageError
@@ -53,7 +53,7 @@ def show(action_id: str, as_json: bool) -> None:
         return
     from coilclaw.channels.terminal import describe
 
-    click.echo(describe(card))
+    tell(describe(card))
 
 
 @approvals.command()
@@ -81,7 +81,7 @@ def reject(action_id: str, reason: str) -> int:
     with opened() as app:
         action = _waiting(app, action_id)
         asyncio.run(app.approvals(app.conveyor(nobody)).reject(action, reason=reason))
-    click.echo(f"Refused {action_id}.")
+    tell(f"Refused {action_id}.")
     return 0
 
 
@@ -90,7 +90,7 @@ async def _approve(app: "App", action: "Action", terminal: "Terminal") -> int:
 
     conveyor = app.conveyor(nobody)
     if app.estop.engaged():
-        click.echo("ESTOP is engaged: it goes on waiting until you clear it.", err=True)
+        tell("ESTOP is engaged: it goes on waiting until you clear it.", err=True)
         return 5
     if from_stamp(action.expires_at) <= app.clock():
         answered = await app.approvals(conveyor).approve(action, by="terminal", digest=action.digest)
@@ -127,12 +127,12 @@ async def carry_out(app: "App", conveyor: "Conveyor", answered: "Action | Outcom
         print_result(answered.result.output, success=False)
         return exit_code(answered)
     if worker_is_running(app.home.locks_dir):
-        click.echo(f"Approved {answered.action_id}; the worker carries it out.")
+        tell(f"Approved {answered.action_id}; the worker carries it out.")
         return 0
     outcome = await conveyor.execute(answered)
     if outcome is None:
         held = app.estop.engaged()
-        click.echo(f"Approved {answered.action_id}; {'ESTOP holds it' if held else 'it is held or in other hands'}.")
+        tell(f"Approved {answered.action_id}; {'ESTOP holds it' if held else 'it is held or in other hands'}.")
         return 5 if held else 0
     print_result(outcome.result.output, success=outcome.result.success)
     return exit_code(outcome)

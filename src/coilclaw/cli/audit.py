@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from coilclaw.cli.output import json_option, print_rows
+from coilclaw.cli.output import json_option, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
@@ -73,12 +73,12 @@ def _printer(app: "App", *, as_json: bool, follow: bool) -> "Callable[[Iterable[
     def show(events: "Iterable[AuditEvent]") -> None:
         if as_json and follow:
             for event in events:
-                click.echo(_json(app, event))
+                print_json(_redacted(app, event), indent=0)
         elif as_json:
-            click.echo(_json(app, list(events), indent=2))
+            print_json(_redacted(app, list(events)))
         elif follow:  # a line at a time: a table would have to know what is still to come
             for event in events:
-                click.echo("\t".join(one_line(cell) for cell in _cells(app, event)))
+                tell("\t".join(one_line(cell) for cell in _cells(app, event)))
         else:
             rows = [_cells(app, event) for event in events]
             print_rows(rows, ("number", "when", "event", "of", "what"), empty="There are no such events.")
@@ -109,20 +109,6 @@ def _redacted(app: "App", value: object) -> Json:
         return {"withheld": "redaction failed"}
 
 
-def _json(app: "App", value: object, *, indent: int = 0) -> str:
-    """JSON in which nothing hides: what leaves no trace on a screen is written as an escape, which means the same."""
-    data = msgspec.json.encode(_redacted(app, value))
-    text = (msgspec.json.format(data, indent=indent) if indent else data).decode()
-    return text if visible(text) == text else "".join(map(_escaped, text))
-
-
-def _escaped(character: str) -> str:
-    if visible(character) == character:
-        return character
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
-
-
 @audit.command()
 @click.argument("action_id")
 @json_option
@@ -143,7 +129,7 @@ def explain(action_id: str, as_json: bool) -> int:
                 f"there is no action {action_id!r}.", remedy=did_you_mean(action_id, [row[0] for row in recent])
             )
         if as_json:
-            click.echo(_json(app, story, indent=2))
+            print_json(_redacted(app, story))
         else:
             _tell(app, story)
     return 0 if story.agrees else 6
@@ -153,10 +139,10 @@ def _tell(app: "App", story: "Story") -> None:
     from coilclaw.cli.story import paragraphs
 
     for title, lines in paragraphs(story):
-        click.echo(one_line(app.redact(title)))
+        tell(one_line(app.redact(title)))
         for name, text in lines:
             shown = visible(app.redact(text)).splitlines() or [""]
-            click.echo(f"  {name:14}{shown[0]}".rstrip())
+            tell(f"  {name:14}{shown[0]}".rstrip())
             for line in shown[1:]:
-                click.echo(f"  {'':14}{line}")
-        click.echo("")
+                tell(f"  {'':14}{line}")
+        tell("")

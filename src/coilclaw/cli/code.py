@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-import click
+from coilclaw.cli.output import tell
 
 if TYPE_CHECKING:
     from coilclaw.app import App
@@ -35,12 +35,10 @@ def show_code(app: "App", issued: "Issued", address: str) -> None:
     if sys.stdout.isatty():
         from coilclaw.channels.qr import qr_text
 
-        click.echo(qr_text(url))
-    click.echo(f"Pairing code: {issued.code}")
-    click.echo(f"Open {url} on the device, within {minutes} minutes. The code works once and stands five tries.")
+        tell(qr_text(url))
+    tell(f"Pairing code: {issued.code}")
+    tell(f"Open {url} on the device, within {minutes} minutes. The code works once and stands five tries.")
     if not url.startswith("https:"):
-        click.echo(
-            "This address leads nowhere from another machine: for a phone see docs/server.md, `Beyond this machine`."
-        )
+        tell("This address leads nowhere from another machine: for a phone see docs/server.md, `Beyond this machine`.")
     if issued.mode == "replace":
-        click.echo("When it is used, every device that is paired now is signed out.")
+        tell("When it is used, every device that is paired now is signed out.")

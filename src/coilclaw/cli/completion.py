@@ -2,6 +2,8 @@
 
 import click
 
+from coilclaw.cli.output import tell
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -13,4 +15,4 @@ def completion(shell: str) -> None:
 
     found = get_completion_class(shell)
     assert found is not None  # noqa: S101 - the choice above lists only shells click knows
-    click.echo(found(coilclaw, {}, "coilclaw", "_COILCLAW_COMPLETE").source())
+    tell(found(coilclaw, {}, "coilclaw", "_COILCLAW_COMPLETE").source())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import json_option, print_json
+from coilclaw.cli.output import json_option, print_json, tell
 from coilclaw.cli.session import here
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def validate(as_json: bool) -> int:
         print_json({"valid": True, "problems": [], "warnings": loaded.warnings})
         return 0
     for warning in loaded.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        tell(f"warning: {warning}", err=True)
     where = home.config_file if home.config_file.exists() else f"{home.config_file} (absent: defaults)"
-    click.echo(f"{where} is valid.")
+    tell(f"{where} is valid.")
     return 0
 
 
@@ -65,4 +65,4 @@ def _print_section(section: "JsonObject", prefix: str, origins: "dict[str, Origi
         if isinstance(value, Mapping) and key not in origins:
             _print_section(value, f"{key}.", origins)
         else:
-            click.echo(f"{key} = {msgspec.json.encode(value).decode()}  # {origins.get(key, 'default')}")
+            tell(f"{key} = {msgspec.json.encode(value).decode()}  # {origins.get(key, 'default')}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli.log import logger_from
+from coilclaw.cli.output import tell
 from coilclaw.cli.session import here, opened
 from coilclaw.gate.estop import Estop, note_estop
 from coilclaw.packets.errors import ProofNeeded, StorageError, UsageError
@@ -27,7 +28,7 @@ def estop(clear: bool, status: bool, reason: str) -> int:
     stop = Estop(here().estop_file)
     if status:
         engaged = stop.engaged()
-        click.echo("ESTOP is engaged" if engaged else "not engaged")
+        tell("ESTOP is engaged" if engaged else "not engaged")
         return 5 if engaged else 0
     try:
         if clear:
@@ -36,13 +37,13 @@ def estop(clear: bool, status: bool, reason: str) -> int:
     except OSError as error:
         raise StorageError(f"{stop.file} cannot be changed ({error.strerror}).", remedy="Check the home.") from error
     logger_from(os.environ).say("info", "estop_triggered", {"path": str(stop.file), "reason": reason})
-    click.echo(f"ESTOP engaged: {stop.file}. Clear it with `coilclaw estop --clear`.")
+    tell(f"ESTOP engaged: {stop.file}. Clear it with `coilclaw estop --clear`.")
     return 0
 
 
 def _clear(stop: Estop) -> int:
     if not stop.engaged():
-        click.echo("ESTOP was not engaged.")
+        tell("ESTOP was not engaged.")
         return 0
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("clearing ESTOP needs the owner at an interactive terminal.", remedy="Run it there.")
@@ -53,11 +54,11 @@ def _clear(stop: Estop) -> int:
                 remedy="Clear it in the panel with your passkey.",
             )
         if not click.confirm("Clear ESTOP and let tools run again?", default=False, err=True):
-            click.echo("ESTOP stays engaged.")
+            tell("ESTOP stays engaged.")
             return 4
         app.db.write_now(lambda tx: _cleared(app, tx))
         stop.clear()
-    click.echo("ESTOP cleared.")
+    tell("ESTOP cleared.")
     return 0
 
 

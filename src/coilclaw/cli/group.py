@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from coilclaw.cli.output import tell
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("coilclaw.cli.init:init", "Make a home and the workspace repository; safe to repeat."),
     "onboard": ("coilclaw.cli.onboard:onboard", "Choose a model provider, write the configuration, test it."),
@@ -75,7 +77,7 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> Any:
     if value and not ctx.resilient_parsing:
         from coilclaw import __version__
 
-        click.echo(f"coilclaw {__version__}")
+        tell(f"coilclaw {__version__}")
         ctx.exit()
 
 

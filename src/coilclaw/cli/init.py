@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from coilclaw.cli.output import tell
 from coilclaw.cli.session import here
 from coilclaw.config import Config, Home, default_toml, load
 from coilclaw.packets.errors import StorageError, ToolError, UsageError
@@ -29,11 +30,11 @@ def init(quiet: bool) -> None:
             remedy="Choose another home with COILCLAW_HOME, or fix the owner, the mode or the free space.",
         ) from error
     for line in made:
-        click.echo(f"made {line}")
+        tell(f"made {line}")
     if not made and not quiet:
-        click.echo(f"Everything is in place: {home.root}, {config.workspace_dir}")
+        tell(f"Everything is in place: {home.root}, {config.workspace_dir}")
     if not quiet:
-        click.echo('Next: `coilclaw agent -m "What files are here?"`, or `coilclaw onboard` to choose a model.')
+        tell('Next: `coilclaw agent -m "What files are here?"`, or `coilclaw onboard` to choose a model.')
 
 
 def make_home(home: Home) -> list[str]:
@@ -117,14 +118,14 @@ def _make_repository(workspace: Path, files: list[str]) -> list[str]:
     if (workspace / ".git").exists():
         return []
     if not have_git():
-        click.echo("warning: git is not installed, so the workspace is no repository yet.", err=True)
+        tell("warning: git is not installed, so the workspace is no repository yet.", err=True)
         return []
     try:
         run_git(workspace, "init", "--quiet")
         run_git(workspace, "add", "--", *files) if files else None
         run_git(workspace, "commit", "--quiet", "--allow-empty", "-m", "The workspace as CoilClaw made it")
     except ToolError as error:
-        click.echo(f"warning: the workspace could not be made a repository: {error}", err=True)
+        tell(f"warning: the workspace could not be made a repository: {error}", err=True)
         return []
     return [f"{workspace}/.git"]
 

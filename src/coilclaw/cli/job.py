@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_line, print_rows
+from coilclaw.cli.output import json_option, print_json, print_line, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
@@ -99,7 +99,7 @@ def _say_made(app: "App", made: "JobRow", *, waited: bool) -> None:
 
         print_line(made.job_id)
         if not worker_is_running(app.home.locks_dir):
-            click.echo("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
+            tell("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
 
 
 @job.command("list")
@@ -114,7 +114,7 @@ def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
     chosen = None if state is None else [each for each in get_args(JobState) if each == state]
     with opened() as app:
         found = rows_of(
-            app.db.reader, chosen, limit, lambda broken: click.echo(f"coilclaw: {one_line(str(broken))}", err=True)
+            app.db.reader, chosen, limit, lambda broken: tell(f"coilclaw: {one_line(str(broken))}", err=True)
         )
     if as_json:
         from coilclaw.app.job_views import summary
@@ -171,7 +171,7 @@ def resume(job_id: str) -> int:
         found = asyncio.run(Background(app).desk().resume(job_id))
         print_line(f"{found.job_id} is {found.state} and due.")
         if not worker_is_running(app.home.locks_dir):
-            click.echo("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
+            tell("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
     return 0
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from coilclaw.cli.output import counted
+from coilclaw.cli.output import counted, tell
 from coilclaw.cli.session import opened
 
 
@@ -24,9 +24,7 @@ def rotate() -> int:
     with opened() as app:
         key_id, count = rotate_keys(app)
         by_environment = app.vault.by_environment
-    click.echo(f"{counted(count, 'value')} encrypted with the key {key_id}.")
+    tell(f"{counted(count, 'value')} encrypted with the key {key_id}.")
     if by_environment:
-        click.echo(
-            "Now let COILCLAW_ENCRYPTION_KEY_B64 hold that key, for every service too, and restart them.", err=True
-        )
+        tell("Now let COILCLAW_ENCRYPTION_KEY_B64 hold that key, for every service too, and restart them.", err=True)
     return 0

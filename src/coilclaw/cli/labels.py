@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import counted, json_option, print_json, print_rows
+from coilclaw.cli.output import counted, json_option, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
@@ -57,12 +57,12 @@ def forget(path: str) -> int:
         if not rows:
             raise UsageError(f"{one_line(path)} has no label of its own.", remedy=_instead(files, path))
         for row in rows:
-            click.echo(f"{one_line(_place(row))}  {one_line(row.label)}", err=True)
+            tell(f"{one_line(_place(row))}  {one_line(row.label)}", err=True)
         if not click.confirm(f"Take {counted(len(rows), 'label')} away?", default=False, err=True):
-            click.echo("Nothing was changed.")
+            tell("Nothing was changed.")
             return 4
         app.db.write_now(lambda tx: _forget(tx, app, files, rows))
-    click.echo(f"Took {counted(len(rows), 'label')} away.")
+    tell(f"Took {counted(len(rows), 'label')} away.")
     return 0
 
 

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from coilclaw.cli.output import counted, json_option, print_json, print_rows
+from coilclaw.cli.output import counted, json_option, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.names import did_you_mean
@@ -67,11 +67,11 @@ def show(conversation_id: str, as_json: bool) -> None:
     from coilclaw.packets.text import visible
 
     for message in messages:
-        click.echo(f"[{message.created_at[:19].replace('T', ' ')}] {message.role}")
+        tell(f"[{message.created_at[:19].replace('T', ' ')}] {message.role}")
         for call in message.tool_calls:
-            click.echo(f"  → {call.tool} {visible(call.arguments)[:400]}")
+            tell(f"  → {call.tool} {visible(call.arguments)[:400]}")
         if message.content:
-            click.echo("\n".join(f"  {line}" for line in visible(message.content).splitlines()))
+            tell("\n".join(f"  {line}" for line in visible(message.content).splitlines()))
 
 
 @memory.command()
@@ -85,12 +85,12 @@ def clear(yes: bool) -> int:
             if not sys.stdin.isatty():
                 raise UsageError("clearing memory needs --yes or a terminal to ask at.")
             if not click.confirm("Forget every conversation?", default=False, err=True):
-                click.echo("Nothing was changed.")
+                tell("Nothing was changed.")
                 return 4
         gone = app.db.write_now(clear_memory)
-    click.echo(f"Forgot {counted(gone.messages, 'message')}.")
+    tell(f"Forgot {counted(gone.messages, 'message')}.")
     if gone.spared:
-        click.echo(
+        tell(
             f"Kept {counted(len(gone.spared), 'conversation')} with jobs or actions that have no end yet:"
             f" {', '.join(gone.spared)}. Clear again when they are over."
         )

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.cli.output import tell
 from coilclaw.cli.session import here, opened
 from coilclaw.config import Home, load
 from coilclaw.packets.errors import CoilclawError, StorageError, UsageError
@@ -76,7 +77,7 @@ def onboard(
         )
     _write(home, choice, autonomy)
     load(home, os.environ)  # what was written must hold
-    click.echo(f"Wrote {home.config_file}: provider {choice.name if choice else 'local (mock)'}.")
+    tell(f"Wrote {home.config_file}: provider {choice.name if choice else 'local (mock)'}.")
     return 0 if no_test else _test()
 
 
@@ -157,11 +158,11 @@ def _from_flags(
 
 
 def _ask(found: list[Choice]) -> Choice | None:
-    click.echo("Which model should answer?", err=True)
+    tell("Which model should answer?", err=True)
     for number, choice in enumerate(found, start=1):
-        click.echo(f"  {number}) {choice.name}: {choice.model} ({choice.why})", err=True)
-    click.echo(f"  {len(found) + 1}) another OpenAI-compatible server", err=True)
-    click.echo(f"  {len(found) + 2}) none yet: the built-in mock", err=True)
+        tell(f"  {number}) {choice.name}: {choice.model} ({choice.why})", err=True)
+    tell(f"  {len(found) + 1}) another OpenAI-compatible server", err=True)
+    tell(f"  {len(found) + 2}) none yet: the built-in mock", err=True)
     default = 1 if found else 2
     picked = click.prompt("Number", default=default, type=click.IntRange(1, len(found) + 2), err=True)
     if picked <= len(found):
@@ -218,13 +219,13 @@ def _test() -> int:
 
     with opened() as app:
         name = app.config.default_provider
-        click.echo(f"Asking {name} for one word …", err=True)
+        tell(f"Asking {name} for one word …", err=True)
         try:
             tried = asyncio.run(try_provider(app, name))
         except CoilclawError as error:
-            click.echo(f"coilclaw: {name} did not answer: {error}", err=True)
-            click.echo("The configuration was written; try again with `coilclaw provider test`.", err=True)
+            tell(f"coilclaw: {name} did not answer: {error}", err=True)
+            tell("The configuration was written; try again with `coilclaw provider test`.", err=True)
             return error.exit_code
-    click.echo(f"{name} answers ({tried.model}): {tried.text[:200]}")
-    click.echo("Next: `coilclaw agent`.")
+    tell(f"{name} answers ({tried.model}): {tried.text[:200]}")
+    tell("Next: `coilclaw agent`.")
     return 0

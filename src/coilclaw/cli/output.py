@@ -9,15 +9,30 @@ import msgspec
 from coilclaw.packets.text import one_line, visible
 
 
-def print_json(value: object) -> None:
-    """One indented JSON document."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+def tell(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Text for people. Whoever wrote what stands in it, nothing in it moves the cursor, hides or turns around."""
+    click.echo(visible(text), err=err, nl=nl)
+
+
+def print_json(value: object, *, indent: int = 2) -> None:
+    """A JSON document; on one line where `indent` is 0."""
+    data = msgspec.json.encode(value)
+    text = (msgspec.json.format(data, indent=indent) if indent else data).decode()
+    click.echo(text if visible(text) == text else "".join(map(_escaped, text)))
+
+
+def _escaped(character: str) -> str:
+    """What leaves no trace on a screen, as an escape, which means the same in JSON."""
+    if visible(character) == character:
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2))
 
 
 def print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], *, empty: str) -> None:
     """Rows for people: aligned and coloured at a terminal, tab-separated in a pipe."""
     if not rows:
-        click.echo(empty, err=not sys.stdout.isatty())
+        tell(empty, err=not sys.stdout.isatty())
         return
     rows = [[one_line(cell.replace("\t", " ").replace("\n", " ")) for cell in row] for row in rows]
     if not sys.stdout.isatty():
@@ -52,9 +67,9 @@ def print_line(text: str, *, style: str = "") -> None:
     import os
 
     if style and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        click.secho(text, fg=style)
+        click.secho(visible(text), fg=style)
     else:
-        click.echo(text)
+        tell(text)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

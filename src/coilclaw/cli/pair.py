@@ -2,7 +2,7 @@
 
 import click
 
-from coilclaw.cli.output import json_option, print_json
+from coilclaw.cli.output import json_option, print_json, tell
 from coilclaw.cli.session import opened
 
 
@@ -29,4 +29,4 @@ def pair(mode: str | None, as_json: bool) -> None:
             return
         show_code(app, issued, address)
         if running is None:
-            click.echo("The server is not running: start it with `coilclaw up`.", err=True)
+            tell("The server is not running: start it with `coilclaw up`.", err=True)

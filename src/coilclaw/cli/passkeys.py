@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.output import json_option, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -73,14 +73,14 @@ def remove(passkey_id: str) -> int:
 
     with opened() as app:
         found = _find(app, passkey_id)
-        click.echo(f"{found.credential_id}: {app.redact(found.name)!r}, registered {_day(found.created_at)}", err=True)
+        tell(f"{found.credential_id}: {app.redact(found.name)!r}, registered {_day(found.created_at)}", err=True)
         typed = click.prompt(
             "Type the last 6 characters of its id to remove it", default="", show_default=False, err=True
         )
         enrolment = Enrolment(app.owner_proof, app.clock)
         app.db.write_now(lambda tx: enrolment.remove_at_terminal(tx, found.credential_id, typed.strip()))
         left = app.owner_proof.registered(app.db.reader)
-    click.echo(f"Removed.{'' if left else ' No passkey is left: this terminal is what proves you again.'}")
+    tell(f"Removed.{'' if left else ' No passkey is left: this terminal is what proves you again.'}")
     return 0
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from coilclaw.cli.output import json_option, print_json
+from coilclaw.cli.output import json_option, print_json, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.action import Label, Source
 from coilclaw.packets.errors import UsageError
+from coilclaw.packets.text import one_line
 
 if TYPE_CHECKING:
     from coilclaw.app import App
@@ -60,10 +61,10 @@ def show(as_json: bool) -> None:
     for name, value in shown.items():
         if name == "rules":
             for rule in rules.rules:
-                click.echo(f"rule {rule.id}: {rule.verdict} – {rule.reason}")
+                tell(one_line(f"rule {rule.id}: {rule.verdict} – {rule.reason}"))
         else:
             text = ", ".join(value) if isinstance(value, list) else value
-            click.echo(f"{name}: {text}")
+            tell(one_line(f"{name}: {text}"))
 
 
 @policy.command()
@@ -91,9 +92,9 @@ def _check_line(app: "App", line: bytes) -> int:
     try:
         decision = _decide(app, line)
     except UsageError as error:
-        click.echo(msgspec.json.encode({"error": str(error), "verdict": "deny", "code": "BAD_CALL"}))
+        print_json({"error": str(error), "verdict": "deny", "code": "BAD_CALL"}, indent=0)
         return 3
-    click.echo(msgspec.json.encode(decision))
+    print_json(decision, indent=0)
     return _code(decision)
 
 

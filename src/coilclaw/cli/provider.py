@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.output import json_option, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 
 
@@ -56,5 +56,5 @@ def test(name: str | None, as_json: bool) -> int:
     if as_json:
         print_json({"name": chosen, "ok": True, "model": tried.model, "seconds": tried.seconds, "text": tried.text})
     else:
-        click.echo(f"{chosen} answers ({tried.model}, {tried.seconds:.1f} s): {tried.text[:200]}")
+        tell(f"{chosen} answers ({tried.model}, {tried.seconds:.1f} s): {tried.text[:200]}")
     return 0

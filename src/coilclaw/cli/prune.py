@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import counted, json_option, print_json
+from coilclaw.cli.output import counted, json_option, print_json, tell
 from coilclaw.cli.session import opened
 
 if TYPE_CHECKING:
@@ -65,6 +65,6 @@ def _print(done: "Pruned") -> None:
         (gone.pairing_codes, "pairing code"),
     )
     said = ", ".join(counted(number, noun) for number, noun in parts if number)
-    click.echo(f"{'Would delete' if done.dry_run else 'Deleted'} {said or 'nothing'}.")
+    tell(f"{'Would delete' if done.dry_run else 'Deleted'} {said or 'nothing'}.")
     for name in done.files:
-        click.echo(f"{'Would export' if done.dry_run else 'Exported'} audit events to {name}.")
+        tell(f"{'Would export' if done.dry_run else 'Exported'} audit events to {name}.")

@@ -2,9 +2,10 @@
 
 import click
 
-from coilclaw.cli.output import counted, json_option, print_json, print_line, print_rows
+from coilclaw.cli.output import counted, json_option, print_json, print_line, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
+from coilclaw.packets.text import one_line
 
 
 @click.group()
@@ -48,8 +49,8 @@ def show(key: str, as_json: bool) -> None:
 
     for each in found:
         for name, value in msgspec.structs.asdict(each).items():
-            click.echo(f"{name:16}{value}")
-        click.echo("")
+            tell(f"{name:16}{one_line(str(value))}")
+        tell("")
 
 
 @receipt.command()
@@ -64,7 +65,7 @@ def verify(as_json: bool) -> int:
         print_json(report)
         return 0 if report.valid else 6
     for note in report.notes:
-        click.echo(f"note: {note}", err=True)
+        tell(f"note: {note}", err=True)
     if report.broken is None:
         print_line(
             f"The chain is intact: {counted(report.receipts, 'receipt')}, {counted(report.heads, 'signed head')}.",
@@ -73,5 +74,5 @@ def verify(as_json: bool) -> int:
         return 0
     broken = report.broken
     print_line(f"invalid chain at receipt {broken.receipt}: {broken.kind}. {broken.detail}.", style="red")
-    click.echo("What to do is in SECURITY.md, 'A broken ledger'.", err=True)
+    tell("What to do is in SECURITY.md, 'A broken ledger'.", err=True)
     return 6

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_line
+from coilclaw.cli.output import json_option, print_json, print_line, tell
 from coilclaw.cli.schedule_preview import preview
 from coilclaw.cli.session import opened
 
@@ -229,7 +229,7 @@ def _worker_hint(app: "App") -> None:
     from coilclaw.gate.executor import worker_is_running
 
     if not worker_is_running(app.home.locks_dir):
-        click.echo("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
+        tell("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
 
 
 def _taken(app: "App") -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 import msgspec
 
-from coilclaw.cli.output import json_option, print_json
+from coilclaw.cli.output import json_option, print_json, tell
 from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ def _answer_lines(source: BinaryIO) -> int:
         rest = line
         while not rest.endswith(b"\n") and len(rest) > LONGEST_LINE:  # the end of an overlong line is not a line
             rest = source.readline(LONGEST_LINE + 1)
-        click.echo(answer_line(line).decode())
+        tell(answer_line(line).decode())
     return 0
 
 
 def _show(found: "Forecast") -> None:
-    click.echo(found.cron_summary)
+    tell(found.cron_summary)
     if found.cron_notes:
-        click.echo(f"Note: {found.cron_notes}")
+        tell(f"Note: {found.cron_notes}")
     for utc, local in zip(found.next_runs_utc, found.next_runs_local, strict=True):
-        click.echo(f"  {local}  ({utc})")
+        tell(f"  {local}  ({utc})")

@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from coilclaw.app.schedule_views import file_trouble, in_words, local_time
-from coilclaw.cli.output import print_line, print_rows
+from coilclaw.cli.output import print_line, print_rows, tell
 from coilclaw.packets.canonical import Json, JsonObject
 from coilclaw.packets.text import one_line, visible
 
@@ -21,7 +20,7 @@ def warn_of_file(app: "App") -> None:
     if broken:
         app.warn(broken)
     elif behind:
-        click.echo("cron/jobs.json was changed; a running `coilclaw worker` takes it over within a second.", err=True)
+        tell("cron/jobs.json was changed; a running `coilclaw worker` takes it over within a second.", err=True)
 
 
 def show_list(app: "App", told: dict[str, Json]) -> None:
@@ -40,7 +39,7 @@ def show_list(app: "App", told: dict[str, Json]) -> None:
     )
     for each in schedules:
         if each["paused_reason"]:
-            click.echo(
+            tell(
                 f"{each['schedule_id']} is paused: {one_line(str(each['paused_reason']))}."
                 f" `coilclaw schedule enable {each['schedule_id']}` lets it run again.",
                 err=True,
@@ -50,7 +49,7 @@ def show_list(app: "App", told: dict[str, Json]) -> None:
         rows = [(str(e["schedule_id"]), str(e["next_run_local"]), one_line(str(e["goal"]))) for e in followups]
         print_rows(rows, ("follow-up", "at", "goal"), empty="")
     if (schedules or followups) and not worker_is_running(app.home.locks_dir):
-        click.echo("No worker is running: start `coilclaw worker`, and they run.", err=True)
+        tell("No worker is running: start `coilclaw worker`, and they run.", err=True)
 
 
 def _line(each: JsonObject) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.output import json_option, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -31,11 +31,11 @@ def set_value(name: str) -> int:
     with opened() as app:
         weak = set_secret(app, name, _value(name))
         used = name in app.keyring.names
-    click.echo(f"Stored {name}.")
+    tell(f"Stored {name}.")
     if weak:
-        click.echo(f"It cannot be kept out of what is shown: {weak}.", err=True)
+        tell(f"It cannot be kept out of what is shown: {weak}.", err=True)
     if not used:
-        click.echo(f"Nothing in config.toml names {name} yet.", err=True)
+        tell(f"Nothing in config.toml names {name} yet.", err=True)
     return 0
 
 
@@ -75,5 +75,5 @@ def remove(name: str) -> int:
     with opened() as app:
         if not forget_secret(app, name):
             raise UsageError(f"no secret {name!r} is stored.", remedy="See `coilclaw secret list`.")
-    click.echo(f"Removed {name}.")
+    tell(f"Removed {name}.")
     return 0

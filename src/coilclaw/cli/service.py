@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.app.unit import NAME, check_environment, environment_file, is_ours, unit_file, unit_text
-from coilclaw.cli.output import json_option, print_json
+from coilclaw.cli.output import json_option, print_json, tell
 from coilclaw.cli.session import here
 from coilclaw.packets.errors import ToolError, UsageError
 
@@ -36,21 +36,21 @@ def install(only_print: bool) -> int:
         raise UsageError(f"there is no home at {home}.", remedy="Run `coilclaw init` first.")
     text = unit_text(_program(), home)
     if only_print:
-        click.echo(text, nl=False)
+        tell(text, nl=False)
         return 0
     check_environment(home)
     file = unit_file(os.environ)
     _write(file, text)
-    click.echo(f"Wrote {file}: runs `{_program()} up` with COILCLAW_HOME={home}.")
-    click.echo(f"Variables of this shell are not the service's: keep keys with `coilclaw secret set`, or in"
+    tell(f"Wrote {file}: runs `{_program()} up` with COILCLAW_HOME={home}.")
+    tell(f"Variables of this shell are not the service's: keep keys with `coilclaw secret set`, or in"
                f" {environment_file(home)} (mode 0600).")  # fmt: skip
     trouble = _no_session()
     if trouble:
-        click.echo(f"It is not enabled: {trouble} {WITHOUT}", err=True)
+        tell(f"It is not enabled: {trouble} {WITHOUT}", err=True)
         return 0
     _systemctl("daemon-reload")
     _systemctl("enable", NAME)
-    click.echo("It starts when you sign in; `loginctl enable-linger` lets it run without that. Start it now:"
+    tell("It starts when you sign in; `loginctl enable-linger` lets it run without that. Start it now:"
                " `coilclaw service start`.")  # fmt: skip
     return 0
 
@@ -60,7 +60,7 @@ def start() -> int:
     """Start the service now."""
     _must_be_ready()
     _systemctl("start", NAME)
-    click.echo("Started. `coilclaw service logs` shows what it says, the pairing code too.")
+    tell("Started. `coilclaw service logs` shows what it says, the pairing code too.")
     return 0
 
 
@@ -69,7 +69,7 @@ def stop() -> int:
     """Stop the service; what runs may finish within ten seconds."""
     _must_be_ready()
     _systemctl("stop", NAME)
-    click.echo("Stopped.")
+    tell("Stopped.")
     return 0
 
 
@@ -92,12 +92,12 @@ def status(as_json: bool) -> int:
         state, enabled = shown.get("ActiveState", ""), shown.get("UnitFileState") == "enabled"
         print_json({"installed": installed, "running": running, "state": state, "enabled": enabled, **number})
     elif not installed:
-        click.echo("Not installed. `coilclaw service install` does that.")
+        tell("Not installed. `coilclaw service install` does that.")
     elif running:
-        click.echo(f"Running since {shown.get('ActiveEnterTimestamp') or '?'}, process {shown.get('MainPID')},"
+        tell(f"Running since {shown.get('ActiveEnterTimestamp') or '?'}, process {shown.get('MainPID')},"
                    f" restarted {shown.get('NRestarts', '0')} times.")  # fmt: skip
     else:
-        click.echo(f"Not running ({shown.get('ActiveState', '?')}, {shown.get('SubState', '?')}).")
+        tell(f"Not running ({shown.get('ActiveState', '?')}, {shown.get('SubState', '?')}).")
     return 0 if running else 1
 
 
@@ -121,7 +121,7 @@ def uninstall() -> int:
     """Stop the service and take the unit away; the home is left alone."""
     file = unit_file(os.environ)
     if not file.is_file():
-        click.echo("Not installed.")
+        tell("Not installed.")
         return 0
     _must_be_ours(file)
     reachable = not _no_session()
@@ -131,7 +131,7 @@ def uninstall() -> int:
     (file.parent / "default.target.wants" / NAME).unlink(missing_ok=True)
     if reachable:
         _systemctl("daemon-reload")
-    click.echo(f"Removed {file}.")
+    tell(f"Removed {file}.")
     return 0
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import counted, json_option, print_json, print_line, print_rows
+from coilclaw.cli.output import counted, json_option, print_json, print_line, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
@@ -63,7 +63,7 @@ def validate(names: tuple[str, ...], as_json: bool) -> int:
         if file.read.sop is not None:
             print_line(f"{one_line(file.name)}: holds, {_steps(file)}.")
         for fault in file.read.faults:
-            click.echo(f"{one_line(file.name)}: {fault}", err=True)
+            tell(f"{one_line(file.name)}: {fault}", err=True)
     if not files and not as_json:
         print_line("There are no SOPs.")
     return 2 if any(file.read.sop is None for file in files) else 0
@@ -101,14 +101,14 @@ async def _hand_in(app: "App", procedures: "Procedures", name: str, *, as_json: 
     else:
         print_line(made.job_id)
     if not worker_is_running(app.home.locks_dir):
-        click.echo("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
+        tell("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
     return 0
 
 
 async def _run(app: "App", procedures: "Procedures", name: str, *, as_json: bool) -> int:
     file = procedures.load(name)
     if app.estop.engaged():
-        click.echo("ESTOP is engaged: nothing was begun. Clear it with `coilclaw estop --clear`.", err=True)
+        tell("ESTOP is engaged: nothing was begun. Clear it with `coilclaw estop --clear`.", err=True)
         return 5
     begun = await procedures.start(name)
     if not as_json:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from coilclaw.cli.output import counted, print_line
+from coilclaw.cli.output import counted, print_line, tell
 from coilclaw.cli.session import opened
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def tour() -> int:
         )
         print_line(f"› {QUESTION}", style="cyan")
         reply = asyncio.run(_turn(app))
-        click.echo(reply.text)
+        tell(reply.text)
         for outcome in reply.outcomes:
             receipt = outcome.receipt
             decision = outcome.action.decision
@@ -47,7 +47,7 @@ def tour() -> int:
         f"✓ the ledger is intact: {counted(report.receipts, 'receipt')}, {counted(report.heads, 'signed head')}",
         style="green",
     )
-    click.echo(
+    tell(
         "\nTry next:\n"
         "  coilclaw onboard                      choose a real model\n"
         "  coilclaw agent                        talk to it\n"

@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_result, print_rows
+from coilclaw.cli.output import json_option, print_json, print_result, print_rows, tell
 from coilclaw.cli.session import opened
 
 
@@ -34,7 +34,7 @@ def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, as_json: bool
             return 0
         if dry_run:
             paths = app.snapshots.changes(snapshot, may_restore)
-            print_json(paths) if as_json else click.echo("\n".join(paths) or "Nothing to bring back.")
+            print_json(paths) if as_json else tell("\n".join(paths) or "Nothing to bring back.")
             return 0
         outcome = asyncio.run(run_tool(app, "undo", {"snapshot": snapshot}, yes=yes))
         print_result(outcome.result.output, success=outcome.result.success)

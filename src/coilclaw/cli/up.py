@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from coilclaw.cli.output import counted
+from coilclaw.cli.output import counted, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -155,15 +155,15 @@ def _greet(app: "App", site: "Site", *, want_code: bool) -> None:
     from coilclaw.store.devices import active_devices
 
     address = site.auth.hosts.address
-    click.echo(f"CoilClaw is up: {address}/")
+    tell(f"CoilClaw is up: {address}/")
     paired = active_devices(app.db.reader, stamp(app.clock()))
     if not paired and not want_code and "JOURNAL_STREAM" in app.environ:
-        click.echo("No device is paired. `coilclaw pair` shows a code; it does not belong in a journal.")
+        tell("No device is paired. `coilclaw pair` shows a code; it does not belong in a journal.")
     elif not paired or want_code:
         show_code(app, issue_code(app, "add" if paired else "first"), address)
     else:
         told = counted(len(paired), "device")
-        click.echo(f"{told} paired. `coilclaw pair --add` lets another in, `coilclaw devices list` shows them.")
+        tell(f"{told} paired. `coilclaw pair --add` lets another in, `coilclaw devices list` shows them.")
     if app.estop.engaged():
-        click.echo("ESTOP is engaged: nothing runs until it is cleared.")
+        tell("ESTOP is engaged: nothing runs until it is cleared.")
     sys.stdout.flush()

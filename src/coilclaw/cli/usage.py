@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.app.bills import Bill, Report
-from coilclaw.cli.output import json_option, print_json, print_rows
+from coilclaw.cli.output import json_option, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def _print(report: Report) -> None:
     ]
     print_rows(rows, (report.by, "answers", "tokens in", "tokens out", "cost"), empty="No tokens were used.")
     if report.total.estimated_tokens:
-        click.echo(f"{report.total.estimated_tokens} of the tokens are estimated: a provider did not say.", err=True)
+        tell(f"{report.total.estimated_tokens} of the tokens are estimated: a provider did not say.", err=True)
     today = report.today
     share = today.tokens * 1000 // today.daily_tokens
     line = f"Today: {today.tokens} of {today.daily_tokens} tokens ({share // 10}.{share % 10} %)."
-    click.echo(line, err=not sys.stdout.isatty())
+    tell(line, err=not sys.stdout.isatty())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import counted
+from coilclaw.cli.output import counted, tell
 from coilclaw.cli.session import opened
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def worker(once: bool, slots: int | None, unsafe: bool) -> int:
         tally = asyncio.run(_work(app, once=once, slots=slots or 0))
     if once:
         jobs, chores = counted(len(tally.jobs), "job"), counted(tally.chores, "other thing")
-        click.echo(f"Worked on {jobs}, did {chores}.")
+        tell(f"Worked on {jobs}, did {chores}.")
     return 0
 
 
