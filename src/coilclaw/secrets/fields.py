@@ -22,6 +22,7 @@ _ENDINGS = {
     "signingkey": "api_key", "encryptionkey": "api_key", "masterkey": "api_key", "sharedkey": "api_key",
     "privatekey": "private_key", "authorization": "authorization",
 }  # fmt: skip
+_ANY_ENDING = tuple(_ENDINGS)
 _PLURALS = word_set("passwords secrets apikeys credentials creds credential cred auth")
 _KEYS = word_set(
     "api access private secret account shared encryption decryption signing master service auth session deploy "
@@ -99,7 +100,7 @@ def _announced(words: list[str], place: int) -> Field | None:
         return Field("password", strict=not previous)
     if word in _PLURALS:
         return Field("authorization" if word == "auth" else "credential", strict=True)
-    for ending, kind in _ENDINGS.items():
+    for ending, kind in _ENDINGS.items() if word.endswith(_ANY_ENDING) else ():
         if word.endswith(ending):
             return Field(kind, strict=place < len(words) - 2)
     return None

@@ -36,6 +36,7 @@ _LONGEST_NAME = 80
 _WORD_BEFORE = re.compile(r"([A-Za-z0-9]{2,20})[ -]$")
 _BEFORE_REACH = 24
 _GOES_ON = re.compile(r"\s*(?:[+,%]\s|\))")  # the quote closed a string, and code follows
+_DIGIT = re.compile(r"\d")
 _CODE = re.compile(r"[A-Za-z0-9]{2,}+(?:[- ][A-Za-z0-9]{2,}+){0,8}")
 
 
@@ -136,8 +137,8 @@ def _general(field: Field, joined: Operator, text: str) -> bool | None:
     if reference(text):
         return False
     if field.strict or joined.style in ("pair", "said", "quoted"):
-        digits = any(map(str.isdecimal, text))
-        return digits and len(text) >= 8 and random_word(text) and not code(text) and not host(text)
+        digits = _DIGIT.search(text)
+        return bool(digits) and len(text) >= 8 and random_word(text) and not code(text) and not host(text)
     if text.isdecimal():
         return len(text) >= (4 if field.kind == "password" else 10)
     return None

@@ -25,6 +25,7 @@ _NAMES_IT = re.compile(r"(?:name|key|header)\\*[\"']?\s*[:=]\s*\\*[\"']?$", re.I
 _LINE_START = re.compile(r"(?:^|[\r\n])[ \t>#*-]{0,12}$")
 _NETRC = re.compile(r"login\s+\S+\s+$|(?:^|\n)\s*ENV\s+$")
 _ENDS = {quote: re.compile(rf"(?<!\\)\\*+{quote}|[\r\n]") for quote in QUOTES}
+_INSIDE = {quote: re.compile(rf"[^{quote}\r\n]*") for quote in QUOTES}
 _BLOCK_SIGNS = re.compile(r"[|>+0-9 \t-]{1,8}")
 _MARKUP_END = re.compile(r"[^<]{0,4096}")
 _MARK_OPEN = "[redacted:"
@@ -240,5 +241,5 @@ def closing(window: Window, start: int, quote: str, depth: int) -> int:
             return found.end() - 1 - depth
         at = found.end()
     if not window.final:
-        raise More
+        raise More(_INSIDE[quote], at)
     return len(window.text)

@@ -12,6 +12,8 @@ a secret is redacted and the rest of it swallowed.
 import re
 from typing import NamedTuple, Protocol
 
+from coilclaw.secrets.page import Page
+
 CAP = 16_384
 TAIL = 192
 LOOKAHEAD = 96
@@ -22,17 +24,36 @@ RUN_END = re.compile(r"(?=[\s\"'`<>\\])")
 
 
 class More(Exception):
-    """What follows is needed before this can be decided."""
+    """What follows is needed before this can be decided; while only `members` follow, it need not be asked again."""
+
+    def __init__(self, members: re.Pattern[str] | None = None, at: int = 0) -> None:
+        super().__init__()
+        self.members = members
+        self.at = at
 
 
 class Window:
     """Text as far as it has arrived. `final` says that nothing more will come."""
 
-    __slots__ = ("final", "text")
+    __slots__ = ("_page", "_read", "final", "text")
 
     def __init__(self, text: str, *, final: bool) -> None:
         self.text = text
         self.final = final
+        self._page: Page | None = None
+        self._read = 0
+
+    @property
+    def page(self) -> Page:
+        """The same text for a layer that asks about the same places again and again. It does not say `More`."""
+        if self._page is None:
+            self._page = Page(self.text)
+        return self._page
+
+    @property
+    def looked(self) -> int:
+        """How many characters decisions have read so far: what a hostile text can make of it is kept in bounds."""
+        return self._read + (self._page.all_looked if self._page else 0)
 
     def char(self, at: int) -> str:
         """The character there; nothing past the end of a finished text."""
@@ -46,8 +67,9 @@ class Window:
         """Where the run of a character class that starts here ends."""
         found = members.match(self.text, at)
         end = found.end() if found else at
+        self._read += end - at + 1
         if end >= len(self.text) and not self.final:
-            raise More
+            raise More(members, at)
         return end
 
     def back(self, members: str, at: int, reach: int = LOOKBACK) -> int:
@@ -83,7 +105,7 @@ class Layer(Protocol):
 class Sieve:
     """One layer at work on one stream."""
 
-    __slots__ = ("_done", "_floor", "_layer", "_text", "_until")
+    __slots__ = ("_done", "_floor", "_layer", "_text", "_until", "_waits", "looked")
 
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
@@ -91,14 +113,21 @@ class Sieve:
         self._done = 0  # everything before has been shown; kept only as context
         self._floor = 0  # where the last hit ended: no later hit starts before
         self._until: re.Pattern[str] | None = None
+        self._waits: More | None = None  # what the first undecided anchor waits for
+        self.looked = 0
+        """How many characters were read for decisions so far."""
 
     def feed(self, chunk: str) -> str:
         """What can be shown now."""
         if not chunk:
             return ""
         self._text += chunk
+        if self._waits is not None and self._still(self._waits):
+            return ""
         shown = self._advance(final=False)
         cut = max(0, self._done - _CONTEXT)
+        if self._waits is not None:
+            self._waits.at -= cut
         self._text = self._text[cut:]
         self._done -= cut
         self._floor = max(0, self._floor - cut)
@@ -111,8 +140,20 @@ class Sieve:
         self._text, self._done, self._floor, self._until = "", 0, 0, None
         return shown
 
+    def _still(self, more: More) -> bool:
+        """Whether the run that an anchor waits for goes on: asking again would give the same."""
+        found = more.members.match(self._text, more.at) if more.members else None
+        return bool(found) and found.end() >= len(self._text) and len(self._text) - self._done <= CAP
+
     def _advance(self, *, final: bool) -> str:
+        self._waits = None
         window = Window(self._text, final=final)
+        try:
+            return self._sifted(window, final=final)
+        finally:
+            self.looked += window.looked
+
+    def _sifted(self, window: Window, *, final: bool) -> str:
         out: list[str] = []
         if self._until is not None and not self._swallow(window, self._until):
             return ""
@@ -124,10 +165,11 @@ class Sieve:
                 continue  # inside the last hit
             try:
                 hit = self._layer.decide(window, at)
-            except More:
+            except More as more:
                 held = max(self._done, window.back(self._layer.word, at))
                 if len(self._text) - held <= CAP:
                     show = min(show, held)
+                    self._waits = more
                     break
                 hit = self._forced(at)
             if hit is None:
@@ -145,7 +187,9 @@ class Sieve:
         return "".join(out)
 
     def _forced(self, at: int) -> Hit | None:
-        hit = self._layer.decide(Window(self._text, final=True), at)
+        window = Window(self._text, final=True)
+        hit = self._layer.decide(window, at)
+        self.looked += window.looked
         if hit is not None and hit.until is None and hit.end >= len(self._text):
             return hit._replace(until=RUN_END)
         return hit
