@@ -21,6 +21,9 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
     destination: Destination
     always_ask: bool
     opens_pr: bool = False
+    callers: frozenset[Source] | None = None
+    """Where calls of it may come from; elsewhere it is denied. A call always tells; None is for lists of tools,
+    where the policy's names stand in."""
 
 
 class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +82,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     allowlists: tuple[tuple[str, frozenset[str]], ...]
     """(layer, tools): a tool must be in every one of them."""
     runtime_tools: frozenset[str]
-    """Tools that only the runtime's own procedures call, no model."""
+    """Tools that are offered to no model. Where calls of them come from, each says itself: `ToolFact.callers`."""
     calls_per_minute: int
     open_proposals: int
     prs_per_day: int
@@ -99,6 +102,10 @@ BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session"})
 """Sources whose calls nobody watches."""
 
 
+BY_OWNER: Source = "gateway"
+"""Calls that the owner makes from the panel, with no model between. The server bounds how often."""
+
+
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One call on the table."""
 
@@ -108,6 +115,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     risk: Risk
     lane: Lane
     effect: RiskClass
+
+    @property
+    def by_owner(self) -> bool:
+        """Whether no budget of the agent's holds: it must not be able to keep the owner from fencing it in."""
+        return self.setting.source == BY_OWNER
 
 
 Rule: TypeAlias = Callable[[Case], Iterator[Reason]]

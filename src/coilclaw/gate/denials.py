@@ -52,7 +52,7 @@ def _deny_secret(case: Case) -> Iterator[Reason]:
 
 
 def _deny_budget(case: Case) -> Iterator[Reason]:
-    if case.facts.recent_calls >= case.policy.calls_per_minute:
+    if not case.by_owner and case.facts.recent_calls >= case.policy.calls_per_minute:
         yield Reason(
             rule="budget.calls",
             code="RATE_LIMITED",
@@ -79,18 +79,24 @@ def _deny_not_listed(case: Case) -> Iterator[Reason]:
             )
 
 
-_RUNTIME_SOURCES: dict[str, Source] = {"attachment_save": "gateway"}
-"""Where the runtime calls a tool of its own from; the others are called by procedures."""
+_PLACES: dict[Source, str] = {"sop": "procedures (SOPs)", "gateway": "uploads"}
+"""What the places are called that the runtime makes calls of its own from."""
 
 
 def _deny_runtime(case: Case) -> Iterator[Reason]:
     """What only the runtime calls comes from its own place: nobody else may make such a card."""
-    place = _RUNTIME_SOURCES.get(case.facts.tool_name, "sop")
-    if case.facts.tool_name in case.policy.runtime_tools and case.setting.source != place:
+    tool = case.facts.tool
+    if tool is None:
+        return
+    callers = tool.callers
+    if callers is None and case.facts.tool_name in case.policy.runtime_tools:
+        callers = frozenset[Source]()
+    if callers is not None and case.setting.source not in callers:
+        places = " and ".join(_PLACES.get(place, place) for place in sorted(callers)) or "the runtime"
         yield Reason(
             rule="tool.runtime",
             code="TOOL_NOT_ALLOWED",
-            text=f"{case.facts.tool_name} is called by {'procedures (SOPs)' if place == 'sop' else 'uploads'} only.",
+            text=f"{case.facts.tool_name} is called by {places} only.",
             change="Ask the owner with ask_user.",
         )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from coilclaw.gate.callers import callers_of
 from coilclaw.gate.case import Facts, ToolFact, UrlFact
 from coilclaw.gate.command_facts import CommandFacts
 from coilclaw.gate.estop import Estop
@@ -137,7 +138,9 @@ class Inspector:
         read: list[bytes] = []
         for name in touches.inputs:
             path = next((path for path in paths if path.asked == name and not path.write), None)
-            if path is None or path.fault or path.in_home or path.forbidden_by:
+            if path is None:
+                return (), f"{name!r} is an input that the tool does not declare as read"
+            if path.fault or path.in_home or path.forbidden_by:
                 return (), ""  # the gate says why
             if path.relative is None:
                 return (), f"{name!r} lies outside the workspace; only workspace files can be sent"
@@ -192,6 +195,7 @@ def _fact(tool: Tool) -> ToolFact:
         effect=tool.effect,
         destination=tool.destination,
         always_ask=tool.always_ask,
+        callers=callers_of(tool),
         opens_pr=tool.opens_pr,
     )
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from coilclaw.gate.callers import is_runtime_only
 from coilclaw.gate.case import BACKGROUND, Policy
 from coilclaw.gate.facts import Inspected, only_reads
 from coilclaw.gate.paths import box_read_only, classify
@@ -40,8 +41,8 @@ async def _read_page(response: HttpResponse) -> str:
 
 
 def _keeps_notes(tool: Tool | None) -> bool:
-    """Whether a tool works on our own rows; an upload is kept there until it is saved."""
-    return tool is not None and (tool.destination == "internal" or tool.name == "attachment_save")
+    """Whether a tool works on our own rows; what the runtime does for itself begins there, such as an upload."""
+    return tool is not None and (tool.destination == "internal" or is_runtime_only(tool))
 
 
 FollowUp: TypeAlias = Callable[[str, datetime | None, int | None], Awaitable[tuple[str, str]]]

@@ -23,7 +23,7 @@ def decide(facts: Facts, policy: Policy, setting: Setting) -> Decision:
     if denies := tuple(reason for rule in DENIES for reason in rule(case)):
         return _decision(case, "deny", denies)
     if asks := tuple(reason for rule in ASKS for reason in rule(case)):
-        if facts.open_proposals >= policy.open_proposals:
+        if not case.by_owner and facts.open_proposals >= policy.open_proposals:
             return _decision(case, "deny", (_queue_full(policy), *asks))
         return _decision(case, "ask", asks)
     return _decision(case, "allow", (_why_allowed(case),))

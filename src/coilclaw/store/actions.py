@@ -19,6 +19,9 @@ _COLUMNS = (
     " job_id, approved_by, uncertain"
 )
 _SELECTED = f"{_COLUMNS}, begun_at"
+TOO_MUCH = ("RATE_LIMITED", "TOO_MANY_PROPOSALS")
+AHEAD = timedelta(minutes=5)
+"""How far ahead a row's time may be and still count: clocks are put right, and rows stay."""
 _DECISION = msgspec.json.Decoder(Decision)
 _LABELS = msgspec.json.Decoder(tuple[str, ...])
 _RESULT = msgspec.json.Decoder(ToolResult)
@@ -143,21 +146,24 @@ def list_actions(db: sqlite3.Connection, status: Status | None, limit: int) -> l
 def count_actions(db: sqlite3.Connection, clock: Clock, before: str) -> tuple[int, int]:
     """How many actions stored before this one were made in the last minute, and how many wait for the owner.
 
-    Rows are numbered as they are stored and never removed, so that the first number of the last minute tells how many.
+    What was refused for being too much is not counted, or a model that goes on would keep everybody out for ever; nor
+    is what the owner did, and what was stored under a clock that ran ahead.
     """
-    since = stamp(clock() - timedelta(seconds=60))
+    now = clock()
     place = db.execute(
         "SELECT coalesce((SELECT rowid FROM proposed_actions WHERE action_id = ?),"
         " (SELECT coalesce(max(rowid), 0) + 1 FROM proposed_actions))",
         (before,),
     ).fetchone()[0]
-    first = db.execute(
-        "SELECT rowid FROM proposed_actions WHERE created_at > ? ORDER BY created_at LIMIT 1", (since,)
-    ).fetchone()
+    recent = db.execute(
+        "SELECT count(*) FROM proposed_actions INDEXED BY actions_created WHERE created_at > ? AND created_at <= ?"
+        " AND rowid < ? AND source != 'gateway' AND coalesce(rejection_reason, '') NOT IN (?, ?)",
+        (stamp(now - timedelta(seconds=60)), stamp(now + AHEAD), place, *TOO_MUCH),
+    ).fetchone()[0]
     waiting = db.execute(
         "SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL AND rowid < ?", (place,)
     ).fetchone()[0]
-    return max(0, int(place) - int(first[0])) if first is not None else 0, int(waiting)
+    return int(recent), int(waiting)
 
 
 def executed_since(db: sqlite3.Connection, tool: str, since: str, job_id: str | None) -> int:

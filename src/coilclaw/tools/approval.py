@@ -7,10 +7,8 @@ import msgspec
 from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context, ToolOutput
-from coilclaw.tools.declare import nothing, tool
-
-RUNTIME_TOOLS = frozenset({"sop_approval", "attachment_save"})
-"""Tools that only the runtime calls: allowed by the gate, offered to no model, named by no step."""
+from coilclaw.tools.attachments import attachment_save
+from coilclaw.tools.declare import nothing, runtime_names, tool
 
 
 class ApprovalArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,6 +27,7 @@ class ApprovalArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     always_ask=True,
     touches=nothing,
     summary=lambda args: f"SOP {args.sop}, step {args.step}: {args.message[:500]}",
+    callers=frozenset({"sop"}),
 )
 async def sop_approval(args: ApprovalArgs, context: Context) -> ToolOutput:
     """Ask the owner whether a procedure may go on; only a step of an SOP does."""
@@ -40,3 +39,7 @@ async def sop_approval(args: ApprovalArgs, context: Context) -> ToolOutput:
             begun=False,
         )
     return ToolOutput(text=f"The owner approved step {args.step}.", label=INTERNAL)
+
+
+RUNTIME_TOOLS = runtime_names((sop_approval, attachment_save))
+"""Tools that only the runtime calls, as each of them declares: offered to no model, named by no step."""

@@ -41,6 +41,7 @@ class SaveArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     always_ask=True,
     touches=lambda args: Touches(reads=(args.path,), writes=(args.path,)),
     summary=lambda args: f"Save the uploaded file {args.path}.",
+    callers=frozenset({"gateway"}),
 )
 async def attachment_save(args: SaveArgs, context: Context) -> ToolOutput:
     """Save a file that the owner uploaded; only an upload does."""

@@ -1,15 +1,21 @@
 """Declaring a tool: nothing the gate needs to know has a default."""
 
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar, cast
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, TypeVar, cast, get_args
 
 import msgspec
 
+from coilclaw.packets.action import Source
 from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
 from coilclaw.packets.decision import Destination, RiskClass
 from coilclaw.packets.ports import Context, Recovery, Tool, ToolOutput, Touches
 
 A = TypeVar("A", bound=msgspec.Struct)
+
+ANYONE: frozenset[Source] = frozenset(get_args(Source))
+"""A tool that models may propose, wherever they work."""
+RUNTIME: frozenset[Source] = frozenset({"sop", "gateway"})
+"""Where the runtime makes calls of its own: steps of procedures, uploads."""
 
 
 class Declared(Generic[A]):
@@ -26,8 +32,12 @@ class Declared(Generic[A]):
         always_ask: bool,
         touches: Callable[[A], Touches],
         summary: Callable[[A], str],
+        callers: frozenset[Source] = ANYONE,
         opens_pr: bool = False,
     ) -> None:
+        if callers != ANYONE and not (callers and callers <= RUNTIME):
+            raise ValueError(f"{run.__name__}: a tool is called by anyone, or by the runtime's own places only")
+        self.callers = callers
         self.opens_pr = opens_pr
         self.name = run.__name__
         self.description = (run.__doc__ or "").strip()
@@ -66,7 +76,8 @@ class Declared(Generic[A]):
         return sha256_hex(canonical_bytes(self._declared()))
 
     def _declared(self) -> dict[str, Json]:
-        return {
+        own: dict[str, Json] = {} if self.callers == ANYONE else {"callers": [*sorted(self.callers)]}
+        return own | {
             "name": self.name,
             "description": self.description,
             "effect": self.effect,
@@ -110,6 +121,7 @@ def tool(
     always_ask: bool,
     touches: Callable[[A], Touches],
     summary: Callable[[A], str],
+    callers: frozenset[Source] = ANYONE,
 ) -> Callable[[Callable[[A, Context], Awaitable[ToolOutput]]], Declared[A]]:
     """Declare the decorated function as a tool named after it."""
 
@@ -123,6 +135,7 @@ def tool(
             always_ask=always_ask,
             touches=touches,
             summary=summary,
+            callers=callers,
         )
 
     return declare
@@ -131,6 +144,11 @@ def tool(
 def nothing(_: msgspec.Struct) -> Touches:
     """For tools that touch no path, no command and no address."""
     return Touches()
+
+
+def runtime_names(tools: Iterable[Declared[Any]]) -> frozenset[str]:
+    """Those that only the runtime calls, by name."""
+    return frozenset(each.name for each in tools if each.callers != ANYONE)
 
 
 def registry(tools: list[Tool]) -> dict[str, Tool]:

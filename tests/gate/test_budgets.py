@@ -1,0 +1,54 @@
+"""Budgets hold for the agent: they keep neither the owner out, nor everybody for ever."""
+
+import pytest
+
+from coilclaw.config import Budgets
+from coilclaw.gate.turn import Turn
+
+
+@pytest.fixture
+def home(sample, clock):
+    made = sample(budgets=Budgets(tool_calls_per_minute=3, open_proposals=2))
+    made.app.clock = clock
+    return made
+
+
+async def codes(home, calls, *, source="chat", tool="time", **args):
+    """What comes of so many calls."""
+    turn = Turn(f"turn_{source}", "", source)
+    done = [
+        await home.call(tool, turn=turn, key=f"{source}-{tool}-{number}-{len(home.statuses())}", **args)
+        for number in range(calls)
+    ]
+    return [outcome.result.code or outcome.action.decision.code for outcome in done]
+
+
+async def test_what_is_refused_for_being_too_much_does_not_go_on_counting(home, clock):
+    assert await codes(home, 5) == ["ALLOWED"] * 3 + ["RATE_LIMITED"] * 2
+    clock.advance(seconds=50)
+    assert await codes(home, 2) == ["RATE_LIMITED"] * 2
+    clock.advance(seconds=11)
+    assert await codes(home, 1) == ["ALLOWED"]
+
+
+async def test_the_owners_own_hand_is_not_held_by_what_the_agent_used_up(home):
+    assert (await codes(home, 4))[-1] == "RATE_LIMITED"
+    assert await codes(home, 4, source="gateway") == ["ALLOWED"] * 4
+    assert (await codes(home, 1))[-1] == "RATE_LIMITED"
+
+
+async def test_a_full_queue_does_not_keep_the_owner_from_writing_a_rule(sample):
+    from coilclaw.packets.card import Answer
+
+    home = sample(budgets=Budgets(tool_calls_per_minute=100, open_proposals=2))
+    home.owner.answer = Answer(approved=None)
+    write = {"tool": "file_write", "path": "a.txt", "content": "x"}
+    assert (await codes(home, 3, **write))[-1] == "TOO_MANY_PROPOSALS"
+    assert "TOO_MANY_PROPOSALS" not in await codes(home, 1, source="gateway", **write)
+
+
+async def test_rows_of_a_clock_that_ran_ahead_lock_nobody_out(home, clock):
+    clock.advance(days=1)
+    assert await codes(home, 3) == ["ALLOWED"] * 3
+    clock.advance(days=-1)
+    assert await codes(home, 1) == ["ALLOWED"]
