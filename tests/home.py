@@ -1,6 +1,10 @@
 """A home in a temporary folder, opened in process, with a prepared model and box."""
 
+import contextlib
 import json
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -26,6 +30,38 @@ class Owner:
         return self.answer
 
 
+MADE = "TESTS_MADE_HOME"
+"""The variable that names a folder for the home that is made once; conftest sets it, and processes of tests inherit."""
+
+
+def make(folder: Path) -> None:
+    """A home and its workspace, as `init` makes them."""
+    home = Home(folder / "home")
+    make_home(home)
+    config = load(home, {"HOME": str(folder / "user")}).config
+    make_parts(home, config)
+    make_workspace(home, config.workspace_dir)
+
+
+def move_in(folder: Path) -> None:
+    """Copy the home that was made once; only the link to the workspace names its own place."""
+    if MADE not in os.environ:
+        make(folder)
+        return
+    made = Path(os.environ[MADE]) / "made"
+    if not made.exists():
+        fresh = Path(tempfile.mkdtemp(dir=made.parent))
+        make(fresh)
+        with contextlib.suppress(OSError):  # somebody else was faster
+            fresh.rename(made)
+    shutil.copytree(made / "home", folder / "home", symlinks=True)
+    link = Home(folder / "home").workspace_link
+    workspace = folder / Path(os.readlink(link)).name
+    shutil.copytree(made / workspace.name, workspace, symlinks=True)
+    link.unlink()
+    link.symlink_to(workspace)
+
+
 class Sample:
     """An App on a fresh home."""
 
@@ -34,10 +70,11 @@ class Sample:
         self.home = Home(folder / "home")
         self.events = []
         self.environ = {"HOME": str(folder / "user"), **(environ or {})}
-        make_home(self.home)
+        if not self.home.root.exists():
+            move_in(folder)
         config = load(self.home, self.environ).config
-        make_parts(self.home, config)
-        make_workspace(self.home, config.workspace_dir)
+        if not config.workspace_dir.exists():  # it was asked for elsewhere
+            make_workspace(self.home, config.workspace_dir)
         for key, value in overrides.items():
             section, _, name = key.partition("__")
             part = msgspec.structs.replace(getattr(config, section), **{name: value}) if name else value
@@ -64,7 +101,7 @@ class Sample:
         action = conveyor.propose(ToolCall.of(tool, args), turn, key or f"key-{len(self.events)}")
         return await conveyor.carry(action, turn, stored=False)
 
-    async def approve(self, action_id, by="test"):
+    async def approve(self, action_id, by="terminal"):
         """Say yes to a waiting action and carry it out; the outcome, or None when it is held or in other hands."""
         from coilclaw.gate.conveyor import Outcome
         from coilclaw.store.actions import load_action

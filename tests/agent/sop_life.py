@@ -132,7 +132,7 @@ class Life:
         """Approve what waits, and leave it to whoever comes to carry it out."""
         for action in waiting_actions(self.app.db.reader, 10):
             approvals = self.app.approvals(self.procedures.conveyor)
-            asyncio.run(approvals.approve(action, by="test", digest=action.digest))
+            asyncio.run(approvals.approve(action, by="terminal", digest=action.digest))
 
     def go_on(self, run_id: str):
         return asyncio.run(self.procedures.go_on(run_id))

@@ -220,7 +220,7 @@ async def test_what_was_approved_and_not_carried_out_is_carried_out_by_the_run(s
     write = 'id = "write"\nkind = "tool"\ntool = "file_write"\nargs = { path = "out.txt", content = "x" }'
     moved = await s.run(write)
     action = load_action(s.app.db.reader, moved.waiting[0])
-    await s.app.approvals(s.home.conveyor()).approve(action, by="test", digest=action.digest)
+    await s.app.approvals(s.home.conveyor()).approve(action, by="terminal", digest=action.digest)
     assert (await s.resume(moved)).run.state == "DONE"
     assert (s.home.workspace / "out.txt").read_text() == "x"
 
@@ -301,7 +301,7 @@ async def test_an_effect_that_was_cut_is_unknown_and_waits_for_the_owners_word(s
     assert (await s.resume(moved)).stop == "waiting"
     assert done == [True]  # never a blind rerun
     action = load_action(s.app.db.reader, moved.waiting[0])
-    await s.app.approvals(s.home.conveyor()).resolve(action, "executed", by="test")
+    await s.app.approvals(s.home.conveyor()).resolve(action, "executed", by="terminal")
     after = await s.resume(moved)
     assert (after.run.state, done) == ("DONE", [True])
 
@@ -702,7 +702,7 @@ async def test_what_was_approved_and_not_sent_is_not_sent_when_its_step_is_over(
         conveyor = s.home.conveyor()
         for action in waiting_actions(s.app.db.reader, 10):
             card = conveyor.card(action)
-            await s.app.approvals(conveyor).approve(action, by="test", digest=card.digest, seen=card.seen)
+            await s.app.approvals(conveyor).approve(action, by="terminal", digest=card.digest, seen=card.seen)
         moved = await s.resume(moved)
         assert (moved.run.state, s.rows(moved)["a"].code) == ("FAILED", "TIMED_OUT")
         (action,) = s.actions(moved)

@@ -22,6 +22,7 @@ class World:
         self.home.owner.answer = Answer(approved=None)
         real, self.later = self.app.clock, timedelta(0)
         self.app.clock = lambda: real() + self.later
+        self.device()
 
     async def waiting(self, lane="C", key="k1"):
         """An action of this lane that waits."""
@@ -51,7 +52,7 @@ class World:
         def write(tx):
             tx.execute("INSERT OR IGNORE INTO users VALUES ('owner', '', 'x')")
             tx.execute(
-                "INSERT INTO devices (device_id, user_id, name, created_at, paired_by)"
+                "INSERT OR IGNORE INTO devices (device_id, user_id, name, created_at, paired_by)"
                 " VALUES (?, 'owner', 'x', ?, 'terminal')",
                 (device_id, stamp(self.app.clock())),
             )

@@ -26,7 +26,7 @@ from coilclaw.gate.turn import Turn
 from coilclaw.ledger.verify import verify_ledger
 from coilclaw.packets.action import ToolCall
 from coilclaw.packets.card import Answer
-from coilclaw.packets.errors import Conflict, UsageError
+from coilclaw.packets.errors import Conflict, ProofNeeded, UsageError
 from coilclaw.packets.ids import from_stamp
 from coilclaw.store.actions import list_actions, load_action
 from tests.gate.lifecycle_world import BEHAVIOURS, Clock, Crash, World
@@ -202,7 +202,7 @@ class Lifecycle(RuleBasedStateMachine):
         if action.status == "PENDING":
             self._say_yes(action, digest)
         with suppress(UsageError, Conflict):
-            self._run(self.approvals.approve(action, by="owner", digest=digest), crash_at)
+            self._run(self.approvals.approve(action, by="terminal", digest=digest), crash_at)
 
     @rule(action_id=actions, crash_at=st.none() | st.sampled_from(POINTS))
     def approve_and_execute(self, action_id, crash_at):
@@ -211,7 +211,7 @@ class Lifecycle(RuleBasedStateMachine):
             self._say_yes(action)
 
         async def go():
-            answered = await self.approvals.approve(action, by="owner", digest=action.digest)
+            answered = await self.approvals.approve(action, by="terminal", digest=action.digest)
             if answered.__class__ is action.__class__:
                 await self.conveyor.execute(answered)
 
@@ -232,15 +232,15 @@ class Lifecycle(RuleBasedStateMachine):
         self._say_yes(seen)
         first = None
         with suppress(UsageError, Conflict):
-            first = self._run(self.approvals.approve(seen, by="first", digest=seen.digest))
-        with suppress(Conflict):
+            first = self._run(self.approvals.approve(seen, by="terminal", digest=seen.digest))
+        with suppress(Conflict, ProofNeeded):
             if said == "reject":
                 self._run(self.approvals.reject(seen, reason="too late"))
             else:
-                self._run(self.approvals.approve(seen, by="second", digest=seen.digest))
+                self._run(self.approvals.approve(seen, by="device:second", digest=seen.digest))
         if first.__class__ is seen.__class__:
             assert self._load(action_id).status == "APPROVED"
-            assert self._load(action_id).approved_by == "first"
+            assert self._load(action_id).approved_by == "terminal"
 
     @rule()
     def expire(self):
@@ -312,7 +312,7 @@ class Lifecycle(RuleBasedStateMachine):
         action = self._load(action_id)
         if action.status != "UNKNOWN":
             with pytest.raises(UsageError):
-                self._run(self.approvals.resolve(action, verdict, by="owner"))
+                self._run(self.approvals.resolve(action, verdict, by="terminal"))
             return
         del self.ended[action_id]
         if verdict == "retry":
@@ -320,7 +320,7 @@ class Lifecycle(RuleBasedStateMachine):
             self.retries[key] += 1
             bodies, _ = self.shown.get(key, (set(), None))
             self.shown[key] = (bodies, self.clock.now + timedelta(hours=24, seconds=1))
-        self._run(self.approvals.resolve(action, verdict, by="owner"))
+        self._run(self.approvals.resolve(action, verdict, by="terminal"))
 
     @rule(target=actions, action_id=actions)
     def repropose(self, action_id):

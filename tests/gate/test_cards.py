@@ -61,7 +61,7 @@ async def test_a_file_the_owner_edited_before_looking_at_the_card_is_no_surprise
     card = conveyor.card(load_action(home.app.db.reader, waiting.action_id))
     assert "-two" in card.preview_or_diff
     approvals = home.app.approvals(conveyor)
-    approved = await approvals.approve(waiting, by="x", digest=card.digest, seen=card.seen)
+    approved = await approvals.approve(waiting, by="terminal", digest=card.digest, seen=card.seen)
     assert (await conveyor.execute(approved)).result.success
     assert (home.workspace / "a.txt").read_text() == "three\n"
 
@@ -74,7 +74,7 @@ async def test_a_file_that_was_swapped_only_while_the_card_was_shown_is_not_over
     card = conveyor.card(waiting)
     assert card.preview_or_diff == "(no change)"
     (home.workspace / "a.txt").write_text("precious\n")
-    approved = await home.app.approvals(conveyor).approve(waiting, by="x", digest=card.digest, seen=card.seen)
+    approved = await home.app.approvals(conveyor).approve(waiting, by="terminal", digest=card.digest, seen=card.seen)
     refused = await conveyor.execute(approved)
     assert refused.result.code == "DIGEST_CHANGED"
     assert (home.workspace / "a.txt").read_text() == "precious\n"

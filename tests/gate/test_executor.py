@@ -116,7 +116,9 @@ async def test_what_nobody_approved_cannot_be_executed_whatever_is_claimed_of_it
     with world() as w:
         action_id = await w.send(text="hello")
         assert await w.run_due() == 0
-        action = msgspec.structs.replace(load_action(w.home.app.db.reader, action_id), status=claimed, approved_by="x")
+        action = msgspec.structs.replace(
+            load_action(w.home.app.db.reader, action_id), status=claimed, approved_by="terminal"
+        )
         assert await w.home.conveyor().execute(action) is None
         assert w.status(action_id) == "PENDING"
         assert w.received() == []
@@ -130,7 +132,7 @@ async def test_the_first_answer_wins(world):
         waiting = load_action(w.home.app.db.reader, action_id)
         await approvals.reject(waiting, reason="not this one")
         with pytest.raises(Conflict):
-            await approvals.approve(waiting, by="second", digest=waiting.digest)
+            await approvals.approve(waiting, by="terminal", digest=waiting.digest)
         assert w.received() == []
         assert load_action(w.home.app.db.reader, action_id).rejection_reason == "not this one"
 
@@ -142,7 +144,7 @@ async def test_two_yeses_are_one(world):
         approvals = w.home.app.approvals(conveyor)
         waiting = load_action(w.home.app.db.reader, action_id)
         answers = await asyncio.gather(
-            *(approvals.approve(waiting, by=f"door {n}", digest=waiting.digest) for n in range(4))
+            *(approvals.approve(waiting, by="terminal", digest=waiting.digest) for n in range(4))
         )
         assert {answer.status for answer in answers} == {"APPROVED"}
         ran = await asyncio.gather(*(w.run_due() for _ in range(4)))
@@ -154,7 +156,7 @@ async def test_a_yes_to_another_digest_is_no_yes(world):
     with world() as w:
         action_id = await w.send(text="hello")
         waiting = load_action(w.home.app.db.reader, action_id)
-        outcome = await w.home.app.approvals(w.home.conveyor()).approve(waiting, by="x", digest="0" * 64)
+        outcome = await w.home.app.approvals(w.home.conveyor()).approve(waiting, by="terminal", digest="0" * 64)
         assert outcome.result.code == "DIGEST_CHANGED"
         assert w.status(action_id) == "REJECTED"
 
@@ -176,7 +178,9 @@ async def test_a_file_that_changed_between_the_yes_and_the_sending_is_not_sent(w
         (w.home.workspace / "report.txt").write_text("as shown")
         outcome = await w.home.call("webhook_send", key="f", target="door", file="report.txt")
         conveyor = w.home.conveyor()
-        approved = await w.home.app.approvals(conveyor).approve(outcome.action, by="x", digest=outcome.action.digest)
+        approved = await w.home.app.approvals(conveyor).approve(
+            outcome.action, by="terminal", digest=outcome.action.digest
+        )
         (w.home.workspace / "report.txt").write_text("swapped")
         refused = await conveyor.execute(approved)
         assert refused.result.code == "DIGEST_CHANGED"
@@ -210,7 +214,7 @@ async def test_a_policy_that_now_denies_stops_what_was_approved(world):
         action_id = await w.send(text="hello")
         conveyor = w.home.conveyor()
         waiting = load_action(w.home.app.db.reader, action_id)
-        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="terminal", digest=waiting.digest)
         (w.home.workspace / "policies" / "no.json").write_text(
             '{"version":1,"rules":[{"id":"no","when":{"tool":"webhook_send"},"verdict":"deny","reason":"quiet"}]}'
         )
@@ -238,7 +242,7 @@ async def test_expiry_holds_at_execution_too(world):
         action_id = await w.send(text="hello")
         conveyor = w.home.conveyor()
         waiting = load_action(w.home.app.db.reader, action_id)
-        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="terminal", digest=waiting.digest)
         w.wait(hours=25)
         refused = await conveyor.execute(approved)
         assert refused.result.code == "EXPIRED"
@@ -252,7 +256,7 @@ async def test_an_action_from_the_future_is_held_until_the_clock_is_right(world)
         w.wait(days=-2)
         conveyor = w.home.conveyor()
         waiting = load_action(w.home.app.db.reader, action_id)
-        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="terminal", digest=waiting.digest)
         assert await conveyor.execute(approved) is None
         assert w.status(action_id) == "APPROVED"
         w.wait(days=2)
@@ -343,7 +347,8 @@ async def test_what_was_looked_up_and_is_absent_is_sent(world):
         action_id = await w.send(text="hello")
         w.home.app.db.write_now(
             lambda tx: tx.execute(
-                "UPDATE proposed_actions SET status = 'APPROVED', approved_by = 'x', uncertain = 1 WHERE action_id = ?",
+                "UPDATE proposed_actions SET status = 'APPROVED', approved_by = 'terminal', uncertain = 1"
+                " WHERE action_id = ?",
                 (action_id,),
             )
         )
@@ -541,12 +546,12 @@ async def test_a_verdict_that_came_too_late_is_not_on_record(world):
         await w.home.approve(action_id)
         approvals = w.home.app.approvals(w.home.conveyor())
         unknown = load_action(w.home.app.db.reader, action_id)
-        await approvals.resolve(unknown, "executed", by="one")
+        await approvals.resolve(unknown, "executed", by="terminal")
         with pytest.raises(Conflict):
-            await approvals.resolve(unknown, "not-executed", by="two")
+            await approvals.resolve(unknown, "not-executed", by="terminal")
         rows = w.home.app.db.reader.execute("SELECT payload_json FROM audit_log WHERE event_type = 'tool_resolved'")
         told = [msgspec.json.decode(row[0]) for row in rows]
-        assert [(each["verdict"], each["by"]) for each in told] == [("executed", "one")]
+        assert [(each["verdict"], each["by"]) for each in told] == [("executed", "terminal")]
 
 
 async def test_a_lookup_that_is_sent_elsewhere_is_no_answer(world, tmp_path):
@@ -651,7 +656,7 @@ async def test_one_row_that_cannot_be_read_does_not_stop_the_others(world):
         approvals = w.home.app.approvals(w.home.conveyor())
         for action_id in (broken, good):
             waiting = load_action(w.home.app.db.reader, action_id)
-            await approvals.approve(waiting, by="x", digest=waiting.digest)
+            await approvals.approve(waiting, by="terminal", digest=waiting.digest)
         w.home.app.db.write_now(
             lambda tx: tx.execute("UPDATE proposed_actions SET decision_json = '{' WHERE action_id = ?", (broken,))
         )
@@ -666,7 +671,7 @@ async def test_what_expired_while_the_claim_waited_is_not_sent(world):
         action_id = await w.send(text="hello")
         conveyor = w.home.conveyor()
         waiting = load_action(w.home.app.db.reader, action_id)
-        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="terminal", digest=waiting.digest)
 
         def late(point):
             if point == "claiming":
@@ -683,7 +688,7 @@ async def test_what_a_new_policy_denies_while_the_claim_waits_is_not_sent(world)
         action_id = await w.send(text="hello")
         conveyor = w.home.conveyor()
         waiting = load_action(w.home.app.db.reader, action_id)
-        approved = await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+        approved = await w.home.app.approvals(conveyor).approve(waiting, by="terminal", digest=waiting.digest)
 
         def late(point):
             if point == "claiming":
@@ -722,7 +727,7 @@ async def test_an_action_nobody_can_go_on_with_does_not_stop_the_others(world):
         conveyor = w.home.conveyor()
         for action_id in (first, second):
             waiting = load_action(w.home.app.db.reader, action_id)
-            await w.home.app.approvals(conveyor).approve(waiting, by="x", digest=waiting.digest)
+            await w.home.app.approvals(conveyor).approve(waiting, by="terminal", digest=waiting.digest)
         look = conveyor.look_again
 
         def breaks(action, turn):

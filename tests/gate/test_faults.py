@@ -51,7 +51,7 @@ def another(w, reached=lambda _: None):
 async def approved(w, key="k1", **payload):
     action_id = await w.send(key=key, **payload)
     waiting = load_action(w.home.app.db.reader, action_id)
-    return await w.home.app.approvals(w.home.conveyor()).approve(waiting, by="x", digest=waiting.digest)
+    return await w.home.app.approvals(w.home.conveyor()).approve(waiting, by="terminal", digest=waiting.digest)
 
 
 async def leave_dead(w, action, point):
@@ -140,7 +140,7 @@ async def test_a_late_recovery_does_not_take_an_action_out_of_the_hands_that_hav
         (left,) = _held(w)
         await w.home.conveyor().recover()
         yes = await w.home.app.approvals(w.home.conveyor()).approve(
-            load_action(w.home.app.db.reader, action.action_id), by="x", digest=action.digest
+            load_action(w.home.app.db.reader, action.action_id), by="terminal", digest=action.digest
         )
         await leave_dead(w, yes, "begun")
         with pytest.raises(StorageError, match="claimed elsewhere"):
@@ -162,7 +162,7 @@ async def test_a_no_that_comes_after_a_yes_changes_nothing(world):
         action_id = await w.send(text="hello")
         waiting = load_action(w.home.app.db.reader, action_id)
         approvals = w.home.app.approvals(w.home.conveyor())
-        await approvals.approve(waiting, by="first", digest=waiting.digest)
+        await approvals.approve(waiting, by="terminal", digest=waiting.digest)
         with pytest.raises(Conflict, match="APPROVED"):
             await approvals.reject(waiting, reason="second thoughts")
         assert await w.run_due() == 1
@@ -179,10 +179,10 @@ async def test_a_yes_to_what_is_over_by_now_is_a_conflict(world):
         approvals = w.home.app.approvals(w.home.conveyor())
         await approvals.reject(waiting, reason="no")
         with pytest.raises(Conflict, match="REJECTED"):
-            await approvals.approve(waiting, by="second", digest="0" * 64)  # would end it as changed
+            await approvals.approve(waiting, by="terminal", digest="0" * 64)  # would end it as changed
         w.wait(hours=25)
         with pytest.raises(Conflict, match="REJECTED"):
-            await approvals.approve(waiting, by="third", digest=waiting.digest)  # would end it as expired
+            await approvals.approve(waiting, by="terminal", digest=waiting.digest)  # would end it as expired
         assert [r.status for r in w.home.receipts()] == ["denied"]
 
 

@@ -575,7 +575,7 @@ COMMANDS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(command=COMMANDS)
 def test_whatever_a_plain_command_prints_of_a_labelled_file_was_told(place, command):
     """Run for real: a secret word of a labelled file in the output means its label was among those told."""

@@ -75,7 +75,7 @@ def test_a_workspace_below_a_forbidden_path_still_works(tmp_path):
     assert look_at("../x", places, write=False).forbidden_by == str(tmp_path)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=300)
 @given(st.lists(st.sampled_from(["..", ".", "sub", "a", "", "~", "/", ".git"]), max_size=8))
 def test_inside_means_the_resolved_path_begins_with_the_workspace(places, parts):
     fact = look_at("/".join(parts) or ".", places, write=True)

@@ -22,6 +22,7 @@ from coilclaw.packets.errors import ProofNeeded
 from coilclaw.packets.ids import stamp
 from coilclaw.sandbox.fake_receiver import Receiver, serve
 from coilclaw.store import actions as action_rows
+from coilclaw.store.devices import revoke_device
 from coilclaw.store.passkeys import assertions_of, load_passkey, remove_passkey
 from tests.gate.proof_world import DEVICE, World
 from tests.soft_passkey import PRESENT, SoftPasskey
@@ -55,6 +56,7 @@ def receiving(tmp_path):
 
 # What is needed
 
+UNKNOWN = ("", "somebody", "owner", "device:", "device", "Terminal", "terminal ", "cli", "--YES")
 NOTHING_REGISTERED = {
     ("A", DEVICE): "",
     ("B", DEVICE): "passkey_missing",
@@ -65,8 +67,7 @@ NOTHING_REGISTERED = {
     ("A", "--yes"): "",
     ("B", "--yes"): "terminal",
     ("C", "--yes"): "terminal",
-    ("C", "somebody"): "terminal",
-    ("C", ""): "terminal",
+    **{(lane, by): "terminal" for lane in "ABC" for by in UNKNOWN},
 }
 REGISTERED = {**NOTHING_REGISTERED, ("B", DEVICE): "passkey", ("C", DEVICE): "passkey", ("C", "terminal"): "panel"}
 
@@ -85,6 +86,127 @@ def test_lane_b_can_be_left_to_the_token_and_lane_c_cannot(world):
     SoftPasskey().enrol(world.app)
     owner = OwnerProof(world.app.db, world.app.clock, lane_b="token", place=world.app.passkey_place)
     assert [owner.needed(world.app.db.reader, lane, DEVICE) for lane in "ABC"] == ["", "", "passkey"]
+
+
+@pytest.mark.parametrize("lane", ["A", "B", "C"])
+async def test_a_device_that_was_thrown_out_meanwhile_answers_nothing(world, lane):
+    passkey = SoftPasskey().enrol(world.app)
+    action = await world.waiting(lane)
+    proof = passkey.approval(world.app, action) if lane != "A" else None
+    world.app.db.write_now(lambda tx: revoke_device(tx, "dev_test", stamp(world.app.clock())))
+    for by in (DEVICE, "device:nobody"):
+        with pytest.raises(ProofNeeded, match="not paired"):
+            await world.approve(action, by=by, proof=proof)
+    assert world.load(action.action_id).status == "PENDING"
+
+
+# Doors that are none
+
+
+async def nobody_approves(world, action, by):
+    await world.approve(action, by=by)
+
+
+async def nobody_approves_the_row(world, action, by):
+    records = world.home.conveyor().records
+    await world.app.db.write(lambda tx: records.approve(tx, action, by, None, None))
+
+
+async def nobody_begins(world, action, by):
+    records = world.home.conveyor().records
+    said_yes = msgspec.structs.replace(action, approved_by=by)
+    await records.begin(
+        said_yes, stored=True, approved_now=True, stopped=lambda: False, refused=lambda: None, also=None
+    )
+
+
+async def nobody_reopens(world, action, by):
+    unknown(world, action)
+    later = stamp(world.app.clock() + timedelta(hours=1))
+    records = world.home.conveyor().records
+    await world.app.db.write(lambda tx: records.reopen(tx, action, by, later, None))
+
+
+async def nobody_resolves(world, action, by):
+    unknown(world, action)
+    approvals = world.app.approvals(world.home.conveyor())
+    await approvals.resolve(world.load(action.action_id), "executed", by=by)
+
+
+async def nobody_is_asked_for(world, action, by):
+    lane = action.decision.lane
+    world.app.db.write_now(
+        lambda tx: world.app.owner_proof.require(
+            tx, lane=lane, purpose="estop.clear", subject="estop", by=by, assertion=None
+        )
+    )
+
+
+async def nobody_demands(world, action, by):
+    passkey = SoftPasskey().enrol(world.app)
+    proof = passkey.approval(world.app, action)
+    world.app.db.write_now(
+        lambda tx: world.app.owner_proof.demand(
+            tx, purpose="approve", subject=action.action_id, by=by, assertion=proof, digest=action.digest
+        )
+    )
+
+
+async def nobody_answers_in_a_turn(world, action, by):
+    tool, args = action.call.tool, msgspec.json.decode(action.call.args_bytes)
+    world.home.owner.answer = Answer(approved=True, by=by)
+    outcome = await world.home.call(tool, key=f"again{by}", **args)
+    world.home.owner.answer = Answer(approved=None)
+    assert outcome.pending
+    raise ProofNeeded("it waits")
+
+
+NOBODYS_WAYS = (
+    nobody_approves,
+    nobody_approves_the_row,
+    nobody_begins,
+    nobody_reopens,
+    nobody_resolves,
+    nobody_is_asked_for,
+    nobody_demands,
+    nobody_answers_in_a_turn,
+)
+
+
+@pytest.mark.parametrize("way", NOBODYS_WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("lane", ["A", "B", "C"])
+async def test_who_comes_by_no_known_door_speaks_for_nobody(world, lane, way):
+    for by in ("", "somebody", "device:"):
+        action = await world.waiting(lane, key=f"k{by}")
+        with pytest.raises(ProofNeeded):
+            await way(world, action, by)
+        assert world.load(action.action_id).status in ("PENDING", "UNKNOWN")
+    assert world.events("tool_approved") == []
+    assert world.events("tool_begun") == []
+
+
+@pytest.mark.parametrize("lane", ["A", "B", "C"])
+async def test_a_row_that_nobody_known_approved_is_not_carried_out(world, lane):
+    action = await world.waiting(lane)
+    forged = "UPDATE proposed_actions SET status = 'APPROVED', approved_by = 'somebody' WHERE action_id = ?"
+    world.app.db.write_now(lambda tx: tx.execute(forged, (action.action_id,)))
+    await world.home.conveyor().execute(world.load(action.action_id))
+    assert world.load(action.action_id).status == "REJECTED"
+    assert world.events("tool_begun") == []
+
+
+async def test_yes_in_advance_does_not_cover_what_untrusted_content_may_have_a_hand_in(world):
+    """The channel does not say so either; this is the gate's own word."""
+    world.home.owner.answer = Answer(approved=True, by="--yes")
+    tainted = Turn("turn_1", "", "cli", ("untrusted:web",))
+    outcome = await world.home.call("file_write", turn=tainted, path="notes.txt", content="x")
+    assert outcome.pending
+    waiting = world.load(outcome.action.action_id)
+    with pytest.raises(ProofNeeded, match="unseen"):
+        await world.approve(waiting, by="--yes")
+    assert not (world.home.workspace / "notes.txt").exists()
+    clean = await world.home.call("file_write", key="clean", path="notes.txt", content="x")
+    assert clean.result.success
 
 
 # Approving with a passkey

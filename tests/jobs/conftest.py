@@ -73,7 +73,7 @@ class Office:
             approvals = self.app.approvals(conveyor)
             if approve:
                 card = conveyor.card(action)
-                await approvals.approve(action, by="test", digest=card.digest, seen=card.seen)
+                await approvals.approve(action, by="terminal", digest=card.digest, seen=card.seen)
             else:
                 await approvals.reject(action, reason=reason)
 

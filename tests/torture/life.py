@@ -141,7 +141,7 @@ class Life:
             self._journal("rejected", key)
         elif kind != "leave":
             self._journal("approving", key)
-            answered = await self._approvals.approve(action, by="owner", digest=action.digest)
+            answered = await self._approvals.approve(action, by="terminal", digest=action.digest)
             assert not isinstance(answered, Outcome), answered.result.output
             self._journal("approved", key)
             if kind != "queue" and execute:

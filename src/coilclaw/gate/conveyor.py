@@ -1,6 +1,7 @@
 """The conveyor: propose, decide, approve, run, receipt. Every effect of the product passes through here.
 
-`carry` takes a call of a running turn to its end or leaves it waiting; `execute` carries out what was approved earlier.
+The intake takes calls in and decides; `carry` takes a call of a running turn to its end or leaves it waiting; `execute`
+carries out what was approved earlier.
 Reads need one commit, effects two: the first claims the row and says it has begun, the second writes the receipt and
 the new status together.
 """
@@ -15,9 +16,8 @@ from typing import TypeAlias
 import msgspec
 
 from coilclaw.gate.attempt import Attempts
-from coilclaw.gate.binding import call_digest, is_as_shown
-from coilclaw.gate.cards import render_card
-from coilclaw.gate.case import Policy, Setting
+from coilclaw.gate.binding import is_as_shown
+from coilclaw.gate.case import Policy
 from coilclaw.gate.ends import (
     End,
     Fate,
@@ -39,27 +39,25 @@ from coilclaw.gate.ends import (
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.facts import Inspected, Inspector
 from coilclaw.gate.grants import Granter
-from coilclaw.gate.policy import decide
-from coilclaw.gate.proof import PANEL_ONLY, TERMINAL, OwnerProof
+from coilclaw.gate.intake import Intake, Observer
+from coilclaw.gate.proof import PANEL_ONLY, TERMINAL, UNATTENDED, OwnerProof, door_of
 from coilclaw.gate.records import EVENT_OF, KeyBound, Reached, Record, Records, Refused, Stopped, Taken, both, if_it_can
 from coilclaw.gate.turn import Turn
 from coilclaw.gate.upkeep import Upkeep
-from coilclaw.ledger.audit import add_event
 from coilclaw.ledger.ledger import Ledger
 from coilclaw.packets.action import INTERNAL, Action, ToolCall, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.decision import Decision
-from coilclaw.packets.errors import Conflict, ProofNeeded, StorageError
-from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
+from coilclaw.packets.errors import ProofNeeded, StorageError
+from coilclaw.packets.ids import Clock, from_stamp
 from coilclaw.packets.job import JobLimits
 from coilclaw.packets.ports import Recovery
 from coilclaw.packets.receipt import Receipt
-from coilclaw.store.actions import Held, action_with_key, held_actions, key_hash
+from coilclaw.store.actions import Held, held_actions
 from coilclaw.store.database import Database
 from coilclaw.store.lock import holder_is_gone
 
-Observer: TypeAlias = Callable[[str, dict[str, Json]], None]
 Approver: TypeAlias = Callable[[Card], Awaitable[Answer]]
 
 AHEAD = timedelta(minutes=5)
@@ -109,22 +107,30 @@ class Conveyor:
     ) -> None:
         self._db = db
         self._ledger = ledger
-        self._inspector = inspector
         self._granter = granter
         self._upkeep = upkeep
         self._estop = estop
         self._clock = clock
         self._policy = policy
-        self._job_limits = job_limits
         self._is_over = is_over
         self._approve = approve
         self._observe = observe
         self.reached = reached
-        self._seal = seal
         self.redact = redact
         self._locks = locks
         self._patience = patience
         self.ttl = ttl
+        self._intake = Intake(
+            db=db,
+            inspector=inspector,
+            upkeep=upkeep,
+            clock=clock,
+            policy=policy,
+            job_limits=job_limits,
+            observe=observe,
+            seal=seal,
+            ttl=ttl,
+        )
         self.records = Records(db=db, ledger=ledger, clock=clock, locks=locks, reached=reached, owner=owner)
         self._attempts = Attempts(granter, estop, redact)
 
@@ -136,48 +142,31 @@ class Conveyor:
 
     def decide(self, call: ToolCall, turn: Turn) -> Decision:
         """What the gate would say now, without doing anything."""
-        return self._look(self._sealed(call), turn, "~")[1]
+        return self._intake.decide(call, turn)
 
     def propose(self, call: ToolCall, turn: Turn, key: str) -> Action:
         """A new action with its first decision; it becomes real when it is stored."""
-        call = self._sealed(call)
-        now = self._clock()
-        action_id = new_id("act", now)
-        inspected, decision = self._look(call, turn, action_id)
-        self._observe("tool_requested", {"tool": call.tool, "verdict": decision.verdict, "code": decision.code})
-        return Action(
-            action_id=action_id,
-            thread_id=turn.thread_id,
-            turn_id=turn.turn_id,
-            source=turn.source,
-            source_id=turn.job.job_id if turn.job is not None else turn.turn_id,
-            call=call,
-            idempotency_key=key,
-            digest=call_digest(call, inspected),
-            taint=inspected.taint,
-            decision=decision,
-            status="PENDING",
-            attempt=0,
-            expires_at=stamp(now + self.ttl),
-            created_at=stamp(now),
-            job_id=turn.job.job_id if turn.job is not None else None,
-        )
+        return self._intake.propose(call, turn, key)
 
     async def known(self, call: ToolCall, key: str) -> Action | None:
         """The action that already has this key, if its arguments are the same; otherwise a Conflict, with its event."""
-        sealed = self._sealed(call)
-        action = action_with_key(self._db.reader, sealed.tool, key)
-        bound = action.call.args_hash if action is not None else key_hash(self._db.reader, sealed.tool, key)
-        if bound is None or bound == sealed.args_hash:
-            return action
-        entity = action.action_id if action is not None else key
-        await self.note(
-            "idempotency_conflict", entity, {"tool": sealed.tool, "key": key, "args_hash": sealed.args_hash}
-        )
-        raise Conflict(
-            f"the key {key!r} was used for {sealed.tool} with other arguments ({entity}).",
-            remedy="Use a new key for a new call.",
-        )
+        return await self._intake.known(call, key)
+
+    def look_again(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
+        """The action as things stand now: decided anew, with the digest it would have now."""
+        return self._intake.look_again(action, turn)
+
+    def turn_of(self, action: Action) -> Turn:
+        """The turn a stored action came from, as far as the gate needs it."""
+        return self._intake.turn_of(action)
+
+    def card(self, action: Action) -> Card:
+        """The card of a stored action, as things stand now."""
+        return self._intake.card(action)
+
+    def in_short(self, call: ToolCall) -> str:
+        """What a call would do, in a sentence."""
+        return self._intake.in_short(call)
 
     def store(self, tx: sqlite3.Connection, action: Action) -> None:
         """Write the proposed action and say so in the audit, in the caller's transaction."""
@@ -185,34 +174,7 @@ class Conveyor:
 
     async def note(self, event_type: str, entity_id: str, payload: dict[str, Json]) -> None:
         """Write an audit event that belongs to no single action."""
-        await self._db.write(lambda tx: add_event(tx, self._clock, event_type, entity_id, payload))
-
-    def _sealed(self, call: ToolCall) -> ToolCall:
-        """The call without registered secrets; one that held any is marked, and the gate denies it."""
-        args = call.args_bytes.decode("utf-8")
-        sealed = self._seal(args)
-        return msgspec.structs.replace(
-            call,
-            tool=self._seal(call.tool),
-            args=msgspec.Raw(sealed.encode("utf-8")),
-            call_id=self._seal(call.call_id),
-            justification=self._seal(call.justification),
-            withheld=sealed != args,
-        )
-
-    def _look(self, call: ToolCall, turn: Turn, action_id: str) -> tuple[Inspected, Decision]:
-        inspected = self._inspector.inspect(call, turn, action_id)
-        job_id = turn.job.job_id if turn.job is not None else None
-        return inspected, decide(inspected.facts, self._policy(), Setting(source=turn.source, job_id=job_id))
-
-    def look_again(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
-        """The action as things stand now: decided anew, with the digest it would have now."""
-        call = action.call
-        if action.decision.code == "SECRET_NOT_GRANTED":  # the row keeps what was left of its arguments
-            call = msgspec.structs.replace(call, withheld=True)
-        inspected, decision = self._look(call, turn, action.action_id)
-        digest = call_digest(action.call, inspected)
-        return inspected, msgspec.structs.replace(action, decision=decision, taint=inspected.taint, digest=digest)
+        await self._intake.note(event_type, entity_id, payload)
 
     # Carrying a call of a running turn
 
@@ -247,7 +209,7 @@ class Conveyor:
 
     async def _ask(self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None) -> Answer:
         """Put the card to the owner. Ctrl-C is an answer too."""
-        card = self._card(action, inspected)
+        card = self._intake.render(action, inspected)
         if self._must_show_more(action, TERMINAL):
             card = msgspec.structs.replace(card, reasons=(*card.reasons, PANEL_ONLY))
         try:
@@ -259,7 +221,8 @@ class Conveyor:
 
     def _must_show_more(self, action: Action, by: str) -> bool:
         """Whether a yes by this door is not yet the owner's word: it then waits for a passkey."""
-        return bool(self.records.owner.needed(self._db.reader, action.decision.lane, by))
+        unseen = by == UNATTENDED and bool(action.taint)
+        return unseen or bool(self.records.owner.needed(self._db.reader, action.decision.lane, by))
 
     async def _claim_and_run(
         self,
@@ -380,7 +343,7 @@ class Conveyor:
             return changed()
         if looked.decision.verdict == "deny":
             return denial(looked.decision)
-        if looked.decision.verdict == "ask" and action.approved_by is None:
+        if looked.decision.verdict == "ask" and door_of(action.approved_by or "") == "unknown":
             return changed()  # it ran by itself once, and now it would need the owner's word
         if action.attempt == 0 and not self._upkeep.is_as_seen(action.action_id, inspected):
             return changed()
@@ -391,26 +354,6 @@ class Conveyor:
         if action.approved_by is not None and from_stamp(action.expires_at) <= self._clock():
             return expired()
         return changed() if self._policy().hash != action.decision.policy_hash else None
-
-    def turn_of(self, action: Action) -> Turn:
-        """The turn a stored action came from, as far as the gate needs it."""
-        job = self._job_limits(action.job_id) if action.job_id else None
-        return Turn(action.turn_id, action.thread_id, action.source, action.taint, job=job)
-
-    # Cards
-
-    def card(self, action: Action) -> Card:
-        """The card of a stored action, as things stand now."""
-        inspected, looked = self.look_again(action, self.turn_of(action))
-        return self._card(looked, inspected)
-
-    def in_short(self, call: ToolCall) -> str:
-        """What a call would do, in a sentence."""
-        return self._inspector.in_short(call)
-
-    def _card(self, action: Action, inspected: Inspected) -> Card:
-        card = render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action))
-        return msgspec.structs.replace(card, seen=self._upkeep.seen(inspected))
 
     # Recovering
 

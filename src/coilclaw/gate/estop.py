@@ -14,6 +14,7 @@ from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.text import one_line
+from coilclaw.store.meta import read_meta, write_meta
 
 POLL_SECONDS = 0.1
 LONGEST_REASON = 400
@@ -38,16 +39,12 @@ class Estop:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self._aside = file.with_name(f"{file.name}.cleared")
+        """Where a stop lies while it is being cleared: it holds until that is done, and if that never is."""
 
     def engaged(self) -> bool:
         """Whether everything must stop. Only a clear 'no such file' means no."""
-        try:
-            os.lstat(self.file)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-        return True
+        return _is_there(self.file) or _is_there(self._aside) or _is_there(self.file)  # it may be moved back meanwhile
 
     def state(self) -> EstopState:
         """The state with what the file says about it; the file's first line is the one that stopped everything."""
@@ -79,29 +76,39 @@ class Estop:
 
     def mark(self) -> str:
         """Stands for this very stop: another one, or one pressed again since, has another. Empty when there is none."""
-        return _mark(self.file)
+        return _mark(self.file) or _mark(self._aside)
 
     def clear(self, mark: str = "") -> bool:
         """Let things go on; False when there was nothing to clear, or it is no longer the stop of that mark."""
-        aside = self.file.with_name(f"{self.file.name}.cleared")
         try:
             if stat.S_ISDIR(os.lstat(self.file).st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            self.file.rename(aside)
+            self.file.rename(self._aside)
         except FileNotFoundError:
+            if not _is_there(self._aside):
+                return False  # otherwise whoever cleared it before did not get to the end
+        if mark and _mark(self._aside) != mark:
+            with suppress(FileExistsError, FileNotFoundError):  # pressed again, or cleared by others, in this moment
+                os.link(self._aside, self.file)
+            self._aside.unlink(missing_ok=True)
             return False
-        if mark and _mark(aside) != mark:
-            with suppress(FileExistsError):  # whoever pressed it in this moment has stopped everything already
-                os.link(aside, self.file)
-            aside.unlink()
-            return False
-        aside.unlink()
+        self._aside.unlink(missing_ok=True)
         return True
 
     async def wait(self) -> None:
         """Return when ESTOP is engaged."""
         while not self.engaged():
             await asyncio.sleep(POLL_SECONDS)
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        os.lstat(file)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _mark(file: Path) -> str:
@@ -125,8 +132,7 @@ def _is_stamp(text: str) -> bool:
 
 def known_estop(db: sqlite3.Connection) -> bool:
     """What the audit was last told: whether ESTOP is engaged."""
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (_KNOWN,)).fetchone()
-    return row is not None and row[0] == "engaged"
+    return read_meta(db, _KNOWN) == "engaged"
 
 
 def note_estop(tx: sqlite3.Connection, clock: Clock, *, engaged: bool, by: str = "", reason: str = "") -> bool:
@@ -136,10 +142,7 @@ def note_estop(tx: sqlite3.Connection, clock: Clock, *, engaged: bool, by: str =
     """
     if known_estop(tx) == engaged:
         return False
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (_KNOWN, "engaged" if engaged else "cleared"),
-    )
+    write_meta(tx, _KNOWN, "engaged" if engaged else "cleared")
     told: dict[str, Json] = {name: word for name, word in (("by", by), ("reason", reason)) if word}
     add_event(tx, clock, "estop_engaged" if engaged else "estop_cleared", "estop", told)
     return True

@@ -90,7 +90,7 @@ def load_policies(folder: Path) -> LoadedPolicies:
     if folder.is_symlink():
         return LoadedPolicies(rules=(), hash="", broken=f"{folder} is a symbolic link")
     try:
-        files = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+        files = sorted(path for path in folder.iterdir() if path.suffix.casefold() == ".json")
     except FileNotFoundError:
         files = []
     except OSError as error:

@@ -1,7 +1,8 @@
 """Owner proof: what each door must show before something counts as the owner's word, and whether it was shown.
 
 A paired device shows its token (lane A) or a passkey (lane B and C); the terminal is owner proof for lane C only while
-no passkey is registered. A passkey signs one question, put to one device, about one thing as it stands, once.
+no passkey is registered. A passkey signs one question, put to one device, about one thing as it stands, once. The doors
+are a closed list: whoever comes by another one speaks for nobody, in any lane.
 """
 
 import os
@@ -20,6 +21,7 @@ from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.proof import Assertion, Purpose, Question
 from coilclaw.secrets.passkey import CounterBack, Place, encode, refused, verify_assertion
 from coilclaw.store.database import Database
+from coilclaw.store.devices import load_device
 from coilclaw.store.passkeys import (
     AssertionRow,
     Challenge,
@@ -40,6 +42,7 @@ Need: TypeAlias = Literal["", "passkey", "passkey_missing", "panel", "terminal"]
 """What is needed beside the door itself: nothing; a passkey's assertion; one, but none is registered; the panel,
 because the terminal can show none; the terminal, because this door speaks for nobody."""
 Kind: TypeAlias = Literal["passkey", "token", "terminal", "none"]
+Door: TypeAlias = Literal["device", "terminal", "unattended", "unknown"]
 
 CHALLENGE_LIFE = timedelta(minutes=5)
 TERMINAL = "terminal"
@@ -47,6 +50,15 @@ DEVICE = "device:"
 UNATTENDED = "--yes"
 PANEL_ONLY = "A passkey is registered: a yes here leaves it waiting until you approve it in the panel."
 """Said where a question is put at a terminal that cannot answer it."""
+
+
+def door_of(by: str) -> Door:
+    """Which door somebody came by; what is not on this list is no door of the owner's."""
+    if by == TERMINAL:
+        return "terminal"
+    if by == UNATTENDED:
+        return "unattended"
+    return "device" if by.startswith(DEVICE) and by != DEVICE else "unknown"
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,18 +93,19 @@ class OwnerProof:
     def needed(self, db: sqlite3.Connection, lane: Lane, by: str) -> Need:
         """What this door must show for this lane; the empty word when the door is enough. Lane C stands for all that
         is the owner's own, ESTOP included."""
+        door = door_of(by)
+        if door == "unknown":
+            return "terminal"
         if lane == "A":
             return ""
-        if by.startswith(DEVICE):
+        if door == "device":
             if lane == "B" and self._lane_b == "token":
                 return ""
             return "passkey" if self.registered(db) else "passkey_missing"
-        if by == UNATTENDED:
+        if door == "unattended":
             return "terminal"
         if lane == "B":
             return ""
-        if by != TERMINAL:
-            return "terminal"
         return "panel" if self.registered(db) else ""
 
     # Asking
@@ -147,6 +160,7 @@ class OwnerProof:
 
         Call it inside the transaction of what is asked for: both happen, or neither.
         """
+        _check_device(tx, by)
         need = self.needed(tx, lane, by)
         if assertion is None and need:
             raise _missing(need)
@@ -168,8 +182,10 @@ class OwnerProof:
         valid_until: str | None = None,
     ) -> Shown:
         """A passkey's assertion over exactly this, given to this device just now; used up and kept."""
-        if not by.startswith(DEVICE):
-            raise _missing("panel")
+        _check_device(tx, by)
+        door = door_of(by)
+        if door != "device":
+            raise _missing("terminal" if door == "unknown" else "panel")
         if assertion is None:
             raise _missing("passkey" if self.registered(tx) else "passkey_missing")
         device_id = by.removeprefix(DEVICE)
@@ -289,9 +305,17 @@ def _question(challenge: Challenge, purpose: Purpose) -> Question:
 
 
 def _kind(by: str) -> Kind:
-    if by.startswith(DEVICE):
-        return "token"
-    return "terminal" if by == TERMINAL else "none"
+    kinds: dict[Door, Kind] = {"device": "token", "terminal": "terminal"}
+    return kinds.get(door_of(by), "none")
+
+
+def _check_device(tx: sqlite3.Connection, by: str) -> None:
+    """Whether the device is still one of the owner's: it may have been thrown out since it was let in."""
+    if door_of(by) != "device":
+        return
+    device = load_device(tx, by.removeprefix(DEVICE))
+    if device is None or device.revoked_at is not None:
+        raise ProofNeeded("this device is not paired any more.", remedy="Pair it again: `coilclaw pair` shows a code.")
 
 
 _MISSING: dict[Need, tuple[str, str]] = {

@@ -8,13 +8,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from coilclaw.gate.ends import End, Fate
-from coilclaw.gate.proof import OwnerProof, Shown, resolve_digest
+from coilclaw.gate.proof import UNATTENDED, OwnerProof, Shown, resolve_digest
 from coilclaw.ledger.audit import add_event
 from coilclaw.ledger.ledger import Ledger
 from coilclaw.packets.action import Action, ToolResult
 from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.decision import Decision
-from coilclaw.packets.errors import StorageError
+from coilclaw.packets.errors import ProofNeeded, StorageError
 from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.proof import Assertion
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
@@ -142,6 +142,11 @@ class Records:
         by: str,
         assertion: Assertion | None,
     ) -> Shown:
+        if by == UNATTENDED and action.taint:
+            raise ProofNeeded(
+                "untrusted content may have a hand in this, so nobody says yes to it unseen.",
+                remedy="Answer in the panel, or at an interactive terminal.",
+            )
         return self.owner.require(
             tx,
             lane=action.decision.lane,

@@ -89,8 +89,10 @@ class Upkeep:
 
     def is_as_seen(self, action_id: str, inspected: Inspected) -> bool:
         """Whether everything still is as the owner was shown."""
-        seen = seen_hash(self._db.reader, action_id)
-        return not seen or seen == self.seen(inspected)
+        noted = seen_hash(self._db.reader, action_id)
+        if not noted and not any(path.write and not path.boxed for path in inspected.facts.paths):
+            return True  # it replaces nothing, so nothing had to be noted
+        return noted == self.seen(inspected)
 
     def seen(self, inspected: Inspected) -> str:
         """Stands for where the paths of a call lead, and for what the files it would replace hold."""

@@ -1,0 +1,153 @@
+"""The intake: where calls come in. They are sealed, looked at, decided, proposed, and looked at again later."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from coilclaw.gate.binding import call_digest
+from coilclaw.gate.cards import render_card
+from coilclaw.gate.case import Policy, Setting
+from coilclaw.gate.facts import Inspected, Inspector
+from coilclaw.gate.policy import decide
+from coilclaw.gate.turn import Turn
+from coilclaw.gate.upkeep import Upkeep
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.action import Action, ToolCall
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.card import Card
+from coilclaw.packets.decision import Decision
+from coilclaw.packets.errors import Conflict
+from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.packets.job import JobLimits
+from coilclaw.store.actions import action_with_key, key_hash
+from coilclaw.store.database import Database
+
+Observer: TypeAlias = Callable[[str, dict[str, Json]], None]
+
+
+class Intake:
+    """Takes calls in. It decides and shows, and has no hand in any effect."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        inspector: Inspector,
+        upkeep: Upkeep,
+        clock: Clock,
+        policy: Callable[[], Policy],
+        job_limits: Callable[[str], JobLimits | None],
+        observe: Observer,
+        seal: Callable[[str], str],
+        ttl: timedelta,
+    ) -> None:
+        self._db = db
+        self._inspector = inspector
+        self._upkeep = upkeep
+        self._clock = clock
+        self._policy = policy
+        self._job_limits = job_limits
+        self._observe = observe
+        self._seal = seal
+        self._ttl = ttl
+
+    def decide(self, call: ToolCall, turn: Turn) -> Decision:
+        """What the gate would say now, without doing anything."""
+        return self._look(self._sealed(call), turn, "~")[1]
+
+    def propose(self, call: ToolCall, turn: Turn, key: str) -> Action:
+        """A new action with its first decision; it becomes real when it is stored."""
+        call = self._sealed(call)
+        now = self._clock()
+        action_id = new_id("act", now)
+        inspected, decision = self._look(call, turn, action_id)
+        self._observe("tool_requested", {"tool": call.tool, "verdict": decision.verdict, "code": decision.code})
+        return Action(
+            action_id=action_id,
+            thread_id=turn.thread_id,
+            turn_id=turn.turn_id,
+            source=turn.source,
+            source_id=turn.job.job_id if turn.job is not None else turn.turn_id,
+            call=call,
+            idempotency_key=key,
+            digest=call_digest(call, inspected),
+            taint=inspected.taint,
+            decision=decision,
+            status="PENDING",
+            attempt=0,
+            expires_at=stamp(now + self._ttl),
+            created_at=stamp(now),
+            job_id=turn.job.job_id if turn.job is not None else None,
+        )
+
+    async def known(self, call: ToolCall, key: str) -> Action | None:
+        """The action that already has this key, if its arguments are the same; otherwise a Conflict, with its event."""
+        sealed = self._sealed(call)
+        action = action_with_key(self._db.reader, sealed.tool, key)
+        bound = action.call.args_hash if action is not None else key_hash(self._db.reader, sealed.tool, key)
+        if bound is None or bound == sealed.args_hash:
+            return action
+        entity = action.action_id if action is not None else key
+        await self.note(
+            "idempotency_conflict", entity, {"tool": sealed.tool, "key": key, "args_hash": sealed.args_hash}
+        )
+        raise Conflict(
+            f"the key {key!r} was used for {sealed.tool} with other arguments ({entity}).",
+            remedy="Use a new key for a new call.",
+        )
+
+    async def note(self, event_type: str, entity_id: str, payload: dict[str, Json]) -> None:
+        """Write an audit event that belongs to no single action."""
+        await self._db.write(lambda tx: add_event(tx, self._clock, event_type, entity_id, payload))
+
+    def _sealed(self, call: ToolCall) -> ToolCall:
+        """The call without registered secrets; one that held any is marked, and the gate denies it."""
+        args = call.args_bytes.decode("utf-8")
+        sealed = self._seal(args)
+        return msgspec.structs.replace(
+            call,
+            tool=self._seal(call.tool),
+            args=msgspec.Raw(sealed.encode("utf-8")),
+            call_id=self._seal(call.call_id),
+            justification=self._seal(call.justification),
+            withheld=sealed != args,
+        )
+
+    def _look(self, call: ToolCall, turn: Turn, action_id: str) -> tuple[Inspected, Decision]:
+        inspected = self._inspector.inspect(call, turn, action_id)
+        job_id = turn.job.job_id if turn.job is not None else None
+        return inspected, decide(inspected.facts, self._policy(), Setting(source=turn.source, job_id=job_id))
+
+    # What came in earlier
+
+    def look_again(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
+        """The action as things stand now: decided anew, with the digest it would have now."""
+        call = action.call
+        if action.decision.code == "SECRET_NOT_GRANTED":  # the row keeps what was left of its arguments
+            call = msgspec.structs.replace(call, withheld=True)
+        inspected, decision = self._look(call, turn, action.action_id)
+        digest = call_digest(action.call, inspected)
+        return inspected, msgspec.structs.replace(action, decision=decision, taint=inspected.taint, digest=digest)
+
+    def turn_of(self, action: Action) -> Turn:
+        """The turn a stored action came from, as far as the gate needs it."""
+        job = self._job_limits(action.job_id) if action.job_id else None
+        return Turn(action.turn_id, action.thread_id, action.source, action.taint, job=job)
+
+    # Showing
+
+    def card(self, action: Action) -> Card:
+        """The card of a stored action, as things stand now."""
+        inspected, looked = self.look_again(action, self.turn_of(action))
+        return self.render(looked, inspected)
+
+    def render(self, action: Action, inspected: Inspected) -> Card:
+        """The card of an action that was just looked at."""
+        card = render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action))
+        return msgspec.structs.replace(card, seen=self._upkeep.seen(inspected))
+
+    def in_short(self, call: ToolCall) -> str:
+        """What a call would do, in a sentence."""
+        return self._inspector.in_short(call)
