@@ -52,7 +52,7 @@ def test_a_payload_that_is_no_json_is_shown_as_it_stands(db, clock):
     assert last_events(db.reader, Wanted(), 1)[0].payload == "{broken"
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=st.lists(st.sampled_from(["write", "other", "prune", "look"]), max_size=30))
 def test_a_follower_sees_every_event_once_in_order_whatever_is_pruned(db, clock, steps):
     start = last_number(db.reader)

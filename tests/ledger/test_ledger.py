@@ -276,7 +276,9 @@ def test_rolling_back_database_and_log_together_shows_through_the_heads_file(boo
     assert broken(book) == (6, "truncated")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150, deadline=None
+)
 @given(st.data())
 def test_no_single_changed_byte_goes_unseen(book, data):
     original = book.log.read_bytes()

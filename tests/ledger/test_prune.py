@@ -292,7 +292,7 @@ def test_another_homes_rows_in_the_same_workspace_are_kept_apart(tmp_path):
 POINTS = ["appended", "exported", "rewritten", "deleting"]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     deaths=st.lists(st.tuples(st.sampled_from(POINTS), st.integers(1, 4), st.integers(0, 300)), max_size=4),
     hours=st.lists(st.integers(-20, 30), min_size=1, max_size=12),

@@ -75,7 +75,7 @@ def test_two_processes_count_together(db, clock):
     assert [each is not None for each in found] == [True] * 5 + [False] * 3
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=st.lists(st.sampled_from(["guess", "issue", "wait", "close"]), max_size=40))
 def test_no_code_ever_stands_more_than_five_tries_and_one_is_open_at_most(tmp_path_factory, clock, steps):
     folder = tmp_path_factory.mktemp("db")

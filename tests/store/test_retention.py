@@ -217,7 +217,7 @@ def test_receipts_actions_jobs_and_usage_never_go(db, clock):
     assert [count(db, name) for name in ("receipts", "proposed_actions", "ledger_heads", "usage")] == [1, 1, 1, 1]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     said=st.lists(
         st.tuples(st.sampled_from(["t1", "t2", "t3"]), st.booleans(), st.integers(0, 30)), min_size=1, max_size=15

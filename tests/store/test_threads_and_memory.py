@@ -113,7 +113,7 @@ def test_a_query_without_words_is_a_usage_error(db, clock, query):
         MemorySearch(db.reader, clock).search(query, limit=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(st.text(max_size=60))
 def test_no_query_is_a_syntax_error(db, clock, query):
     try:

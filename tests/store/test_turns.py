@@ -175,3 +175,15 @@ def test_whatever_happens_a_conversation_is_answered_one_at_a_time_in_order(tmp_
             assert names == posted[thread][: len(names)]
     finally:
         db.close()
+
+
+def test_what_is_open_is_found_without_reading_every_turn_there_ever_was(db):
+    from coilclaw.store import thread_list
+
+    seen: list[str] = []
+    db.reader.set_trace_callback(seen.append)
+    thread_list.overview_of(db.reader, "nobody")
+    db.reader.set_trace_callback(None)
+    (asked,) = [statement for statement in seen if "FROM turns" in statement]
+    plan = " ".join(row[3] for row in db.reader.execute(f"EXPLAIN QUERY PLAN {asked}"))
+    assert "turns_open" in plan

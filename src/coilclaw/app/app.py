@@ -398,7 +398,10 @@ class App:
     def conveyor(self, approve: "Approver", ask_owner: Callable[[str], Awaitable[str]] | None = None) -> "Conveyor":
         """The gate's conveyor, with somebody to ask."""
         from coilclaw.app.assembly import build_conveyor
+        from coilclaw.app.older_copy import stop_if_older
 
+        if not self._conveyors:
+            stop_if_older(self)
         conveyor = build_conveyor(self, approve, ask_owner)
         self._conveyors.append(conveyor)
         return conveyor
@@ -428,12 +431,11 @@ class App:
     def agent(self, conveyor: "Conveyor") -> "Agent":
         """The turn loop over a conveyor."""
         from coilclaw.agent.loop import Agent, LoopLimits
-        from coilclaw.packets.chat import ToolSpec
+        from coilclaw.app.offered import offered_tools
         from coilclaw.providers.structured import read_structured
 
         provider = self.provider()
         self.observe("provider_selected", {"provider": provider.name})
-        offered = [tool for name, tool in self.tools.items() if name in self._cli_tools]
         bounds = self.config.agent
         return Agent(
             db=self.db,
@@ -441,9 +443,7 @@ class App:
             provider=provider,
             model=self.config.default_model,
             fallback_model=self.config.fallback_model,
-            tools=tuple(
-                ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in offered
-            ),
+            tools=offered_tools(self, self._cli_tools),
             owner_prompt=self.owner_prompt,
             read_proposal=read_structured,
             estop=self.estop,

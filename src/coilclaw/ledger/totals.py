@@ -11,6 +11,7 @@ import msgspec
 
 from coilclaw.ledger.audit import last_number
 from coilclaw.ledger.chain import last_link
+from coilclaw.store.meta import read_meta, write_meta
 
 KEY = "totals"
 OTHER = "other"
@@ -39,9 +40,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_totals(db: sqlite3.Connection) -> Totals:
     """What was counted up to now; a record that cannot be read is counted anew."""
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (KEY,)).fetchone()
+    kept = read_meta(db, KEY)
     try:
-        return Totals() if row is None else msgspec.json.decode(row[0], type=Totals)
+        return Totals() if kept is None else msgspec.json.decode(kept, type=Totals)
     except msgspec.DecodeError:
         return Totals()
 
@@ -50,10 +51,7 @@ def keep_totals(tx: sqlite3.Connection, totals: Totals) -> None:
     """Keep what was counted, unless somebody has counted further."""
     if load_totals(tx).receipts > totals.receipts:
         return
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (KEY, msgspec.json.encode(totals).decode()),
-    )
+    write_meta(tx, KEY, msgspec.json.encode(totals).decode())
 
 
 def is_counted(db: sqlite3.Connection, totals: Totals) -> bool:

@@ -38,7 +38,7 @@ def standing_of(db: sqlite3.Connection, turn_id: str) -> dict[str, Standing]:
     """Every action of a turn by its id, in the order they were proposed."""
     rows = db.execute(
         "SELECT action_id, tool, status, begun_at, worker, result_json, rejection_reason FROM proposed_actions"
-        " WHERE turn_id = ? ORDER BY created_at, action_id",
+        " WHERE turn_id = ? ORDER BY rowid",
         (turn_id,),
     ).fetchall()
     return {
@@ -94,7 +94,7 @@ def told_actions(db: sqlite3.Connection, thread_id: str, turn_id: str) -> set[st
 def asked_urls(db: sqlite3.Connection, turn_id: str) -> list[str]:
     """The addresses that calls of a turn were let through to ask for."""
     rows = db.execute(
-        "SELECT args_json FROM proposed_actions WHERE turn_id = ? AND status <> 'REJECTED' ORDER BY created_at",
+        "SELECT args_json FROM proposed_actions WHERE turn_id = ? AND status <> 'REJECTED' ORDER BY rowid",
         (turn_id,),
     ).fetchall()
     urls = (_ARGS.decode(row[0]).get("url") for row in rows)

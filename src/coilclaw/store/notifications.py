@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
+from coilclaw.store.meta import read_meta, write_meta
 
 Type: TypeAlias = Literal["approval_needed", "approval_expiring", "job_failed", "job_completed", "proactive_reach_out"]
 Reason: TypeAlias = Literal[
@@ -197,16 +198,13 @@ def see_until(tx: sqlite3.Connection, clock: Clock, notification_id: str) -> int
 
 def get_place(db: sqlite3.Connection) -> int | None:
     """The number of the last event that was looked at; None when none ever was."""
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (_CURSOR,)).fetchone()
-    return None if row is None else int(row[0])
+    place = read_meta(db, _CURSOR)
+    return None if place is None else int(place)
 
 
 def set_place(tx: sqlite3.Connection, seq: int) -> None:
     """Keep that number, in the transaction that writes what came of the events up to it."""
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (_CURSOR, str(seq)),
-    )
+    write_meta(tx, _CURSOR, str(seq))
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from coilclaw.packets.ids import stamp
 from coilclaw.store.database import Database
+from coilclaw.store.meta import read_meta, write_meta
 
 BATCH = 500
 """How many rows go in one transaction, so that nobody waits long for the writer."""
@@ -128,6 +129,7 @@ def delete_audit(db: Database, numbers: Sequence[int]) -> int:
 # or our own stays in it: its label is how the conversation is known to be tainted. A conversation that has been silent
 # for as long as messages are kept goes as a whole.
 
+_PRUNED_AT = "pruned_at"
 _TRUSTED = "m.label IN ('owner', 'internal')"
 _MESSAGE_GOES = f"""
     m.created_at < :before AND m.thread_id NOT IN ({_OPEN_THREADS})
@@ -343,13 +345,9 @@ def _delete_over(db: Database, table: str, key: str, now: str) -> int:
 
 def pruned_at(db: sqlite3.Connection) -> str | None:
     """When everything was pruned last."""
-    row = db.execute("SELECT value FROM meta WHERE key = 'pruned_at'").fetchone()
-    return None if row is None else str(row[0])
+    return read_meta(db, _PRUNED_AT)
 
 
 def set_pruned_at(tx: sqlite3.Connection, when: str) -> None:
     """Remember when everything was pruned."""
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES ('pruned_at', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (when,),
-    )
+    write_meta(tx, _PRUNED_AT, when)

@@ -13,6 +13,7 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import StorageError
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.job import Constraints, Outputs
+from coilclaw.store.meta import read_meta, write_meta
 from coilclaw.store.threads import OWNER_ID, ensure_owner
 
 Origin: TypeAlias = Literal["registry", "followup"]
@@ -378,16 +379,12 @@ def open_followups(db: sqlite3.Connection) -> int:
 
 def get_mark(db: sqlite3.Connection, name: str) -> str:
     """A word kept beside the schedules, such as which registry was taken over last; empty when there is none."""
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (f"schedules.{name}",)).fetchone()
-    return "" if row is None else str(row[0])
+    return read_meta(db, f"schedules.{name}") or ""
 
 
 def set_mark(tx: sqlite3.Connection, name: str, value: str) -> None:
     """Keep such a word."""
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (f"schedules.{name}", value),
-    )
+    write_meta(tx, f"schedules.{name}", value)
 
 
 def remove_all(tx: sqlite3.Connection, schedule_ids: Iterable[str]) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from coilclaw.packets.errors import StorageError
+from coilclaw.store.meta import read_meta, write_meta
 
 _KEY = "vault_key"
 """Under this name `meta` holds the id of the key in force."""
@@ -33,8 +34,7 @@ class Sealer(Protocol):
 
 def key_in_force(db: sqlite3.Connection) -> str | None:
     """The id of the key that everything is sealed with; None while nothing ever was."""
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
-    return None if row is None else str(row[0])
+    return read_meta(db, _KEY)
 
 
 def seal_row(tx: sqlite3.Connection, sealer: Sealer, table: str, row_id: str, plain: bytes) -> bytes:
@@ -74,7 +74,4 @@ def seal_all_anew(tx: sqlite3.Connection, sealer: Sealer, key_id: str) -> int:
 
 
 def _put_in_force(tx: sqlite3.Connection, key_id: str) -> None:
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (_KEY, key_id),
-    )
+    write_meta(tx, _KEY, key_id)

@@ -100,12 +100,15 @@ def _overviews(db: sqlite3.Connection, rows: list[tuple[str, str, str, str, str,
             " GROUP BY thread_id"
         ).fetchall()
     )
-    running: dict[str, str] = dict(
-        db.execute("SELECT thread_id, turn_id FROM turns WHERE state = 'RUNNING' ORDER BY created_at").fetchall()
-    )
-    waiting: dict[str, int] = dict(
-        db.execute("SELECT thread_id, count(*) FROM turns WHERE state = 'QUEUED' GROUP BY thread_id").fetchall()
-    )
+    running: dict[str, str] = {}
+    waiting: dict[str, int] = {}
+    # The words of the partial index: there are few open turns, and as many others as were ever taken.
+    open_turns = "SELECT thread_id, turn_id, state FROM turns WHERE state IN ('QUEUED', 'RUNNING') ORDER BY created_at"
+    for thread_id, turn_id, state in db.execute(open_turns):
+        if state == "RUNNING":
+            running[thread_id] = turn_id
+        else:
+            waiting[thread_id] = waiting.get(thread_id, 0) + 1
     return [
         ThreadOverview(
             thread_id=row[0],

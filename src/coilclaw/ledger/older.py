@@ -1,0 +1,85 @@
+"""Whether the database is an older copy: the signed mark and the log went on without it and know more than its rows.
+
+It is the one break that must stop the work before anything else. What was done after the copy was made would be done a
+second time, and whoever was shut out since would be back in.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.ledger.chain import last_link, receipt_number
+from coilclaw.ledger.heads import SigningKey
+from coilclaw.packets.receipt import Receipt
+
+TAIL = 64 * 1024
+_RECEIPT = msgspec.json.Decoder(Receipt)
+
+
+class Older(msgspec.Struct, frozen=True, kw_only=True):
+    """What a database that is older than its proofs does not know."""
+
+    rows: int
+    known: int
+    """How many receipts there once were, as far as anything says."""
+    sign: str
+    """Stands for what told of it: the same sign is the same break."""
+    attempted: tuple[str, ...]
+    """Actions that the log knows an attempt of and the rows do not."""
+
+
+def find_older(db: sqlite3.Connection, key: SigningKey, log: Path) -> Older | None:
+    """What the rows lack, or None when they continue all that is known. A few reads, whatever the chain's length."""
+    mark, last = key.mark(), _last_receipt(log)  # before the rows, which are only ever ahead of both
+    rows, _ = last_link(db)
+    logged = receipt_number(last.id) if last is not None else 0
+    if mark is not None and mark.size and _hash_at(db, mark.size) != mark.hash:
+        sign, known = f"mark {mark.hash}", max(mark.size, logged)
+    elif last is not None and logged > rows:
+        sign, known = f"log {last.receipt_hash}", logged
+    else:
+        return None
+    return Older(rows=rows, known=known, sign=sign, attempted=_attempted(db, log))
+
+
+def _hash_at(db: sqlite3.Connection, number: int) -> str | None:
+    row = db.execute("SELECT receipt_hash FROM receipts WHERE seq = ?", (number,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _last_receipt(log: Path) -> Receipt | None:
+    """The last whole line of the log; None when there is none, or it is no receipt, which `verify` tells of."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return None
+    return _decoded(lines[-2]) if len(lines) > 1 else None
+
+
+def _attempted(db: sqlite3.Connection, log: Path) -> tuple[str, ...]:
+    """The actions of receipts in the log that are not among the rows. A denial is no attempt."""
+    found: dict[str, None] = {}
+    try:
+        with log.open("rb") as file:
+            for line in file:
+                receipt = _decoded(line)
+                if receipt is None or receipt.status == "denied":
+                    continue
+                if _hash_at(db, receipt_number(receipt.id)) != receipt.receipt_hash:
+                    found[receipt.action_id] = None
+    except OSError:
+        return tuple(found)
+    return tuple(found)
+
+
+def _decoded(line: bytes) -> Receipt | None:
+    try:
+        receipt = _RECEIPT.decode(line)
+        receipt_number(receipt.id)
+    except (msgspec.DecodeError, ValueError, IndexError):
+        return None
+    return receipt
