@@ -55,15 +55,22 @@ class Writer:
         if kind == "array":
             items = self.kind(schema.get("items", {}))
             return f"({items})[]" if " | " in items else f"{items}[]"
+        if kind == "object" and "properties" in schema:
+            return self._fields(schema)
         if kind == "object":
             values = values_of(schema)
             return f"{{ [key: string]: {'Json' if values is None else self.kind(values)} }}"
         return JSON_TYPES.get(kind, "Json")
 
+    def _fields(self, schema: Node) -> str:
+        required = set(schema.get("required", ()))
+        pairs = [f"{_key(key, key in required)}: {self.kind(field)}" for key, field in schema["properties"].items()]
+        return f"{{ {'; '.join(pairs)} }}"
+
     def _type(self, name: str, schema: Node) -> str:
         said = f"\n{_comment(schema.get('description', ''), '')}"
         if "properties" not in schema:
-            return f"{said}export type {name} = {self.kind(schema)};\n"
+            return f"{said}export type {name} ={_laid_out(self.kind(schema))};\n"
         required = set(schema.get("required", ()))
         fields = [
             f"{_comment(field.get('description', ''), '  ')}  {_key(key, key in required)}: {self.kind(field)};\n"
@@ -104,6 +111,11 @@ class Writer:
 
 def _union(kinds: Iterable[str]) -> str:
     return " | ".join(dict.fromkeys(kinds))
+
+
+def _laid_out(kind: str) -> str:
+    """What is too long for a line, each alternative on one of its own."""
+    return f" {kind}" if len(kind) < WIDTH // 2 else "".join(f"\n  | {each}" for each in kind.split(" | "))
 
 
 def _literal(value: object) -> str:

@@ -54,18 +54,19 @@ class Oracle:
 
     def runs(self, after: datetime, until: datetime, *, tick: int = 60) -> list[datetime]:
         """Every run after one instant and up to another; offsets with seconds need a tick of one second."""
-        step = timedelta(seconds=tick)
+        step, minute = timedelta(seconds=tick), timedelta(minutes=1)
         now = (after - BEFORE).replace(second=0, microsecond=0)
-        shown = now.astimezone(self.zone).replace(tzinfo=None, second=0)
+        coming = now.astimezone(self.zone).replace(tzinfo=None, second=0) + minute
         found: list[datetime] = []
         while now <= until:
-            wall = now.astimezone(self.zone).replace(tzinfo=None, fold=0)
-            due = False
-            while shown + timedelta(minutes=1) <= wall:
-                shown += timedelta(minutes=1)
-                due = due or self.names(shown)
-            if due and now > after:
-                found.append(now.astimezone(UTC))
+            wall = now.astimezone(self.zone).replace(tzinfo=None)
+            if coming <= wall:
+                due = False
+                while coming <= wall:
+                    due = due or self.names(coming)
+                    coming += minute
+                if due and now > after:
+                    found.append(now.astimezone(UTC))
             now += step
         return found
 

@@ -112,7 +112,7 @@ async def test_what_a_cut_step_took_in_stays_fresh(office):
 @pytest.mark.slow
 async def test_what_a_step_took_in_before_its_time_was_over_stays_fresh(office, clock):
     with a_site() as url:
-        here = office(clock, **settings(url, jobs=Jobs(step_seconds=1, step_retries=3)))
+        here = office(clock, **settings(url, jobs=Jobs(step_seconds=3, step_retries=3)))
         await read_before(here.home, url)
         here.home.script(*fetch_then_send(url))
         job = await here.create()
@@ -293,13 +293,14 @@ class Slow:
 
 @pytest.mark.parametrize("by", ["its time", "the worker's end"])
 async def test_what_a_cut_step_spent_is_kept(sample, by):
-    home = sample(jobs=Jobs(step_seconds=0.2 if by == "its time" else 600, step_retries=0))
+    home = sample(jobs=Jobs(step_seconds=1 if by == "its time" else 600, step_retries=0))
     slow = Slow()
     home.app.provider = lambda name="": slow
     here = Office(home)
     job = await here.create()
     work = asyncio.ensure_future(here.drain(grace_seconds=0.0))
     while slow.asked < 2:
+        assert not work.done()
         await asyncio.sleep(0.01)
     if by == "its time":
         await work

@@ -76,7 +76,7 @@ def test_the_first_opinion_agrees_in_a_zone_while_its_clocks_are_left_alone(text
 
 
 @pytest.mark.slow
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @given(expressions(), MOMENTS)
 def test_wall_minutes_agree_with_the_first_opinion_over_many_expressions(text, moment):
     assume(not read_as_a_star(text))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from coilclaw.config import Jobs
 from coilclaw.jobs.evidence import holds
 from tests.jobs.conftest import calls
 
@@ -227,8 +228,8 @@ async def test_a_provider_that_comes_back_costs_a_pause_only(office, clock):
     assert here.job(job).attempt == 0
 
 
-async def test_a_provider_that_stays_away_fails_the_job(office, clock, hurried):
-    here = office(clock, jobs=hurried)
+async def test_a_provider_that_stays_away_fails_the_job(office, clock):
+    here = office(clock, jobs=Jobs(step_retries=1))
     here.home.script(*[{"error": "unavailable"}] * 9)
     job = await here.create()
     for _ in range(3):
@@ -392,7 +393,7 @@ async def test_estop_holds_jobs_and_clearing_it_lets_them_go_on(office):
     import asyncio
 
     here = office()
-    here.home.script({"text": "slow", "delay": 0.5})
+    here.home.script({"text": "never", "delay": 600})
     job = await here.create()
     work = asyncio.ensure_future(here.drain())
     while here.job(job).worker is None:
@@ -405,6 +406,8 @@ async def test_estop_holds_jobs_and_clearing_it_lets_them_go_on(office):
     await here.drain()
     assert here.said(job) == []
     here.app.estop.clear()
+    here.home.script({"text": "done"})
+    here.background = type(here.background)(here.app)
     await here.drain()
     assert here.job(job).state == "DONE"
 

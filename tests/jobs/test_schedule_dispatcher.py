@@ -249,6 +249,69 @@ async def test_a_queued_run_of_a_schedule_that_was_disabled_never_starts(world):
     assert [run.state for run in world.runs()] == ["ENDED", "SKIPPED", "SKIPPED"]
 
 
+# Ends
+
+
+def settled(world):
+    """What the audit tells of runs that are settled, oldest first."""
+    told = sorted(world.events("schedule_run_settled", "s"), key=lambda event: event["run_instance_id"])
+    assert {event["schedule_id"] for event in told} <= {"s"}
+    return [(event["run_instance_id"], event["outcome"], event["job_id"]) for event in told]
+
+
+@pytest.mark.parametrize("state", ["DONE", "FAILED", "DENIED", "CANCELLED", "TIMED_OUT"])
+async def test_the_end_of_a_run_is_told_once_with_its_outcome_and_its_job(world, state):
+    world.declare(entry())
+    await world.tick()
+    world.clock.advance(hours=1)
+    await world.tick()
+    (run,) = world.runs()
+    assert settled(world) == []
+    world.finish(state=state)
+    assert settled(world) == []
+    await world.tick()
+    await world.tick()
+    assert settled(world) == [(run.run_instance_id, state, run.job_id)]
+
+
+async def test_runs_that_make_way_or_never_start_are_told_as_settled_too(world):
+    await two_slots(world, "replace")
+    first, second, _ = world.runs()
+    cancelled = [(run.run_instance_id, "CANCELLED", run.job_id) for run in (first, second)]
+    assert settled(world) == cancelled
+
+
+async def test_a_queued_run_that_is_dropped_is_told_with_the_reason(world):
+    await two_slots(world, "queue_one")
+    world.declare(entry(overlap="queue_one", enabled=False))
+    await world.tick()
+    queued = world.runs()[1]
+    assert settled(world) == [(queued.run_instance_id, "SKIPPED", None)]
+    (event,) = world.events("schedule_run_settled", "s")
+    assert event["reason"] == "its schedule does not run any more"
+
+
+async def test_a_run_and_the_word_that_it_is_settled_are_one_commit(world):
+    world.declare(entry())
+    await world.tick()
+    world.clock.advance(hours=1)
+    await world.tick()
+    world.finish()
+    world.db.write_now(
+        lambda tx: tx.execute(
+            "CREATE TRIGGER no_room BEFORE INSERT ON audit_log WHEN NEW.event_type = 'schedule_run_settled'"
+            " BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        )
+    )
+    with pytest.raises(Exception, match="no room"):
+        await world.tick()
+    assert [run.state for run in world.runs()] == ["STARTED"]
+    world.db.write_now(lambda tx: tx.execute("DROP TRIGGER no_room"))
+    await world.tick()
+    assert [run.state for run in world.runs()] == ["ENDED"]
+    assert len(settled(world)) == 1
+
+
 # Failures
 
 

@@ -665,6 +665,19 @@ class JobSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
     repo: str | None
 
 
+class LiveEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something that happened, from the durable sequence; the name of the message is its first topic."""
+
+    at: str
+    data: Any
+    event: "Topic"
+    id: str
+    seq: int
+    thread_id: str
+    topics: list["Topic"]
+    type: str
+
+
 class Messages(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a conversation, in the order it was said."""
 
@@ -1618,6 +1631,32 @@ class StoryTold(msgspec.Struct, kw_only=True, omit_defaults=True):
     updated_at: str
 
 
+class StreamGap(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """These numbers are gone. `from` beyond `to`: they never were, and telling goes on at `to`."""
+
+    from_: int = msgspec.field(name="from")
+    to: int
+
+
+class StreamHello(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What every stream begins with."""
+
+    now: str
+    seq: int
+    version: str
+
+StreamMessage: TypeAlias = dict[str, Any]
+
+
+class TextDelta(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of an answer that is being written; it has no number and is not kept."""
+
+    offset: int
+    text: str
+    thread_id: str
+    turn_id: str
+
+
 class Thread(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A conversation."""
 
@@ -1653,6 +1692,8 @@ class ToolListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     reasons: list[str]
     risk: Literal['R0', 'R1', 'R2', 'R3']
     verdict: Literal['allow', 'ask', 'deny']
+
+Topic: TypeAlias = Literal['thread', 'action', 'approval', 'job', 'schedule', 'receipt', 'notification', 'estop', 'device', 'settings', 'ledger']
 
 
 class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1951,8 +1992,8 @@ class Client:
         """Whether everything is stopped, since when and why."""
         return await self._ask("GET", "/v1/estop", {}, {"If-None-Match": if_none_match}, None, EstopNow)
 
-    async def engage_estop(self, body: EngageEstop, *, idempotency_key: str | None = None) -> EstopNow:
-        """Stop every effect at once: no tool starts, what runs is ended. Doing it twice is fine."""
+    async def engage_estop(self, body: EngageEstop | None, *, idempotency_key: str | None = None) -> EstopNow:
+        """Stop every effect at once: no tool starts, what runs is ended. Twice is fine; so is an empty body."""
         return await self._ask("POST", "/v1/estop", {}, {"Idempotency-Key": idempotency_key}, body, EstopNow)
 
     async def clear_estop(self, body: ClearEstop, *, idempotency_key: str | None = None) -> EstopNow:

@@ -19,6 +19,7 @@ TOLD_ELSEWHERE = {
     "ledger/audit.py": "the function itself",
     "gate/records.py": "EVENT_OF and the callers of note()",
     "gate/conveyor.py": "the callers of note()",
+    "gate/intake.py": "the callers of note()",
     "jobs/sync.py": "the literals of Change",
     "app/procedures.py": "the callers of _event() in agent/sop_record.py",
 }

@@ -58,7 +58,7 @@ class QueueHome:
 
     async def status(self, action_id, wanted):
         """Wait until an action stands there."""
-        for _ in range(2000):
+        for _ in range(8000):
             if self.load(action_id).status == wanted:
                 return self.load(action_id)
             await asyncio.sleep(0.005)

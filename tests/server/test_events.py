@@ -92,6 +92,7 @@ async def test_a_stream_says_hello_and_then_what_happens(sample):
         assert told == {
             "seq": before + 1,
             "event": "approval",
+            "topics": ["approval", "action"],
             "type": "approval_needed",
             "id": "act_1",
             "at": told["at"],
@@ -394,8 +395,48 @@ async def test_the_stream_is_documented_as_one(sample):
     async with served(sample(), events_part) as site:
         described = (await site.http.get("/v1/openapi.json")).json()["paths"]["/v1/events"]["get"]
         assert described["operationId"] == "followEvents"
-        assert list(described["responses"]["200"]["content"]) == ["text/event-stream"]
+        (content,) = described["responses"]["200"]["content"].items()
+        assert content[0] == "text/event-stream"
+        assert content[1]["schema"]["contentSchema"]["items"] == {"$ref": "#/components/schemas/StreamMessage"}
         assert {each["name"] for each in described["parameters"]} >= {"topics", "thread_id", "after", "Last-Event-ID"}
+
+
+def messages_of(document):
+    """What the document says of one message, and of no more than it says."""
+    import jsonschema
+
+    schemas = json.loads(json.dumps(document["components"]["schemas"]))
+    for name in ("LiveEvent", "TextDelta", "StreamHello", "StreamGap"):
+        assert set(schemas[name]["required"]) == set(schemas[name]["properties"])
+        schemas[name]["additionalProperties"] = False
+    whole = {"$ref": "#/components/schemas/StreamMessage", "components": {"schemas": schemas}}
+    return jsonschema.Draft202012Validator(whole)
+
+
+async def test_every_message_that_is_sent_is_as_the_document_says(sample):
+    home = sample()
+    home.app.redactor.register("LAB", "tr0ub4dor-and-3-horses")
+    home.app.redactor.register("WORD", "settings")
+    types, _ = event_types()
+    payloads = ({"thread_id": "thr_1"}, {"said": "tr0ub4dor-and-3-horses"}, {"long": "x" * (70 << 10)}, ["odd"], {})
+    gone = await happen(home, 3)
+    for at, kind in enumerate([*sorted(types), "receipt_of_tomorrow"]):
+        await happen(home, 1, kind, f"id_{at}", payloads[at % len(payloads)])
+    home.app.db.write_now(lambda tx: tx.execute("DELETE FROM audit_log WHERE seq = ?", (gone,)))
+    kept = []
+    async with served(home, with_streams(kept)) as site, Follower(site.port, site.token, "?after=1") as follower:
+        await follower.reach(last_number(home.app.db.reader))
+        kept[0].feed.say_text("thr_1", "turn_1", 0, "Once")
+        await follower.until(lambda f: f.named("text"))
+        document = (await site.http.get("/v1/openapi.json")).json()
+    fits = messages_of(document)
+    assert {name for name, _, _ in follower.events} == {"hello", "gap", "text", *TOPICS}
+    for name, _, data in follower.events:
+        fits.validate({"event": name, "data": data})
+        if name in TOPICS:
+            assert (data["event"], tuple(data["topics"])) == (name, topics_of(data["type"]))
+    assert not fits.is_valid({"event": "job", "data": {**follower.events[-2][2], "more": 1}})
+    assert not fits.is_valid({"event": "gone", "data": follower.events[-2][2]})
 
 
 # Ends

@@ -2,22 +2,29 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from coilclaw.app.front_house import Providers
+from coilclaw.app.keyring import set_secret
 from coilclaw.config import CliChannel, OpenAIModel, Price, ReliableModel
 from coilclaw.config.options import values_of
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall
 from coilclaw.server.problems import Trouble
 from coilclaw.store.usage import add_usage
+from tests.home import Sample
 from tests.server.house import code_of, events, house, policy, rows, rule
 
 SECRET = "tok-7f3a91c2e5d84b0699aa"
+COILCLAW = Path(sys.executable).with_name("coilclaw")
 
 
 def setting(told, key):
@@ -327,6 +334,46 @@ async def test_providers_are_listed_with_their_keys_by_name(sample):
             ("steady", "", False, True),
         ]
         assert items[2]["leans_on"] == ["far", "other"]
+
+
+@pytest.mark.slow
+async def test_the_terminal_and_the_server_find_keys_where_the_provider_does(tmp_path):
+    Sample(tmp_path).close()
+    names = ("HERE", "KEPT", "BOTH", "NOWHERE")
+    models = "".join(
+        f'[providers.models.{name.lower()}]\nkind = "openai-compatible"\nmodel = "m"\nbase_url = "https://models.example/v1"\n'
+        f'api_key_env = "{name}_KEY"\n'
+        for name in names
+    )
+    (tmp_path / "home" / "config.toml").write_text(f'default_provider = "here"\n{models}')
+    there = {"HERE_KEY": SECRET, "BOTH_KEY": SECRET, "KEPT_KEY": "", "NOWHERE_KEY": ""}
+    home = Sample(tmp_path, environ=there)
+    for name in ("KEPT_KEY", "BOTH_KEY"):
+        set_secret(home.app, name, f"{SECRET}-{name}")
+    async with house(home) as site:
+        served = {each["key_name"]: each["key_set"] for each in (await site.http.get("/v1/providers")).json()["items"]}
+        warned = [each["detail"] for each in (await site.http.get("/v1/doctor")).json()["probes"]]
+    environ = {**os.environ, **there, "COILCLAW_HOME": str(home.home.root), "HOME": str(tmp_path / "user")}
+    told = await asyncio.to_thread(
+        subprocess.run, [COILCLAW, "provider", "list", "--json"], env=environ, capture_output=True, timeout=110
+    )
+    home.close()
+    keys = [each["key"] for each in json.loads(told.stdout) if each["key"]]
+    wanted = {f"{name}_KEY": name != "NOWHERE" for name in names}
+    assert {name: found for name, found in served.items() if name} == wanted
+    assert {each.split()[0]: each.endswith("(set)") for each in keys} == wanted
+    assert [each for each in warned if each.endswith("is not set")] == ["NOWHERE_KEY is not set"]
+
+
+async def test_a_key_that_the_keyring_does_not_look_up_is_not_told_as_there(sample):
+    """What nothing in the configuration names is not read from the vault, whatever lies in it."""
+    home = sample(environ={"FAR_KEY": ""})
+    set_secret(home.app, "FAR_KEY", SECRET)
+    assert not home.app.keyring.holds("FAR_KEY")
+    assert not home.app.keyring.get("FAR_KEY")
+    home = with_provider(sample, "https://models.example/v1")
+    assert home.app.keyring.holds("FAR_KEY")
+    assert home.app.keyring.get("FAR_KEY") == SECRET
 
 
 async def test_a_provider_that_answers_is_told_so(sample):

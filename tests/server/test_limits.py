@@ -77,6 +77,13 @@ async def test_what_is_open_takes_small_bodies_only(sample):
         assert code(answer) == (413, "TOO_LARGE")
 
 
+async def test_a_body_that_is_not_there_is_said_in_words(sample):
+    async with served(sample(), echo_part) as site:
+        answer = await site.http.post("/v1/echo")
+        assert code(answer) == (400, "BAD_REQUEST")
+        assert answer.json()["detail"] == "body: nothing was sent, and JSON is needed."
+
+
 @pytest.mark.parametrize(
     "kind",
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/jsonp"],

@@ -22,9 +22,11 @@ async def overview(site, **params):
 
 async def test_an_empty_home_has_an_overview_of_zeros(sample):
     async with at_work(sample()) as site:
+        today = {datetime.now(UTC).date().isoformat()}
         told = await overview(site)
+        today.add(datetime.now(UTC).date().isoformat())
         assert len(told["days"]) == 30
-        assert told["days"][-1]["day"] == datetime.now(UTC).date().isoformat()
+        assert told["days"][-1]["day"] in today
         assert told["since"] == told["days"][0]["day"]
         assert told["verdicts"] == {"allow": 0, "ask": 0, "deny": 0}
         assert told["approvals"]["median_wait_seconds"] is None

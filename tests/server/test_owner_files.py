@@ -74,7 +74,7 @@ async def test_a_new_policy_waits_for_the_owners_passkey_and_is_then_in_force(sa
         asked = {"subject": action.action_id, "digest": action.digest, "valid_until": action.expires_at}
         proof = signed(site, passkey, purpose="approve", **asked)
         assert (await site.http.post(approve, json={**body, "proof": proof})).status_code == 200
-        for _ in range(1000):
+        for _ in range(8000):
             if load_action(home.app.db.reader, action.action_id).status == "EXECUTED":
                 break
             await asyncio.sleep(0.005)
@@ -202,6 +202,64 @@ async def test_the_gate_may_still_say_no(sample):
         assert code_of(answer, 403) == "AUTONOMY_READONLY"
         assert "supervised" in answer.json()["remedy"]
         assert [receipt.status for receipt in home.receipts()] == ["denied"]
+
+
+async def test_a_broken_policy_file_is_shown_with_its_faults_and_mended_on_the_machine_alone(sample):
+    home = sample(security__autonomy="full")
+    path = home.workspace / "policies" / "mine.json"
+    path.write_text('{"version": 1,\n"rules": [\n')
+    whole, texts = policy(rule("quiet", tool="shell")), (path.read_text(), (home.workspace / "SYSTEM.md").read_text())
+    async with house(home) as site:
+        passkey_of(site)
+        shown = (await site.http.get("/v1/policies/mine.json")).json()
+        assert (shown["valid"], shown["file"]["content"]) == (False, texts[0])
+        assert shown["faults"][0]["line"] == 3
+        asked = {"content": whole, "if_sha256": shown["file"]["sha256"]}
+        for route, body in (
+            ("/v1/policies/mine.json", asked),
+            ("/v1/policies/other.json", {"content": whole}),
+            ("/v1/system-prompt", {"content": "Be kind.\n"}),
+            ("/v1/skills/tidy-notes", {"content": "# Shorter\n"}),
+        ):
+            answer = await site.http.put(route, json=body)
+            assert code_of(answer, 403) == "POLICY_BROKEN"
+            told = answer.json()
+            assert "policies/mine.json" in told["detail"]
+            assert "on the machine" in told["remedy"]
+            assert "`coilclaw policy show`" in told["remedy"]
+        assert home.statuses() == ["REJECTED"] * 4
+        assert [receipt.status for receipt in home.receipts()] == ["denied"] * 4
+        assert (path.read_text(), (home.workspace / "SYSTEM.md").read_text()) == texts
+        assert (await home.call("file_write", path="a.txt", content="x")).result.code == "POLICY_BROKEN"
+        assert (await home.call("file_read", path="SYSTEM.md")).action.status == "EXECUTED"
+        # What it would be if the file held can be tried before anybody goes to the machine.
+        call = {"tool": "shell", "args": {"command": "ls"}, "file": {"name": "mine.json", "content": whole}}
+        assert (await site.http.post("/v1/policy/check", json=call)).json()["decision"]["code"] == "POLICY_RULE"
+
+        path.write_text(whole)
+        shown = (await site.http.get("/v1/policies/mine.json")).json()
+        assert (shown["valid"], shown["faults"]) == (True, [])
+        answer = await site.http.put("/v1/policies/mine.json", json={"content": policy(rule("loud", tool="shell"))})
+        assert (answer.status_code, answer.json()["decision"]["lane"]) == (202, "C")
+
+
+async def test_a_skill_or_a_prompt_that_is_no_text_is_mended_like_any_other(sample):
+    home = sample()
+    skill, prompt = home.workspace / "skills" / "tidy-notes" / "SKILL.md", home.workspace / "SYSTEM.md"
+    for path in (skill, prompt):
+        path.write_bytes(b"---\ndescription: [\n\xff\xfe\x00")
+    async with house(home) as site:
+        shown = (await site.http.get("/v1/skills/tidy-notes")).json()["file"]
+        assert shown["redacted"] is True
+        body = {"content": "# Whole\n", "if_sha256": shown["sha256"]}
+        assert (await site.http.put("/v1/skills/tidy-notes", json=body)).json()["status"] == "EXECUTED"
+        assert skill.read_text() == "# Whole\n"
+        shown = (await site.http.get("/v1/system-prompt")).json()
+        body = {"content": "Be kind.\n", "if_sha256": shown["sha256"]}
+        told = (await site.http.put("/v1/system-prompt", json=body)).json()
+        assert (told["status"], told["decision"]["lane"]) == ("PENDING", "C")
+        await home.approve(told["action_id"], by="terminal")
+        assert prompt.read_text() == "Be kind.\n"
 
 
 async def test_nothing_is_written_while_everything_is_stopped(sample):

@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 
 from coilclaw.app.clockwork import Clockwork
+from coilclaw.app.front_events import events_part
+from coilclaw.app.front_work import work_part
 from coilclaw.gate.turn import Turn
 from coilclaw.jobs.registry_edit import adding
 from coilclaw.jobs.schedule_entry import new_entry
@@ -14,6 +16,8 @@ from coilclaw.ledger.audit import Wanted, last_events
 from coilclaw.packets.ids import stamp
 from coilclaw.store.actions import list_actions
 from coilclaw.store.schedules import load_schedule, set_mark
+from tests.server.follower import Follower
+from tests.server.site import served, unlimited
 from tests.server.work_home import at_work, calls, code_of, state, until, working
 
 DAILY = {"cron": "0 9 * * 1-5", "timezone": "Europe/Berlin", "goal": "Say hello"}
@@ -304,6 +308,28 @@ async def test_a_run_by_hand_is_worked_on_and_told_in_the_history(sample):
         assert after["last_run"]["status"] == "DONE"
         assert after["next_run_utc"] == before["next_run_utc"]
         assert (after["runs"][0]["run_instance_id"], after["running"]) == (run["run_instance_id"], [])
+
+
+@pytest.mark.slow
+async def test_whoever_follows_the_events_hears_that_a_run_is_settled_when_it_is(sample):
+    home = sample()
+    home.script({"text": "hello"})
+    async with served(home, work_part, events_part, rates=unlimited()) as site, working(site):
+        await add(site)
+        async with Follower(site.port, site.token, "?topics=schedule") as follower:
+            await follower.until(lambda f: f.named("hello"))
+            started = (await site.http.post("/v1/schedules/say-hello/run-now")).json()
+            await follower.until(lambda f: [e for e in f.named("schedule") if e["type"] == "schedule_run_settled"])
+            (run,) = (await site.http.get("/v1/schedules/say-hello/runs")).json()["items"]
+            assert (run["state"], run["outcome"]) == ("ENDED", "DONE")
+            told = [event for event in follower.named("schedule") if event["id"] == "say-hello"]
+            assert [event["type"] for event in told] == ["schedule_run", "schedule_run_settled"]
+            assert told[-1]["data"] == {
+                "schedule_id": "say-hello",
+                "run_instance_id": run["run_instance_id"],
+                "outcome": "DONE",
+                "job_id": started["job_id"],
+            }
 
 
 async def test_many_runs_by_hand_at_once_each_make_a_job_and_the_history_goes_on_by_pages(sample):

@@ -114,7 +114,7 @@ async def test_a_connection_that_says_nothing_is_closed_without_a_word():
 
 
 async def test_after_an_answer_the_next_request_may_come_but_not_for_ever():
-    async with place() as here:
+    async with place(Limits(head_seconds=LONG, keep_alive_seconds=2)) as here:
         reader, writer = await here.connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -165,7 +165,7 @@ async def test_an_answer_that_nobody_takes_is_dropped():
 
 
 async def test_a_head_that_is_too_large_is_refused():
-    async with place() as here:
+    async with place(Limits(head_seconds=LONG)) as here:
         reader, _ = await here.connect(b"GET / HTTP/1.1\r\nX: " + b"y" * 40_000)
         answer = await rest(reader)
         assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
@@ -177,13 +177,13 @@ async def test_a_head_that_is_too_large_is_refused():
      b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n"],
 )  # fmt: skip
 async def test_what_is_no_http_is_refused(garbage):
-    async with place() as here:
+    async with place(Limits(head_seconds=LONG)) as here:
         reader, _ = await here.connect(garbage)
         assert (await rest(reader)).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_garbage_in_a_body_ends_the_connection_and_nothing_else():
-    async with place() as here:
+    async with place(Limits(head_seconds=LONG)) as here:
         head = b"POST /endless HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
         reader, writer = await here.connect(head)
         await reader.readuntil(b"begun")

@@ -262,7 +262,7 @@ def test_the_second_signal_ends_it_at_once(place):
         slow.sendall(
             body.replace(b"%s", port.encode()).replace(b"\r\n\r\n", b"\r\nContent-Type: application/json\r\n\r\n")
         )
-        time.sleep(0.3)
+        server.client().get("/health")  # what came before is taken in by now
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.3)
         assert server.process.poll() is None  # a request is being taken in

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from coilclaw.app.offered import calls_through, offered_tools
 from coilclaw.app.sop_job import sop_of, step_of_job
 from coilclaw.jobs.desk import Desk
 from coilclaw.jobs.intake import Rules
@@ -168,10 +169,8 @@ class Background:
         )
 
     def _stepper(self) -> "Stepper":
-        from coilclaw.agent.calls import Calls
         from coilclaw.agent.model import Model
         from coilclaw.agent.step import StepLimits, Stepper
-        from coilclaw.packets.chat import ToolSpec
         from coilclaw.providers.structured import read_structured
 
         app = self._app
@@ -185,18 +184,8 @@ class Background:
                 read_proposal=read_structured,
                 estop=app.estop,
             ),
-            calls=Calls(
-                db=app.db,
-                conveyor=self.conveyor,
-                clock=app.clock,
-                redact=app.redact,
-                seal=app.redactor.registered,
-            ),
-            tools=tuple(
-                ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters)
-                for tool in app.tools.values()
-                if tool.name in offered
-            ),
+            calls=calls_through(app, self.conveyor),
+            tools=offered_tools(app, offered),
             owner_prompt=app.owner_prompt,
             estop=app.estop,
             clock=app.clock,

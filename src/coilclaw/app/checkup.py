@@ -1,8 +1,10 @@
 """The check-up: every part the agent relies on, probed by behaviour, with a remedy for each fault."""
 
 import sqlite3
+import stat
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from coilclaw.packets.box import Probe
@@ -78,7 +80,30 @@ def _workspace(app: "App") -> Probe:
         return Probe(name="workspace", state="warn", detail=f"{path}, but git is missing", remedy="Install git.")
     if not (path / ".git").exists():
         return Probe(name="workspace", state="warn", detail=f"{path} is no repository", remedy="Run `coilclaw init`.")
-    return Probe(name="workspace", state="ok", detail=f"{path}, a git repository")
+    return _shared(path) or Probe(name="workspace", state="ok", detail=f"{path}, a git repository, private")
+
+
+def _shared(workspace: Path) -> Probe | None:
+    """Whether other users of this machine may read the workspace, or write what governs the agent."""
+    mode = workspace.stat().st_mode
+    if not mode & 0o077:
+        return None
+    governing = (workspace, *(workspace / name for name in ("SYSTEM.md", "policies", "cron", "skills", "sops")))
+    inside = (file for place in governing[1:] if place.is_dir() for file in place.rglob("*"))
+    loose = next((each for each in (*governing, *inside) if _others_may_write(each)), None)
+    remedy = f"Run `chmod -R go-rwx {workspace}`."
+    if loose is not None:
+        detail = f"{loose} can be written by other users, and it governs the agent"
+        return Probe(name="workspace", state="fail", detail=detail, remedy=remedy)
+    return Probe(name="workspace", state="warn", detail=f"{workspace} can be read by other users", remedy=remedy)
+
+
+def _others_may_write(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return bool(found.st_mode & 0o022) and not stat.S_ISLNK(found.st_mode)
 
 
 def _provider(app: "App", reader: Reader) -> list[Probe]:
@@ -97,10 +122,8 @@ def _provider(app: "App", reader: Reader) -> list[Probe]:
 
 
 def _has_key(app: "App", reader: Reader, name: str) -> bool:
-    from coilclaw.app.provider_test import has_key
-
     try:
-        return has_key(app, reader(), name)
+        return app.keyring.holds(name, reader())
     except (CoilclawError, sqlite3.Error):
         return bool(app.environ.get(name))
 

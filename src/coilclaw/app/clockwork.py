@@ -3,12 +3,13 @@
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.app.registry_lock import registry_lock
 from coilclaw.jobs.dispatcher import Dispatcher
 from coilclaw.jobs.intake import objections
 from coilclaw.jobs.launch import Terms
@@ -143,10 +144,15 @@ class Clockwork:
                 also(tx)
             return registry
 
-        registry = await self._app.db.write(work)
+        async with self.editing():
+            registry = await self._app.db.write(work)
         for hint in registry.hints[:MOST_HINTS]:
             self._say("schedule_hint", {"message": hint})
         return registry
+
+    def editing(self) -> AbstractAsyncContextManager[None]:
+        """Held by every edit of ours from reading the file to having taken it over."""
+        return registry_lock(self._app.home.locks_dir)
 
     # Edits that others write
 

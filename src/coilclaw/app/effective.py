@@ -1,16 +1,14 @@
 """The configuration in force: every option, where its value comes from, and what the next start would bring."""
 
-import ast
-import inspect
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from coilclaw.config import Config, Origin, load, schema, show_config
+from coilclaw.config import Config, Origin, load, show_config
 from coilclaw.config.environment import ALIASES, variable_for
 from coilclaw.config.options import values_of
+from coilclaw.config.reference import option_texts
 from coilclaw.packets.canonical import Json, JsonObject
 from coilclaw.packets.errors import ConfigError
 
@@ -35,7 +33,7 @@ def effective_settings(app: "App") -> tuple[list[Effective], list[str]]:
     """Every option in force, and what is wrong with config.toml by now. Secrets are only ever named."""
     next_config, origins, faults = _next(app)
     running, later = show_config(app.config), show_config(next_config)
-    told = _descriptions()
+    told = option_texts()
     settings: list[Effective] = []
     for path, _ in values_of(app.config):
         key = ".".join(path)
@@ -85,16 +83,3 @@ def _owner(config: Config, path: tuple[str, ...]) -> str:
     for name in path[:-1]:
         found = cast("Mapping[str, object]", found).get(name) if isinstance(found, Mapping) else getattr(found, name)
     return type(found).__name__
-
-
-@cache
-def _descriptions() -> dict[tuple[str, str], str]:
-    """The text under each field of the schema, which Python itself does not keep."""
-    told: dict[tuple[str, str], str] = {}
-    for node in ast.parse(inspect.getsource(schema)).body:
-        if isinstance(node, ast.ClassDef):
-            for field, below in zip(node.body, node.body[1:], strict=False):
-                if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-                    text = ast.literal_eval(below.value)
-                    told[node.name, ast.unparse(field.target)] = " ".join(str(text).split())
-    return told

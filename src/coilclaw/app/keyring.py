@@ -39,6 +39,14 @@ class Keyring(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._app.environ)
 
+    def holds(self, name: str, db: sqlite3.Connection | None = None) -> bool:
+        """Whether a lookup would find a value. The vault is not opened for that; `db` is a database that stands in."""
+        from coilclaw.store.stored_secrets import sealed_secret
+
+        if self._app.environ.get(name):
+            return True
+        return name in self.names and sealed_secret(db or self._app.db.reader, name) is not None
+
     def missing(self) -> list[str]:
         """The names of secrets that the environment does not have."""
         return [name for name in self.names if not self._app.environ.get(name)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.app.offered import calls_through, offered_tools
 from coilclaw.app.sop_shelf import SopBroken, SopFile, SopShelf
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import nobody
@@ -223,10 +224,8 @@ class Procedures:
         return self._step_turns
 
     def _make_turns(self, follower: "Follower", record: "RunRecord") -> "StepTurns":
-        from coilclaw.agent.calls import Calls
         from coilclaw.agent.sop_turns import SopStepper, StepModel, StepTurns, TurnLimits
         from coilclaw.agent.step import StepLimits
-        from coilclaw.packets.chat import ToolSpec
         from coilclaw.providers.structured import read_structured
 
         app, config = self._app, self._app.config
@@ -240,18 +239,11 @@ class Procedures:
             estop=app.estop,
             runtime_tools=RUNTIME_TOOLS,
         )
-        calls = Calls(
-            db=app.db, conveyor=self.conveyor, clock=app.clock, redact=app.redact, seal=app.redactor.registered
-        )
         stepper = SopStepper(
             db=app.db,
             model=model,
-            calls=calls,
-            tools=tuple(
-                ToolSpec(name=tool.name, description=tool.description, parameters=tool.parameters)
-                for tool in app.tools.values()
-                if tool.name in offered
-            ),
+            calls=calls_through(app, self.conveyor),
+            tools=offered_tools(app, offered),
             owner_prompt=app.owner_prompt,
             estop=app.estop,
             clock=app.clock,

@@ -1,6 +1,5 @@
 """Providers as the owner set them up, and a short question to one of them to see whether it answers."""
 
-import sqlite3
 import time
 from typing import TYPE_CHECKING
 
@@ -56,19 +55,12 @@ def listed_providers(app: "App") -> list[ListedProvider]:
                 model=model.model if isinstance(model, MockModel | OpenAIModel) else "",
                 base_url=model.base_url.rpartition("@")[2] if isinstance(model, OpenAIModel) else "",
                 key_name=key,
-                key_set=bool(key) and has_key(app, app.db.reader, key),
+                key_set=bool(key) and app.keyring.holds(key),
                 leans_on=leans_on,
                 default=name == app.config.default_provider,
             )
         )
     return listed
-
-
-def has_key(app: "App", db: sqlite3.Connection, name: str) -> bool:
-    """Whether a provider's key is there: in the environment, or in the vault, which is not opened for that."""
-    from coilclaw.store.stored_secrets import sealed_secret
-
-    return bool(app.environ.get(name)) or sealed_secret(db, name) is not None
 
 
 async def try_provider(app: "App", name: str) -> Tried:

@@ -30,14 +30,14 @@ class GatedEdits:
         self._core = front.core
         self._clockwork = clockwork
         self._calls = OwnerCalls(front.app, front.core.conveyor)
-        self._one = asyncio.Lock()  # an edit is made to what the one before it left
+        self._one = asyncio.Lock()  # of this process, only one stands in line for the registry
 
     async def make(self, edit: "Edit", *, by: str, also: "Write | None" = None, key: str | None = None) -> None:
         """Make one edit; a Trouble when the gate or the tool would not. What the edit objects to is not proposed."""
         from coilclaw.jobs.registry import REGISTRY
         from coilclaw.packets.action import ToolCall
 
-        async with self._one:
+        async with self._one, self._clockwork.editing():
             draft = await self._clockwork.draft(edit)
             _must_fit(draft)
             call = ToolCall.of(TOOL, {"path": REGISTRY, "content": draft.data.decode("utf-8")})
@@ -53,7 +53,7 @@ class GatedEdits:
         action = self._calls.earlier(TOOL, key)
         if action is None:
             return None
-        async with self._one:
+        async with self._one, self._clockwork.editing():
             await self._must_be_written(await self._calls.go_on(action, by=by))
             data, added = _written_by(action)
             if load_schedule(self._app.db.reader, added) is None:

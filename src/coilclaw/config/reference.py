@@ -1,6 +1,7 @@
 """The options written out: as docs/config.md, and as the commented config.toml that `init` writes."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -27,7 +28,7 @@ so that a home can be moved with everything in it."""
 
 def docs_markdown() -> str:
     """Every option with its type, default and variable, as Markdown."""
-    told = _told()
+    told = option_texts()
     lines = [_INTRODUCTION]
     for section, options in _sections():
         if isinstance(section, Table):
@@ -44,7 +45,7 @@ def docs_markdown() -> str:
 
 def default_toml(home: Home) -> str:
     """The file that `init` writes: it loads to the defaults, and every option stands in it."""
-    told = _told()
+    told = option_texts()
     where = display(home.root).replace("\n", "?")
     lines = [
         "# CoilClaw's configuration. Lines that begin with # show the defaults: take the # away to change one.",
@@ -93,8 +94,9 @@ def _sections() -> list[tuple[str | Table, list[Option]]]:
     return ordered
 
 
-def _told() -> dict[tuple[str, str], str]:
-    """The text under each field, read from the schema's source: Python itself does not keep it."""
+@cache
+def option_texts() -> Mapping[tuple[str, str], str]:
+    """The text under each field by its struct and name, read from the schema's source: Python does not keep it."""
     import ast
     import inspect
 

@@ -12,7 +12,7 @@ from coilclaw.jobs.catchup import ON_TIME, TICK, EngineStuck, Plan, plan, slot_n
 from coilclaw.jobs.launch import Terms, launch
 from coilclaw.jobs.outcomes import note_ends, pause_loudly
 from coilclaw.jobs.record import end
-from coilclaw.jobs.slots import run_of, skip, story
+from coilclaw.jobs.slots import drop, run_of, settle, skip, story
 from coilclaw.jobs.sync import Sync
 from coilclaw.jobs.timetable import (
     Told,
@@ -38,15 +38,12 @@ from coilclaw.store.schedule_runs import (
     add_wakeup,
     busy_schedules,
     claim_run,
-    complete_wakeup,
-    end_run,
     ended_runs,
     last_started,
     lease_wakeup,
     load_run,
     open_runs,
     queued_schedules,
-    skip_run,
     slot_is_taken,
     start_run,
 )
@@ -227,16 +224,14 @@ class Dispatcher:
         reason = "replaced by a newer run of its schedule"
         for run in before:
             if run.state == "QUEUED" or run.job_id is None:
-                skip_run(tx, run.run_instance_id, reason)
-                complete_wakeup(tx, run.run_instance_id)
+                drop(tx, self._clock, run, reason)
                 continue
             job = load_job(tx, run.job_id)
             if job is not None and job.state not in ENDED:
                 files = {path: self._hash_file(path) for path in job_files(tx, job.job_id)}
                 end(tx, self._clock, job, "CANCELLED", f"It was {reason}.", files)
                 cancelled.append(job.job_id)
-            end_run(tx, run.run_instance_id, "CANCELLED")
-            complete_wakeup(tx, run.run_instance_id)
+            settle(tx, self._clock, run, "CANCELLED")
 
     # By hand
 
@@ -289,8 +284,7 @@ class Dispatcher:
         queued = [run for run in before if run.state == "QUEUED"]
         if row is None or not row.live:
             for run in queued:
-                skip_run(tx, run.run_instance_id, "its schedule does not run any more")
-                complete_wakeup(tx, run.run_instance_id)
+                drop(tx, self._clock, run, "its schedule does not run any more")
             return 0
         if not queued or len(queued) != len(before):
             return 0

@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from coilclaw.jobs.slots import settle
 from coilclaw.jobs.timetable import counted
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.job import JobState
-from coilclaw.store.schedule_runs import RunRow, complete_wakeup, end_run
+from coilclaw.store.schedule_runs import RunRow
 from coilclaw.store.schedules import (
     RowBroken,
     delete_schedule,
@@ -41,10 +42,9 @@ def note_ends(
     """Note how runs ended, each once; a follow-up that ran is forgotten, a schedule that keeps failing pauses."""
     done = 0
     for run, state in ended:
-        if not end_run(tx, run.run_instance_id, state):
+        if not settle(tx, clock, run, state):
             continue
         done += 1
-        complete_wakeup(tx, run.run_instance_id)
         if origin_of(tx, run.schedule_id) == "followup":
             delete_schedule(tx, run.schedule_id)
             continue

@@ -1,4 +1,4 @@
-"""Slots on record: what is written down of a slot that is run or skipped, and how the audit tells it."""
+"""Slots on record: what is written down of a slot that is run, skipped or settled, and how the audit tells it."""
 
 import sqlite3
 
@@ -8,7 +8,17 @@ from coilclaw.jobs.timetable import Told
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock
-from coilclaw.store.schedule_runs import Cause, RunRow, claim_run, extend_skip, run_id
+from coilclaw.packets.job import JobState
+from coilclaw.store.schedule_runs import (
+    Cause,
+    RunRow,
+    claim_run,
+    complete_wakeup,
+    end_run,
+    extend_skip,
+    run_id,
+    skip_run,
+)
 
 
 def run_of(schedule_id: str, at: str, cause: Cause, late: int, told: Told) -> RunRow:
@@ -39,6 +49,27 @@ def skip(tx: sqlite3.Connection, clock: Clock, run: RunRow, reason: str, *, afte
         more: dict[str, Json] = {"reason": reason, "slots": row.slots, "first_slot": row.first_slot}
         add_event(tx, clock, "schedule_skipped", run.schedule_id, {**story(run), **more})
     return 1
+
+
+def settle(tx: sqlite3.Connection, clock: Clock, run: RunRow, outcome: JobState) -> bool:
+    """Write down how a started run ended; False when somebody did before."""
+    if not end_run(tx, run.run_instance_id, outcome):
+        return False
+    _settled(tx, clock, run, {"outcome": outcome})
+    return True
+
+
+def drop(tx: sqlite3.Connection, clock: Clock, run: RunRow, reason: str) -> None:
+    """Write down that a run which waited will not be."""
+    skip_run(tx, run.run_instance_id, reason)
+    _settled(tx, clock, run, {"outcome": "SKIPPED", "reason": reason})
+
+
+def _settled(tx: sqlite3.Connection, clock: Clock, run: RunRow, more: dict[str, Json]) -> None:
+    """Nothing more comes of a run; whoever follows the events hears it with the row."""
+    complete_wakeup(tx, run.run_instance_id)
+    about: dict[str, Json] = {"schedule_id": run.schedule_id, "run_instance_id": run.run_instance_id}
+    add_event(tx, clock, "schedule_run_settled", run.schedule_id, {**about, "job_id": run.job_id, **more})
 
 
 def story(run: RunRow) -> dict[str, Json]:

@@ -11,6 +11,7 @@ from typing import Any, cast, get_args, get_type_hints
 import msgspec
 from litestar import Controller
 
+from coilclaw.server import stream_messages
 from coilclaw.server.problems import MEDIA_TYPE, Problem
 
 _WRITES = ("post", "put", "patch", "delete")
@@ -73,6 +74,9 @@ def completed(document: Node, controllers: Sequence[type[Controller]]) -> bytes:
     components = cast("Node", document.setdefault("components", {}))
     schemas = cast("Node", components.setdefault("schemas", {}))
     structs = _structs(controllers)
+    if _tell_streams(document):
+        schemas |= stream_messages.schemas()
+        structs |= stream_messages.structs()
     _describe(schemas, structs)
     _require(schemas, structs, taken=_taken(document, schemas))
     schemas["Problem"] = _problem_schema()
@@ -87,6 +91,19 @@ def completed(document: Node, controllers: Sequence[type[Controller]]) -> bytes:
     text = msgspec.json.encode(document, order="sorted")
     # Python's `$` also matches before a last line break, which our patterns rule out; a schema's does not.
     return msgspec.json.format(text.replace(rb"$(?!\\n)", b"$"), indent=2)
+
+
+def _tell_streams(document: Node) -> bool:
+    """Say of every event stream what is sent over it; whether there is one."""
+    streams = [
+        response["content"][stream_messages.MEDIA_TYPE]
+        for item in cast("dict[str, Node]", document.get("paths", {})).values()
+        for response in item.get("get", {}).get("responses", {}).values()
+        if stream_messages.MEDIA_TYPE in response.get("content", {})
+    ]
+    for stream in streams:
+        stream["schema"] = stream_messages.stream_schema()
+    return bool(streams)
 
 
 def _problem_schema() -> Node:

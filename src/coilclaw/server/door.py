@@ -3,11 +3,13 @@
 In this order: no WebSockets; one spelling of every header that matters; the peer, the host and the origin are ours; a
 good token, unless the path is open; cookies only from our own pages; the device is confirmed; not too often, but the
 emergency stop always; a body that can be taken, and after it the token again: a body takes its time, and who was thrown
-out meanwhile is out. What is refused is said as problem+json and never repeats what was sent.
+out meanwhile is out; of one device a few at a time, so that none keeps the others waiting. What is refused is said as
+problem+json and never repeats what was sent.
 """
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import msgspec
@@ -17,6 +19,7 @@ from coilclaw.packets.canonical import Json
 from coilclaw.server.application import place_of
 from coilclaw.server.body import BIND, Bodies, ClientGone, drain, replayed
 from coilclaw.server.caller import Caller
+from coilclaw.server.crowd import Crowd
 from coilclaw.server.headers import guarded, headers_of
 from coilclaw.server.hosts import Hosts
 from coilclaw.server.methods import Methods
@@ -44,6 +47,13 @@ _UNCONFIRMED = _PROVING | {("GET", "/v1/session"), ("POST", "/v1/session/end"), 
 
 _ALWAYS = frozenset({("POST", "/estop"), ("POST", "/v1/estop")})
 """Whoever may stop everything may do so however much they have asked for before."""
+
+_LISTENING = frozenset({("GET", "/v1/events"), ("GET", "/v1/estop"), ("POST", "/chat")})
+_EXPORT = ("GET", "/v1/audit/export")
+AT_ONCE = 4
+"""Requests of one device that are under way; an export counts apart, and there is one."""
+SENDING = 8
+"""Bodies of one device that are taken in at once: each is kept whole until it is there."""
 
 _STOPPING = Trouble(
     503, "STOPPING", "the server is being stopped.", remedy="Try again in a moment.", headers={"Retry-After": "5"}
@@ -131,6 +141,9 @@ class Door:
         self._methods = methods
         self._say = say
         self._is_asset = is_asset
+        self._crowd = Crowd(AT_ONCE)
+        self._senders = Crowd(SENDING)
+        self._exports = Crowd(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -150,10 +163,12 @@ class Door:
                 line.known()
             whole = receive
             if self._bodies.check(visit.path, visit.headers):
-                body = await self._bodies.read(visit.path, receive)
+                async with self._room(visit, state.get("caller"), self._senders):
+                    body = await self._bodies.read(visit.path, receive)
                 coming, whole = None, replayed(body, receive)
                 self._check_still(state.get("caller"))
-            await self._app(self._inside(scope, visit, state, panel=panel), whole, answer)
+            async with self._room(visit, state.get("caller"), self._crowd):
+                await self._app(self._inside(scope, visit, state, panel=panel), whole, answer)
         except ClientGone:
             return
         except asyncio.CancelledError:  # the server ends, and this took longer than it waits
@@ -169,6 +184,13 @@ class Door:
             if answer.started:  # half an answer cannot be taken back: the connection ends
                 raise _Broken from None
             await answer.refuse(error, coming)
+
+    def _room(self, visit: _Visit, caller: object, crowd: Crowd) -> AbstractAsyncContextManager[None]:
+        """What stays open as long as somebody listens takes no room, and what stops everything waits for none."""
+        asked = (visit.method, visit.path)
+        if not isinstance(caller, Caller) or asked in _ALWAYS or asked in _LISTENING:
+            return nullcontext()
+        return (self._exports if asked == _EXPORT else crowd).room(caller.device_id)
 
     def _inside(self, scope: Any, visit: _Visit, state: dict[str, object], *, panel: bool) -> Any:
         """The request as the routes see it. A HEAD that is open is a GET whose body the listener leaves out."""

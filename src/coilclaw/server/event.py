@@ -10,6 +10,7 @@ from coilclaw.ledger.audit import Told
 from coilclaw.packets.canonical import Json
 from coilclaw.secrets.fields import field_of
 from coilclaw.secrets.redactor import Redactor
+from coilclaw.server.stream_messages import LiveEvent
 from coilclaw.server.topics import Topic, topics_of
 
 LARGEST = 64 << 10
@@ -24,22 +25,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     thread_id: str
     sse: bytes
     """What is sent, whole."""
-
-
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """The `data` of an event in a stream."""
-
-    seq: int
-    """Its number: they grow by one from event to event, over all of them."""
-    event: Topic
-    type: str
-    """What happened, such as `tool_completed`."""
-    id: str
-    """What it happened to: an action, a job, a conversation, a device."""
-    at: str
-    thread_id: str
-    """The conversation it belongs to; empty when there is none."""
-    data: Json
 
 
 def frame(event: str, data: bytes, *, seq: int | None = None) -> bytes:
@@ -67,9 +52,10 @@ def thread_of(told: Told, payload: Json) -> str:
 def event_of(told: Told, payload: Json, thread_id: str, redactor: Redactor) -> Event:
     """The event as it leaves; should redaction break, nothing of its inside."""
     topics = topics_of(told.event_type)
-    shown = Shown(
+    shown = LiveEvent(
         seq=told.seq,
         event=topics[0],
+        topics=topics,
         type=told.event_type,
         id=told.entity_id,
         at=told.created_at,
@@ -82,24 +68,31 @@ def event_of(told: Told, payload: Json, thread_id: str, redactor: Redactor) -> E
     return Event(seq=told.seq, topics=topics, thread_id=thread_id, sse=frame(topics[0], data, seq=told.seq))
 
 
-def _redacted(shown: Shown, redactor: Redactor) -> bytes:
+def _redacted(shown: LiveEvent, redactor: Redactor) -> bytes:
     try:
         # Ids, hashes and single words have no shape or context that tells a secret, so that only the registered ones
         # can stand in them: one look at all of them together. It is most of what events hold, and most of the cost.
         data = msgspec.json.encode(shown)
         text = data.decode()
         if "\\" in text or redactor.registered(text) != text:
-            return msgspec.json.encode(redactor.value(msgspec.to_builtins(shown)))
+            told = {name: getattr(shown, name) for name in (*_FRAME, "data")}
+            return _encoded(shown, cast("dict[str, Json]", redactor.value(told)))
         told = {name: getattr(shown, name) for name in _FRAME}
         if all(_is_plain(value) for value in told.values()) and _is_plain_payload(shown.data):
             return data
-        return msgspec.json.encode({**_rest_redacted(told, redactor), "data": _payload_redacted(shown.data, redactor)})
+        return _encoded(shown, {**_rest_redacted(told, redactor), "data": _payload_redacted(shown.data, redactor)})
     except Exception:  # fail closed: what cannot be redacted is not shown
         hidden = msgspec.structs.replace(shown, id="", thread_id="", data={"withheld": "redaction failed"})
         return msgspec.json.encode(hidden)
 
 
-_FRAME = tuple(name for name in Shown.__struct_fields__ if name != "data")
+def _encoded(shown: LiveEvent, redacted: dict[str, Json]) -> bytes:
+    return msgspec.json.encode({name: redacted.get(name, getattr(shown, name)) for name in LiveEvent.__struct_fields__})
+
+
+_OWN = ("seq", "event", "topics")
+"""Its number and words of ours: nothing in them comes from anywhere else, and a stream is read by them."""
+_FRAME = tuple(name for name in LiveEvent.__struct_fields__ if name not in (*_OWN, "data"))
 _PLAIN = re.compile(
     r"(?:act|art|asr|chl|conv|dev|evt|job|msg|note|ntf|sop|turn)_[0-9a-z]{19}"
     r"|[0-9a-f]{64}"

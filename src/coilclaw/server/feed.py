@@ -21,6 +21,7 @@ from coilclaw.packets.ids import Clock, stamp
 from coilclaw.secrets.redactor import Redactor
 from coilclaw.server.event import Event, event_of, frame, payload_of, thread_of
 from coilclaw.server.reader import Reader
+from coilclaw.server.stream_messages import StreamGap, StreamHello, TextDelta
 from coilclaw.server.topics import topics_of
 from coilclaw.store.database import Database
 
@@ -32,32 +33,6 @@ PAGE = 100
 KEPT_EVENTS = 512
 KEPT_BYTES = 512 << 10
 """What is kept of the newest events; less than a reader's queue takes."""
-
-
-class Text(msgspec.Struct, frozen=True, kw_only=True):
-    """The `data` of a piece of text: it follows `offset` characters said before."""
-
-    thread_id: str
-    turn_id: str
-    offset: int
-    text: str
-
-
-class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """The `data` of the first event of every stream."""
-
-    seq: int
-    """The number of the newest event there is."""
-    version: str
-    now: str
-    """The server's clock."""
-
-
-class Gap(msgspec.Struct, frozen=True, kw_only=True, rename={"first": "from", "last": "to"}):
-    """The `data` of a gap: these numbers are gone. `from` beyond `to`: they never were, and telling goes on at `to`."""
-
-    first: int
-    last: int
 
 
 Partials: TypeAlias = Callable[[], Iterable[tuple[str, str, str]]]
@@ -91,7 +66,7 @@ class Feed:
 
     def hello(self, seq: int) -> bytes:
         """What a stream begins with; `seq` is where its reader stands."""
-        said = Hello(seq=self.newest(), version=__version__, now=stamp(self._clock()))
+        said = StreamHello(seq=self.newest(), version=__version__, now=stamp(self._clock()))
         return b"retry: 2000\n" + frame("hello", msgspec.json.encode(said), seq=seq)
 
     def newest(self) -> int:
@@ -216,14 +191,14 @@ class Feed:
 
 
 def _text(thread_id: str, turn_id: str, offset: int, text: str) -> bytes:
-    return frame("text", msgspec.json.encode(Text(thread_id=thread_id, turn_id=turn_id, offset=offset, text=text)))
+    return frame("text", msgspec.json.encode(TextDelta(thread_id=thread_id, turn_id=turn_id, offset=offset, text=text)))
 
 
 def _gap(first: int, last: int) -> bytes:
     """Nothing, unless numbers are missing."""
-    return frame("gap", msgspec.json.encode(Gap(first=first, last=last)), seq=last) if first <= last else b""
+    return frame("gap", msgspec.json.encode(StreamGap(first=first, last=last)), seq=last) if first <= last else b""
 
 
 def gap_ahead(claimed: int, newest: int) -> bytes:
     """What somebody is told who has seen numbers that were never given here."""
-    return frame("gap", msgspec.json.encode(Gap(first=claimed, last=newest)), seq=newest)
+    return frame("gap", msgspec.json.encode(StreamGap(first=claimed, last=newest)), seq=newest)

@@ -18,6 +18,12 @@ from coilclaw.server.redacting import Redacting
 LARGEST = 128 << 10
 """Such files are read by people, and redacted whole before they are shown: that takes its time."""
 
+MEND_ON_THE_MACHINE = (
+    "No device can mend it, because what the broken file forbade is not known: on the machine, edit the file that is"
+    " named here in the workspace, or move it out of policies/. `coilclaw policy show` says when it holds."
+)
+"""While a policy file is broken, only reads run; that holds for its own repair too."""
+
 PLAIN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$(?!\n)"
 """What a new skill may be called."""
 POLICY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,74}\.json$(?!\n)"
@@ -174,7 +180,7 @@ def answer_edited(core: Core, edited: Edited) -> Response[Edited]:
     if edited.status == "EXECUTED":
         return Response(edited, status_code=200)
     told = f"{edited.path} was not written ({edited.action_id}): {edited.message}"
-    remedy = " ".join(edited.decision.recommended_changes)
+    remedy = MEND_ON_THE_MACHINE if edited.code == "POLICY_BROKEN" else " ".join(edited.decision.recommended_changes)
     if edited.status == "REJECTED":
         raise Trouble(403, edited.code or "DENIED", told, remedy=remedy)
     raise Trouble(409, edited.code or "NOT_WRITTEN", told, remedy="See what is in the way, then send it again.")

@@ -49,3 +49,8 @@ def page_of(rows: Sequence[T], limit: int, places: Sequence[object]) -> Page[T]:
     """A page of rows that were asked for with one more than `limit`; `places` are where each row stands."""
     more = len(rows) > limit
     return Page(items=list(rows[:limit]), next_cursor=write_cursor(places[limit - 1]) if more else None)
+
+
+def page_to(items: Sequence[T], place: object | None) -> Page[T]:
+    """A page of what was found up to a place; None when nothing follows."""
+    return Page(items=list(items), next_cursor=None if place is None else write_cursor(place))

@@ -116,8 +116,14 @@ def _of_litestar(error: HTTPException) -> Problem:
     detail = error.detail
     if isinstance(error.extra, list):
         found = cast("list[dict[str, Any]]", [each for each in error.extra if isinstance(each, dict)])
-        detail = "; ".join(f"{each.get('key', 'body')}: {each.get('message', '')}" for each in found) or detail
+        detail = "; ".join(map(_fault, found)) or detail
     return problem(error.status_code, code, detail)
+
+
+def _fault(found: dict[str, Any]) -> str:
+    """One thing that does not fit, by where it stands. The framework has its own words for a body that is not there."""
+    where, what = found.get("key", "body"), found.get("message", "")
+    return "body: nothing was sent, and JSON is needed." if (where, what) == ("data", "'data'") else f"{where}: {what}"
 
 
 def answer_with_problem(request: "Request[Any, Any, Any]", error: Exception) -> Response[Problem]:

@@ -18,8 +18,8 @@ from coilclaw.server.caller import Caller
 from coilclaw.server.feed import Feed, gap_ahead
 from coilclaw.server.problems import Trouble
 from coilclaw.server.reader import Reader
+from coilclaw.server.stream_messages import MEDIA_TYPE
 
-MEDIA_TYPE = "text/event-stream"
 CHECK_SECONDS = 0.5
 
 

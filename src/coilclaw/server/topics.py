@@ -48,6 +48,7 @@ _OF_WORD: dict[str, Topic] = {
     "key": "settings",
     "keys": "settings",
     "label": "ledger",
+    "database": "ledger",
     "audit": "ledger",
     "ledger": "ledger",
 }

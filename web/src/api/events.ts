@@ -4,7 +4,7 @@
  */
 import { asApiError, isAborted, type ApiError } from './problem.ts';
 import { SseParser, type SseEvent } from './sse.ts';
-import type { LiveEvent, TextDelta, Topic } from './types.ts';
+import type { LiveEvent, StreamMessage, TextDelta } from './types.ts';
 
 export type StreamState = 'connecting' | 'live' | 'down' | 'closed';
 
@@ -19,9 +19,12 @@ export interface StreamParts {
 export const SILENCE = 45_000;
 const FIRST_WAIT = 1_000;
 const LONGEST_WAIT = 30_000;
-const TOPICS: ReadonlySet<string> = new Set<Topic>([
-  'thread', 'action', 'approval', 'job', 'schedule', 'receipt', 'notification', 'estop', 'device', 'settings', 'ledger',
-]);
+/** Every message of the stream; a name that the server gives up or adds does not compile until it stands here. */
+const KNOWN: Record<StreamMessage['event'], true> = {
+  hello: true, gap: true, text: true,
+  thread: true, action: true, approval: true, job: true, schedule: true, receipt: true,
+  notification: true, estop: true, device: true, settings: true, ledger: true,
+};
 
 type Listener<T> = (value: T) => void;
 
@@ -155,15 +158,24 @@ export class EventStream {
   }
 
   #hand(event: SseEvent): void {
-    let data: unknown;
-    try {
-      data = JSON.parse(event.data);
-    } catch {
-      return; // not one of ours
+    const message = messageOf(event);
+    if (!message) return;
+    switch (message.event) {
+      case 'hello': return;
+      case 'gap': return tell(this.#gaps, undefined);
+      case 'text': return tell(this.#texts, message.data);
+      default: return tell(this.#events, message.data);
     }
-    if (event.event === 'text') tell(this.#texts, data as TextDelta);
-    else if (event.event === 'gap') tell(this.#gaps, undefined);
-    else if (TOPICS.has(event.event)) tell(this.#events, { ...(data as LiveEvent), event: event.event as Topic });
+  }
+}
+
+/** The message in an event; null when it is not one of ours. */
+function messageOf({ event, data }: SseEvent): StreamMessage | null {
+  if (!Object.hasOwn(KNOWN, event)) return null;
+  try {
+    return { event, data: JSON.parse(data) as unknown } as StreamMessage;
+  } catch {
+    return null;
   }
 }
 

@@ -727,6 +727,24 @@ export interface JobSpec {
   repo: string | null;
 }
 
+/** Something that happened, from the durable sequence; the name of the message is its first topic. */
+export interface LiveEvent {
+  at: string;
+  /** Ids, codes and hashes, never content. */
+  data: Json;
+  event: Topic;
+  /** What it happened to: an action, a job, a conversation, a device. */
+  id: string;
+  /** Its number: they grow by one from event to event, over all of them. */
+  seq: number;
+  /** The conversation it belongs to; empty when there is none. */
+  thread_id: string;
+  /** Every list that it makes old. */
+  topics: Topic[];
+  /** What happened, such as `tool_completed`. */
+  type: string;
+}
+
 /** A piece of a conversation, in the order it was said. */
 export interface Messages {
   /** Hand it back as `after` for what is said later; null while the conversation is empty. */
@@ -1770,6 +1788,37 @@ export interface StoryTold {
   updated_at: string;
 }
 
+/** These numbers are gone. `from` beyond `to`: they never were, and telling goes on at `to`. */
+export interface StreamGap {
+  from: number;
+  to: number;
+}
+
+/** What every stream begins with. */
+export interface StreamHello {
+  /** The server's clock. */
+  now: string;
+  /** The number of the newest event there is. */
+  seq: number;
+  version: string;
+}
+
+/** One message of the event stream; `data` is sent as one line of JSON. */
+export type StreamMessage =
+  | { data: StreamHello; event: 'hello' }
+  | { data: StreamGap; event: 'gap' }
+  | { data: TextDelta; event: 'text' }
+  | { data: LiveEvent; event: Topic };
+
+/** A piece of an answer that is being written; it has no number and is not kept. */
+export interface TextDelta {
+  /** How many characters were said before. */
+  offset: number;
+  text: string;
+  thread_id: string;
+  turn_id: string;
+}
+
 /** A conversation. */
 export interface Thread {
   /** Where it was begun: panel, cli, job, … */
@@ -1812,6 +1861,20 @@ export interface ToolListed {
   /** What the gate says to a plain call now: run, ask the owner, or deny. */
   verdict: 'allow' | 'ask' | 'deny';
 }
+
+/** What an event is about. */
+export type Topic =
+  | 'thread'
+  | 'action'
+  | 'approval'
+  | 'job'
+  | 'schedule'
+  | 'receipt'
+  | 'notification'
+  | 'estop'
+  | 'device'
+  | 'settings'
+  | 'ledger';
 
 /** One message of the owner and its answer. */
 export interface Turn {
@@ -2012,7 +2075,7 @@ export interface Routes {
     '/v1/chat/turns/{turn_id}/stop': { path: { turn_id: string }; answer: Turn };
     '/v1/devices/{device_id}/confirm': { path: { device_id: string }; body: WithProof; answer: Device };
     '/v1/devices/{device_id}/revoke': { path: { device_id: string }; body: WithProof; answer: Device };
-    '/v1/estop': { body: EngageEstop; answer: EstopNow };
+    '/v1/estop': { body: EngageEstop | null; answer: EstopNow };
     '/v1/estop/clear': { body: ClearEstop; answer: EstopNow };
     '/v1/files': { query?: { name?: string | null; folder?: string | null }; body: Blob | FormData; answer: Saved };
     '/v1/files/show': { body: ShowFile; answer: ShownFile };

@@ -1,6 +1,6 @@
 /**
  * The types of the panel. What the server takes and answers is in schema.ts, made from its document, and comes from here
- * under the same names; written by hand is only what the document does not name or does not say.
+ * under the same names; written by hand is only what the document does not name.
  */
 import type { Query } from './address.ts';
 import type * as S from './schema.ts';
@@ -59,40 +59,4 @@ export type ReceiptsWanted = Pick<Query<'/v1/receipts'>, 'status' | 'refusal' | 
 export interface Page<T> {
   items: T[];
   next_cursor: string | null;
-}
-
-// --- the stream, which the document tells of in words alone ---------------------------------------------------------
-
-export type Topic =
-  | 'thread'
-  | 'action'
-  | 'approval'
-  | 'job'
-  | 'schedule'
-  | 'receipt'
-  | 'notification'
-  | 'estop'
-  | 'device'
-  | 'settings'
-  | 'ledger';
-
-/** Something that happened, from the durable sequence. */
-export interface LiveEvent {
-  seq: number;
-  event: Topic;
-  type: string;
-  id: string;
-  at: string;
-  /** The conversation it belongs to; empty when there is none. */
-  thread_id: string;
-  data: S.Json;
-}
-
-/** A piece of an answer that is being written; never stored. */
-export interface TextDelta {
-  thread_id: string;
-  turn_id: string;
-  /** How many characters were said before. */
-  offset: number;
-  text: string;
 }

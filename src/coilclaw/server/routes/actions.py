@@ -27,13 +27,13 @@ from coilclaw.server.actions import (
 )
 from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.filters import OfJob, OfThread, OfTool, Refused, actions_at
 from coilclaw.server.hands import Hands
 from coilclaw.server.moments import Since, Until, moment_of
-from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
+from coilclaw.server.pages import Cursor, Limit, Page, page_to
 from coilclaw.server.problems import Trouble, problems
 from coilclaw.server.redacting import Redacting
-from coilclaw.store.action_pages import ActionPlace, WantedActions, page_of_actions
-from coilclaw.store.refusals import Refusal
+from coilclaw.store.action_pages import WantedActions
 
 
 class Resolve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,14 +57,12 @@ class ActionRoutes(Controller):
         core: NamedDependency[Core],
         redacting: NamedDependency[Redacting],
         status: Annotated[Status | None, QueryParameter(description="Only those of this status.")] = None,
-        refusal: Annotated[Refusal | None, QueryParameter(description="Only those refused so.")] = None,
-        tool: Annotated[str | None, QueryParameter(max_length=200, description="Only calls of this tool.")] = None,
+        refusal: Refused = None,
+        tool: OfTool = None,
         lane: Annotated[Lane | None, QueryParameter(description="Only those of this lane.")] = None,
         source: Annotated[Source | None, QueryParameter(description="Only those from there.")] = None,
-        thread_id: Annotated[
-            str | None, QueryParameter(max_length=200, description="Only of this conversation.")
-        ] = None,
-        job_id: Annotated[str | None, QueryParameter(max_length=200, description="Only of this job.")] = None,
+        thread_id: OfThread = None,
+        job_id: OfJob = None,
         since: Since = None,
         until: Until = None,
         q: Annotated[
@@ -89,12 +87,12 @@ class ActionRoutes(Controller):
             until=moment_of(until),
             text=q,
         )
-        actions, place = page_of_actions(core.db.reader, wanted, read_cursor(cursor, ActionPlace), limit)
+        actions, place = actions_at(core, wanted, cursor, limit)
         ends = refusals_of(core, actions)
         items = await redacting.aside(
             lambda: [summary_of(core, action, ends.get(action.action_id)) for action in actions]
         )
-        return Page(items=items, next_cursor=None if place is None else write_cursor(place))
+        return page_to(items, place)
 
     @get("/{action_id:str}", operation_id="getAction", summary="One action", responses=problems(404))
     async def show(

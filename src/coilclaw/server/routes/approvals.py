@@ -18,11 +18,12 @@ from coilclaw.packets.proof import Assertion
 from coilclaw.server.actions import Answered, ApprovalCard, answered, approval_of, find_action
 from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.filters import actions_at
 from coilclaw.server.hands import Hands
-from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
+from coilclaw.server.pages import Cursor, Limit, Page, page_to
 from coilclaw.server.problems import MEDIA_TYPE, Problem, Trouble, problem_of, problems
 from coilclaw.server.redacting import Redacting
-from coilclaw.store.action_pages import ActionPlace, Standing, WantedActions, page_of_actions
+from coilclaw.store.action_pages import Standing, WantedActions
 
 
 class Approve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,13 +98,12 @@ class ApprovalRoutes(Controller):
 
         A page may be short, or empty, and still have a next one.
         """
-        wanted = WantedActions(standing=status)
-        actions, place = page_of_actions(core.db.reader, wanted, read_cursor(cursor, ActionPlace), limit)
+        actions, place = actions_at(core, WantedActions(standing=status), cursor, limit)
         cards: list[ApprovalCard] = []
         for action in actions:
             cards.append(await approval_of(core, redacting, action, caller.by))
             await asyncio.sleep(0)  # a card reads files and compares them; others come in between
-        return Page(items=cards, next_cursor=None if place is None else write_cursor(place))
+        return page_to(cards, place)
 
     @get("/{action_id:str}", operation_id="getApproval", summary="One card", responses=problems(404))
     async def show(

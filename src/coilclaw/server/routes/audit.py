@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 from litestar import Controller, get
-from litestar.di import NamedDependency
+from litestar.di import NamedDependency, Provide
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
@@ -53,22 +53,34 @@ Quiet = Annotated[
 ]
 
 
+def sought_of(
+    event_type: EventType = None,
+    entity_id: EntityId = None,
+    quiet: Quiet = False,
+    since: Since = None,
+    until: Until = None,
+) -> Sought:
+    """The events that a request asks for."""
+    span = Span(since=moment_of(since), until=moment_of(until))
+    return Sought(span=span, event_type=event_type, entity_id=entity_id, quiet=quiet)
+
+
+_SOUGHT = {"sought": Provide(sought_of, sync_to_thread=False)}
+
+
 class AuditRoutes(Controller):
     """What happened."""
 
     path = "/v1/audit"
     tags = ("audit",)
+    dependencies = _SOUGHT
 
     @get("/", operation_id="listAudit", summary="Audit events")
     async def list_all(
         self,
         core: NamedDependency[Core],
         redacting: NamedDependency[Redacting],
-        event_type: EventType = None,
-        entity_id: EntityId = None,
-        quiet: Quiet = False,
-        since: Since = None,
-        until: Until = None,
+        sought: NamedDependency[Sought],
         after: Annotated[
             int | None,
             QueryParameter(
@@ -83,9 +95,7 @@ class AuditRoutes(Controller):
     ) -> Page[AuditLine]:
         """What happened, newest first; with `after`, the events that follow that number, oldest first. Payloads carry
         ids, codes and hashes. A page may be short, or empty, and still have a next one."""
-        span = Span(since=moment_of(since), until=moment_of(until))
-        sought = Sought(span=span, event_type=event_type, entity_id=entity_id, quiet=quiet)
-        numbers = await _numbers(core, span, after, read_cursor(cursor, AuditPlace))
+        numbers = await _numbers(core, sought.span, after, read_cursor(cursor, AuditPlace))
         look = events_back if after is None else events_on
         events, left = look(core.db.reader, sought, numbers, limit)
         place = None if left is None else write_cursor(AuditPlace(left.first, left.last))
@@ -108,16 +118,10 @@ class AuditRoutes(Controller):
         core: NamedDependency[Core],
         caller: NamedDependency[Caller],
         redacting: NamedDependency[Redacting],
-        event_type: EventType = None,
-        entity_id: EntityId = None,
-        quiet: Quiet = False,
-        since: Since = None,
-        until: Until = None,
+        sought: NamedDependency[Sought],
     ) -> Stream:
         """Every event that is asked for, oldest first, one JSON object a line, as it stood when the export began.
         Events that retention has pruned stand in the workspace, under `audit/`."""
-        span = Span(since=moment_of(since), until=moment_of(until))
-        sought = Sought(span=span, event_type=event_type, entity_id=entity_id, quiet=quiet)
         name = f"audit-{core.clock():%Y-%m-%d}{'' if sought == Sought() else '-part'}.jsonl"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Stream(_lines(core, redacting, caller, sought), media_type=LINES, headers=headers)

@@ -79,10 +79,10 @@ class EstopController(Controller):
 
     @post(operation_id="engageEstop", status_code=200)
     async def engage(
-        self, core: NamedDependency[Core], caller: NamedDependency[Caller], data: JSONBody[EngageEstop]
+        self, core: NamedDependency[Core], caller: NamedDependency[Caller], data: JSONBody[EngageEstop | None] = None
     ) -> EstopNow:
-        """Stop every effect at once: no tool starts, what runs is ended. Doing it twice is fine."""
-        return await engage(core, caller, data.reason)
+        """Stop every effect at once: no tool starts, what runs is ended. Twice is fine; so is an empty body."""
+        return await engage(core, caller, data.reason if data is not None else "")
 
     @post("/clear", operation_id="clearEstop", status_code=200)
     async def clear(

@@ -8,7 +8,8 @@ from litestar.params import HeaderParameter, QueryParameter
 
 from coilclaw.server.caller import Caller
 from coilclaw.server.reader import Reader
-from coilclaw.server.stream import MEDIA_TYPE, EventStream, Streams
+from coilclaw.server.stream import EventStream, Streams
+from coilclaw.server.stream_messages import MEDIA_TYPE
 from coilclaw.server.topics import TOPICS, Topic
 
 _ONE = f"(?:{'|'.join(TOPICS)})"
@@ -66,12 +67,10 @@ class EventsController(Controller):
     ) -> Response[str]:
         """Everything that happens, from any process, as Server-Sent Events.
 
-        Each event has a number (`id`), a topic (`event`) and JSON (`data`): `seq`, `event`, `type` (what happened),
-        `id` (what it happened to), `at`, `thread_id` and `data` (ids, codes and hashes, never content). Coming back
-        with `Last-Event-ID` loses nothing and tells nothing twice. Further events: `hello` first, with the newest
-        number, the version and the server's clock; `gap` with `from` and `to` where numbers are gone; `text` without
-        a number for text as a model says it (`thread_id`, `turn_id`, `offset`, `text`). A comment comes every 15
-        seconds. One who does not take what is sent is cut off and may come back.
+        What is sent is a StreamMessage each time: `hello` first, then a LiveEvent under its topic with its number as
+        `id`, `text` without a number for text as a model says it, and `gap` where numbers are gone. Coming back with
+        `Last-Event-ID` loses nothing and tells nothing twice. A comment comes every 15 seconds. One who does not take
+        what is sent is cut off and may come back.
         """
         streams.room_for(caller)
         seen = int(last_event_id) if last_event_id else after

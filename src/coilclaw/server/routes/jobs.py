@@ -9,6 +9,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from coilclaw.packets.job import CoarseState
 from coilclaw.server.actions import redacted
 from coilclaw.server.core import Core
+from coilclaw.server.filters import OfThread
 from coilclaw.server.moments import Since, moment_of
 from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, problems
@@ -31,9 +32,7 @@ class JobRoutes(Controller):
             StateWord | None, QueryParameter(name="state", description="Only jobs in this state, fine or coarse.")
         ] = None,
         status: Annotated[CoarseState | None, QueryParameter(description="Only those of this coarse state.")] = None,
-        thread_id: Annotated[
-            str | None, QueryParameter(max_length=200, description="Only of this conversation.")
-        ] = None,
+        thread_id: OfThread = None,
         since: Since = None,
         limit: Limit = 50,
         cursor: Cursor = None,

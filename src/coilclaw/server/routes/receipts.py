@@ -13,8 +13,9 @@ from coilclaw.ledger.verify import Broken
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
 from coilclaw.server.chain import ChainWatch, Checked
 from coilclaw.server.core import Core
+from coilclaw.server.filters import OfAction, OfTool, Refused
 from coilclaw.server.naming import abouts
-from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
+from coilclaw.server.pages import Cursor, Limit, Page, page_to, read_cursor
 from coilclaw.server.problems import NotThere, problems
 from coilclaw.server.redacting import Redacting
 from coilclaw.store.refusals import Refusal, refusal_of
@@ -90,9 +91,9 @@ class ReceiptRoutes(Controller):
         core: NamedDependency[Core],
         redacting: NamedDependency[Redacting],
         status: Annotated[ReceiptStatus | None, QueryParameter(description="Only those of this outcome.")] = None,
-        refusal: Annotated[Refusal | None, QueryParameter(description="Only of refusals of this kind.")] = None,
-        tool: Annotated[str | None, QueryParameter(max_length=200, description="Only of this tool.")] = None,
-        action_id: Annotated[str | None, QueryParameter(max_length=200, description="Only of this action.")] = None,
+        refusal: Refused = None,
+        tool: OfTool = None,
+        action_id: OfAction = None,
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Page[ReceiptLine]:
@@ -103,7 +104,7 @@ class ReceiptRoutes(Controller):
         found, below = page_of_receipts(core.db.reader, wanted, None if place is None else place.below, limit)
         names = abouts(core, (each.receipt.action_id for each in found))
         items = await redacting.aside(lambda: _lines(core, found, names()))
-        return Page(items=items, next_cursor=None if below is None else write_cursor(ReceiptPlace(below)))
+        return page_to(items, None if below is None else ReceiptPlace(below))
 
     @get("/head", operation_id="getChain", summary="The chain at a glance")
     async def head(self, core: NamedDependency[Core], chain_watch: NamedDependency[ChainWatch]) -> ChainState:

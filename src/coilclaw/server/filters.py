@@ -1,0 +1,24 @@
+"""Filters that lists have in common, and a page of the actions that were asked for."""
+
+from typing import Annotated, TypeAlias
+
+from litestar.params import QueryParameter
+
+from coilclaw.packets.action import Action
+from coilclaw.server.core import Core
+from coilclaw.server.pages import read_cursor
+from coilclaw.store.action_pages import ActionPlace, WantedActions, page_of_actions
+from coilclaw.store.refusals import Refusal
+
+OfTool: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only calls of this tool.")]
+OfThread: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only of this conversation.")]
+OfJob: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only of this job.")]
+OfAction: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only of this action.")]
+Refused: TypeAlias = Annotated[Refusal | None, QueryParameter(description="Only those refused so.")]
+
+
+def actions_at(
+    core: Core, wanted: WantedActions, cursor: str | None, limit: int
+) -> tuple[list[Action], ActionPlace | None]:
+    """The actions that are wanted from a cursor on, newest first, and where the next page begins."""
+    return page_of_actions(core.db.reader, wanted, read_cursor(cursor, ActionPlace), limit)
