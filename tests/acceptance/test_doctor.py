@@ -1,5 +1,7 @@
 """The doctor's lines, as a program reads them."""
 
+import os
+
 import pytest
 
 from tests.acceptance.conftest import HomeAt
@@ -12,3 +14,30 @@ def test_the_doctor_tells_of_the_broker_in_json_too(home: HomeAt) -> None:
     assert broker["state"] == "ok"
     assert "reached only the broker" in broker["detail"]
     assert "remedy" in broker
+
+
+@pytest.mark.slow
+def test_a_workspace_is_private_and_one_that_others_can_write_is_said(empty: HomeAt) -> None:
+    before = os.umask(0)
+    try:
+        empty.ok("init")
+    finally:
+        os.umask(before)
+    workspace = empty.workspace
+    assert workspace.stat().st_mode & 0o777 == 0o700
+
+    def probed() -> dict[str, str]:
+        (found,) = [each for each in empty.run("doctor", "--json").json() if each["name"] == "workspace"]
+        return found
+
+    assert probed()["state"] == "ok"
+    workspace.chmod(0o755)
+    (workspace / "SYSTEM.md").chmod(0o644)
+    for folder in ("policies", "cron", "skills", "sops"):
+        for path in (workspace / folder, *(workspace / folder).rglob("*")):
+            path.chmod(path.stat().st_mode & ~0o022)
+    assert probed()["state"] == "warn"
+    (workspace / "cron/jobs.json").chmod(0o666)
+    assert probed()["state"] == "fail"
+    assert "cron/jobs.json can be written by other users" in probed()["detail"]
+    assert "chmod -R go-rwx" in probed()["remedy"]

@@ -89,7 +89,9 @@ def make_workspace(home: Home, workspace: Path) -> list[str]:
     if workspace.is_symlink() or (workspace.exists() and not workspace.is_dir()):
         raise UsageError(f"the workspace {workspace} is not a plain directory.", remedy="Set workspace_dir to one.")
     fresh = not workspace.exists()
-    workspace.mkdir(parents=True, exist_ok=True)
+    if fresh:
+        workspace.parent.mkdir(parents=True, exist_ok=True)
+        workspace.mkdir(mode=0o700)  # what governs the agent lies in here, and what it was told
     for source in sorted(TEMPLATES.rglob("*")):
         if source.is_dir() or "__pycache__" in source.parts:
             continue
