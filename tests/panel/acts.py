@@ -60,6 +60,15 @@ def approve(window, *, passkey):
     window.click("Approve with passkey" if passkey else "Approve", exact=True)
 
 
+def in_another_tab(w, place, press):
+    """Answer in a second tab of the same browser."""
+    tab = w.context.new_page()
+    tab.goto(f"{w.house.origin}/{place}")
+    tab.get_by_role("button", name=press, exact=True).click()
+    tab.get_by_text(re.compile("^Done: ")).first.wait_for()
+    tab.close()
+
+
 def is_done(window, what):
     """Wait until the panel says that this is done; it says so when the server does."""
     window.sees(re.compile(rf"Done: .*{what}"))

@@ -33,6 +33,10 @@ SCRIPT = [
     {"match": "three notes", "text": "Each waits for you."},
     {"match": "a diary", "tool_calls": [write("diary.md", "Dear diary\n")]},
     {"match": "a diary", "text": "It waits for you."},
+    {"match": "a novel", "tool_calls": [write("novel.md", "".join(f"chapter {n}\n" for n in range(412)))]},
+    {"match": "a novel", "text": "It waits for you."},
+    {"match": "the plan", "tool_calls": [write("plan.md", "".join(f"other {n}\n" for n in range(150)))]},
+    {"match": "the plan", "text": "It waits for you."},
     {"match": "what became", "text": "I was told: {last_tool_result}"},
     {"match": "the flyer", "text": "I read it first.", "tool_calls": [
         {"tool": "file_read", "args": {"path": "attachments/flyer.txt"}, "justification": "You attached it."},
@@ -116,8 +120,9 @@ def the_reason_is_on_record(w, refused, thread):
     w.sees(re.compile("I was told: .*Two are enough", re.S))
 
 
-def test_what_others_had_a_hand_in_is_marked_from_the_attachment_to_the_card(house, window):
-    w = window(Look("phone", "light"))
+@pytest.mark.parametrize("look", [Look("phone", "light"), Look("desktop", "dark")], ids=str)
+def test_what_others_had_a_hand_in_is_marked_from_the_attachment_to_the_card(look, house, window):
+    w = window(look)
     settle_in(w)
     menu(w, "Chat")
     w.click("New conversation", role="link")
@@ -126,14 +131,24 @@ def test_what_others_had_a_hand_in_is_marked_from_the_attachment_to_the_card(hou
     w.scene("chat-attached")
     say(w, "What do they want in the flyer?")
     w.sees("They want a deposit until Friday.")
-    w.sees("Influenced by others")
+    reasons = w.page.get_by_text("Has read flyer.txt, not yours")
+    reasons.wait_for()
+    assert reasons.count() == 1, "once for the answer, not for each of its messages"
+    w.scene("chat-others-words")
+    reasons.click()
+    w.sees("A new conversation begins without it.")
     w.page.get_by_role("list", name="Tool calls").get_by_text("file_read").click()
     w.sees("Not your words")
+    w.sees("From an attachment")
     w.sees("Summer party of the house.")
-    w.scene("chat-others-words")
+    w.scene("chat-others-words-opened")
     say(w, "Tell accounting where to pay")
+    w.sees("Accounting hears of it once you say yes.")
+    reasons.nth(1).wait_for()
+    assert reasons.count() == 2
     w.click("Review and answer", role="link")
     w.page.get_by_role("heading", name="Influenced by content you did not write").wait_for()
+    w.sees("These sources had a hand in this proposal. Check the marked values before you say yes.")
     w.page.locator(".origin code").get_by_text("attachment").wait_for()
     w.page.locator(".origin mark").get_by_text(ACCOUNT).wait_for()
     ready(w, "Approve with passkey")
@@ -141,6 +156,25 @@ def test_what_others_had_a_hand_in_is_marked_from_the_attachment_to_the_card(hou
     approve(w, passkey=True)
     is_done(w, "accounting")
     assert house.received() == [{"account": ACCOUNT}]
+
+
+def test_a_difference_that_is_cut_shows_no_number_that_is_not_its_own(house, window):
+    (house.workspace / "plan.md").write_text("".join(f"line {n}\n" for n in range(150)))
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    begin_talk(w, "Write a novel")
+    w.click("Review and answer", role="link")
+    diff = w.page.locator(".card").filter(has=w.page.get_by_role("heading", name="What would happen"))
+    diff.get_by_text("+412", exact=True).wait_for()
+    diff.get_by_text("−0", exact=True).wait_for()
+    diff.get_by_text("215 more lines of the difference are not shown here.").wait_for()
+    w.scene("difference-of-a-new-file")
+    begin_talk(w, "Rewrite the plan")
+    w.click("Review and answer", role="link")
+    diff.get_by_text("In the part shown here: 47 lines added, 150 lines removed.").wait_for()
+    diff.get_by_text("103 more lines of the difference are not shown here.").wait_for()
+    assert not re.search(r"[+−]\d", diff.locator(".head").inner_text())
+    w.scene("difference-of-which-a-part-is-left-out")
 
 
 def attach(w, name, text):
@@ -161,7 +195,7 @@ def test_done_is_said_when_it_is_done_and_not_before(house, window):
     w.sees("Approved, being done")
     assert house.receiver.reached.wait(30)
     w.go(f"#/approvals/{action}")
-    w.sees("Approved. Not done yet.")
+    w.sees("Approved, not done yet.")
     w.scene("approval-under-way")
     assert w.page.get_by_text(re.compile("^Done")).filter(visible=True).count() == 0
     house.receiver.let_go.set()
@@ -221,5 +255,7 @@ def too_late(w, house):
     with contextlib.closing(sqlite3.connect(house.home / "memory.sqlite", timeout=30)) as db, db:
         db.execute("UPDATE proposed_actions SET expires_at = '2020-01-01T00:00:00.000Z' WHERE action_id = ?", (action,))
     w.page.get_by_role("list", name="Waiting").wait_for(state="detached")
-    w.sees(re.compile("expired", re.I))
+    w.sees("Nobody answered in time, so it will not happen.")
+    w.page.get_by_role("status").get_by_text("Your reason").wait_for(state="detached")
+    w.page.get_by_text("It changed while you were reading.").wait_for(state="detached")
     w.scene("approval-expired")

@@ -1,10 +1,12 @@
 """Work by the clock: told in words while it is typed, switched off and on, started by hand, changed and taken away."""
 
 import re
+import time
 
 import pytest
 
-from tests.panel.acts import menu, settle_in
+from tests.panel.acts import in_another_tab, menu, new_schedule, settle_in
+from tests.panel.house import PATIENCE
 from tests.panel.window import Look
 
 pytestmark = pytest.mark.slow
@@ -136,3 +138,33 @@ def deleted(w):
     w.click("Delete it")
     w.sees("The schedule was deleted.")
     w.sees("Nothing runs by the clock yet")
+
+
+def test_a_run_is_told_as_over_without_anybody_asking_again_and_again(house, window):
+    w = window(Look("desktop", "light"))
+    settle_in(w)
+    new_schedule(w, "Write the weekly report", "0 9 * * 1-5", re.compile("weekday", re.I))
+    w.click("Create schedule")
+    w.sees("The schedule was saved.")
+    w.page.clock.install()
+    w.open("#/schedules/write-the-weekly-report")  # anew: every timer of the page is one that can be run
+    w.click("Run now")
+    w.page.get_by_role("link", name=re.compile("Under way\\s*Started by hand")).wait_for()
+    question = waiting(house)
+    w.settled()
+    asked = len(w.asked)
+    w.page.clock.run_for(12_000)
+    w.settled()
+    assert [url for url in w.asked[asked:] if "/v1/schedules/" in url] == []
+    in_another_tab(w, f"#/approvals/{question}", "Approve")
+    w.page.get_by_role("link", name=re.compile("Done\\s*Started by hand")).wait_for()
+    w.go("#/audit")
+    w.sees("Run of a schedule ended")
+
+
+def waiting(house):
+    """What waits for the owner, once something does."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := re.search(r"\bact_\w+", house.run("approvals", "list"))):
+        assert time.monotonic() < deadline
+    return found[0]

@@ -1,5 +1,6 @@
 """Work in the background: watched, called off, sent on, failed with a reason, and settled where nobody saw the end."""
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -7,7 +8,7 @@ import re
 
 import pytest
 
-from tests.panel.acts import approve, begin_talk, menu, new_job, settle_in
+from tests.panel.acts import approve, begin_talk, in_another_tab, menu, new_job, settle_in
 from tests.panel.house import House
 from tests.panel.receivers import Moody
 from tests.panel.window import Look
@@ -16,6 +17,9 @@ pytestmark = pytest.mark.slow
 
 FIGURES = "month,total\nOctober,1190.00\nNovember,1284.50\n"
 NOTE = "See the figures.\n"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 SCRIPT = [
     {"match": "the figures", "text": "I put them together.", "tool_calls": [
@@ -25,6 +29,10 @@ SCRIPT = [
         {"tool": "file_write", "args": {"path": "figures.md", "content": NOTE}, "justification": "To find them again."},
     ]},
     {"match": "the figures", "text": "They are **there**."},
+    {"match": "the scan", "tool_calls": [
+        {"tool": "file_write", "args": {"path": "scan.png", "content": "to come\n"}, "justification": "Its place."},
+    ]},
+    {"match": "the scan", "text": "Its place is taken."},
     {"match": "a summary", "text": "There is nothing to sum up."},
     {"match": "a shaky thing", "error": "unavailable"},
     {"match": "a shaky thing", "text": "It stood in the end."},
@@ -53,15 +61,6 @@ def story(w):
     return w.page.get_by_role("list", name="What happened")
 
 
-def in_another_tab(w, place, press):
-    """Answer in a second tab of the same browser."""
-    tab = w.context.new_page()
-    tab.goto(f"{w.house.origin}/{place}")
-    tab.get_by_role("button", name=press, exact=True).click()
-    tab.get_by_text(re.compile("^Done: ")).first.wait_for()
-    tab.close()
-
-
 def test_a_job_is_watched_to_its_end_and_what_it_left_is_taken_home(house, window):
     w = window(Look("phone", "dark"))
     settle_in(w)
@@ -87,6 +86,41 @@ def test_a_job_is_watched_to_its_end_and_what_it_left_is_taken_home(house, windo
         "figures.md": hashlib.sha256(NOTE.encode()).hexdigest()
     }
     w.sees(manifest["manifest_hash"][:8])
+
+
+def test_a_file_that_is_no_text_or_too_long_is_told_as_what_it_is(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    new_job(w, "Keep a place for the scan")
+    in_another_tab(w, w.page.get_by_role("link", name=re.compile("^Review")).get_attribute("href"), "Approve")
+    story(w).get_by_text("Done", exact=True).wait_for()
+    there = house.workspace / "scan.png"
+    shown = shown_file(w, there, PNG)
+    shown.get_by_text("PNG image").wait_for()
+    shown.get_by_text(f"{len(PNG)} B", exact=True).wait_for()
+    shown.get_by_text(hashlib.sha256(b"to come\n").hexdigest()[:8]).wait_for()
+    shown.get_by_text("Open it on the machine that CoilClaw runs on.").wait_for()
+    w.scene("file-no-text")
+    assert shown.locator("img").count() == 0
+    shown = shown_file(w, there, b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>")
+    shown.get_by_text("<script>alert(1)</script>").wait_for()
+    shown = shown_file(w, there, b"0123456789abcdef\n" * 10_000)
+    shown.get_by_text("This is only its first part, 131 kB.").wait_for()
+    w.scene("file-first-part")
+    shown = shown_file(w, there, b"0123456789abcdef\n" * 20_000)
+    shown.get_by_text("It is too large to be shown here.").wait_for()
+    shown.get_by_text("340 kB").wait_for()
+    w.scene("file-too-large")
+
+
+def shown_file(w, path, data):
+    """What the panel shows of a file that holds this by now."""
+    path.write_bytes(data)
+    open_one = w.page.get_by_role("dialog").get_by_role("button", name="Close").last
+    if open_one.is_visible():
+        open_one.click()
+    w.click(f"Show {path.name}")
+    return w.page.get_by_role("dialog")
 
 
 def test_a_job_is_called_off_one_fails_and_one_is_sent_on(house, window):

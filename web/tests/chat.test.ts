@@ -90,3 +90,41 @@ describe('text that is being written', () => {
     expect(isSaid({ turn_id: 'other', text: 'I will read', length: 11 }, [answer])).toBe(false);
   });
 });
+
+describe('an answer that rests on words of others', () => {
+  const base = mail[0] as Message;
+  const said = (id: string, turn: string, content: string, more: Partial<Message> = {}): Message => ({ ...base, message_id: id, turn_id: turn, role: 'assistant', content, calls: [], attachments: [], label: 'untrusted:attachment', untrusted: true, ...more });
+  const call = (mail[1] as Message).calls[0] as Message['calls'][number];
+  const asks = (path: string): Message['calls'] => [{ ...call, call_id: 'c', tool: 'file_read', arguments: JSON.stringify({ path }) }];
+  const gave = (id: string, turn: string, label: string): Message => ({ ...(mail[2] as Message), message_id: id, turn_id: turn, role: 'tool', call_id: 'c', label, untrusted: true });
+  const note = (turn: string, ...attachments: string[]): Message => said(`n${turn}`, turn, 'Files', { role: 'system', attachments });
+  const drawn = (messages: Message[]): (object | null)[] => transcript(messages).flatMap((each) => (each.kind === 'said' ? [each.drawn] : []));
+
+  test('says so once, where it ends, by the name of the file', () => {
+    const turn = [note('1', 'attachments/report.csv'), said('a', '1', 'I read it.', { calls: asks('attachments/report.csv') }), gave('b', '1', 'untrusted:attachment'), said('c', '1', 'Nine.')];
+    expect(drawn(turn)).toEqual([null, { read: ['report.csv'], given: [] }]);
+  });
+
+  test('tells what was read from what was only handed over', () => {
+    const turn = [note('1', 'attachments/a.csv', 'attachments/b.csv', 'own.md'), said('a', '1', '', { calls: asks('attachments/a.csv') }), gave('b', '1', 'untrusted:attachment'), said('c', '1', 'Nine.')];
+    expect(drawn(turn)).toEqual([null, { read: ['a.csv'], given: ['b.csv'] }]);
+    expect(drawn([note('1', 'attachments/a.csv'), said('c', '1', 'Thank you.')])).toEqual([{ read: [], given: ['a.csv'] }]);
+  });
+
+  test('says so for every later answer, and names only what that answer bears', () => {
+    const first = [note('1', 'attachments/a.csv'), said('a', '1', 'Thank you.')];
+    const second = [said('b', '2', 'Later.', { label: 'untrusted:attachment,shop.example' }), said('c', '3', 'Own.', { label: 'internal', untrusted: false })];
+    expect(drawn([...first, ...second])).toEqual([{ read: [], given: ['a.csv'] }, { read: ['shop.example'], given: ['a.csv'] }, null]);
+  });
+
+  test('names the source where nothing in sight explains it', () => {
+    expect(drawn([said('a', '1', 'Nine.')])).toEqual([{ read: ['an attachment'], given: [] }]);
+    expect(drawn([said('a', '1', 'x', { label: 'untrusted:shop.example', calls: [{ ...call, call_id: 'c', arguments: '{"command": "cat x"}' }] }), gave('b', '1', 'untrusted:shop.example'), said('c', '1', 'y', { label: 'untrusted:shop.example' })])).toEqual([null, { read: ['shop.example'], given: [] }]);
+    expect(drawn([said('a', '1', 'x', { label: 'nobody knows' })])[0]).not.toBeNull();
+  });
+
+  test('keeps what its first words bore, whatever its last ones say of themselves', () => {
+    const turn = [said('a', '1', 'x', { label: 'untrusted:one.example' }), said('b', '1', 'y', { label: 'untrusted:two.example' })];
+    expect(drawn(turn)).toEqual([null, { read: ['one.example', 'two.example'], given: [] }]);
+  });
+});

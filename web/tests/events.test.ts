@@ -70,7 +70,7 @@ class Stage {
 
 const settled = (): Promise<void> => new Promise((done) => setTimeout(done, 0));
 const event = (seq: number, more: Partial<LiveEvent> = {}): string =>
-  `id: ${seq}\nevent: job\ndata: ${JSON.stringify({ seq, event: 'job', type: 'job_state', id: 'job_1', at: '', thread_id: '', data: {}, ...more })}\n\n`;
+  `id: ${seq}\nevent: job\ndata: ${JSON.stringify({ seq, event: 'job', topics: ['job'], type: 'job_state', id: 'job_1', at: '', thread_id: '', data: {}, ...more })}\n\n`;
 
 describe('the stream', () => {
   test('hands on events, text and gaps, and passes over what it does not know', async () => {
@@ -179,7 +179,7 @@ describe('the stream', () => {
 });
 
 test('an end of a tool concerns the receipts too', () => {
-  expect(concerns({ event: 'action', type: 'tool_completed' }, 'receipt')).toBe(true);
-  expect(concerns({ event: 'action', type: 'tool_completed' }, 'action')).toBe(true);
-  expect(concerns({ event: 'action', type: 'tool_completed' }, 'job')).toBe(false);
+  expect(concerns({ topics: ['action', 'receipt'] }, 'receipt')).toBe(true);
+  expect(concerns({ topics: ['action', 'receipt'] }, 'action')).toBe(true);
+  expect(concerns({ topics: ['action', 'receipt'] }, 'job')).toBe(false);
 });

@@ -87,7 +87,8 @@ export class FakeServer {
   /** Tell every stream that something happened. */
   tell(event: T.Topic, type: string, id: string, thread_id = '', data: T.Json = {}): void {
     this.#seq += 1;
-    this.#send(`id: ${this.#seq}\nevent: ${event}\ndata: ${JSON.stringify({ seq: this.#seq, event, type, id, at: moment(), thread_id, data })}\n\n`);
+    const told: T.LiveEvent = { seq: this.#seq, event, topics: [event], type, id, at: moment(), thread_id, data };
+    this.#send(`id: ${this.#seq}\nevent: ${event}\ndata: ${JSON.stringify(told)}\n\n`);
   }
 
   /** End every stream, as a server that goes away does. */

@@ -1,11 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { linePath, niceTop, stackedBars } from '../src/parts/chart.ts';
+import { niceTop, stackedBars } from '../src/parts/chart.ts';
 import { parseDiff } from '../src/parts/diff.ts';
-import { isUntrusted, sourcesOf } from '../src/parts/label.ts';
+import { isUntrusted, sourceWords, sourcesOf } from '../src/parts/label.ts';
 import { plainly } from '../src/parts/plain.ts';
 import { entries, pretty } from '../src/parts/pretty.ts';
 import { segments } from '../src/parts/segments.ts';
-import { ago, size, span } from '../src/text/format.ts';
+import { shareOf } from '../src/parts/share.ts';
+import { ago, listed, size, span } from '../src/text/format.ts';
 
 test('a line of markdown in a list is plain words', () => {
   expect(plainly('# Today\n\n1. The **list** is in `shopping.md`.\n- *soon*, [see](https://example.com/x) 2 * 3 * 4')).toBe(
@@ -46,13 +47,32 @@ describe('a diff', () => {
 
   test('what only begins like one is shown as the text it is', () => {
     expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n\n(Runs in a box without network.)')).toBeNull();
-    expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n+y\n\\ No line break at the end of the file')?.cut).toBe(false);
-    expect(parseDiff(text)?.cut).toBe(true);
+    expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n+y\n… 4 more lines\n+z')).toBeNull();
+    expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n+y\n… and so on')).toBeNull();
+  });
+
+  test('that is all here counts all of it', () => {
+    const diff = parseDiff('--- a\n+++ a\n@@ -1,2 +1,3 @@\n-x\n+y\n+z\n same\n@@ -9 +10 @@\n-p\n+q\n\\ No line break at the end of the file');
+    expect(diff).toMatchObject({ left: 0, here: { added: 3, removed: 2 }, whole: { added: 3, removed: 2 } });
+  });
+
+  test('of which a part is left out has no total that it cannot know', () => {
+    expect(parseDiff(text)).toMatchObject({ left: 4, here: { added: 2, removed: 1 }, whole: null });
+    const grown = parseDiff('--- a\n+++ a\n@@ -1,90 +1,99 @@\n same\n+new\n… 97 more lines');
+    expect(grown).toMatchObject({ left: 97, whole: null });
+  });
+
+  test('of a new or an emptied file knows its total, however much of it is left out', () => {
+    expect(parseDiff('--- /dev/null\n+++ b.md\n@@ -0,0 +1,412 @@\n+x\n+y\n… 410 more lines')).toMatchObject({ created: true, left: 410, whole: { added: 412, removed: 0 } });
+    expect(parseDiff('--- b.md\n+++ b.md\n@@ -1,300 +0,0 @@\n-x\n… 299 more lines')).toMatchObject({ whole: { added: 0, removed: 300 } });
+    // A head that contradicts its own lines is not believed.
+    expect(parseDiff('--- /dev/null\n+++ b.md\n@@ -0,0 +1 @@\n+x\n+y\n… 8 more lines')?.whole).toBeNull();
+    expect(parseDiff('--- a\n+++ a\n@@ -0,0 +1,9 @@\n-x\n… 8 more lines')?.whole).toBeNull();
   });
 
   test('tells lines apart and numbers them', () => {
     const diff = parseDiff(text);
-    expect(diff).toMatchObject({ path: 'a.md', created: false, added: 2, removed: 1 });
+    expect(diff).toMatchObject({ path: 'a.md', created: false });
     expect(diff?.lines.map((each) => [each.kind, each.before, each.after, each.text])).toEqual([
       ['hunk', null, null, '@@ -3,3 +3,4 @@ head'],
       ['same', 3, 3, 'same'],
@@ -60,12 +80,11 @@ describe('a diff', () => {
       ['add', null, 4, 'new'],
       ['add', null, 5, '-- odd'],
       ['same', 5, 6, 'last'],
-      ['note', null, null, '… 4 more lines'],
     ]);
   });
 
   test('of a new file says so', () => {
-    expect(parseDiff('--- /dev/null\n+++ b.md\n@@ -0,0 +1 @@\n+x')).toMatchObject({ created: true, path: 'b.md', added: 1 });
+    expect(parseDiff('--- /dev/null\n+++ b.md\n@@ -0,0 +1 @@\n+x')).toMatchObject({ created: true, path: 'b.md', whole: { added: 1, removed: 0 } });
   });
 
   test('what is none is left as it is', () => {
@@ -99,6 +118,10 @@ describe('labels', () => {
     expect(['owner', 'internal', 'untrusted:a', 'friend', ''].map(isUntrusted)).toEqual([false, false, true, true, true]);
   });
 
+  test('are said in words where they are no names of hosts', () => {
+    expect(['attachment', 'workspace', 'shop.example'].map(sourceWords)).toEqual(['an attachment', 'a file others had a hand in', 'shop.example']);
+  });
+
   test('name each source once', () => {
     expect(sourcesOf(['owner', 'untrusted:b.example,a.example', 'untrusted:b.example'])).toEqual(['a.example', 'b.example']);
   });
@@ -125,6 +148,15 @@ describe('times', () => {
   });
 });
 
+test('of many names the first are said, and how many others there are', () => {
+  expect([[], ['a'], ['a', 'b'], ['a', 'b', 'c'], ['a', 'b', 'c', 'd', 'e']].map((names) => listed(names))).toEqual(['', 'a', 'a and b', 'a, b, and c', 'a, b, and 3 others']);
+});
+
+test('a share stays between nothing and all', () => {
+  expect([shareOf(1, 4), shareOf(9, 4), shareOf(-1, 4), shareOf(1, 0), shareOf(1, -3)].map((each) => each.percent)).toEqual([25, 100, 0, 0, 0]);
+  expect(shareOf(9, 4)).toEqual({ part: 4, whole: 4, percent: 100 });
+});
+
 describe('charts', () => {
   test('the scale ends at a round number', () => {
     expect([0, 0.3, 1, 7, 12, 23, 260, 900].map(niceTop)).toEqual([1, 0.5, 1, 10, 20, 25, 500, 1000]);
@@ -139,8 +171,6 @@ describe('charts', () => {
 
   test('nothing draws nothing', () => {
     expect(stackedBars([], 100, 50).bars).toEqual([]);
-    expect(linePath([], 100, 50)).toBe('');
-    expect(linePath([4], 100, 50)).toBe('M0.0 10.0');
   });
 });
 

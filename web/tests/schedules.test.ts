@@ -121,7 +121,7 @@ describe('runs in words', () => {
     expect(tookOf({ created_at: '2026-11-16T09:00:00.100Z', ended_at: '2026-11-16T09:00:00.900Z' })).toBe('took under 1 s');
     expect(tookOf({ created_at: '2026-11-16T09:00:00Z', ended_at: null })).toBe('');
     expect(lastOf('EXECUTING').text).toBe('Under way');
-    expect(lastOf('STARTED')).toEqual({ text: 'Running', tone: 'accent' });
+    expect(lastOf('STARTED')).toEqual({ text: 'Under way', tone: 'accent' });
   });
 });
 

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { ApiError } from '../src/api/problem.ts';
 import { PasskeyError } from '../src/auth/passkey.ts';
 import { en } from '../src/text/en.ts';
-import { said } from '../src/text/problem.ts';
+import { inFull, said } from '../src/text/problem.ts';
 import { count, lookup, t } from '../src/text/t.ts';
 
 const SOURCE = join(import.meta.dirname, '..', 'src');
@@ -80,6 +80,11 @@ describe('errors in words', () => {
 
   test('a sentence that begins with a path leaves it as it is', () => {
     expect(said(new ApiError({ status: 409, code: 'CHANGED_X', detail: 'skills/a/SKILL.md is not what it was.' })).what).toBe('skills/a/SKILL.md is not what it was.');
+  });
+
+  test('are one line where there is room for one', () => {
+    expect(inFull(new ApiError({ status: 409, code: 'THREAD_BUSY', detail: 'it goes on.', remedy: 'Stop it first.' }))).toBe('It goes on. Stop it first.');
+    expect(inFull(new ApiError({ status: 502, code: 'X', detail: 'odd.' }))).toBe('Odd.');
   });
 
   test('our words where nothing answered', () => {

@@ -6,9 +6,10 @@ import type { Fresh } from '../src/api/client.ts';
 import type { ActionSummary, Assertion, Job, JobEvent, Page, Story } from '../src/api/types.ts';
 import { withProof } from '../src/auth/proof.ts';
 import { STANDS, canRepropose, fileOf, known, queryOf, standOf, standWords, standing as actionStands, storyline, wantedOf, wantedStand } from '../src/screens/work/actions.ts';
-import { canResume, endedLately, evidenceOf, goalOf, isOver, sentence, standing, timeline, viewOf } from '../src/screens/work/jobs.ts';
+import { unshown } from '../src/screens/work/file.ts';
+import { canResume, digestOf, endedLately, evidenceOf, goalOf, isOver, progressOf, sentence, standing, timeline, viewOf } from '../src/screens/work/jobs.ts';
 import { linesOf, namesOf, wholeOf } from '../src/parts/typed.ts';
-import { endOf, endTone } from '../src/text/refusal.ts';
+import { endIcon, endOf, endTone } from '../src/text/refusal.ts';
 import { whoSaid } from '../src/text/who.ts';
 import { firstOf } from '../src/state/pages.ts';
 
@@ -239,4 +240,38 @@ test('the file that an action wrote can be shown once it is written', () => {
   expect(fileOf({ ...wrote, action: { tool: 'file_write', status: 'PENDING' } })).toBeNull();
   expect(fileOf({ ...wrote, action: { tool: 'shell', status: 'EXECUTED' } })).toBeNull();
   for (const args of [null, [], 'x', {}, { path: 3 }]) expect(fileOf({ ...wrote, args })).toBeNull();
+});
+
+describe('a file that is not shown', () => {
+  const notText = { code: 'FILE_NOT_TEXT', detail: 'attachments/a.PNG is not UTF-8 text (byte 0 of 2048).' };
+
+  test('is told by its kind and its size', () => {
+    expect(unshown('attachments/a.PNG', notText)).toEqual({ why: 'nottext', kind: 'PNG image', size: 2048 });
+    expect(unshown('big.log', { code: 'FILE_TOO_LARGE', detail: 'big.log is 300000 bytes, more than the 262144 that may be read at once.' })).toEqual({ why: 'toolarge', kind: 'Log', size: 300_000 });
+    expect(unshown('notes.md', notText)?.kind).toBe('Binary file');
+    expect(unshown('blob', { code: 'FILE_NOT_TEXT', detail: 'other words' })).toEqual({ why: 'nottext', kind: 'Binary file', size: null });
+  });
+
+  test('has a size that its name cannot make up', () => {
+    const name = 'x (byte 1 of 7).bin';
+    expect(unshown(name, { code: 'FILE_NOT_TEXT', detail: `${name} is not UTF-8 text (byte 0 of 2048).` })?.size).toBe(2048);
+  });
+
+  test('is something else when something else was in the way', () => {
+    expect(unshown('a.png', { code: 'PATH_FORBIDDEN', detail: 'no' })).toBeNull();
+  });
+
+  test('has the hash it had when the job ended, where the manifest names it', () => {
+    const manifest = { files: [{ path: 'a.png', sha256: 'ab'.repeat(32) }, { path: 'gone.md', sha256: '' }] };
+    expect([digestOf(manifest, 'a.png'), digestOf(manifest, 'gone.md'), digestOf(manifest, 'b'), digestOf(null, 'a.png'), digestOf(manifest, null)]).toEqual(['ab'.repeat(32), null, null, null, null]);
+  });
+});
+
+test('how far a job has come is told in steps only where there are several', () => {
+  expect(progressOf({ done: 0, of: 1, calls: 1 })).toBe('1 tool call');
+  expect(progressOf({ done: 1, of: 2, calls: 0 })).toBe('1 of 2 steps done · 0 tool calls');
+});
+
+test('an end on record bears the sign that its action bears', () => {
+  expect(['allowed', 'denied', 'failed', 'unknown', 'odd'].map((status) => endIcon({ status }))).toEqual(['check', 'close', 'warn', 'warn', 'warn']);
 });

@@ -1,4 +1,4 @@
-/** The arithmetic of a chart: bars stacked by day, or a line. Pure. */
+/** The arithmetic of a chart: bars stacked by day. Pure. */
 
 export interface Series {
   name: string;
@@ -40,12 +40,4 @@ export function stackedBars(series: readonly Series[], width: number, height: nu
     }
   }
   return { bars, top };
-}
-
-/** A line through values, as an SVG path; empty without at least one. */
-export function linePath(values: readonly number[], width: number, height: number): string {
-  if (!values.length) return '';
-  const top = niceTop(Math.max(0, ...values));
-  const step = values.length > 1 ? width / (values.length - 1) : 0;
-  return values.map((value, at) => `${at ? 'L' : 'M'}${(at * step).toFixed(1)} ${(height - (value / top) * height).toFixed(1)}`).join('');
 }

@@ -1,6 +1,6 @@
 /** Labels of content: where it came from. */
 import type { Label } from '../api/types.ts';
-import { t } from '../text/t.ts';
+import { lookup, t } from '../text/t.ts';
 
 const UNTRUSTED = 'untrusted:';
 
@@ -16,4 +16,9 @@ export function sourcesOf(labels: readonly Label[]): string[] {
     .flatMap((label) => label.replace(UNTRUSTED, '').split(','))
     .map((name) => name.trim() || t('label.unknown'));
   return [...new Set(names)].sort();
+}
+
+/** A source as it is said to the owner: hosts go by their names. */
+export function sourceWords(source: string): string {
+  return lookup(`label.source.${source}`, source);
 }

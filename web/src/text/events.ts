@@ -16,7 +16,7 @@ export const TYPES: Record<EventGroup, readonly string[]> = {
   work: ['job_created', 'job_state', 'job_step', 'job_retry', 'job_resume', 'sop_started', 'sop_state'],
   schedule: [
     'schedule_added', 'schedule_edited', 'schedule_removed', 'schedule_enabled', 'schedule_disabled', 'schedule_paused', 'schedule_run',
-    'schedule_queued', 'schedule_skipped', 'schedule_registry_broken', 'schedule_registry_mended', 'followup_planned',
+    'schedule_queued', 'schedule_skipped', 'schedule_run_settled', 'schedule_registry_broken', 'schedule_registry_mended', 'followup_planned',
   ],
   chat: ['thread_created', 'thread_renamed', 'thread_deleted', 'message_added', 'message_redacted', 'turn_queued', 'turn_started', 'turn_ended'],
   access: [
@@ -24,7 +24,7 @@ export const TYPES: Record<EventGroup, readonly string[]> = {
     'passkey_registered', 'passkey_renamed', 'passkey_removed', 'passkey_counter_back', 'owner_proved', 'owner_proof_refused',
   ],
   house: [
-    'estop_engaged', 'estop_cleared', 'secret_stored', 'secret_removed', 'keys_rotated', 'provider_failed', 'provider_fallback',
+    'estop_engaged', 'estop_cleared', 'database_older', 'secret_stored', 'secret_removed', 'keys_rotated', 'provider_failed', 'provider_fallback',
     'label_forgotten', 'notification_added', 'notifications_seen',
   ],
 };
@@ -45,6 +45,7 @@ const TONES: Record<string, Tone> = {
   tool_failed: 'bad',
   tool_unknown: 'bad',
   estop_engaged: 'bad',
+  database_older: 'bad',
   pairing_failed: 'bad',
   pairing_burned: 'bad',
   owner_proof_refused: 'bad',

@@ -13,6 +13,7 @@ const moment = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeri
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 const second = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
 const money = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const words = new Intl.ListFormat('en', { type: 'conjunction' });
 const small = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
 
 /** How long ago, or how far ahead; from a week on the date. */
@@ -75,4 +76,10 @@ export function compact(n: number): string {
 export function cost(millionths: number): string {
   const value = millionths / 1_000_000;
   return value > 0 && value < 0.01 ? small.format(value) : money.format(value);
+}
+
+/** Names one after the other: `a, b, and c`; of many the first ones and how many there are besides. */
+export function listed(names: readonly string[], most = 3): string {
+  if (names.length <= most) return words.format(names);
+  return words.format([...names.slice(0, most - 1), t('list.others', { n: names.length - most + 1 })]);
 }

@@ -18,6 +18,12 @@ export function said(thrown: unknown): Said {
   };
 }
 
+/** Both in one line. */
+export function inFull(thrown: unknown): string {
+  const { what, remedy } = said(thrown);
+  return `${what} ${remedy}`.trim();
+}
+
 /** It begins with a capital letter, unless its first word is a path or a name of something. */
 function sentence(text: string): string {
   if (/^\S*[/._]\S*\s/.test(text)) return text;

@@ -1,5 +1,6 @@
 /** Who said no: one word each, everywhere. Pure. */
 import type { ActionSummary } from '../api/types.ts';
+import type { IconName } from '../parts/icons.ts';
 import type { Tone } from '../parts/tone.ts';
 import { lookup, t } from './t.ts';
 
@@ -25,4 +26,11 @@ const TONES: Record<string, Tone> = { allowed: 'good', denied: 'plain', failed: 
 
 export function endTone(receipt: { status: string; code?: string }): Tone {
   return receipt.status === 'denied' && receipt.code !== undefined && refusalOf(receipt.code) === 'denied' ? 'bad' : (TONES[receipt.status] ?? 'plain');
+}
+
+const ENDS: Record<string, IconName> = { allowed: 'check', denied: 'close' };
+
+/** The sign of an end, the same that an action bears. */
+export function endIcon(receipt: { status: string }): IconName {
+  return ENDS[receipt.status] ?? 'warn';
 }

@@ -1,5 +1,6 @@
 /** A conversation as it is shown: answers with their calls, each call with its result. Pure. */
-import type { ActionStatus, Call, Message } from '../../api/types.ts';
+import type { ActionStatus, Call, Label, Message } from '../../api/types.ts';
+import { Influences, type Drawn } from './influence.ts';
 
 export interface ShownCall {
   call: Call;
@@ -18,8 +19,16 @@ export interface Outcome {
   status: ActionStatus | null;
 }
 
+export interface Said {
+  kind: 'said';
+  message: Message;
+  calls: ShownCall[];
+  /** What of others the answer rests on: told once, where it ends. */
+  drawn: Drawn | null;
+}
+
 export type Item =
-  | { kind: 'said'; message: Message; calls: ShownCall[] }
+  | Said
   | { kind: 'outcome'; message: Message; outcome: Outcome }
   /** From the runtime: the end of a turn, a notice. */
   | { kind: 'note'; message: Message }
@@ -30,17 +39,22 @@ export function transcript(messages: readonly Message[]): Item[] {
   const items: Item[] = [];
   const open = new Map<string, ShownCall>();
   const byAction = new Map<string, ShownCall>();
+  const influences = new Influences();
+  const answers = new Map<string, { last: Said; labels: Label[] }>();
   for (const message of messages) {
     if (message.role === 'tool') {
       const shown = open.get(`${message.turn_id} ${message.call_id}`);
+      if (shown && message.untrusted) influences.took(message.label, shown.call.arguments);
       if (shown && !shown.result) shown.result = message;
       else items.push({ kind: 'result', message });
     } else if (message.role === 'system' && message.attachments.length) {
+      if (message.untrusted) influences.attached(message.label, message.attachments);
       continue; // for the model: the owner's own message names the files
     } else if (message.role === 'system') {
       const asked = byAction.get(message.action_id ?? '') ?? null;
       const outcome = outcomeOf(message, asked?.call.status ?? null);
       if (asked && outcome) asked.outcome = outcome;
+      if (asked && outcome && message.untrusted) influences.took(message.label, asked.call.arguments);
       items.push(outcome ? { kind: 'outcome', message, outcome } : { kind: 'note', message });
     } else {
       const calls = message.calls.map((call): ShownCall => ({ call, result: null, outcome: null }));
@@ -48,7 +62,14 @@ export function transcript(messages: readonly Message[]): Item[] {
         open.set(`${message.turn_id} ${each.call.call_id}`, each);
         if (each.call.action_id) byAction.set(each.call.action_id, each);
       }
-      items.push({ kind: 'said', message, calls });
+      const said: Said = { kind: 'said', message, calls, drawn: null };
+      items.push(said);
+      if (message.role !== 'assistant' || !message.untrusted || !message.content) continue;
+      const before = answers.get(message.turn_id);
+      if (before) before.last.drawn = null;
+      const labels = [...(before?.labels ?? []), message.label];
+      said.drawn = influences.of(labels);
+      answers.set(message.turn_id, { last: said, labels });
     }
   }
   return items;

@@ -162,6 +162,12 @@ export function sentence(text: string): string {
   return local.charAt(0).toUpperCase() + local.slice(1);
 }
 
+/** How far it has come: a plan of one step has no share to tell. */
+export function progressOf({ done, of, calls }: Job['progress']): string {
+  const called = count('work.event.calls', calls);
+  return of > 1 ? `${t('work.steps.done', { done, of })} · ${called}` : called;
+}
+
 // --- the evidence ---------------------------------------------------------------------------------------------------
 
 export interface Evidence {
@@ -185,6 +191,12 @@ export function evidenceOf(manifest: { [key: string]: Json }): Evidence {
     files: rows(manifest['files']).map((each) => ({ path: word(each, 'path'), sha256: word(each, 'sha256') })),
     filesLeftOut: manifest['files_left_out'] === true,
   };
+}
+
+/** The hash of a file as the job left it; null when the manifest does not name it. */
+export function digestOf(manifest: { [key: string]: Json } | null, path: string | null): string | null {
+  if (!manifest || path === null) return null;
+  return evidenceOf(manifest).files.find((each) => each.path === path)?.sha256 || null;
 }
 
 function rows(value: Json | undefined): { [key: string]: Json }[] {

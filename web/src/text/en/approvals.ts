@@ -10,7 +10,7 @@ export const approvals = {
   'approvals.choose': 'Choose one on the left',
   'approvals.choose.more': 'j and k move through the list, a goes to the answer, r rejects.',
   'approvals.keys.move': 'move',
-  'approvals.keys.approve': 'to Approve',
+  'approvals.keys.approve': 'answer',
   'approvals.keys.reject': 'reject',
   'approvals.keys.off': 'Turn keys off',
   'approvals.keys.on': 'Turn keys on',
@@ -68,7 +68,7 @@ export const approvals = {
   'approvals.toast.failed': 'Failed: {what}',
   'approvals.toast.unknown': 'Outcome unknown: {what}',
 
-  'approvals.state.APPROVED': 'Approved. Not done yet.',
+  'approvals.state.APPROVED': 'Approved, not done yet.',
   'approvals.state.EXECUTED': 'Done. A receipt was written.',
   'approvals.state.REJECTED': 'Rejected. It will not happen.',
   'approvals.state.FAILED': 'It was tried and failed.',

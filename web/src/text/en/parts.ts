@@ -11,6 +11,8 @@ export const parts = {
   'do.back': 'Back',
   'do.dismiss': 'Dismiss',
 
+  'list.others': '{n} others',
+
   'name.label': 'Name',
   'name.save': 'Save',
 
@@ -76,16 +78,23 @@ export const parts = {
 
   'label.untrusted': 'Not your words',
   'label.from': 'From {source}',
-  'label.drawn': 'Influenced by others',
   'label.unknown': 'a source nobody knows',
+  'label.source.attachment': 'an attachment',
+  'label.source.workspace': 'a file others had a hand in',
+  'label.source.network': 'the network',
 
   'diff.added.one': '{n} line added',
   'diff.added.other': '{n} lines added',
   'diff.removed.one': '{n} line removed',
   'diff.removed.other': '{n} lines removed',
+  'diff.part': 'In the part shown here: {added}, {removed}.',
+  'diff.rest.one': '{n} more line of the difference is not shown here.',
+  'diff.rest.other': '{n} more lines of the difference are not shown here.',
   'diff.new': 'New file',
   'diff.mark.added': 'added',
   'diff.mark.removed': 'removed',
+
+  'verbatim': 'Text, exactly as it is',
 
   'chart.none': 'No figures yet',
 } as const;

@@ -45,7 +45,7 @@ export const schedules = {
   'schedules.history': 'Runs so far',
   'schedules.history.none': 'It has not run yet.',
   'schedules.run.QUEUED': 'Queued',
-  'schedules.run.STARTED': 'Running',
+  'schedules.run.STARTED': 'Under way',
   'schedules.run.ENDED': 'Over',
   'schedules.run.SKIPPED': 'Skipped',
   'schedules.run.skipped.one': '{n} time skipped',

@@ -39,7 +39,7 @@ export const shell = {
 
   'chain.valid': 'Receipts intact',
   'chain.broken': 'Receipts broken',
-  'chain.unchecked': 'Receipts not checked yet',
+  'chain.unchecked': 'Receipts unchecked',
   'chain.size.one': '{n} receipt',
   'chain.size.other': '{n} receipts',
   'chain.unknown': 'Receipts: not known',
@@ -50,7 +50,7 @@ export const shell = {
   'live.down.more': 'CoilClaw cannot be reached. It is tried again by itself.',
 
   'theme.label': 'Theme',
-  'theme.system': 'As the system',
+  'theme.system': 'System',
   'theme.light': 'Light',
   'theme.dark': 'Dark',
 
@@ -59,5 +59,5 @@ export const shell = {
 
   'session.signout': 'Sign out of this device',
   'session.device': 'This device',
-  'session.version': 'Version {version}',
+  'session.version': 'Version',
 } as const;
