@@ -14,7 +14,9 @@ from coilclaw.store.database import Database
 # The checkout may belong to somebody else, so what hypothesis remembers is kept aside; its time limits mean nothing on
 # a busy machine.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", f"{tempfile.gettempdir()}/coilclaw-hypothesis-{os.getuid()}")
-hypothesis.settings.register_profile("coilclaw", database=None, deadline=None)
+hypothesis.settings.register_profile(
+    "coilclaw", database=None, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("coilclaw")
 
 
@@ -32,6 +34,12 @@ class TestClock:
 
     def advance(self, **amount: float) -> None:
         self.now += timedelta(**amount)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def made_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where the home is kept that every sample is a copy of."""
+    os.environ["TESTS_MADE_HOME"] = str(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture

@@ -14,12 +14,15 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from coilclaw.sandbox.fake_openai import FakeOpenAI, Recorded
 
 COILCLAW = str(Path(sys.executable).with_name("coilclaw"))
 PATIENCE = 40.0
@@ -91,6 +94,20 @@ def bound_by_modes() -> None:
         for capability in (1, 2, 3):  # DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER
             if prctl(24, capability, 0, 0, 0) != 0:  # PR_CAPBSET_DROP
                 raise OSError(ctypes.get_errno(), "a capability could not be given up")
+
+
+class HeldModel(FakeOpenAI):
+    """A model server that takes requests and answers none before it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def record(self, request: Recorded, body: bytes) -> int:
+        """Keep the request, and with it whoever asked."""
+        before = super().record(request, body)
+        self.go.wait(2 * PATIENCE)
+        return before
 
 
 class Sitting:

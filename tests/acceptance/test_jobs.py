@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.acceptance.conftest import HomeAt, one_sentence, until
+from tests.acceptance.conftest import PATIENCE, HeldModel, HomeAt, one_sentence, until
 from tests.acceptance.test_repl import PROMPT, plain
 
 pytestmark = pytest.mark.slow
@@ -108,7 +108,7 @@ def test_a_running_worker_takes_jobs_up_and_a_cancelled_step_is_cut(home: HomeAt
     until(lambda: len(home.rows("SELECT 1 FROM artifacts WHERE type = 'evidence_manifest'")) == 2, "the cut", worker)
     assert state(home, job_id) == "CANCELLED"
     worker.send_signal(signal.SIGTERM)
-    _, err = worker.communicate(timeout=30)
+    _, err = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0
     assert "Traceback" not in err
 
@@ -119,7 +119,7 @@ def test_a_worker_that_is_told_to_stop_gives_its_jobs_back(home: HomeAt) -> None
     job_id = make(home, "for ever")
     until(lambda: home.rows("SELECT 1 FROM jobs WHERE worker IS NOT NULL"), "the worker to take it", worker)
     worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=35)
+    worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0
     assert home.rows("SELECT state, worker, attempt FROM jobs") == [("EXECUTING", None, 0)]
     home.ok("worker", "--once", env=home.script({"text": "done"}))
@@ -218,15 +218,18 @@ def test_several_workers_on_one_database_never_run_a_step_twice(home: HomeAt) ->
 
 
 def test_estop_cuts_the_step_and_clearing_it_lets_the_worker_go_on(home: HomeAt) -> None:
-    home.configure("[jobs]\nstep_seconds = 600.0\n")
-    worker = home.start("worker", env=home.script({"text": "slow", "delay": 3}))
-    job_id = make(home, "slowly")
-    until(lambda: home.rows("SELECT 1 FROM jobs WHERE worker IS NOT NULL"), "the worker to take it", worker)
-    home.ok("estop")
-    until(lambda: not home.rows("SELECT 1 FROM jobs WHERE worker IS NOT NULL"), "the step to be cut", worker)
-    assert home.rows("SELECT state, attempt FROM jobs") == [("EXECUTING", 0)]
-    (home.root / "ESTOP").unlink()
-    until(lambda: state(home, job_id) == "DONE", "the job to go on", worker)
+    with HeldModel() as model:
+        home.provider(model.base_url, "timeout_seconds = 600\n[jobs]\nstep_seconds = 600.0\n")
+        worker = home.start("worker")
+        job_id = make(home, "slowly")
+        until(lambda: model.requests, "the model to be asked", worker)
+        home.ok("estop")
+        until(lambda: not home.rows("SELECT 1 FROM jobs WHERE worker IS NOT NULL"), "the step to be cut", worker)
+        assert home.rows("SELECT state, attempt FROM jobs") == [("EXECUTING", 0)]
+        model.go.set()
+        (home.root / "ESTOP").unlink()
+        until(lambda: state(home, job_id) == "DONE", "the job to go on", worker)
+        assert len(model.requests) == 2
 
 
 def test_in_a_conversation_a_job_is_made_worked_on_and_told_of(home: HomeAt) -> None:

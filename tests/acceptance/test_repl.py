@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import PATIENCE, HomeAt, Sitting, sleepers, until
+from tests.acceptance.conftest import PATIENCE, HeldModel, HomeAt, Sitting, sleepers, until
 from tests.acceptance.test_estop import LONG, mark
 
 pytestmark = pytest.mark.slow
@@ -130,11 +130,13 @@ def test_an_approval_in_the_conversation_and_its_history(home: HomeAt) -> None:
 
 def test_what_was_typed_before_the_question_does_not_answer_it(home: HomeAt) -> None:
     """An answer counts only if it was given after the card was shown."""
-    write = {"tool_calls": [{"tool": "file_write", "args": {"path": "a.txt", "content": "x\n"}}], "delay": 1}
-    sitting = home.sit("agent", "-m", "write", env=home.script(write, {"text": "over"}))
-    until(lambda: sitting._read(0.01) and home.messages(), "the turn to begin")
-    sitting.type("y\r")
-    sitting.wait_for("Approve? [y/N]").type("\r").wait_for("over").end()
+    with HeldModel() as model:
+        home.provider(model.base_url)
+        sitting = home.sit("agent", "-m", '[[tool:file_write {"path": "a.txt", "content": "x"}]]')
+        until(lambda: sitting._read(0.01) and model.requests, "the model to be asked")
+        sitting.type("y\r")
+        model.go.set()
+        sitting.wait_for("Approve? [y/N]").type("\r").wait_for("Done.").end()
     assert not (home.workspace / "a.txt").exists()
 
 

@@ -29,7 +29,7 @@ def registry(home: HomeAt) -> dict[str, Any]:
 
 
 def add(home: HomeAt, name: str = "s", *more: str) -> dict[str, Any]:
-    when = more if {"--cron", "--at", "--interval"} & set(more) else (*EVERY_MINUTE, *more)
+    when = more if {"--cron", "--at", "--interval"} & set(more) else (*lately(), *more)
     return home.ok("schedule", "add", "--id", name, "--goal", "tell the time", *when, "--json").json()
 
 
@@ -89,7 +89,7 @@ def test_a_schedule_from_its_adding_to_a_run_and_its_removal(home: HomeAt) -> No
 
 
 def test_the_worker_runs_what_is_due_and_an_outside_tick_does_too(home: HomeAt) -> None:
-    add(home, "s", *lately())
+    add(home)
     make_due(home)
     done = home.ok("worker", "--once", env=home.script({"text": "it is late"}))
     assert "Worked on 1 job" in done.out
@@ -120,7 +120,7 @@ def test_a_running_worker_takes_over_the_file_and_runs_by_the_clock(home: HomeAt
 def test_killed_workers_and_two_at_once_neither_lose_nor_double_a_run(home: HomeAt) -> None:
     names = [f"s{number}" for number in range(6)]
     for name in names:
-        add(home, name, "--overlap", "allow")
+        add(home, name, *EVERY_MINUTE, "--overlap", "allow")
     env = home.script({"text": "done", "delay": 0.05})
     for _ in range(3):
         for name in names:
@@ -149,7 +149,7 @@ def test_killed_workers_and_two_at_once_neither_lose_nor_double_a_run(home: Home
 
 
 def test_run_now_makes_a_job_at_once_and_leaves_the_next_run(home: HomeAt) -> None:
-    before = add(home, "s", *lately())["next_run_utc"]
+    before = add(home)["next_run_utc"]
     made = home.ok("schedule", "run-now", "s", "--json").json()
     assert home.rows("SELECT state FROM jobs WHERE job_id = ?", made["job_id"]) == [("RECEIVED",)]
     assert home.rows("SELECT next_run_utc FROM schedules") == [(before,)]
@@ -157,7 +157,7 @@ def test_run_now_makes_a_job_at_once_and_leaves_the_next_run(home: HomeAt) -> No
 
 
 def test_a_broken_file_is_said_loudly_and_the_last_good_schedules_go_on(home: HomeAt) -> None:
-    add(home, "s", *lately())
+    add(home)
     make_due(home)
     path = home.workspace / "cron/jobs.json"
     path.write_text(path.read_text().replace(' * * * *"', ',61 * * * *"'))
@@ -189,7 +189,7 @@ def test_repeated_failures_pause_it_and_enabling_lets_it_run_again(home: HomeAt)
 
 
 def test_estop_holds_the_dispatcher(home: HomeAt) -> None:
-    add(home, "s", *lately())
+    add(home)
     make_due(home)
     home.ok("estop")
     home.run("worker", "--once")

@@ -291,7 +291,7 @@ def test_what_is_typed_in_a_conversation_is_not_kept_in_its_history(keyed: HomeA
 
 def test_the_database_while_it_is_open(keyed: HomeAt) -> None:
     """The write-ahead log is a sink too, and only there while somebody has the database open."""
-    process = keyed.start("agent", "-m", f"wait with {SECRET}", env=keyed.script({"text": "later", "delay": 30}))
+    process = keyed.start("agent", "-m", f"wait with {SECRET}", env=keyed.script({"text": "later", "delay": 600}))
     from tests.acceptance.conftest import until
 
     until(lambda: keyed.rows("SELECT 1 FROM messages"), "the message to be stored")

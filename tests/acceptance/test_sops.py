@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.acceptance.conftest import HomeAt, one_sentence, until
+from tests.acceptance.conftest import HomeAt, one_sentence, sleepers, until
 
 pytestmark = pytest.mark.slow
 
@@ -156,9 +156,10 @@ def test_interrupted_by_hand_it_can_be_resumed(home: HomeAt) -> None:
 
 
 def test_a_run_that_waits_for_the_owners_word_on_an_effect_is_not_sent_to_the_approvals(home: HomeAt) -> None:
-    write(home, 'id = "cut"\nkind = "tool"\ntool = "shell"\nargs = { command = "sleep 600" }')
+    sleep = str(300 + os.urandom(1)[0])  # as no other test sleeps
+    write(home, f'id = "cut"\nkind = "tool"\ntool = "shell"\nargs = {{ command = "sleep {sleep}" }}')
     process = home.start("sop", "run", "x", env={"COILCLAW_SECURITY_AUTONOMY": "full"})
-    until(lambda: home.rows("SELECT 1 FROM proposed_actions WHERE begun_at IS NOT NULL"), "the command", process)
+    until(lambda: sleepers(sleep), "the command to run", process)
     home.ok("estop")
     out, _ = process.communicate()
     assert "actions resolve" in out

@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from datetime import timedelta
 
 import pytest
@@ -208,7 +209,14 @@ def use(place, model, tokens, clock=utc_now, job=None):
     )  # fmt: skip
 
 
-def test_usage_is_shown_with_its_cost_and_todays_share(place):
+@pytest.fixture
+def today():
+    """What was used today is told as today's: in the last moments of a day, wait for the next."""
+    while (now := utc_now()).hour == 23 and now.minute == 59:
+        time.sleep(0.2)
+
+
+def test_usage_is_shown_with_its_cost_and_todays_share(place, today):
     use(place, "vendor/model:1", 100_000)
     use(place, "free", 10)
     use(place, "free", 7, clock=lambda: utc_now() - timedelta(days=30))
@@ -233,9 +241,10 @@ def test_no_usage_is_said(place):
 
 
 def test_pruning_exports_and_deletes_and_says_so(place):
-    place.note("old", clock=lambda: utc_now() - timedelta(days=100), why=SECRET)
+    old = utc_now() - timedelta(days=100)
+    place.note("old", clock=lambda: old, why=SECRET)
     place.note("new")
-    day = (utc_now() - timedelta(days=100)).strftime("%Y/%m/%d")
+    day = old.strftime("%Y/%m/%d")
     told = place.run("prune", "--dry-run")
     assert told.stdout == f"Would delete 1 audit event.\nWould export audit events to audit/{day}.jsonl.\n"
     told = place.run("prune")

@@ -205,7 +205,7 @@ def servers(interpreters: Callable[[int], Interpreter]) -> Iterator[Callable[[in
 
     yield server
     for process in started.values():
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def _combinations() -> list[object]:

@@ -96,17 +96,20 @@ async def drip(_head: bytes, writer: asyncio.StreamWriter) -> None:
 async def test_a_slow_drip_ends_with_the_whole_request() -> None:
     async with serving(drip) as server:
         lock = Lock(server.url())
-        error = await failed(lock, server.url(), timeout_seconds=0.3)
+        error = await failed(lock, server.url(), timeout_seconds=1.0)
     assert (error.timeout, error.sent) == (True, True)
     assert lock.codes == ["TIMEOUT"]
 
 
 async def test_slow_headers_end_with_the_whole_request() -> None:
+    over = asyncio.Event()
+
     async def silence(_head: bytes, _writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.6)
+        await over.wait()
 
     async with serving(silence) as server:
-        error = await failed(Lock(server.url()), server.url(), timeout_seconds=0.2)
+        error = await failed(Lock(server.url()), server.url(), timeout_seconds=1.0)
+        over.set()
     assert (error.timeout, error.sent) == (True, True)
 
 

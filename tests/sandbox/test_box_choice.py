@@ -6,6 +6,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,12 @@ def test_the_tier_can_be_asked_before_anything_ran_with_or_without_a_loop(worksp
         return open_box(hide=(), prefer="B").tier
 
     assert asyncio.run(inside()) == "B"
-    assert not [path for path in Path("/var/tmp").glob("coilclaw-probe-*") if path.stat().st_uid == os.getuid()]
+    seen = list(Path("/var/tmp").glob("coilclaw-probe-*"))
+    for _ in range(3000):  # whoever probes at the same time takes theirs away in a moment; what is ours would stay
+        if not any(path.exists() for path in seen):
+            return
+        time.sleep(0.02)
+    pytest.fail("a directory of a probe is left")
 
 
 async def test_a_bubblewrap_that_fails_is_passed_over_and_the_result_says_so(workspace):
@@ -111,7 +117,7 @@ async def test_a_bubblewrap_that_hangs_can_be_cancelled(workspace):
     token = f"{3600 + secrets.randbelow(10**6)}.{secrets.randbelow(10**9)}"
     box = open_box(hide=(), prefer="A", bwrap=fake_bwrap(workspace, f"sleep {token}"))
     running = asyncio.ensure_future(box.run(spec(workspace, "true")))
-    for _ in range(500):
+    for _ in range(3000):
         if processes_with(token) or running.done():
             break
         await asyncio.sleep(0.01)

@@ -39,7 +39,7 @@ def token() -> str:
 
 def gone(token: str) -> bool:
     """Whether no process with the token is left; a killed one may take a moment to leave the kernel's list."""
-    for _ in range(250):
+    for _ in range(2000):
         if not processes_with(token):
             return True
         time.sleep(0.02)
@@ -97,7 +97,7 @@ def test_a_memory_hog_is_stopped(box, limits):
 def test_memory_is_counted_over_all_processes(box, limits):
     one = "x = bytearray(50 << 20); import time; time.sleep(60)"
     command = "for n in 1 2 3 4; do python3 -I -c '" + one + "' & done; wait"
-    result = box.run(command, limits=limits(memory_bytes=100 << 20, wall_seconds=30.0))
+    result = box.run(command, limits=limits(memory_bytes=100 << 20))
     assert result.end == "memory_limit"
 
 
@@ -171,7 +171,7 @@ def test_our_own_death_kills_everything_inside(box, interpreters, limits, token)
     with interpreters(box.uid).start(SERVER) as parent:
         parent.stdin.write(msgspec.json.encode(asked) + b"\n")
         parent.stdin.flush()
-        for _ in range(500):
+        for _ in range(2000):
             if len(processes_with(f"sleep\0{token}")) >= 3:
                 break
             time.sleep(0.02)
@@ -190,7 +190,7 @@ def groups_of(pid: int) -> list[str]:
 def test_groups_are_taken_away_with_their_box(box):
     before = set(groups_of(box.process.pid))
     box.run("true")
-    for _ in range(100):
+    for _ in range(2000):
         if not set(groups_of(box.process.pid)) - before:
             return
         time.sleep(0.02)
@@ -212,7 +212,7 @@ def test_a_box_that_somebody_kills_is_an_outcome_and_not_a_refusal(box, limits, 
     asked = {"tier": box.tier, "hide": (), "spec": box.spec(f"sleep {token}", limits=limits()), "cancel_after": 0}
     box.process.stdin.write(msgspec.json.encode(asked) + b"\n")
     box.process.stdin.flush()
-    for _ in range(500):
+    for _ in range(2000):
         if processes_with(f"sleep\0{token}"):
             break
         time.sleep(0.02)

@@ -295,7 +295,7 @@ def test_nothing_of_ours_is_left_behind_by_a_run(box):
     first = len(os.listdir(f"{own}/task")), len(os.listdir(f"{own}/fd"))
     for _ in range(5):
         box.run("true")
-    for _ in range(100):  # a joined thread may still be leaving the kernel
+    for _ in range(2000):  # a joined thread may still be leaving the kernel
         if len(os.listdir(f"{own}/task")) <= first[0] and len(os.listdir(f"{own}/fd")) <= first[1]:
             return
         time.sleep(0.02)
