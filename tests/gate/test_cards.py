@@ -144,3 +144,12 @@ async def test_the_lines_of_a_card_are_the_lines_of_the_file(home):
     assert "No line break" not in card.preview_or_diff
     card = await card_of(home, "file_write", path="none.txt", content="")
     assert card.preview_or_diff == "none.txt: a new file with nothing in it"
+
+
+async def test_what_is_left_out_of_a_difference_is_counted(home):
+    (home.workspace / "a.txt").write_text("".join(f"old {number}\n" for number in range(150)))
+    card = await card_of(home, "file_write", path="a.txt", content="".join(f"new {number}\n" for number in range(100)))
+    *shown, last = card.preview_or_diff.split("\n")
+    added = sum(line.startswith("+") for line in shown[2:])
+    removed = sum(line.startswith("-") for line in shown[2:])
+    assert last == f"… {250 - added - removed} more lines: {100 - added} added, {150 - removed} removed"

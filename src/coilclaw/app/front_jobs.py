@@ -13,6 +13,7 @@ from coilclaw.jobs.lifecycle import COARSE
 from coilclaw.packets.errors import StorageError, UsageError
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.job import ENDED
+from coilclaw.packets.text import visible
 from coilclaw.server.naming import sentence_of
 from coilclaw.server.problems import NotThere, Trouble
 from coilclaw.server.work import Job, JobProgress, JobQuestion, JobShown, NewJob, SopFault, SopListed, SopStepListed
@@ -46,7 +47,7 @@ class Jobs:
         return Job(
             job_id=row.job_id,
             thread_id=row.thread_id,
-            goal=row.goal,
+            goal=visible(row.goal),
             state=row.state,
             status=COARSE[row.state],
             reason=row.reason,

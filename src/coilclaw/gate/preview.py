@@ -1,6 +1,7 @@
 """What a card shows of an effect: as it would be, with nothing hidden in it and nothing pushed out of sight."""
 
 import json
+from collections import Counter
 from itertools import islice
 
 import msgspec
@@ -106,10 +107,12 @@ def _diff(path: str, existing: Existing | None, content: bytes) -> str:
     name = "/dev/null" if existing is None else path
     found = unified(before, _file_lines(_text(content)), old=name, new=path)
     lines = list(islice(found, PREVIEW_LINES))
-    left_out = sum(1 for _ in found)
+    rest = Counter(line[0] for line in found)
     if not lines and not content:
         return f"{path}: a new file with nothing in it"
     if not lines:
         return f"{path}: the bytes differ in a way that text cannot show"
     shown = [told for line in lines for told in _ended(line)]
-    return "\n".join([*shown, f"… {left_out} more lines"] if left_out else shown)
+    if rest:
+        shown.append(f"… {rest.total()} more lines: {rest['+']} added, {rest['-']} removed")
+    return "\n".join(shown)

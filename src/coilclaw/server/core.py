@@ -9,6 +9,7 @@ from coilclaw.gate.conveyor import Conveyor
 from coilclaw.gate.estop import Estop
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock
+from coilclaw.packets.text import one_line
 from coilclaw.secrets.redactor import Redactor
 from coilclaw.store.database import Database
 
@@ -30,6 +31,10 @@ class Core:
             return self.redactor.value(msgspec.to_builtins(value))
         except Exception:  # fail closed: what cannot be redacted is not shown
             return {"withheld": "redaction failed"}
+
+    def named(self, text: str) -> str:
+        """A name that others may have given, as it leaves: one line without secrets, and nothing in it hides."""
+        return one_line(self.said(text))
 
     def whole(self, text: str) -> str:
         """A text that is asked about: without the values we know to be secrets, and nothing else hidden in it."""

@@ -57,7 +57,7 @@ def device_of(row: DeviceRow, caller_id: str, *, core: Core, active: bool) -> De
     """A device as it is shown."""
     return Device(
         device_id=row.device_id,
-        name=core.said(row.name),
+        name=core.named(row.name),
         current=row.device_id == caller_id,
         active=active,
         confirmed=row.confirmed_at is not None,

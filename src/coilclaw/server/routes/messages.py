@@ -255,7 +255,7 @@ def _message(
 def _call(core: Core, call: ProposedCall, stands: CallStanding | None, most: int) -> Call:
     return Call(
         call_id=shown_text(core, call.call_id),
-        tool=shown_text(core, call.tool),
+        tool=core.named(call.tool),
         arguments=_cut(core, call.arguments, most),
         justification=shown_text(core, call.justification),
         action_id=stands.action_id if stands else None,

@@ -175,7 +175,7 @@ def _refusal(receipt: Receipt) -> Refusal | None:
 
 def _without_secrets(core: Core, receipt: Receipt) -> Receipt:
     """A tool's name is what a model wrote; everything else is ids, hashes and words of ours."""
-    return msgspec.structs.replace(receipt, tool=core.said(receipt.tool))
+    return msgspec.structs.replace(receipt, tool=core.named(receipt.tool))
 
 
 def _verification(core: Core, checked: Checked) -> Verification:

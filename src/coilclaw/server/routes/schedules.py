@@ -1,5 +1,6 @@
 """Schedules: work by the clock, declared, changed, started by hand, previewed."""
 
+import asyncio
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -18,6 +19,7 @@ from coilclaw.server.schedules import (
     EditSchedule,
     NewSchedule,
     RunStarted,
+    Schedule,
     ScheduleDesk,
     ScheduleRun,
     Schedules,
@@ -62,8 +64,13 @@ class ScheduleRoutes(Controller):
         planned, planned_ids = ([], []) if after else schedules_after(db, "followup", "", MOST_FOLLOWUPS)
         unreadable = sorted({*there, *planned_ids} - {row.schedule_id for row in (*rows, *planned)})
         broken, changed = await schedule_desk.trouble()
+        items: list[Schedule] = []
+        for row in rows:
+            if row.schedule_id in set(there):
+                items.append(schedule_desk.listed(row))
+                await asyncio.sleep(0)  # when a schedule runs next is looked for; others come in between
         listed = Schedules(
-            items=[schedule_desk.listed(row) for row in rows if row.schedule_id in set(there)],
+            items=items,
             next_cursor=write_cursor(there[-1]) if len(ids) > limit else None,
             followups=[schedule_desk.listed(row) for row in planned if row.next_run_utc],
             unreadable=[
@@ -73,7 +80,7 @@ class ScheduleRoutes(Controller):
             registry_broken=broken or None,
             registry_changed=changed,
         )
-        return redacted(core, listed)
+        return await asyncio.to_thread(redacted, core, listed)
 
     @post("/", operation_id="createSchedule", summary="Add a schedule", status_code=201, responses=problems(409))
     async def create(

@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, PathParameter
 
 from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.text import one_line
 from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
 from coilclaw.server.owner_files import (
@@ -137,5 +138,5 @@ def _description(content: str) -> str:
             break
         key, _, value = line.partition(":")
         if key.strip() == "description":
-            return value.strip()[:LONGEST_DESCRIPTION]
+            return one_line(value.strip()[:LONGEST_DESCRIPTION])
     return ""

@@ -1,5 +1,6 @@
 """Conversations: the list, making one, its title, deleting it."""
 
+import asyncio
 import sqlite3
 from typing import Annotated
 
@@ -77,8 +78,8 @@ class Threads(Controller):
     path = "/v1/chat/threads"
     tags = ("chat",)
 
-    @get("/", operation_id="listThreads", summary="Conversations", sync_to_thread=False)
-    def every(
+    @get("/", operation_id="listThreads", summary="Conversations")
+    async def every(
         self,
         core: NamedDependency[Core],
         limit: Limit = 30,
@@ -88,9 +89,8 @@ class Threads(Controller):
     ) -> Page[Thread]:
         """Conversations, the most recently touched first."""
         found = list_overviews(core.db.reader, limit + 1, after=read_cursor(cursor, Place), words=q, talks=talks)
-        return page_of(
-            [_shown(core, each) for each in found], limit, [(each.updated_at, each.number) for each in found]
-        )
+        shown = await asyncio.to_thread(lambda: [_shown(core, each) for each in found])
+        return page_of(shown, limit, [(each.updated_at, each.number) for each in found])
 
     @post("/", operation_id="createThread", summary="A new conversation")
     async def create(
