@@ -136,6 +136,25 @@ async def test_a_waiting_action_that_expired_is_rejected(sample):
     assert not (home.workspace / "x.txt").exists()
 
 
+async def test_a_yes_whose_time_ran_out_on_its_way_is_no_yes(sample):
+    home = sample()
+    home.owner.answer = type(home.owner.answer)(approved=None)
+    waiting = (await home.call("file_write", path="x.txt", content="x")).action
+    real, later = home.app.clock, [timedelta(0)]
+    home.app.clock = lambda: real() + later[0]
+
+    def reached(boundary):
+        if boundary == "approving":
+            later[0] = timedelta(hours=25)
+
+    home.app.reached = reached
+    outcome = await home.approve(waiting.action_id)
+    assert outcome.result.code == "EXPIRED"
+    row = home.app.db.reader.execute("SELECT approved_by, approved_at FROM proposed_actions").fetchone()
+    assert row == (None, None)
+    assert not (home.workspace / "x.txt").exists()
+
+
 async def test_a_policy_that_changed_while_it_waited_is_obeyed(sample):
     home = sample()
     home.owner.answer = type(home.owner.answer)(approved=None)

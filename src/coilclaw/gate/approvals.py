@@ -55,9 +55,12 @@ class Approvals:
         self._conveyor.reached("approving")
         approved = await self._db.write(lambda tx: self._conveyor.records.approve(tx, action, by, seen, proof))
         self._conveyor.reached("approved")
-        if not approved:
-            return self._answered_elsewhere(action.action_id)
-        return msgspec.structs.replace(action, status="APPROVED", approved_by=by)
+        if approved:
+            return msgspec.structs.replace(action, status="APPROVED", approved_by=by)
+        now = self._loaded(action.action_id)
+        if now.status == "PENDING" and from_stamp(now.expires_at) <= self._clock():
+            return await self._end(now, expired())  # its time ran out while the answer was on its way
+        return self._answered_elsewhere(action.action_id)
 
     async def reject(self, action: Action, *, reason: str, by: str = "terminal") -> Outcome:
         """Write down a no, with its reason."""

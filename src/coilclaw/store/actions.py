@@ -232,12 +232,12 @@ def let_go(tx: sqlite3.Connection, action_id: str, digest: str) -> bool:
 
 
 def approve_action(tx: sqlite3.Connection, clock: Clock, action: Action, by: str) -> bool:
-    """Write down the owner's yes to exactly this digest; False when it was answered already or is in other hands."""
+    """Write down the owner's yes to exactly this digest; False when it was answered, is over or in other hands."""
     now = stamp(clock())
     changed = tx.execute(
         "UPDATE proposed_actions SET status = 'APPROVED', approved_at = ?, approved_by = ?, updated_at = ?"
-        " WHERE action_id = ? AND digest = ? AND status = 'PENDING' AND worker IS NULL",
-        (now, by, now, action.action_id, action.digest),
+        " WHERE action_id = ? AND digest = ? AND status = 'PENDING' AND worker IS NULL AND expires_at > ?",
+        (now, by, now, action.action_id, action.digest, now),
     )
     return changed.rowcount == 1
 
