@@ -45,7 +45,7 @@ class Desk:
     async def answer(self, waiting: list[Action]) -> None:
         """Say yes to each and have it done, one after the other."""
         for action in waiting:
-            answered = await self._approvals.approve(action, by="bench", digest=action.digest)
+            answered = await self._approvals.approve(action, by="terminal", digest=action.digest)
             outcome = await self._conveyor.execute(answered) if isinstance(answered, Action) else answered
             if outcome is None or not outcome.result.success:
                 raise ToolError("What was approved was not done.")

@@ -66,13 +66,14 @@ class Fuzzed:
         assert self._stop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
 
-    def prepared(self, case) -> dict[str, str]:
-        """The headers for a case; every second time its ids are real. One before may have signed out or stopped us."""
+    def prepared(self, case, *, ids: bool) -> dict[str, str]:
+        """The headers for a case; with `ids`, every second time its ids are real. One before may have signed out or
+        stopped us."""
         assert self._sample is not None
         self._sample.app.estop.clear()
         self.ids["name"] = NAMES.get(case.path, [])
         for name in case.path_parameters or {}:
-            if self.ids.get(name) and self._chance.random() < 0.5:
+            if ids and self.ids.get(name) and self._chance.random() < 0.5:
                 case.path_parameters[name] = self._chance.choice(self.ids[name])
         self._sample.app.db.write_now(
             lambda tx: tx.execute("UPDATE devices SET revoked_at = NULL WHERE device_id = 'dev_test'").rowcount

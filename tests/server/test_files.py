@@ -16,6 +16,7 @@ from coilclaw.server.attachment_name import NAME_BYTES, fitted, plain_folder, pl
 from coilclaw.server.uploads import Saved, Upload
 from coilclaw.store.actions import list_actions
 from tests.home import Sample
+from tests.server.site import enrol
 from tests.server.talking import Slow, messages, say, talking, until
 
 LABEL = "untrusted:attachment"
@@ -132,6 +133,7 @@ async def test_an_upload_that_a_crash_cut_is_there_once_and_labelled(tmp_path, p
             raise Crash
 
     home = Sample(tmp_path / "s")
+    enrol(home, "dev_1")
     home.app.reached = reached
     if point == "finishing":  # inside the writer's thread, which hands only ordinary errors on
         home.app.reached = lambda name: (_ for _ in ()).throw(OSError(5, "gone")) if name == point else None

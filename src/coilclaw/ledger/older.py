@@ -52,9 +52,11 @@ def _hash_at(db: sqlite3.Connection, number: int) -> str | None:
 def _last_receipt(log: Path) -> Receipt | None:
     """The last whole line of the log; None when there is none, or it is no receipt, which `verify` tells of."""
     try:
+        if not log.is_file():  # a device has no end
+            return None
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-            lines = file.read().split(b"\n")
+            lines = file.read(TAIL).split(b"\n")
     except OSError:
         return None
     return _decoded(lines[-2]) if len(lines) > 1 else None
@@ -63,6 +65,8 @@ def _last_receipt(log: Path) -> Receipt | None:
 def _attempted(db: sqlite3.Connection, log: Path) -> tuple[str, ...]:
     """The actions of receipts in the log that are not among the rows. A denial is no attempt."""
     found: dict[str, None] = {}
+    if not log.is_file():
+        return ()
     try:
         with log.open("rb") as file:
             for line in file:
