@@ -12,6 +12,7 @@ from coilclaw.gate.command import read_command
 from coilclaw.gate.paths import PathFact, classify
 from coilclaw.gate.policy import decide
 from coilclaw.gate.policy_file import PolicyRule, When, load_policies
+from coilclaw.tools.declare import ANYONE
 
 ALL = frozenset({"file_read", "file_write", "shell", "http", "send", "note"})
 
@@ -26,7 +27,6 @@ def policy(**changes):
         "calls_per_minute": 60,
         "open_proposals": 100,
         "prs_per_day": 10,
-        "runtime_tools": frozenset({"sop_approval"}),
         "rules": (),
         "broken": "",
         "hash": "h" * 64,
@@ -35,12 +35,14 @@ def policy(**changes):
 
 
 TOOLS = {
-    "file_read": ToolFact(name="file_read", effect="READ", destination="workspace", always_ask=False),
-    "file_write": ToolFact(name="file_write", effect="WRITE", destination="workspace", always_ask=False),
-    "shell": ToolFact(name="shell", effect="WRITE", destination="workspace", always_ask=False),
-    "http": ToolFact(name="http", effect="READ", destination="external", always_ask=False),
-    "send": ToolFact(name="send", effect="EXFILTRATION", destination="external", always_ask=False),
-    "note": ToolFact(name="note", effect="WRITE", destination="internal", always_ask=False),
+    "file_read": ToolFact(name="file_read", effect="READ", destination="workspace", always_ask=False, callers=ANYONE),
+    "file_write": ToolFact(
+        name="file_write", effect="WRITE", destination="workspace", always_ask=False, callers=ANYONE
+    ),
+    "shell": ToolFact(name="shell", effect="WRITE", destination="workspace", always_ask=False, callers=ANYONE),
+    "http": ToolFact(name="http", effect="READ", destination="external", always_ask=False, callers=ANYONE),
+    "send": ToolFact(name="send", effect="EXFILTRATION", destination="external", always_ask=False, callers=ANYONE),
+    "note": ToolFact(name="note", effect="WRITE", destination="internal", always_ask=False, callers=ANYONE),
 }
 
 

@@ -324,7 +324,6 @@ class App:
             allowed_commands=self._allowed_commands,
             forbidden_commands=self._forbidden_commands,
             allowlists=(("channels.cli.tools_allow", self._cli_tools | RUNTIME_TOOLS),),
-            runtime_tools=RUNTIME_TOOLS,
             calls_per_minute=self.config.budgets.tool_calls_per_minute,
             open_proposals=self.config.budgets.open_proposals,
             prs_per_day=self.config.budgets.prs_per_day,

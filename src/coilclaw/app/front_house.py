@@ -225,6 +225,7 @@ class House:
                 destination=tool.destination,
                 always_ask=tool.always_ask,
                 opens_pr=tool.opens_pr,
+                callers=tool.callers,
             ),
             near_names=(),
             schema_error="",

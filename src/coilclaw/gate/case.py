@@ -20,10 +20,9 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
     effect: RiskClass
     destination: Destination
     always_ask: bool
+    callers: frozenset[Source]
+    """Where calls of it may come from; from elsewhere it is denied."""
     opens_pr: bool = False
-    callers: frozenset[Source] | None = None
-    """Where calls of it may come from; elsewhere it is denied. A call always tells; None is for lists of tools,
-    where the policy's names stand in."""
 
 
 class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +80,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_commands: frozenset[str]
     allowlists: tuple[tuple[str, frozenset[str]], ...]
     """(layer, tools): a tool must be in every one of them."""
-    runtime_tools: frozenset[str]
-    """Tools that are offered to no model. Where calls of them come from, each says itself: `ToolFact.callers`."""
     calls_per_minute: int
     open_proposals: int
     prs_per_day: int

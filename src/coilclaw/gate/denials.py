@@ -88,11 +88,8 @@ def _deny_runtime(case: Case) -> Iterator[Reason]:
     tool = case.facts.tool
     if tool is None:
         return
-    callers = tool.callers
-    if callers is None and case.facts.tool_name in case.policy.runtime_tools:
-        callers = frozenset[Source]()
-    if callers is not None and case.setting.source not in callers:
-        places = " and ".join(_PLACES.get(place, place) for place in sorted(callers)) or "the runtime"
+    if case.setting.source not in tool.callers:
+        places = " and ".join(_PLACES.get(place, place) for place in sorted(tool.callers)) or "the runtime"
         yield Reason(
             rule="tool.runtime",
             code="TOOL_NOT_ALLOWED",

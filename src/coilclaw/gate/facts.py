@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from coilclaw.gate.callers import callers_of
 from coilclaw.gate.case import Facts, ToolFact, UrlFact
 from coilclaw.gate.command_facts import CommandFacts
 from coilclaw.gate.estop import Estop
@@ -195,7 +194,7 @@ def _fact(tool: Tool) -> ToolFact:
         effect=tool.effect,
         destination=tool.destination,
         always_ask=tool.always_ask,
-        callers=callers_of(tool),
+        callers=tool.callers,
         opens_pr=tool.opens_pr,
     )
 

@@ -223,6 +223,8 @@ class Tool(Protocol):
     always_ask: bool
     opens_pr: bool
     """Whether it opens a pull request, of which a day allows only so many."""
+    callers: frozenset[Source]
+    """Where calls of it may come from."""
 
     @property
     def parameters(self) -> dict[str, Json]:
