@@ -1484,8 +1484,12 @@ class ShownFile(msgspec.Struct, kw_only=True, omit_defaults=True):
     action_id: str
     content: str
     cut: bool
+    image: str
+    kind: Literal['text', 'png', 'jpeg', 'gif', 'webp', 'pdf', 'zip', 'other']
     label: str
     path: str
+    sha256: str | None
+    size: int | None
     untrusted: bool
 
 
@@ -1764,6 +1768,21 @@ class Verification(msgspec.Struct, kw_only=True, omit_defaults=True):
     valid: bool
 
 
+class Waiting(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How many actions wait for the owner's word."""
+
+    lanes: "WaitingLanes"
+    total: int
+
+
+class WaitingLanes(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How many wait, by lane."""
+
+    a: int = msgspec.field(name="A")
+    b: int = msgspec.field(name="B")
+    c: int = msgspec.field(name="C")
+
+
 class WithProof(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A passkey's answer, where one is needed."""
 
@@ -1892,9 +1911,13 @@ class Client:
         """Say how an action whose end is UNKNOWN really ended, or have it done again. Look at the other end first."""
         return await self._ask("POST", f"/v1/actions/{action_id}/resolve", {}, {"Idempotency-Key": idempotency_key}, body, Answered)
 
-    async def list_approvals(self, *, status: Literal['pending', 'approved', 'rejected', 'executed', 'failed', 'unknown', 'expired', 'all'] | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfApprovalCard:
+    async def list_approvals(self, *, status: Literal['pending', 'approved', 'rejected', 'executed', 'failed', 'unknown', 'expired', 'all'] | None = None, order: Literal['newest', 'expiring'] | None = None, lane: Literal['A', 'B', 'C', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfApprovalCard:
         """Cards of actions that need the owner's word, newest first: those that wait, or those of another standing."""
-        return await self._ask("GET", "/v1/approvals", {"status": status, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfApprovalCard)
+        return await self._ask("GET", "/v1/approvals", {"status": status, "order": order, "lane": lane, "thread_id": thread_id, "job_id": job_id, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfApprovalCard)
+
+    async def count_waiting(self, *, thread_id: str | None | None = None, job_id: str | None | None = None, if_none_match: str | None = None) -> Waiting:
+        """How many actions wait for the owner's word at this moment: all of them, or those of a job or conversation."""
+        return await self._ask("GET", "/v1/approvals/waiting", {"thread_id": thread_id, "job_id": job_id}, {"If-None-Match": if_none_match}, None, Waiting)
 
     async def get_approval(self, action_id: str, *, if_none_match: str | None = None) -> ApprovalCard:
         """The card of an action as things stand now."""
@@ -2009,7 +2032,7 @@ class Client:
         return await self._ask("POST", "/v1/files", {"name": name, "folder": folder}, {"Idempotency-Key": idempotency_key}, None, Saved)
 
     async def show_file(self, body: ShowFile, *, idempotency_key: str | None = None) -> ShownFile:
-        """The text of a workspace file. It is read through the gate, by the rules that hold for the agent, and leaves a."""
+        """What a workspace file is, its text (the first 128 KiB of it) or the bytes of a small picture. It is read."""
         return await self._ask("POST", "/v1/files/show", {}, {"Idempotency-Key": idempotency_key}, body, ShownFile)
 
     async def list_jobs(self, *, state: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET', 'PENDING', 'RUNNING', 'COMPLETED', None] | None = None, status: Literal['PENDING', 'RUNNING', 'WAITING_APPROVAL', 'COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED_BUDGET', None] | None = None, thread_id: str | None | None = None, since: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfJob:

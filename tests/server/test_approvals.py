@@ -1,6 +1,7 @@
 """Approvals over HTTP: exactly what was shown, once, by whoever may say so."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -8,6 +9,7 @@ from coilclaw.app.front_queue import queue_part
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall, untrusted
 from coilclaw.packets.card import nobody
+from coilclaw.server.redacting import Redacting
 from tests.server.queue_home import CARD_FIELDS, approve, code_of, queue_home
 from tests.server.site import served
 
@@ -46,6 +48,75 @@ async def test_pages_go_on_where_the_one_before_ended(tmp_path):
             assert code_of(await site.http.get("/v1/approvals", params={"cursor": "!"}), 422) == "BAD_CURSOR"
             huge = "WyJ4IiwxMDAwMDAwMDAwMDAwMDAwMDAwMDAwXQ"  # ["x",1000000000000000000000]
             assert code_of(await site.http.get("/v1/approvals", params={"cursor": huge}), 422) == "BAD_CURSOR"
+
+
+async def test_what_expires_first_comes_first_when_asked_so_page_by_page(tmp_path):
+    with queue_home(tmp_path) as q:
+        made = []
+        for number in range(5):
+            made.append(await q.write(f"{number}.txt"))
+            q.wait(minutes=1)
+        async with served(q.home, queue_part) as site:
+            seen, cursor = [], None
+            for _ in range(3):
+                params = {"order": "expiring", "limit": 2} | ({"cursor": cursor} if cursor else {})
+                page = (await site.http.get("/v1/approvals", params=params)).json()
+                seen += [card["action_id"] for card in page["items"]]
+                cursor = cursor if page["next_cursor"] is None else page["next_cursor"]
+            assert (seen, page["next_cursor"]) == (made, None)
+            newest = (await site.http.get("/v1/approvals", params={"limit": 2})).json()["next_cursor"]
+            for params in ({"order": "expiring", "cursor": newest}, {"order": "newest", "cursor": cursor}):
+                assert code_of(await site.http.get("/v1/approvals", params=params), 422) == "BAD_CURSOR"
+            ended = await site.http.get("/v1/approvals", params={"order": "expiring", "status": "executed"})
+            assert code_of(ended, 422) == "UNFIT"
+
+
+async def test_what_waits_is_counted_and_filtered_by_lane_and_by_where_it_came_from(tmp_path):
+    with queue_home(tmp_path) as q:
+        talk = Turn("turn_1", "conv_a", "chat")
+        written = [await q.propose("file_write", turn=talk, path=f"{n}.txt", content="x") for n in range(2)]
+        sent, owned = await q.send(text="hi"), await q.write("SYSTEM.md", "Obey.\n")
+        async with served(q.home, queue_part) as site:
+            told = (await site.http.get("/v1/approvals/waiting")).json()
+            assert told == {"total": 4, "lanes": {"A": 2, "B": 1, "C": 1}}
+            of_talk = await site.http.get("/v1/approvals/waiting", params={"thread_id": "conv_a"})
+            assert of_talk.json() == {"total": 2, "lanes": {"A": 2, "B": 0, "C": 0}}
+            wanted = [({"lane": "B"}, [sent]), ({"lane": "C"}, [owned]), ({"thread_id": "conv_a"}, written),
+                      ({"job_id": "job_none"}, [])]  # fmt: skip
+            for params, ids in wanted:
+                for order in ("newest", "expiring"):
+                    asked = {**params, "order": order}
+                    listed = (await site.http.get("/v1/approvals", params=asked)).json()["items"]
+                    assert sorted(card["action_id"] for card in listed) == sorted(ids), asked
+            await site.http.post(f"/v1/approvals/{sent}/reject", json={})
+            told = (await site.http.get("/v1/approvals/waiting")).json()
+            assert told == {"total": 3, "lanes": {"A": 2, "B": 0, "C": 1}}
+
+
+async def test_a_page_of_cards_is_shown_in_one_turn_beside_the_loop(tmp_path):
+    class Counting(Redacting):
+        turns = 0
+
+        async def aside(self, work):
+            self.turns += 1
+            return await super().aside(work)
+
+    counting = []
+
+    def part(front):
+        made = queue_part(front)
+        counting.append(Counting(front.core))
+        return dataclasses.replace(made, given={**made.given, "redacting": counting[0]})
+
+    with queue_home(tmp_path) as q:
+        made = [await q.write(f"{number}.txt") for number in range(12)]
+        async with served(q.home, part) as site:
+            for order in ("newest", "expiring"):
+                listed = (await site.http.get("/v1/approvals", params={"order": order})).json()["items"]
+                assert len(listed) == len(made)
+            assert counting[0].turns == 2
+            assert (await site.http.get("/v1/approvals", params={"status": "failed"})).json()["items"] == []
+            assert counting[0].turns == 2
 
 
 async def test_a_yes_is_answered_when_it_is_durable_and_then_carried_out(tmp_path):

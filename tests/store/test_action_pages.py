@@ -2,7 +2,15 @@
 
 from coilclaw.packets.ids import stamp
 from coilclaw.store import action_pages
-from coilclaw.store.action_pages import ActionPlace, WantedActions, page_of_actions
+from coilclaw.store.action_pages import (
+    ActionPlace,
+    WaitingOf,
+    WaitingPlace,
+    WantedActions,
+    count_waiting,
+    page_of_actions,
+    page_of_waiting,
+)
 from coilclaw.store.threads import ensure_owner
 
 DECISION = (
@@ -106,3 +114,79 @@ def test_every_listing_uses_an_index(db, clock):
     db.reader.set_trace_callback(None)
     plans = [db.reader.execute(f"EXPLAIN QUERY PLAN {each}").fetchall()[0][3] for each in statements]
     assert ["actions_created" in plans[0], "actions_status" in plans[1], "actions_job" in plans[2]] == [True] * 3
+
+
+WAITS = {"status": "PENDING", "decision_json": DECISION % "ask"}
+
+
+def walk_waiting(db, wanted, limit):
+    found, place = [], None
+    for _ in range(1000):
+        actions, place = page_of_waiting(db.reader, wanted, place, limit)
+        found += [action.action_id for action in actions]
+        if place is None:
+            return found
+    raise AssertionError("it has no end")
+
+
+def test_what_waits_is_listed_by_its_end_each_once_whatever_the_size_of_a_page(db, clock):
+    ends = ["2026-03", "2026-01", "2026-02", "2026-01", "2026-02", "2026-01"]
+    add_rows(db, clock, [{**WAITS, "action_id": f"w{at}", "expires_at": end} for at, end in enumerate(ends)])
+    add_rows(db, clock, [{"expires_at": "2025"}, {**WAITS, "expires_at": "2025", "worker": "worker_1"}])
+    for limit in (1, 2, 3, 5, 6, 7):
+        assert walk_waiting(db, WaitingOf(), limit) == ["w1", "w3", "w5", "w2", "w4", "w0"]
+
+
+def test_what_waits_is_found_by_lane_job_and_conversation_and_counted(db, clock):
+    rows = [
+        {"action_id": "a", "lane": "A", "job_id": "job_1", "thread_id": "t1", "expires_at": "3"},
+        {"action_id": "b", "lane": "B", "job_id": "job_1", "thread_id": "t1", "expires_at": "2"},
+        {"action_id": "c", "lane": "C", "thread_id": "t2", "expires_at": "1"},
+        {"action_id": "d", "lane": "A", "thread_id": "t2", "expires_at": "4"},
+    ]
+    add_rows(db, clock, [*({**WAITS, **row} for row in rows), {"lane": "B", "job_id": "job_1"}])
+    wanted = {
+        WaitingOf(): ["c", "b", "a", "d"],
+        WaitingOf(lane="A"): ["a", "d"],
+        WaitingOf(job_id="job_1"): ["b", "a"],
+        WaitingOf(thread_id="t2"): ["c", "d"],
+        WaitingOf(thread_id="t2", lane="C"): ["c"],
+        WaitingOf(job_id="job_1", thread_id="t2"): [],
+    }
+    for of, ids in wanted.items():
+        assert walk_waiting(db, of, 1) == ids
+        assert sum(count_waiting(db.reader, of).values()) == len(ids)
+    assert count_waiting(db.reader, WaitingOf()) == {"A": 2, "B": 1, "C": 1}
+    assert count_waiting(db.reader, WaitingOf(job_id="none")) == {"A": 0, "B": 0, "C": 0}
+
+
+def test_one_that_waits_and_cannot_be_read_is_passed_over(db, clock):
+    add_rows(db, clock, [{**WAITS, "expires_at": "1", "decision_json": "{"}, {**WAITS, "expires_at": "2"}])
+    assert walk_waiting(db, WaitingOf(), 1) == ["act_2"]
+
+
+def test_what_waits_is_listed_and_counted_in_the_order_of_an_index(db, clock):
+    add_rows(db, clock, [{**WAITS, "job_id": "job_1", "thread_id": "t"}])
+    indexes = {
+        WaitingOf(): ("actions_waiting ", "actions_waiting_lane"),
+        WaitingOf(lane="B"): ("actions_waiting_lane ", "actions_waiting_lane "),
+        WaitingOf(thread_id="t"): ("actions_waiting_thread ", "actions_waiting_thread "),
+        WaitingOf(job_id="job_1"): ("actions_waiting_job ", "actions_waiting_job "),
+        WaitingOf(job_id="job_1", lane="A"): ("actions_waiting_job ", "actions_waiting_job "),
+    }
+    for of, (listed, counted) in indexes.items():
+        statements = []
+        db.reader.set_trace_callback(statements.append)
+        page_of_waiting(db.reader, of, WaitingPlace("", 0), 10)
+        count_waiting(db.reader, of)
+        db.reader.set_trace_callback(None)
+        page, count = (plan_of(db, statements[0]), plan_of(db, statements[-1]))
+        assert listed in page[0]
+        assert page[1:] == [], "it is sorted again"
+        assert counted in f"{count[0]} "
+    assert "COVERING" in plan_of(db, "SELECT lane, count(*) FROM proposed_actions INDEXED BY actions_waiting_lane"
+                                 " WHERE status = 'PENDING' AND worker IS NULL GROUP BY lane")[0]  # fmt: skip
+
+
+def plan_of(db, statement):
+    return [row[3] for row in db.reader.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()]

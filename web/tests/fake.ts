@@ -40,6 +40,10 @@ export class FakeServer {
   chain: T.ChainState;
   /** Milliseconds an effect takes. */
   effect = 1_500;
+  /** So many answers are put off before one is taken. */
+  busy = 0;
+  /** Questions that somebody else is answering. */
+  readonly held = new Set<string>();
   readonly #fresh: boolean;
   readonly #streams = new Set<ReadableStreamDefaultController<Uint8Array>>();
   #seq = 100;
@@ -116,7 +120,8 @@ export class FakeServer {
       ['POST', /^\/v1\/passkeys\/registration$/, () => this.#registration()],
       ['POST', /^\/v1\/passkeys\/challenge$/, async (request) => this.#challenge((await request.json()) as T.Question)],
       ['POST', /^\/v1\/passkeys$/, () => ({ passkey_id: 'pk_1', name: 'Passkey', n: (this.passkeys += 1) })],
-      ['GET', /^\/v1\/approvals$/, () => ({ items: this.pending, next_cursor: null })],
+      ['GET', /^\/v1\/approvals$/, (request) => this.#waiting(new URL(request.url).searchParams)],
+      ['GET', /^\/v1\/approvals\/waiting$/, (request) => this.#counted(new URL(request.url).searchParams)],
       ['GET', /^\/v1\/approvals\/([^/]+)$/, (_, id) => this.#approval(id)],
       ['POST', /^\/v1\/approvals\/([^/]+)\/approve$/, async (request, id) => this.#approve(id, (await request.json()) as T.Approve)],
       ['POST', /^\/v1\/approvals\/([^/]+)\/reject$/, async (request, id) => this.#reject(id, ((await request.json()) as { reason: string }).reason)],
@@ -167,6 +172,27 @@ export class FakeServer {
     return { challenge_id: random(), expires_at: moment(300_000), options, question };
   }
 
+  #of(asked: URLSearchParams): T.ApprovalCard[] {
+    const wanted = (['lane', 'job_id', 'thread_id'] as const).filter((name) => asked.has(name));
+    return this.pending.filter((card) => wanted.every((name) => card[name] === asked.get(name)));
+  }
+
+  /** A cursor is the place after which to go on. */
+  #waiting(asked: URLSearchParams): T.Page<T.ApprovalCard> {
+    const order = (card: T.ApprovalCard): string => `${card.expires_at} ${card.action_id}`;
+    const after = asked.get('cursor') ?? '';
+    const limit = Number(asked.get('limit') ?? 50);
+    const cards = this.#of(asked).sort((a, b) => (order(a) < order(b) ? -1 : 1)).filter((card) => order(card) > after);
+    const items = cards.slice(0, limit);
+    return { items, next_cursor: cards.length > limit ? order(items.at(-1) as T.ApprovalCard) : null };
+  }
+
+  #counted(asked: URLSearchParams): T.Waiting {
+    const lanes = { A: 0, B: 0, C: 0 };
+    for (const card of this.#of(asked)) lanes[card.lane] += 1;
+    return { total: lanes.A + lanes.B + lanes.C, lanes };
+  }
+
   #approval(id: string): T.ApprovalCard {
     const found = this.pending.find((each) => each.action_id === id);
     if (found) return found;
@@ -191,6 +217,11 @@ export class FakeServer {
   }
 
   #reject(id: string, reason: string): T.Answered {
+    if (this.busy > 0) {
+      this.busy -= 1;
+      throw new Refusal(429, 'TOO_MANY_REQUESTS', 'too many requests.');
+    }
+    if (this.held.has(id)) throw new Refusal(409, 'IN_OTHER_HANDS', `${id} is being asked about elsewhere.`, 'Answer it there.');
     return this.#answer({ ...this.#approval(id), rejection_reason: reason }, 'REJECTED', 'tool_denied');
   }
 

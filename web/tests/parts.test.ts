@@ -43,31 +43,29 @@ describe('JSON on lines', () => {
 });
 
 describe('a diff', () => {
-  const text = '--- a.md\n+++ a.md\n@@ -3,3 +3,4 @@ head\n same\n-old\n+new\n+-- odd\n last\n… 4 more lines';
+  const text = '--- a.md\n+++ a.md\n@@ -3,3 +3,4 @@ head\n same\n-old\n+new\n+-- odd\n last\n… 4 more lines: 2 added, 1 removed';
 
   test('what only begins like one is shown as the text it is', () => {
     expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n\n(Runs in a box without network.)')).toBeNull();
-    expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n+y\n… 4 more lines\n+z')).toBeNull();
+    expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n+y\n… 4 more lines: 4 added, 0 removed\n+z')).toBeNull();
     expect(parseDiff('--- a\n+++ a\n@@ -1 +1 @@\n+y\n… and so on')).toBeNull();
   });
 
   test('that is all here counts all of it', () => {
     const diff = parseDiff('--- a\n+++ a\n@@ -1,2 +1,3 @@\n-x\n+y\n+z\n same\n@@ -9 +10 @@\n-p\n+q\n\\ No line break at the end of the file');
-    expect(diff).toMatchObject({ left: 0, here: { added: 3, removed: 2 }, whole: { added: 3, removed: 2 } });
+    expect(diff).toMatchObject({ left: 0, whole: { added: 3, removed: 2 } });
   });
 
-  test('of which a part is left out has no total that it cannot know', () => {
-    expect(parseDiff(text)).toMatchObject({ left: 4, here: { added: 2, removed: 1 }, whole: null });
-    const grown = parseDiff('--- a\n+++ a\n@@ -1,90 +1,99 @@\n same\n+new\n… 97 more lines');
-    expect(grown).toMatchObject({ left: 97, whole: null });
+  test('of which a part is left out counts that part too', () => {
+    expect(parseDiff(text)).toMatchObject({ left: 4, whole: { added: 4, removed: 2 } });
+    expect(parseDiff('--- /dev/null\n+++ b.md\n@@ -0,0 +1,412 @@\n+x\n+y\n… 410 more lines: 410 added, 0 removed')).toMatchObject({ created: true, left: 410, whole: { added: 412, removed: 0 } });
+    expect(parseDiff('--- a\n+++ a\n@@ -1,9 +1,9 @@\n same\n… 1 more line: 0 added, 1 removed')).toMatchObject({ left: 1, whole: { added: 0, removed: 1 } });
   });
 
-  test('of a new or an emptied file knows its total, however much of it is left out', () => {
-    expect(parseDiff('--- /dev/null\n+++ b.md\n@@ -0,0 +1,412 @@\n+x\n+y\n… 410 more lines')).toMatchObject({ created: true, left: 410, whole: { added: 412, removed: 0 } });
-    expect(parseDiff('--- b.md\n+++ b.md\n@@ -1,300 +0,0 @@\n-x\n… 299 more lines')).toMatchObject({ whole: { added: 0, removed: 300 } });
-    // A head that contradicts its own lines is not believed.
-    expect(parseDiff('--- /dev/null\n+++ b.md\n@@ -0,0 +1 @@\n+x\n+y\n… 8 more lines')?.whole).toBeNull();
-    expect(parseDiff('--- a\n+++ a\n@@ -0,0 +1,9 @@\n-x\n… 8 more lines')?.whole).toBeNull();
+  test('that says it is longer without saying by how much, or miscounts itself, has no total to show', () => {
+    expect(parseDiff('--- a\n+++ a\n@@ -1,90 +1,99 @@\n same\n+new\n… 97 more lines')).toBeNull();
+    expect(parseDiff('--- a\n+++ a\n@@ -1,90 +1,99 @@\n same\n+new\n… 5 more lines: 4 added, 3 removed')).toBeNull();
+    expect(parseDiff('--- a\n+++ a\n@@ -1,90 +1,99 @@\n same\n+new\n… 5 more lines: 4 added, -3 removed')).toBeNull();
   });
 
   test('tells lines apart and numbers them', () => {

@@ -6,7 +6,7 @@ import type { Fresh } from '../src/api/client.ts';
 import type { ActionSummary, Assertion, Job, JobEvent, Page, Story } from '../src/api/types.ts';
 import { withProof } from '../src/auth/proof.ts';
 import { STANDS, canRepropose, fileOf, known, queryOf, standOf, standWords, standing as actionStands, storyline, wantedOf, wantedStand } from '../src/screens/work/actions.ts';
-import { unshown } from '../src/screens/work/file.ts';
+import { altOf, pictureOf, unshown } from '../src/screens/work/file.ts';
 import { canResume, digestOf, endedLately, evidenceOf, goalOf, isOver, progressOf, sentence, standing, timeline, viewOf } from '../src/screens/work/jobs.ts';
 import { linesOf, namesOf, wholeOf } from '../src/parts/typed.ts';
 import { endIcon, endOf, endTone } from '../src/text/refusal.ts';
@@ -242,23 +242,28 @@ test('the file that an action wrote can be shown once it is written', () => {
   for (const args of [null, [], 'x', {}, { path: 3 }]) expect(fileOf({ ...wrote, args })).toBeNull();
 });
 
-describe('a file that is not shown', () => {
-  const notText = { code: 'FILE_NOT_TEXT', detail: 'attachments/a.PNG is not UTF-8 text (byte 0 of 2048).' };
+describe('a file', () => {
+  const png = { kind: 'png', image: 'iVBORw0KGgo=', size: 2048 } as const;
 
-  test('is told by its kind and its size', () => {
-    expect(unshown('attachments/a.PNG', notText)).toEqual({ why: 'nottext', kind: 'PNG image', size: 2048 });
-    expect(unshown('big.log', { code: 'FILE_TOO_LARGE', detail: 'big.log is 300000 bytes, more than the 262144 that may be read at once.' })).toEqual({ why: 'toolarge', kind: 'Log', size: 300_000 });
-    expect(unshown('notes.md', notText)?.kind).toBe('Binary file');
-    expect(unshown('blob', { code: 'FILE_NOT_TEXT', detail: 'other words' })).toEqual({ why: 'nottext', kind: 'Binary file', size: null });
+  test('that is a picture is shown by an address that holds all of it', () => {
+    expect(pictureOf(png)).toBe('data:image/png;base64,iVBORw0KGgo=');
+    expect((['jpeg', 'gif', 'webp'] as const).map((kind) => pictureOf({ ...png, kind })?.slice(0, 16))).toEqual(['data:image/jpeg;', 'data:image/gif;b', 'data:image/webp;']);
+    expect(unshown(png)).toBeNull();
   });
 
-  test('has a size that its name cannot make up', () => {
-    const name = 'x (byte 1 of 7).bin';
-    expect(unshown(name, { code: 'FILE_NOT_TEXT', detail: `${name} is not UTF-8 text (byte 0 of 2048).` })?.size).toBe(2048);
+  test('is never drawn unless it is one of four kinds, whatever it brings along', () => {
+    for (const kind of ['text', 'pdf', 'zip', 'other', 'svg+xml'] as const) expect(pictureOf({ kind: kind as 'text', image: png.image })).toBeNull();
+    for (const image of ['', '<svg/>', 'a b', 'x\n', 'x,<script>']) expect(pictureOf({ kind: 'png', image })).toBeNull();
   });
 
-  test('is something else when something else was in the way', () => {
-    expect(unshown('a.png', { code: 'PATH_FORBIDDEN', detail: 'no' })).toBeNull();
+  test('of which nothing is shown says why', () => {
+    expect((['pdf', 'zip', 'other', 'text'] as const).map((kind) => unshown({ kind, image: '', size: 1 }))).toEqual(['nottext', 'nottext', 'nottext', null]);
+    expect(unshown({ ...png, image: '' })).toBe('picture');
+  });
+
+  test('is told to who does not see it by its name and size', () => {
+    expect(altOf({ path: 'attachments/a.png', size: 2048 })).toBe('a.png, 2.0 kB');
+    expect(altOf({ path: 'a.png', size: null })).toBe('a.png');
   });
 
   test('has the hash it had when the job ended, where the manifest names it', () => {

@@ -1,5 +1,6 @@
 """Actions as they are shown over HTTP: rows, cards, ends, stories; without secrets."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, TypeAlias, TypeVar
@@ -223,20 +224,47 @@ def summary_of(core: Core, action: Action, refusal: Refusal | None = None) -> Ac
     )
 
 
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """An action with everything its card is made of, read and not yet shown."""
+
+    action: Action
+    card: Card
+    changed: bool
+    proof: ProofWord
+
+
 async def approval_of(core: Core, redacting: Redacting, action: Action, by: str) -> ApprovalCard:
     """The card of an action for whoever would answer it."""
+    return (await approvals_of(core, redacting, (action,), by))[0]
+
+
+async def approvals_of(core: Core, redacting: Redacting, actions: Sequence[Action], by: str) -> list[ApprovalCard]:
+    """The cards of some actions: read one after the other, shown all in one turn."""
+    asked: list[_Asked] = []
+    for action in actions:
+        if asked:
+            await asyncio.sleep(0)  # a card reads files and compares them; others come in between
+        asked.append(_asked(core, action, by))
+    if not asked:
+        return []
+    return await redacting.aside(lambda: [_card_shown(core, redacting, each) for each in asked])
+
+
+def _asked(core: Core, action: Action, by: str) -> _Asked:
     now = core.conveyor.card(action)
     waits = action.status == "PENDING"
     card = now if waits else _as_it_was(now, action)
-    changed = waits and (card.digest, card.lane) != (action.digest, action.decision.lane)
-    proof = _proof(core, card.lane, by) if waits else "none"
-    return await redacting.aside(lambda: _card_shown(core, redacting, action, card, changed=changed, proof=proof))
+    return _Asked(
+        action=action,
+        card=card,
+        changed=waits and (card.digest, card.lane) != (action.digest, action.decision.lane),
+        proof=_proof(core, card.lane, by) if waits else "none",
+    )
 
 
-def _card_shown(
-    core: Core, redacting: Redacting, action: Action, card: Card, *, changed: bool, proof: ProofWord
-) -> ApprovalCard:
+def _card_shown(core: Core, redacting: Redacting, asked: _Asked) -> ApprovalCard:
     """Whole: whoever writes what is asked about could write what looks like a secret, and hide the rest in it."""
+    action, card = asked.action, asked.card
     return ApprovalCard(
         action_id=action.action_id,
         status=action.status,
@@ -257,8 +285,8 @@ def _card_shown(
         seen=card.seen,
         args=core.whole(card.args),
         secretive=any(redacting.said(text) != core.whole(text) for text in (card.args, card.preview_or_diff)),
-        changed=changed,
-        proof=proof,
+        changed=asked.changed,
+        proof=asked.proof,
         approved_by=action.approved_by,
         rejection_reason=_perhaps(core, action.rejection_reason),
         thread_id=action.thread_id,

@@ -6,11 +6,9 @@ import msgspec
 from litestar import Response
 from litestar.openapi.datastructures import ResponseSpec
 
-from coilclaw.packets.action import Action, Label, Status
+from coilclaw.packets.action import Action, Status
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.decision import Decision
-from coilclaw.packets.labels import is_untrusted
-from coilclaw.server.actions import result_on_record
 from coilclaw.server.core import Core
 from coilclaw.server.problems import Trouble, problems
 from coilclaw.server.redacting import Redacting
@@ -68,28 +66,6 @@ class Edited(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class ShowFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which file is to be shown."""
-
-    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
-    """Where it is in the workspace."""
-
-
-class ShownFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A workspace file as it is now. Showing it is an action like any other."""
-
-    action_id: str
-    path: str
-    content: str
-    """Its text, without secrets."""
-    cut: bool
-    """There is more than is shown."""
-    label: Label
-    """Where it came from: `owner`, `internal`, or `untrusted:` and the sources."""
-    untrusted: bool
-    """Somebody else's words may be in it."""
-
-
 @runtime_checkable
 class FileDesk(Protocol):
     """The owner's files, as the App hands them out."""
@@ -135,30 +111,6 @@ async def owner_file(redacting: Redacting, files: FileDesk, path: str, largest: 
         )
 
     return await redacting.aside(made)
-
-
-async def shown_file(core: Core, redacting: Redacting, path: str, action: Action) -> ShownFile:
-    """What was read, as it may be shown; why not, where it was not."""
-    result = result_on_record(core, action)
-    if action.status == "EXECUTED" and result is not None:
-        content = await redacting.aside(lambda: redacting.said(result.output))
-        return ShownFile(
-            action_id=action.action_id,
-            path=path,
-            content=content[:LARGEST],
-            cut=len(content) > LARGEST or bool(result.artifacts),
-            label=core.said(result.label),
-            untrusted=is_untrusted(result.label),
-        )
-    decision = action.decision
-    told = core.said(" ".join(decision.reasons) if result is None else result.output)
-    if action.status == "REJECTED":
-        raise Trouble(403, decision.code, told, remedy=core.said(" ".join(decision.recommended_changes)))
-    if action.status == "FAILED":
-        raise Trouble(
-            409, result.code if result is not None else "FAILED", told, remedy="See whether it is still there."
-        )
-    raise Trouble(409, "ASKS", f"reading it needs an answer first: {told}", remedy="Answer it among the approvals.")
 
 
 PUT_ANSWERS = {

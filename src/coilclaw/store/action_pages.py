@@ -1,4 +1,4 @@
-"""Pages of actions: a list by what is asked for, newest first, a bounded piece at a time."""
+"""Pages of actions: a list by what is asked for, newest first or soonest end first, a bounded piece at a time."""
 
 import sqlite3
 from typing import Annotated, Literal, TypeAlias
@@ -129,3 +129,62 @@ def _edge(db: sqlite3.Connection, indexed: _Terms) -> ActionPlace | None:
         (*values, SCANNED - 1),
     ).fetchone()
     return None if row is None else ActionPlace(row[0], row[1])
+
+
+# What waits, the soonest end first
+
+
+class WaitingPlace(msgspec.Struct, frozen=True, array_like=True, tag="waiting"):
+    """Where a page of what waits ended; its tag keeps a place of another order from being taken for one."""
+
+    expires_at: str
+    row: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+
+
+class WaitingOf(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose questions are asked for; what is None does not matter."""
+
+    lane: Lane | None = None
+    thread_id: str | None = None
+    job_id: str | None = None
+
+
+def page_of_waiting(
+    db: sqlite3.Connection, wanted: WaitingOf, after: WaitingPlace | None, limit: int
+) -> tuple[list[Action], WaitingPlace | None]:
+    """The next actions that wait for the owner, the soonest to expire first, and where to go on; None at the end."""
+    table, terms = _waiting(wanted)
+    if after is not None:
+        place = (after.expires_at, after.expires_at, after.row)
+        terms.append(("expires_at >= ? AND (expires_at > ? OR rowid > ?)", place))
+    where, values = _joined(terms)
+    rows = db.execute(
+        f"SELECT expires_at, rowid FROM {table} WHERE {where} ORDER BY expires_at, rowid LIMIT ?",  # noqa: S608
+        (*values, limit + 1),
+    ).fetchall()
+    places = [WaitingPlace(*row) for row in rows[:limit]]
+    marks = ", ".join("?" * len(places))
+    found = select_actions(db, f"rowid IN ({marks})", tuple(place.row for place in places), len(places))
+    actions = {row: action for action, _, row in found}
+    read = [action for place in places if (action := actions.get(place.row)) is not None]
+    return read, places[-1] if len(rows) > limit else None
+
+
+def count_waiting(db: sqlite3.Connection, wanted: WaitingOf) -> dict[Lane, int]:
+    """How many actions wait for the owner, by lane."""
+    table, terms = _waiting(wanted, otherwise="lane")
+    where, values = _joined(terms)
+    rows = db.execute(f"SELECT lane, count(*) FROM {table} WHERE {where} GROUP BY lane", values).fetchall()  # noqa: S608
+    return {"A": 0, "B": 0, "C": 0, **dict(rows)}
+
+
+def _waiting(wanted: WaitingOf, *, otherwise: Literal["", "lane"] = "") -> tuple[str, _Terms]:
+    """The table by the index that has them in order, and the conditions; the values are written out because the
+    indexes are of these rows alone."""
+    terms: _Terms = [("status = 'PENDING' AND worker IS NULL", ())]
+    index = f"actions_waiting_{otherwise}" if otherwise else "actions_waiting"
+    for column, name in (("lane", "lane"), ("thread_id", "thread"), ("job_id", "job")):  # the narrowest last
+        if (value := getattr(wanted, column)) is not None:
+            terms.append((f"{column} = ?", (value,)))
+            index = f"actions_waiting_{name}"
+    return f"proposed_actions INDEXED BY {index}", terms

@@ -8,6 +8,9 @@ import { houseEndpoints, passkeyEndpoints, receiptEndpoints } from './endpoints_
 import { actionEndpoints, workEndpoints } from './endpoints_work.ts';
 import type { Assertion, Purpose } from './types.ts';
 
+/** Whose questions. */
+type Of = Pick<Query<'/v1/approvals'>, 'lane' | 'job_id' | 'thread_id'>;
+
 export function endpoints(client: Client) {
   return {
     session: {
@@ -31,8 +34,10 @@ export function endpoints(client: Client) {
       ...passkeyEndpoints(client),
     },
     approvals: {
-      list: (status: Query<'/v1/approvals'>['status'], cursor: string | null = null) =>
-        client.kept('/v1/approvals', { query: { status, limit: 100, cursor } }),
+      /** What waits, the soonest to expire first: of all, of a lane, of a job or conversation. */
+      waiting: (of: Of, cursor: string | null, limit: number) =>
+        client.kept('/v1/approvals', { query: { order: 'expiring', ...of, limit, cursor } }),
+      count: (of: Pick<Of, 'job_id' | 'thread_id'> = {}) => client.kept('/v1/approvals/waiting', { query: of }),
       one: (action_id: string) => client.kept('/v1/approvals/{action_id}', { path: { action_id } }),
       approve: (action_id: string, body: Body<'/v1/approvals/{action_id}/approve'>) =>
         client.post('/v1/approvals/{action_id}/approve', { path: { action_id }, body }),

@@ -1626,13 +1626,21 @@ export interface ShowFile {
 /** A workspace file as it is now. Showing it is an action like any other. */
 export interface ShownFile {
   action_id: string;
-  /** Its text, without secrets. */
+  /** Its text, without secrets; empty when it is none. */
   content: string;
-  /** There is more than is shown. */
+  /** It is a text, and there is more of it than is shown. */
   cut: boolean;
+  /** The bytes of a PNG, JPEG, GIF or WebP of at most 1 MiB, in base64; empty for everything else. */
+  image: string;
+  /** What it is, by its first bytes and never by its name. */
+  kind: 'text' | 'png' | 'jpeg' | 'gif' | 'webp' | 'pdf' | 'zip' | 'other';
   /** Where it came from: `owner`, `internal`, or `untrusted:` and the sources. */
   label: string;
   path: string;
+  /** Of all its bytes; null when only its text is known, as behind a link. */
+  sha256: string | null;
+  /** In bytes; null when only its text is known, as behind a link. */
+  size: number | null;
   /** Somebody else's words may be in it. */
   untrusted: boolean;
 }
@@ -1954,6 +1962,22 @@ export interface Verification {
   valid: boolean;
 }
 
+/** How many actions wait for the owner's word. */
+export interface Waiting {
+  lanes: WaitingLanes;
+  total: number;
+}
+
+/** How many wait, by lane. */
+export interface WaitingLanes {
+  /** They stay on this machine. */
+  A: number;
+  /** They leave it. */
+  B: number;
+  /** They govern the agent. */
+  C: number;
+}
+
 /** A passkey's answer, where one is needed. */
 export interface WithProof {
   /** The assertion over a challenge of `POST /v1/passkeys/challenge`. */
@@ -2018,7 +2042,8 @@ export interface Routes {
     '/tools': { answer: ToolList };
     '/v1/actions': { query?: { status?: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; lane?: 'A' | 'B' | 'C' | null; source?: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | null; thread_id?: string | null; job_id?: string | null; since?: string | null; until?: string | null; q?: string | null; limit?: number; cursor?: string | null }; answer: PageOfActionSummary };
     '/v1/actions/{action_id}': { path: { action_id: string }; answer: ActionDetail };
-    '/v1/approvals': { query?: { status?: 'pending' | 'approved' | 'rejected' | 'executed' | 'failed' | 'unknown' | 'expired' | 'all'; limit?: number; cursor?: string | null }; answer: PageOfApprovalCard };
+    '/v1/approvals': { query?: { status?: 'pending' | 'approved' | 'rejected' | 'executed' | 'failed' | 'unknown' | 'expired' | 'all'; order?: 'newest' | 'expiring'; lane?: 'A' | 'B' | 'C' | null; thread_id?: string | null; job_id?: string | null; limit?: number; cursor?: string | null }; answer: PageOfApprovalCard };
+    '/v1/approvals/waiting': { query?: { thread_id?: string | null; job_id?: string | null }; answer: Waiting };
     '/v1/approvals/{action_id}': { path: { action_id: string }; answer: ApprovalCard };
     '/v1/artifacts/{artifact_id}': { path: { artifact_id: string }; answer: Artifact };
     '/v1/artifacts/{artifact_id}/content': { path: { artifact_id: string }; answer: Response };

@@ -1,8 +1,7 @@
 """Approvals: what waits for the owner, and the owner's answers."""
 
-import asyncio
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from litestar import Controller, Request, Response, get, post
@@ -13,17 +12,31 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from coilclaw.gate.conveyor import Outcome
 from coilclaw.packets.action import Action
 from coilclaw.packets.card import Card
+from coilclaw.packets.decision import Lane
 from coilclaw.packets.errors import Conflict
 from coilclaw.packets.proof import Assertion
-from coilclaw.server.actions import Answered, ApprovalCard, answered, approval_of, find_action
+from coilclaw.server.actions import Answered, ApprovalCard, answered, approval_of, approvals_of, find_action
 from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
-from coilclaw.server.filters import actions_at
+from coilclaw.server.filters import OfJob, OfThread, actions_at
 from coilclaw.server.hands import Hands
-from coilclaw.server.pages import Cursor, Limit, Page, page_to
+from coilclaw.server.pages import Cursor, Limit, Page, page_to, read_cursor
 from coilclaw.server.problems import MEDIA_TYPE, Problem, Trouble, problem_of, problems
 from coilclaw.server.redacting import Redacting
-from coilclaw.store.action_pages import Standing, WantedActions
+from coilclaw.store.action_pages import (
+    Standing,
+    WaitingOf,
+    WaitingPlace,
+    WantedActions,
+    count_waiting,
+    page_of_waiting,
+)
+
+Order: TypeAlias = Literal["newest", "expiring"]
+InOrder: TypeAlias = Annotated[
+    Order, QueryParameter(description="`expiring`: of those that wait, the soonest end first.")
+]
+OfLane: TypeAlias = Annotated[Lane | None, QueryParameter(description="Only of this lane.")]
 
 
 class Approve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +52,24 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A no."""
 
     reason: Annotated[str, msgspec.Meta(max_length=2000, description="Why; the agent is told.")] = ""
+
+
+class WaitingLanes(msgspec.Struct, frozen=True, kw_only=True):
+    """How many wait, by lane."""
+
+    A: int
+    """They stay on this machine."""
+    B: int
+    """They leave it."""
+    C: int
+    """They govern the agent."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """How many actions wait for the owner's word."""
+
+    total: int
+    lanes: WaitingLanes
 
 
 class ChangedProblem(Problem, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,19 +122,37 @@ class ApprovalRoutes(Controller):
         caller: NamedDependency[Caller],
         redacting: NamedDependency[Redacting],
         status: Annotated[Standing, QueryParameter(description="Where they stand.")] = "pending",
+        order: InOrder = "newest",
+        lane: OfLane = None,
+        thread_id: OfThread = None,
+        job_id: OfJob = None,
         limit: Limit = 50,
         cursor: Cursor = None,
     ) -> Page[ApprovalCard]:
         """Cards of actions that need the owner's word, newest first: those that wait, or those of another standing.
 
-        A page may be short, or empty, and still have a next one.
+        A page may be short, or empty, and still have a next one. A cursor belongs to the order it was given for.
         """
-        actions, place = actions_at(core, WantedActions(standing=status), cursor, limit)
-        cards: list[ApprovalCard] = []
-        for action in actions:
-            cards.append(await approval_of(core, redacting, action, caller.by))
-            await asyncio.sleep(0)  # a card reads files and compares them; others come in between
-        return page_to(cards, place)
+        if order == "newest":
+            wanted = WantedActions(standing=status, lane=lane, thread_id=thread_id, job_id=job_id)
+            actions, place = actions_at(core, wanted, cursor, limit)
+        elif status == "pending":
+            of = WaitingOf(lane=lane, thread_id=thread_id, job_id=job_id)
+            actions, place = page_of_waiting(core.db.reader, of, read_cursor(cursor, WaitingPlace), limit)
+        else:
+            raise Trouble(422, "UNFIT", "only what waits has an end to come.", remedy="Ask for `status=pending`.")
+        return page_to(await approvals_of(core, redacting, actions, caller.by), place)
+
+    @get("/waiting", operation_id="countWaiting", summary="How many wait", sync_to_thread=False)
+    def waiting(
+        self,
+        core: NamedDependency[Core],
+        thread_id: OfThread = None,
+        job_id: OfJob = None,
+    ) -> Waiting:
+        """How many actions wait for the owner's word at this moment: all of them, or those of a job or conversation."""
+        lanes = count_waiting(core.db.reader, WaitingOf(thread_id=thread_id, job_id=job_id))
+        return Waiting(total=sum(lanes.values()), lanes=WaitingLanes(**lanes))
 
     @get("/{action_id:str}", operation_id="getApproval", summary="One card", responses=problems(404))
     async def show(

@@ -6,9 +6,10 @@ from litestar.params import JSONBody
 
 from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
-from coilclaw.server.owner_files import FileDesk, ShowFile, ShownFile, shown_file
+from coilclaw.server.owner_files import FileDesk
 from coilclaw.server.problems import problems
 from coilclaw.server.redacting import Redacting
+from coilclaw.server.shown_file import ShowFile, ShownFile, shown_file
 
 
 class ShownFiles(Controller):
@@ -27,7 +28,7 @@ class ShownFiles(Controller):
         data: JSONBody[ShowFile],
         request_key: NamedDependency[str | None],
     ) -> ShownFile:
-        """The text of a workspace file. It is read through the gate, by the rules that hold for the agent, and leaves a
-        receipt."""
+        """What a workspace file is, its text (the first 128 KiB of it) or the bytes of a small picture. It is read
+        through the gate, by the rules that hold for the agent, and leaves a receipt."""
         action = await file_desk.look(data.path, by=caller.by, key=request_key)
-        return await shown_file(core, file_redacting, data.path, action)
+        return await shown_file(core, file_redacting, file_desk, data.path, action)

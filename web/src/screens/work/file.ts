@@ -1,32 +1,25 @@
-/** What a file of the workspace is that cannot be shown as text. Pure. */
-import type { ApiError } from '../../api/problem.ts';
-import { lookup, t } from '../../text/t.ts';
+/** What a file of the workspace is, and how much of it can be shown. Pure. */
+import type { ShownFile } from '../../api/types.ts';
+import { size } from '../../text/format.ts';
+import { t } from '../../text/t.ts';
 
-export interface Unshown {
-  why: 'nottext' | 'toolarge';
-  /** What it is, by its name. */
-  kind: string;
-  /** In bytes; null when the answer does not tell. */
-  size: number | null;
+/** Pictures that are shown: what draws, and nothing that runs. SVG is text, and is shown as such. */
+const PICTURES: ReadonlySet<ShownFile['kind']> = new Set(['png', 'jpeg', 'gif', 'webp']);
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+
+/** The address of a picture, all of it in itself; null for everything that is none or was not sent. */
+export function pictureOf(file: Pick<ShownFile, 'kind' | 'image'>): string | null {
+  return PICTURES.has(file.kind) && BASE64.test(file.image) ? `data:image/${file.kind};base64,${file.image}` : null;
 }
 
-/** How the server puts the size: the only place where it says it. */
-const SIZES = [/\(byte \d+ of (\d+)\)/, / is (\d+) bytes, more than /];
-const WHY: Record<string, Unshown['why']> = { FILE_NOT_TEXT: 'nottext', FILE_TOO_LARGE: 'toolarge' };
-
-/** What is known of a file that was not shown; null when something else was in the way. */
-export function unshown(path: string, error: Pick<ApiError, 'code' | 'detail'>): Unshown | null {
-  const why = WHY[error.code];
-  if (!why) return null;
-  const found = SIZES.map((each) => each.exec(error.detail.slice(error.detail.startsWith(path) ? path.length : 0))?.[1]).find(Boolean);
-  return { why, kind: kindOf(path, why), size: found ? Number(found) : null };
+/** What a picture is to who does not see it: its file's name, and how large that is. */
+export function altOf(file: Pick<ShownFile, 'path' | 'size'>): string {
+  const name = file.path.split('/').at(-1) || file.path;
+  return file.size === null ? name : t('work.file.alt', { name, size: size(file.size) });
 }
 
-/** Endings of text: what turned out to be none is not what its name says. */
-const TEXTS = new Set(['csv', 'json', 'txt', 'log', 'md', 'svg']);
-
-function kindOf(path: string, why: Unshown['why']): string {
-  const ending = /\.([a-z0-9]{1,6})$/i.exec(path)?.[1]?.toLowerCase() ?? '';
-  if (why === 'nottext' && TEXTS.has(ending)) return t('work.file.kind.binary');
-  return lookup(`work.file.kind.${ending}`, why === 'nottext' ? t('work.file.kind.binary') : t('work.file.kind.any'));
+/** Why nothing of it is shown; null when something is. */
+export function unshown(file: Pick<ShownFile, 'kind' | 'image' | 'size'>): 'nottext' | 'picture' | null {
+  if (file.kind === 'text' || pictureOf(file)) return null;
+  return PICTURES.has(file.kind) ? 'picture' : 'nottext';
 }

@@ -4,7 +4,7 @@ export const home = {
   'home.waiting': 'Waiting for you',
   'home.waiting.none': 'Nothing waits for you',
   'home.waiting.none.more': 'When something needs your word it appears here and under Approvals.',
-  'home.waiting.all': 'See all',
+  'home.waiting.all': 'See all {n}',
   'home.unknown.one': '{n} action whose outcome nobody knows',
   'home.unknown.other': '{n} actions whose outcome nobody knows',
   'home.paused.jobs.one': '{n} job is paused: its budget is used up',

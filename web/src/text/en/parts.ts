@@ -87,7 +87,6 @@ export const parts = {
   'diff.added.other': '{n} lines added',
   'diff.removed.one': '{n} line removed',
   'diff.removed.other': '{n} lines removed',
-  'diff.part': 'In the part shown here: {added}, {removed}.',
   'diff.rest.one': '{n} more line of the difference is not shown here.',
   'diff.rest.other': '{n} more lines of the difference are not shown here.',
   'diff.new': 'New file',
