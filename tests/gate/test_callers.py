@@ -53,6 +53,7 @@ def test_every_built_in_tool_says_who_calls_it_and_two_are_the_runtimes_own():
     assert {name: tool.callers for name, tool in tools.items() if tool.callers != ANYONE} == {
         "sop_approval": {"sop"},
         "attachment_save": {"gateway"},
+        "file_show": {"gateway"},
     }
     assert {name for name, tool in tools.items() if is_runtime_only(tool)} == RUNTIME_TOOLS
     assert set(SOURCES) == ANYONE
@@ -88,6 +89,8 @@ async def test_a_built_in_one_is_denied_everywhere_but_in_its_place(sample, name
     args = {"sop": "x", "step": "y", "message": "z"}
     if name == "attachment_save":
         args = {"artifact_id": "art_x", "path": "attachments/x", "sha256": "0" * 64}
+    if name == "file_show":
+        args = {"path": "x"}
     decision = home.conveyor().decide(ToolCall.of(name, args), Turn("turn_1", "", source))
     assert (decision.verdict == "deny") is (source not in home.app.tools[name].callers)
 

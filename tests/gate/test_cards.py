@@ -153,3 +153,34 @@ async def test_what_is_left_out_of_a_difference_is_counted(home):
     added = sum(line.startswith("+") for line in shown[2:])
     removed = sum(line.startswith("-") for line in shown[2:])
     assert last == f"… {250 - added - removed} more lines: {100 - added} added, {150 - removed} removed"
+
+
+async def test_an_undo_names_every_file_that_would_come_back(home):
+    (home.workspace / "a.txt").write_text("then\n")
+    (home.workspace / "gone.txt").write_text("then\n")
+    home.app.snapshots.take("before `ls`")
+    assert "Nothing is gone or changed" in (await card_of(home, "undo")).preview_or_diff
+    (home.workspace / "a.txt").write_text("the owner's own line\n")
+    (home.workspace / "gone.txt").unlink()
+    (home.workspace / "new.txt").write_text("stays\n")
+    card = await card_of(home, "undo")
+    assert "before `ls`" in card.preview_or_diff
+    assert "\n  a.txt\n  gone.txt\n" in card.preview_or_diff
+    assert "new.txt" not in card.preview_or_diff
+
+
+async def test_an_undo_that_would_bring_back_more_than_was_shown_is_not_done(home):
+    (home.workspace / "a.txt").write_text("then\n")
+    (home.workspace / "b.txt").write_text("then\n")
+    home.app.snapshots.take("first")
+    (home.workspace / "a.txt").write_text("now\n")
+    waiting = (await home.call("undo", key="k")).action
+    (home.workspace / "b.txt").write_text("typed since\n")
+    outcome = await home.approve(waiting.action_id)
+    assert outcome.result.success is False
+    assert (home.workspace / "b.txt").read_text() == "typed since\n"
+    assert (home.workspace / "a.txt").read_text() == "now\n"
+
+
+async def test_an_undo_without_a_snapshot_says_so(home):
+    assert "no such snapshot" in (await card_of(home, "undo", snapshot="snap_none")).preview_or_diff

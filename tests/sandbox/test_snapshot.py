@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from coilclaw.gate.grants import may_restore
+from coilclaw.gate.paths import may_restore
 from coilclaw.packets.errors import ToolError, UsageError
 from coilclaw.packets.ids import utc_now
 from coilclaw.sandbox.snapshot import Snapshots

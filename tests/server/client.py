@@ -1488,8 +1488,8 @@ class ShownFile(msgspec.Struct, kw_only=True, omit_defaults=True):
     kind: Literal['text', 'png', 'jpeg', 'gif', 'webp', 'pdf', 'zip', 'other']
     label: str
     path: str
-    sha256: str | None
-    size: int | None
+    sha256: str
+    size: int
     untrusted: bool
 
 

@@ -5,8 +5,9 @@ import hashlib
 
 import pytest
 
-from coilclaw.server.shown_file import LARGEST_HASHED, LARGEST_IMAGE
+from coilclaw.server.shown_file import LARGEST_IMAGE
 from coilclaw.store.actions import load_action
+from coilclaw.tools.show import MAX_SHOWN
 from tests.server.house import code_of, house
 
 SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
@@ -25,7 +26,7 @@ async def test_a_file_is_shown_and_leaves_a_receipt(sample):
         assert (told["path"], told["content"].strip(), told["cut"]) == ("notes/week.md", "# Week 47\nAll paid.", False)
         assert told["untrusted"] is False
         action = load_action(home.app.db.reader, told["action_id"])
-        assert (action.call.tool, action.source, action.status) == ("file_read", "gateway", "EXECUTED")
+        assert (action.call.tool, action.source, action.status) == ("file_show", "gateway", "EXECUTED")
         receipts = (await site.http.get("/v1/receipts", params={"action_id": told["action_id"]})).json()["items"]
         assert len(receipts) == 1
 
@@ -116,7 +117,8 @@ async def test_a_file_is_what_its_first_bytes_say_and_never_what_its_name_says(s
         assert told["image"] == (base64.b64encode(KINDS[kind]).decode() if pictured else "")
         assert told["content"] == (KINDS["text"].decode() if kind == "text" else "")
         assert told["cut"] is False
-        assert load_action(home.app.db.reader, told["action_id"]).call.tool == "file_read"
+        action = load_action(home.app.db.reader, told["action_id"])
+        assert (action.call.tool, action.status) == ("file_show", "EXECUTED")
         receipts = (await site.http.get("/v1/receipts", params={"action_id": told["action_id"]})).json()["items"]
         assert len(receipts) == 1
 
@@ -159,7 +161,7 @@ async def test_a_picture_that_is_large_or_holds_a_secret_is_named_and_not_shown(
 async def test_what_is_larger_than_is_ever_read_is_refused_as_too_large(sample):
     home = sample()
     with (home.workspace / "huge.bin").open("wb") as file:
-        file.truncate(LARGEST_HASHED + 1)
+        file.truncate(MAX_SHOWN + 1)
     async with house(home) as site:
         assert code_of(await show(site, "huge.bin"), 409) == "FILE_TOO_LARGE"
 
@@ -187,11 +189,23 @@ async def test_a_picture_where_nothing_may_be_read_is_not_shown_either(sample, p
         assert base64.b64encode(PNG).decode()[:20] not in answer.text
 
 
-async def test_a_link_to_a_text_of_the_workspace_is_told_by_its_text_alone(sample):
+async def test_of_a_link_is_said_that_it_is_one(sample):
     home = sample()
     (home.workspace / "real.txt").write_text("behind\n")
     (home.workspace / "link.txt").symlink_to("real.txt")
     async with house(home) as site:
-        told = (await show(site, "link.txt")).json()
-        assert (told["kind"], told["size"], told["sha256"]) == ("text", None, None)
-        assert told["content"].strip() == "behind"
+        assert code_of(await show(site, "link.txt"), 409) == "FILE_CHANGED"
+        assert (await show(site, "real.txt")).json()["content"] == "behind\n"
+
+
+async def test_only_what_was_looked_at_is_shown(sample):
+    home = sample()
+    file = home.workspace / "a.txt"
+    file.write_text("then\n")
+    async with house(home) as site:
+        key = {"Idempotency-Key": "0123456789abcdef"}
+        look = home.app.reached
+        home.app.reached = lambda name: file.write_text("meanwhile\n") if name == "finished" else look(name)
+        answer = await show(site, "a.txt", **key)
+        assert code_of(answer, 409) == "FILE_CHANGED"
+        assert "meanwhile" not in answer.text

@@ -64,7 +64,7 @@ class Files:
 
     async def look(self, path: str, *, by: str, key: str | None) -> Action:
         """Have a workspace file read for the owner, through the gate; the action as it stands."""
-        call = ToolCall.of("file_read", {"path": path})
+        call = ToolCall.of("file_show", {"path": path})
         known = await self._calls.known(call, key)
         return known if known is not None else await self._calls.make(call, by=by, key=key)
 

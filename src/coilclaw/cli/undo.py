@@ -21,7 +21,7 @@ def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, as_json: bool
     decided, asked for, receipted; the state before it is kept too, so that it can be undone itself.
     """
     from coilclaw.cli.tool import exit_code, run_tool
-    from coilclaw.gate.grants import may_restore
+    from coilclaw.gate.paths import may_restore
 
     with opened() as app:
         if only_list:

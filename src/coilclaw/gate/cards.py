@@ -3,7 +3,7 @@
 import os
 
 from coilclaw.gate.facts import Inspected
-from coilclaw.gate.preview import Existing, preview
+from coilclaw.gate.preview import Existing, Restored, preview
 from coilclaw.packets.action import Action
 from coilclaw.packets.card import Card
 from coilclaw.packets.ports import Touches
@@ -12,8 +12,14 @@ from coilclaw.packets.text import one_line
 SUMMARY_CHARACTERS = 400
 
 
-def render_card(action: Action, inspected: Inspected, existing: Existing | None, marked: tuple[str, ...] = ()) -> Card:
-    """What the owner is shown. `existing` is what a file to be written holds now, if anything."""
+def render_card(
+    action: Action,
+    inspected: Inspected,
+    existing: Existing | None,
+    marked: tuple[str, ...] = (),
+    restored: Restored | None = None,
+) -> Card:
+    """What the owner is shown. `existing` is what a file to be written holds now, `restored` what would come back."""
     summary = action.call.tool
     if inspected.tool is not None and inspected.args is not None:
         summary = inspected.tool.summary(inspected.args)
@@ -26,7 +32,7 @@ def render_card(action: Action, inspected: Inspected, existing: Existing | None,
         risk=action.decision.risk,
         risk_word=action.decision.risk_word,
         lane=action.decision.lane,
-        preview_or_diff=preview(action, inspected, existing),
+        preview_or_diff=preview(action, inspected, existing, restored),
         source_type=action.source,
         expires_at=action.expires_at,
         reasons=tuple(one_line(reason) for reason in action.decision.reasons),

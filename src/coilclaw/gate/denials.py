@@ -79,7 +79,7 @@ def _deny_not_listed(case: Case) -> Iterator[Reason]:
             )
 
 
-_PLACES: dict[Source, str] = {"sop": "procedures (SOPs)", "gateway": "uploads"}
+_PLACES: dict[Source, str] = {"sop": "procedures (SOPs)", "gateway": "the panel"}
 """What the places are called that the runtime makes calls of its own from."""
 
 

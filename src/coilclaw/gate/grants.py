@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from coilclaw.gate.callers import is_runtime_only
 from coilclaw.gate.case import BACKGROUND, Policy
 from coilclaw.gate.facts import Inspected, only_reads
-from coilclaw.gate.paths import box_read_only, classify
+from coilclaw.gate.paths import box_read_only, may_restore
 from coilclaw.gate.policy_match import hidden_paths
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action
@@ -23,11 +23,6 @@ from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
 
 if TYPE_CHECKING:
     from coilclaw.sandbox.snapshot import Snapshots
-
-
-def may_restore(path: str) -> bool:
-    """An undo brings back what commands can reach: not what the runtime or the owner alone writes."""
-    return classify(path) not in ("never", "owner")
 
 
 PAGE_BYTES = 2 * 1024 * 1024

@@ -145,7 +145,13 @@ class Intake:
 
     def render(self, action: Action, inspected: Inspected) -> Card:
         """The card of an action that was just looked at."""
-        card = render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action))
+        card = render_card(
+            action,
+            inspected,
+            self._upkeep.existing(inspected),
+            self._upkeep.marked(action),
+            self._upkeep.restored(inspected),
+        )
         return msgspec.structs.replace(card, seen=self._upkeep.seen(inspected))
 
     def in_short(self, call: ToolCall) -> str:

@@ -189,3 +189,8 @@ def box_read_only(workspace: Path, *, guarded: bool) -> tuple[str, ...]:
             names += sorted(entry.name for entry in workspace.iterdir() if entry.name.startswith("."))
     paths = [str(workspace / name) for name in names] + nested_repositories(workspace)
     return tuple(dict.fromkeys(paths))
+
+
+def may_restore(path: str) -> bool:
+    """An undo brings back what commands can reach: not what the runtime or the owner alone writes."""
+    return classify(path) not in ("never", "owner")

@@ -25,9 +25,21 @@ class Existing(msgspec.Struct, frozen=True, kw_only=True):
     """None when it is too large to compare, or no plain file."""
 
 
-def preview(action: Action, inspected: Inspected, existing: Existing | None) -> str:
-    """The command, the difference, the message or the address."""
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
+    """What an undo would bring back, as things stand now."""
+
+    snapshot: str
+    """Which one it is; empty when there is none."""
+    time: str = ""
+    note: str = ""
+    paths: tuple[str, ...] = ()
+
+
+def preview(action: Action, inspected: Inspected, existing: Existing | None, restored: Restored | None = None) -> str:
+    """The command, the difference, the message, the address, or the files that come back."""
     touches = inspected.touches
+    if restored is not None:
+        return _comes_back(restored)
     if touches.command is not None:
         return f"{_folded(touches.command)}\n\n{_bound(inspected)}"
     if touches.writes:
@@ -37,6 +49,20 @@ def preview(action: Action, inspected: Inspected, existing: Existing | None) -> 
     if touches.target is not None:
         return _message(action, inspected)
     return _cut(one_line(touches.url or ""))
+
+
+def _comes_back(restored: Restored) -> str:
+    """Every file by name, however many: a folded list would hide the one that matters."""
+    if not restored.snapshot:
+        return "There is no such snapshot: nothing would be brought back."
+    kept = f"{restored.snapshot}, kept {restored.time[:19].replace('T', ' ')} UTC ({one_line(restored.note)})"
+    if not restored.paths:
+        return f"Nothing is gone or changed since {kept}."
+    names = "\n".join(f"  {_cut(one_line(path))}" for path in restored.paths)
+    return (
+        f"Since {kept}\nthese are gone or changed, whoever did that, and would be as they were then:\n{names}\n"
+        "What they hold now is kept first, so that this can be undone too."
+    )
 
 
 def _bound(inspected: Inspected) -> str:

@@ -11,7 +11,8 @@ import msgspec
 
 from coilclaw.gate.ends import End
 from coilclaw.gate.facts import Inspected
-from coilclaw.gate.preview import Existing
+from coilclaw.gate.paths import may_restore
+from coilclaw.gate.preview import Existing, Restored
 from coilclaw.gate.records import Record, Write
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action, Label, ToolResult, untrusted
@@ -63,6 +64,18 @@ class Upkeep:
         data = read_existing(self._workspace, path.relative, SHOWN_BYTES) if path.relative else None
         return Existing(size=size, data=data)
 
+    def restored(self, inspected: Inspected) -> Restored | None:
+        """What would come back, for a call that brings files back."""
+        wanted = inspected.touches.restores
+        if wanted is None:
+            return None
+        try:
+            kept = self._snapshots().named(wanted)
+            paths = self._snapshots().changes(kept.id, may_restore)
+        except (CoilclawError, OSError):
+            return Restored(snapshot="")
+        return Restored(snapshot=kept.id, time=kept.time, note=kept.note, paths=tuple(paths))
+
     def marked(self, action: Action) -> tuple[str, ...]:
         """For what would leave this machine: values that stand in untrusted content but not in the owner's words."""
         if action.decision.lane != "B" or not action.taint:
@@ -101,6 +114,9 @@ class Upkeep:
             if not path.boxed:
                 content = self._content(path.absolute) if path.write else b""
                 parts += [path.absolute.encode("utf-8", "surrogateescape"), content]
+        restored = self.restored(inspected)
+        if restored is not None:
+            parts += [restored.snapshot.encode(), *(path.encode("utf-8", "surrogateescape") for path in restored.paths)]
         return digest_of(*parts) if parts else ""
 
     def _content(self, path: str) -> bytes:

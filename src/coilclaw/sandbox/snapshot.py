@@ -123,6 +123,11 @@ class Snapshots:
         found = [self._read(path) for path in self._manifests()[:limit]]
         return [Snapshot(id=each.id, time=each.time, note=each.note) for each in found]
 
+    def named(self, snapshot_id: str) -> Snapshot:
+        """The snapshot of that id, or the last one."""
+        found = self._find(snapshot_id)
+        return Snapshot(id=found.id, time=found.time, note=found.note)
+
     def changes(self, snapshot_id: str, may_restore: Callable[[str], bool]) -> list[str]:
         """The paths that are gone or different now and would be brought back."""
         return self._changes(self._find(snapshot_id), may_restore)

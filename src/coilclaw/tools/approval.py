@@ -9,6 +9,7 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context, ToolOutput
 from coilclaw.tools.attachments import attachment_save
 from coilclaw.tools.declare import nothing, runtime_names, tool
+from coilclaw.tools.show import file_show
 
 
 class ApprovalArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,5 +42,5 @@ async def sop_approval(args: ApprovalArgs, context: Context) -> ToolOutput:
     return ToolOutput(text=f"The owner approved step {args.step}.", label=INTERNAL)
 
 
-RUNTIME_TOOLS = runtime_names((sop_approval, attachment_save))
+RUNTIME_TOOLS = runtime_names((sop_approval, attachment_save, file_show))
 """Tools that only the runtime calls, as each of them declares: offered to no model, named by no step."""

@@ -16,6 +16,7 @@ from coilclaw.tools.memory import memory_search
 from coilclaw.tools.notes import notes_read, notes_write
 from coilclaw.tools.reach_out import Post, make_reach_out
 from coilclaw.tools.shell import shell
+from coilclaw.tools.show import file_show
 from coilclaw.tools.time import time
 from coilclaw.tools.undo import undo
 from coilclaw.tools.web import make_web_search, web_open
@@ -48,5 +49,6 @@ def builtin_tools(
             undo,
             sop_approval,
             attachment_save,
+            file_show,
         ]
     )

@@ -6,8 +6,8 @@ import msgspec
 
 from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.errors import ToolError
-from coilclaw.packets.ports import Context, ToolOutput
-from coilclaw.tools.declare import nothing, tool
+from coilclaw.packets.ports import Context, ToolOutput, Touches
+from coilclaw.tools.declare import tool
 
 
 class UndoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,7 +22,7 @@ class UndoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     destination="workspace",
     idempotent=True,
     always_ask=True,
-    touches=nothing,
+    touches=lambda args: Touches(restores=args.snapshot),
     summary=lambda args: f"Bring workspace files back as they were at snapshot {args.snapshot or '(the last one)'}.",
 )
 async def undo(args: UndoArgs, context: Context) -> ToolOutput:

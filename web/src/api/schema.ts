@@ -1637,10 +1637,10 @@ export interface ShownFile {
   /** Where it came from: `owner`, `internal`, or `untrusted:` and the sources. */
   label: string;
   path: string;
-  /** Of all its bytes; null when only its text is known, as behind a link. */
-  sha256: string | null;
-  /** In bytes; null when only its text is known, as behind a link. */
-  size: number | null;
+  /** Of all its bytes, as the receipt's action has it. */
+  sha256: string;
+  /** In bytes. */
+  size: number;
   /** Somebody else's words may be in it. */
   untrusted: boolean;
 }
