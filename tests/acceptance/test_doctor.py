@@ -41,3 +41,16 @@ def test_a_workspace_is_private_and_one_that_others_can_write_is_said(empty: Hom
     assert probed()["state"] == "fail"
     assert "cron/jobs.json can be written by other users" in probed()["detail"]
     assert "chmod -R go-rwx" in probed()["remedy"]
+
+
+@pytest.mark.slow
+def test_a_key_or_a_configuration_that_is_gone_is_said(home: HomeAt) -> None:
+    home.ok("tool", "run", "time")
+
+    def states() -> dict[str, str]:
+        return {each["name"]: each["state"] for each in home.run("doctor", "--short", "--json").json()}
+
+    assert (states()["ledger"], states()["home"]) == ("ok", "ok")
+    (home.root / "keys/ledger.key").rename(home.base / "key")
+    (home.root / "config.toml").rename(home.base / "config")
+    assert (states()["ledger"], states()["home"]) == ("fail", "warn")

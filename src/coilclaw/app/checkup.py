@@ -38,6 +38,11 @@ def _home(app: "App") -> Probe:
             detail=f"{app.home.root} can be entered by others (mode {mode:o})",
             remedy=f"chmod 700 {app.home.root}",
         )
+    if not app.home.config_file.exists():
+        detail = f"{app.home.config_file} is not there: every setting has its default"
+        return Probe(
+            name="home", state="warn", detail=detail, remedy="Put yours back; `coilclaw init` writes a new one."
+        )
     return Probe(name="home", state="ok", detail=f"{app.home.root}, private")
 
 
@@ -62,8 +67,12 @@ def _ledger(app: "App") -> list[Probe]:
     if report.broken is not None:
         detail = f"broken at receipt {report.broken.receipt}: {report.broken.kind}"
         return [Probe(name="ledger", state="fail", detail=detail, remedy="See SECURITY.md, 'A broken ledger'.")]
-    detail = f"{report.receipts} receipts, {report.heads} signed heads, chain intact"
-    return [Probe(name="ledger", state="ok", detail=detail)]
+    if not app.signing_key.private_file.exists():
+        detail = f"the key {app.signing_key.private_file} is gone: the chain is intact, and nothing more is signed"
+        return [Probe(name="ledger", state="fail", detail=detail, remedy="Restore the keys folder from a backup.")]
+    receipts = f"{report.receipts} receipt{'' if report.receipts == 1 else 's'}"
+    heads = f"{report.heads} signed head{'' if report.heads == 1 else 's'}"
+    return [Probe(name="ledger", state="ok", detail=f"{receipts}, {heads}, chain intact")]
 
 
 def _workspace(app: "App") -> Probe:
@@ -128,9 +137,17 @@ def _has_key(app: "App", reader: Reader, name: str) -> bool:
         return bool(app.environ.get(name))
 
 
+def _clearing(app: "App") -> str:
+    try:
+        passkey = app.owner_proof.registered(app.db.reader)
+    except (CoilclawError, sqlite3.Error):
+        passkey = False
+    return "Clear it in the panel, with your passkey." if passkey else "Run `coilclaw estop --clear`."
+
+
 def _estop(app: "App") -> Probe:
     if app.estop.engaged():
-        return Probe(name="estop", state="warn", detail="engaged", remedy="coilclaw estop --clear")
+        return Probe(name="estop", state="warn", detail="engaged", remedy=_clearing(app))
     return Probe(name="estop", state="ok", detail="not engaged")
 
 

@@ -13,7 +13,7 @@ TOLD = "older_copy"
 """Under this name the database remembers which break the owner was told of."""
 CODE = "OLDER_DATABASE"
 DOUBT = "The receipts log says that it was attempted; the database is an older copy and does not know how it ended."
-REMEDY = "Put the newer database back, or see SECURITY.md, 'An older database', then `coilclaw estop --clear`."
+REMEDY = "Put the newer database back, or see SECURITY.md, 'An older database', then clear ESTOP."
 
 
 def stop_if_older(app: "App") -> None:

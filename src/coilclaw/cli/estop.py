@@ -37,7 +37,7 @@ def estop(clear: bool, status: bool, reason: str) -> int:
     except OSError as error:
         raise StorageError(f"{stop.file} cannot be changed ({error.strerror}).", remedy="Check the home.") from error
     logger_from(os.environ).say("info", "estop_triggered", {"path": str(stop.file), "reason": reason})
-    tell(f"ESTOP engaged: {stop.file}. Clear it with `coilclaw estop --clear`.")
+    tell(f"ESTOP engaged: {stop.file}. Clear it with `coilclaw estop --clear`, or in the panel if you have a passkey.")
     return 0
 
 

@@ -50,6 +50,9 @@ class Logger:
         words = self._redact(fields)
         assert isinstance(words, dict)  # noqa: S101 - the redactor keeps the shape
         message = words.get("message")
+        if event == "tool_unknown":
+            tool = words.get("tool")
+            message = f"whether {tool} had its effect is not known: see `coilclaw actions list --status unknown`."
         if message is None:
             message = " ".join([event.replace("_", " "), *(f"{name}={value}" for name, value in words.items())])
         prefix = "" if level in ("debug", "info") else f"{level}: "

@@ -1,6 +1,9 @@
 """coilclaw tour."""
 
 import asyncio
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -47,15 +50,26 @@ def tour() -> int:
         f"✓ the ledger is intact: {counted(report.receipts, 'receipt')}, {counted(report.heads, 'signed head')}",
         style="green",
     )
+    program = _program()
     tell(
         "\nTry next:\n"
-        "  coilclaw onboard                      choose a real model\n"
-        "  coilclaw agent                        talk to it\n"
-        '  coilclaw tool run shell --json \'{"command": "git log --oneline"}\'   a call that asks first\n'
-        "  coilclaw receipt list                 what happened, provably\n"
-        "  coilclaw estop                        stop everything"
+        f"  {program} onboard          choose a real model\n"
+        f"  {program} agent            talk to it\n"
+        f'  {program} tool run shell --json \'{{"command": "git log --oneline"}}\'   a call that asks first\n'
+        f"  {program} receipt list     what happened, provably\n"
+        f"  {program} estop            stop everything"
     )
     return 0 if reply.outcomes and all(outcome.receipt for outcome in reply.outcomes) else 1
+
+
+def _program() -> str:
+    """How this program is called from here: by its name if that finds it, else by its path."""
+    called = Path(sys.argv[0])
+    found = shutil.which(called.name)
+    if found is not None and Path(found).resolve() == called.resolve():
+        return called.name
+    here = Path.cwd()
+    return str(called.relative_to(here)) if called.is_relative_to(here) else str(called)
 
 
 async def _turn(app: "App") -> "Reply":

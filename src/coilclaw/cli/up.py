@@ -25,7 +25,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 @click.command()
 @click.option("--addr", metavar="HOST:PORT", help="Listen there instead of [server] http_addr; port 0 is any free one.")
 @click.option("--pair", "want_code", is_flag=True, help="Show a pairing code even though a device is paired.")
-@click.option("--no-worker", is_flag=True, help="Serve only; jobs and approved actions are left to another worker.")
+@click.option(
+    "--no-worker",
+    is_flag=True,
+    help="Leave jobs and schedules to another worker; what is approved still runs.",
+)
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. Said, logged and receipted.")
 def up(addr: str | None, want_code: bool, no_worker: bool, unsafe: bool) -> int:
     """Serve the panel and the API, and work in the background, until stopped.

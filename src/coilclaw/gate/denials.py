@@ -16,7 +16,7 @@ def _deny_estop(case: Case) -> Iterator[Reason]:
             rule="estop",
             code="ESTOP",
             text="ESTOP is engaged: no tool runs until the owner clears it.",
-            change="Clear it with `coilclaw estop --clear`.",
+            change="Clear it with `coilclaw estop --clear`, or in the panel if you have a passkey.",
         )
 
 

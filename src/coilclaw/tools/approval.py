@@ -20,6 +20,16 @@ class ApprovalArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message: Annotated[str, msgspec.Meta(description="What the owner is asked.", min_length=1, max_length=16_000)]
 
 
+BESIDE = "\n\nIf you say yes, next:\n"
+"""What parts the owner's question from what the runner puts beside it."""
+
+
+def _question(message: str) -> str:
+    """The question alone: what is shown beside it may be somebody else's words and is no part of the sentence."""
+    before, found, _ = message.rpartition(BESIDE)
+    return before if found else message
+
+
 @tool(
     ApprovalArgs,
     effect="READ",
@@ -27,7 +37,7 @@ class ApprovalArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idempotent=True,
     always_ask=True,
     touches=nothing,
-    summary=lambda args: f"SOP {args.sop}, step {args.step}: {args.message[:500]}",
+    summary=lambda args: f"SOP {args.sop}, step {args.step}: {_question(args.message)[:500]}",
     callers=frozenset({"sop"}),
 )
 async def sop_approval(args: ApprovalArgs, context: Context) -> ToolOutput:

@@ -47,7 +47,7 @@ def _files(context: Context) -> Files:
     idempotent=True,
     always_ask=False,
     touches=lambda args: Touches(reads=(args.path,)),
-    summary=lambda args: f"List the files in {args.path}.",
+    summary=lambda args: "List the files of the workspace." if args.path == "." else f"List the files in {args.path}.",
 )
 async def file_list(args: ListArgs, context: Context) -> ToolOutput:
     """List the files and folders in a directory of the workspace."""
