@@ -81,7 +81,7 @@ def _printer(app: "App", *, as_json: bool, follow: bool) -> "Callable[[Iterable[
                 tell("\t".join(one_line(cell) for cell in _cells(app, event)))
         else:
             rows = [_cells(app, event) for event in events]
-            print_rows(rows, ("number", "when", "event", "of", "what"), empty="There are no such events.")
+            print_rows(rows, ("number", "when (UTC)", "event", "of", "what"), empty="There are no such events.")
         sys.stdout.flush()
 
     return show

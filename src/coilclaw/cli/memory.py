@@ -45,7 +45,7 @@ def search(query: str, limit: int, as_json: bool) -> None:
         print_json(hits)
         return
     rows = [(hit.thread_id, hit.created_at[:16].replace("T", " "), hit.role, hit.snippet) for hit in hits]
-    print_rows(rows, ("conversation", "when", "who", "what"), empty="Nothing found.")
+    print_rows(rows, ("conversation", "when (UTC)", "who", "what"), empty="Nothing found.")
 
 
 @memory.command()

@@ -26,7 +26,7 @@ def list_all(limit: int, as_json: bool) -> None:
         print_json(receipts)
         return
     rows = [(r.id, r.timestamp[:19].replace("T", " "), r.tool, r.status, r.risk, r.code) for r in receipts]
-    print_rows(rows, ("receipt", "when", "tool", "status", "risk", "code"), empty="There are no receipts yet.")
+    print_rows(rows, ("receipt", "when (UTC)", "tool", "status", "risk", "code"), empty="There are no receipts yet.")
 
 
 @receipt.command()

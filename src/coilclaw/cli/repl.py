@@ -146,7 +146,7 @@ class Repl:
     def _search(self, query: str) -> None:
         hits = self._app.memory.search(query, limit=10)
         rows = [(hit.thread_id, hit.created_at[:16], hit.snippet) for hit in hits]
-        print_rows(rows, ("conversation", "when", "what"), empty="Nothing found.")
+        print_rows(rows, ("conversation", "when (UTC)", "what"), empty="Nothing found.")
 
 
 def _said(approved: bool | None) -> str:

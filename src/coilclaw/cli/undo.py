@@ -30,7 +30,7 @@ def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, as_json: bool
                 print_json(kept)
             else:
                 rows = [(each.id, each.time[:19].replace("T", " "), each.note) for each in kept]
-                print_rows(rows, ("snapshot", "when", "kept"), empty="There is no snapshot yet.")
+                print_rows(rows, ("snapshot", "when (UTC)", "kept"), empty="There is no snapshot yet.")
             return 0
         if dry_run:
             paths = app.snapshots.changes(snapshot, may_restore)
