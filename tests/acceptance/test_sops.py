@@ -76,6 +76,10 @@ def test_an_answer_by_approvals_lets_it_be_resumed(home: HomeAt) -> None:
     assert waiting["source"] == "sop"
     assert home.run("sop", "resume", made["run_id"]).rc == 4
     assert home.sit("approvals", "approve", waiting["action_id"]).wait_for("[y/N]").type("y\r").end().rc == 0
+    for told in (home.ok("sop", "status").out, home.ok("sop", "status", made["run_id"]).out):
+        assert f"has its answer. Go on: `coilclaw sop resume {made['run_id']}`" in told
+        assert "waits for your answer" not in told
+        assert "sop approve" not in told
     done = home.ok("sop", "resume", made["run_id"], "--json").json()
     assert done["state"] == "DONE"
     one_sentence(home.run("sop", "resume", made["run_id"]), 2, "is DONE", "sop run x")
@@ -134,8 +138,10 @@ def test_killed_while_the_model_answers_it_goes_on_there(home: HomeAt) -> None:
     until(lambda: home.rows("SELECT 1 FROM sop_steps WHERE step_id = 'think'"), "the model to be asked", process)
     run_id = home.rows("SELECT run_id FROM sop_runs")[0][0]
     one_sentence(home.run("sop", "resume", run_id), 3, "worked on elsewhere")
+    assert "Nobody works on it" not in home.ok("sop", "status", run_id).out
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    assert f"Nobody works on it now. Go on: coilclaw sop resume {run_id}" in home.ok("sop", "status", run_id).out
     home.ok("sop", "resume", run_id, env=home.script({"text": "thought"}))
     assert home.rows("SELECT content FROM notes") == [("thought",)]
     assert [receipt["tool"] for receipt in home.receipts()] == ["file_list", "notes_write"]
@@ -211,3 +217,23 @@ def test_denied_and_failed_have_exit_codes_of_their_own(home: HomeAt) -> None:
     write(home, read.format("missing.txt"))
     assert home.run("sop", "run", "x").rc == 1
     assert [receipt["status"] for receipt in home.receipts()] == ["denied", "failed"]
+
+
+def test_a_run_answered_elsewhere_goes_on_in_the_worker(home: HomeAt) -> None:
+    env = home.script({"text": "a short list"})
+    worker = home.start("worker", env=env)
+    assert home.run("sop", "run", "daily-check", env=env).rc == 4
+    (asked,) = home.ok("approvals", "list", "--json").json()
+    sitting = home.sit("approvals", "approve", asked["action_id"])
+    sitting.wait_for("| a short list").wait_for("[y/N]").type("y\r")
+    assert sitting.end().rc == 0
+    until(lambda: home.ok("approvals", "list", "--json").json(), "the file to be asked about", worker)
+    (asked,) = home.ok("approvals", "list", "--json").json()
+    assert asked["call"]["tool"] == "file_write"
+    assert home.sit("approvals", "approve", asked["action_id"]).wait_for("[y/N]").type("y\r").end().rc == 0
+    until(lambda: last_run(home)["state"] == "DONE", "the run to be over", worker)
+    assert (home.workspace / "daily-check.txt").read_text() == "a short list"
+    assert [receipt["tool"] for receipt in home.receipts()] == ["file_list", "sop_approval", "file_write"]
+    worker.terminate()
+    assert worker.wait() == 0
+    home.intact()

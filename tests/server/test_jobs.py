@@ -250,3 +250,16 @@ async def test_a_procedure_runs_as_a_job(sample):
         home.app.db.write_now(lambda tx: tx.execute("DELETE FROM requests"))
         again = await site.http.post("/v1/sops/count/run", headers=headers)
         assert again.json()["job_id"] == done["job_id"]
+
+
+@pytest.mark.slow
+async def test_the_plan_of_a_job_that_follows_a_procedure_is_what_its_progress_counts(sample):
+    home = sample()
+    ask = '[[steps]]\nid = "ask"\nkind = "approval"\nprompt = "Go on?"\n'
+    again = SOP[SOP.index("[[steps]]") :].replace("look", "again")
+    put_sop(home, "count", SOP + ask + again)
+    async with at_work(home) as site, working(site):
+        made = (await site.http.post("/v1/sops/count/run")).json()
+        waits = await state(site, made["job_id"], "WAITING_APPROVAL", "FAILED")
+        assert (waits["progress"]["done"], waits["progress"]["of"]) == (1, 3)
+        assert [step["step_id"] for step in waits["plan"]["steps"]] == ["look", "ask", "again"]

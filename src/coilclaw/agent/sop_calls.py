@@ -4,8 +4,9 @@ import sqlite3
 from typing import Literal, TypeAlias
 
 from coilclaw.agent.context import take_in_shown
+from coilclaw.agent.sop_beside import question
 from coilclaw.agent.sop_follow import Follower
-from coilclaw.agent.sop_record import At, Ended, RunRecord, ended_by
+from coilclaw.agent.sop_record import At, Ended, RunRecord, ended_by, source_of
 from coilclaw.agent.sop_time import OutOfTime, Stopwatch
 from coilclaw.packets.action import INTERNAL, Label, ToolCall, ToolResult
 from coilclaw.packets.canonical import Json, digest_of
@@ -41,6 +42,9 @@ class StepCalls:
             await self._settle(at, Ended(state="FAILED", code="CONTENT_MISSING", output=text))
             return "settled"
         take_in_shown(at.turn, labels)
+        asked = self._asked_already(at)
+        if asked is not None:
+            return await self._follow(at, asked, cut=False)
         key = step_key(at.run.run_id, at.step.id, at.attempt)
         known = await self._conveyor.known(call, key)
         cut = False
@@ -50,13 +54,21 @@ class StepCalls:
             action_id = known.action_id
         return await self._follow(at, action_id, cut=cut)
 
+    def _asked_already(self, at: At) -> str | None:
+        """The question of an approval step, once it was put: it stands, also if we would put it otherwise now."""
+        row = steps_of_run(self._db.reader, at.run.run_id).get(at.step.id)
+        return row.action_id if row is not None and at.step.kind == "approval" and row.attempt == at.attempt else None
+
     def _call(self, at: At) -> tuple[ToolCall | None, tuple[Label, ...]]:
         """The call of a step with the content it asks for; None when that content is not there."""
         step = at.step
         why = f"SOP {at.sop.name}, step {step.id}"
         if step.kind == "approval":
-            args: dict[str, Json] = {"sop": at.sop.name, "step": step.id, "message": step.prompt}
-            return ToolCall.of(APPROVAL_TOOL, args, call_id=step.id, justification=why), ()
+            before = source_of(at, steps_of_run(self._db.reader, at.run.run_id))
+            message = question(at.sop, at.position, before, self._conveyor.redact)
+            args: dict[str, Json] = {"sop": at.sop.name, "step": step.id, "message": message}
+            labels = () if before is None else (before.label,)
+            return ToolCall.of(APPROVAL_TOOL, args, call_id=step.id, justification=why), labels
         args, labels = dict(step.args), (INTERNAL,)
         source = args.pop("content_from", None)
         if isinstance(source, str):

@@ -23,6 +23,7 @@ from coilclaw.store.threads import thread_exists
 if TYPE_CHECKING:
     from coilclaw.app.sop_shelf import SopFile
     from coilclaw.packets.action import Action
+    from coilclaw.packets.job import Plan
 
 CHANNEL = "panel"
 EVENTS = 200
@@ -75,7 +76,7 @@ class Jobs:
             **msgspec.structs.asdict(self.listed(row)),
             turn_id=row.turn_id,
             spec=row.spec,
-            plan=row.plan,
+            plan=self._plan(row),
             budget=row.budget,
             tokens=tokens_of_job(db, row.job_id),
             events=job_events(db, row.job_id, EVENTS),
@@ -116,6 +117,17 @@ class Jobs:
             return (done, of) if run is None else (run.position, len(thaw(run.sop_json).steps))
         except StorageError:  # the job is shown all the same
             return done, of
+
+    def _plan(self, row: JobRow) -> "Plan | None":
+        """What the progress counts: of a job that follows a procedure, the procedure's steps."""
+        from coilclaw.app.sop_job import plan_of_run
+        from coilclaw.store.sops import run_of_job
+
+        try:
+            run = run_of_job(self._app.db.reader, row.job_id)
+            return row.plan if run is None else plan_of_run(run, row.job_id)
+        except StorageError:  # the job is shown all the same
+            return row.plan
 
     # Changing
 

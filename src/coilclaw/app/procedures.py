@@ -98,10 +98,12 @@ class Procedures:
         """Store a run."""
         return await self.runner().start(beginning)
 
-    async def go_on(self, run_id: str, *, limits: "JobLimits | None" = None, once: bool = False) -> "Moved":
-        """Work on a run here until it is over, waits or is held."""
+    async def go_on(
+        self, run_id: str, *, limits: "JobLimits | None" = None, once: bool = False, name: str = "sops"
+    ) -> "Moved":
+        """Work on a run here until it is over, waits or is held. Whoever does it goes by a name that begins so."""
         await self._app.approvals(self.conveyor).expire()
-        with self._named() as worker:
+        with self._named(name) as worker:
             return await self.runner().go_on(run_id, worker, limits=limits, once=once)
 
     def find(self, run_id: str) -> "RunRow":
@@ -112,7 +114,7 @@ class Procedures:
         if run is None:
             near = near_run_ids(self._app.db.reader)
             raise UsageError(f"there is no run {run_id!r}.", remedy=did_you_mean(run_id, near))
-        return self._with_job(run)
+        return self._as_it_stands(run)
 
     def runs(self, limit: int) -> "list[RunRow]":
         """Runs, the newest first; of those that cannot be read the owner is warned."""
@@ -121,18 +123,32 @@ class Procedures:
         runs, broken = list_runs(self._app.db.reader, limit)
         for error in broken:
             self._app.warn(str(error))
-        return [self._with_job(run) for run in runs]
+        return [self._as_it_stands(run) for run in runs]
 
-    def _with_job(self, run: "RunRow") -> "RunRow":
-        """The run as it stands: one whose job is over is over as well."""
+    def _as_it_stands(self, run: "RunRow") -> "RunRow":
+        """The run as it stands now: answered or not, and one whose job is over is over as well."""
         from coilclaw.packets.job import ENDED
         from coilclaw.store.jobs import load_job
         from coilclaw.store.sops import OVER
 
         job = load_job(self._app.db.reader, run.job_id) if run.job_id is not None and run.state not in OVER else None
+        if run.job_id is None and self.answered(run):
+            words = f"What it waited for has its answer. Go on: `coilclaw sop resume {run.run_id}`."
+            return msgspec.structs.replace(run, reason=words)
         if job is None or job.state not in ENDED:
             return run
         return msgspec.structs.replace(run, state="FAILED", reason=f"Its job {job.job_id} is {job.state}.")
+
+    def answered(self, run: "RunRow") -> bool:
+        """Whether the owner has answered what a run waits for, and it has not gone on yet."""
+        from coilclaw.agent.sop_answered import is_answered
+
+        return is_answered(self._app.db.reader, run.run_id)
+
+    def cut_off(self, run: "RunRow") -> bool:
+        """Whether a run stopped in the middle and nobody works on it."""
+        gone = run.worker is None or holder_is_gone(self._app.home.locks_dir / f"{run.worker}.lock")
+        return run.state == "RUNNING" and run.job_id is None and gone
 
     def changed(self, run: "RunRow") -> bool:
         """Whether the file is another than the run was begun with."""
@@ -141,9 +157,9 @@ class Procedures:
         return True
 
     @contextmanager
-    def _named(self) -> Iterator[str]:
+    def _named(self, name: str) -> Iterator[str]:
         """The name this process goes by while it works on runs; its lock is held for as long."""
-        lock = HeldLock(self._app.home.locks_dir / f"{new_id('sops', self._app.clock())}.lock")
+        lock = HeldLock(self._app.home.locks_dir / f"{new_id(name, self._app.clock())}.lock")
         try:
             yield lock.path.stem
         finally:

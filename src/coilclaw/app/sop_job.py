@@ -7,6 +7,7 @@ import msgspec
 from coilclaw.app.procedures import Procedures
 from coilclaw.packets.action import Label
 from coilclaw.packets.errors import UsageError
+from coilclaw.packets.job import Plan, PlanStep
 from coilclaw.tools.approval import RUNTIME_TOOLS
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Conveyor
     from coilclaw.packets.job import JobLimits
     from coilclaw.store.jobs import JobRow
+    from coilclaw.store.sops import RunRow
 
 Stage: TypeAlias = Literal["called", "waiting", "answered", "held", "failed"]
 
@@ -42,6 +44,20 @@ def with_questions(limits: "JobLimits") -> "JobLimits":
         return limits
     wider = msgspec.structs.replace(limits.constraints, allowed_tools=(*allowed, *sorted(RUNTIME_TOOLS)))
     return msgspec.structs.replace(limits, constraints=wider)
+
+
+def plan_of_run(run: "RunRow", job_id: str) -> Plan:
+    """The steps of a run as the plan of its job: what its progress counts."""
+    from coilclaw.agent.sop import thaw
+
+    steps = thaw(run.sop_json).steps
+    made = tuple(
+        PlanStep(
+            step_id=step.id, description=f"{step.id}: {step.prompt}" if step.prompt else step.id, tool=step.tool or None
+        )
+        for step in steps
+    )
+    return Plan(job_id=job_id, steps=made)
 
 
 async def step_of_job(app: "App", conveyor: "Conveyor", job: "JobRow", limits: "JobLimits") -> JobStep:

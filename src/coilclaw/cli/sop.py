@@ -108,7 +108,7 @@ async def _hand_in(app: "App", procedures: "Procedures", name: str, *, as_json: 
 async def _run(app: "App", procedures: "Procedures", name: str, *, as_json: bool) -> int:
     file = procedures.load(name)
     if app.estop.engaged():
-        tell("ESTOP is engaged: nothing was begun. Clear it with `coilclaw estop --clear`.", err=True)
+        tell("ESTOP is engaged: nothing was begun. `coilclaw estop` says how to clear it.", err=True)
         return 5
     begun = await procedures.start(name)
     if not as_json:
@@ -135,8 +135,12 @@ def status(run_id: str | None, limit: int, as_json: bool) -> None:
             found = procedures.find(run_id)
             if as_json:
                 print_json(told(app, found))
-            else:
-                _show(app, found)
+                return
+            _show(app, found)
+            if found.state == "WAITING" and found.job_id is None and not procedures.answered(found):
+                _how_to_go_on(app, found)
+            elif procedures.cut_off(found):
+                print_line(f"Nobody works on it now. Go on: coilclaw sop resume {found.run_id}")
             return
         runs = procedures.runs(limit)
     if as_json:
@@ -240,12 +244,16 @@ def _end(app: "App", moved: "Moved", *, as_json: bool) -> int:
 
 def _how_to_go_on(app: "App", found: "RunRow") -> None:
     """What the owner can do about a run that waits; what it waits for stands in its reason."""
+    from coilclaw.gate.executor import worker_is_running
     from coilclaw.store.sops import steps_of_run
 
     rows = steps_of_run(app.db.reader, found.run_id).values()
     if any(row.state == "WAITING" and row.code == "APPROVAL_NEEDED" for row in rows):
         print_line(f"Answer and go on: coilclaw sop approve {found.run_id}")
-        print_line(f"Or answer with `coilclaw approvals`, then: coilclaw sop resume {found.run_id}")
+        if worker_is_running(app.home.locks_dir):
+            print_line("Or answer with `coilclaw approvals` or in the panel: the worker goes on with it.")
+        else:
+            print_line(f"Or answer with `coilclaw approvals`, then: coilclaw sop resume {found.run_id}")
     else:
         print_line(f"Afterwards, go on: coilclaw sop resume {found.run_id}")
 
@@ -349,5 +357,3 @@ def _show(app: "App", found: "RunRow") -> None:
         state = "to do" if row is None else f"{row.state}{' ' + row.code if row.code else ''}"
         action = f"  {row.action_id}" if row is not None and row.action_id else ""
         print_line(f"  {step.id}  {step.kind}  {state}{action}")
-    if found.state == "WAITING" and found.job_id is None:
-        _how_to_go_on(app, found)

@@ -54,8 +54,10 @@ def chores_of(app: "App", background: "Background") -> "tuple[Chore, ...]":
     from coilclaw.app.clockwork import Clockwork
     from coilclaw.app.estop_watch import estop_watch
     from coilclaw.app.notices import notifier_chore
+    from coilclaw.app.sop_chore import answered_runs
 
-    return (Clockwork(app).chore(background), notifier_chore(app), estop_watch(app), _prune(app))
+    sops = answered_runs(app, background.conveyor)
+    return (Clockwork(app).chore(background), sops, notifier_chore(app), estop_watch(app), _prune(app))
 
 
 def _prune(app: "App") -> "Chore":
