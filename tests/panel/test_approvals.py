@@ -131,7 +131,7 @@ def test_what_others_had_a_hand_in_is_marked_from_the_attachment_to_the_card(loo
     w.scene("chat-attached")
     say(w, "What do they want in the flyer?")
     w.sees("They want a deposit until Friday.")
-    reasons = w.page.get_by_text("Has read flyer.txt, not yours")
+    reasons = w.page.get_by_text("Has read flyer.txt, which you uploaded")
     reasons.wait_for()
     assert reasons.count() == 1, "once for the answer, not for each of its messages"
     w.scene("chat-others-words")

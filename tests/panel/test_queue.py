@@ -105,7 +105,7 @@ def refused_together(w, house):
     assert w.page.get_by_role("button", name=re.compile("Approve all", re.I)).count() == 0
     w.click("Reject all 129 of this conversation")
     dialog = w.page.get_by_role("dialog")
-    dialog.get_by_text("Each of the 129 that wait now is refused").wait_for()
+    dialog.get_by_text("Each of the 129 that wait now is rejected").wait_for()
     dialog.get_by_label("Reason").fill("Far too many")
     w.scene("queue-reject-all")
     dialog.get_by_role("button", name="Reject all 129", exact=True).click()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.panel.acts import begin_talk, first_passkey, menu, pair, settle_in
+from tests.panel.acts import begin_talk, clear_stop, first_passkey, menu, pair, settle_in
 from tests.panel.house import SECRET
 from tests.panel.stored import stored, told
 from tests.panel.window import Look
@@ -101,10 +101,104 @@ def test_a_second_device_is_let_in_by_the_passkey_of_the_first(house, window):
     pair(second, house.new_code(), typed=False)
     second.page.get_by_role("heading", name="Confirm this device").wait_for()
     second.scene("confirm")
+    first.sees("1 device waits to be confirmed.")
+    first.scene("home-device-waits")
     second.authenticator.take(first.authenticator.credentials())
     second.click("Confirm with passkey")
     second.page.get_by_role("navigation", name="Main").filter(visible=True).wait_for()
+    first.page.get_by_text("1 device waits to be confirmed.").wait_for(state="hidden")
     first.go("#/settings/devices")
     first.settled()
     assert first.page.get_by_role("heading", name="Devices").first.is_visible()
     assert house.run("devices", "list").count("dev_") == 2
+
+
+NARROW = ("phone", "narrow")
+"""A phone, and the least width at which everything still has to be reached without moving sideways."""
+
+
+@pytest.mark.parametrize("size", NARROW)
+def test_a_stop_can_be_cleared_on_a_phone_however_long_its_reason_is(house, window, size):
+    w = window(Look(size, "light"))
+    settle_in(w)
+    house.run("estop", "--reason", "x" * 400)
+    w.open("#/")
+    w.page.get_by_role("alert").get_by_text("Everything is stopped").wait_for()
+    w.scene("stopped-long")
+    within_reach(w, w.page.get_by_role("alert").get_by_role("button", name="Clear …"))
+    w.page.get_by_role("alert").get_by_role("button", name="Clear …").click()
+    button = w.page.get_by_role("dialog").get_by_role("button", name="Clear with passkey")
+    button.wait_for()
+    w.scene("stopped-long-clear")
+    within_reach(w, button)
+    w.page.keyboard.press("Escape")
+    w.go("#/settings/estop")
+    w.scene("stopped-long-settings")
+    clear_stop(w)
+    house.run("estop", "--status")
+
+
+def within_reach(w, found):
+    """All of it is in the window, with nothing moved."""
+    box = found.bounding_box()
+    width, height = w.page.evaluate("[innerWidth, innerHeight]")
+    assert box["x"] >= 0, box
+    assert box["y"] >= 0, box
+    assert box["x"] + box["width"] <= width, (box, width)
+    assert box["y"] + box["height"] <= height, (box, height)
+    assert w.page.evaluate("[scrollX, scrollY, visualViewport.scale]") == [0, 0, 1]
+
+
+@pytest.mark.parametrize("size", ["phone", "desktop"])
+def test_what_is_broken_in_the_house_is_told_on_every_screen_and_leads_to_where_it_is_mended(house, window, size):
+    w = window(Look(size, "dark"))
+    settle_in(w)
+    w.settled()
+    told = w.page.get_by_role("status", name="To be mended")
+    assert told.all_inner_texts() == []
+
+    broken = house.workspace / "policies" / "mine.json"
+    broken.write_text("{ broken")
+    w.open("#/")
+    told.get_by_text("A policy file is broken, so only reads run.").wait_for()
+    w.scene("broken-policy")
+    told.get_by_role("link", name="Mend it under Policy files").click()
+    w.arrives("/settings/policies")
+    w.sees("mine.json")
+    broken.unlink()
+    w.go("#/chat")
+    told.wait_for(state="hidden")
+
+    config = house.home / "config.toml"
+    before = config.read_text()
+    config.write_text(before.replace('autonomy = "supervised"', 'autonomy = "readonly"'))
+    w.open("#/work")
+    told.get_by_text("1 setting in config.toml changed since CoilClaw was started.").wait_for()
+    w.scene("newer-config")
+    config.write_text("[[ nothing")
+    w.open("#/")
+    told.get_by_text("config.toml cannot be read as it is now").wait_for()
+    config.write_text(before)
+
+    workspace = house.workspace.resolve()
+    away = workspace.rename(workspace.with_name("elsewhere"))
+    w.open("#/")
+    told.get_by_text("The workspace is missing or broken").wait_for()
+    w.scene("no-workspace")
+    away.rename(workspace)
+    w.go("#/settings/doctor")
+    told.wait_for(state="hidden")
+
+
+def test_who_is_offline_need_not_wait_for_the_next_try(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    house.down()
+    w.sees("CoilClaw cannot be reached.")
+    assert w.page.get_by_role("link", name="Receipts intact").count() == 0
+    w.scene("offline-try")
+    w.click("Try now")
+    w.sees("CoilClaw cannot be reached.")
+    house.up()
+    w.click("Try now")
+    w.page.get_by_text("CoilClaw cannot be reached.").wait_for(state="hidden")

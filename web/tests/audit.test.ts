@@ -20,7 +20,7 @@ describe('the words of an event', () => {
   });
 
   test('the gist names the tool, the verdict and the code, each once', () => {
-    expect(gistOf(event({ payload: { tool: 'shell', verdict: 'deny', code: 'COMMAND_FORBIDDEN', reason: 'COMMAND_FORBIDDEN' } }))).toBe('shell · Denied · COMMAND_FORBIDDEN');
+    expect(gistOf(event({ payload: { tool: 'shell', verdict: 'deny', code: 'COMMAND_FORBIDDEN', reason: 'COMMAND_FORBIDDEN' } }))).toBe('shell · Denied · A forbidden command');
   });
 
   test('the gist says what it is about, and leaves out codes that say nothing more', () => {

@@ -102,29 +102,35 @@ describe('an answer that rests on words of others', () => {
 
   test('says so once, where it ends, by the name of the file', () => {
     const turn = [note('1', 'attachments/report.csv'), said('a', '1', 'I read it.', { calls: asks('attachments/report.csv') }), gave('b', '1', 'untrusted:attachment'), said('c', '1', 'Nine.')];
-    expect(drawn(turn)).toEqual([null, { read: ['report.csv'], given: [] }]);
+    expect(drawn(turn)).toEqual([null, { read: [], uploaded: ['report.csv'], given: [] }]);
   });
 
   test('tells what was read from what was only handed over', () => {
     const turn = [note('1', 'attachments/a.csv', 'attachments/b.csv', 'own.md'), said('a', '1', '', { calls: asks('attachments/a.csv') }), gave('b', '1', 'untrusted:attachment'), said('c', '1', 'Nine.')];
-    expect(drawn(turn)).toEqual([null, { read: ['a.csv'], given: ['b.csv'] }]);
-    expect(drawn([note('1', 'attachments/a.csv'), said('c', '1', 'Thank you.')])).toEqual([{ read: [], given: ['a.csv'] }]);
+    expect(drawn(turn)).toEqual([null, { read: [], uploaded: ['a.csv'], given: ['b.csv'] }]);
+    expect(drawn([note('1', 'attachments/a.csv'), said('c', '1', 'Thank you.')])).toEqual([{ read: [], uploaded: [], given: ['a.csv'] }]);
   });
 
   test('says so for every later answer, and names only what that answer bears', () => {
     const first = [note('1', 'attachments/a.csv'), said('a', '1', 'Thank you.')];
     const second = [said('b', '2', 'Later.', { label: 'untrusted:attachment,shop.example' }), said('c', '3', 'Own.', { label: 'internal', untrusted: false })];
-    expect(drawn([...first, ...second])).toEqual([{ read: [], given: ['a.csv'] }, { read: ['shop.example'], given: ['a.csv'] }, null]);
+    expect(drawn([...first, ...second])).toEqual([{ read: [], uploaded: [], given: ['a.csv'] }, { read: ['shop.example'], uploaded: [], given: ['a.csv'] }, null]);
   });
 
   test('names the source where nothing in sight explains it', () => {
-    expect(drawn([said('a', '1', 'Nine.')])).toEqual([{ read: ['an attachment'], given: [] }]);
-    expect(drawn([said('a', '1', 'x', { label: 'untrusted:shop.example', calls: [{ ...call, call_id: 'c', arguments: '{"command": "cat x"}' }] }), gave('b', '1', 'untrusted:shop.example'), said('c', '1', 'y', { label: 'untrusted:shop.example' })])).toEqual([null, { read: ['shop.example'], given: [] }]);
+    expect(drawn([said('a', '1', 'Nine.')])).toEqual([{ read: [], uploaded: ['an attachment'], given: [] }]);
+    expect(drawn([said('a', '1', 'x', { label: 'untrusted:shop.example', calls: [{ ...call, call_id: 'c', arguments: '{"command": "cat x"}' }] }), gave('b', '1', 'untrusted:shop.example'), said('c', '1', 'y', { label: 'untrusted:shop.example' })])).toEqual([null, { read: ['shop.example'], uploaded: [], given: [] }]);
     expect(drawn([said('a', '1', 'x', { label: 'nobody knows' })])[0]).not.toBeNull();
+  });
+
+  test('is not said to be uploaded where somebody else had a hand in it', () => {
+    const read = (path: string, label: string): (object | null)[] => drawn([said('a', '1', '', { calls: asks(path), label }), gave('b', '1', label), said('c', '1', 'Nine.', { label })]);
+    expect(read('attachments/a.csv', 'untrusted:attachment,shop.example')).toEqual([null, { read: ['a.csv'], uploaded: [], given: [] }]);
+    expect(read('listing.txt', 'untrusted:attachment')).toEqual([null, { read: ['listing.txt'], uploaded: [], given: [] }]);
   });
 
   test('keeps what its first words bore, whatever its last ones say of themselves', () => {
     const turn = [said('a', '1', 'x', { label: 'untrusted:one.example' }), said('b', '1', 'y', { label: 'untrusted:two.example' })];
-    expect(drawn(turn)).toEqual([null, { read: ['one.example', 'two.example'], given: [] }]);
+    expect(drawn(turn)).toEqual([null, { read: ['one.example', 'two.example'], uploaded: [], given: [] }]);
   });
 });

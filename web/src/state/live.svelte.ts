@@ -73,6 +73,12 @@ export class Live {
     };
   }
 
+  /** Try at once, not when the next try is due. */
+  async tryNow(): Promise<void> {
+    this.#stream.nudge();
+    await this.readEstop();
+  }
+
   async readEstop(): Promise<void> {
     try {
       this.estop = await this.#api.estop.read();

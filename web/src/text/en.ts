@@ -2,6 +2,7 @@
 import { approvals } from './en/approvals.ts';
 import { audit } from './en/audit.ts';
 import { chat } from './en/chat.ts';
+import { codes } from './en/codes.ts';
 import { home } from './en/home.ts';
 import { pair } from './en/pair.ts';
 import { parts } from './en/parts.ts';
@@ -12,6 +13,7 @@ import { work } from './en/work.ts';
 
 export const en = {
   ...parts,
+  ...codes,
   ...shell,
   ...pair,
   ...home,

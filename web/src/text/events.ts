@@ -3,7 +3,7 @@ import type { AuditEvent, AuditLine, AuditWanted, Json } from '../api/types.ts';
 import type { Tone } from '../parts/tone.ts';
 import { address } from '../route/match.ts';
 import { refusalOf } from './refusal.ts';
-import { lookup, t } from './t.ts';
+import { codeWords, lookup, t } from './t.ts';
 
 export type EventGroup = 'action' | 'work' | 'schedule' | 'chat' | 'access' | 'house';
 
@@ -13,7 +13,7 @@ export const TYPES: Record<EventGroup, readonly string[]> = {
     'tool_requested', 'approval_needed', 'approval_expiring', 'tool_approved', 'tool_begun', 'tool_retry', 'tool_trouble', 'tool_completed',
     'tool_denied', 'tool_failed', 'tool_unknown', 'tool_resolved', 'tool_reproposed', 'idempotency_conflict',
   ],
-  work: ['job_created', 'job_state', 'job_step', 'job_retry', 'job_resume', 'sop_started', 'sop_state'],
+  work: ['job_created', 'job_state', 'job_step', 'job_retry', 'job_resume', 'sop_started', 'sop_state', 'sop_step'],
   schedule: [
     'schedule_added', 'schedule_edited', 'schedule_removed', 'schedule_enabled', 'schedule_disabled', 'schedule_paused', 'schedule_run',
     'schedule_queued', 'schedule_skipped', 'schedule_run_settled', 'schedule_registry_broken', 'schedule_registry_mended', 'followup_planned',
@@ -84,7 +84,7 @@ function scheduleOf({ event_type: type = '', entity_id: id = '' }: Partial<Pick<
 }
 
 /** Codes that say no more than the words of the event. */
-const SAID: ReadonlySet<string> = new Set(['ALLOWED', 'APPROVED', 'AUTONOMY_ASKS', 'OWNER_REFUSED', 'WITHDRAWN', 'EXPIRED']);
+const SAID: ReadonlySet<string> = new Set(['ALLOWED', 'APPROVED', 'AUTONOMY_ASKS', 'APPROVAL_NEEDED', 'OWNER_REFUSED', 'WITHDRAWN', 'EXPIRED']);
 
 /** What it is about, and what the payload says of it in a few words. */
 export function gistOf(event: Pick<AuditEvent, 'payload'> & Partial<Pick<AuditLine, 'about' | 'event_type' | 'entity_id'>>): string {
@@ -95,8 +95,8 @@ export function gistOf(event: Pick<AuditEvent, 'payload'> & Partial<Pick<AuditLi
   const said = [
     about || word(payload, 'tool') || word(payload, 'name') || scheduleOf(event),
     verdict && lookup(told, verdict),
-    SAID.has(code) ? '' : code,
-    word(payload, 'reason'),
+    SAID.has(code) ? '' : codeWords(code),
+    codeWords(word(payload, 'reason')),
     word(payload, 'type') && lookup(`settings.notice.${word(payload, 'type')}`, word(payload, 'type')),
   ];
   return [...new Set(said.filter(Boolean))].join(' · ');

@@ -30,6 +30,11 @@ export function number(n: number): string {
   return numbers.format(n);
 }
 
+/** Why the gate decided as it did, or how a call ended, in a few words; a code nobody gave words to, as it is. */
+export function codeWords(code: string): string {
+  return lookup(`code.${code}`, code);
+}
+
 /** A key made at run time (an error code, a status); `otherwise` when the catalogue has no word for it. */
 export function lookup(key: string, otherwise: string): string {
   return key in en ? en[key as Key] : otherwise;

@@ -3,13 +3,17 @@ import type { Label } from '../../api/types.ts';
 import { sourceWords, sourcesOf } from '../../parts/label.ts';
 
 export interface Drawn {
-  /** What its tools read. */
+  /** What its tools read, of others. */
   read: string[];
+  /** What its tools read, and the owner had uploaded. */
+  uploaded: string[];
   /** What it was handed and has not read, as far as is in sight. */
   given: string[];
 }
 
 const UPLOADS = 'attachments/';
+/** The source of what the owner uploaded. */
+const UPLOAD = 'attachment';
 
 /** Collects, message by message, which files brought in which source. */
 export class Influences {
@@ -30,15 +34,17 @@ export class Influences {
   /** What stands behind these labels by now; a source that nothing in sight explains goes by its own name. */
   of(labels: readonly Label[]): Drawn {
     const read = new Set<string>();
+    const uploaded = new Set<string>();
     const given = new Set<string>();
     for (const source of sourcesOf(labels)) {
       const files = this.#read.get(source) ?? new Set();
       const waiting = [...(this.#given.get(source) ?? [])].filter((each) => !files.has(each));
-      for (const each of files) read.add(nameOf(each));
+      for (const each of files) (source === UPLOAD && each.startsWith(UPLOADS) ? uploaded : read).add(nameOf(each));
       for (const each of waiting) given.add(nameOf(each));
-      if (!files.size && !waiting.length) read.add(sourceWords(source));
+      if (!files.size && !waiting.length) (source === UPLOAD ? uploaded : read).add(sourceWords(source));
     }
-    return { read: [...read], given: [...given] };
+    // What others had a hand in besides is theirs.
+    return { read: [...read], uploaded: [...uploaded].filter((each) => !read.has(each)), given: [...given] };
   }
 
   #keep(where: Map<string, Set<string>>, label: Label, paths: readonly string[]): void {

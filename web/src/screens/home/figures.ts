@@ -1,6 +1,6 @@
 /** The figures of the overview. Pure. */
 import type { ActionSummary, Overview } from '../../api/types.ts';
-import { lookup, t } from '../../text/t.ts';
+import { codeWords, t } from '../../text/t.ts';
 
 export interface Bar {
   name: string;
@@ -64,7 +64,7 @@ export function toolBars(overview: Overview, most: number): Bar[] {
 
 /** Why something was refused: the rule's code, or the owner. */
 function whyRefused(action: Pick<ActionSummary, 'refusal' | 'code'>): string {
-  if (action.refusal === 'denied' || action.refusal === null) return lookup(`home.code.${action.code}`, action.code);
+  if (action.refusal === 'denied' || action.refusal === null) return codeWords(action.code);
   return t(`home.refused.${action.refusal}`);
 }
 

@@ -1,7 +1,7 @@
 /** What can be said of actions without a server. Pure. */
 import type { ActionsWanted, ActionStatus, ActionSummary, AuditEvent, Json, Lane, Story } from '../../api/types.ts';
 import type { Tone } from '../../parts/tone.ts';
-import { count, lookup, t } from '../../text/t.ts';
+import { codeWords, count, lookup, t } from '../../text/t.ts';
 import { titleOf } from '../../text/events.ts';
 import { REFUSALS, type Refusal } from '../../text/refusal.ts';
 import { whoSaid } from '../../text/who.ts';
@@ -106,7 +106,7 @@ export function known(action: ActionSummary, story: Story | null, now: number): 
   facts.push(count('actions.known.begun', Math.max(action.attempt, story?.attempts.length ?? 0, 1)));
   if (last) facts.push(t('actions.known.last', { when: stampOf(last.begun_at, now) }));
   if (last && (!last.end || last.code === 'INTERRUPTED')) facts.push(t('actions.known.noend'));
-  else if (last?.code) facts.push(t('actions.known.code', { code: last.code }));
+  else if (last?.code) facts.push(t('actions.known.code', { code: codeWords(last.code) }));
   if (last?.looked_up) facts.push(t('actions.known.lookedup'));
   if (action.uncertain) facts.push(t('actions.known.uncertain'));
   return facts;

@@ -15,7 +15,7 @@ export function pictureOf(file: Pick<ShownFile, 'kind' | 'image'>): string | nul
 /** What a picture is to who does not see it: its file's name, and how large that is. */
 export function altOf(file: Pick<ShownFile, 'path' | 'size'>): string {
   const name = file.path.split('/').at(-1) || file.path;
-  return file.size === null ? name : t('work.file.alt', { name, size: size(file.size) });
+  return t('work.file.alt', { name, size: size(file.size) });
 }
 
 /** Why nothing of it is shown; null when something is. */

@@ -66,7 +66,7 @@ export const approvals = {
   'approvals.crowd.thread.do': 'Reject all {n} of this conversation',
   'approvals.crowd.job.title': 'Reject all {n} of this job?',
   'approvals.crowd.thread.title': 'Reject all {n} of this conversation?',
-  'approvals.crowd.more': 'Each of the {n} that wait now is refused, one after the other, and none of them happens. What was approved or done before stays as it is, and what is asked from now on waits for you again.',
+  'approvals.crowd.more': 'Each of the {n} that wait now is rejected, one after the other, and none of them happens. What was approved or done before stays as it is, and what is asked from now on waits for you again.',
   'approvals.crowd.placeholder': 'Far too many, start over, …',
   'approvals.crowd.do': 'Reject all {n}',
   'approvals.crowd.stop': 'Stop here',

@@ -25,10 +25,13 @@ export const chat = {
   'chat.gone': 'This conversation is gone',
   'chat.gone.more': 'It was deleted, or its memory was cleared.',
 
-  'chat.drawn.read': 'Has read {read}, not yours',
-  'chat.drawn.given': 'Was given {given}, not yours',
-  'chat.drawn.both': 'Has read {read} and was given {given}, not yours',
-  'chat.drawn.more': 'Somebody else wrote that, so it may try to steer the answer. It stays in this conversation: what is proposed from here on is checked with that in mind and shows you where its values come from. A new conversation begins without it.',
+  'chat.drawn.read': 'Has read {read}',
+  'chat.drawn.given': 'Was given {given}',
+  'chat.drawn.both': 'Has read {read}, and was given {given}',
+  'chat.drawn.uploaded': '{names}, which you uploaded',
+  'chat.drawn.others': '{names}, somebody else\'s words',
+  'chat.drawn.also': '{uploaded}, and {others}',
+  'chat.drawn.more': 'Its words may be somebody else\'s, so it may try to steer the answer. It stays in this conversation: what is proposed from here on is checked with that in mind and shows you where its values come from. A new conversation begins without it.',
 
   'chat.you': 'You',
   'chat.agent': 'CoilClaw',

@@ -3,7 +3,7 @@ export const pair = {
   'pair.title': 'Pair this device',
   'pair.lead': 'CoilClaw listens to paired devices only. Take a code from the terminal where it runs.',
   'pair.code': 'Pairing code',
-  'pair.code.hint': 'Eight characters, good for five minutes.',
+  'pair.code.hint': 'Eight characters, good for five minutes. A new code voids the one before it.',
   'pair.name': 'Name of this device',
   'pair.name.hint': 'So that you recognise it in the list of devices.',
   'pair.do': 'Pair',

@@ -28,6 +28,8 @@ export const parts = {
   'error.OFFLINE.remedy': 'Check that it is running (coilclaw up) and that this device is connected.',
   'error.UNREADABLE': 'The answer could not be read.',
   'error.UNREADABLE.remedy': 'Something between this page and CoilClaw changed it. Reload the page.',
+  'error.PAIRING_REFUSED': 'This code does not work: it is wrong, used, older than five minutes, or a newer one took its place.',
+  'error.PAIRING_REFUSED.remedy': 'Get a new one with coilclaw pair at the terminal, or on a paired device.',
   'error.other': 'Something went wrong ({code}).',
 
   'passkey.cancelled': 'The passkey was not used.',

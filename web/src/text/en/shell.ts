@@ -49,6 +49,21 @@ export const shell = {
   'live.down': 'Offline',
   'live.down.more': 'CoilClaw cannot be reached. It is tried again by itself.',
 
+  'live.try': 'Try now',
+
+  'upkeep.label': 'To be mended',
+  'upkeep.policy': 'A policy file is broken, so only reads run.',
+  'upkeep.policy.do': 'Mend it under Policy files',
+  'upkeep.faults': 'config.toml cannot be read as it is now; what held at the last start still holds.',
+  'upkeep.faults.do': 'See what is wrong',
+  'upkeep.changed.one': '{n} setting in config.toml changed since CoilClaw was started. Restart it to use it.',
+  'upkeep.changed.other': '{n} settings in config.toml changed since CoilClaw was started. Restart it to use them.',
+  'upkeep.changed.do': 'See what changes',
+  'upkeep.workspace': 'The workspace is missing or broken: {detail}.',
+  'upkeep.workspace.do': 'See how to mend it',
+  'upkeep.probe': 'Something is broken: {detail}.',
+  'upkeep.probe.do': 'See how to mend it',
+
   'theme.label': 'Theme',
   'theme.system': 'System',
   'theme.light': 'Light',
