@@ -82,6 +82,8 @@ def _workspace(app: "App") -> Probe:
         path = app.workspace
     except CoilclawError as error:
         return Probe(name="workspace", state="fail", detail=error.message, remedy=error.remedy)
+    if not path.is_dir():  # it was there when we started
+        return Probe(name="workspace", state="fail", detail=f"{path} is not there", remedy="Put it back.")
     broken = app.policy().broken
     if broken:
         return Probe(name="policy files", state="fail", detail=broken, remedy="Only reads run until they are mended.")

@@ -29,9 +29,7 @@ export function faultsOf(policy: Pick<EffectivePolicy, 'broken' | 'faults' | 'se
   const found: Fault[] = [];
   for (const probe of probes) {
     if (ELSEWHERE.has(probe.name)) continue;
-    // A workspace that was moved away while the process runs is found to be no repository.
-    if (probe.name === 'workspace' && (probe.state === 'fail' || / is no repository$/.test(probe.detail))) found.push({ kind: 'workspace', probe });
-    else if (probe.state === 'fail') found.push({ kind: 'probe', probe });
+    if (probe.state === 'fail') found.push({ kind: probe.name === 'workspace' ? 'workspace' : 'probe', probe });
   }
   if (policy?.broken) found.push({ kind: 'policy' });
   if (policy?.faults.length) found.push({ kind: 'faults' });
