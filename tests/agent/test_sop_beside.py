@@ -1,13 +1,13 @@
 """The question of an approval step: what a yes leads to and what the step before left stand on its card."""
 
 from coilclaw.agent.sop import Sop, Step
-from coilclaw.agent.sop_beside import BESIDE, MESSAGE_CHARACTERS, question
+from coilclaw.agent.sop_beside import MESSAGE_CHARACTERS, question
 from coilclaw.app.procedures import Procedures
 from coilclaw.packets.canonical import parse_object
+from coilclaw.packets.card import BESIDE
 from coilclaw.packets.text import one_line
 from coilclaw.store.actions import waiting_actions
 from coilclaw.store.sops import StepRow, run_of_job
-from coilclaw.tools import approval
 from tests.jobs.conftest import Office
 
 ASK = Step(id="ask", kind="approval", prompt="Go on?")
@@ -84,7 +84,7 @@ async def test_the_card_shows_it_and_its_sentence_stays_the_question(sample):
     assert "- note: notes_write" in message
     assert "seven files" in card.args
     assert card.human_summary == "SOP x, step ask: Write it?"
-    assert approval.BESIDE == BESIDE
+    assert "| seven files" in card.preview_or_diff
     assert one_line(card.human_summary) == card.human_summary
 
 

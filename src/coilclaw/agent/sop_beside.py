@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 from coilclaw.agent.sop import Sop, Step
 from coilclaw.packets.canonical import canonical_bytes
+from coilclaw.packets.card import BESIDE
 from coilclaw.packets.text import one_line, visible
 from coilclaw.store.sops import StepRow
-
-BESIDE = "\n\nIf you say yes, next:\n"
-"""Parts the question from what stands beside it; the card's sentence is what stands before it."""
 
 MESSAGE_CHARACTERS = 16_000
 LEFT_CHARACTERS, LEFT_LINES = 4_000, 100

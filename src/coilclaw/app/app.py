@@ -388,7 +388,7 @@ class App:
         from coilclaw.gate.facts import Counts
         from coilclaw.store.actions import count_actions, executed_since
 
-        recent, waiting = count_actions(self.db.reader, self.clock, before)
+        recent, waiting = count_actions(self.db.reader, self.clock, before, self.config.budgets.tool_calls_per_minute)
         prs = 0
         if tool is not None and tool.opens_pr:
             prs = executed_since(self.db.reader, tool.name, stamp(self.clock() - timedelta(days=1)), None)

@@ -18,7 +18,8 @@ def print_json(value: object, *, indent: int = 2) -> None:
     """A JSON document; on one line where `indent` is 0."""
     data = msgspec.json.encode(value)
     text = (msgspec.json.format(data, indent=indent) if indent else data).decode()
-    click.echo(text if visible(text) == text else "".join(map(_escaped, text)))
+    plain = text.isascii() and "\x7f" not in text  # JSON has escaped every other control character
+    click.echo(text if plain or visible(text) == text else "".join(map(_escaped, text)))
 
 
 def _escaped(character: str) -> str:

@@ -145,14 +145,9 @@ class Intake:
 
     def render(self, action: Action, inspected: Inspected) -> Card:
         """The card of an action that was just looked at."""
-        card = render_card(
-            action,
-            inspected,
-            self._upkeep.existing(inspected),
-            self._upkeep.marked(action),
-            self._upkeep.restored(inspected),
-        )
-        return msgspec.structs.replace(card, seen=self._upkeep.seen(inspected))
+        restored = self._upkeep.restored(inspected)
+        card = render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action), restored)
+        return msgspec.structs.replace(card, seen=self._upkeep.seen(inspected, restored))
 
     def in_short(self, call: ToolCall) -> str:
         """What a call would do, in a sentence."""

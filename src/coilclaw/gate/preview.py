@@ -6,7 +6,6 @@ from itertools import islice
 
 import msgspec
 
-from coilclaw.gate.callers import is_runtime_only
 from coilclaw.gate.facts import Inspected
 from coilclaw.packets.action import Action
 from coilclaw.packets.canonical import parse_object
@@ -49,9 +48,8 @@ def preview(action: Action, inspected: Inspected, existing: Existing | None, res
             return _diff(touches.writes[0], existing, content.encode("utf-8", "surrogatepass"))
     if touches.target is not None:
         return _message(action, inspected)
-    if touches.url is None and inspected.tool is not None and is_runtime_only(inspected.tool):
-        message = parse_object(action.call.args_bytes).get("message")  # what the runtime itself asks the owner
-        return _folded(message) if isinstance(message, str) else ""
+    if touches.says is not None:
+        return _folded(touches.says)
     return _cut(one_line(touches.url or ""))
 
 

@@ -107,14 +107,14 @@ class Upkeep:
             return True  # it replaces nothing, so nothing had to be noted
         return noted == self.seen(inspected)
 
-    def seen(self, inspected: Inspected) -> str:
+    def seen(self, inspected: Inspected, restored: Restored | None = None) -> str:
         """Stands for where the paths of a call lead, and for what the files it would replace hold."""
         parts: list[bytes] = []
         for path in inspected.facts.paths:
             if not path.boxed:
                 content = self._content(path.absolute) if path.write else b""
                 parts += [path.absolute.encode("utf-8", "surrogateescape"), content]
-        restored = self.restored(inspected)
+        restored = restored or self.restored(inspected)
         if restored is not None:
             parts += [restored.snapshot.encode(), *(path.encode("utf-8", "surrogateescape") for path in restored.paths)]
         return digest_of(*parts) if parts else ""

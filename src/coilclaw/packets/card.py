@@ -5,6 +5,9 @@ import msgspec
 from coilclaw.packets.action import Label, Source
 from coilclaw.packets.decision import Lane, Risk, RiskClass, RiskWord
 
+BESIDE = "\n\nIf you say yes, next:\n"
+"""Parts a question to the owner from what is put beside it, which may be somebody else's words."""
+
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
     """Rendered by the gate from stored data, never by the model."""

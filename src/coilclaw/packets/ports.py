@@ -171,6 +171,8 @@ class Touches(msgspec.Struct, frozen=True, kw_only=True):
     """In whose name the URL would be asked for."""
     target: SendTarget | None = None
     """Where the call would send to."""
+    says: str | None = None
+    """What the owner is asked, where the question is all there is."""
     restores: str | None = None
     """The snapshot whose files it would bring back; empty for the last one."""
 

@@ -143,23 +143,30 @@ def list_actions(db: sqlite3.Connection, status: Status | None, limit: int) -> l
     return _readable(rows)
 
 
-def count_actions(db: sqlite3.Connection, clock: Clock, before: str) -> tuple[int, int]:
+def count_actions(db: sqlite3.Connection, clock: Clock, before: str, limit: int) -> tuple[int, int]:
     """How many actions stored before this one were made in the last minute, and how many wait for the owner.
 
     What was refused for being too much is not counted, or a model that goes on would keep everybody out for ever; nor
-    is what the owner did, and what was stored under a clock that ran ahead.
+    is what the owner did, and what was stored under a clock that ran ahead. Rows are numbered as they are stored, so
+    the first number of the last minute tells how many there are at most; they are looked at only if that is `limit`.
     """
     now = clock()
+    since = stamp(now - timedelta(seconds=60))
     place = db.execute(
         "SELECT coalesce((SELECT rowid FROM proposed_actions WHERE action_id = ?),"
         " (SELECT coalesce(max(rowid), 0) + 1 FROM proposed_actions))",
         (before,),
     ).fetchone()[0]
-    recent = db.execute(
-        "SELECT count(*) FROM proposed_actions INDEXED BY actions_created WHERE created_at > ? AND created_at <= ?"
-        " AND rowid < ? AND source != 'gateway' AND coalesce(rejection_reason, '') NOT IN (?, ?)",
-        (stamp(now - timedelta(seconds=60)), stamp(now + AHEAD), place, *TOO_MUCH),
-    ).fetchone()[0]
+    first = db.execute(
+        "SELECT rowid FROM proposed_actions WHERE created_at > ? ORDER BY created_at LIMIT 1", (since,)
+    ).fetchone()
+    recent = max(0, int(place) - int(first[0])) if first is not None else 0
+    if recent >= limit:
+        recent = db.execute(
+            "SELECT count(*) FROM proposed_actions INDEXED BY actions_created WHERE created_at > ? AND created_at <= ?"
+            " AND rowid < ? AND source != 'gateway' AND coalesce(rejection_reason, '') NOT IN (?, ?)",
+            (since, stamp(now + AHEAD), place, *TOO_MUCH),
+        ).fetchone()[0]
     waiting = db.execute(
         "SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL AND rowid < ?", (place,)
     ).fetchone()[0]

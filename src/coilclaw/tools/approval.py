@@ -5,10 +5,11 @@ from typing import Annotated
 import msgspec
 
 from coilclaw.packets.action import INTERNAL
+from coilclaw.packets.card import BESIDE
 from coilclaw.packets.errors import ToolError
-from coilclaw.packets.ports import Context, ToolOutput
+from coilclaw.packets.ports import Context, ToolOutput, Touches
 from coilclaw.tools.attachments import attachment_save
-from coilclaw.tools.declare import nothing, runtime_names, tool
+from coilclaw.tools.declare import runtime_names, tool
 from coilclaw.tools.show import file_show
 
 
@@ -18,10 +19,6 @@ class ApprovalArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sop: Annotated[str, msgspec.Meta(description="The SOP that asks.", max_length=64)]
     step: Annotated[str, msgspec.Meta(description="The step that asks.", max_length=64)]
     message: Annotated[str, msgspec.Meta(description="What the owner is asked.", min_length=1, max_length=16_000)]
-
-
-BESIDE = "\n\nIf you say yes, next:\n"
-"""What parts the owner's question from what the runner puts beside it."""
 
 
 def _question(message: str) -> str:
@@ -36,7 +33,7 @@ def _question(message: str) -> str:
     destination="internal",
     idempotent=True,
     always_ask=True,
-    touches=nothing,
+    touches=lambda args: Touches(says=args.message),
     summary=lambda args: f"SOP {args.sop}, step {args.step}: {_question(args.message)[:500]}",
     callers=frozenset({"sop"}),
 )
