@@ -56,12 +56,23 @@ def test_the_tier_can_be_asked_before_anything_ran_with_or_without_a_loop(worksp
         return open_box(hide=(), prefer="B").tier
 
     assert asyncio.run(inside()) == "B"
-    seen = list(Path("/var/tmp").glob("coilclaw-probe-*"))
-    for _ in range(3000):  # whoever probes at the same time takes theirs away in a moment; what is ours would stay
-        if not any(path.exists() for path in seen):
-            return
-        time.sleep(0.02)
-    pytest.fail("a directory of a probe is left")
+    assert not list(Path("/var/tmp").glob(f"coilclaw-probe-{os.getpid()}-*"))
+
+
+def test_what_a_killed_probe_left_is_taken_away_by_a_later_one_and_nothing_else_is(workspace):
+    left, full, young = (Path(tempfile.mkdtemp(prefix="coilclaw-probe-0-", dir="/var/tmp")) for _ in range(3))
+    (full / "kept").touch()
+    hours_ago = time.time() - 7200
+    for old in (left, full):
+        os.utime(old, (hours_ago, hours_ago))
+    try:
+        assert open_box(hide=(), prefer="B").tier == "B"
+        assert not left.exists()
+        assert (full / "kept").exists()
+        assert young.exists()
+    finally:
+        shutil.rmtree(full)
+        young.rmdir()
 
 
 async def test_a_bubblewrap_that_fails_is_passed_over_and_the_result_says_so(workspace):

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH106, PTH111 - kernel paths and descriptors; pathlib adds nothing here
+# ruff: noqa: PTH111 - kernel paths and descriptors; pathlib adds nothing here
 """Choosing a box: the best tier whose walls hold when tried, or a refusal that says what is missing."""
 
 import os
@@ -101,11 +101,8 @@ class ChosenBox:
         """Which kind of walls it has; tries them if nothing ran yet."""
         if self._box is not None:
             return self._box.tier
-        workspace = probe_directory()
-        try:
+        with probe_directory() as workspace:
             return in_own_loop(lambda: self._settle(workspace)).tier
-        finally:
-            os.rmdir(workspace)
 
     async def run(self, spec: BoxSpec, broker: "Callable[[tuple[str, ...]], Broker] | None" = None) -> BoxResult:
         """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""

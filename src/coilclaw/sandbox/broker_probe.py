@@ -1,4 +1,4 @@
-# ruff: noqa: PTH106, PTH110 - kernel paths and descriptors; pathlib adds nothing here
+# ruff: noqa: PTH110 - kernel paths and descriptors; pathlib adds nothing here
 """Trying the broker by behaviour: a box with a granted domain must find it, be refused by it, reach nothing else."""
 
 import os
@@ -59,10 +59,9 @@ def probe_broker(box: Box) -> Probe:
     """One line for the doctor. Everything asked for ends on this machine, and nothing is ever looked up."""
     if not os.path.exists(PYTHON):
         return Probe(name="broker", state="info", detail=f"not tried: no {PYTHON} inside")
-    workspace = probe_directory()
     asked: list[str] = []
     try:
-        with socket.create_server((HOST, 0)) as listener:
+        with probe_directory() as workspace, socket.create_server((HOST, 0)) as listener:
             listener.setblocking(False)
             port = int(listener.getsockname()[1])
             result = in_own_loop(lambda: _reaching(box, asked).run(_spec(workspace, port)))
@@ -73,8 +72,6 @@ def probe_broker(box: Box) -> Probe:
     except OSError as error:
         detail = f"not tried: nothing can listen on {HOST}: {error.strerror}"
         return Probe(name="broker", state="info", detail=detail)
-    finally:
-        os.rmdir(workspace)
 
 
 def judged(result: BoxResult, *, names: tuple[str, ...], reached: bool) -> Probe:

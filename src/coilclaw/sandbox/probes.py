@@ -2,9 +2,11 @@
 """Trying each wall by behaviour: what the doctor prints, and the one quick look before a process's first command."""
 
 import asyncio
+import contextlib
 import os
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec, Probe
@@ -14,6 +16,9 @@ from coilclaw.sandbox.guard import inside
 from coilclaw.sandbox.layout import holds_something_shown
 
 T = TypeVar("T")
+
+_PREFIX = "coilclaw-probe-"
+_ABANDONED_AFTER_SECONDS = 3600.0
 
 _QUICK = r"""
 while read -r name value rest; do
@@ -109,32 +114,52 @@ async def quick_faults(box: Box, workspace: str, hide: tuple[str, ...], *, names
     return faults + [line for line in lines if line.startswith("Uid: 0")]
 
 
-def probe_directory() -> str:
-    """A directory of its own for probes, not on the tmpfs that /tmp may be."""
+@contextlib.contextmanager
+def probe_directory() -> Iterator[str]:
+    """A directory for one probe, not on the tmpfs that /tmp may be. What a killed process left is taken away later."""
     import tempfile  # slow to import, and only the doctor needs it
 
     parent = "/var/tmp"  # noqa: S108 - only its writability is used
-    return tempfile.mkdtemp(prefix="coilclaw-probe-", dir=parent if os.access(parent, os.W_OK) else None)
+    if not os.access(parent, os.W_OK):
+        parent = tempfile.gettempdir()
+    _clear_abandoned(parent)
+    directory = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent)
+    try:
+        yield directory
+    finally:
+        os.rmdir(directory)
+
+
+def _clear_abandoned(parent: str) -> None:
+    before = time.time() - _ABANDONED_AFTER_SECONDS
+    with os.scandir(parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(_PREFIX):
+                with contextlib.suppress(OSError):  # another user's, not empty or already gone
+                    if entry.stat(follow_symlinks=False).st_mtime < before:
+                        os.rmdir(entry.path)
 
 
 def probe_box(box: Box, hide: tuple[str, ...], *, namespaces: bool = True) -> list[Probe]:
     """Every wall of one box."""
-    workspace = probe_directory()
     name = f"tier {box.tier}"
     try:
-        faults = in_own_loop(lambda: quick_faults(box, workspace, hide, namespaces=namespaces))
-        if faults:
-            return [Probe(name=name, state="fail", detail="; ".join(faults), remedy="Nothing is run in this tier.")]
-        detail = "a command ran as an unprivileged uid, without capabilities, system read-only, hidden paths absent"
-        probes = [Probe(name=name, state="ok", detail=detail)]
-        if not os.path.exists("/usr/bin/python3"):
-            return [*probes, Probe(name=f"{name} calls", state="info", detail="not tried: no /usr/bin/python3 inside")]
-        result = in_own_loop(lambda: box.run(_spec(workspace, _DEEP, program="/usr/bin/python3")))
-        return [*probes, _calls(name, result)]
+        with probe_directory() as workspace:
+            return _probe_walls(box, name, workspace, hide, namespaces=namespaces)
     except CoilclawError as error:
         return [Probe(name=name, state="fail", detail=error.message, remedy=error.remedy)]
-    finally:
-        os.rmdir(workspace)
+
+
+def _probe_walls(box: Box, name: str, workspace: str, hide: tuple[str, ...], *, namespaces: bool) -> list[Probe]:
+    faults = in_own_loop(lambda: quick_faults(box, workspace, hide, namespaces=namespaces))
+    if faults:
+        return [Probe(name=name, state="fail", detail="; ".join(faults), remedy="Nothing is run in this tier.")]
+    detail = "a command ran as an unprivileged uid, without capabilities, system read-only, hidden paths absent"
+    probes = [Probe(name=name, state="ok", detail=detail)]
+    if not os.path.exists("/usr/bin/python3"):
+        return [*probes, Probe(name=f"{name} calls", state="info", detail="not tried: no /usr/bin/python3 inside")]
+    result = in_own_loop(lambda: box.run(_spec(workspace, _DEEP, program="/usr/bin/python3")))
+    return [*probes, _calls(name, result)]
 
 
 def _calls(name: str, result: BoxResult) -> Probe:
