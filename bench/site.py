@@ -14,7 +14,7 @@ from pathlib import Path
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ids import stamp, utc_now
-from coilclaw.server.tokens import new_token, token_hash
+from coilclaw.server.entry.tokens import new_token, token_hash
 from coilclaw.store.database import Database
 from coilclaw.store.devices import add_device, add_token
 

@@ -1,6 +1,5 @@
 """What the OpenAPI document says, read once for every writer: the names of its types, and its operations."""
 
-import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -34,9 +33,9 @@ class Contract:
     def __init__(self, document: Node) -> None:
         self._document = document
         schemas: dict[str, Node] = document.get("components", {}).get("schemas", {})
-        self.schemas = {type_name(name): schema for name, schema in sorted(schemas.items())}
-        if len(self.schemas) != len(schemas):
-            raise ValueError("two schemas get the same name: rename one of their structs, or change type_name")
+        self.schemas = dict(sorted(schemas.items()))
+        if odd := [name for name in schemas if not name.isalnum()]:
+            raise ValueError(f"no names for types, because two structs are called the same: {', '.join(odd)}")
 
     def operations(self) -> Iterator[Operation]:
         """Every operation, by path and method."""
@@ -44,13 +43,6 @@ class Contract:
             for method, described in sorted(item.items()):
                 if method in METHODS:
                     yield _operation(path, method, described)
-
-
-def type_name(name: str) -> str:
-    """A type's name for a schema's: `Page_some.module.Job_` → PageOfJob, ledger_story_Message → LedgerStoryMessage."""
-    whole = re.fullmatch(r"(\w+?)_(?:\w+\.)+(\w+)_", name)
-    plain = f"{whole[1]}Of{whole[2]}" if whole else name
-    return "".join(part[:1].upper() + part[1:] for part in re.split(r"[^0-9a-zA-Z]+", plain) if part)
 
 
 def values_of(schema: Node) -> Node | None:
@@ -67,7 +59,7 @@ def types_of(schema: Node) -> list[str]:
 
 def referred(schema: Node) -> str | None:
     """The type's name that a schema refers to."""
-    return type_name(schema["$ref"].rpartition("/")[2]) if "$ref" in schema else None
+    return schema["$ref"].rpartition("/")[2] if "$ref" in schema else None
 
 
 def _operation(path: str, method: str, described: Node) -> Operation:

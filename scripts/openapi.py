@@ -9,7 +9,7 @@ import msgspec
 
 from coilclaw.app import App
 from coilclaw.app.background import Background
-from coilclaw.app.front import Front
+from coilclaw.app.fronts.front import Front
 from coilclaw.app.site import build_whole
 from coilclaw.cli.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from coilclaw.app import App
-from coilclaw.app.procedures import Procedures
+from coilclaw.app.sops.procedures import Procedures
 from coilclaw.cli.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load
 from coilclaw.packets.ports import ToolOutput

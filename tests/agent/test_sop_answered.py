@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from coilclaw.agent.sop_answered import WORKER_NAME, to_go_on_with
-from coilclaw.app.procedures import Procedures
-from coilclaw.app.sop_chore import answered_runs
+from coilclaw.app.sops.chore import answered_runs
+from coilclaw.app.sops.procedures import Procedures
 from coilclaw.store.actions import waiting_actions
 from coilclaw.store.sops import claim_run, move_run, steps_of_run
 from tests.jobs.conftest import Office

@@ -2,7 +2,7 @@
 
 from coilclaw.agent.sop import Sop, Step
 from coilclaw.agent.sop_beside import MESSAGE_CHARACTERS, question
-from coilclaw.app.procedures import Procedures
+from coilclaw.app.sops.procedures import Procedures
 from coilclaw.packets.canonical import parse_object
 from coilclaw.packets.card import BESIDE
 from coilclaw.packets.text import one_line
@@ -103,7 +103,7 @@ async def test_a_question_that_was_put_otherwise_is_not_put_again(sample):
 
 
 async def test_the_plan_of_a_job_that_runs_a_procedure_has_its_steps(sample):
-    from coilclaw.app.sop_job import plan_of_run
+    from coilclaw.app.sops.job import plan_of_run
 
     office = Office(sample())
     folder = office.home.workspace / "sops" / "x"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coilclaw.app.procedures import Procedures
+from coilclaw.app.sops.procedures import Procedures
 from coilclaw.store.sops import run_of_job, steps_of_run
 from tests.jobs.conftest import Office
 

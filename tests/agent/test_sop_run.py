@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from coilclaw.agent.sop import thaw
-from coilclaw.app.procedures import Procedures
-from coilclaw.app.sop_shelf import SopBroken
+from coilclaw.app.sops.procedures import Procedures
+from coilclaw.app.sops.shelf import SopBroken
 from coilclaw.config.schema import Executor, Webhook
 from coilclaw.gate.conveyor import Outcome
 from coilclaw.packets.action import untrusted

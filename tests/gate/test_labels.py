@@ -682,3 +682,34 @@ class Files(RuleBasedStateMachine):
 
 TestFiles = pytest.mark.slow(Files.TestCase)
 TestFiles.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+
+
+# Listings
+
+
+def test_an_upload_counts_for_its_folder_and_for_commands_and_not_for_a_listing_of_the_workspace(place):
+    place.write("notes.md", "mine")
+    place.write("attachments/2026/minutes.txt", "theirs", EVIL)
+    assert place.of(".") == ()
+    assert place.of("") == ()
+    assert place.of("attachments") == place.of("attachments/2026") == (EVIL,)
+    assert place.of("attachments/2026/minutes.txt") == (EVIL,)
+    assert place.command("grep -r x .") == (EVIL,)
+
+
+def test_a_copy_of_an_upload_elsewhere_counts_for_a_listing(place):
+    place.write("attachments/minutes.txt", "theirs", EVIL)
+    place.write("folder/copy.txt", "theirs")
+    assert place.of(".") == (EVIL,)
+
+
+@pytest.mark.parametrize("path", ["attachments", "attachments-of-others/x", "inner/attachments/x"])
+def test_only_what_is_in_the_folder_of_uploads_is_left_out_of_a_listing(place, path):
+    place.write(path, "theirs", EVIL)
+    assert place.of(".") == (EVIL,)
+
+
+def test_a_workspace_that_is_labelled_whole_is_so_in_a_listing(place):
+    place.write("attachments/minutes.txt", "theirs")
+    place.mark([BAD], ".")
+    assert place.of(".") == (BAD,)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from coilclaw.app.background import Background
-from coilclaw.app.clockwork import Clockwork
+from coilclaw.app.schedules.clockwork import Clockwork
 from coilclaw.gate.turn import Turn
 from coilclaw.jobs.registry import RegistryBroken
 from coilclaw.jobs.registry_edit import adding

@@ -530,6 +530,14 @@ class FileToTry(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
 
 
+class FirstMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the owner said to start it."""
+
+    content: str
+    created_at: str
+    message_id: str
+
+
 class Health(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Somebody is there. Says nothing else, because anybody may ask."""
 
@@ -678,12 +686,36 @@ class LiveEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
     type: str
 
 
+class Message(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something that was said in a conversation."""
+
+    action_id: str | None
+    artifact: Any
+    attachments: list[str]
+    call_id: str
+    calls: list["Call"]
+    code: str
+    content: str
+    created_at: str
+    cut: bool
+    label: str
+    message_id: str
+    model: str
+    provider: str
+    receipt_id: str | None
+    role: Literal['system', 'user', 'assistant', 'tool']
+    success: bool | None
+    turn_id: str
+    turn_state: str
+    untrusted: bool
+
+
 class Messages(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a conversation, in the order it was said."""
 
     after: str | None
     before: str | None
-    items: list["ServerRoutesMessagesMessage"]
+    items: list["Message"]
 
 
 class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -883,13 +915,6 @@ class PageKey(msgspec.Struct, kw_only=True, omit_defaults=True):
     page_key: str
 
 
-class PageProof(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """That a page holds the device's key, which never leaves its origin."""
-
-    nonce: str
-    signature: str
-
-
 class PageOfActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
@@ -918,6 +943,13 @@ class PageOfDevice(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_cursor: str | None
 
 
+class PageOfJob(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["Job"]
+    next_cursor: str | None
+
+
 class PageOfPasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
@@ -939,10 +971,24 @@ class PageOfReceiptLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_cursor: str | None
 
 
+class PageOfScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["ScheduleRun"]
+    next_cursor: str | None
+
+
 class PageOfSkillListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
     items: list["SkillListed"]
+    next_cursor: str | None
+
+
+class PageOfSopListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["SopListed"]
     next_cursor: str | None
 
 
@@ -953,25 +999,11 @@ class PageOfThread(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_cursor: str | None
 
 
-class PageOfScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+class PageProof(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """That a page holds the device's key, which never leaves its origin."""
 
-    items: list["ScheduleRun"]
-    next_cursor: str | None
-
-
-class PageOfJob(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
-
-    items: list["Job"]
-    next_cursor: str | None
-
-
-class PageOfSopListed(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
-
-    items: list["SopListed"]
-    next_cursor: str | None
+    nonce: str
+    signature: str
 
 
 class Paired(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1798,38 +1830,6 @@ class WorkLimits(msgspec.Struct, kw_only=True, omit_defaults=True):
     max_prs: int | None | None = msgspec.field(default=None)
 
 
-class LedgerStoryMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """LedgerStoryMessage."""
-
-    content: str
-    created_at: str
-    message_id: str
-
-
-class ServerRoutesMessagesMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """ServerRoutesMessagesMessage."""
-
-    action_id: str | None
-    artifact: Any
-    attachments: list[str]
-    call_id: str
-    calls: list["Call"]
-    code: str
-    content: str
-    created_at: str
-    cut: bool
-    label: str
-    message_id: str
-    model: str
-    provider: str
-    receipt_id: str | None
-    role: Literal['system', 'user', 'assistant', 'tool']
-    success: bool | None
-    turn_id: str
-    turn_state: str
-    untrusted: bool
-
-
 class Refused(Exception):
     """The server answered with a problem."""
 
@@ -1979,9 +1979,9 @@ class Client:
         """Say something. The answer is worked on in the background: it comes as events, and stands in the conversation."""
         return await self._ask("POST", f"/v1/chat/threads/{thread_id}/messages", {}, {"Idempotency-Key": idempotency_key}, body, Posted)
 
-    async def get_message(self, thread_id: str, message_id: str, *, if_none_match: str | None = None) -> ServerRoutesMessagesMessage:
+    async def get_message(self, thread_id: str, message_id: str, *, if_none_match: str | None = None) -> Message:
         """One message, uncut."""
-        return await self._ask("GET", f"/v1/chat/threads/{thread_id}/messages/{message_id}", {}, {"If-None-Match": if_none_match}, None, ServerRoutesMessagesMessage)
+        return await self._ask("GET", f"/v1/chat/threads/{thread_id}/messages/{message_id}", {}, {"If-None-Match": if_none_match}, None, Message)
 
     async def get_turn(self, turn_id: str, *, if_none_match: str | None = None) -> Turn:
         """How a turn stands, with what was said so far."""

@@ -7,7 +7,7 @@ from litestar import Controller, Response, get, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from coilclaw.server.caller import Caller
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.part import Part
 from coilclaw.server.problems import Trouble
 

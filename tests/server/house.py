@@ -2,9 +2,9 @@
 
 import json
 
-from coilclaw.app.front_events import events_part
-from coilclaw.app.front_house import house_part
-from coilclaw.app.front_queue import queue_part
+from coilclaw.app.fronts.events import events_part
+from coilclaw.app.fronts.house import house_part
+from coilclaw.app.fronts.queue import queue_part
 from coilclaw.ledger.audit import Wanted, last_events
 from tests.server.site import served, unlimited
 from tests.soft_passkey import SoftPasskey

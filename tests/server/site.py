@@ -9,12 +9,12 @@ from datetime import timedelta
 import httpx
 
 from coilclaw.app.background import Background
-from coilclaw.app.front import Front
+from coilclaw.app.fronts.front import Front
 from coilclaw.app.site import build_site, build_whole
 from coilclaw.packets.ids import new_id, stamp
+from coilclaw.server.entry.rates import Rates
+from coilclaw.server.entry.tokens import new_token, token_hash
 from coilclaw.server.listener import listen
-from coilclaw.server.rates import Rates
-from coilclaw.server.tokens import new_token, token_hash
 from coilclaw.store.devices import add_device, add_token, find_token
 
 COOKIE = "__Host-coilclaw"

@@ -3,8 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from coilclaw.app.front_chat import chat_part
-from coilclaw.app.turns import Turns
+from coilclaw.app.fronts.chat import chat_part
+from coilclaw.app.turns.turns import Turns
 from coilclaw.packets.chat import ChatResponse, ProposedCall, ProviderCapabilities, Usage
 from tests.server.site import served, unlimited
 

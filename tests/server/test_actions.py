@@ -2,7 +2,7 @@
 
 import asyncio
 
-from coilclaw.app.front_queue import queue_part
+from coilclaw.app.fronts.queue import queue_part
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import untrusted
 from tests.server.queue_home import approve, code_of, queue_home

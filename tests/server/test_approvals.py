@@ -5,7 +5,7 @@ import dataclasses
 
 import pytest
 
-from coilclaw.app.front_queue import queue_part
+from coilclaw.app.fronts.queue import queue_part
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall, untrusted
 from coilclaw.packets.card import nobody

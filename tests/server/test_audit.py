@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from coilclaw.app.front_queue import queue_part
+from coilclaw.app.fronts.queue import queue_part
 from coilclaw.ledger import audit_page
 from coilclaw.ledger.audit import add_event
 from tests.server.queue_home import code_of, queue_home

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from coilclaw.app.turns import WAITING_PER_THREAD, Turns
+from coilclaw.app.turns.turns import WAITING_PER_THREAD, Turns
 from coilclaw.config import Budgets
 from coilclaw.packets.card import nobody
 from coilclaw.store.threads import recent_messages

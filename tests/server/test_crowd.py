@@ -2,8 +2,8 @@
 
 import asyncio
 
-from coilclaw.server.crowd import Crowd
-from coilclaw.server.door import AT_ONCE, SENDING
+from coilclaw.server.entry.crowd import Crowd
+from coilclaw.server.entry.door import AT_ONCE, SENDING
 from tests.server.echo import echo_part
 from tests.server.site import served, unlimited
 from tests.server.wire import request

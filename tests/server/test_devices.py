@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from coilclaw.app.front_events import events_part
+from coilclaw.app.fronts.events import events_part
 from coilclaw.packets.ids import stamp
 from coilclaw.server.devices import end_device
-from coilclaw.server.tokens import Tokens, new_token, token_hash
+from coilclaw.server.entry.tokens import Tokens, new_token, token_hash
 from coilclaw.store.database import Database
 from tests.server.echo import echo_part
 from tests.server.follower import Follower

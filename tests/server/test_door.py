@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from coilclaw.server.hosts import Hosts, Listening
+from coilclaw.server.entry.hosts import Hosts, Listening
 from tests.server.echo import echo_part
 from tests.server.site import COOKIE, enrol, served, served_whole, unlimited
 from tests.server.wire import code, raw, request

@@ -3,9 +3,9 @@
 import asyncio
 
 from coilclaw.app.estop_watch import estop_watch
-from coilclaw.app.front_events import events_part
-from coilclaw.app.front_house import house_part
-from coilclaw.app.front_queue import queue_part
+from coilclaw.app.fronts.events import events_part
+from coilclaw.app.fronts.house import house_part
+from coilclaw.app.fronts.queue import queue_part
 from tests.server.house import code_of, events, house, passkey_of, signed
 from tests.server.site import served
 

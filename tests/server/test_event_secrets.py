@@ -4,10 +4,10 @@ import hypothesis.strategies as st
 import msgspec
 from hypothesis import given
 
-from coilclaw.app.front_events import events_part
+from coilclaw.app.fronts.events import events_part
 from coilclaw.ledger.audit import Told
 from coilclaw.secrets.redactor import Redactor
-from coilclaw.server.event import _PLAIN, LARGEST, event_of
+from coilclaw.server.events.event import _PLAIN, LARGEST, event_of
 from tests.server.site import served
 from tests.server.test_events import happen
 

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.app.front_events import events_part, make_feed
+from coilclaw.app.fronts.events import events_part, make_feed
 from coilclaw.ledger.audit import add_event, last_number
 from coilclaw.packets.ids import stamp
 from coilclaw.secrets.redactor import Redactor
-from coilclaw.server import reader as bounds
-from coilclaw.server.feed import KEPT_EVENTS, PAGE, Feed
+from coilclaw.server.events import reader as bounds
+from coilclaw.server.events.feed import KEPT_EVENTS, PAGE, Feed
+from coilclaw.server.events.reader import Reader
+from coilclaw.server.events.stream import Streams
+from coilclaw.server.events.topics import TOPICS, is_known, topics_of
 from coilclaw.server.part import Part
-from coilclaw.server.reader import Reader
 from coilclaw.server.routes.events import EventsController
-from coilclaw.server.stream import Streams
-from coilclaw.server.topics import TOPICS, is_known, topics_of
 from coilclaw.store.devices import revoke_device, token_holds
 from tests.server.event_types import event_types
 from tests.server.follower import Follower
@@ -64,7 +64,7 @@ def test_every_type_of_event_in_the_source_has_a_topic():
     assert not unread, f"these write events whose type cannot be read here: {unread}"
     assert {"message_added", "tool_completed", "job_step", "schedule_added", "sop_state", "turn_failed"} <= set(found)
     strangers = {word: place for word, place in found.items() if not is_known(word)}
-    assert not strangers, f"server/topics.py says nothing of {strangers}"
+    assert not strangers, f"server/events/topics.py says nothing of {strangers}"
 
 
 def test_an_event_of_an_unknown_type_is_told_as_one_of_the_ledger():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.app.front_house import Providers
+from coilclaw.app.fronts.house import Providers
 from coilclaw.app.keyring import set_secret
 from coilclaw.config import CliChannel, OpenAIModel, Price, ReliableModel
 from coilclaw.config.options import values_of

@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from coilclaw.packets.ids import stamp
-from coilclaw.server.body import Bodies
+from coilclaw.server.entry.body import Bodies
+from coilclaw.server.entry.rates import ROUTE_RATES, Rates, RouteRate
 from coilclaw.server.problems import Trouble
-from coilclaw.server.rates import ROUTE_RATES, Rates, RouteRate
 from coilclaw.store.devices import revoke_device
 from tests.server.echo import echo_part
 from tests.server.site import served

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.app.front_events import events_part
+from coilclaw.app.fronts.events import events_part
 from coilclaw.ledger.audit import last_number
-from coilclaw.server.rates import Rates
+from coilclaw.server.entry.rates import Rates
 from tests.server.follower import Follower
 from tests.server.site import enrol, served
 from tests.server.test_events import happen, with_streams

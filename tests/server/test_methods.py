@@ -2,7 +2,7 @@
 
 import pytest
 
-from coilclaw.server.methods import Methods
+from coilclaw.server.entry.methods import Methods
 
 METHODS = Methods(
     [

@@ -306,8 +306,8 @@ async def test_the_same_request_twice_is_one_action(sample):
 
 async def test_a_request_that_comes_again_after_a_crash_goes_on_where_it_was(sample):
     """Between the effect and the answer: nobody kept the answer, and the file is no longer what it was."""
-    from coilclaw.app.front_files import Files
-    from coilclaw.server.owner_files import PutFile
+    from coilclaw.app.fronts.files import Files
+    from coilclaw.server.views.owner_files import PutFile
 
     home = sample()
     async with house(home) as site:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coilclaw.server.page_keys import (
+from coilclaw.server.entry.page_keys import (
     KEY_SECONDS,
     MOST_KEYS,
     MOST_NONCES,

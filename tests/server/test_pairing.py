@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from coilclaw.server.pairing import ALPHABET, Attempt, normal_code
+from coilclaw.server.entry.pairing import ALPHABET, Attempt, normal_code
 from tests.server.phone import Phone, events, issue, register_passkey
 from tests.server.site import COOKIE, served, served_whole, unlimited
 
@@ -259,7 +259,7 @@ async def test_of_ten_thousand_guesses_at_once_five_are_looked_at(sample):
 
 @pytest.mark.slow
 async def test_of_ten_thousand_guesses_straight_at_the_database_five_are_looked_at(sample):
-    from coilclaw.app.front_auth import pairing_of
+    from coilclaw.app.fronts.auth import pairing_of
 
     made = sample()
     issue(made)
@@ -285,7 +285,7 @@ async def test_of_guesses_within_the_limit_five_are_looked_at(sample):
 
 
 async def test_the_first_device_needs_a_code_for_the_first(sample):
-    from coilclaw.server.pairing import DeviceActive
+    from coilclaw.server.entry.pairing import DeviceActive
 
     made = sample()
     async with served(made) as site:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from coilclaw.app.front_passkeys import passkeys_part
+from coilclaw.app.fronts.passkeys import passkeys_part
 from tests.server.browser import Authenticator, chromium
 from tests.server.echo import echo_part
 from tests.server.phone import Phone, events, issue

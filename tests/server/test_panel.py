@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 
-from coilclaw.server.headers import guarded, headers_of
+from coilclaw.server.entry.headers import guarded, headers_of
 from coilclaw.server.panel import FOLDER, Panel
 from tests.server.browser import chromium
 

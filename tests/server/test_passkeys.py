@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from coilclaw.app.front_passkeys import passkeys_part
+from coilclaw.app.fronts.passkeys import passkeys_part
 from coilclaw.packets.canonical import canonical_bytes
 from coilclaw.packets.card import Answer
 from coilclaw.secrets.passkey import decode, encode

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 import pytest
 from litestar import Controller, MediaType, get
 
-from coilclaw.app.front_passkeys import passkeys_part
-from coilclaw.app.front_queue import queue_part
+from coilclaw.app.fronts.passkeys import passkeys_part
+from coilclaw.app.fronts.queue import queue_part
 from coilclaw.ledger.story import story_of
 from coilclaw.packets.card import Answer
 from coilclaw.server.part import Part

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from coilclaw.app.front_queue import queue_part
+from coilclaw.app.fronts.queue import queue_part
 from coilclaw.packets.receipt import GENESIS
 from tests.server.queue_home import code_of, queue_home
 from tests.server.site import served

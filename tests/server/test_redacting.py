@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from coilclaw.app.background import Background
-from coilclaw.app.front import Front
-from coilclaw.app.front_queue import queue_part
+from coilclaw.app.fronts.front import Front
+from coilclaw.app.fronts.queue import queue_part
 from coilclaw.secrets.redactor import Redactor
 from coilclaw.server.redacting import KEPT, KEPT_CHARACTERS, WITHHELD, Redacting
 from tests.server.house import house

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from coilclaw.app.clockwork import Clockwork
-from coilclaw.app.registry_lock import registry_lock
+from coilclaw.app.schedules.clockwork import Clockwork
+from coilclaw.app.schedules.registry_lock import registry_lock
 from coilclaw.jobs.registry_edit import adding, changing
 from coilclaw.jobs.schedule_entry import new_entry
 from tests.server.terminal import terminal

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from coilclaw.app.clockwork import Clockwork
-from coilclaw.app.front_events import events_part
-from coilclaw.app.front_work import work_part
+from coilclaw.app.fronts.events import events_part
+from coilclaw.app.fronts.work import work_part
+from coilclaw.app.schedules.clockwork import Clockwork
 from coilclaw.gate.turn import Turn
 from coilclaw.jobs.registry_edit import adding
 from coilclaw.jobs.schedule_entry import new_entry

@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from coilclaw.server.shown_file import LARGEST_IMAGE
+from coilclaw.server.views.shown_file import LARGEST_IMAGE
 from coilclaw.store.actions import load_action
 from coilclaw.tools.show import MAX_SHOWN
 from tests.server.house import code_of, house

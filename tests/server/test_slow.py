@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from coilclaw.server.entry.slow import Limits, patient, room_for
 from coilclaw.server.listener import listen
-from coilclaw.server.slow import Limits, patient, room_for
 
 QUICK = Limits(head_seconds=0.3, keep_alive_seconds=0.3, write_seconds=0.5)
 LONG = 60

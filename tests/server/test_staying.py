@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from coilclaw.app.front_queue import queue_part
+from coilclaw.app.fronts.queue import queue_part
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.ids import stamp
 from coilclaw.store.devices import revoke_device

@@ -3,9 +3,9 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from coilclaw.app.clockwork import Clockwork
-from coilclaw.app.front_work import work_part
+from coilclaw.app.fronts.work import work_part
 from coilclaw.app.notices import notifier_chore
+from coilclaw.app.schedules.clockwork import Clockwork
 from tests.server.site import served, unlimited
 
 

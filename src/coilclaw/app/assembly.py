@@ -134,7 +134,7 @@ def _follow_up(app: "App", action: Action, turn: Turn) -> FollowUp:
 
 
 def _job_limits(app: "App", job_id: str) -> JobLimits | None:
-    from coilclaw.app.sop_job import with_questions
+    from coilclaw.app.sops.job import with_questions
     from coilclaw.store.jobs import job_limits
 
     limits = job_limits(app.db.reader, job_id)

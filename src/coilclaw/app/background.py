@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from coilclaw.app.offered import calls_through, offered_tools
-from coilclaw.app.sop_job import sop_of, step_of_job
+from coilclaw.app.sops.job import sop_of, step_of_job
 from coilclaw.jobs.desk import Desk
 from coilclaw.jobs.intake import Rules
 from coilclaw.jobs.record import words_of

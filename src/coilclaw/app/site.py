@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from litestar.types import ASGIApp
 
-from coilclaw.app.front import Front, MakePart
-from coilclaw.app.front_auth import Auth
+from coilclaw.app.fronts.auth import Auth
+from coilclaw.app.fronts.front import Front, MakePart
 from coilclaw.server.application import build
-from coilclaw.server.door import Door
+from coilclaw.server.entry.door import Door
+from coilclaw.server.entry.methods import Methods
 from coilclaw.server.meters import measured
-from coilclaw.server.methods import Methods
 from coilclaw.server.part import Part
 
 if TYPE_CHECKING:
+    from coilclaw.server.entry.rates import Rates
     from coilclaw.server.panel import Panel
-    from coilclaw.server.rates import Rates
 
 Beside: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
 """Something that runs beside the server until it is told to stop."""
@@ -87,7 +87,7 @@ def _resting(parts: Sequence[Part]) -> Iterator[Beside]:
 
 def _end_streams_at_once(auth: Auth, parts: Sequence[Part]) -> None:
     """What another process revokes, the streams find out by themselves within a second."""
-    from coilclaw.server.stream import Streams
+    from coilclaw.server.events.stream import Streams
 
     for part in parts:
         streams = part.given.get("streams")
@@ -102,13 +102,13 @@ def build_whole(
     panel: "Panel | None" = None,
 ) -> Site:
     """The whole server: every part there is, its turns and its feed shared between them, and the panel."""
-    from coilclaw.app.front_chat import chat_part
-    from coilclaw.app.front_events import events_part, make_feed
-    from coilclaw.app.front_house import house_part
-    from coilclaw.app.front_passkeys import passkeys_part
-    from coilclaw.app.front_queue import queue_part
-    from coilclaw.app.front_work import work_part
-    from coilclaw.app.turns import Turns
+    from coilclaw.app.fronts.chat import chat_part
+    from coilclaw.app.fronts.events import events_part, make_feed
+    from coilclaw.app.fronts.house import house_part
+    from coilclaw.app.fronts.passkeys import passkeys_part
+    from coilclaw.app.fronts.queue import queue_part
+    from coilclaw.app.fronts.work import work_part
+    from coilclaw.app.turns.turns import Turns
     from coilclaw.server.panel import Panel
 
     feed = make_feed(front)

@@ -5,6 +5,7 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
+from coilclaw.gate.paths import UPLOADS
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action, Source, ToolCall, ToolResult
 from coilclaw.packets.canonical import parse_object, sha256_hex
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Conveyor
 
 TOOL = "attachment_save"
-FOLDER = "attachments"
 TRIES = 5
 """How often another name is tried when somebody else takes the chosen one first."""
 NAMES = 1000
@@ -117,7 +117,7 @@ class Uploads:
         labels.mark(tx, labels.expected(path, upload.data), (LABEL,))
 
     def _free_path(self, upload: Upload) -> str:
-        folder = "/".join(part for part in (FOLDER, upload.folder) if part)
+        folder = "/".join(part for part in (UPLOADS, upload.folder) if part)
         root = self._app.workspace / folder
         for number in range(1, NAMES):
             name = upload.name if number == 1 else fitted(upload.name, f"-{number}")

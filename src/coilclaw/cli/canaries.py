@@ -186,7 +186,7 @@ async def _through_sop(field: Range, shot: Shot) -> str:
     """The same call as a step of a procedure, past the check of its file."""
     from coilclaw.agent.sop import Sop, Step
     from coilclaw.agent.sop_run import Beginning
-    from coilclaw.app.procedures import Procedures
+    from coilclaw.app.sops.procedures import Procedures
     from coilclaw.store.sops import steps_of_run
 
     step = Step(id="shot", kind="tool", tool=shot.tool, args=shot.args)

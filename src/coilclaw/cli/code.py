@@ -7,7 +7,7 @@ from coilclaw.cli.output import tell
 
 if TYPE_CHECKING:
     from coilclaw.app import App
-    from coilclaw.server.pairing import Issued
+    from coilclaw.server.entry.pairing import Issued
     from coilclaw.store.pairing import Mode
 
 
@@ -16,7 +16,7 @@ def issue_code(app: "App", mode: "Mode") -> "Issued":
     import os
 
     from coilclaw.server.devices import TERMINAL
-    from coilclaw.server.pairing import Pairing
+    from coilclaw.server.entry.pairing import Pairing
 
     config = app.config.server
     pairing = Pairing(clock=app.clock, minutes=config.pairing_minutes, token_days=config.token_days, random=os.urandom)

@@ -67,7 +67,7 @@ def _described(command: F) -> F:
 @json_option
 def list_schedules(as_json: bool) -> None:
     """List schedules and when each runs next, and the agent's own follow-ups apart."""
-    from coilclaw.app.schedule_views import list_all
+    from coilclaw.app.schedules.views import list_all
     from coilclaw.cli.schedules import show_list
 
     with opened() as app:
@@ -83,7 +83,7 @@ def list_schedules(as_json: bool) -> None:
 @json_option
 def show(schedule_id: str, as_json: bool) -> None:
     """Show a schedule: what it does, when, what may surprise, how its runs went."""
-    from coilclaw.app.schedule_views import find, story
+    from coilclaw.app.schedules.views import find, story
     from coilclaw.cli.schedules import lines, warn_of_file
 
     with opened() as app:
@@ -104,8 +104,8 @@ def show(schedule_id: str, as_json: bool) -> None:
 @json_option
 def add(schedule_id: str | None, disabled: bool, as_json: bool, **given: Any) -> int:
     """Add a schedule. What it is given here only narrows what the configuration grants."""
-    from coilclaw.app.clockwork import Clockwork
-    from coilclaw.app.schedule_views import find, story
+    from coilclaw.app.schedules.clockwork import Clockwork
+    from coilclaw.app.schedules.views import find, story
     from coilclaw.cli.schedules import say_row
     from coilclaw.jobs.registry_edit import adding
     from coilclaw.jobs.schedule_entry import new_entry
@@ -127,8 +127,8 @@ def add(schedule_id: str | None, disabled: bool, as_json: bool, **given: Any) ->
 @json_option
 def edit(schedule_id: str, as_json: bool, **given: Any) -> int:
     """Change a schedule. A new time counts from now; everything else leaves the next run where it is."""
-    from coilclaw.app.clockwork import Clockwork
-    from coilclaw.app.schedule_views import find, story
+    from coilclaw.app.schedules.clockwork import Clockwork
+    from coilclaw.app.schedules.views import find, story
     from coilclaw.cli.schedules import say_row
     from coilclaw.jobs.registry_edit import changing
     from coilclaw.jobs.schedule_entry import changes
@@ -153,8 +153,8 @@ def edit(schedule_id: str, as_json: bool, **given: Any) -> int:
 @json_option
 def remove(schedule_id: str, as_json: bool) -> int:
     """Remove a schedule or a follow-up. A job it started goes on; see `coilclaw job cancel`."""
-    from coilclaw.app.clockwork import Clockwork
-    from coilclaw.app.schedule_edits import forget_followup, is_followup
+    from coilclaw.app.schedules.clockwork import Clockwork
+    from coilclaw.app.schedules.edits import forget_followup, is_followup
     from coilclaw.jobs.registry_edit import removing
 
     with opened() as app:
@@ -171,8 +171,8 @@ def remove(schedule_id: str, as_json: bool) -> int:
 @json_option
 def enable(schedule_id: str, as_json: bool) -> int:
     """Let a schedule run, also one that was paused after failures. It counts from now."""
-    from coilclaw.app.schedule_edits import switch
-    from coilclaw.app.schedule_views import find, story
+    from coilclaw.app.schedules.edits import switch
+    from coilclaw.app.schedules.views import find, story
     from coilclaw.cli.schedules import say_row
 
     with opened() as app:
@@ -191,7 +191,7 @@ def enable(schedule_id: str, as_json: bool) -> int:
 @json_option
 def disable(schedule_id: str, as_json: bool) -> int:
     """Keep a schedule from running; what came due meanwhile is not caught up."""
-    from coilclaw.app.schedule_edits import switch
+    from coilclaw.app.schedules.edits import switch
 
     with opened() as app:
         _must_be_declared(app, schedule_id)
@@ -206,8 +206,8 @@ def disable(schedule_id: str, as_json: bool) -> int:
 def run_now(schedule_id: str, as_json: bool) -> int:
     """Start a run at once. The next run by the clock stays where it is."""
     from coilclaw.app.background import Background
-    from coilclaw.app.clockwork import Clockwork
-    from coilclaw.app.schedule_views import find
+    from coilclaw.app.schedules.clockwork import Clockwork
+    from coilclaw.app.schedules.views import find
 
     with opened() as app:
         find(app, schedule_id)
@@ -239,7 +239,7 @@ def _taken(app: "App") -> list[str]:
 
 
 def _must_be_declared(app: "App", schedule_id: str) -> None:
-    from coilclaw.app.schedule_edits import is_followup
+    from coilclaw.app.schedules.edits import is_followup
     from coilclaw.packets.errors import UsageError
 
     if is_followup(app, schedule_id):
@@ -252,7 +252,7 @@ def _must_be_declared(app: "App", schedule_id: str) -> None:
 
 def _known(app: "App", schedule_id: str) -> str:
     """The id, if the table or the file has it; both may know something the other does not know yet."""
-    from coilclaw.app.schedule_edits import known_ids
+    from coilclaw.app.schedules.edits import known_ids
     from coilclaw.packets.errors import UsageError
     from coilclaw.packets.names import did_you_mean
 

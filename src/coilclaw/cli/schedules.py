@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.app.schedule_views import file_trouble, in_words, local_time
+from coilclaw.app.schedules.views import file_trouble, in_words, local_time
 from coilclaw.cli.output import print_line, print_rows, tell
 from coilclaw.packets.canonical import Json, JsonObject
 from coilclaw.packets.text import one_line, visible

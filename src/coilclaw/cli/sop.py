@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from coilclaw.agent.sop import Sop
     from coilclaw.agent.sop_run import Moved
     from coilclaw.app import App
-    from coilclaw.app.procedures import Procedures
-    from coilclaw.app.sop_shelf import SopFile
+    from coilclaw.app.sops.procedures import Procedures
+    from coilclaw.app.sops.shelf import SopFile
     from coilclaw.packets.canonical import Json
     from coilclaw.store.sops import RunRow, StepRow
 
@@ -33,7 +33,7 @@ def sop() -> None:
 @json_option
 def list_sops(as_json: bool) -> None:
     """List the procedures in the workspace."""
-    from coilclaw.app.procedures import Procedures
+    from coilclaw.app.sops.procedures import Procedures
 
     with opened() as app:
         files = Procedures(app).shelf.every()
@@ -52,7 +52,7 @@ def validate(names: tuple[str, ...], as_json: bool) -> int:
 
     Exit code: 0 all hold, 2 some do not.
     """
-    from coilclaw.app.procedures import Procedures
+    from coilclaw.app.sops.procedures import Procedures
 
     with opened() as app:
         shelf = Procedures(app).shelf
@@ -127,7 +127,7 @@ async def _run(app: "App", procedures: "Procedures", name: str, *, as_json: bool
 @json_option
 def status(run_id: str | None, limit: int, as_json: bool) -> None:
     """Show a run and each of its steps, or the recent runs."""
-    from coilclaw.app.procedures import Procedures
+    from coilclaw.app.sops.procedures import Procedures
 
     with opened() as app:
         procedures = Procedures(app)
@@ -207,7 +207,7 @@ def _open_run(procedures: "Procedures", run_id: str) -> "RunRow":
 
 
 def _procedures(app: "App", *, quiet: bool) -> "Procedures":
-    from coilclaw.app.procedures import Procedures
+    from coilclaw.app.sops.procedures import Procedures
     from coilclaw.channels.terminal import Terminal
 
     return Procedures(app, terminal=Terminal(), say=None if quiet else _tell)

@@ -69,7 +69,7 @@ def _listen_on(app: "App", address: str) -> None:
 
 async def _serve(app: "App", tell_address: Callable[[str], None], *, want_code: bool, with_worker: bool) -> None:
     from coilclaw.app.background import Background
-    from coilclaw.app.front import Front
+    from coilclaw.app.fronts.front import Front
     from coilclaw.app.site import build_whole
 
     stop = _stop_signal()

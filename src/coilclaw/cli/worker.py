@@ -51,10 +51,10 @@ async def _work(app: "App", *, once: bool, slots: int) -> "Tally":
 
 def chores_of(app: "App", background: "Background") -> "tuple[Chore, ...]":
     """What a worker does beside jobs and approved actions, wherever it runs."""
-    from coilclaw.app.clockwork import Clockwork
     from coilclaw.app.estop_watch import estop_watch
     from coilclaw.app.notices import notifier_chore
-    from coilclaw.app.sop_chore import answered_runs
+    from coilclaw.app.schedules.clockwork import Clockwork
+    from coilclaw.app.sops.chore import answered_runs
 
     sops = answered_runs(app, background.conveyor)
     return (Clockwork(app).chore(background), sops, notifier_chore(app), estop_watch(app), _prune(app))

@@ -174,9 +174,11 @@ class Reading:
 class Question:
     """Which labels paths bear."""
 
-    def __init__(self, workspace: Path, db: sqlite3.Connection, limits: Limits = LIMITS) -> None:
+    def __init__(self, workspace: Path, db: sqlite3.Connection, limits: Limits = LIMITS, *, besides: str = "") -> None:
         self._workspace = workspace
         self._db = db
+        self._besides = besides
+        """A folder whose name is asked for, and nothing in it."""
         self._limits = limits
         self._reading = Reading(workspace, limits.bytes)
         self._entries_left, self._files_left = limits.entries, limits.files
@@ -257,6 +259,8 @@ class Question:
         tried: set[str] = set()
         if self._missing():
             for path, label in newest_labelled(self._db, folder, 8 * self._limits.tries):
+                if self._is_left_out(path):
+                    continue
                 if label not in self._found and path not in tried and len(tried) < self._limits.tries:
                     tried.add(path)
                     self._found |= self._own(path)
@@ -311,6 +315,7 @@ class Question:
                 yield path, is_link
 
     def _entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
+        top = len(str(self._workspace)) + 1
         folders = [os.path.join(self._workspace, folder) if folder else str(self._workspace)]  # noqa: PTH118
         while folders:
             here = folders.pop()
@@ -325,9 +330,12 @@ class Question:
                     self._entries_left -= 1
                     if self._entries_left < 0:
                         raise TooMuch
-                    if entry.is_dir(follow_symlinks=False):
+                    if entry.is_dir(follow_symlinks=False) and not self._is_left_out(entry.path[top:] + "/"):
                         folders.append(entry.path)
                     yield entry
+
+    def _is_left_out(self, path: str) -> bool:
+        return bool(self._besides) and path.startswith(self._besides + "/")
 
     def _labels(self, path: str) -> frozenset[Label]:
         """The labels of what a path holds now, by its own rows and by those of anything that held the same."""

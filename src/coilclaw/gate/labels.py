@@ -35,7 +35,7 @@ from coilclaw.gate.labelled import (
     is_text,
     sign_of,
 )
-from coilclaw.gate.paths import RUNTIME_ONLY
+from coilclaw.gate.paths import RUNTIME_ONLY, UPLOADS
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.ids import Clock
@@ -67,12 +67,14 @@ class FileLabels:
     def labels_of(self, relative_path: str) -> tuple[Label, ...]:
         """The untrusted labels of a file, link or folder (all below it), each source by itself; () is the owner's.
 
-        Files outside the workspace bear no labels.
+        Files outside the workspace bear no labels. What was uploaded counts for its own folder, not for the workspace
+        as a whole: a listing of that shows the folder, whose name is ours, and nothing in it.
         """
         real = os.path.realpath(os.path.join(self._workspace, relative_path))  # noqa: PTH118 - text in, text out
         if not any_labels(self._db.reader) or inside(self._workspace, real) is None:
             return ()
-        return self._question().of([relative_path])
+        whole = real == str(self._workspace)
+        return self._question(besides=UPLOADS if whole else "").of([relative_path])
 
     def labels_for_command(self, facts: CommandFacts) -> tuple[Label, ...]:
         """The labels of everything a boxed command could have read.
@@ -93,8 +95,8 @@ class FileLabels:
         elsewhere = {} if all(holds for _, holds in rows) else question.bearing("")
         return [(row, row.path if holds else elsewhere.get(sign_of(row.content_hash, row.size))) for row, holds in rows]
 
-    def _question(self) -> Question:
-        return Question(self._workspace, self._db.reader, self._limits)
+    def _question(self, besides: str = "") -> Question:
+        return Question(self._workspace, self._db.reader, self._limits, besides=besides)
 
     # Writing
 

@@ -177,6 +177,8 @@ def nested_repositories(workspace: Path) -> list[str]:
 
 RUNTIME_ONLY = (".git", "audit", "jobs")
 OWNER_ONLY = ("SYSTEM.md", "policies", ".github", "agent")
+UPLOADS = "attachments"
+"""Where the owner's uploads go; the folder is made by the runtime."""
 GUARDED = ("skills", "sops", "cron", "memory/PREFERENCES.md")
 
 

@@ -20,7 +20,7 @@ _ENDS = frozenset({"tool_completed", "tool_denied", "tool_failed", "tool_unknown
 _RECEIPT = msgspec.json.Decoder(Receipt)
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class FirstMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner said to start it."""
 
     message_id: str
@@ -38,7 +38,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None
     job_id: str | None
     job_goal: str | None
-    message: Message | None
+    message: FirstMessage | None
     """None when the turn began without one, or it is no longer kept."""
     justification: str
     created_at: str
@@ -216,7 +216,7 @@ def _asked(db: sqlite3.Connection, row: dict[str, Any]) -> Asked:
         channel=None if channel is None else channel[0],
         job_id=row["job_id"],
         job_goal=None if goal is None else goal[0],
-        message=None if said is None else Message(message_id=said[0], content=said[1], created_at=said[2]),
+        message=None if said is None else FirstMessage(message_id=said[0], content=said[1], created_at=said[2]),
         justification=row["justification"] or "",
         created_at=row["created_at"],
     )

@@ -10,8 +10,8 @@ from litestar.openapi import OpenAPIConfig
 
 from coilclaw import __version__
 from coilclaw.packets.canonical import Json
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.part import Part
 from coilclaw.server.problems import Problem, answer_with_problem
 

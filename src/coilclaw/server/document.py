@@ -11,7 +11,7 @@ from typing import Any, cast, get_args, get_type_hints
 import msgspec
 from litestar import Controller
 
-from coilclaw.server import stream_messages
+from coilclaw.server.events import stream_messages
 from coilclaw.server.problems import MEDIA_TYPE, Problem
 
 _WRITES = ("post", "put", "patch", "delete")
@@ -65,6 +65,8 @@ _SECURITY = {
 }
 
 _REFERENCE = re.compile(r'"#/components/schemas/([^"]+)"')
+_PAGE_NAME = re.compile(rb'\bPage_(?:\w+\.)+(\w+)_(?=")')
+"""A page of something as the framework names its schema, with the module: no business of clients."""
 
 Node = dict[str, Any]
 
@@ -88,7 +90,8 @@ def completed(document: Node, controllers: Sequence[type[Controller]]) -> bytes:
         for method in _METHODS:
             if method in item:
                 _complete(cast("Node", item[method]), method, path)
-    text = msgspec.json.encode(document, order="sorted")
+    named = msgspec.json.decode(_PAGE_NAME.sub(rb"PageOf\1", msgspec.json.encode(document)))
+    text = msgspec.json.encode(named, order="sorted")
     # Python's `$` also matches before a last line break, which our patterns rule out; a schema's does not.
     return msgspec.json.format(text.replace(rb"$(?!\\n)", b"$"), indent=2)
 

@@ -13,7 +13,7 @@ import uvicorn
 from litestar.types import ASGIApp
 
 from coilclaw.packets.errors import UsageError
-from coilclaw.server.slow import Limits, Patient, patient, room_for
+from coilclaw.server.entry.slow import Limits, Patient, patient, room_for
 
 _TWINS = {"127.0.0.1": "::1", "::1": "127.0.0.1"}
 GRACE_SECONDS = 10

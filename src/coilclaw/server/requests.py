@@ -10,9 +10,9 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import digest_of, sha256_hex
 from coilclaw.packets.ids import Clock
-from coilclaw.server.body import ClientGone, replayed
-from coilclaw.server.caller import Caller
-from coilclaw.server.headers import headers_of
+from coilclaw.server.entry.body import ClientGone, replayed
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.entry.headers import headers_of
 from coilclaw.server.problems import Trouble
 from coilclaw.store.database import Database
 from coilclaw.store.requests import Kept, State, begin_request, finish_request, forget_request

@@ -164,7 +164,7 @@ export interface Asked {
   job_id: string | null;
   justification: string;
   /** None when the turn began without one, or it is no longer kept. */
-  message: LedgerStoryMessage | null;
+  message: FirstMessage | null;
   source: string;
   source_id: string;
   thread_id: string;
@@ -576,6 +576,13 @@ export interface FileToTry {
   name: string;
 }
 
+/** What the owner said to start it. */
+export interface FirstMessage {
+  content: string;
+  created_at: string;
+  message_id: string;
+}
+
 /** Somebody is there. Says nothing else, because anybody may ask. */
 export interface Health {
   status: 'ok';
@@ -745,13 +752,47 @@ export interface LiveEvent {
   type: string;
 }
 
+/** Something that was said in a conversation. */
+export interface Message {
+  /** The action that this is the result or the outcome of. */
+  action_id: string | null;
+  /** Set when the message is longer than what stands here. */
+  artifact: Pointer | null;
+  /** Workspace paths that were sent along. */
+  attachments: string[];
+  /** For role `tool`: the call that this is the result of. */
+  call_id: string;
+  /** What an answer of the model proposes. */
+  calls: Call[];
+  code: string;
+  /** In a page at most 16,000 characters of it. */
+  content: string;
+  created_at: string;
+  /** There is more: a single message comes whole, up to 64 KiB, and `artifact` holds what is longer. */
+  cut: boolean;
+  /** Where it came from: `owner`, `internal`, or `untrusted:` and the sources. */
+  label: string;
+  message_id: string;
+  model: string;
+  provider: string;
+  receipt_id: string | null;
+  role: 'system' | 'user' | 'assistant' | 'tool';
+  /** For role `tool`: whether it did what was asked. */
+  success: boolean | null;
+  turn_id: string;
+  /** For role `system`: how its turn ended, when the message tells that. */
+  turn_state: string;
+  /** Somebody else's words may be in it. */
+  untrusted: boolean;
+}
+
 /** A piece of a conversation, in the order it was said. */
 export interface Messages {
   /** Hand it back as `after` for what is said later; null while the conversation is empty. */
   after: string | null;
   /** Hand it back as `before` for what was said earlier; null at the beginning. */
   before: string | null;
-  items: ServerRoutesMessagesMessage[];
+  items: Message[];
 }
 
 /** A job to be made. */
@@ -983,13 +1024,6 @@ export interface PageKey {
   page_key: string;
 }
 
-/** That a page holds the device's key, which never leaves its origin. */
-export interface PageProof {
-  nonce: string;
-  /** In base64url, over `coilclaw page 1`, a newline, the nonce, a newline and the page's origin. */
-  signature: string;
-}
-
 /** A piece of a list. */
 export interface PageOfActionSummary {
   items: ActionSummary[];
@@ -1019,6 +1053,13 @@ export interface PageOfDevice {
 }
 
 /** A piece of a list. */
+export interface PageOfJob {
+  items: Job[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
 export interface PageOfPasskeySeen {
   items: PasskeySeen[];
   /** Hand it back as `cursor` for what follows; null at the end. */
@@ -1040,8 +1081,22 @@ export interface PageOfReceiptLine {
 }
 
 /** A piece of a list. */
+export interface PageOfScheduleRun {
+  items: ScheduleRun[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
 export interface PageOfSkillListed {
   items: SkillListed[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfSopListed {
+  items: SopListed[];
   /** Hand it back as `cursor` for what follows; null at the end. */
   next_cursor: string | null;
 }
@@ -1053,25 +1108,11 @@ export interface PageOfThread {
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
-export interface PageOfScheduleRun {
-  items: ScheduleRun[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
-  next_cursor: string | null;
-}
-
-/** A piece of a list. */
-export interface PageOfJob {
-  items: Job[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
-  next_cursor: string | null;
-}
-
-/** A piece of a list. */
-export interface PageOfSopListed {
-  items: SopListed[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
-  next_cursor: string | null;
+/** That a page holds the device's key, which never leaves its origin. */
+export interface PageProof {
+  nonce: string;
+  /** In base64url, over `coilclaw page 1`, a newline, the nonce, a newline and the page's origin. */
+  signature: string;
 }
 
 /** The device that was let in. */
@@ -1996,34 +2037,6 @@ export interface WorkLimits {
   max_prs?: number | null;
 }
 
-export interface LedgerStoryMessage {
-  content: string;
-  created_at: string;
-  message_id: string;
-}
-
-export interface ServerRoutesMessagesMessage {
-  action_id: string | null;
-  artifact: Pointer | null;
-  attachments: string[];
-  call_id: string;
-  calls: Call[];
-  code: string;
-  content: string;
-  created_at: string;
-  cut: boolean;
-  label: string;
-  message_id: string;
-  model: string;
-  provider: string;
-  receipt_id: string | null;
-  role: 'system' | 'user' | 'assistant' | 'tool';
-  success: boolean | null;
-  turn_id: string;
-  turn_state: string;
-  untrusted: boolean;
-}
-
 /**
  * Every operation by method and path: what fills the path, what is asked in the query, what is sent, what is answered.
  * An answer that is no JSON is a Response.
@@ -2053,7 +2066,7 @@ export interface Routes {
     '/v1/chat/threads': { query?: { limit?: number; cursor?: string | null; q?: string; talks?: boolean }; answer: PageOfThread };
     '/v1/chat/threads/{thread_id}': { path: { thread_id: string }; answer: Thread };
     '/v1/chat/threads/{thread_id}/messages': { path: { thread_id: string }; query?: { limit?: number; before?: string | null; after?: string | null }; answer: Messages };
-    '/v1/chat/threads/{thread_id}/messages/{message_id}': { path: { thread_id: string; message_id: string }; answer: ServerRoutesMessagesMessage };
+    '/v1/chat/threads/{thread_id}/messages/{message_id}': { path: { thread_id: string; message_id: string }; answer: Message };
     '/v1/chat/turns/{turn_id}': { path: { turn_id: string }; answer: Turn };
     '/v1/devices': { query?: { limit?: number; cursor?: string | null }; answer: PageOfDevice };
     '/v1/doctor': { query?: { short?: boolean }; answer: Checkup };

@@ -21,7 +21,7 @@ export type {
   PasskeySeen as Passkey,
   Preview as SchedulePreview,
   RegistrationMade as RegistrationChallenge,
-  ServerRoutesMessagesMessage as Message,
+  Message,
   Signed as StorySigned,
   SopListed as Sop,
 } from './schema.ts';

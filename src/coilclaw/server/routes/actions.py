@@ -13,7 +13,15 @@ from coilclaw.packets.action import Action, Source, Status
 from coilclaw.packets.decision import Lane
 from coilclaw.packets.errors import Conflict, UsageError
 from coilclaw.packets.proof import Assertion
-from coilclaw.server.actions import (
+from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.filters import OfJob, OfThread, OfTool, Refused, actions_at
+from coilclaw.server.hands import Hands
+from coilclaw.server.moments import Since, Until, moment_of
+from coilclaw.server.pages import Cursor, Limit, Page, page_to
+from coilclaw.server.problems import Trouble, problems
+from coilclaw.server.redacting import Redacting
+from coilclaw.server.views.actions import (
     ActionDetail,
     ActionSummary,
     Answered,
@@ -25,14 +33,6 @@ from coilclaw.server.actions import (
     result_on_record,
     summary_of,
 )
-from coilclaw.server.caller import Caller
-from coilclaw.server.core import Core
-from coilclaw.server.filters import OfJob, OfThread, OfTool, Refused, actions_at
-from coilclaw.server.hands import Hands
-from coilclaw.server.moments import Since, Until, moment_of
-from coilclaw.server.pages import Cursor, Limit, Page, page_to
-from coilclaw.server.problems import Trouble, problems
-from coilclaw.server.redacting import Redacting
 from coilclaw.store.action_pages import WantedActions
 
 

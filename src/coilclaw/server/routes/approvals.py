@@ -15,14 +15,14 @@ from coilclaw.packets.card import Card
 from coilclaw.packets.decision import Lane
 from coilclaw.packets.errors import Conflict
 from coilclaw.packets.proof import Assertion
-from coilclaw.server.actions import Answered, ApprovalCard, answered, approval_of, approvals_of, find_action
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.filters import OfJob, OfThread, actions_at
 from coilclaw.server.hands import Hands
 from coilclaw.server.pages import Cursor, Limit, Page, page_to, read_cursor
 from coilclaw.server.problems import MEDIA_TYPE, Problem, Trouble, problem_of, problems
 from coilclaw.server.redacting import Redacting
+from coilclaw.server.views.actions import Answered, ApprovalCard, answered, approval_of, approvals_of, find_action
 from coilclaw.store.action_pages import (
     Standing,
     WaitingOf,

@@ -15,15 +15,15 @@ from coilclaw.ledger.audit import AuditEvent
 from coilclaw.ledger.audit_page import Numbers, Sought, Span, events_back, events_on, numbers_of, rows_in
 from coilclaw.ledger.export import export_line
 from coilclaw.ledger.reader import own_reader
-from coilclaw.server.actions import StoryTold, story_shown
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.entry.staying import may_stay
 from coilclaw.server.moments import Since, Until, moment_of
-from coilclaw.server.naming import abouts
 from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, problems
 from coilclaw.server.redacting import Redacting
-from coilclaw.server.staying import may_stay
+from coilclaw.server.views.actions import StoryTold, story_shown
+from coilclaw.server.views.naming import abouts
 
 LARGEST = 1 << 53
 Number = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]

@@ -9,11 +9,11 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from coilclaw.packets.proof import Assertion
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.entry.reception import Reception
 from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor
 from coilclaw.server.problems import NotThere, Trouble, problems
-from coilclaw.server.reception import Reception
 from coilclaw.store.devices import DeviceRow
 
 DeviceName = Annotated[

@@ -14,8 +14,8 @@ from coilclaw.packets.errors import StorageError
 from coilclaw.packets.ids import stamp
 from coilclaw.packets.proof import Assertion
 from coilclaw.packets.text import one_line
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
 
 
 class EstopNow(msgspec.Struct, frozen=True, kw_only=True):

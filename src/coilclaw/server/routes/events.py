@@ -6,11 +6,11 @@ from litestar import Controller, Response, get
 from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, QueryParameter
 
-from coilclaw.server.caller import Caller
-from coilclaw.server.reader import Reader
-from coilclaw.server.stream import EventStream, Streams
-from coilclaw.server.stream_messages import MEDIA_TYPE
-from coilclaw.server.topics import TOPICS, Topic
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.events.reader import Reader
+from coilclaw.server.events.stream import EventStream, Streams
+from coilclaw.server.events.stream_messages import MEDIA_TYPE
+from coilclaw.server.events.topics import TOPICS, Topic
 
 _ONE = f"(?:{'|'.join(TOPICS)})"
 _LARGEST = (1 << 63) - 1

@@ -10,7 +10,7 @@ from litestar.openapi.spec import OpenAPIMediaType, OpenAPIType, Operation, Requ
 from litestar.params import QueryParameter
 
 from coilclaw.server.attachment_name import plain_folder, plain_name
-from coilclaw.server.caller import Caller
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.problems import Trouble, problems
 from coilclaw.server.uploads import Refused, Saved, Upload, Uploading
 

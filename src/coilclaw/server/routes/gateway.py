@@ -10,10 +10,10 @@ from coilclaw import __version__
 from coilclaw.ledger.chain import last_link
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.decision import Autonomy, Destination, Lane, Risk, RiskClass, Verdict
-from coilclaw.server.caller import Caller
 from coilclaw.server.chain import ChainWatch, Checked
 from coilclaw.server.chain_rounds import ChainRounds
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.routes.estop import EstopNow, engage, estop_now
 from coilclaw.store.sizes import Sizes, sizes_of
 

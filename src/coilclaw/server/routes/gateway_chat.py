@@ -9,11 +9,11 @@ from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.entry.staying import must_stay
 from coilclaw.server.problems import Trouble, problems
 from coilclaw.server.routes.memory import Hits, Most, Query, found
-from coilclaw.server.staying import must_stay
 from coilclaw.server.talk import Talk, found_thread, id_of, shown_text
 from coilclaw.store.turns import OVER, TurnRow, TurnState, answer_of
 

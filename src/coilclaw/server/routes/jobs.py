@@ -7,13 +7,13 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from coilclaw.packets.job import CoarseState
-from coilclaw.server.actions import redacted
 from coilclaw.server.core import Core
 from coilclaw.server.filters import OfThread
 from coilclaw.server.moments import Since, moment_of
 from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, problems
-from coilclaw.server.work import CancelJob, Job, JobDesk, JobShown, NewJob, StateWord, states_of
+from coilclaw.server.views.actions import redacted
+from coilclaw.server.views.work import CancelJob, Job, JobDesk, JobShown, NewJob, StateWord, states_of
 from coilclaw.store.jobs import JobRow, JobsWanted, jobs_before, load_job
 
 

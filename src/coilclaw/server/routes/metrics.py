@@ -5,8 +5,8 @@ from litestar.di import NamedDependency
 
 from coilclaw.server.chain import ChainWatch
 from coilclaw.server.chain_rounds import ChainRounds
+from coilclaw.server.events.stream import Streams
 from coilclaw.server.meters import Meters
-from coilclaw.server.stream import Streams
 
 TEXT = "text/plain; version=0.0.4"
 """Prometheus' own; that it is UTF-8 is added to it."""

@@ -10,8 +10,8 @@ from litestar.params import JSONBody, QueryParameter
 
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import Json
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.pages import Cursor, Limit, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, problems
 from coilclaw.store.notifications import (

@@ -9,8 +9,8 @@ from litestar.di import NamedDependency
 from litestar.params import QueryParameter
 
 from coilclaw.packets.decision import Risk, Verdict
-from coilclaw.server.actions import redacted
 from coilclaw.server.core import Core
+from coilclaw.server.views.actions import redacted
 
 
 class OverviewDay(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,11 +9,11 @@ from litestar.params import JSONBody
 from msgspec import Meta
 
 from coilclaw.packets.proof import Assertion
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
-from coilclaw.server.pairing import KEY_PATTERN, DeviceActive
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.entry.pairing import KEY_PATTERN, DeviceActive
+from coilclaw.server.entry.reception import Reception
 from coilclaw.server.problems import Trouble, problems
-from coilclaw.server.reception import Reception
 from coilclaw.server.routes.devices import Device, DeviceName, device_of
 from coilclaw.server.routes.session import session_cookie
 

@@ -19,9 +19,9 @@ from coilclaw.packets.ids import from_stamp
 from coilclaw.packets.proof import Assertion, Purpose, Question
 from coilclaw.packets.text import one_line
 from coilclaw.secrets.passkey import ALGORITHMS, Registration, encode
-from coilclaw.server.caller import Caller
 from coilclaw.server.ceremony import CreationOptions, Descriptor, Parameters, Party, RequestOptions, User
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.pages import Page
 from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.store.actions import load_action

@@ -8,9 +8,13 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, PathParameter
 
 from coilclaw.gate.policy_file import POLICY_BYTES
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
-from coilclaw.server.owner_files import (
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor
+from coilclaw.server.problems import NotThere, Trouble, problems
+from coilclaw.server.redacting import Redacting
+from coilclaw.server.routes.policy import FaultyLine, PolicyDesk, PolicyFileListed, without_secrets
+from coilclaw.server.views.owner_files import (
     POLICY_NAME,
     PUT_ANSWERS,
     Edited,
@@ -20,10 +24,6 @@ from coilclaw.server.owner_files import (
     answer_edited,
     owner_file,
 )
-from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor
-from coilclaw.server.problems import NotThere, Trouble, problems
-from coilclaw.server.redacting import Redacting
-from coilclaw.server.routes.policy import FaultyLine, PolicyDesk, PolicyFileListed, without_secrets
 
 FOLDER = "policies"
 SUFFIX = ".json"

@@ -11,9 +11,9 @@ from litestar.params import JSONBody
 from coilclaw.packets.action import Source
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.decision import Autonomy, Decision
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
-from coilclaw.server.owner_files import LARGEST, POLICY_NAME
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.views.owner_files import LARGEST, POLICY_NAME
 
 
 class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):

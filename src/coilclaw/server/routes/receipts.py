@@ -14,10 +14,10 @@ from coilclaw.packets.receipt import Receipt, ReceiptStatus
 from coilclaw.server.chain import ChainWatch, Checked
 from coilclaw.server.core import Core
 from coilclaw.server.filters import OfAction, OfTool, Refused
-from coilclaw.server.naming import abouts
 from coilclaw.server.pages import Cursor, Limit, Page, page_to, read_cursor
 from coilclaw.server.problems import NotThere, problems
 from coilclaw.server.redacting import Redacting
+from coilclaw.server.views.naming import abouts
 from coilclaw.store.refusals import Refusal, refusal_of
 
 

@@ -9,13 +9,13 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, HeaderParameter, JSONBody
 
 from coilclaw.packets.job import ENDED
-from coilclaw.server.actions import redacted
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, problems
-from coilclaw.server.schedule_preview import Preview, PreviewAsk, preview
-from coilclaw.server.schedules import (
+from coilclaw.server.views.actions import redacted
+from coilclaw.server.views.schedule_preview import Preview, PreviewAsk, preview
+from coilclaw.server.views.schedules import (
     EditSchedule,
     NewSchedule,
     RunStarted,

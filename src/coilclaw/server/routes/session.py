@@ -11,11 +11,11 @@ from litestar.params import JSONBody
 from msgspec import Meta
 
 from coilclaw import __version__
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
-from coilclaw.server.door import COOKIE
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.entry.door import COOKIE
+from coilclaw.server.entry.reception import Reception
 from coilclaw.server.problems import NotThere, Trouble
-from coilclaw.server.reception import Reception
 from coilclaw.server.routes.devices import Device, device_of
 
 

@@ -4,12 +4,12 @@ from litestar import Controller, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
-from coilclaw.server.owner_files import FileDesk
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.problems import problems
 from coilclaw.server.redacting import Redacting
-from coilclaw.server.shown_file import ShowFile, ShownFile, shown_file
+from coilclaw.server.views.owner_files import FileDesk
+from coilclaw.server.views.shown_file import ShowFile, ShownFile, shown_file
 
 
 class ShownFiles(Controller):

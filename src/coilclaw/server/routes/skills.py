@@ -9,9 +9,12 @@ from litestar.params import FromPath, JSONBody, PathParameter
 
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.text import one_line
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
-from coilclaw.server.owner_files import (
+from coilclaw.server.entry.caller import Caller
+from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor
+from coilclaw.server.problems import NotThere, problems
+from coilclaw.server.redacting import Redacting
+from coilclaw.server.views.owner_files import (
     LARGEST,
     PLAIN_NAME,
     PUT_ANSWERS,
@@ -22,9 +25,6 @@ from coilclaw.server.owner_files import (
     answer_edited,
     owner_file,
 )
-from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor
-from coilclaw.server.problems import NotThere, problems
-from coilclaw.server.redacting import Redacting
 
 FOLDER = "skills"
 FILE = "SKILL.md"

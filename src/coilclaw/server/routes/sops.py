@@ -4,11 +4,11 @@ from litestar import Controller, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
-from coilclaw.server.actions import redacted
 from coilclaw.server.core import Core
 from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor
 from coilclaw.server.problems import NotThere, problems
-from coilclaw.server.work import JobDesk, JobShown, NewJob, SopListed
+from coilclaw.server.views.actions import redacted
+from coilclaw.server.views.work import JobDesk, JobShown, NewJob, SopListed
 
 
 class SopRoutes(Controller):

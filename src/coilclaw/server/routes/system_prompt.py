@@ -5,10 +5,18 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from coilclaw.packets.errors import UsageError
-from coilclaw.server.caller import Caller
 from coilclaw.server.core import Core
-from coilclaw.server.owner_files import PUT_ANSWERS, Edited, FileDesk, OwnerFile, PutFile, answer_edited, owner_file
+from coilclaw.server.entry.caller import Caller
 from coilclaw.server.redacting import Redacting
+from coilclaw.server.views.owner_files import (
+    PUT_ANSWERS,
+    Edited,
+    FileDesk,
+    OwnerFile,
+    PutFile,
+    answer_edited,
+    owner_file,
+)
 
 FILE = "SYSTEM.md"
 READ_BYTES = 256 * 1024

@@ -1,0 +1,331 @@
+"""Turns over HTTP: a message is kept before its request is answered, and answered however its client fares.
+
+A turn belongs to the process that has it in hand for as long as that process holds its lock; what a dead one left is
+taken up by the next. Within a conversation they are answered one after the other.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from coilclaw.app.attached import attached_files
+from coilclaw.app.background import NOBODY_THERE
+from coilclaw.app.turns.ends import INTERRUPTED, STOPPED, STOPPED_BEFORE, failure
+from coilclaw.app.turns.record import TurnRecord
+from coilclaw.app.turns.spoken import Spoken
+from coilclaw.packets.action import OWNER
+from coilclaw.packets.errors import CoilclawError, Conflict, UsageError
+from coilclaw.packets.ids import new_id, stamp
+from coilclaw.packets.job import UserMessage
+from coilclaw.store.lock import HeldLock, holder_is_gone
+from coilclaw.store.turns import (
+    OVER,
+    TurnEnd,
+    TurnRow,
+    count_open,
+    load_turn,
+    next_turn,
+    open_turns,
+    times_started,
+    what_it_left,
+)
+
+if TYPE_CHECKING:
+    from coilclaw.agent.loop import Agent
+    from coilclaw.app.app import App
+    from coilclaw.gate.conveyor import Conveyor
+
+SayText: TypeAlias = Callable[[str, str, int, str], None]
+"""Says a piece of an answer: thread, turn, the place in the text from which on it stands, the piece."""
+
+WAITING_PER_THREAD = 20
+WAITING = 200
+"""Messages that may wait for their answers."""
+STARTS = 3
+"""A turn that was begun so often and never left a word is not begun once more: it may be what ends the process."""
+POLL_SECONDS = 5.0
+STOP_SECONDS = 10.0
+"""How long whoever stops a turn is kept waiting for its end; it ends all the same when that takes longer."""
+
+
+def unheard(_thread_id: str, _turn_id: str, _offset: int, _piece: str) -> None:
+    """Says it to nobody."""
+
+
+class Turns:
+    """Takes messages in and answers them in the background."""
+
+    def __init__(
+        self, app: "App", conveyor: "Conveyor", say_text: SayText = unheard, *, grace_seconds: float = 10.0
+    ) -> None:
+        self._app = app
+        self._conveyor = conveyor
+        self._say_text = say_text
+        self._grace = grace_seconds
+        self._record = TurnRecord(app)
+        self._lock: HeldLock | None = None
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._answers: dict[str, asyncio.Task[str]] = {}
+        """What can be cancelled of what runs."""
+        self._stopping: set[str] = set()
+        self._spoken: dict[str, tuple[str, Spoken]] = {}
+        self._ended: dict[str, asyncio.Event] = {}
+        self._wake = asyncio.Event()
+
+    @property
+    def worker(self) -> str:
+        """The name this process goes by while turns are in its hands; its lock is held for as long."""
+        if self._lock is None:
+            locks = self._app.home.locks_dir
+            self._lock = HeldLock(locks / f"{new_id('turns', self._app.clock())}.lock")
+        return self._lock.path.stem
+
+    # Taking in
+
+    async def post(
+        self,
+        thread_id: str | None,
+        text: str,
+        message_id: str = "",
+        turn_id: str = "",
+        *,
+        attachments: Sequence[str] = (),
+    ) -> TurnRow:
+        """Keep a message and the turn that will answer it, both or neither; the same turn again changes nothing."""
+        known = load_turn(self._app.db.reader, turn_id) if turn_id else None
+        if known is not None:
+            return known
+        now = self._app.clock()
+        turn = TurnRow(
+            turn_id=turn_id or new_id("turn", now),
+            thread_id=thread_id or new_id("conv", now),
+            message_id=message_id or new_id("msg", now),
+            state="QUEUED",
+            worker=self.worker,
+        )
+        self._check_room(turn.thread_id)
+        files = attached_files(self._app, attachments)
+        message = UserMessage(
+            message_id=turn.message_id,
+            thread_id=turn.thread_id,
+            channel="panel",
+            source="chat",
+            text=text,
+            label=OWNER,
+            received_at=stamp(now),
+            metadata={"attachments": [file.path for file in files]} if files else {},
+        )
+        with suppress(sqlite3.IntegrityError):  # the same request at the same time: it is kept once
+            await self._agent().accept(
+                message, lambda tx, _: self._record.keep(tx, turn, text, files), turn_id=turn.turn_id
+            )
+        self._wake.set()
+        return self._loaded(turn.turn_id)
+
+    def _check_room(self, thread_id: str) -> None:
+        here, everywhere = count_open(self._app.db.reader, thread_id)
+        if here >= WAITING_PER_THREAD or everywhere >= WAITING:
+            raise Conflict(
+                f"{here if here >= WAITING_PER_THREAD else everywhere} messages already wait for their answers.",
+                remedy="Wait for them, or stop some.",
+            )
+
+    def _agent(self) -> "Agent":
+        return self._app.agent(self._conveyor).without(NOBODY_THERE)
+
+    # Looking
+
+    def partial(self, turn_id: str) -> str:
+        """What a running turn has said so far in its present round."""
+        spoken = self._spoken.get(turn_id)
+        return "" if spoken is None else spoken[1].text
+
+    def partials(self) -> list[tuple[str, str, str]]:
+        """Thread, turn and text of every running turn, for readers that come later."""
+        return [(thread_id, turn_id, spoken.text) for turn_id, (thread_id, spoken) in self._spoken.items()]
+
+    async def ended(self, turn_id: str, seconds: float) -> TurnRow:
+        """The turn once it is over, or as it stands after so long."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while True:
+            over = self._ended.setdefault(turn_id, asyncio.Event())
+            turn = self._loaded(turn_id)
+            left = until - loop.time()
+            if turn.state in OVER or left <= 0:
+                self._ended.pop(turn_id, None)
+                return turn
+            with suppress(TimeoutError):  # now and then: another process may have it in hand
+                await asyncio.wait_for(over.wait(), min(left, 1.0))
+
+    def _loaded(self, turn_id: str) -> TurnRow:
+        turn = load_turn(self._app.db.reader, turn_id)
+        if turn is None:
+            raise UsageError(f"there is no turn {turn_id!r}.")
+        return turn
+
+    # Stopping
+
+    async def stop(self, turn_id: str) -> TurnRow:
+        """End a turn: one that waits never runs, one that runs is cut. One that is over stays as it is."""
+        turn = self._loaded(turn_id)
+        if turn.state == "QUEUED":
+            await self._end(turn, TurnEnd(state="STOPPED"), STOPPED_BEFORE)
+            turn = self._loaded(turn_id)
+        if turn.state in OVER:
+            return turn
+        if turn.worker == self.worker:
+            self._stopping.add(turn_id)
+            if turn_id in self._answers:
+                self._answers[turn_id].cancel()
+            self._wake.set()
+            return await self.ended(turn_id, STOP_SECONDS)
+        if not self._gone(turn.worker):
+            raise Conflict("another process is answering this.", remedy="Stop it there.")
+        await self._end(turn, TurnEnd(state="STOPPED"), STOPPED)
+        return self._loaded(turn_id)
+
+    # Running
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Answer what waits until `stop` is set; what runs then may finish within the grace, after that it is cut."""
+        try:
+            while not stop.is_set():
+                self._wake.clear()
+                try:
+                    await self.recover()
+                    await self._start_due()
+                except CoilclawError as error:  # the disk, most likely; what waits goes on waiting
+                    self._trouble(error)
+                await self._rest(stop)
+        finally:
+            await self._wind_down()
+
+    async def _start_due(self) -> None:
+        while len(self._running) < self._app.config.server.turns_at_once:
+            turn = next_turn(self._app.db.reader, self.worker, self._gone)
+            if turn is None:
+                return
+            if not await self._record.begin(turn, self.worker):
+                continue
+            mine = msgspec.structs.replace(turn, state="RUNNING", worker=self.worker)
+            self._running[turn.turn_id] = asyncio.ensure_future(self._see_to(mine))
+
+    async def _see_to(self, turn: TurnRow) -> None:
+        """Bring a turn to its end, whatever becomes of the answer."""
+        spoken = Spoken(self._app.redactor, lambda at, piece: self._say_text(turn.thread_id, turn.turn_id, at, piece))
+        self._spoken[turn.turn_id] = (turn.thread_id, spoken)
+        answer = asyncio.ensure_future(self._answer(turn, spoken))
+        self._answers[turn.turn_id] = answer
+        if turn.turn_id in self._stopping:  # it was said between the claim and now
+            answer.cancel()
+        try:
+            await asyncio.wait({answer})
+            await self._write_down(turn, answer)
+        finally:
+            del self._answers[turn.turn_id], self._spoken[turn.turn_id]
+            self._stopping.discard(turn.turn_id)
+
+    async def _answer(self, turn: TurnRow, spoken: Spoken) -> str:
+        from coilclaw.agent.loop import Accepted
+
+        accepted = Accepted(turn_id=turn.turn_id, thread_id=turn.thread_id, source="chat")
+        reply = await self._agent().run(accepted, spoken, spoken.begin_again)
+        spoken.finish()
+        return reply.ending
+
+    async def _write_down(self, turn: TurnRow, answer: "asyncio.Task[str]") -> None:
+        if answer.cancelled():
+            if turn.turn_id in self._stopping:
+                await self._end(turn, TurnEnd(state="STOPPED"), STOPPED)
+            return  # else this process is being ended: the next one tells how far it came
+        error = answer.exception()
+        if error is None:
+            await self._end(turn, TurnEnd(state="ANSWERED", ending=answer.result()))
+            return
+        end, words = failure(error, self._app.redact)
+        if end.code == "UNEXPECTED":
+            self._trouble(error)
+        await self._end(turn, end, words)
+
+    async def _rest(self, stop: asyncio.Event) -> None:
+        """Wait until there is something to do, or for a moment."""
+        signs = [asyncio.ensure_future(self._wake.wait()), asyncio.ensure_future(stop.wait())]
+        try:
+            await asyncio.wait(
+                {*signs, *self._running.values()}, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for sign in signs:
+                sign.cancel()
+        self._reap()
+
+    def _reap(self) -> None:
+        for turn_id, task in list(self._running.items()):
+            if task.done():
+                del self._running[turn_id]
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    self._trouble(error)
+
+    async def _wind_down(self) -> None:
+        left = set(self._running.values())
+        if left:
+            await asyncio.wait(left, timeout=self._grace)
+        for answer in list(self._answers.values()):
+            answer.cancel()
+        if self._running:
+            await asyncio.wait(set(self._running.values()))
+        self._reap()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of this process's name; what still waits is the next one's."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # After a crash
+
+    async def recover(self) -> int:
+        """Take up the turns whose process is gone: begin again what had not begun, tell of the rest; how many."""
+        left = [turn for turn in open_turns(self._app.db.reader) if turn.state == "RUNNING" and self._is_left(turn)]
+        if not left:
+            return 0
+        await self._conveyor.recover()  # what became of its calls stands in the thread before its end does
+        for turn in left:
+            await self._take_up(turn)
+        return len(left)
+
+    def _is_left(self, turn: TurnRow) -> bool:
+        if turn.worker == self.worker:  # its end could not be written
+            return turn.turn_id not in self._running
+        return self._gone(turn.worker)
+
+    async def _take_up(self, turn: TurnRow) -> None:
+        left = what_it_left(self._app.db.reader, turn)
+        if left == "answer":
+            await self._end(turn, TurnEnd(state="ANSWERED", ending="answered"))
+        elif left == "work" or times_started(self._app.db.reader, turn.turn_id) >= STARTS:
+            await self._end(turn, TurnEnd(state="INTERRUPTED", code="INTERRUPTED"), INTERRUPTED)
+        elif turn.turn_id in self._stopping:
+            await self._end(turn, TurnEnd(state="STOPPED"), STOPPED_BEFORE)
+        else:
+            await self._record.queue_again(turn, self.worker)
+        self._stopping.discard(turn.turn_id)
+
+    def _gone(self, worker: str | None) -> bool:
+        return worker is None or holder_is_gone(self._app.home.locks_dir / f"{worker}.lock")
+
+    async def _end(self, turn: TurnRow, end: TurnEnd, words: str = "") -> None:
+        await self._record.end(turn, end, words)
+        over = self._ended.pop(turn.turn_id, None)
+        if over is not None:
+            over.set()
+
+    def _trouble(self, error: BaseException) -> None:
+        words = self._app.redact(str(error)) if isinstance(error, CoilclawError) else type(error).__name__
+        self._app.warn(f"a turn could not be taken along: {words}")

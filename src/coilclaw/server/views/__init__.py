@@ -1,0 +1,1 @@
+"""Views: records as they are said over HTTP, without secrets."""
