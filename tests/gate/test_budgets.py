@@ -47,6 +47,30 @@ async def test_a_full_queue_does_not_keep_the_owner_from_writing_a_rule(sample):
     assert "TOO_MANY_PROPOSALS" not in await codes(home, 1, source="gateway", **write)
 
 
+@pytest.mark.parametrize("source", ["job", "schedule", "sop", "session"])
+async def test_work_in_the_background_leaves_a_quarter_of_the_calls_to_conversations(sample, source):
+    home = sample(budgets=Budgets(tool_calls_per_minute=8))
+    assert await codes(home, 8, source=source) == ["ALLOWED"] * 6 + ["RATE_LIMITED"] * 2
+    assert await codes(home, 3) == ["ALLOWED"] * 2 + ["RATE_LIMITED"]
+
+
+async def test_what_the_owner_did_is_not_counted_against_the_share_of_the_background(sample):
+    home = sample(budgets=Budgets(tool_calls_per_minute=8))
+    assert await codes(home, 8, source="gateway") == ["ALLOWED"] * 8
+    assert await codes(home, 6, source="job") == ["ALLOWED"] * 6
+
+
+async def test_work_in_the_background_leaves_room_for_questions_of_conversations(sample):
+    from coilclaw.packets.card import Answer
+
+    home = sample(budgets=Budgets(tool_calls_per_minute=100, open_proposals=4))
+    home.owner.answer = Answer(approved=None)
+    write = {"tool": "file_write", "path": "a.txt", "content": "x"}
+    assert (await codes(home, 4, source="job", **write))[2:] == ["APPROVAL_NEEDED", "TOO_MANY_PROPOSALS"]
+    assert "TOO_MANY_PROPOSALS" not in await codes(home, 1, **write)
+    assert (await codes(home, 1, **write)) == ["TOO_MANY_PROPOSALS"]
+
+
 async def test_rows_of_a_clock_that_ran_ahead_lock_nobody_out(home, clock):
     clock.advance(days=1)
     assert await codes(home, 3) == ["ALLOWED"] * 3

@@ -385,10 +385,12 @@ class App:
         return FileLabels(self.db, self.workspace, self.clock)
 
     def _count_actions(self, before: str, tool: "ToolFact | None") -> "Counts":
+        from coilclaw.gate.case import background_share
         from coilclaw.gate.facts import Counts
         from coilclaw.store.actions import count_actions, executed_since
 
-        recent, waiting = count_actions(self.db.reader, self.clock, before, self.config.budgets.tool_calls_per_minute)
+        exact_from = background_share(self.config.budgets.tool_calls_per_minute)
+        recent, waiting = count_actions(self.db.reader, self.clock, before, exact_from)
         prs = 0
         if tool is not None and tool.opens_pr:
             prs = executed_since(self.db.reader, tool.name, stamp(self.clock() - timedelta(days=1)), None)

@@ -241,9 +241,9 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     job_tokens: Tokens = 200_000
     """Tokens per job; a job that needs more fails."""
     tool_calls_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 60
-    """Tool calls per minute; more are denied."""
+    """Tool calls per minute; more are denied. A quarter is kept for conversations: jobs cannot use it up."""
     open_proposals: Annotated[int, Meta(ge=1, le=100_000)] = 100
-    """Proposals that may wait at the same time; more are denied."""
+    """Proposals that may wait at the same time; more are denied. A quarter is kept for conversations."""
     jobs_at_once: Annotated[int, Meta(ge=1, le=1000)] = 4
     """Jobs that are worked on at the same time; the others wait their turn."""
     prs_per_day: Annotated[int, Meta(ge=0, le=10_000)] = 10

@@ -99,6 +99,11 @@ BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session"})
 """Sources whose calls nobody watches."""
 
 
+def background_share(most: int) -> int:
+    """How much of a budget work in the background may use up: a quarter is left to conversations with the owner."""
+    return most - most // 4
+
+
 BY_OWNER: Source = "gateway"
 """Calls that the owner makes from the panel, with no model between. The server bounds how often."""
 
@@ -117,6 +122,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     def by_owner(self) -> bool:
         """Whether no budget of the agent's holds: it must not be able to keep the owner from fencing it in."""
         return self.setting.source == BY_OWNER
+
+    def share(self, most: int) -> int:
+        """How much of a budget may be used up before this call is too much."""
+        return background_share(most) if self.setting.source in BACKGROUND else most
 
 
 Rule: TypeAlias = Callable[[Case], Iterator[Reason]]

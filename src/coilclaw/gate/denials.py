@@ -52,11 +52,12 @@ def _deny_secret(case: Case) -> Iterator[Reason]:
 
 
 def _deny_budget(case: Case) -> Iterator[Reason]:
-    if not case.by_owner and case.facts.recent_calls >= case.policy.calls_per_minute:
+    most = case.share(case.policy.calls_per_minute)
+    if not case.by_owner and case.facts.recent_calls >= most:
         yield Reason(
             rule="budget.calls",
             code="RATE_LIMITED",
-            text=f"{case.policy.calls_per_minute} calls were made within a minute, which is the limit.",
+            text=f"{most} calls were made within a minute, which is the limit.",
             change="Wait a minute, or raise budgets.tool_calls_per_minute.",
         )
     if case.facts.tool is not None and case.facts.tool.opens_pr and case.facts.prs_today >= case.policy.prs_per_day:

@@ -23,17 +23,18 @@ def decide(facts: Facts, policy: Policy, setting: Setting) -> Decision:
     if denies := tuple(reason for rule in DENIES for reason in rule(case)):
         return _decision(case, "deny", denies)
     if asks := tuple(reason for rule in ASKS for reason in rule(case)):
-        if not case.by_owner and facts.open_proposals >= policy.open_proposals:
-            return _decision(case, "deny", (_queue_full(policy), *asks))
+        most = case.share(policy.open_proposals)
+        if not case.by_owner and facts.open_proposals >= most:
+            return _decision(case, "deny", (_queue_full(most), *asks))
         return _decision(case, "ask", asks)
     return _decision(case, "allow", (_why_allowed(case),))
 
 
-def _queue_full(policy: Policy) -> Reason:
+def _queue_full(most: int) -> Reason:
     return Reason(
         rule="budget.proposals",
         code="TOO_MANY_PROPOSALS",
-        text=f"{policy.open_proposals} actions already wait for the owner, which is the limit.",
+        text=f"{most} actions already wait for the owner, which is the limit.",
         change="Answer some with `coilclaw approvals`, or raise budgets.open_proposals.",
     )
 
