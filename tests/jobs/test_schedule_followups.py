@@ -9,7 +9,7 @@ from coilclaw.jobs.followups import FollowupLimits, Followups, Maker, forget
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.job import Constraints
 from coilclaw.store.job_trail import job_artifacts
-from coilclaw.store.jobs import load_job
+from coilclaw.store.jobs import job_limits, load_job
 from coilclaw.store.labels import conversation_texts
 from coilclaw.store.schedules import list_schedules
 from coilclaw.store.threads import turn_messages
@@ -21,8 +21,14 @@ def world(db, clock):
     return World(db, clock)
 
 
-def planner(world, key="k", labels=(), constraints=None, thread="conv_1", **limits):
-    maker = Maker(thread_id=thread, labels=labels, constraints=constraints or Constraints(), idempotency_key=key)
+def planner(world, key="k", labels=(), constraints=None, thread="conv_1", generation=0, **limits):
+    maker = Maker(
+        thread_id=thread,
+        labels=labels,
+        constraints=constraints or Constraints(),
+        generation=generation,
+        idempotency_key=key,
+    )
     return Followups(db=world.db, clock=world.clock, limits=FollowupLimits(**limits), maker=maker)
 
 
@@ -109,6 +115,21 @@ async def test_they_are_few_and_near(world):
         with pytest.raises(ToolError):
             await planner(world, key="far").plan(goal, at, minutes)
     assert len(list_schedules(world.db.reader, "followup")[0]) == 3
+
+
+async def test_they_do_not_lead_from_one_to_the_next_for_ever(world):
+    generation = 0
+    for number in range(3):
+        await planner(world, key=f"k{number}", generation=generation, in_a_row=3).plan("go on", None, 5)
+        world.clock.advance(minutes=6)
+        await world.tick()
+        generation = job_limits(world.db.reader, world.jobs()[-1]).generation
+        assert generation == number + 1
+        world.finish()
+    with pytest.raises(ToolError) as caught:
+        await planner(world, key="more", generation=generation, in_a_row=3).plan("go on", None, 5)
+    assert caught.value.code == "TOO_MANY_IN_A_ROW"
+    await planner(world, key="anew", in_a_row=3).plan("go on", None, 5)
 
 
 async def test_the_registry_neither_touches_them_nor_can_name_them(world):

@@ -77,6 +77,21 @@ async def test_no_more_than_the_configuration_allows(sample):
     assert not (await plan(home, key="k3", goal="x", in_minutes=3 * 1440)).result.success
 
 
+async def test_a_job_that_is_itself_a_followup_can_plan_only_so_many_more(sample):
+    from coilclaw.config.schema import Schedules
+
+    home = sample(schedules=Schedules(followups_in_a_row=2))
+
+    async def next_after(generation):
+        job = JobLimits(job_id="job_x", constraints=Constraints(), generation=generation)
+        return await plan(home, Turn("turn_1", "conv_1", "job", job=job), f"k{generation}", goal="x", in_minutes=60)
+
+    assert (await next_after(1)).result.success
+    assert (await next_after(2)).result.code == "TOO_MANY_IN_A_ROW"
+    ((row,), _) = list_schedules(home.app.db.reader, "followup")
+    assert row.payload.generation == 2
+
+
 async def test_an_edit_rewrites_the_file_in_place_and_keeps_its_mode(sample):
     home = sample()
     path = home.workspace / "cron" / "jobs.json"

@@ -666,6 +666,7 @@ class JobSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Intent, scope and constraints of a job (the JobSpecPacket)."""
 
     constraints: "Constraints"
+    generation: int
     inputs: dict[str, Any]
     intent: str
     job_id: str

@@ -123,11 +123,14 @@ def _follow_up(app: "App", action: Action, turn: Turn) -> FollowUp:
     return Followups(
         db=app.db,
         clock=app.clock,
-        limits=FollowupLimits(open=limits.followups_open, days=limits.followup_days),
+        limits=FollowupLimits(
+            open=limits.followups_open, days=limits.followup_days, in_a_row=limits.followups_in_a_row
+        ),
         maker=Maker(
             thread_id=action.thread_id,
             labels=turn.taint,
             constraints=turn.job.constraints if turn.job is not None else Constraints(),
+            generation=turn.job.generation if turn.job is not None else 0,
             idempotency_key=action.idempotency_key,
         ),
     ).plan

@@ -274,6 +274,8 @@ class Schedules(msgspec.Struct, frozen=True, kw_only=True):
     """Follow-ups that may be open at the same time; more are refused."""
     followup_days: Annotated[int, Meta(ge=1, le=366)] = 30
     """How many days ahead a follow-up may be planned."""
+    followups_in_a_row: Annotated[int, Meta(ge=1, le=10_000)] = 30
+    """How many follow-ups may lead from one to the next before you have to say something again."""
 
 
 class Executor(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,10 +32,11 @@ SOONEST = timedelta(minutes=1)
 
 
 class FollowupLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many may wait, and how far ahead."""
+    """How many may wait, how far ahead, and how many may follow each other."""
 
     open: int = 20
     days: int = 30
+    in_a_row: int = 30
 
 
 class Maker(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +46,8 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[Label, ...]
     constraints: Constraints
     """Of the job that plans it; the follow-up may do no more."""
+    generation: int = 0
+    """Of the job that plans it; 0 in a conversation."""
     idempotency_key: str
 
 
@@ -89,6 +92,12 @@ class Followups:
         return await self._db.write(write)
 
     def _check(self, goal: str, when: datetime, now: datetime) -> None:
+        if self._maker.generation >= self._limits.in_a_row:
+            raise _refused(
+                f"{self._maker.generation} follow-ups came one after the other without a word of the owner.",
+                "Tell the owner what is left with reach_out; their next message starts anew.",
+                "TOO_MANY_IN_A_ROW",
+            )
         if not goal.strip() or "\0" in goal:
             raise _refused("the goal is empty or no text.", "Say what is to be done then.", "BAD_GOAL")
         if len(goal.encode("utf-8", "replace")) > GOAL_BYTES:
@@ -106,7 +115,7 @@ class Followups:
             origin="followup",
             trigger_type="at",
             trigger_config={"at": slot_text(when)},
-            payload=JobPayload(intent=goal, constraints=self._maker.constraints),
+            payload=JobPayload(intent=goal, constraints=self._maker.constraints, generation=self._maker.generation + 1),
             timezone="UTC",
             enabled=True,
             options=Options(catch_up_seconds=None),

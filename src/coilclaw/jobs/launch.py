@@ -77,7 +77,12 @@ def _spec(row: ScheduleRow, run: RunRow, last: LastRun | None, job_id: str) -> J
     else:
         inputs = {**payload.inputs, "schedule_run": about}
     return JobSpec(
-        job_id=job_id, intent=_intent(row), inputs=inputs, constraints=payload.constraints, outputs=payload.outputs
+        job_id=job_id,
+        intent=_intent(row),
+        inputs=inputs,
+        constraints=payload.constraints,
+        outputs=payload.outputs,
+        generation=payload.generation if isinstance(payload, JobPayload) else 0,
     )
 
 

@@ -53,6 +53,8 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     files_changed: frozenset[str] = frozenset()
     """Workspace files this job has changed so far."""
     prs_opened: int = 0
+    generation: int = 0
+    """How many follow-ups led to it, one after the other; 0 for what the owner asked for."""
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +73,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, Json] = {}
     constraints: Constraints = Constraints()
     outputs: Outputs = Outputs()
+    generation: int = 0
+    """How many follow-ups led to it, one after the other; 0 for what the owner asked for."""
 
 
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -452,12 +452,13 @@ def job_limits(db: sqlite3.Connection, job_id: str) -> JobLimits | None:
         "SELECT count(*) FROM job_events WHERE job_id = ? AND type = 'pr_opened'", (job_id,)
     ).fetchone()[0]
     try:
-        constraints = _SPEC.decode(row[0]).constraints
+        spec = _SPEC.decode(row[0])
     except msgspec.DecodeError as error:
         raise JobUnreadable(job_id, str(error)) from error
     return JobLimits(
         job_id=job_id,
-        constraints=constraints,
+        constraints=spec.constraints,
         files_changed=frozenset(job_files(db, job_id)),
         prs_opened=int(opened),
+        generation=spec.generation,
     )

@@ -41,6 +41,8 @@ class JobPayload(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field
     inputs: dict[str, Json] = {}
     constraints: Constraints = Constraints()
     outputs: Outputs = Outputs()
+    generation: int = 0
+    """Of the job to be; only follow-ups have one."""
 
 
 class SopPayload(msgspec.Struct, frozen=True, kw_only=True, tag="sop", tag_field="kind"):

@@ -727,6 +727,8 @@ export interface JobShown {
 /** Intent, scope and constraints of a job (the JobSpecPacket). */
 export interface JobSpec {
   constraints: Constraints;
+  /** How many follow-ups led to it, one after the other; 0 for what the owner asked for. */
+  generation: number;
   inputs: { [key: string]: Json };
   intent: string;
   job_id: string;
