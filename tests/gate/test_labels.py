@@ -586,7 +586,7 @@ def test_whatever_a_plain_command_prints_of_a_labelled_file_was_told(place, comm
         place.mark((f"untrusted:{word}",), path)
     told = place.command(command)
     ran = subprocess.run(
-        ["bash", "-c", command], cwd=place.root, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20
+        ["bash", "-c", command], cwd=place.root, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=110
     )
     for word in secrets.values():
         if word in ran.stdout + ran.stderr:

@@ -90,7 +90,7 @@ class Up:
 
     def client(self, token=None, **options):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        made = httpx.Client(base_url=self.address, headers=headers, timeout=20, trust_env=False, **options)
+        made = httpx.Client(base_url=self.address, headers=headers, timeout=110, trust_env=False, **options)
         self._http.append(made)
         return made
 
@@ -395,7 +395,7 @@ def test_nobody_else_can_be_localhost_on_our_port(place):
     port = int(server.address.rstrip("/").rpartition(":")[2])
     with socket.socket(socket.AF_INET6) as other, pytest.raises(OSError, match="in use"):
         other.bind(("::1", port))
-    with socket.create_connection(("::1", port), timeout=10) as connection:
+    with socket.create_connection(("::1", port), timeout=110) as connection:
         connection.sendall(f"GET /health HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n".encode())
         assert connection.recv(200).startswith(b"HTTP/1.1 200")
 
