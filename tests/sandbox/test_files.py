@@ -8,6 +8,7 @@ import pytest
 from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox import files
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles, read_existing
+from tests.power import disk, umask
 
 
 def grant(root, relative, *, write=False, asked=None):
@@ -129,6 +130,40 @@ def test_a_write_is_atomic_and_keeps_the_mode(tmp_path):
     opened(tmp_path, "f", write=True).write("f", b"new")
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o755
     assert os.listdir(tmp_path) == ["f"]
+
+
+@pytest.mark.parametrize("mask", [0o077, 0o022, 0o000])
+def test_a_file_that_is_replaced_keeps_its_mode_whatever_the_umask(tmp_path, mask):
+    for mode in (0o755, 0o644, 0o664, 0o600, 0o666, 0o400):
+        (tmp_path / "f").write_text("old")
+        (tmp_path / "f").chmod(mode)
+        with umask(mask):
+            opened(tmp_path, "f", write=True).write("f", b"new")
+        assert (tmp_path / "f").stat().st_mode & 0o7777 == mode
+        (tmp_path / "f").unlink()
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o027, 0o640)])
+def test_a_new_file_obeys_the_umask(tmp_path, mask, mode):
+    (tmp_path / "link").symlink_to("elsewhere")  # what stands there is no file, and has no mode to keep
+    with umask(mask):
+        for name in ("new", "link"):
+            opened(tmp_path, name, write=True).write(name, b"new")
+            assert (tmp_path / name).lstat().st_mode & 0o7777 == mode
+
+
+def test_other_content_does_not_run_as_the_owner_of_the_file(tmp_path):
+    (tmp_path / "f").write_text("old")
+    (tmp_path / "f").chmod(0o6755)
+    opened(tmp_path, "f", write=True).write("f", b"new")
+    assert (tmp_path / "f").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_written_file_outlives_a_power_cut_with_the_folders_made_for_it(tmp_path):
+    with disk(tmp_path) as there:
+        opened(tmp_path, "a/b/c.txt", write=True).write("a/b/c.txt", b"new")
+        there.cut()
+    assert (tmp_path / "a/b/c.txt").read_bytes() == b"new"
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path):

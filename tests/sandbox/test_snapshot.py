@@ -20,7 +20,7 @@ def kept(tmp_path):
     (workspace / "sub" / "b.bin").write_bytes(bytes(range(256)))
     (workspace / ".gitattributes").write_text("* text=auto eol=lf filter=evil\n")
     (workspace / "SYSTEM.md").write_text("owner's words")
-    return workspace, Snapshots(workspace, tmp_path / "store", utc_now)
+    return workspace, Snapshots(workspace, tmp_path / "store", utc_now, print)
 
 
 def test_what_is_gone_or_changed_comes_back_to_the_byte(kept):
@@ -260,7 +260,7 @@ def test_snapshots_of_the_same_moment_sort_as_they_were_taken(tmp_path):
     workspace.mkdir()
     moment = utc_now()
     for number in range(12):
-        snapshots = Snapshots(workspace, tmp_path / f"store{number}", lambda: moment)
+        snapshots = Snapshots(workspace, tmp_path / f"store{number}", lambda: moment, print)
         (workspace / "a.txt").write_text(f"{number}")
         first = snapshots.take("first")
         (workspace / "a.txt").write_text(f"{number}, changed")

@@ -14,6 +14,7 @@ from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.text import one_line
+from coilclaw.store.durable import sync_folder
 from coilclaw.store.meta import read_meta, write_meta
 
 POLL_SECONDS = 0.1
@@ -73,6 +74,10 @@ class Estop:
         with suppress(OSError), self.file.open("a", encoding="utf-8", errors="replace") as file:
             if file.tell() < _LARGEST:  # whoever keeps pressing it must not fill the disk
                 file.write(f"{when} {reason}\n")
+                file.flush()
+                os.fsync(file.fileno())
+        with suppress(OSError):  # it holds from now on; that it holds after a power cut is more than a bad disk can do
+            sync_folder(self.file.parent)
 
     def mark(self) -> str:
         """Stands for this very stop: another one, or one pressed again since, has another. Empty when there is none."""

@@ -11,8 +11,14 @@ from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import LedgerBroken, StorageError
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.receipt import GENESIS, Head
+from coilclaw.store.durable import sync_folder, write_durably
 
 _HEAD = msgspec.json.Decoder(Head)
+_NOTHING = b"\0 \n"
+_MEND = (
+    "If nothing was put back: `tail -n 1 tool_receipts.log.heads > keys/ledger.mark` in the home, then run"
+    " `coilclaw receipt verify`. Otherwise see SECURITY.md, 'An older database'."
+)
 
 
 def key_name(public: bytes) -> str:
@@ -36,41 +42,40 @@ class SigningKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         self.private_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._write(self.private_file, Ed25519PrivateKey.generate().private_bytes_raw().hex())
+        self._make(self.private_file, Ed25519PrivateKey.generate().private_bytes_raw())
         private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
-        self._write(self.public_file, private.public_key().public_bytes_raw().hex())
         if not self.mark_file.exists():
             self.keep_mark(self.sign(0, GENESIS, ""))
+        self._make(self.public_file, private.public_key().public_bytes_raw())  # last: with it the making is done
 
     def keep_mark(self, head: Head) -> None:
-        """Remember the last head beside the key."""
-        partial = self.mark_file.with_name(f"{self.mark_file.name}.{os.urandom(6).hex()}")
-        partial.write_bytes(msgspec.json.encode(head) + b"\n")
-        partial.chmod(0o600)
-        partial.replace(self.mark_file)
+        """Remember the last head beside the key, durably."""
+        write_durably(self.mark_file, msgspec.json.encode(head) + b"\n", replace=True)
 
     def mark(self) -> Head | None:
-        """The last head as remembered beside the key; None when it is gone."""
+        """The last head as remembered beside the key; None when it is gone.
+
+        A damaged one is an error, never taken for none: to cut it off would be the way to hide an older database.
+        """
         try:
-            return _decode(self.mark_file.read_bytes())
+            line = self.mark_file.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise StorageError(f"{self.mark_file} cannot be read ({error.strerror}).") from error
-
-    def _write(self, path: Path, text: str) -> None:
-        """Put the text there whole and durable, unless something is there already."""
-        partial = path.with_name(f"{path.name}.{os.urandom(6).hex()}")
-        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            with os.fdopen(fd, "w") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(fd)
-            with suppress(FileExistsError):
-                os.link(partial, path)
-        finally:
-            partial.unlink()
+            return _HEAD.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise LedgerBroken(
+                f"the signed mark {self.mark_file} is {'damaged' if line.strip(_NOTHING) else 'empty'}, so nobody can"
+                " tell whether the database is an older copy, and nothing is done. A failing disk or a power cut can"
+                " leave that; so can somebody who hides that older files were put back.",
+                remedy=_MEND,
+            ) from error
+
+    def _make(self, path: Path, secret: bytes) -> None:
+        """Put a key there, unless one is there already."""
+        write_durably(path, secret.hex().encode() + b"\n", replace=False)
 
     def _read(self, path: Path) -> bytes:
         try:
@@ -127,6 +132,8 @@ def append_head(path: Path, head: Head) -> None:
         torn = b"\n" if end and os.pread(fd, 1, end - 1) != b"\n" else b""
         os.write(fd, torn + msgspec.json.encode(head) + b"\n")
         os.fsync(fd)
+        if not end:
+            sync_folder(path.parent)  # it is new, and so is its name
     finally:
         os.close(fd)
 

@@ -179,6 +179,7 @@ class WorkspaceFiles:
                     below = os.open(part, _DIRECTORY, dir_fd=here)
                 except FileNotFoundError:
                     os.mkdir(part, dir_fd=here)
+                    os.fsync(here)
                     below = os.open(part, _DIRECTORY, dir_fd=here)
             finally:
                 os.close(here)
@@ -211,7 +212,7 @@ def _entry(entry: "os.DirEntry[str]") -> FileEntry:
 
 
 def _replace(parent: int, name: str, data: bytes, tag: str) -> None:
-    mode = 0o644
+    mode = None
     try:
         present = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISDIR(present.st_mode):
@@ -220,14 +221,26 @@ def _replace(parent: int, name: str, data: bytes, tag: str) -> None:
             mode = stat.S_IMODE(present.st_mode)
     except FileNotFoundError:
         pass
+    put_durably(parent, name, data, mode, tag)
+
+
+def put_durably(parent: int, name: str, data: bytes, mode: int | None, tag: str = "") -> None:
+    """Put a file into an open folder: written aside, synced, renamed into place; whole and durable, or not there.
+
+    With a mode it has exactly these permissions, whatever the umask; without one the umask decides. What a program gets
+    by its owner (setuid, setgid) is not carried over to other content, as the system itself has it.
+    """
     aside = f".{name[:80]}.{tag or os.urandom(6).hex()}.new"
     with suppress(FileNotFoundError):
         os.unlink(aside, dir_fd=parent)
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
+    wanted = 0o644 if mode is None else mode & 0o777
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, wanted, dir_fd=parent)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
             file.flush()
+            if mode is not None and stat.S_IMODE(os.fstat(fd).st_mode) != wanted:
+                os.fchmod(fd, wanted)
             os.fsync(fd)
         os.rename(aside, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:

@@ -7,10 +7,10 @@ read as bytes. Links are kept as links. Repositories' own data (.git) and what c
 import os
 import stat
 import time
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -18,7 +18,8 @@ import msgspec
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError, UsageError
 from coilclaw.packets.ids import Clock, new_id, stamp
-from coilclaw.sandbox.files import read_existing
+from coilclaw.sandbox.contents import Adding, Contents, make_folder
+from coilclaw.sandbox.files import put_durably, read_existing
 
 LEFT_OUT = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 MOST_FILES = 50_000
@@ -31,6 +32,9 @@ STORE_BYTES = 1 << 30
 KEPT = 50
 YOUNG_SECONDS = 3600
 """Contents younger than this are left alone: another process may be about to need them."""
+_LINK = "link:"
+_NAMED = 20
+"""Of so many files an error names what could not be brought back."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -76,12 +80,14 @@ _MANIFEST = msgspec.json.Decoder(Manifest)
 class Snapshots:
     """The moments of one workspace."""
 
-    def __init__(self, workspace: Path, store: Path, clock: Clock) -> None:
+    def __init__(self, workspace: Path, store: Path, clock: Clock, warn: Callable[[str], None]) -> None:
         self._workspace = workspace
         self._store = store
+        self._contents = Contents(store / "objects", MOST_BYTES)
         self._clock = clock
-        self._added = 0
-        """Bytes of new content since the snapshot in the making was begun."""
+        self._warn = warn
+        self._told: set[str] = set()
+        """Snapshots that cannot be read, of which the owner was told."""
 
     def take(self, note: str, stopped: Callable[[], bool] = lambda: False) -> str:
         """Keep the workspace as it is now; the same state is kept once. Returns the snapshot's id.
@@ -93,16 +99,17 @@ class Snapshots:
         files: dict[str, Entry] = {}
         folders: list[str] = []
         until = time.monotonic() + SECONDS
-        self._added = 0
-        for path, info, is_folder in self._scan():
-            if self._added > NEW_BYTES or time.monotonic() > until or stopped():
-                raise ToolError("keeping it would take too long or too much room.", begun=False)
-            if is_folder:
-                folders += [path] if _is_text(path) else []
-                continue
-            entry = self._keep(path, info, known.get(path)) if _is_kept(path, info) else None
-            if entry is not None:
-                files[path] = entry
+        with Adding(self._contents) as adding:
+            for path, info, is_folder in self._scan():
+                if adding.added > NEW_BYTES or time.monotonic() > until or stopped():
+                    raise ToolError("keeping it would take too long or too much room.", begun=False)
+                if is_folder:
+                    folders += [path] if _is_text(path) else []
+                    continue
+                entry = self._keep(path, info, known.get(path), adding) if _is_kept(path, info) else None
+                if entry is not None:
+                    files[path] = entry
+            adding.settle()
         folders.sort()
         if (
             last is not None
@@ -114,13 +121,13 @@ class Snapshots:
         if last is not None and stamp(now) == last.time:
             now += timedelta(milliseconds=1)  # two within a millisecond: their ids must sort as they were taken
         made = Manifest(id=new_id("snap", now), time=stamp(now), note=note[:200], files=files, folders=folders)
-        self._write(self._store / f"{made.id}.json", msgspec.json.encode(made))
+        self._write(made)
         self._prune()
         return made.id
 
     def recent(self, limit: int = 20) -> list[Snapshot]:
         """Snapshots, newest first."""
-        found = [self._read(path) for path in self._manifests()[:limit]]
+        found = islice(self._readable(), limit)
         return [Snapshot(id=each.id, time=each.time, note=each.note) for each in found]
 
     def named(self, snapshot_id: str) -> Snapshot:
@@ -166,13 +173,20 @@ class Snapshots:
         return sorted(found | gone)
 
     def restore(self, snapshot_id: str, may_restore: Callable[[str], bool]) -> list[str]:
-        """Bring back what is gone or different since; what was made since stays. Returns the paths brought back."""
+        """Bring back what is gone or different since; what was made since stays. Returns the paths brought back.
+
+        What cannot be brought back stops no other; when the rest is back, a ToolError names it.
+        """
         wanted = self._find(snapshot_id)
         self.take("before an undo")
-        paths = self._changes(wanted, may_restore)
-        for path in paths:
-            self._put_back(path, wanted.files[path])
-        return paths
+        back: list[str] = []
+        failed: dict[str, list[str]] = {}
+        for path in self._changes(wanted, may_restore):
+            why = self._put_back(path, wanted.files[path])
+            back.append(path) if why is None else failed.setdefault(why, []).append(path)
+        if failed:
+            raise _not_back(failed, len(back))
+        return back
 
     # Reading the workspace
 
@@ -231,117 +245,155 @@ class Snapshots:
         """What an entry of the file would hold, without keeping it; None when it cannot be read."""
         if stat.S_ISLNK(info.st_mode):
             with suppress(OSError):
-                return f"link:{(self._workspace / path).readlink()}"
+                return f"{_LINK}{(self._workspace / path).readlink()}"
             return None
         data = read_existing(self._workspace, path, MOST_BYTES)
         return None if data is None else sha256_hex(data)
 
-    def _keep(self, path: str, info: os.stat_result, known: Entry | None) -> Entry | None:
+    def _keep(self, path: str, info: os.stat_result, known: Entry | None, adding: Adding) -> Entry | None:
         """The entry of a file, its content kept; None when it is not there any more or only behind a link."""
         facts = (stat.S_IMODE(info.st_mode), info.st_size, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
-        if known is not None and known.looks_like(info):
+        if known is not None and known.looks_like(info) and self._seems_kept(known):
             return Entry(known.content, *facts)
         if stat.S_ISLNK(info.st_mode):
-            return Entry(f"link:{(self._workspace / path).readlink()}", *facts)
+            return Entry(f"{_LINK}{(self._workspace / path).readlink()}", *facts)
         data = read_existing(self._workspace, path, MOST_BYTES)
         if data is None:
             return None
-        content = sha256_hex(data)
-        target = self._object(content)
-        if not target.exists():
-            self._added += len(data)
-            self._write(target, zlib.compress(data, 1))
-        return Entry(content, *facts)
+        return Entry(adding.add(data), *facts)
+
+    def _seems_kept(self, entry: Entry) -> bool:
+        return entry.content.startswith(_LINK) or self._contents.seems_there(entry.content)
 
     def _changes(self, wanted: Manifest, may_restore: Callable[[str], bool]) -> list[str]:
         changed: list[str] = []
         for path, entry in wanted.files.items():
             try:
                 info = os.lstat(self._workspace / path)
-                now = entry if entry.looks_like(info) else self._keep(path, info, None)
+                same = entry.looks_like(info) or self._content(path, info) == entry.content
             except OSError:
-                now = None
-            same = now is not None and now.content == entry.content
+                same = False
             if not same and may_restore(path):
                 changed.append(path)
         return sorted(changed)
 
     # Writing it back
 
-    def _put_back(self, path: str, entry: Entry) -> None:
-        """Write one file where it was, through real folders only; a link in the way is replaced, never followed."""
+    def _put_back(self, path: str, entry: Entry) -> str | None:
+        """Put one file where it was, through real folders only; a link in the way is replaced, never followed.
+
+        None when it is back, durably; otherwise why not.
+        """
+        is_link = entry.content.startswith(_LINK)
+        data = b"" if is_link else self._contents.read(entry.content)
+        if data is None:
+            return "what was kept of it is damaged"
         *parents, name = path.split("/")
-        here = os.open(self._workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            for part in parents:
-                below = _open_folder(part, here)
+            here = os.open(self._workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                for part in parents:
+                    below = _open_folder(part, here)
+                    os.close(here)
+                    here = below
+                if is_link:
+                    _put_link(here, name, entry.content.removeprefix(_LINK))
+                else:
+                    put_durably(here, name, data, entry.mode)
+            finally:
                 os.close(here)
-                here = below
-            aside = f".{name[:80]}.{os.urandom(6).hex()}.new"
-            if entry.content.startswith("link:"):
-                os.symlink(entry.content[5:], aside, dir_fd=here)
-            else:
-                data = zlib.decompress(self._object(entry.content).read_bytes())
-                fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, entry.mode, dir_fd=here)
-                with os.fdopen(fd, "wb") as file:
-                    file.write(data)
-            os.rename(aside, name, src_dir_fd=here, dst_dir_fd=here)
         except OSError as error:
-            raise ToolError(f"{path} cannot be brought back ({error.strerror}).", code="FILE_ERROR") from error
-        finally:
-            os.close(here)
+            return error.strerror or type(error).__name__
+        return None
 
     # The store
 
-    def _object(self, content: str) -> Path:
-        return self._store / "objects" / content[:2] / content[2:]
-
-    def _write(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = path.with_name(f"{path.name}.{os.urandom(4).hex()}.new")
-        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-        partial.replace(path)
+    def _write(self, made: Manifest) -> None:
+        make_folder(self._store)
+        folder = os.open(self._store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            put_durably(folder, f"{made.id}.json", msgspec.json.encode(made), 0o600)
+        finally:
+            os.close(folder)
 
     def _manifests(self) -> list[Path]:
         """Newest first: ids sort by the time they were made."""
         return sorted(self._store.glob("snap_*.json"), reverse=True)
 
     def _newest(self) -> Manifest | None:
-        found = self._manifests()
-        return self._read(found[0]) if found else None
+        return next(self._readable(), None)
+
+    def _readable(self) -> Iterator[Manifest]:
+        """Newest first. One that cannot be read is passed over and named: it must not cost the others."""
+        for path in self._manifests():
+            try:
+                yield self._read(path)
+            except ToolError as error:
+                if path.stem not in self._told and path.exists():  # otherwise another process let it go just now
+                    self._told.add(path.stem)
+                    self._warn(str(error))
 
     def _read(self, path: Path) -> Manifest:
         try:
             return _MANIFEST.decode(path.read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise ToolError(f"the snapshot {path.stem} cannot be read.", remedy="Remove it.", begun=False) from error
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ToolError(
+                f"the snapshot {path.stem} cannot be read, so nothing can be brought back from it.",
+                remedy=f"Remove {path}; others are not touched by it.",
+                begun=False,
+            ) from error
 
     def _find(self, snapshot_id: str) -> Manifest:
         found = self._manifests()
         if not found:
             raise UsageError("there is no snapshot yet.", remedy="One is made before a turn's first writing command.")
-        chosen = next((path for path in found if path.stem == snapshot_id), None) if snapshot_id else found[0]
+        if not snapshot_id:
+            return self._newest() or self._read(found[0])  # none can be read: say so of the last one
+        chosen = next((path for path in found if path.stem == snapshot_id), None)
         if chosen is None:
             raise UsageError(f"there is no snapshot {snapshot_id!r}.", remedy="See `coilclaw undo --list`.")
         return self._read(chosen)
 
     def _prune(self) -> None:
-        """Let the oldest go, by number and by room, and every content that no kept one needs."""
+        """Let the oldest go, by number and by room, every content that no kept one needs, and what was left aside."""
         found = self._manifests()
-        objects = [(path, path.stat()) for path in (self._store / "objects").glob("*/*")]
+        objects = list(_with_facts(self._contents.folder.glob("*/*")))
+        old = self._clock().timestamp() - YOUNG_SECONDS
+        for path, info in (*objects, *_with_facts(self._store.glob("*.new"))):
+            if path.name.endswith(".new") and info.st_mtime < old:
+                path.unlink(missing_ok=True)
         room = sum(info.st_size for _, info in objects)
         keep = KEPT if room <= STORE_BYTES else max(1, len(found) // 2)
         if len(found) <= keep:
             return
         for path in found[keep:]:
             path.unlink(missing_ok=True)
-        needed = {entry.content for path in found[:keep] for entry in self._read(path).files.values()}
-        old = self._clock().timestamp() - YOUNG_SECONDS
+        try:
+            needed = {entry.content for path in found[:keep] for entry in self._read(path).files.values()}
+        except ToolError:
+            return  # nobody knows what that one needs; contents go when it has gone
         for path, info in objects:
             if path.parent.name + path.name not in needed and info.st_mtime < old:
                 path.unlink(missing_ok=True)
+
+
+def _with_facts(paths: Iterable[Path]) -> Iterator[tuple[Path, os.stat_result]]:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            yield path, path.stat()
+
+
+def _not_back(failed: dict[str, list[str]], others: int) -> ToolError:
+    """Names every file that is not back, with why, and says what became of the rest."""
+    parts: list[str] = []
+    for why, paths in failed.items():
+        more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+        of = why if len(paths) == 1 else why.replace(" of it ", " of them ")
+        parts.append(f"{', '.join(paths[:_NAMED])}{more} cannot be brought back: {of}.")
+    rest = {0: "Nothing else was to be brought back.", 1: "The other file was brought back."}
+    parts.append(rest.get(others, f"The other {others} files were brought back."))
+    remedy = "An older snapshot may have what is missing: `coilclaw undo --list`."
+    return ToolError(" ".join(parts), remedy=remedy, code="FILE_ERROR")
 
 
 def _is_text(path: str) -> bool:
@@ -375,4 +427,16 @@ def _open_folder(name: str, parent: int) -> int:
     except OSError:
         os.unlink(name, dir_fd=parent)  # a link or a file in the way
     os.mkdir(name, dir_fd=parent)
+    os.fsync(parent)
     return os.open(name, _FOLDER, dir_fd=parent)
+
+
+def _put_link(parent: int, name: str, target: str) -> None:
+    aside = f".{name[:80]}.{os.urandom(6).hex()}.new"
+    os.symlink(target, aside, dir_fd=parent)
+    try:
+        os.rename(aside, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        os.unlink(aside, dir_fd=parent)
+        raise
+    os.fsync(parent)
