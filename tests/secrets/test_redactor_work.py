@@ -7,9 +7,11 @@ import string
 import pytest
 
 from coilclaw.secrets.context import Context
+from coilclaw.secrets.context import _anchors as context_anchors
 from coilclaw.secrets.redactor import Redactor
 from coilclaw.secrets.shape_table import REACH, SHAPES, _row
 from coilclaw.secrets.shapes import Shapes
+from coilclaw.secrets.shapes import _anchors as shape_anchors
 from coilclaw.secrets.sieve import Hit, Sieve, Window, sift
 from tests.secrets.plain_shapes import PlainShapes
 from tests.secrets.test_redactor_corpus import BENIGN, SECRETS, planted
@@ -124,6 +126,13 @@ def test_a_reader_of_everything_would_be_noticed() -> None:
 def test_no_head_is_longer_than_what_is_looked_at(shape) -> None:
     source = _row(0, shape).source
     assert re._parser.parse(source).getwidth()[1] < REACH
+
+
+@pytest.mark.parametrize("anchor", [*shape_anchors(), *context_anchors()], ids=lambda each: each.pattern.pattern[:30])
+def test_a_text_without_the_first_character_of_an_anchor_has_no_place_for_it(anchor) -> None:
+    kind, code = re._parser.parse(anchor.pattern.pattern)[0]
+    assert (str(kind), code) == ("LITERAL", ord(anchor.first))
+    assert anchor.pattern.flags & re.IGNORECASE == 0
 
 
 @pytest.mark.parametrize("row", SECRETS, ids=lambda row: f"{row['kind']}: {row['context'][:40]}")

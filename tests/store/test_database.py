@@ -84,6 +84,64 @@ async def test_cancelling_the_waiter_does_not_take_the_write_back(db):
     assert db.reader.execute("SELECT count(*) FROM meta").fetchone()[0] == 2
 
 
+def test_one_writer_starts_whoever_calls_first(tmp_path):
+    """Each caller arrives while the others' threads are being made."""
+    started = []
+
+    class Slow(threading.Thread):
+        def __init__(self, *args, **more):
+            super().__init__(*args, **more)
+            time.sleep(0.05)
+
+        def start(self):
+            started.append(self)
+            super().start()
+
+    real, threading.Thread = threading.Thread, Slow
+    db = Database(tmp_path / "m", tmp_path / "locks")
+    try:
+        callers = [real(target=lambda n=n: db.write_now(put(f"n{n}"))) for n in range(8)]
+        for each in callers:
+            each.start()
+        for each in callers:
+            each.join()
+    finally:
+        threading.Thread = real
+        db.close()
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("boom"), OSError(28, "No space left on device"), sqlite3.Error("odd")])
+async def test_what_goes_wrong_after_a_commit_is_told_and_costs_nobody_their_write(db, error):
+    told = []
+
+    def broken(_):
+        raise error
+
+    db.after_commit(broken, told.append)
+    assert await db.write(put("a")) == 1
+    assert db.write_now(put("b")) == 1
+    assert told == [error, error]
+    assert db.reader.execute("SELECT count(*) FROM meta").fetchone()[0] == 2
+
+
+def test_what_goes_wrong_after_a_commit_is_never_lost(db):
+    """With nobody to tell, it goes where uncaught errors of threads go."""
+    told = []
+
+    def broken(_):
+        raise RuntimeError("boom")
+
+    real, threading.excepthook = threading.excepthook, lambda args: told.append(args.exc_value)
+    try:
+        db.after_commit(broken)
+        db.write_now(put("a"))
+        db.write_now(put("b"))
+    finally:
+        threading.excepthook = real
+    assert [str(each) for each in told] == ["boom", "boom"]
+
+
 def test_a_file_that_is_no_database_is_said_so(tmp_path):
     (tmp_path / "memory.sqlite").write_bytes(b"this is not a database, not at all" * 100)
     with pytest.raises(StorageError, match="not a sound SQLite database"):

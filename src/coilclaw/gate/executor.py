@@ -1,9 +1,6 @@
 """The executor: carries out approved actions when their time has come. Any number of them may run on one database."""
 
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +10,7 @@ from coilclaw.gate.ends import LONGEST_PAUSE
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.actions import due_actions
 from coilclaw.store.database import Database
-from coilclaw.store.lock import open_lock_file
+from coilclaw.store.lock import present, somebody_is_present
 
 LOCK = "executor.lock"
 BATCH = 100
@@ -29,15 +26,9 @@ class Executor:
         self._clock = clock
         self._locks = locks
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
+    def hold(self) -> AbstractContextManager[None]:
         """Show that somebody carries out what is approved, for as long as this lasts. Several may."""
-        descriptor = open_lock_file(self._locks / LOCK)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            yield
-        finally:
-            os.close(descriptor)
+        return present(self._locks / LOCK)
 
     async def run_due(self) -> int:
         """Carry out everything whose time has come; how many attempts were made."""
@@ -63,14 +54,4 @@ class Executor:
 
 def worker_is_running(locks: Path) -> bool:
     """Whether some process carries out what is approved."""
-    try:
-        descriptor = os.open(locks / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return somebody_is_present(locks / LOCK)

@@ -1,6 +1,7 @@
 """Gathering facts: everything a decision depends on, looked up before it and never inside it."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 INPUT_BYTES = 1 << 20
 """The largest file that can be part of an effect."""
+
+COMMANDS_KEPT = 16
+"""How many commands are kept as they were read."""
 
 JudgeUrl: TypeAlias = Callable[[str, Principal, tuple[str, ...] | None], UrlFact]
 """What the airlock thinks of a URL before any look-up, narrowed to some domains or not."""
@@ -83,13 +87,15 @@ class Inspector:
         """Opened only when a call can carry labelled content."""
         self._seal = seal
         self._unsafe = unsafe
+        self._read = lru_cache(maxsize=COMMANDS_KEPT)(_read)
+        """Reading depends on the text alone, and one call is looked at several times on its way."""
 
     def inspect(self, call: ToolCall, turn: Turn, action_id: str = "~") -> Inspected:
         """The facts of a call as things stand now. The counts are of actions older than `action_id`."""
         tool = self.tools.get(call.tool)
         args, schema_error = self._parse(tool, call.args_bytes)
         touches = tool.touches(args) if tool is not None and args is not None else Touches()
-        command = _read(touches.command) if touches.command is not None else None
+        command = self._read(touches.command) if touches.command is not None else None
         declared = None if tool is None else _fact(tool)
         counts = self._count(action_id, declared)
         narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None

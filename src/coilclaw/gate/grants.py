@@ -124,9 +124,9 @@ class Granter:
         )
 
     async def keep(self, inspected: Inspected, turn: Turn, stopped: Callable[[], bool]) -> None:
-        """Before a turn's first writing command, keep the workspace as it is."""
+        """Before a turn's first writing command, keep the workspace as it is, unless everything is stopped already."""
         command = inspected.facts.command
-        if turn.kept or command is None or only_reads(command):
+        if turn.kept or command is None or only_reads(command) or stopped():
             return
         turn.kept = True
         try:

@@ -106,8 +106,11 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
         fault = "the path is empty"
     elif len(asked.encode("utf-8", "surrogatepass")) > 4096:
         fault = "the path is longer than 4096 bytes"
+    named = absolute = "/"
     try:
-        absolute = "/" if fault else os.path.realpath(_absolute(asked, places))
+        if not fault:
+            named = _absolute(asked, places)
+            absolute = os.path.realpath(named)
     except (OSError, ValueError) as error:
         absolute, fault = "/", f"the path cannot be resolved ({error})"
     if write and not fault and not _is_text(absolute):
@@ -116,7 +119,7 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
     if not fault and _under(absolute, places.workspace):
         relative = absolute[len(places.workspace) :].lstrip("/")
     # The name as asked is held against the forbidden places too: a link must not excuse it.
-    spelled = os.path.normpath(_absolute(asked, places)) if not fault else "/"
+    spelled = os.path.normpath(named) if not fault else "/"
     forbidden_by = next((top for top in places.forbidden if _under(absolute, top) or _under(spelled, top)), "")
     if relative is not None and _under(places.workspace, forbidden_by or "\0"):
         forbidden_by = ""  # the owner put the workspace itself below a forbidden path
@@ -189,7 +192,7 @@ def box_read_only(workspace: Path, *, guarded: bool) -> tuple[str, ...]:
         names += GUARDED
         with suppress(OSError):  # a vanished workspace is the box's to report
             names += sorted(entry.name for entry in workspace.iterdir() if entry.name.startswith("."))
-    paths = [str(workspace / name) for name in names] + nested_repositories(workspace)
+    paths = [os.path.join(workspace, name) for name in names] + nested_repositories(workspace)  # noqa: PTH118
     return tuple(dict.fromkeys(paths))
 
 

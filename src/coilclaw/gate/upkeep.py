@@ -174,7 +174,7 @@ class Upkeep:
             if end.status == "allowed":  # only what somebody sent is quoted; an echo of our own words is not
                 end = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, fetched=True))
                 turn.hear(end.result.output)
-        labels = self._flowing(inspected, turn)
+        labels = untrusted_only(turn.taint)  # the result's own label is part of it, and so is all that flowed into it
         if not labels and turn.job is None:
             return end, None
         touched = await self._touched(inspected, turn.snapshot, end.result)

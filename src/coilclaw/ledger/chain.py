@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -68,12 +69,34 @@ def list_receipts(db: sqlite3.Connection, limit: int) -> list[Receipt]:
     return [_RECEIPT.decode(row[0]) for row in rows]
 
 
+class Row(NamedTuple):
+    """A receipt as it stands in the database."""
+
+    number: int
+    receipt_hash: str
+    line: str
+
+
+def receipt_at(db: sqlite3.Connection, key: str) -> Row | None:
+    """The receipt with this id or number; None when there is none."""
+    if not key.isascii():  # every id is, and Python takes other signs than 0 to 9 for digits too
+        return None
+    number = int(key) if key.isdigit() and len(key) < 16 else -1
+    row = db.execute(
+        "SELECT seq, receipt_hash, line FROM receipts WHERE receipt_id = ? OR seq = ? LIMIT 1", (key, number)
+    ).fetchone()
+    return None if row is None else Row(*row)
+
+
 def find_receipts(db: sqlite3.Connection, key: str) -> list[Receipt]:
     """Receipts whose id, id prefix, number or action is `key`."""
-    number = int(key) if key.isdigit() and len(key) < 16 else -1
+    found = receipt_at(db, key)
+    if found is not None:
+        return [_RECEIPT.decode(found.line)]
+    if not key.isascii():
+        return []
     rows = db.execute(
-        "SELECT line FROM receipts WHERE receipt_id = ? OR action_id = ? OR seq = ? OR receipt_id LIKE ? || '%'"
-        " ORDER BY seq LIMIT 100",
-        (key, key, number, key.replace("%", "").replace("_", "") or "\0"),
+        "SELECT line FROM receipts WHERE action_id = ? OR receipt_id LIKE ? || '%' ORDER BY seq LIMIT 100",
+        (key, key.replace("%", "").replace("_", "") or "\0"),
     )
     return [_RECEIPT.decode(row[0]) for row in rows]

@@ -42,12 +42,15 @@ class Ledger:
         self._log_path = log_path
         self._log = ReceiptLog(log_path, warn)
         self._unexported = False
-        self._unsealed = 0
+        self._added = 0
+        """Receipts ever written here; counted by the writer alone."""
+        self._sealed = 0
+        """How many of them a head covers that was committed and kept."""
         self._sealing = False
         self._every = head_every
         self._seconds = head_seconds
         self._sealed_at = clock()
-        db.after_commit(self._copy)
+        db.after_commit(self._copy, self._not_copied)
 
     def add(
         self, tx: sqlite3.Connection, action: Action, status: ReceiptStatus, *, code: str, result_hash: str
@@ -55,13 +58,14 @@ class Ledger:
         """Write a receipt in the caller's transaction."""
         receipt = append_receipt(tx, self._clock, action, status, code=code, result_hash=result_hash)
         self._unexported = True
-        self._unsealed += 1
+        self._added += 1
         return receipt
 
     async def seal_if_due(self) -> None:
         """Sign the chain when enough receipts or time have gone by since the last head."""
         waited = (self._clock() - self._sealed_at).total_seconds()
-        due = self._unsealed >= self._every or (self._unsealed and waited >= self._seconds)
+        unsealed = self._added - self._sealed
+        due = unsealed >= self._every or (unsealed and waited >= self._seconds)
         if not due or self._sealing:  # one seal covers everybody who finishes meanwhile
             return
         self._sealing = True
@@ -76,8 +80,8 @@ class Ledger:
     def close(self) -> None:
         """Seal on the way out. A failure is said, not raised: the receipts themselves are safe in their rows."""
         try:
-            if self._unsealed:
-                self._keep(self._db.write_now(self._seal))
+            if self._db.is_writing:  # what still waits to be written comes before this, and is sealed with the rest
+                self._keep(self._db.write_now(lambda tx: self._seal(tx) if self._added > self._sealed else None))
         except CoilclawError as error:
             self._warn(f"the ledger could not be sealed on exit: {error}")
         self._log.close()
@@ -91,13 +95,20 @@ class Ledger:
             if self._reached is not None:
                 self._reached("copied")
 
-    def _seal(self, tx: sqlite3.Connection) -> Head:
+    def _not_copied(self, error: Exception) -> None:
+        self._warn(
+            f"the receipts log could not be brought up to date ({error!r}); the receipts are safe in the database and"
+            " will be copied with the next one."
+        )
+
+    def _seal(self, tx: sqlite3.Connection) -> tuple[Head, int]:
+        """A head over all that was written up to now, and how many of our own that are."""
         exported = self._synced()
         if exported:
             set_exported_size(tx, exported)
         self._check_mark(tx)
         size, chain_hash = last_link(tx)
-        return store_head(tx, self._key, self._clock, size, chain_hash)
+        return store_head(tx, self._key, self._clock, size, chain_hash), self._added
 
     def _check_mark(self, tx: sqlite3.Connection) -> None:
         """Never sign over a chain that is not the one that was signed last."""
@@ -116,9 +127,11 @@ class Ledger:
             self._warn(f"the receipts log could not be made durable ({error.strerror}); the database has the receipts.")
             return 0
 
-    def _keep(self, head: Head) -> None:
+    def _keep(self, sealed: tuple[Head, int] | None) -> None:
         """Once the head is committed, keep it beside the log as well."""
-        self._unsealed = 0
+        if sealed is None:
+            return
+        head, self._sealed = sealed
         self._sealed_at = self._clock()
         try:
             self._key.keep_mark(head)

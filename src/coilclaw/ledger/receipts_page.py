@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import msgspec
 
+from coilclaw.ledger.chain import receipt_at
 from coilclaw.ledger.verify import hash_of_line
 from coilclaw.packets.receipt import GENESIS, Head, Receipt, ReceiptStatus
 from coilclaw.store.refusals import Refusal, refusal_of
@@ -88,10 +89,7 @@ def _rows(db: sqlite3.Connection, wanted: WantedReceipts, below: int) -> list[tu
 
 def place_of(db: sqlite3.Connection, key: str) -> Placed | None:
     """The receipt with this id or number; None when there is none."""
-    number = int(key) if key.isascii() and key.isdigit() and len(key) < 16 else -1
-    row = db.execute(
-        "SELECT seq, receipt_hash, line FROM receipts WHERE receipt_id = ? OR seq = ? LIMIT 1", (key, number)
-    ).fetchone()
+    row = receipt_at(db, key)
     if row is None:
         return None
     place, stored, line = row

@@ -23,12 +23,25 @@ _DAMAGED = (OTHER, "damaged", "")
 """A receipt that somebody changed; verification says more."""
 
 
+_BEGUN = """
+SELECT count(*) FROM audit_log AS first
+WHERE first.seq > ? AND first.seq <= ? AND first.event_type = 'message_added'
+AND NOT EXISTS (
+  SELECT 1 FROM audit_log AS earlier
+  WHERE earlier.entity_id = first.entity_id AND earlier.seq < first.seq AND earlier.event_type = 'message_added'
+)
+AND NOT EXISTS (
+  SELECT 1 FROM messages AS it JOIN messages AS earlier ON earlier.thread_id = it.thread_id AND earlier.seq < it.seq
+  WHERE it.message_id = substr(first.entry_id, 5)
+)
+"""
+
+
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """What was counted, and up to which rows."""
 
     receipts: int = 0
     audit: int = 0
-    messages: int = 0
     conversations: int = 0
     calls: dict[str, int] = {}
     """How many calls ended so, by `STATUS TOOL`."""
@@ -64,7 +77,6 @@ def count_new(
 ) -> Totals:
     """The totals with everything that was written since. At most so many codes are told apart."""
     receipts, audit = last_link(db)[0], last_number(db)
-    messages = int(db.execute("SELECT coalesce(max(seq), 0) FROM messages").fetchone()[0])
     calls, denials = dict(totals.calls), dict(totals.denials)
     for ended, number in db.execute(  # one look into each line; the lines of one kind are brought together as text
         "SELECT CASE WHEN json_valid(line) THEN json_extract(line, '$.tool', '$.status', '$.code') END AS ended,"
@@ -78,8 +90,7 @@ def count_new(
     return Totals(
         receipts=receipts,
         audit=audit,
-        messages=max(messages, totals.messages),
-        conversations=totals.conversations + _conversations(db, totals.messages, messages),
+        conversations=totals.conversations + _conversations(db, totals.audit, audit),
         calls=calls,
         denials=denials,
         provider_errors=_provider_errors(db, totals.provider_errors, totals.audit, audit, providers),
@@ -94,12 +105,11 @@ def _ended(text: str | None) -> tuple[str, str, str]:
 
 
 def _conversations(db: sqlite3.Connection, after: int, until: int) -> int:
-    """A conversation counts when its first message is kept."""
-    row = db.execute(
-        "SELECT count(*) FROM messages AS first WHERE first.seq > ? AND first.seq <= ? AND NOT EXISTS"
-        " (SELECT 1 FROM messages AS earlier WHERE earlier.thread_id = first.thread_id AND earlier.seq < first.seq)",
-        (after, until),
-    ).fetchone()
+    """A conversation counts with the event of its first message: messages are forgotten, and their numbers come again.
+
+    It was begun before when an earlier event says so, or an earlier message whose event is gone.
+    """
+    row = db.execute(_BEGUN, (after, until)).fetchone()
     return int(row[0])
 
 

@@ -1,12 +1,11 @@
 """Third layer: what a header, a field, a flag, a query or an address says about the value beside it."""
 
-import re
 from collections.abc import Callable
 
-from coilclaw.secrets.sieve import Hit, Window, places
+from coilclaw.secrets.sieve import Anchor, Hit, Window, places
 
 
-def _anchors() -> tuple[re.Pattern[str], ...]:
+def _anchors() -> tuple[Anchor, ...]:
     """Per keyword one telling letter, in both cases: a literal first character is found fastest."""
     letters = {
         "k": r"(?<=[\w .-]k)(?=ey)(?!ey[bw])|(?<=tok)(?=en)(?!en[si])|(?<=cook)(?=ie)(?!ies)",
@@ -25,7 +24,7 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
         "#" + names,
         r"-(?<=\s-)(?=u|-user)",
     ]
-    return tuple(re.compile(source, re.ASCII) for source in sources)
+    return tuple(map(Anchor.of, sources))
 
 
 class Context:
@@ -34,7 +33,7 @@ class Context:
     word = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-:/\\?&#="
 
     def __init__(self) -> None:
-        self._anchors: tuple[re.Pattern[str], ...] | None = None
+        self._anchors: tuple[Anchor, ...] | None = None
         self._judge: Callable[[Window, int], Hit | None] | None = None
 
     def anchors(self, text: str, at: int) -> list[int]:

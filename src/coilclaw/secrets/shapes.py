@@ -8,7 +8,7 @@ import re
 from coilclaw.secrets.labels import mark
 from coilclaw.secrets.page import Page
 from coilclaw.secrets.shape_table import Shape, Table
-from coilclaw.secrets.sieve import Hit, More, Window, places
+from coilclaw.secrets.sieve import Anchor, Hit, More, Window, places
 
 _LONGEST = 2_048
 _RUN = re.compile(r"[A-Za-z0-9_.:/=+$~-]*")
@@ -36,7 +36,7 @@ def _ends(endings: str, separator: str) -> str:
     return "(?<=" + "|".join(re.escape(ending + separator) for ending in endings.split()) + ")"
 
 
-def _anchors() -> tuple[re.Pattern[str], ...]:
+def _anchors() -> tuple[Anchor, ...]:
     sources = (
         "_" + _LONG + _ends(_BEFORE_UNDERSCORE, "_"),
         r"-(?<=[A-Za-z3]-)" + _LONG + r"(?:(?<=sk-)(?<![A-Za-z0-9]sk-)|(?<=xox[a-z]-)|(?<=q0[a-z][a-z][a-z]-)|"
@@ -60,7 +60,7 @@ def _anchors() -> tuple[re.Pattern[str], ...]:
         r"\$(?=2[abxy]\$|argon2|[156y]\$)",
         r"P(?<![\w\]-]P)(?=rivate-Lines:)",
     )  # fmt: skip
-    return tuple(re.compile(source, re.ASCII) for source in sources)
+    return tuple(map(Anchor.of, sources))
 
 
 class Shapes:
@@ -69,7 +69,7 @@ class Shapes:
     word = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/$~-+"
 
     def __init__(self) -> None:
-        self._anchors: tuple[re.Pattern[str], ...] | None = None
+        self._anchors: tuple[Anchor, ...] | None = None
         self._table = Table()
 
     def anchors(self, text: str, at: int) -> list[int]:

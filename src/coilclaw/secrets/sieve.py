@@ -216,9 +216,21 @@ class Sieve:
         return window.final
 
 
-def places(patterns: tuple[re.Pattern[str], ...], text: str, at: int) -> list[int]:
+class Anchor(NamedTuple):
+    """A pattern, and the one character that every match of it starts with."""
+
+    first: str
+    pattern: re.Pattern[str]
+
+    @classmethod
+    def of(cls, source: str) -> "Anchor":
+        """The source starts with that character, as it is, escaped or in brackets."""
+        return cls(source.lstrip("\\[")[0], re.compile(source, re.ASCII))
+
+
+def places(anchors: tuple[Anchor, ...], text: str, at: int) -> list[int]:
     """Where any of the patterns starts. One literal first character each makes this faster than one big alternation."""
-    found = [match.start() for pattern in patterns for match in pattern.finditer(text, at)]
+    found = [match.start() for first, pattern in anchors if first in text for match in pattern.finditer(text, at)]
     found.sort()
     return found
 

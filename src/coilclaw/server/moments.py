@@ -1,5 +1,6 @@
 """Moments: points in time as clients write them, and as rows hold them."""
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, TypeAlias
 
@@ -11,6 +12,9 @@ from coilclaw.server.problems import Trouble
 _FORMAT = {"format": "date-time"}
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
+_LEAP_SECOND = re.compile(r"(?<=[T ]\d\d:\d\d):60")
+_NO_OFFSET = re.compile(r"[T ].*[+-]\d\d(?::?\d\d)?:?[6-9]\d")
+"""Sixty minutes or seconds and more in an offset, which Python takes for hours and minutes."""
 
 Since: TypeAlias = Annotated[
     str | None,
@@ -29,10 +33,16 @@ def moment_of(text: str | None) -> str | None:
     try:
         if written.startswith("0000-"):  # RFC 3339 has a year 0
             return stamp(_FIRST)
-        moment = datetime.fromisoformat(written.replace(":60", ":59"))  # a leap second
+        moment = datetime.fromisoformat(_LEAP_SECOND.sub(":59", written))
     except ValueError as error:
-        raise Trouble(422, "BAD_MOMENT", "that is no moment.", remedy="Write it like 2026-03-01T12:00:00Z.") from error
+        raise _no_moment() from error
+    if _NO_OFFSET.search(written):
+        raise _no_moment()
     try:
         return stamp(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))
     except OverflowError:
         return stamp(_FIRST if moment.year == 1 else _LAST)
+
+
+def _no_moment() -> Trouble:
+    return Trouble(422, "BAD_MOMENT", "that is no moment.", remedy="Write it like 2026-03-01T12:00:00Z.")

@@ -6,7 +6,8 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
@@ -102,15 +103,26 @@ def _migrate(connection: sqlite3.Connection, lock: FairLock, path: Path) -> None
             connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
 
 
+def _tell_everybody(error: Exception) -> None:
+    """Where uncaught errors of threads go."""
+    threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, None)))
+
+
 class Database:
     """One SQLite file. Reads go straight to `reader`; writes go through the writer thread and are durable when done."""
 
     def __init__(self, path: Path, locks: Path) -> None:
         self.path = path
         self._lock = FairLock(locks / "database")
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: deque[_Job] = deque()
+        self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """What the writer waits for: True says that there may be jobs, False that there will be no more."""
+        self._calling: set[asyncio.AbstractEventLoop] = set()
+        """Loops that will call the writer as soon as they have run what is ready; each for its own jobs."""
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
         self._after_commit: Callable[[sqlite3.Connection], None] | None = None
+        self._tell: Callable[[Exception], None] = _tell_everybody
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.reader = _connect(path)
@@ -120,27 +132,50 @@ class Database:
         except OSError as error:
             raise StorageError(f"{path.parent} cannot be made ({error.strerror}).") from error
 
-    def after_commit(self, hook: Callable[[sqlite3.Connection], None]) -> None:
-        """Have `hook` called in the writer, still holding the lock, after every commit."""
+    def after_commit(
+        self, hook: Callable[[sqlite3.Connection], None], tell: Callable[[Exception], None] | None = None
+    ) -> None:
+        """Have `hook` called in the writer, still holding the lock, after every commit.
+
+        When it fails the writes are durable all the same, and whoever made them hears so; its error goes to `tell`.
+        """
         self._after_commit = hook
+        self._tell = tell or _tell_everybody
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue a write; the future is done when it is durable, or carries why it is not."""
         done: Future[T] = Future()
         self._put(_Job(work, done))  # pyright: ignore[reportArgumentType]
+        self._calls.put(True)
         return done
 
     async def write(self, work: Work[T]) -> T:
         """Write and wait until it is durable. Cancelling the waiter does not take the write back."""
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
         self._put(_Job(work, done))  # pyright: ignore[reportArgumentType]
+        if loop not in self._calling:  # whoever else is ready to run may write too: the writer is called after them
+            self._calling.add(loop)
+            loop.call_soon(self._call, loop)
         return await done
+
+    def _call(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._calling.discard(loop)
+        self._calls.put(True)
 
     def _put(self, job: _Job) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._write_forever, name="writer", daemon=True)
-            self._thread.start()
-        self._jobs.put(job)
+            with self._starting:  # two writers would share one lock and keep nobody out
+                if self._thread is None:
+                    thread = threading.Thread(target=self._write_forever, name="writer", daemon=True)
+                    thread.start()
+                    self._thread = thread
+        self._jobs.append(job)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether anything was ever handed to the writer, which may still be at it."""
+        return self._thread is not None
 
     def write_now(self, work: Work[T]) -> T:
         """Write and wait, from code that has no event loop."""
@@ -149,7 +184,7 @@ class Database:
     def close(self) -> None:
         """Finish queued writes and give the file back."""
         if self._thread is not None:
-            self._jobs.put(None)
+            self._calls.put(False)
             self._thread.join()
             self._thread = None
         self.reader.close()
@@ -157,35 +192,24 @@ class Database:
 
     def _write_forever(self) -> None:
         connection: sqlite3.Connection | None = None
-        while True:
-            batch = self._next_batch()
-            if not batch:
-                if connection is not None:
-                    connection.close()
-                return
-            try:
-                connection = connection or _connect(self.path)
-                with self._lock:
-                    self._commit(connection, batch)
-            except Exception as error:  # handed to whoever asked; the writer itself must live on
-                self._fail(batch, error)
+        called = True
+        while called:
+            called = self._calls.get()
+            for batch in self._batches():
+                try:
+                    connection = connection or _connect(self.path)
+                    with self._lock:
+                        self._commit(connection, batch)
+                except Exception as error:  # handed to whoever asked; the writer itself must live on
+                    self._fail(batch, error)
+        if connection is not None:
+            connection.close()
 
-    def _next_batch(self) -> list[_Job]:
-        """Wait for a write, then take along whatever else is already waiting. Empty means: stop."""
-        first = self._jobs.get()
-        if first is None:
-            return []
-        batch = [first]
-        while len(batch) < BATCH:
-            try:
-                job = self._jobs.get_nowait()
-            except queue.Empty:
-                break
-            if job is None:
-                self._jobs.put(None)  # stop after this batch
-                break
-            batch.append(job)
-        return batch
+    def _batches(self) -> Iterator[list[_Job]]:
+        """What waits now, in the order it came; what comes meanwhile has a call of its own, with all its company."""
+        waiting = len(self._jobs)
+        for start in range(0, waiting, BATCH):
+            yield [self._jobs.popleft() for _ in range(min(BATCH, waiting - start))]
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> None:
         """One transaction for the batch, one savepoint for each write, results handed out after the commit."""
@@ -202,6 +226,8 @@ class Database:
         try:
             if self._after_commit is not None:
                 self._after_commit(connection)
+        except Exception as error:  # the writes are done; that this went wrong must be heard all the same
+            self._tell(error)
         finally:
             self._answer(results)
 

@@ -2,6 +2,9 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 
@@ -43,13 +46,56 @@ def holder_is_gone(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: those who ask do not take each other for the holder
     except OSError:
         return False
     finally:
         os.close(fd)
     path.unlink(missing_ok=True)
     return True
+
+
+@contextmanager
+def present(path: Path) -> Iterator[None]:
+    """Be seen there for as long as this lasts, or until the process dies. Any number may be, each in its own place."""
+    descriptor = _take_place(path)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def somebody_is_present(path: Path) -> bool:
+    """Whether anybody is seen there. Those who ask are not, however many ask at once."""
+    for number in count():
+        try:
+            descriptor = os.open(_place(path, number), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+def _take_place(path: Path) -> int:
+    """The first place nobody holds. One that somebody asks about right now is passed over; places have no end."""
+    for number in count():
+        descriptor = open_lock_file(_place(path, number))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+        else:
+            return descriptor
+    raise AssertionError
+
+
+def _place(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}.{number}{path.suffix}") if number else path
 
 
 class FairLock:
