@@ -43,7 +43,7 @@ class World:
         waiting = self.behaviours[key]
         how = waiting.pop(0) if waiting else "ok"
         if how == "busy":
-            return self._answer(request, 503)
+            return self._answer(request, 429)
         if how == "refuses":
             return self._answer(request, 400)
         if how == "unreachable":

@@ -24,7 +24,7 @@ SECRET = "hook-secret-5d7a0c"
 class World:
     """A home with one webhook, and the receiver at its other end."""
 
-    def __init__(self, folder, server, receiver, **hook):
+    def __init__(self, folder, server, receiver, pause=0.05, **hook):
         self.receiver = receiver
         url = f"http://127.0.0.1:{server.server_port}/in"
         lookup = (
@@ -35,7 +35,7 @@ class World:
             folder,
             environ={"HOOK_SECRET": SECRET},
             webhooks={"door": hook},
-            executor=Executor(max_attempts=3, backoff_seconds=0.05),
+            executor=Executor(max_attempts=3, backoff_seconds=pause),
         )
         self.home.owner.answer = Answer(approved=None)
         self.later = timedelta(0)
@@ -63,11 +63,11 @@ class World:
 @pytest.fixture
 def world(tmp_path):
     @contextmanager
-    def make(*, deduplicates=False, lookup=False, slow=0.0):
+    def make(*, deduplicates=False, lookup=False, slow=0.0, pause=0.05):
         receiver = Receiver(tmp_path / "received.jsonl", deduplicates=deduplicates, lookup=lookup)
         server = serve(receiver, slow=slow)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        made = World(tmp_path, server, receiver, deduplicates=deduplicates, lookup=lookup)
+        made = World(tmp_path, server, receiver, pause, deduplicates=deduplicates, lookup=lookup)
         try:
             yield made
         finally:
@@ -266,7 +266,7 @@ async def test_an_action_from_the_future_is_held_until_the_clock_is_right(world)
 
 async def test_a_pause_set_by_a_clock_that_ran_ahead_does_not_last(world):
     with world() as w:
-        action_id = await w.send(answers=[503])
+        action_id = await w.send(answers=[429])
         w.wait(hours=12)
         await w.home.approve(action_id)
         assert w.status(action_id) == "APPROVED"
@@ -276,20 +276,20 @@ async def test_a_pause_set_by_a_clock_that_ran_ahead_does_not_last(world):
 
 
 async def test_a_receiver_that_is_busy_is_tried_again_and_every_try_has_a_receipt(world):
-    with world() as w:
-        action_id = await w.send(answers=[503, 429])
+    with world(pause=60.0) as w:
+        action_id = await w.send(answers=[425, 429])
         outcome = await w.home.approve(action_id)
         assert outcome.again
         assert "tried again" in outcome.result.output
         assert w.status(action_id) == "APPROVED"
         assert await w.run_due() == 0  # not yet
-        w.wait(seconds=1)
+        w.wait(minutes=5)
         assert await w.run_due() == 1
-        w.wait(seconds=1)
+        w.wait(minutes=5)
         assert await w.run_due() == 1
         assert w.status(action_id) == "EXECUTED"
         assert [(r.status, r.code) for r in w.home.receipts()] == [
-            ("failed", "HTTP_503"),
+            ("failed", "HTTP_425"),
             ("failed", "HTTP_429"),
             ("allowed", "APPROVED"),
         ]
@@ -298,7 +298,7 @@ async def test_a_receiver_that_is_busy_is_tried_again_and_every_try_has_a_receip
 
 async def test_tries_come_to_an_end(world):
     with world() as w:
-        action_id = await w.send(answers=[503] * 9)
+        action_id = await w.send(answers=[429] * 9)
         await w.home.approve(action_id)
         for _ in range(5):
             w.wait(hours=1)
@@ -308,9 +308,10 @@ async def test_tries_come_to_an_end(world):
         assert w.received() == []
 
 
-async def test_an_unsure_answer_is_unknown_and_never_repeated_blindly(world):
+@pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
+async def test_an_unsure_answer_is_unknown_and_never_repeated_blindly(world, status):
     with world() as w:
-        action_id = await w.send(answers=[500])
+        action_id = await w.send(answers=[status])
         outcome = await w.home.approve(action_id)
         assert outcome.receipt.status == "unknown"
         assert w.status(action_id) == "UNKNOWN"
@@ -502,6 +503,33 @@ async def test_everybody_sees_whether_a_worker_is_there(world):
                 assert worker_is_running(locks)
             assert worker_is_running(locks)
         assert not worker_is_running(locks)
+
+
+async def test_those_who_ask_whether_a_worker_is_there_do_not_see_each_other(world):
+    import fcntl
+
+    with world() as w:
+        locks = w.home.home.locks_dir
+        executor = w.home.app.executor(w.home.conveyor())
+        with executor.hold():
+            pass
+        heard = []
+
+        def ask():
+            for _ in range(300):
+                heard.append(worker_is_running(locks))
+
+        asking = [threading.Thread(target=ask) for _ in range(4)]
+        for each in asking:
+            each.start()
+        for each in asking:
+            each.join()
+        assert set(heard) == {False}
+        with (locks / "executor.lock").open() as held:
+            fcntl.flock(held, fcntl.LOCK_SH)  # one who asks, stopped in the middle of it
+            assert not worker_is_running(locks)
+            with executor.hold():
+                assert worker_is_running(locks)
 
 
 async def test_the_result_of_what_waited_is_kept_and_posted(world):
@@ -698,7 +726,7 @@ async def test_what_a_new_policy_denies_while_the_claim_waits_is_not_sent(world)
 
         conveyor.records._reached = late
         outcome = await conveyor.execute(approved)
-        assert outcome.result.code == "DIGEST_CHANGED"
+        assert outcome.result.code == "RULES_CHANGED"
         assert w.received() == []
 
 

@@ -208,7 +208,7 @@ async def test_one_key_used_by_two_at_once_is_one_action(world):
         assert w.home.statuses() == ["PENDING"]
 
 
-@pytest.mark.parametrize("then", [[503, 503], [400]])
+@pytest.mark.parametrize("then", [[429, 429], [400]])
 async def test_tries_that_fail_after_one_that_may_have_worked_end_unknown(world, then):
     with world(deduplicates=True) as w:
         action_id = await w.send(answers=[500, *then])
@@ -281,7 +281,7 @@ async def test_a_clock_set_back_lets_an_approval_wait_longer_but_never_revives_i
 
 async def test_a_clock_that_jumps_ahead_while_it_is_tried_again_ends_it(world):
     with world() as w:
-        action_id = await w.send(answers=[503])
+        action_id = await w.send(answers=[429])
         await w.home.approve(action_id)
         w.wait(hours=25)
         await w.run_due()

@@ -28,7 +28,8 @@ def entry(job_id="s", cron="0 * * * *", timezone="UTC", **more):
 class World:
     """One dispatcher. Further ones on the same database are made by `another`."""
 
-    def __init__(self, db, clock, *, registry=None, redact=None):
+    def __init__(self, db, clock, *, registry=None, redact=None, hash_file=lambda path: None):
+        self.hash_file = hash_file
         self.db = db
         self.clock = clock
         self.registry = registry if registry is not None else dict(NO_FILE)
@@ -60,7 +61,7 @@ class World:
             sync=Sync(db=self.db, clock=self.clock, source=self.source, say=say, objections=self.objections),
             terms=self.terms,
             stopped=lambda: self.stopped,
-            hash_file=lambda path: None,
+            hash_file=self.hash_file,
             withdraw=withdraw,
             say=say,
         )

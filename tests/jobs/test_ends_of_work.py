@@ -62,7 +62,7 @@ async def test_an_undo_counts_as_changing_files(sample):
 async def test_a_job_that_was_called_off_sends_nothing_any_more(world):  # noqa: F811
     with world() as w:
         office = Office(w.home)
-        payload = {"target": "door", "payload": {"answers": [503, 503]}}
+        payload = {"target": "door", "payload": {"answers": [429, 429]}}
         w.home.script(calls(("webhook_send", payload)), {"text": "done"})
         job = await office.create()
         await office.drain()
@@ -136,3 +136,21 @@ async def test_what_a_job_left_undone_the_owner_can_propose_again(world):  # noq
         assert (await w.home.approve(new.action_id)).result.success
         assert len(w.received()) == 1
         assert load_action(w.home.app.db.reader, withdrawn.action_id).status == "REJECTED"
+
+
+async def test_an_action_whose_job_cannot_be_read_keeps_no_other_one_waiting(world):  # noqa: F811
+    with world() as w:
+        office = Office(w.home)
+        w.home.script(calls(("webhook_send", {"target": "door", "payload": {"answers": [429]}})), {"text": "done"})
+        await office.create()
+        await office.drain()
+        (of_job,) = [action.action_id for action in waiting_actions(w.home.app.db.reader, 9)]
+        innocent = await w.send(answers=[429])
+        for action_id in (of_job, innocent):
+            await w.home.approve(action_id)
+            assert w.status(action_id) == "APPROVED"
+        w.home.app.db.write_now(lambda tx: tx.execute("UPDATE jobs SET spec_json = '{'"))
+        w.wait(minutes=1)
+        assert await w.run_due() == 1
+        assert (w.status(of_job), w.status(innocent)) == ("APPROVED", "EXECUTED")
+        assert w.received() == ["k1"]

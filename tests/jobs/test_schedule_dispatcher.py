@@ -531,16 +531,6 @@ async def test_a_zone_that_the_rules_no_longer_know_pauses_it(world):
     assert "Gone/Zone" in world.row().paused_reason
 
 
-async def test_it_sleeps_until_the_next_is_due_or_ten_minutes(world):
-    assert world.dispatcher.next_wakeup() > world.clock.now + timedelta(minutes=9)
-    world.declare(entry(cron="5 * * * *"))
-    await world.tick()
-    assert world.dispatcher.next_wakeup() == from_stamp("2026-03-01T12:05:00Z")
-    world.declare(entry())
-    await world.tick()
-    assert world.dispatcher.next_wakeup() < from_stamp("2026-03-01T12:11:00Z")
-
-
 # By hand
 
 

@@ -211,7 +211,8 @@ async def test_a_chore_that_breaks_does_not_end_a_drain_with_an_error():
 
     shop = Shop(jobs=1, chores=(Chore(name="sweep", every=1.0, run=broken),))
     await shop.worker.drain(asyncio.Event())
-    assert shop.heard("worker_trouble") == [{"message": "sweep: an unexpected ValueError"}]
+    assert {"message": "sweep: an unexpected ValueError"} in shop.heard("worker_trouble")
+    assert len(shop.done) == 1
 
 
 async def test_a_claim_that_breaks_is_trouble_and_no_death():
@@ -244,3 +245,18 @@ async def test_a_job_that_cannot_be_read_is_named_once_and_holds_nothing_up():
     (said,) = shop.heard("worker_trouble")
     assert said["job_id"] == "job_7"
     assert "the row of job job_7 cannot be read: damaged." in said["message"]
+
+
+async def test_a_chore_that_breaks_all_the_time_keeps_no_job_waiting():
+    async def broken():
+        raise StorageError("no")
+
+    shop, stop = Shop(chores=(Chore(name="sweep", every=0.0, run=broken),)), asyncio.Event()
+    run = asyncio.ensure_future(shop.worker.run(stop))
+    while not shop.heard("worker_trouble"):
+        await asyncio.sleep(0.001)
+    shop.left.append(job(1))
+    while not shop.done:  # the clock stands still: nothing was put off
+        await asyncio.sleep(0.001)
+    stop.set()
+    await run

@@ -1,9 +1,11 @@
 """Receipts: chained, copied, sealed, and impossible to change unseen."""
 
+import asyncio
 import json
 import multiprocessing
 import os
 import random
+import threading
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from coilclaw.ledger.chain import find_receipts, list_receipts
 from coilclaw.ledger.heads import SigningKey
 from coilclaw.ledger.ledger import Ledger, heads_file
+from coilclaw.ledger.receipts_page import place_of
 from coilclaw.ledger.verify import hash_of_line, verify_ledger
 from coilclaw.packets.action import Action, ToolCall
 from coilclaw.packets.canonical import canonical_bytes, sha256_hex
@@ -354,12 +357,70 @@ async def test_a_head_is_made_every_so_many_receipts(tmp_path, clock):
     book.close()
 
 
+def sizes(book):
+    return [row[0] for row in book.db.reader.execute("SELECT size FROM ledger_heads ORDER BY size")]
+
+
+async def test_a_receipt_written_while_a_seal_comes_back_is_sealed_on_exit(tmp_path, clock):
+    book = Book(tmp_path, clock)
+    book.write(64)
+
+    def add(tx):
+        return book.ledger.add(tx, action(64), "allowed", code="ALLOWED", result_hash="r" * 64)
+
+    sealing = asyncio.ensure_future(book.ledger.seal_if_due())
+    await asyncio.sleep(0)  # the seal is on its way to the writer
+    book.db.write_now(add)  # without the loop: the seal is committed by now, and nobody has heard of it
+    await sealing
+    assert sizes(book) == [64]
+    book.ledger.close()
+    assert sizes(book) == [64, 65]
+    assert book.key.mark().size == 65
+    book.db.close()
+
+
+async def test_a_receipt_that_still_waits_to_be_written_is_sealed_on_exit(tmp_path, clock):
+    """Whoever waited for it was cancelled; the write goes on all the same."""
+    book = Book(tmp_path, clock)
+    writer_is_free = threading.Event()
+    book.db.submit(lambda _: writer_is_free.wait(60))
+    late = book.db.submit(lambda tx: book.ledger.add(tx, action(0), "allowed", code="ALLOWED", result_hash="r" * 64))
+    threading.Timer(0.1, writer_is_free.set).start()
+    book.ledger.close()
+    assert late.done()
+    assert sizes(book) == [1]
+    book.db.close()
+
+
+def test_a_ledger_without_news_signs_nothing_on_exit(book):
+    book.open()
+    before = sizes(book)
+    book.db.write_now(lambda tx: tx.execute("INSERT INTO meta (key, value) VALUES ('x', 'y')"))
+    book.ledger.close()
+    assert sizes(book) == before
+    book.db.close()
+
+
+@pytest.mark.parametrize("key", ["²", "\u0663", "\uff13", "3²", "-1", "", " 3", "9" * 40, "\udcff", "a\0b"])
+def test_what_names_no_receipt_finds_none(book, key):
+    db = Database(book.folder / "m", book.folder / "locks")
+    assert find_receipts(db.reader, key) == []
+    assert place_of(db.reader, key) is None
+    db.close()
+
+
 def test_receipts_are_found_by_number_id_and_action(book):
     db = Database(book.folder / "m", book.folder / "locks")
     third = find_receipts(db.reader, "3")[0]
     assert find_receipts(db.reader, third.id) == [third]
     assert find_receipts(db.reader, "act_2") == [third]
     assert find_receipts(db.reader, "%") == []
+    assert find_receipts(db.reader, third.id[:18]) == [third]
+    assert len(find_receipts(db.reader, "receipt-")) == 8
+    for key in ("3", third.id):
+        placed = place_of(db.reader, key)
+        assert placed is not None
+        assert (placed.number, placed.receipt, placed.faults) == (3, third, ())
     db.close()
 
 
@@ -412,3 +473,11 @@ def test_random_damage_of_many_kinds_is_always_found(tmp_path, clock):
             lines = lines[:place]
         book.log.write_bytes(b"".join(lines))
         assert not book.verify().valid, (kind, place)
+
+
+def test_a_clock_set_back_before_the_head_was_signed_loses_nothing(tmp_path, clock):
+    book = Book(tmp_path, clock)
+    book.write(3)
+    clock.advance(days=-1)
+    book.close()
+    assert book.verify().valid

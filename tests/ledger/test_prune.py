@@ -122,6 +122,18 @@ def test_old_rows_are_exported_by_day_and_deleted_and_young_ones_stay(place):
     assert all(file.stat().st_mode & 0o077 == 0 for file in place.files())
 
 
+def test_nothing_of_it_is_read_with_the_connection_that_others_read_with(place):
+    place.note(3)
+    place.clock.advance(days=100)
+    days = Days(audit=90, messages=30, artifacts=30, idempotency=30)
+    used = []
+    place.db.reader.set_progress_handler(lambda: used.append(1) and 0, 1)
+    place.pruner(days=days).dry_run()
+    assert place.pruner(days=days).prune_if_due() is not None
+    place.db.reader.set_progress_handler(None, 1)
+    assert used == []
+
+
 def test_pruning_again_changes_nothing(place):
     three_days(place)
     place.pruner().prune()

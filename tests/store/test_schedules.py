@@ -15,7 +15,6 @@ from coilclaw.store.schedules import (
     due_schedules,
     list_schedules,
     load_schedule,
-    next_due,
     pause,
     put_schedule,
     set_next,
@@ -76,7 +75,6 @@ def test_only_what_may_run_comes_due_the_longest_due_first(db, clock):
     found, broken = due_schedules(db.reader, LATE, 10)
     assert [row.schedule_id for row in found] == ["a", "b"]
     assert broken == []
-    assert next_due(db.reader) == "2026-03-01T12:30:00.000Z"
 
 
 def test_looking_for_what_is_due_uses_the_partial_index(db):

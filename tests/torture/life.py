@@ -165,7 +165,7 @@ class Life:
 
 def _call(key: str, kind: str) -> ToolCall:
     if kind in SENDING:
-        answers = {"busy": [503], "unsure": [500]}.get(kind)
+        answers = {"busy": [429], "unsure": [500]}.get(kind)
         return ToolCall.of("webhook_send", {"target": "door", "payload": {"answers": answers} if answers else {}})
     if kind == "deny":
         return ToolCall.of("file_write", {"path": ".git/hooks/evil", "content": key})

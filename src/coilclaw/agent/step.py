@@ -20,7 +20,7 @@ from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import INTERNAL, OWNER, Action, Label, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatRequest, ToolSpec
-from coilclaw.packets.errors import CoilclawError, StorageError
+from coilclaw.packets.errors import CoilclawError, RowDamaged
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.job import JobLimits
 from coilclaw.store.actions import load_action
@@ -193,7 +193,7 @@ class Stepper:
     def _load(self, action_id: str) -> Action | None:
         try:
             return load_action(self._db.reader, action_id)
-        except StorageError as error:  # a row that cannot be read is this job's fault, not the disk's
+        except RowDamaged as error:  # this job's fault, not the disk's
             raise CoilclawError(error.message, remedy=error.remedy) from error
 
     async def _settled(self, turn: Turn, action_id: str) -> Standing | None:

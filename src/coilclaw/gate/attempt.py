@@ -1,13 +1,15 @@
 """An attempt: one run of one granted call, under its time limit and the emergency stop."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
 from coilclaw.gate.ends import End, end_of, interrupted, looked_up
-from coilclaw.gate.estop import Estop
+from coilclaw.gate.estop import POLL_SECONDS, Estop
 from coilclaw.gate.facts import Inspected
 from coilclaw.gate.grants import Granter
 from coilclaw.gate.turn import Turn
+from coilclaw.gate.unbroken import Cut
 from coilclaw.packets.action import Action
 from coilclaw.packets.errors import EffectUncertain, StorageError
 from coilclaw.packets.ports import Context, Tool, ToolOutput
@@ -21,30 +23,35 @@ class Attempts:
         self._estop = estop
         self._redact = redact
 
-    async def run(self, action: Action, inspected: Inspected, turn: Turn) -> End:
+    async def run(self, action: Action, inspected: Inspected, turn: Turn, cut: Cut) -> End:
         """Do it, or find out that it was done; however it goes, there is an end to write down."""
         tool, args = inspected.tool, inspected.args
         if tool is None or args is None:
             raise StorageError("a call without a tool was let through.", remedy="Please report this.")
         context = self._granter.grant(action, inspected, turn)
         if not (action.uncertain and tool.recovery(args) == "lookup"):
-            return await self._under_limits(tool, tool.invoke(args, context), context)
-        return await self._under_limits(tool, _look_then_do(tool, inspected, context), context)
+            return await self._under_limits(tool, tool.invoke(args, context), context, cut)
+        return await self._under_limits(tool, _look_then_do(tool, inspected, context), context, cut)
 
-    async def _under_limits(self, tool: Tool, call: Awaitable[ToolOutput], context: Context) -> End:
+    async def _under_limits(self, tool: Tool, call: Awaitable[ToolOutput], context: Context, cut: Cut) -> End:
         work = asyncio.ensure_future(call)
-        stop = asyncio.ensure_future(self._estop.wait())
-        timeout = None if tool.name == "ask_user" else context.timeout_seconds
+        cut.over(work)
+        time = asyncio.get_running_loop().time
+        timeout = math.inf if tool.name == "ask_user" else context.timeout_seconds
+        deadline = time() + timeout
         try:
-            await asyncio.wait({work, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                return looked_up() if _was_done(work) else end_of(work, self._redact)
-            await _put_down(work)
-            if stop.done():
-                return interrupted(tool, "ESTOP", "ESTOP ended it.")
-            return interrupted(tool, "TOOL_TIMEOUT", f"It ran longer than {timeout:g} seconds.")
+            await asyncio.sleep(0)  # most calls that only look something up are over after their first step
+            while not work.done():
+                if self._estop.engaged():
+                    return interrupted(tool, "ESTOP", "ESTOP ended it.")
+                left = deadline - time()
+                if left <= 0:
+                    return interrupted(tool, "TOOL_TIMEOUT", f"It ran longer than {timeout:g} seconds.")
+                await asyncio.wait({work}, timeout=min(POLL_SECONDS, left))
+            if work.cancelled():
+                return interrupted(tool, "CANCELLED", "It was cancelled.")
+            return looked_up() if _was_done(work) else end_of(work, self._redact)
         finally:
-            stop.cancel()
             if not work.done():
                 await _put_down(work)
 
@@ -54,7 +61,7 @@ class _AlreadyDone(Exception):
 
 
 def _was_done(work: "asyncio.Future[ToolOutput]") -> bool:
-    return not work.cancelled() and isinstance(work.exception(), _AlreadyDone)
+    return isinstance(work.exception(), _AlreadyDone)
 
 
 async def _look_then_do(tool: Tool, inspected: Inspected, context: Context) -> ToolOutput:

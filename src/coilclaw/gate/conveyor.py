@@ -24,14 +24,16 @@ from coilclaw.gate.ends import (
     Patience,
     changed,
     conflict,
+    cut_before,
     denial,
     died,
     expired,
     fate_of,
     held,
-    interrupted,
     never_begun,
+    put_back,
     refusal,
+    rules_changed,
     stopped_before,
     too_late,
     withdrawn,
@@ -43,13 +45,14 @@ from coilclaw.gate.intake import Intake, Observer
 from coilclaw.gate.proof import PANEL_ONLY, TERMINAL, UNATTENDED, OwnerProof, door_of
 from coilclaw.gate.records import EVENT_OF, KeyBound, Reached, Record, Records, Refused, Stopped, Taken, both, if_it_can
 from coilclaw.gate.turn import Turn
+from coilclaw.gate.unbroken import Cut, unbroken
 from coilclaw.gate.upkeep import Upkeep
 from coilclaw.ledger.ledger import Ledger
 from coilclaw.packets.action import INTERNAL, Action, ToolCall, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.decision import Decision
-from coilclaw.packets.errors import ProofNeeded, StorageError
+from coilclaw.packets.errors import ProofNeeded, RowDamaged, StorageError
 from coilclaw.packets.ids import Clock, from_stamp
 from coilclaw.packets.job import JobLimits
 from coilclaw.packets.ports import Recovery
@@ -133,6 +136,8 @@ class Conveyor:
         )
         self.records = Records(db=db, ledger=ledger, clock=clock, locks=locks, reached=reached, owner=owner)
         self._attempts = Attempts(granter, estop, redact)
+        self._passed: set[str] = set()
+        """Actions that cannot be gone on with, so far as it was said."""
 
     def close(self) -> None:
         """Let go of this process's name."""
@@ -204,8 +209,12 @@ class Conveyor:
         if approved and from_stamp(action.expires_at) <= self._clock():
             return await self._finish(action, expired(), stored=stored, record=record)
         if inspected.facts.tool is not None and inspected.facts.tool.effect == "READ" and not approved:
-            return await self._run(action, inspected, turn, stored=stored, record=record)
-        return await self._claim_and_run(action, inspected, turn, stored=stored, record=record, approved_now=approved)
+            return await unbroken(lambda cut: self._run(action, inspected, turn, cut, stored=stored, record=record))
+        return await unbroken(
+            lambda cut: self._claim_and_run(
+                action, inspected, turn, cut, stored=stored, record=record, approved_now=approved
+            )
+        )
 
     async def _ask(self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None) -> Answer:
         """Put the card to the owner. Ctrl-C is an answer too."""
@@ -229,6 +238,7 @@ class Conveyor:
         action: Action,
         inspected: Inspected,
         turn: Turn,
+        cut: Cut,
         *,
         stored: bool,
         record: Record | None,
@@ -258,36 +268,31 @@ class Conveyor:
         before = action
         action = msgspec.structs.replace(action, attempt=action.attempt + 1, status="APPROVED", begun=True)
         back = Fate(status="APPROVED", uncertain=before.uncertain) if before.status == "APPROVED" else None
-        return await self._run(action, inspected, turn, stored=True, record=record, back=back)
+        return await self._run(action, inspected, turn, cut, stored=True, record=record, back=back)
 
     async def _run(
         self,
         action: Action,
         inspected: Inspected,
         turn: Turn,
+        cut: Cut,
         *,
         stored: bool,
         record: Record | None,
         back: Fate | None = None,
     ) -> Outcome:
-        """Run it, unless ESTOP came; `back` is where that leaves an action that was approved before."""
-        if not self._estop.engaged():
-            await self._granter.keep(inspected, turn, self._estop.engaged)
-        if self._estop.engaged():
+        """Run it, unless ESTOP or a cancellation came; `back` is where that leaves what was approved before."""
+        await self._granter.keep(inspected, turn, lambda: cut.asked or self._estop.engaged())
+        if cut.asked or self._estop.engaged():
             release = self._upkeep.release(action, inspected)
             if back is not None:
-                return await self._finish(action, held(), stored=stored, record=release, fate=back)
-            return await self._finish(action, stopped_before(), stored=stored, record=both(release, record))
+                end = put_back() if cut.asked else held()
+                return await self._finish(action, end, stored=stored, record=release, fate=back)
+            end = cut_before() if cut.asked else stopped_before()
+            return await self._finish(action, end, stored=stored, record=both(release, record))
         carried = self._upkeep.carried(inspected)
         self.reached("starting")
-        try:
-            end = await self._attempts.run(action, inspected, turn)
-        except asyncio.CancelledError:
-            # Ctrl-C: whatever ran has been ended; its receipt is written before the cancellation goes on.
-            end = interrupted(inspected.tool, "CANCELLED", "It was cancelled.")
-            end, keep = await self._upkeep.after(action, end, inspected, turn, carried)
-            await asyncio.shield(self._finish(action, end, stored=stored, record=both(keep, record)))
-            raise
+        end = await self._attempts.run(action, inspected, turn, cut)
         self.reached("done")
         end, keep = await self._upkeep.after(action, end, inspected, turn, carried)
         keep = if_it_can(keep, self._trouble)
@@ -327,7 +332,11 @@ class Conveyor:
             if refused is not None:
                 end = too_late(refused) if action.uncertain else refused
                 return await self._finish(action, end, stored=True, record=record)
-            return await self._claim_and_run(looked, inspected, turn, stored=True, record=record, approved_now=False)
+            return await unbroken(
+                lambda cut: self._claim_and_run(
+                    looked, inspected, turn, cut, stored=True, record=record, approved_now=False
+                )
+            )
         except (Taken, Stopped):
             return None
 
@@ -344,7 +353,7 @@ class Conveyor:
         if looked.decision.verdict == "deny":
             return denial(looked.decision)
         if looked.decision.verdict == "ask" and door_of(action.approved_by or "") == "unknown":
-            return changed()  # it ran by itself once, and now it would need the owner's word
+            return rules_changed()  # it ran by itself once, and now it would need the owner's word
         if action.attempt == 0 and not self._upkeep.is_as_seen(action.action_id, inspected):
             return changed()
         return None
@@ -353,7 +362,7 @@ class Conveyor:
         """What may have changed while the claim waited for its transaction."""
         if action.approved_by is not None and from_stamp(action.expires_at) <= self._clock():
             return expired()
-        return changed() if self._policy().hash != action.decision.policy_hash else None
+        return rules_changed() if self._policy().hash != action.decision.policy_hash else None
 
     # Recovering
 
@@ -392,6 +401,11 @@ class Conveyor:
         try:
             return await work
         except Taken:  # somebody else was faster
+            return None
+        except RowDamaged as error:  # its own row or its job's; said once, because it is tried again and again
+            if action_id not in self._passed:
+                self._passed.add(action_id)
+                self._trouble(f"{action_id} is passed over: {error}")
             return None
         except StorageError:
             raise  # the disk, not the action

@@ -85,7 +85,7 @@ def end_of(work: "asyncio.Future[ToolOutput]", redact: Callable[[str], str]) -> 
         return _bad("failed", error.code, redact(str(error)))
     except CoilclawError as error:
         return _bad("failed", type(error).__name__.upper(), redact(str(error)))
-    except Exception as error:  # the one broad catch: a tool that breaks becomes a failed receipt
+    except Exception as error:  # a tool that breaks becomes a failed receipt
         return _bad("failed", "TOOL_CRASHED", redact(f"the tool broke: {type(error).__name__}: {error}"))
     text = redact(output.text)
     result = ToolResult(
@@ -140,6 +140,12 @@ def changed() -> End:
     return _bad("denied", "DIGEST_CHANGED", text)
 
 
+def rules_changed() -> End:
+    """The rules it was decided by are not the ones in force any more, or would ask where they did not."""
+    text = "Denied. The rules changed between the decision and the effect; proposed again, it is decided anew."
+    return _bad("denied", "RULES_CHANGED", text)
+
+
 def denial(decision: Decision) -> End:
     """The gate said no."""
     return _bad("denied", decision.code, " ".join(("Denied.", *decision.reasons, *decision.recommended_changes)))
@@ -153,6 +159,16 @@ def stopped_before() -> End:
 def held() -> End:
     """ESTOP came after the claim and before the effect: the action goes on when it is cleared."""
     return _bad("failed", "ESTOP", "ESTOP came before its effect; it goes on when the owner clears it.", sequel="again")
+
+
+def cut_before() -> End:
+    """Whoever asked went before the effect began; nothing happened."""
+    return _bad("failed", "CANCELLED", "It was cancelled before it began. It had no effect.")
+
+
+def put_back() -> End:
+    """Whoever carried it out had to stop after the claim and before the effect: somebody else goes on with it."""
+    return _bad("failed", "CANCELLED", "It was put back before its effect; it is gone on with later.", sequel="again")
 
 
 def conflict() -> End:
@@ -169,7 +185,7 @@ def too_late(end: End) -> End:
 
 def refusal(reason: str) -> End:
     """The owner said no."""
-    return _bad("denied", "OWNER_REFUSED", f"The owner refused it. {reason}".strip(), reason)
+    return _bad("denied", "OWNER_REFUSED", f"The owner rejected it. {reason}".strip(), reason)
 
 
 def expired() -> End:

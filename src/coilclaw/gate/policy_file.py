@@ -112,8 +112,3 @@ def load_policies(folder: Path) -> LoadedPolicies:
             seen[rule.id] = path.name
         rules.extend(loaded.rules)
     return LoadedPolicies(rules=tuple(rules), hash=sha256_hex(canonical_bytes(hashes)), broken="; ".join(faults))
-
-
-def policy_schema() -> dict[str, object]:
-    """The published JSON Schema of a policy file."""
-    return msgspec.json.schema(PolicyFile)

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
+from coilclaw.jobs.changed_files import ChangedFiles
 from coilclaw.jobs.intake import Rules, check_goal, check_spec
 from coilclaw.jobs.record import create, end, keep, prepare
 from coilclaw.packets.canonical import Json
@@ -15,7 +16,7 @@ from coilclaw.packets.job import ENDED, Constraints, JobSpec, Outputs
 from coilclaw.packets.names import did_you_mean
 from coilclaw.store.database import Database
 from coilclaw.store.job_trail import standing_of
-from coilclaw.store.jobs import JobBudget, JobRow, job_files, load_job, near_job_ids
+from coilclaw.store.jobs import JobBudget, JobRow, load_job, near_job_ids
 from coilclaw.store.request_keys import keep_made, made_by
 
 
@@ -54,7 +55,7 @@ class Desk:
         self._rules = rules
         self._budget = budget
         self._max_hours = max_hours
-        self._hash_file = hash_file
+        self._files = ChangedFiles(db, hash_file)
         self._withdraw = withdraw
         self._redact = redact
 
@@ -111,9 +112,10 @@ class Desk:
         why = self._redact(reason.strip()) or "The owner called it off."
 
         def call_off(tx: sqlite3.Connection, job: JobRow) -> JobRow:
-            files = {path: self._hash_file(path) for path in job_files(tx, job_id)}
-            return end(tx, self._clock, job, "CANCELLED", why, files)
+            return end(tx, self._clock, job, "CANCELLED", why, self._files.of(tx, job_id, known))
 
+        self._must_be_open(self.find(job_id))
+        known = await self._files.now([job_id])
         job = await self._change(job_id, call_off)
         failed: CoilclawError | None = None
         for action in standing_of(self._db.reader, job.turn_id).values():

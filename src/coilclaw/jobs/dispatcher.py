@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from coilclaw.jobs.catchup import ON_TIME, TICK, EngineStuck, Plan, plan, slot_now
+from coilclaw.jobs.catchup import ON_TIME, EngineStuck, Plan, plan, slot_now
+from coilclaw.jobs.changed_files import ChangedFiles, Hashes
 from coilclaw.jobs.launch import Terms, launch
 from coilclaw.jobs.outcomes import note_ends, pause_loudly
 from coilclaw.jobs.record import end
@@ -28,10 +29,10 @@ from coilclaw.jobs.timetable import (
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
-from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
+from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.packets.job import ENDED
 from coilclaw.store.database import Database
-from coilclaw.store.jobs import job_files, load_job
+from coilclaw.store.jobs import load_job
 from coilclaw.store.request_keys import keep_made, made_by
 from coilclaw.store.schedule_runs import (
     RunRow,
@@ -56,7 +57,6 @@ from coilclaw.store.schedules import (
     counted_ahead,
     due_schedules,
     load_schedule,
-    next_due,
     other_tzdata,
     set_next,
 )
@@ -76,6 +76,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     told: Told
     to: Advance
+
+
+class MakingWay(msgspec.Struct, kw_only=True):
+    """Jobs that are called off for a newer run of their schedule."""
+
+    known: Hashes
+    """What the files they changed held before the transaction began."""
+    cancelled: list[str] = msgspec.field(default_factory=list[str])
 
 
 class Dispatcher:
@@ -98,7 +106,7 @@ class Dispatcher:
         self._sync = sync
         self._terms = terms
         self._stopped = stopped
-        self._hash_file = hash_file
+        self._files = ChangedFiles(db, hash_file)
         self._withdraw = withdraw
         self._say = say
         self._last_look: datetime | None = None
@@ -121,12 +129,6 @@ class Dispatcher:
                 break
         return done
 
-    def next_wakeup(self) -> datetime:
-        """When to look again at the latest: when the next one is due, or in ten minutes."""
-        latest = self._clock() + TICK
-        found = next_due(self._db.reader)
-        return latest if found is None else min(latest, from_stamp(found))
-
     # What is due
 
     async def _dispatch(self, rows: Sequence[ScheduleRow], now: datetime) -> int:
@@ -136,21 +138,27 @@ class Dispatcher:
                 works.append(_work(row, now))
             except (EngineStuck, UsageError) as error:
                 await self._pause(row.schedule_id, f"its next run cannot be found: {error}")
-        done, cancelled = await self._db.write(lambda tx: self._claim_all(tx, works, now))
-        for job_id in cancelled:
+        making_way = MakingWay(known=await self._files.now(self._may_be_replaced(rows)))
+        done = await self._db.write(lambda tx: self._claim_all(tx, works, now, making_way))
+        for job_id in making_way.cancelled:
             await self._withdraw(job_id)
         if done:
             self._say("schedules_dispatched", {"schedules": len(works), "runs": done})
         return done
 
-    def _claim_all(self, tx: sqlite3.Connection, works: Sequence[Work], now: datetime) -> tuple[int, list[str]]:
-        """How many slots were seen to, and the jobs that had to make way."""
-        cancelled: list[str] = []
+    def _may_be_replaced(self, rows: Sequence[ScheduleRow]) -> list[str]:
+        """The jobs that a newer run of their schedule would call off."""
+        replacing = [row.schedule_id for row in rows if row.options.overlap == "replace"]
+        return [run.job_id for each in replacing for run in open_runs(self._db.reader, each) if run.job_id is not None]
+
+    def _claim_all(self, tx: sqlite3.Connection, works: Sequence[Work], now: datetime, making_way: MakingWay) -> int:
+        """How many slots were seen to."""
+        making_way.cancelled.clear()  # a transaction may be tried again
         busy = busy_schedules(tx)
-        return sum(self._claim(tx, work, now, busy, cancelled) for work in works), cancelled
+        return sum(self._claim(tx, work, now, busy, making_way) for work in works)
 
     def _claim(
-        self, tx: sqlite3.Connection, work: Work, now: datetime, busy: Collection[str], cancelled: list[str]
+        self, tx: sqlite3.Connection, work: Work, now: datetime, busy: Collection[str], making_way: MakingWay
     ) -> int:
         """Move the schedule on, if it still stands where it was read, and write down what comes of its slots."""
         row, told = work.row, work.told
@@ -174,13 +182,13 @@ class Dispatcher:
             elif row.schedule_id not in busy and len(mine) == 1:
                 done += self._start(tx, row, run)
             else:
-                reason = self._take(tx, row, run, mine, cancelled)
+                reason = self._take(tx, row, run, mine, making_way)
                 done += skip(tx, self._clock, run, reason, after=before) if isinstance(reason, str) else reason
             before = run.scheduled_at
         return done
 
     def _take(
-        self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow, mine: Collection[str], cancelled: list[str]
+        self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow, mine: Collection[str], making_way: MakingWay
     ) -> int | str:
         """Start or queue a slot, as the schedule wants overlaps, or say why it is skipped. `mine` are slots that are
         caught up together."""
@@ -189,7 +197,7 @@ class Dispatcher:
         if not before or overlap == "allow":
             return self._start(tx, row, run)
         if overlap == "replace":
-            return self._start(tx, row, run, lambda: self._make_way(tx, before, cancelled))
+            return self._start(tx, row, run, lambda: self._make_way(tx, before, making_way))
         waiting = [each for each in before if each.state == "QUEUED"]
         together = any(each.run_instance_id in mine for each in before)
         if together or (overlap == "queue_one" and not waiting):
@@ -219,7 +227,7 @@ class Dispatcher:
         add_event(tx, self._clock, "schedule_queued", row.schedule_id, story(run))
         return 1
 
-    def _make_way(self, tx: sqlite3.Connection, before: Sequence[RunRow], cancelled: list[str]) -> None:
+    def _make_way(self, tx: sqlite3.Connection, before: Sequence[RunRow], making_way: MakingWay) -> None:
         """Call off what runs and drop what waits."""
         reason = "replaced by a newer run of its schedule"
         for run in before:
@@ -228,9 +236,9 @@ class Dispatcher:
                 continue
             job = load_job(tx, run.job_id)
             if job is not None and job.state not in ENDED:
-                files = {path: self._hash_file(path) for path in job_files(tx, job.job_id)}
+                files = self._files.of(tx, job.job_id, making_way.known)
                 end(tx, self._clock, job, "CANCELLED", f"It was {reason}.", files)
-                cancelled.append(job.job_id)
+                making_way.cancelled.append(job.job_id)
             settle(tx, self._clock, run, "CANCELLED")
 
     # By hand

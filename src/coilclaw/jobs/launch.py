@@ -117,8 +117,7 @@ def _goal(row: ScheduleRow, run: RunRow, last: LastRun | None) -> str:
     which = "asked for by hand" if run.cause == "manual" else f"scheduled for {run.scheduled_at}"
     late = f", {in_words(run.lateness_seconds)} late" if run.lateness_seconds >= LATE_SECONDS else ""
     parts.append(f"({row.schedule_id}, {which}{late}.)")
-    if "last" in intent or "last" in parts[1]:  # told to those who ask; every job has it in its inputs
-        parts.append("It never ran before." if last is None else f"The last run was {last.at}: {last.status}.")
+    parts.append("It never ran before." if last is None else f"The last run was {last.at}: {last.status}.")
     goal = "\n\n".join(parts)
     return goal if len(goal.encode()) <= GOAL_BYTES else intent
 

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from coilclaw.jobs.changed_files import ChangedFiles
 from coilclaw.jobs.checkpoint import Checkpoint, CheckpointRefused, read_checkpoint, write_checkpoint
 from coilclaw.jobs.evidence import missing, put_manifest
 from coilclaw.jobs.intake import Rules
@@ -25,7 +26,6 @@ from coilclaw.store.jobs import (
     JobMoved,
     JobRow,
     add_job_event,
-    job_files,
     job_version,
     load_job,
     release_job,
@@ -94,7 +94,7 @@ class Runner:
         self._rules = rules
         self._bounds = bounds
         self._stopped = stopped
-        self._hash_file = hash_file
+        self._files = ChangedFiles(db, hash_file)
         self._withdraw = withdraw
         self._redact = redact
         self._say = say
@@ -132,7 +132,7 @@ class Runner:
         if now is None or now.state not in ENDED:
             return
         await self._after_end(now)
-        files = self.files_now(job.job_id)
+        files = await self._files.now([job.job_id])
 
         def amend(tx: sqlite3.Connection) -> None:
             manifest = put_manifest(tx, self._clock, now, files)
@@ -325,7 +325,7 @@ class Runner:
 
     async def _end(self, job: JobRow, to: JobState, reason: str) -> JobRow:
         job = self._marked(job)
-        files = self.files_now(job.job_id)
+        files = await self._files.now([job.job_id])
         text = self._redact(reason)
         ended = await self._write(lambda tx: end(tx, self._clock, job, to, text, files))
         self._say("job_ended", {"job_id": job.job_id, "state": to, "reason": text})
@@ -337,10 +337,6 @@ class Runner:
         brought = (label for label, _ in brought_in(self._db.reader, job.thread_id, job.turn_id))
         labels = untrusted_only((job.checkpoint_label, *brought))
         return msgspec.structs.replace(job, checkpoint_label=join_labels(labels)) if labels else job
-
-    def files_now(self, job_id: str) -> dict[str, str | None]:
-        """The hash of every workspace file a job changed, as it is now; None when it is gone."""
-        return {path: self._hash_file(path) for path in job_files(self._db.reader, job_id)}
 
     async def _after_end(self, job: JobRow) -> None:
         """Nothing of a job that is over goes on waiting for the owner."""

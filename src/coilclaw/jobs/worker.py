@@ -132,6 +132,7 @@ class Worker:
             self._pass_over(error)
         except Exception as error:  # whatever it is, chores and running jobs go on
             self._trouble(f"Jobs cannot be taken: {_words(error)}")
+            self._pause_claims()
 
     def _pass_over(self, error: JobUnreadable) -> None:
         """Said once; others are taken up as if it were not there."""
@@ -143,19 +144,24 @@ class Worker:
         for job_id, task in list(self._jobs.items()):
             if task.done():
                 del self._jobs[job_id]
-                self._hear(job_id, task)
+                if self._hear(job_id, task):
+                    self._pause_claims()
         for name, task in list(self._busy.items()):
             if task.done():
                 del self._busy[name]
                 self._hear(name, task)
 
-    def _hear(self, name: str, task: "asyncio.Task[None] | asyncio.Task[int]") -> None:
-        """What went wrong is said; the worker itself lives on."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._trouble(f"{name}: {_words(error)}")
+    def _hear(self, name: str, task: "asyncio.Task[None] | asyncio.Task[int]") -> bool:
+        """Say what went wrong, if anything did; the worker itself lives on."""
+        if task.cancelled() or (error := task.exception()) is None:
+            return False
+        self._trouble(f"{name}: {_words(error)}")
+        return True
 
     def _trouble(self, words: str) -> None:
         self._say("worker_trouble", {"message": words})
+
+    def _pause_claims(self) -> None:
         self._claims_from = self._now() + TROUBLE_SECONDS
 
     def _start_chores(self) -> None:

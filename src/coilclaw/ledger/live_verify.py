@@ -7,9 +7,9 @@ import msgspec
 
 from coilclaw.ledger.chain import last_link
 from coilclaw.ledger.heads import SigningKey
-from coilclaw.ledger.reader import own_reader
 from coilclaw.ledger.verify import Broken, Report, verify_ledger
 from coilclaw.packets.errors import LedgerBroken
+from coilclaw.store.apart import reading_apart
 
 TRIES = 3
 
@@ -20,7 +20,7 @@ def verify_live(path: Path, log_path: Path, key: SigningKey) -> Report:
     Log and rows are not read at one moment, so receipts written meanwhile can seem to be missing on one side. A break
     at such a receipt is looked at again; everything that was there at the beginning has been checked by then.
     """
-    with own_reader(path) as db:
+    with reading_apart(path) as db:
         return _verify(db, log_path, key, TRIES)
 
 

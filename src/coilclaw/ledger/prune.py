@@ -14,6 +14,7 @@ from coilclaw.ledger.export import AuditExport, Reached
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock, from_stamp, stamp
+from coilclaw.store.apart import reading_apart
 from coilclaw.store.database import Database
 from coilclaw.store.lock import open_lock_file
 from coilclaw.store.retention import (
@@ -69,7 +70,8 @@ class Pruner:
 
     def due(self) -> bool:
         """Whether a day has gone by since it was done last. A time in the future was set by a clock that ran ahead."""
-        last = pruned_at(self._db.reader)
+        with reading_apart(self._db.path) as db:
+            last = pruned_at(db)
         if last is None:
             return True
         passed = self._clock() - from_stamp(last)
@@ -93,9 +95,10 @@ class Pruner:
     def dry_run(self) -> Pruned:
         """What would go now; nothing is changed."""
         cut = cutoffs(self._days, self._clock())
-        days = dict.fromkeys(row[5][:10] for row in old_audit(self._db.reader, cut.audit))
-        files = tuple(f"audit/{day.replace('-', '/')}.jsonl" for day in days)
-        return Pruned(gone=count_rows(self._db.reader, cut), files=files, dry_run=True)
+        with reading_apart(self._db.path) as db:
+            days = dict.fromkeys(row[5][:10] for row in old_audit(db, cut.audit))
+            files = tuple(f"audit/{day.replace('-', '/')}.jsonl" for day in days)
+            return Pruned(gone=count_rows(db, cut), files=files, dry_run=True)
 
     def _prune(self) -> Pruned:
         cut = cutoffs(self._days, self._clock())
@@ -111,9 +114,10 @@ class Pruner:
         export = AuditExport(self._workspace, self._redact, self._reached)
         numbers = array("q")
         try:
-            for row in old_audit(self._db.reader, cut.audit):
-                export.add(row)
-                numbers.append(row[0])
+            with reading_apart(self._db.path) as db:
+                for row in old_audit(db, cut.audit):
+                    export.add(row)
+                    numbers.append(row[0])
             export.close()
         finally:
             export.give_up()

@@ -10,7 +10,6 @@ from coilclaw.packets.decision import Decision
 Source: TypeAlias = Literal["chat", "job", "schedule", "cli", "gateway", "sop", "session"]
 Identity: TypeAlias = Literal["user", "bot"]
 Status: TypeAlias = Literal["PENDING", "APPROVED", "REJECTED", "EXECUTED", "FAILED", "UNKNOWN"]
-FINAL: frozenset[Status] = frozenset({"REJECTED", "EXECUTED", "FAILED", "UNKNOWN"})
 
 Label: TypeAlias = str
 """Where content came from: `owner`, `internal`, or `untrusted:<source>`."""

@@ -4,10 +4,8 @@ CoilclawError
 ├── ConfigError          2  the configuration does not hold; `problems` lists every fault found
 ├── UsageError           2  a name or an argument that does not exist or does not fit
 ├── ToolError            1  a tool ran and could not do what was asked
-│   ├── ToolTimeout      1  it ran out of time
 │   ├── TryLater         1  it failed before it had any effect, for a reason that may pass
-│   ├── EffectUncertain  1  it may have had its effect, and no answer said so
-│   └── ToolStopped      5  ESTOP ended it
+│   └── EffectUncertain  1  it may have had its effect, and no answer said so
 ├── ProviderError        1  a model provider could not answer
 │   ├── ProviderUnavailable  network, timeout, 429, 5xx: another try or another provider may help
 │   ├── ProviderRefused      credentials or request refused: only another provider may help
@@ -20,6 +18,7 @@ CoilclawError
 ├── ProofNeeded          4  only the owner's own proof opens this: a passkey, or the terminal before there is one
 ├── LedgerBroken         6  the receipts do not hold together
 └── StorageError         7  the database, the log or the disk failed
+    └── RowDamaged       7  one row cannot be read; whatever does not need it goes on
 
 Denied and asked are values (`Decision`), never exceptions.
 """
@@ -67,12 +66,6 @@ class ToolError(CoilclawError):
         """False only when the tool knows that no effect can have started."""
 
 
-class ToolTimeout(ToolError):
-    """The tool ran out of time."""
-
-    code = "TOOL_TIMEOUT"
-
-
 class TryLater(ToolError):
     """No effect can have started, and the reason may pass: the same call may be tried again."""
 
@@ -86,13 +79,6 @@ class EffectUncertain(ToolError):
     """The effect may have happened, and no answer said so."""
 
     code = "EFFECT_UNCERTAIN"
-
-
-class ToolStopped(ToolError):
-    """ESTOP ended the tool while it ran."""
-
-    exit_code = 5
-    code = "ESTOP"
 
 
 class ProviderError(CoilclawError):
@@ -128,15 +114,11 @@ class EgressRefused(CoilclawError):
 class TransportError(CoilclawError):
     """The network did not deliver: connection refused, timeout, broken TLS, a body over its cap."""
 
-    def __init__(
-        self, message: str, *, sent: bool, timeout: bool = False, over_cap: bool = False, remedy: str = ""
-    ) -> None:
+    def __init__(self, message: str, *, sent: bool, timeout: bool = False, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
         self.sent = sent
         """False when not one byte of the request can have left."""
         self.timeout = timeout
-        self.over_cap = over_cap
-        """The answer was larger than the caller would take."""
 
 
 class BoxUnavailable(CoilclawError):
@@ -171,3 +153,7 @@ class StorageError(CoilclawError):
     """The database, the log or the disk failed."""
 
     exit_code = 7
+
+
+class RowDamaged(StorageError):
+    """One row cannot be read; whatever does not need it goes on."""

@@ -36,7 +36,7 @@ class Receiver:
         """Have the effect, once more or just once, and say which status to answer."""
         with self._lock:
             scripted = self._scripted(key, body)
-            if 400 <= scripted < 500 or scripted == 503:
+            if 400 <= scripted < 500 and scripted != 408:
                 return scripted
             if not (self._deduplicates and key in self.keys()):
                 line = json.dumps({"key": key, "body": body.decode("utf-8", "replace")})
@@ -49,7 +49,7 @@ class Receiver:
             return scripted or 200
 
     def _scripted(self, key: str, body: bytes) -> int:
-        """`{"answers": [503, 500]}` is answered so in turn for one key, then 200; a 500 has its effect first."""
+        """`{"answers": [429, 500]}` is answered so in turn for a key, then 200; 408 and 500 have their effect first."""
         try:
             wanted = msgspec.json.decode(body, type=_Wanted)
         except msgspec.DecodeError:

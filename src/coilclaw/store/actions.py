@@ -9,7 +9,7 @@ import msgspec
 
 from coilclaw.packets.action import Action, Identity, Source, Status, ToolCall, ToolResult
 from coilclaw.packets.decision import Decision
-from coilclaw.packets.errors import StorageError
+from coilclaw.packets.errors import RowDamaged
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.threads import OWNER_ID
 
@@ -19,6 +19,10 @@ _COLUMNS = (
     " job_id, approved_by, uncertain"
 )
 _SELECTED = f"{_COLUMNS}, begun_at"
+_INSERT = (
+    f"INSERT INTO proposed_actions ({_COLUMNS}, user_id, args_hash, risk_class, lane, updated_at, worker)"  # noqa: S608
+    f" VALUES ({', '.join('?' * 28)})"
+)
 TOO_MUCH = ("RATE_LIMITED", "TOO_MANY_PROPOSALS")
 AHEAD = timedelta(minutes=5)
 """How far ahead a row's time may be and still count: clocks are put right, and rows stay."""
@@ -30,8 +34,7 @@ _RESULT = msgspec.json.Decoder(ToolResult)
 def add_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str) -> None:
     """Store a new action as it stands, in the hands of the worker that will carry it."""
     tx.execute(
-        f"INSERT INTO proposed_actions ({_COLUMNS}, user_id, args_hash, risk_class, lane, updated_at, worker)"  # noqa: S608
-        f" VALUES ({', '.join('?' * 28)})",
+        _INSERT,
         (
             action.action_id,
             action.thread_id,
@@ -69,7 +72,7 @@ def _action(row: tuple[str, ...]) -> Action:
     try:
         return _decoded(row)
     except (msgspec.DecodeError, ValueError, TypeError, AttributeError) as error:
-        raise StorageError(
+        raise RowDamaged(
             f"the row of action {row[0]} cannot be read ({type(error).__name__}).",
             remedy="It was damaged, or written by another version; other actions go on without it.",
         ) from error
@@ -79,7 +82,7 @@ def _readable(rows: list[tuple[str, ...]]) -> list[Action]:
     """The actions of these rows; one that cannot be read must not stop the others."""
     found: list[Action] = []
     for row in rows:
-        with suppress(StorageError):
+        with suppress(RowDamaged):
             found.append(_action(row))
     return found
 
@@ -143,6 +146,21 @@ def list_actions(db: sqlite3.Connection, status: Status | None, limit: int) -> l
     return _readable(rows)
 
 
+_COUNTED = """
+WITH place (number) AS (
+  SELECT coalesce(
+    (SELECT rowid FROM proposed_actions WHERE action_id = ?),
+    (SELECT coalesce(max(rowid), 0) + 1 FROM proposed_actions)
+  )
+)
+SELECT
+  number,
+  (SELECT rowid FROM proposed_actions WHERE created_at > ? ORDER BY created_at LIMIT 1),
+  (SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL AND rowid < number)
+FROM place
+"""
+
+
 def count_actions(db: sqlite3.Connection, clock: Clock, before: str, limit: int) -> tuple[int, int]:
     """How many actions stored before this one were made in the last minute, and how many wait for the owner.
 
@@ -152,24 +170,14 @@ def count_actions(db: sqlite3.Connection, clock: Clock, before: str, limit: int)
     """
     now = clock()
     since = stamp(now - timedelta(seconds=60))
-    place = db.execute(
-        "SELECT coalesce((SELECT rowid FROM proposed_actions WHERE action_id = ?),"
-        " (SELECT coalesce(max(rowid), 0) + 1 FROM proposed_actions))",
-        (before,),
-    ).fetchone()[0]
-    first = db.execute(
-        "SELECT rowid FROM proposed_actions WHERE created_at > ? ORDER BY created_at LIMIT 1", (since,)
-    ).fetchone()
-    recent = max(0, int(place) - int(first[0])) if first is not None else 0
+    place, first, waiting = db.execute(_COUNTED, (before, since)).fetchone()
+    recent = max(0, int(place) - int(first)) if first is not None else 0
     if recent >= limit:
         recent = db.execute(
             "SELECT count(*) FROM proposed_actions INDEXED BY actions_created WHERE created_at > ? AND created_at <= ?"
             " AND rowid < ? AND source != 'gateway' AND coalesce(rejection_reason, '') NOT IN (?, ?)",
             (since, stamp(now + AHEAD), place, *TOO_MUCH),
         ).fetchone()[0]
-    waiting = db.execute(
-        "SELECT count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL AND rowid < ?", (place,)
-    ).fetchone()[0]
     return int(recent), int(waiting)
 
 
@@ -200,7 +208,7 @@ def held_actions(db: sqlite3.Connection) -> list[Held]:
     ).fetchall()
     found: list[Held] = []
     for row in rows:
-        with suppress(StorageError):  # one that cannot be read must not stop the others
+        with suppress(RowDamaged):  # one that cannot be read must not stop the others
             found.append(Held(action=_action(row[:-1]), worker=row[-1], begun_at=row[-2]))
     return found
 

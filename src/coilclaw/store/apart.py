@@ -2,19 +2,19 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-BUSY_SECONDS = 30.0
+from coilclaw.store.database import BUSY_SECONDS, storage_error
 
 
 @contextmanager
 def reading_apart(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for one thread that can only read."""
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    """A connection for one thread that can only read; what fails on it is a StorageError."""
     try:
-        connection.execute("PRAGMA query_only = ON")
-        connection.execute("PRAGMA temp_store = MEMORY")
-        yield connection
-    finally:
-        connection.close()
+        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            yield connection
+    except sqlite3.Error as error:
+        raise storage_error(error, path) from error

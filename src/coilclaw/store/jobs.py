@@ -9,7 +9,7 @@ import msgspec
 
 from coilclaw.packets.action import INTERNAL, Label
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import StorageError
+from coilclaw.packets.errors import RowDamaged, StorageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.job import JobLimits, JobSpec, JobState, Plan
 from coilclaw.store.threads import OWNER_ID
@@ -21,7 +21,7 @@ class JobMoved(StorageError):
     """Somebody else changed the job since it was read; nothing was written."""
 
 
-class JobUnreadable(StorageError):
+class JobUnreadable(RowDamaged):
     """The row of a job is damaged, or was written by another version; other jobs go on without it."""
 
     def __init__(self, job_id: str, why: str) -> None:

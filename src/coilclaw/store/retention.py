@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from coilclaw.packets.ids import stamp
+from coilclaw.store.apart import reading_apart
 from coilclaw.store.database import Database
 from coilclaw.store.meta import read_meta, write_meta
 
@@ -153,11 +154,11 @@ def _count_messages(db: sqlite3.Connection, before: str) -> tuple[int, int]:
     return int(messages.fetchone()[0]), int(threads.fetchone()[0])
 
 
-def _delete_messages(db: Database, before: str) -> tuple[int, int]:
+def _delete_messages(db: Database, reader: sqlite3.Connection, before: str) -> tuple[int, int]:
     """The owner's and our own first, then what is left of silent conversations: never a word before its source."""
     gone, place = 0, ("", 0)
     while True:
-        rows = db.reader.execute(
+        rows = reader.execute(
             f"SELECT m.created_at, m.seq FROM messages m WHERE {_MESSAGE_GOES} AND {_TRUSTED}"  # noqa: S608
             " AND m.created_at >= :when AND (m.created_at, m.seq) > (:when, :seq)"
             " ORDER BY m.created_at, m.seq LIMIT :most",
@@ -167,7 +168,7 @@ def _delete_messages(db: Database, before: str) -> tuple[int, int]:
             break
         place = rows[-1]
         gone += db.write_now(lambda tx, rows=rows: _delete_numbered(tx, [row[1] for row in rows], before))
-    silent = db.reader.execute(f"SELECT t.thread_id FROM threads t WHERE {_SILENT}", {"before": before})  # noqa: S608
+    silent = reader.execute(f"SELECT t.thread_id FROM threads t WHERE {_SILENT}", {"before": before})  # noqa: S608
     threads = 0
     for (thread_id,) in silent.fetchall():
         while count := db.write_now(lambda tx, thread_id=thread_id: _delete_of_thread(tx, thread_id, before)):
@@ -294,8 +295,9 @@ def count_rows(db: sqlite3.Connection, cut: Cutoffs) -> Gone:
 
 def delete_rows(db: Database, cut: Cutoffs) -> Gone:
     """Delete everything but audit rows, which must be exported first."""
-    messages, threads = _delete_messages(db, cut.messages) if cut.messages else (0, 0)
-    chosen = _old_artifacts(db.reader, cut.artifacts, cut.messages) if cut.artifacts else []
+    with reading_apart(db.path) as reader:
+        messages, threads = _delete_messages(db, reader, cut.messages) if cut.messages else (0, 0)
+        chosen = _old_artifacts(reader, cut.artifacts, cut.messages) if cut.artifacts else []
     artifacts = _delete_artifacts(db, chosen)
     keys = (
         "DELETE FROM idempotency WHERE (owner_id, tool_name, key) IN"  # noqa: S608

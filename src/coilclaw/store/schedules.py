@@ -2,7 +2,6 @@
 declared move the next run; nothing that merely looks ever does."""
 
 import sqlite3
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -10,7 +9,7 @@ import msgspec
 
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import StorageError
+from coilclaw.packets.errors import RowDamaged
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.job import Constraints, Outputs
 from coilclaw.store.meta import read_meta, write_meta
@@ -103,7 +102,7 @@ _LABELS = msgspec.json.Decoder(tuple[Label, ...])
 _LIVE = "enabled = 1 AND paused_reason IS NULL"
 
 
-class RowBroken(StorageError):
+class RowBroken(RowDamaged):
     """A row that cannot be read."""
 
     def __init__(self, schedule_id: str, why: str) -> None:
@@ -292,12 +291,6 @@ def due_schedules(db: sqlite3.Connection, now: str, limit: int) -> Sifted:
     return _sifted(rows)
 
 
-def next_due(db: sqlite3.Connection) -> str | None:
-    """When the first of them comes due."""
-    row = db.execute(f"SELECT min(due_at) FROM schedules WHERE {_LIVE} AND due_at IS NOT NULL").fetchone()  # noqa: S608
-    return row[0]
-
-
 def advance(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow, to: Advance) -> bool:
     """Move a schedule on from the slot it stood at; False when it stands elsewhere by now."""
     changed = tx.execute(
@@ -387,8 +380,3 @@ def get_mark(db: sqlite3.Connection, name: str) -> str:
 def set_mark(tx: sqlite3.Connection, name: str, value: str) -> None:
     """Keep such a word."""
     write_meta(tx, f"schedules.{name}", value)
-
-
-def remove_all(tx: sqlite3.Connection, schedule_ids: Iterable[str]) -> int:
-    """Forget several."""
-    return sum(delete_schedule(tx, schedule_id) for schedule_id in schedule_ids)

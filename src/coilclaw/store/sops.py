@@ -8,7 +8,7 @@ import msgspec
 
 from coilclaw.packets.action import INTERNAL, Label, Status, ToolResult
 from coilclaw.packets.canonical import sha256_hex
-from coilclaw.packets.errors import StorageError
+from coilclaw.packets.errors import RowDamaged
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.store.threads import ARTIFACT_BYTES, MESSAGE_BYTES
 
@@ -76,7 +76,7 @@ _LABELS = msgspec.json.Decoder(tuple[str, ...])
 _RESULT = msgspec.json.Decoder(ToolResult)
 
 
-class RunBroken(StorageError):
+class RunBroken(RowDamaged):
     """A row of a run that cannot be read."""
 
     def __init__(self, message: str) -> None:

@@ -14,8 +14,9 @@ from coilclaw.tools.declare import Declared
 
 SHOWN = 4096
 MAX_BODY = 1 << 20
-_NOT_TAKEN = (408, 425, 429, 503)
-"""What a receiver or what stands before it says when it did not take a request and may take it later."""
+_NOT_TAKEN = (425, 429)
+"""What is said only of a request that was not taken. Others are also said by proxies whose receiver took it and then
+broke off: those are a question, not a no."""
 
 
 class WebhookArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,7 +109,7 @@ async def webhook_send(args: WebhookArgs, context: Context) -> ToolOutput:
 def _answer(target: str, response: HttpResponse) -> ToolOutput:
     if response.status in _NOT_TAKEN:
         raise TryLater(f"{target} answered {response.status}: not now.", code=f"HTTP_{response.status}")
-    if response.status >= 500:
+    if response.status == 408 or response.status >= 500:
         raise EffectUncertain(f"{target} answered {response.status}.", code=f"HTTP_{response.status}")
     host = response.url.partition("://")[2].partition("/")[0]
     success = 200 <= response.status < 300
