@@ -50,12 +50,13 @@ def test_a_job_from_its_making_to_its_evidence(home: HomeAt) -> None:
         {"id": receipt["id"], "hash": receipt["receipt_hash"], "tool": "file_list", "status": "allowed"}
     ]
     told = home.ok("job", "show", job_id).out
-    for words in (job_id, "count the files", "DONE (COMPLETED)", "EXECUTING → DONE", "three files", "max files: 0"):
+    for words in (job_id, "count the files", "state:     done: ", "EXECUTING → DONE", "three files", "max files: 0"):
         assert words in told
     (listed,) = home.ok("job", "list", "--json").json()
     assert listed["job_id"] == job_id
     assert home.ok("job", "list", "--state", "FAILED", "--json").json() == []
-    assert job_id in home.ok("job", "list").out
+    row = home.ok("job", "list").out.rstrip("\n").split("\t")
+    assert (row[0], row[1], row[3]) == (job_id, "done", "count the files")  # one word for how it stands
     home.intact()
 
 
@@ -237,8 +238,8 @@ def test_in_a_conversation_a_job_is_made_worked_on_and_told_of(home: HomeAt) -> 
     sitting = home.sit("agent", env=env).wait_for(PROMPT)
     sitting.type("/background background work\r").wait_for("worked on here").wait_for(PROMPT)
     sitting.type("hello\r").wait_for("chat answer")
-    sitting.wait_for("DONE").wait_for("job answer")
-    sitting.type("/jobs\r").wait_for("COMPLETED")
+    sitting.wait_for("is done.").wait_for("job answer")
+    sitting.type("/jobs\r").wait_for("done")
     assert sitting.type("/exit\r").end().rc == 0
     assert "Traceback" not in plain(sitting.shown)
     assert home.rows("SELECT count(DISTINCT thread_id) FROM messages") == [(1,)]

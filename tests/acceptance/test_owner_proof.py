@@ -48,7 +48,7 @@ def test_a_yes_at_the_prompt_leaves_it_waiting_for_the_panel(home: HomeAt) -> No
     sitting.wait_for("approve it in the panel").wait_for("Approve? [y/N]").type("y\r")
     ran = sitting.end()
     assert ran.rc == 4, ran
-    assert "with their passkey" in ran.out
+    assert "with your passkey" in ran.out
     assert home.rows("SELECT status FROM proposed_actions") == [("PENDING",)]
     assert untouched(home)
 

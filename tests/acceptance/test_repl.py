@@ -124,7 +124,7 @@ def test_an_approval_in_the_conversation_and_its_history(home: HomeAt) -> None:
     sitting.type("write\r").wait_for("Approve? [y/N]").type("y\r").wait_for("it ended").wait_for(PROMPT)
     assert (home.workspace / "a.txt").read_text() == "x\n"
     say(sitting, "/approve-history", "approved")
-    assert "refused" in plain(sitting.shown)
+    assert "rejected" in plain(sitting.shown)
     assert sitting.type("/exit\r").end().rc == 0
 
 

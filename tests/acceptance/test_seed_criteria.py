@@ -85,7 +85,7 @@ def test_approval_ttl_is_enforced_with_automatic_expiration_rejection_at_24h(hom
 
 def test_a_yes_that_was_given_in_time_is_not_carried_out_after_24h(home: HomeAt, received: Receiver) -> None:
     home.configure((home.root / "config.toml").read_text() + "[executor]\nbackoff_seconds = 0.1\n")
-    assert home.tool("webhook_send", {"target": "door", "payload": {"answers": [503]}}).rc == 4
+    assert home.tool("webhook_send", {"target": "door", "payload": {"answers": [429]}}).rc == 4
     home.sit("approvals", "approve", the_action(home)).wait_for("Approve? [y/N]").type("y\r").end()
     assert home.rows("SELECT status FROM proposed_actions") == [("APPROVED",)]  # to be tried again
     _a_day_goes_by(home)

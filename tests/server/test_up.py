@@ -315,6 +315,7 @@ def test_pair_shows_a_code_while_the_server_runs(place):
     server = place.up().until("five tries")
     ran = place.run("pair")
     assert ran.returncode == 0
+    assert "The code that was shown before counts no more" in ran.stdout
     code = re.search(r"Pairing code: (\S+)", ran.stdout).group(1)
     assert f"{server.address}/#pair={code}" in ran.stdout
     assert server.client().post("/v1/pairing/bind", json=Phone().body(server.code)).status_code == 403  # void now
@@ -326,17 +327,18 @@ def test_pair_shows_a_code_while_the_server_runs(place):
     server.pair(json.loads(added.stdout)["code"])
     assert len(place.run("devices", "list").stdout.splitlines()) == 2
     replaced = place.run("pair", "--replace")
+    assert "counts no more" not in replaced.stdout  # the code before it was used
     assert "signed out" in replaced.stdout
     server.pair(re.search(r"Pairing code: (\S+)", replaced.stdout).group(1))
     assert len(place.run("devices", "list").stdout.splitlines()) == 1
     assert len(place.run("devices", "list", "--all").stdout.splitlines()) == 3
 
 
-def test_pair_without_a_server_says_so(place):
-    ran = place.run("pair")
-    assert ran.returncode == 0
-    assert "coilclaw up" in ran.stderr
-    assert "http://localhost:8377/#pair=" in ran.stdout
+@pytest.mark.parametrize("options", [(), ("--add",), ("--json",)])
+def test_pair_without_a_server_gives_no_code_out_and_says_why(place, options):
+    ran = place.run("pair", *options)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    one_sentence(ran, "not running", "coilclaw up")
 
 
 def test_a_device_revoked_at_the_terminal_is_out_at_once(place):
@@ -354,6 +356,7 @@ def test_a_device_revoked_at_the_terminal_is_out_at_once(place):
 
 
 def test_a_terminal_is_shown_a_qr_code_and_a_pipe_is_not(place):
+    place.up().until("five tries")
     assert "█" not in place.run("pair").stdout
     master, slave = pty.openpty()
     process = subprocess.Popen([COILCLAW, "pair"], env=place.environ, stdout=slave, stderr=slave, cwd=place.folder)
@@ -380,6 +383,7 @@ def test_only_up_imports_the_server(place):
         "assert not heavy, heavy\n"
         "sys.exit(code)"
     )
+    place.up().until("five tries")
     for args in (("pair",), ("devices", "list"), ("up", "--help"), ("pair", "--help")):
         ran = subprocess.run(
             [sys.executable, "-c", check, *args], env=place.environ, capture_output=True, text=True, timeout=PATIENCE

@@ -21,7 +21,7 @@ Reader: TypeAlias = Callable[[], sqlite3.Connection]
 def examine(app: "App", reader: Reader, *, short: bool) -> list[Probe]:
     """Every probe, in the order a person would look. It takes a while, so nobody else may use that connection."""
     return [_python(), _home(app), *_database(app, reader), *_ledger(app), _workspace(app), *_provider(app, reader),
-            _estop(app), *_boxes(app, short=short)]  # fmt: skip
+            _estop(app, reader), *_boxes(app, short=short)]  # fmt: skip
 
 
 def _python() -> Probe:
@@ -52,9 +52,24 @@ def _database(app: "App", reader: Reader) -> list[Probe]:
         app.db.write_now(lambda tx: tx.execute("DELETE FROM meta WHERE key = 'doctor'").rowcount)
     except (CoilclawError, sqlite3.Error) as error:
         return [Probe(name="database", state="fail", detail=str(error), remedy="See `coilclaw init`.")]
+    lost = _lost(app, reader())
+    if lost:
+        return [Probe(name="database", state="fail", detail=lost, remedy="See SECURITY.md, 'An older database'.")]
     state = "ok" if answer == "ok" else "fail"
     detail = f"{app.config.memory.path}, sound and writable" if state == "ok" else answer
     return [Probe(name="database", state=state, detail=detail, remedy="Restore it from a backup.")]
+
+
+def _lost(app: "App", db: sqlite3.Connection) -> str:
+    """What the database lacks that was signed or logged; a ledger that cannot be read is the next probe's to tell."""
+    from coilclaw.app.older_copy import in_words
+    from coilclaw.ledger.older import find_older
+
+    try:
+        older = find_older(db, app.signing_key, app.config.receipts.path)
+    except (CoilclawError, sqlite3.Error):
+        return ""
+    return "" if older is None else in_words(older).rstrip(".")
 
 
 def _ledger(app: "App") -> list[Probe]:
@@ -139,17 +154,17 @@ def _has_key(app: "App", reader: Reader, name: str) -> bool:
         return bool(app.environ.get(name))
 
 
-def _clearing(app: "App") -> str:
+def _clearing(app: "App", reader: Reader) -> str:
     try:
-        passkey = app.owner_proof.registered(app.db.reader)
+        passkey = app.owner_proof.registered(reader())
     except (CoilclawError, sqlite3.Error):
         passkey = False
     return "Clear it in the panel, with your passkey." if passkey else "Run `coilclaw estop --clear`."
 
 
-def _estop(app: "App") -> Probe:
+def _estop(app: "App", reader: Reader) -> Probe:
     if app.estop.engaged():
-        return Probe(name="estop", state="warn", detail="engaged", remedy=_clearing(app))
+        return Probe(name="estop", state="warn", detail="engaged", remedy=_clearing(app, reader))
     return Probe(name="estop", state="ok", detail="not engaged")
 
 

@@ -24,14 +24,19 @@ def stop_if_older(app: "App") -> None:
     older = find_older(app.db.reader, app.signing_key, app.config.receipts.path)
     if older is None or read_meta(app.db.reader, TOLD) == older.sign:
         return
-    reason = (
-        f"the database is an older copy: it ends at receipt {older.rows}, and there were {older.known}."
-        if older.rows < older.known
-        else "the database is another one: its receipts do not continue what was signed last."
-    )
+    reason = in_words(older)
     app.estop.engage(reason, stamp(app.clock()))
     app.db.write_now(lambda tx: _settle(app, tx, older))
     app.warn(f"{reason} Everything is stopped and every device is signed out. {REMEDY}")
+
+
+def in_words(older: "Older") -> str:
+    """What is wrong with the database, in a sentence."""
+    if older.rows >= older.known:
+        return "the database is another one: its receipts do not continue what was signed last."
+    if older.rows == 0:
+        return f"the database is new or an older copy: it has no receipts, and there were {older.known}."
+    return f"the database is an older copy: it ends at receipt {older.rows}, and there were {older.known}."
 
 
 def _settle(app: "App", tx: sqlite3.Connection, older: "Older") -> None:

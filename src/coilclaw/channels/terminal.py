@@ -44,7 +44,7 @@ class Terminal:
         self.history: list[tuple[Card, Answer]] = []
 
     async def approve(self, card: Card) -> Answer:
-        """Show the card and take an answer: y approves, anything else refuses; nobody there means it waits."""
+        """Show the card and take an answer: y approves, anything else rejects; nobody there means it waits."""
         answer = await self._answer(card)
         self.history.append((card, answer))
         return answer

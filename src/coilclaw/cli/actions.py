@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from coilclaw.cli import candidates
 from coilclaw.cli.approvals import carry_out, find_action
-from coilclaw.cli.output import json_option, print_json, print_rows, tell
+from coilclaw.cli.output import json_option, moment, print_json, print_rows, tell
 from coilclaw.cli.session import opened
+from coilclaw.cli.words import action_words, result_words
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import UsageError
 
@@ -22,7 +24,7 @@ STATUSES = ("PENDING", "APPROVED", "EXECUTED", "REJECTED", "FAILED", "UNKNOWN")
 
 @click.group()
 def actions() -> None:
-    """List actions, resolve those whose end nobody knows, or propose a refused one again."""
+    """List actions, resolve those whose end nobody knows, or propose again what was rejected or denied."""
 
 
 @actions.command("list")
@@ -46,7 +48,7 @@ def list_all(status: str | None, limit: int, as_json: bool) -> None:
 
 
 @actions.command()
-@click.argument("action_id")
+@click.argument("action_id", shell_complete=candidates.actions())
 @json_option
 def show(action_id: str, as_json: bool) -> None:
     """Show one action as it stands; `audit explain` tells its whole story."""
@@ -68,14 +70,14 @@ def show(action_id: str, as_json: bool) -> None:
         ("attempts", str(action.attempt)),
         ("digest", action.digest),
         ("key", action.idempotency_key),
-        ("made, expires", f"{action.created_at} {action.expires_at}"),
-        ("result", result.output[:500] if result is not None else "none yet"),
+        ("made, expires", f"{moment(action.created_at)}, {moment(action.expires_at)}"),
+        ("result", result_words(result)[:500] if result is not None else "none yet"),
     ]
     print_rows(rows, ("what", "value"), empty="")
 
 
 @actions.command()
-@click.argument("action_id")
+@click.argument("action_id", shell_complete=candidates.actions("UNKNOWN"))
 @click.argument("verdict", type=click.Choice(["executed", "not-executed", "retry"]))
 def resolve(action_id: str, verdict: str) -> int:
     """Say how an action of UNKNOWN end really ended, or have it done again.
@@ -88,14 +90,17 @@ def resolve(action_id: str, verdict: str) -> int:
 
 
 @actions.command()
-@click.argument("action_id")
+@click.argument("action_id", shell_complete=candidates.actions("REJECTED", "FAILED"))
 def repropose(action_id: str) -> int:
-    """Propose a refused action again by your own hand: the same bytes, on a card that says where they came from."""
+    """Propose what was rejected or denied again, by your own hand.
+
+    The bytes are the same, and the card says where they came from.
+    """
     _owner_is_here("proposing again")
     with opened() as app:
         new = asyncio.run(_repropose(app, find_action(app, action_id)))
         if new.status != "PENDING":
-            tell(f"{new.action_id} is {new.status}{f': {new.rejection_reason}' if new.rejection_reason else ''}.")
+            tell(f"{new.action_id} {action_words(app.db.reader, new)}.")
             return 0 if new.status == "EXECUTED" else 3
         from coilclaw.channels.terminal import describe
 
@@ -110,7 +115,7 @@ async def _resolve(app: "App", action: "Action", verdict: "Verdict") -> int:
     conveyor = app.conveyor(nobody)
     answered = await app.approvals(conveyor).resolve(action, verdict, by="terminal")
     if isinstance(answered, Outcome):
-        tell(f"{action.action_id} is {answered.action.status}.")
+        tell(f"{action.action_id} {action_words(app.db.reader, answered.action)}.")
         return 0
     return await carry_out(app, conveyor, answered)
 

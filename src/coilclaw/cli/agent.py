@@ -15,12 +15,23 @@ if TYPE_CHECKING:
     from coilclaw.app import App
 
 
+def _only_with_m(_ctx: click.Context, _param: click.Parameter, words: tuple[str, ...]) -> None:
+    """A message that stands there by itself is not guessed at: the option is named."""
+    if words:
+        import shlex
+
+        raise UsageError(
+            "a message is given with -m.", remedy=f"Run `coilclaw agent -m {shlex.quote(' '.join(words))}`."
+        )
+
+
 @click.command()
 @click.option("-m", "--message", help="One message; the answer goes to stdout. `-` reads it from stdin.")
 @click.option("-c", "--conversation", "thread_id", help="Go on with this conversation instead of a new one.")
 @click.option("--yes", is_flag=True, help="Approve lane A actions of untainted turns without asking.")
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. Said, logged and receipted.")
 @click.option("--json", "as_json", is_flag=True, help="With -m: print the whole outcome as JSON.")
+@click.argument("words", nargs=-1, expose_value=False, metavar="", callback=_only_with_m)
 def agent(message: str | None, thread_id: str | None, yes: bool, unsafe: bool, as_json: bool) -> int:
     """Talk to the agent. Without -m a conversation opens; /help lists its commands.
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_result, print_rows, tell
+from coilclaw.cli import candidates
+from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
 from coilclaw.cli.session import opened
+from coilclaw.cli.words import action_words, result_words
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import ProofNeeded, UsageError
 
@@ -35,14 +37,14 @@ def list_pending(as_json: bool) -> None:
         print_json(waiting)
         return
     rows = [
-        (a.action_id, a.call.tool, a.decision.risk_word, a.decision.lane, a.source, a.expires_at[:16].replace("T", " "))
+        (a.action_id, a.call.tool, a.decision.risk_word, a.decision.lane, a.source, moment(a.expires_at))
         for a in waiting
     ]
     print_rows(rows, ("action", "tool", "risk", "lane", "from", "expires"), empty="Nothing waits for you.")
 
 
 @approvals.command()
-@click.argument("action_id")
+@click.argument("action_id", shell_complete=candidates.actions("PENDING", "APPROVED"))
 @json_option
 def show(action_id: str, as_json: bool) -> None:
     """Show the card of an action: what it would do, the difference it makes, why it asks."""
@@ -57,7 +59,7 @@ def show(action_id: str, as_json: bool) -> None:
 
 
 @approvals.command()
-@click.argument("action_id")
+@click.argument("action_id", shell_complete=candidates.actions("PENDING", "APPROVED"))
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. Said, logged and receipted.")
 def approve(action_id: str, unsafe: bool) -> int:
     """Approve an action at the terminal: exactly the stored bytes, once.
@@ -74,14 +76,14 @@ def approve(action_id: str, unsafe: bool) -> int:
 
 
 @approvals.command()
-@click.argument("action_id")
+@click.argument("action_id", shell_complete=candidates.actions("PENDING", "APPROVED"))
 @click.option("--reason", default="", help="Why; the agent is told.")
 def reject(action_id: str, reason: str) -> int:
-    """Refuse an action, with a reason."""
+    """Reject an action, with a reason."""
     with opened() as app:
         action = _waiting(app, action_id)
         asyncio.run(app.approvals(app.conveyor(nobody)).reject(action, reason=reason))
-    tell(f"Refused {action_id}.")
+    tell(f"Rejected {action_id}.")
     return 0
 
 
@@ -109,7 +111,7 @@ async def _approve(app: "App", action: "Action", terminal: "Terminal") -> int:
         answer = await terminal.approve(card)
         if not answer.approved:
             outcome = await app.approvals(conveyor).reject(action, reason="")
-            print_result(outcome.result.output, success=False)
+            print_result(result_words(outcome.result), success=False)
             return 4
         answered = await app.approvals(conveyor).approve(action, by="terminal", digest=card.digest, seen=card.seen)
     else:
@@ -124,7 +126,7 @@ async def carry_out(app: "App", conveyor: "Conveyor", answered: "Action | Outcom
     from coilclaw.gate.executor import worker_is_running
 
     if isinstance(answered, Outcome):  # it could not be approved any more
-        print_result(answered.result.output, success=False)
+        print_result(result_words(answered.result), success=False)
         return exit_code(answered)
     if worker_is_running(app.home.locks_dir):
         tell(f"Approved {answered.action_id}; the worker carries it out.")
@@ -134,7 +136,7 @@ async def carry_out(app: "App", conveyor: "Conveyor", answered: "Action | Outcom
         held = app.estop.engaged()
         tell(f"Approved {answered.action_id}; {'ESTOP holds it' if held else 'it is held or in other hands'}.")
         return 5 if held else 0
-    print_result(outcome.result.output, success=outcome.result.success)
+    print_result(result_words(outcome.result), success=outcome.result.success)
     return exit_code(outcome)
 
 
@@ -160,8 +162,10 @@ def _waiting(app: "App", action_id: str) -> "Action":
     """An action that waits for an answer, or was approved and not carried out yet."""
     action = find_action(app, action_id)
     if action.status not in ("PENDING", "APPROVED"):
-        why = f" ({action.rejection_reason})" if action.rejection_reason else ""
-        raise UsageError(f"{action_id} is {action.status}{why}; it no longer waits.")
+        raise UsageError(
+            f"{action_id} {action_words(app.db.reader, action)}; it no longer waits.",
+            remedy="See `coilclaw approvals list` for what does.",
+        )
     return action
 
 

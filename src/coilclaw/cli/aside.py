@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from coilclaw.app.job_views import waiting_for
 from coilclaw.cli.jobs import GRACE_SECONDS, POLL_SECONDS, RESTS
+from coilclaw.cli.words import JOBS
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
 
@@ -38,7 +39,7 @@ class Aside:
         background = self._parts()
         job = await background.desk().create(Request(goal=goal, thread_id=thread_id, channel="cli"))
         if job.state in ENDED:
-            self._tell(f"{job.job_id} is {job.state}. {one_line(job.reason)}")
+            self._tell(f"{job.job_id} is {JOBS[job.state]}. {one_line(job.reason)}")
             return
         self._made[job.job_id] = job.state
         self._tell(f"{job.job_id} is made. {self._somebody(background)}")
@@ -76,7 +77,7 @@ class Aside:
             await asyncio.sleep(POLL_SECONDS)
 
     def _tell_of(self, job: "JobRow") -> None:
-        self._tell(f"{job.job_id} is {job.state}. {one_line(job.reason)}".rstrip())
+        self._tell(f"{job.job_id} is {JOBS[job.state]}. {one_line(job.reason)}".rstrip())
         for action in waiting_for(self._app, job) if job.state == "WAITING_APPROVAL" else ():
             self._tell(f"  {action.call.tool}: coilclaw approvals approve {action.action_id}")
         if job.state == "DONE":
@@ -86,11 +87,10 @@ class Aside:
 
     def rows(self) -> list[tuple[str, ...]]:
         """Recent jobs, the newest first."""
-        from coilclaw.jobs.lifecycle import COARSE
         from coilclaw.store.jobs import OPEN, list_jobs
 
         found = list_jobs(self._app.db.reader, (*OPEN, *sorted(ENDED)), 20)
-        return [(job.job_id, COARSE[job.state], one_line(job.goal)) for job in found]
+        return [(job.job_id, JOBS[job.state], one_line(job.goal)) for job in found]
 
     async def close(self) -> None:
         """Stop working here; what is not done stays, and a worker goes on with it."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from coilclaw.cli.output import json_option, print_json, print_rows, tell
+from coilclaw.cli import candidates
+from coilclaw.cli.output import json_option, moment, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
@@ -81,7 +82,7 @@ def _printer(app: "App", *, as_json: bool, follow: bool) -> "Callable[[Iterable[
                 tell("\t".join(one_line(cell) for cell in _cells(app, event)))
         else:
             rows = [_cells(app, event) for event in events]
-            print_rows(rows, ("number", "when (UTC)", "event", "of", "what"), empty="There are no such events.")
+            print_rows(rows, ("number", "when", "event", "of", "what"), empty="There are no such events.")
         sys.stdout.flush()
 
     return show
@@ -93,7 +94,7 @@ def _cells(app: "App", event: "AuditEvent") -> tuple[str, str, str, str, str]:
         told = " ".join(f"{name}={_word(value)}" for name, value in what.items() if value not in (None, ""))
     else:
         told = _word(what)
-    when = event.created_at[:19].replace("T", " ")
+    when = moment(event.created_at, "seconds")
     return str(event.seq), when, app.redact(event.event_type), app.redact(event.entity_id), app.redact(told)
 
 
@@ -110,7 +111,7 @@ def _redacted(app: "App", value: object) -> Json:
 
 
 @audit.command()
-@click.argument("action_id")
+@click.argument("action_id", shell_complete=candidates.actions())
 @json_option
 def explain(action_id: str, as_json: bool) -> int:
     """Tell the whole story of an action: who asked, what was decided, who approved, what came of it, and its proof.

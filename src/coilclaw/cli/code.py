@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 from coilclaw.cli.output import tell
 
 if TYPE_CHECKING:
+    from sqlite3 import Connection
+
     from coilclaw.app import App
     from coilclaw.server.entry.pairing import Issued
     from coilclaw.store.pairing import Mode
 
 
-def issue_code(app: "App", mode: "Mode") -> "Issued":
-    """A fresh code, given out by the terminal."""
+def issue_code(app: "App", mode: "Mode") -> "tuple[Issued, bool]":
+    """A fresh code, given out by the terminal, and whether one that was good until now counts no more."""
     import os
 
     from coilclaw.server.devices import TERMINAL
@@ -20,7 +22,12 @@ def issue_code(app: "App", mode: "Mode") -> "Issued":
 
     config = app.config.server
     pairing = Pairing(clock=app.clock, minutes=config.pairing_minutes, token_days=config.token_days, random=os.urandom)
-    return app.db.write_now(lambda tx: pairing.issue(tx, mode=mode, by=TERMINAL, vouched=False))
+
+    def issue(tx: "Connection") -> "tuple[Issued, bool]":
+        voided = pairing.any_good(tx)
+        return pairing.issue(tx, mode=mode, by=TERMINAL, vouched=False), voided
+
+    return app.db.write_now(issue)
 
 
 def code_url(address: str, issued: "Issued") -> str:
@@ -28,7 +35,7 @@ def code_url(address: str, issued: "Issued") -> str:
     return f"{address}/#pair={issued.code}"
 
 
-def show_code(app: "App", issued: "Issued", address: str) -> None:
+def show_code(app: "App", issued: "Issued", address: str, *, voided: bool) -> None:
     """Print a code, where to type it, and until when."""
     minutes = app.config.server.pairing_minutes
     url = code_url(address, issued)
@@ -38,6 +45,8 @@ def show_code(app: "App", issued: "Issued", address: str) -> None:
         tell(qr_text(url))
     tell(f"Pairing code: {issued.code}")
     tell(f"Open {url} on the device, within {minutes} minutes. The code works once and stands five tries.")
+    if voided:
+        tell("The code that was shown before counts no more: one is good at a time.")
     if not url.startswith("https:"):
         tell("This address leads nowhere from another machine: for a phone see docs/server.md, `Beyond this machine`.")
     if issued.mode == "replace":

@@ -15,4 +15,5 @@ def completion(shell: str) -> None:
 
     found = get_completion_class(shell)
     assert found is not None  # noqa: S101 - the choice above lists only shells click knows
-    tell(found(coilclaw, {}, "coilclaw", "_COILCLAW_COMPLETE").source())
+    script = found(coilclaw, {}, "coilclaw", "_COILCLAW_COMPLETE").source()
+    tell(script.replace("complete --no-files", "complete --keep-order --no-files"))  # in fish the newest stay first

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_line, print_rows
+from coilclaw.cli.output import json_option, moment, print_json, print_line, print_rows
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -61,7 +61,7 @@ def _told(app: "App", row: "DeviceRow", *, active: bool) -> dict[str, str]:
 
 
 def _day(when: str) -> str:
-    return when[:10] or "never"
+    return moment(when)[:10] if when else "never"
 
 
 @devices.command()

@@ -13,8 +13,9 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "info": ""}
 @click.option(
     "--canaries", is_flag=True, help="Also fire a canary for every guard on every path, in a throw-away home."
 )
+@click.option("--quiet", is_flag=True, help="Say only what is amiss, or in one line that nothing is.")
 @json_option
-def doctor(short: bool, canaries: bool, as_json: bool) -> int:
+def doctor(short: bool, canaries: bool, quiet: bool, as_json: bool) -> int:
     """Probe everything the agent relies on, by behaviour, with a remedy for each fault.
 
     Exit 1 when execution is disabled: something the agent cannot do without does not hold.
@@ -30,7 +31,10 @@ def doctor(short: bool, canaries: bool, as_json: bool) -> int:
     if as_json:
         print_json(probes)
     else:
-        for probe in probes:
+        amiss = [probe for probe in probes if probe.state in ("warn", "fail")]
+        if quiet and not amiss:
+            print_line(f"Everything is in place: {app.home.root}, {app.workspace}")
+        for probe in amiss if quiet else probes:
             remedy = f" -> {probe.remedy}" if probe.remedy and probe.state != "ok" else ""
             print_line(f"[{probe.state:4}] {probe.name}: {probe.detail}{remedy}", style=STYLES[probe.state])
     return 1 if any(probe.state == "fail" for probe in probes) else 0

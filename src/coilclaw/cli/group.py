@@ -17,7 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "agent": ("coilclaw.cli.agent:agent", "Talk to the agent: a conversation, or one message with -m."),
     "tool": ("coilclaw.cli.tool:tool", "List tools, or run one through the gate."),
     "approvals": ("coilclaw.cli.approvals:approvals", "See what waits for you, and answer."),
-    "actions": ("coilclaw.cli.actions:actions", "List actions; resolve an unknown end, propose a refused one again."),
+    "actions": ("coilclaw.cli.actions:actions", "List actions; resolve an unknown end, propose one again."),
     "job": ("coilclaw.cli.job:job", "Have work done in the background, and see how it goes."),
     "schedule": ("coilclaw.cli.schedule:schedule", "Have work done by the clock: add, list, preview, run now."),
     "worker": ("coilclaw.cli.worker:worker", "Carry out what was approved and work on jobs, until stopped."),

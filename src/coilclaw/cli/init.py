@@ -9,7 +9,7 @@ import click
 from coilclaw.cli.output import tell
 from coilclaw.cli.session import here
 from coilclaw.config import Config, Home, default_toml, load
-from coilclaw.packets.errors import StorageError, ToolError, UsageError
+from coilclaw.packets.errors import CoilclawError, StorageError, ToolError, UsageError
 
 TEMPLATES = Path(__file__).parent.parent / "templates" / "workspace"
 
@@ -31,9 +31,12 @@ def init(quiet: bool) -> None:
         ) from error
     for line in made:
         tell(f"made {line}")
-    if not made and not quiet:
+    troubles = find_troubles(home, config)
+    for line in troubles:
+        tell(f"warning: {line}", err=True)
+    if not made and not quiet and not troubles:
         tell(f"Everything is in place: {home.root}, {config.workspace_dir}")
-    if not quiet:
+    if not quiet and not troubles:
         tell('Next: `coilclaw agent -m "What files are here?"`, or `coilclaw onboard` to choose a model.')
 
 
@@ -81,6 +84,26 @@ def make_parts(home: Home, config: Config) -> list[str]:
         key.create()
         made.append(str(key.private_file))
     return made
+
+
+def find_troubles(home: Home, config: Config) -> list[str]:
+    """What keeps a home that is all there from working: a stop, or a database that lacks what was signed."""
+    from coilclaw.app.older_copy import REMEDY, in_words
+    from coilclaw.gate.estop import Estop
+    from coilclaw.ledger.heads import SigningKey
+    from coilclaw.ledger.older import find_older
+    from coilclaw.store.apart import reading_apart
+
+    found: list[str] = []
+    try:
+        with reading_apart(config.memory.path) as db:
+            older = find_older(db, SigningKey(home.keys_dir), config.receipts.path)
+        found += [] if older is None else [f"{in_words(older)} {REMEDY}"]
+    except CoilclawError as error:
+        found.append(f"{error} Run `coilclaw doctor`.")
+    if Estop(home.estop_file).engaged():
+        found.append("ESTOP is engaged: no tool runs until it is cleared (`coilclaw estop --clear`, or the panel).")
+    return found
 
 
 def make_workspace(home: Home, workspace: Path) -> list[str]:

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_line, print_rows, tell
+from coilclaw.cli import candidates
+from coilclaw.cli.output import json_option, moment, print_json, print_line, print_rows, tell
 from coilclaw.cli.session import opened
+from coilclaw.cli.words import JOBS
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 EXIT: dict[JobState, int] = {"DONE": 0, "DENIED": 3, "WAITING_APPROVAL": 4, "PAUSED_BUDGET": 3}
 """How waiting for a job ends; every other ending is 1."""
+OPEN = tuple(state for state in get_args(JobState) if state not in ENDED)
 
 
 @click.group()
@@ -92,7 +95,7 @@ async def _create(app: "App", request: "Request", *, wait: bool, quiet: bool) ->
 
 def _say_made(app: "App", made: "JobRow", *, waited: bool) -> None:
     if waited or made.state in ENDED:
-        print_line(one_line(f"{made.job_id} is {made.state}. {made.reason}").rstrip())
+        print_line(one_line(f"{made.job_id} is {JOBS[made.state]}. {made.reason}").rstrip())
         _say_waiting(app, made)
     else:
         from coilclaw.gate.executor import worker_is_running
@@ -108,7 +111,6 @@ def _say_made(app: "App", made: "JobRow", *, waited: bool) -> None:
 @json_option
 def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
     """List jobs, the newest first."""
-    from coilclaw.jobs.lifecycle import COARSE
     from coilclaw.store.jobs import list_jobs as rows_of
 
     chosen = None if state is None else [each for each in get_args(JobState) if each == state]
@@ -121,15 +123,12 @@ def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
 
         print_json([summary(each) for each in found])
         return
-    rows = [
-        (each.job_id, each.state, COARSE[each.state], each.created_at[:16].replace("T", " "), each.goal)
-        for each in found
-    ]
-    print_rows(rows, ("job", "state", "seen as", "made", "goal"), empty="There are no jobs.")
+    rows = [(each.job_id, JOBS[each.state], moment(each.created_at), each.goal) for each in found]
+    print_rows(rows, ("job", "state", "made", "goal"), empty="There are no jobs.")
 
 
 @job.command()
-@click.argument("job_id")
+@click.argument("job_id", shell_complete=candidates.jobs())
 @json_option
 def show(job_id: str, as_json: bool) -> None:
     """Show a job: what was asked, where it stands, what waits for you, what it did and left."""
@@ -148,7 +147,7 @@ def show(job_id: str, as_json: bool) -> None:
 
 
 @job.command()
-@click.argument("job_id")
+@click.argument("job_id", shell_complete=candidates.jobs(*OPEN))
 @click.option("--reason", default="", help="Why; it is kept with the job.")
 def cancel(job_id: str, reason: str) -> int:
     """Call a job off. A step that runs is cut; what it did stays, with its receipts."""
@@ -156,12 +155,12 @@ def cancel(job_id: str, reason: str) -> int:
 
     with opened() as app:
         ended = asyncio.run(Background(app).desk().cancel(job_id, reason))
-    print_line(f"{ended.job_id} is {ended.state}.")
+    print_line(f"{ended.job_id} is {JOBS[ended.state]}.")
     return 0
 
 
 @job.command()
-@click.argument("job_id")
+@click.argument("job_id", shell_complete=candidates.jobs(*OPEN))
 def resume(job_id: str) -> int:
     """Let a job that is paused, or waits before its next try, go on now."""
     from coilclaw.app.background import Background
@@ -169,7 +168,7 @@ def resume(job_id: str) -> int:
 
     with opened() as app:
         found = asyncio.run(Background(app).desk().resume(job_id))
-        print_line(f"{found.job_id} is {found.state} and due.")
+        print_line(f"{found.job_id} is {JOBS[found.state]} and due.")
         if not worker_is_running(app.home.locks_dir):
             tell("No worker is running: start `coilclaw worker`, and it is worked on.", err=True)
     return 0

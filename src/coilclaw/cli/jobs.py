@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coilclaw.app.job_views import waiting_for
+from coilclaw.cli.output import moment
+from coilclaw.cli.words import JOBS
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
 
@@ -23,7 +25,6 @@ RESTS: frozenset[JobState] = frozenset({*ENDED, "WAITING_APPROVAL", "PAUSED_BUDG
 
 def lines(app: "App", row: "JobRow") -> list[str]:
     """The same for people."""
-    from coilclaw.jobs.lifecycle import COARSE
     from coilclaw.store.job_trail import job_artifacts, last_answer
     from coilclaw.store.jobs import job_events, job_files
     from coilclaw.store.usage import tokens_of_job
@@ -32,13 +33,13 @@ def lines(app: "App", row: "JobRow") -> list[str]:
     told = [
         f"job:       {row.job_id}",
         f"goal:      {one_line(row.goal)}",
-        f"state:     {row.state} ({COARSE[row.state]}){': ' + one_line(row.reason) if row.reason else ''}",
+        f"state:     {JOBS[row.state]}{': ' + one_line(row.reason) if row.reason else ''}",
         f"thread:    {row.thread_id}",
-        f"made:      {row.created_at}, to be done by {row.deadline_at}",
+        f"made:      {moment(row.created_at)}, to be done by {moment(row.deadline_at or '-')}",
         f"tokens:    {tokens_of_job(db, row.job_id)} of {row.budget.tokens}",
     ]
     if row.state not in ENDED and row.worker is None and row.next_wakeup_at and row.state != "WAITING_APPROVAL":
-        told.append(f"goes on:   {row.next_wakeup_at}{f' (try {row.attempt + 1})' if row.attempt else ''}")
+        told.append(f"goes on:   {moment(row.next_wakeup_at)}{f' (try {row.attempt + 1})' if row.attempt else ''}")
     told += _limits(row)
     if row.plan is not None and len(row.plan.steps) > 1:
         told += ["plan:", *(f"  {number + 1}. {one_line(s.description)}" for number, s in enumerate(row.plan.steps))]
@@ -76,7 +77,7 @@ def _limits(row: "JobRow") -> list[str]:
 
 
 def _question(action: "Action") -> str:
-    return f"  {action.call.tool} until {action.expires_at[:16]}: coilclaw approvals approve {action.action_id}"
+    return f"  {action.call.tool} until {moment(action.expires_at)}: coilclaw approvals approve {action.action_id}"
 
 
 def _event(event: "JobEvent") -> str:
@@ -87,10 +88,11 @@ def _event(event: "JobEvent") -> str:
         case "step":
             words = f"step {payload.get('step')}: {payload.get('stage')}, {payload.get('calls')} calls"
         case "retry":
-            words = f"try {payload.get('attempt')} failed, again at {payload.get('until')}: {payload.get('reason')}"
+            again = moment(str(payload.get("until")))
+            words = f"try {payload.get('attempt')} failed, again at {again}: {payload.get('reason')}"
         case _:
             words = event.type
-    return f"  {event.created_at[:19]}  {one_line(words).rstrip()}"
+    return f"  {moment(event.created_at, 'seconds')}  {one_line(words).rstrip()}"
 
 
 class Follower:

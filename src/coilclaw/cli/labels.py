@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import counted, json_option, print_json, print_rows, tell
+from coilclaw.cli.output import counted, json_option, moment, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
@@ -36,9 +36,7 @@ def list_labels(stale_too: bool, as_json: bool) -> None:
     if as_json:
         print_json([_told(row, where) for row, where in shown])
         return
-    rows = [
-        (_place(row), row.label, row.created_at[:16].replace("T", " "), _counting(row, where)) for row, where in shown
-    ]
+    rows = [(_place(row), row.label, moment(row.created_at), _counting(row, where)) for row, where in shown]
     print_rows(rows, ("path", "label", "since", "counts"), empty="No file is labelled: all are yours.")
 
 

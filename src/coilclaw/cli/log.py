@@ -53,6 +53,10 @@ class Logger:
         if event == "tool_unknown":
             tool = words.get("tool")
             message = f"whether {tool} had its effect is not known: see `coilclaw actions list --status unknown`."
+        if event in ("tool_completed", "tool_denied", "tool_failed") and "status" in words:
+            from coilclaw.cli.words import receipt_word
+
+            event = f"tool_{receipt_word(str(words.pop('status')), str(words.get('code')))}"
         if message is None:
             message = " ".join([event.replace("_", " "), *(f"{name}={value}" for name, value in words.items())])
         prefix = "" if level in ("debug", "info") else f"{level}: "

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from coilclaw.cli.output import counted, json_option, print_json, print_rows, tell
+from coilclaw.cli.output import counted, json_option, moment, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.names import did_you_mean
@@ -29,7 +29,7 @@ def list_conversations(limit: int, as_json: bool) -> None:
     if as_json:
         print_json(threads)
         return
-    rows = [(t.thread_id, t.updated_at[:16].replace("T", " "), str(t.messages), t.title) for t in threads]
+    rows = [(t.thread_id, moment(t.updated_at), str(t.messages), t.title) for t in threads]
     print_rows(rows, ("conversation", "last", "messages", "began with"), empty="Nothing is remembered yet.")
 
 
@@ -44,8 +44,8 @@ def search(query: str, limit: int, as_json: bool) -> None:
     if as_json:
         print_json(hits)
         return
-    rows = [(hit.thread_id, hit.created_at[:16].replace("T", " "), hit.role, hit.snippet) for hit in hits]
-    print_rows(rows, ("conversation", "when (UTC)", "who", "what"), empty="Nothing found.")
+    rows = [(hit.thread_id, moment(hit.created_at), hit.role, hit.snippet) for hit in hits]
+    print_rows(rows, ("conversation", "when", "who", "what"), empty="Nothing found.")
 
 
 @memory.command()
@@ -67,7 +67,7 @@ def show(conversation_id: str, as_json: bool) -> None:
     from coilclaw.packets.text import visible
 
     for message in messages:
-        tell(f"[{message.created_at[:19].replace('T', ' ')}] {message.role}")
+        tell(f"[{moment(message.created_at, 'seconds')}] {message.role}")
         for call in message.tool_calls:
             tell(f"  → {call.tool} {visible(call.arguments)[:400]}")
         if message.content:

@@ -161,7 +161,8 @@ def _ask(found: list[Choice]) -> Choice | None:
     tell("Which model should answer?", err=True)
     for number, choice in enumerate(found, start=1):
         tell(f"  {number}) {choice.name}: {choice.model} ({choice.why})", err=True)
-    tell(f"  {len(found) + 1}) another OpenAI-compatible server", err=True)
+    other = "another server" if found else "a model server whose address you type in"
+    tell(f"  {len(found) + 1}) {other} (any OpenAI-compatible one)", err=True)
     tell(f"  {len(found) + 2}) none yet: the built-in mock", err=True)
     default = 1 if found else 2
     picked = click.prompt("Number", default=default, type=click.IntRange(1, len(found) + 2), err=True)

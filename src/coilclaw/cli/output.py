@@ -58,6 +58,16 @@ def print_result(text: str, *, success: bool) -> None:
     click.echo(shown, err=not success)
 
 
+def moment(stamp: str, exact: str = "minutes") -> str:
+    """A stored time as people read it: by the clocks of this machine, with their offset from UTC. The one spelling."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(stamp).astimezone().isoformat(" ", exact)
+    except (ValueError, OverflowError):
+        return stamp
+
+
 def counted(number: int, noun: str) -> str:
     """`1 receipt`, `2 receipts`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -2,8 +2,9 @@
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, tell
+from coilclaw.cli.output import json_option, print_json
 from coilclaw.cli.session import opened
+from coilclaw.packets.errors import UsageError
 
 
 @click.command()
@@ -13,20 +14,22 @@ from coilclaw.cli.session import opened
 def pair(mode: str | None, as_json: bool) -> None:
     """Show a one-time code that lets a phone or browser in, as text and QR code.
 
-    The code before it is void. The server must be running: `coilclaw up`. With a passkey registered, the new device
-    can do nothing until the passkey has vouched for it.
+    The code before it counts no more. The server must be running: `coilclaw up`. With a passkey registered, the new
+    device can do nothing until the passkey has vouched for it.
     """
     from coilclaw.app.alone import running_address
     from coilclaw.cli.code import code_url, issue_code, show_code
 
     wanted = "add" if mode == "add" else "replace" if mode == "replace" else "first"
     with opened() as app:
-        running = running_address(app.home.locks_dir)
-        address = running or app.address
-        issued = issue_code(app, wanted)
+        address = running_address(app.home.locks_dir)
+        if address is None:  # `up` shows a code of its own, and this one would count no more
+            raise UsageError(
+                "the server is not running, so no code could be used.",
+                remedy="Start it with `coilclaw up`, which shows a code for the first device; then run this again.",
+            )
+        issued, voided = issue_code(app, wanted)
         if as_json:
             print_json({"code": issued.code, "expires_at": issued.expires_at, "url": code_url(address, issued)})
             return
-        show_code(app, issued, address)
-        if running is None:
-            tell("The server is not running: start it with `coilclaw up`.", err=True)
+        show_code(app, issued, address, voided=voided)

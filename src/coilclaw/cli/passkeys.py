@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_rows, tell
+from coilclaw.cli.output import json_option, moment, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -57,7 +57,7 @@ def list_all(as_json: bool) -> None:
 
 
 def _day(when: object) -> str:
-    return str(when)[:10] if when else "never"
+    return moment(str(when))[:10] if when else "never"
 
 
 @passkeys.command()

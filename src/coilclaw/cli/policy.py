@@ -72,14 +72,14 @@ def show(as_json: bool) -> None:
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read one call per line; print one decision per line.")
 @click.option("--exit-code", is_flag=True, help="Exit 0 for allow, 4 for ask, 3 for deny.")
 def check(call: str | None, from_stdin: bool, exit_code: bool) -> int:
-    """Print the decision a call would get. Nothing is run and nothing is stored."""
+    """Print the decision a call would get: in words at a terminal, else as JSON. Nothing is run, nothing is stored."""
     if (call is None) == (not from_stdin):
         raise UsageError("give one of --json CALL or --stdin.")
     worst = 0
     with opened() as app:
         if call is not None:
             decision = _decide(app, call)
-            print_json(decision)
+            _show(decision)
             worst = _code(decision)
         else:
             for line in sys.stdin.buffer:
@@ -109,6 +109,21 @@ def _decide(app: "App", text: str | bytes) -> "Decision":
     except (NotCanonical, msgspec.DecodeError) as error:
         raise UsageError(f"this is not a call: {error}") from error
     return decide_sample(app, sample.tool, args, source=sample.source, taint=sample.taint)
+
+
+def _show(decision: "Decision") -> None:
+    if not sys.stdout.isatty():
+        print_json(decision)  # the whole packet: programs find here what they find in every decision
+        return
+    told = [
+        ("verdict", decision.verdict),
+        ("risk", f"{decision.risk_word} ({decision.risk}, {decision.risk_class}), lane {decision.lane}"),
+        ("rule", f"{decision.rule} ({decision.code})"),
+        *(("because", reason) for reason in decision.reasons),
+        *(("instead", change) for change in decision.recommended_changes),
+    ]
+    for name, text in told:
+        tell(f"{name:9}{one_line(text)}")
 
 
 def _code(decision: "Decision") -> int:

@@ -2,7 +2,7 @@
 
 import click
 
-from coilclaw.cli.output import counted, json_option, print_json, print_line, print_rows, tell
+from coilclaw.cli.output import counted, json_option, moment, print_json, print_line, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
@@ -25,8 +25,8 @@ def list_all(limit: int, as_json: bool) -> None:
     if as_json:
         print_json(receipts)
         return
-    rows = [(r.id, r.timestamp[:19].replace("T", " "), r.tool, r.status, r.risk, r.code) for r in receipts]
-    print_rows(rows, ("receipt", "when (UTC)", "tool", "status", "risk", "code"), empty="There are no receipts yet.")
+    rows = [(r.id, moment(r.timestamp, "seconds"), r.tool, r.status, r.risk, r.code) for r in receipts]
+    print_rows(rows, ("receipt", "when", "tool", "status", "risk", "code"), empty="There are no receipts yet.")
 
 
 @receipt.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coilclaw.channels.terminal import Terminal
 from coilclaw.cli.aside import Aside
-from coilclaw.cli.output import print_line, print_rows
+from coilclaw.cli.output import moment, print_line, print_rows
 from coilclaw.cli.turns import TextOut, post
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.ids import new_id
@@ -145,12 +145,12 @@ class Repl:
 
     def _search(self, query: str) -> None:
         hits = self._app.memory.search(query, limit=10)
-        rows = [(hit.thread_id, hit.created_at[:16], hit.snippet) for hit in hits]
-        print_rows(rows, ("conversation", "when (UTC)", "what"), empty="Nothing found.")
+        rows = [(hit.thread_id, moment(hit.created_at), hit.snippet) for hit in hits]
+        print_rows(rows, ("conversation", "when", "what"), empty="Nothing found.")
 
 
 def _said(approved: bool | None) -> str:
-    return {True: "approved", False: "refused", None: "waits"}[approved]
+    return {True: "approved", False: "rejected", None: "waits"}[approved]
 
 
 def _session(app: "App") -> "PromptSession[str]":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from coilclaw.cli import candidates
 from coilclaw.cli.output import json_option, print_json, print_line, tell
 from coilclaw.cli.schedule_preview import preview
 from coilclaw.cli.session import opened
@@ -79,7 +80,7 @@ def list_schedules(as_json: bool) -> None:
 
 
 @schedule.command()
-@click.argument("schedule_id")
+@click.argument("schedule_id", shell_complete=candidates.schedules)
 @json_option
 def show(schedule_id: str, as_json: bool) -> None:
     """Show a schedule: what it does, when, what may surprise, how its runs went."""
@@ -122,7 +123,7 @@ def add(schedule_id: str | None, disabled: bool, as_json: bool, **given: Any) ->
 
 
 @schedule.command()
-@click.argument("schedule_id")
+@click.argument("schedule_id", shell_complete=candidates.schedules)
 @_described
 @json_option
 def edit(schedule_id: str, as_json: bool, **given: Any) -> int:
@@ -149,7 +150,7 @@ def edit(schedule_id: str, as_json: bool, **given: Any) -> int:
 
 
 @schedule.command()
-@click.argument("schedule_id")
+@click.argument("schedule_id", shell_complete=candidates.schedules)
 @json_option
 def remove(schedule_id: str, as_json: bool) -> int:
     """Remove a schedule or a follow-up. A job it started goes on; see `coilclaw job cancel`."""
@@ -167,7 +168,7 @@ def remove(schedule_id: str, as_json: bool) -> int:
 
 
 @schedule.command()
-@click.argument("schedule_id")
+@click.argument("schedule_id", shell_complete=candidates.schedules)
 @json_option
 def enable(schedule_id: str, as_json: bool) -> int:
     """Let a schedule run, also one that was paused after failures. It counts from now."""
@@ -187,7 +188,7 @@ def enable(schedule_id: str, as_json: bool) -> int:
 
 
 @schedule.command()
-@click.argument("schedule_id")
+@click.argument("schedule_id", shell_complete=candidates.schedules)
 @json_option
 def disable(schedule_id: str, as_json: bool) -> int:
     """Keep a schedule from running; what came due meanwhile is not caught up."""
@@ -201,7 +202,7 @@ def disable(schedule_id: str, as_json: bool) -> int:
 
 
 @schedule.command("run-now")
-@click.argument("schedule_id")
+@click.argument("schedule_id", shell_complete=candidates.schedules)
 @json_option
 def run_now(schedule_id: str, as_json: bool) -> int:
     """Start a run at once. The next run by the clock stays where it is."""

@@ -1,6 +1,10 @@
 """coilclaw schedule preview."""
 
+import os
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -27,28 +31,69 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 @click.command("preview")
-@click.option("--cron", metavar="CRON", help="Five fields: minute hour day-of-month month day-of-week.")
-@click.option("--timezone", metavar="ZONE", help="An IANA zone, such as Europe/Berlin.")
+@click.argument("expression", metavar="[CRON]", nargs=-1)
+@click.option("--cron", metavar="CRON", help="The expression, if it is not an argument.")
+@click.option("--timezone", metavar="ZONE", help="An IANA zone, such as Europe/Berlin. Default: that of this machine.")
 @click.option("--after", metavar="TIME", help="RFC 3339; runs strictly after it are shown. Default: now.")
 @click.option("--count", type=int, metavar="N", help=f"How many runs to show, 1 to {MOST}. Default: {COUNT}.")
 @click.option("--stdin", "lines", is_flag=True, help="Read one JSON object a line, print one answer or error a line.")
 @json_option
 def preview(
-    cron: str | None, timezone: str | None, after: str | None, count: int | None, lines: bool, as_json: bool
+    expression: tuple[str, ...],
+    cron: str | None,
+    timezone: str | None,
+    after: str | None,
+    count: int | None,
+    lines: bool,
+    as_json: bool,
 ) -> int:
-    """Say what a cron expression means and when it runs next, without scheduling anything."""
+    """Say what a cron expression means and when it runs next, without scheduling anything.
+
+    CRON has five fields: minute hour day-of-month month day-of-week; '0 9 * * 1-5' is every weekday at nine.
+    """
+    cron = _one_of(expression, cron)
     if lines:
         if cron is not None or timezone is not None or after is not None or count is not None:
             raise UsageError(
-                "--stdin takes everything from its lines.", remedy="Leave --cron, --timezone, --after and --count out."
+                "--stdin takes everything from its lines.", remedy="Leave CRON, --timezone, --after and --count out."
             )
         return _answer_lines(sys.stdin.buffer)
-    if cron is None or timezone is None:
-        missing = "--cron" if cron is None else "--timezone"
-        raise UsageError(f"{missing} is missing.", remedy="Give --cron and --timezone, or lines with --stdin.")
-    found = answer(Question(cron=cron, timezone=timezone, after=after, count=count))
-    print_json(found) if as_json else _show(found)
+    if cron is None:
+        raise UsageError(
+            "the cron expression is missing.", remedy="Give one, such as '0 9 * * 1-5', or lines with --stdin."
+        )
+    here = machine_zone(os.environ) if timezone is None else None
+    zone = timezone if timezone is not None else here or "UTC"
+    found = answer(Question(cron=cron, timezone=zone, after=after, count=count))
+    if as_json:
+        print_json(found)
+        return 0
+    _show(found)
+    if timezone is None:
+        why = f"{here}, the zone of this machine" if here else "UTC, because this machine does not name its zone"
+        tell(f"By the clocks of {why}; --timezone names another.")
     return 0
+
+
+def _one_of(expression: tuple[str, ...], cron: str | None) -> str | None:
+    """The expression, given as an argument (also unquoted, field by field) or as an option."""
+    if not expression:
+        return cron
+    if cron is not None:
+        raise UsageError("the cron expression is given twice.", remedy="Leave --cron out.")
+    return " ".join(expression)
+
+
+def machine_zone(environ: Mapping[str, str], localtime: Path = Path("/etc/localtime")) -> str | None:
+    """The IANA name of the zone this machine keeps; None where it cannot be told."""
+    from coilclaw.jobs.zones import zones
+
+    named = environ.get("TZ", "").lstrip(":")
+    if not named:
+        with suppress(OSError):
+            named = str(localtime.readlink())
+    name = named.rpartition("zoneinfo/")[2]
+    return name if name in zones().names else None
 
 
 def answer(question: Question) -> "Forecast":

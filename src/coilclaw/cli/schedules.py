@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.app.schedules.views import file_trouble, in_words, local_time
-from coilclaw.cli.output import print_line, print_rows, tell
+from coilclaw.cli.output import moment, print_line, print_rows, tell
+from coilclaw.cli.words import JOBS
 from coilclaw.packets.canonical import Json, JsonObject
 from coilclaw.packets.text import one_line, visible
 
@@ -54,7 +55,7 @@ def show_list(app: "App", told: dict[str, Json]) -> None:
 
 def _line(each: JsonObject) -> tuple[str, ...]:
     last = each["last_run"]
-    was = f"{last.get('status')} {last.get('at')}" if isinstance(last, dict) else "-"
+    was = f"{_word(last.get('status'))} {moment(str(last.get('at')))}" if isinstance(last, dict) else "-"
     return (
         str(each["schedule_id"]),
         str(each["state"]),
@@ -83,12 +84,18 @@ def lines(told: JsonObject) -> list[str]:
         f"failures:   {told['failures']} in a row; pauses at {options['max_failures'] or 'none'}",
     ]
     if options["stagger_seconds"]:
-        shown.append(f"stagger:    within {_span(options['stagger_seconds'])}; starts at {told['due_at']}")
+        shown.append(f"stagger:    within {_span(options['stagger_seconds'])}; starts at {moment(str(told['due_at']))}")
     shown += ["goal:", *(f"  {line}" for line in visible(str(told["goal"])).splitlines())]
     runs = msgspec.convert(told["runs"], list[dict[str, Json]])
     if runs:
         shown += ["runs:", *(_run_line(run) for run in runs)]
     return shown
+
+
+def _word(state: Json) -> str:
+    """How a run stands: as its job does, or where it has none, by its own state."""
+    jobs: dict[str, str] = {**JOBS}
+    return jobs.get(str(state), str(state).lower())
 
 
 def _span(seconds: Json) -> str:
@@ -98,7 +105,7 @@ def _span(seconds: Json) -> str:
 
 
 def _run_line(run: JsonObject) -> str:
-    words = f"  {run['scheduled_at']}  {run['outcome'] or run['state']}"
+    words = f"  {moment(str(run['scheduled_at']))}  {_word(run['outcome'] or run['state'])}"
     if run["job_id"]:
         words += f"  {run['job_id']}"
     late = run["lateness_seconds"]
@@ -107,7 +114,7 @@ def _run_line(run: JsonObject) -> str:
     elif isinstance(late, int) and late >= 60:
         words += f"  {_span(late)} late"
     if isinstance(run["slots"], int) and run["slots"] > 1:
-        words += f"  {run['slots']} slots from {run['first_slot']}"
+        words += f"  {run['slots']} slots from {moment(str(run['first_slot']))}"
     return words + (f"  ({one_line(str(run['reason']))})" if run["reason"] else "")
 
 

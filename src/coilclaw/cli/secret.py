@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_rows, tell
+from coilclaw.cli.output import json_option, moment, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
 
@@ -60,9 +60,7 @@ def list_all(as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    rows = [
-        (each.name, each.created_at[:19].replace("T", " "), each.updated_at[:19].replace("T", " ")) for each in found
-    ]
+    rows = [(each.name, moment(each.created_at), moment(each.updated_at)) for each in found]
     print_rows(rows, ("name", "stored", "changed"), empty="No secret is stored.")
 
 

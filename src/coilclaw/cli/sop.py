@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coilclaw.cli.output import counted, json_option, print_json, print_line, print_rows, tell
+from coilclaw.cli import candidates
+from coilclaw.cli.output import counted, json_option, moment, print_json, print_line, print_rows, tell
 from coilclaw.cli.session import opened
+from coilclaw.cli.words import to_owner
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
 
@@ -45,7 +47,7 @@ def list_sops(as_json: bool) -> None:
 
 
 @sop.command()
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=candidates.sops)
 @json_option
 def validate(names: tuple[str, ...], as_json: bool) -> int:
     """Check procedures, all of them or those named, and tell every fault with its step.
@@ -70,14 +72,14 @@ def validate(names: tuple[str, ...], as_json: bool) -> int:
 
 
 @sop.command()
-@click.argument("name")
+@click.argument("name", shell_complete=candidates.sops)
 @click.option("--job", "as_job", is_flag=True, help="Make it a job: the worker runs it, and it waits as jobs do.")
 @unsafe_option
 @json_option
 def run(name: str, as_job: bool, unsafe: bool, as_json: bool) -> int:
     """Run a procedure here, step by step. At a terminal you are asked in place; otherwise it stops and waits.
 
-    Exit code: 0 done, 1 a step failed, 3 denied, 4 it waits for you or you refused, 5 ESTOP holds it.
+    Exit code: 0 done, 1 a step failed, 3 denied, 4 it waits for you or you rejected it, 5 ESTOP holds it.
     """
     with opened(unsafe=unsafe) as app:
         procedures = _procedures(app, quiet=as_json)
@@ -122,7 +124,7 @@ async def _run(app: "App", procedures: "Procedures", name: str, *, as_json: bool
 
 
 @sop.command()
-@click.argument("run_id", required=False, metavar="[RUN]")
+@click.argument("run_id", required=False, metavar="[RUN]", shell_complete=candidates.sop_runs)
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="At most so many runs.")
 @json_option
 def status(run_id: str | None, limit: int, as_json: bool) -> None:
@@ -146,12 +148,12 @@ def status(run_id: str | None, limit: int, as_json: bool) -> None:
     if as_json:
         print_json([_summary(each) for each in runs])
         return
-    rows = [(each.run_id, each.name, each.state, each.created_at[:16].replace("T", " "), each.reason) for each in runs]
+    rows = [(each.run_id, each.name, each.state, moment(each.created_at), each.reason) for each in runs]
     print_rows(rows, ("run", "sop", "state", "begun", "where it stands"), empty="No SOP was run yet.")
 
 
 @sop.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", shell_complete=candidates.sop_runs)
 @unsafe_option
 @json_option
 def approve(run_id: str, unsafe: bool, as_json: bool) -> int:
@@ -170,7 +172,7 @@ def approve(run_id: str, unsafe: bool, as_json: bool) -> int:
 
 
 @sop.command()
-@click.argument("run_id", metavar="RUN")
+@click.argument("run_id", metavar="RUN", shell_complete=candidates.sop_runs)
 @unsafe_option
 @json_option
 def resume(run_id: str, unsafe: bool, as_json: bool) -> int:
@@ -223,7 +225,7 @@ def _tell(procedure: "Sop", row: "StepRow") -> None:
         return
     words = {"SUCCEEDED": "done", "FAILED": "failed", "SKIPPED": "skipped", "WAITING": "waits", "HELD": "held"}
     code = f" ({row.code})" if row.code and row.state in ("FAILED", "HELD") else ""
-    about = one_line(row.output.strip().replace("\n", " "))
+    about = one_line(to_owner(row.output, row.code).strip().replace("\n", " "))
     print_line(f"{head}: {words[row.state]}{code}. {about[:SHOWN]}{'…' if len(about) > SHOWN else ''}".rstrip())
 
 

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from coilclaw.cli.output import moment
+from coilclaw.cli.words import receipt_word, to_owner
 from coilclaw.packets.canonical import Json
+from coilclaw.store.refusals import refusal_of
 
 if TYPE_CHECKING:
     from coilclaw.ledger.signed import Signed
@@ -29,10 +32,16 @@ def paragraphs(story: "Story") -> Iterator[tuple[str, list[Line]]]:
     if story.result is not None:
         yield "Result", _result(story)
     yield "Receipts", _receipts(story)
-    told = [(str(each.seq), f"{each.created_at} {each.event_type} {_json(each.payload)}") for each in story.events]
-    yield "Events", told
+    yield (
+        "Events",
+        [(str(each.seq), f"{_when(each.created_at)} {each.event_type} {_json(each.payload)}") for each in story.events],
+    )
     if story.notes:
         yield "Notes", [("", note) for note in story.notes]
+
+
+def _when(stamp: str | None) -> str:
+    return moment(stamp, "milliseconds") if stamp else ""
 
 
 def _json(value: Json) -> str:
@@ -55,8 +64,8 @@ def _head(story: "Story") -> list[Line]:
             ("identity", story.identity),
             ("digest", story.digest),
             ("key", story.idempotency_key),
-            ("last change", story.updated_at),
-            ("next try", story.next_attempt_at),
+            ("last change", _when(story.updated_at)),
+            ("next try", _when(story.next_attempt_at)),
             ("uncertain", "an earlier attempt may have had its effect" if story.uncertain else ""),
         ]
     )
@@ -67,14 +76,14 @@ def _asked(story: "Story") -> list[Line]:
     said = asked.message
     return _said(
         [
-            ("when", asked.created_at),
+            ("when", _when(asked.created_at)),
             ("source", f"{asked.source} {asked.source_id}"),
             ("conversation", f"{asked.thread_id} ({asked.channel})" if asked.channel else asked.thread_id),
             ("turn", asked.turn_id),
             ("job", asked.job_id),
             ("goal", _cut(asked.job_goal or "")),
             ("owner said", _cut(said.content) if said is not None else "(no message is kept)"),
-            ("said at", said.created_at if said is not None else ""),
+            ("said at", _when(said.created_at) if said is not None else ""),
             ("why", _cut(asked.justification)),
         ]
     )
@@ -107,28 +116,31 @@ def _decided(story: "Story") -> list[Line]:
 
 def _approved(story: "Story") -> list[Line]:
     approval = story.approval
-    by = f"by {approval.approved_by} at {approval.approved_at}" if approval.approved_by else ""
+    by = f"by {approval.approved_by} at {_when(approval.approved_at)}" if approval.approved_by else ""
     return _said(
         [
             ("needed", "yes" if approval.needed else "no"),
             ("approved", by or ("" if approval.rejection_reason or not approval.needed else "not yet")),
             ("shown", approval.shown if approval.approved_by else ""),
-            ("refused", approval.rejection_reason),
-            ("expires", approval.expires_at if approval.needed else ""),
+            (refusal_of(story.result.code if story.result else ""), approval.rejection_reason),
+            ("expires", _when(approval.expires_at) if approval.needed else ""),
         ]
     ) + [("signed", _signature(each)) for each in approval.signatures]
 
 
 def _signature(signed: "Signed") -> str:
     by = f"passkey {signed.passkey_name!r}" if signed.passkey_name is not None else f"passkey {signed.passkey_id}"
-    lines = [f"{signed.purpose} by {by} at {signed.signed_at}, on {signed.device_id} at {signed.origin}"]
+    lines = [f"{signed.purpose} by {by} at {_when(signed.signed_at)}, on {signed.device_id} at {signed.origin}"]
     lines.append(f"{signed.assertion_id}: the signature {'still verifies' if signed.holds else 'DOES NOT VERIFY'}")
     return "\n".join((*lines, *(f"BUT {each}" for each in signed.disagreements)))
 
 
 def _attempt(attempt: "Attempt") -> str:
-    end = f"{attempt.end} at {attempt.ended_at}" if attempt.end else "no end is on record"
-    parts = [f"begun {attempt.begun_at}", f"in {attempt.worker}" if attempt.worker else ""]
+    end = "no end is on record"
+    if attempt.end:
+        status = {"tool_completed": "allowed"}.get(attempt.end, attempt.end.removeprefix("tool_"))
+        end = f"{receipt_word(status, attempt.code or '')} at {_when(attempt.ended_at)}"
+    parts = [f"begun {_when(attempt.begun_at)}", f"in {attempt.worker}" if attempt.worker else ""]
     parts += ["looked up first" if attempt.looked_up else "", end, attempt.code or "", attempt.receipt_id or ""]
     if attempt.next_in_seconds is not None:
         parts.append(f"next try in {attempt.next_in_seconds:g} s")
@@ -148,7 +160,7 @@ def _result(story: "Story") -> list[Line]:
             ("box", box),
             ("from", result.label),
             ("hash", result.output_hash),
-            ("begins", _cut(result.first_lines)),
+            ("begins", _cut(to_owner(result.first_lines, result.code))),
         ]
     )
 
@@ -157,7 +169,8 @@ def _receipts(story: "Story") -> list[Line]:
     lines: list[Line] = []
     for proof in story.receipts:
         receipt = proof.receipt
-        text = f"{receipt.id} at {receipt.timestamp}: {receipt.status}, {receipt.code}\nhash {receipt.receipt_hash}"
+        said = receipt_word(receipt.status, receipt.code)
+        text = f"{receipt.id} at {_when(receipt.timestamp)}: {said}, {receipt.code}\nhash {receipt.receipt_hash}"
         text += f"\nafter {receipt.previous_hash}"
         lines.append((f"number {proof.place}", "\n".join((text, *(f"BUT {each}" for each in proof.disagreements)))))
     lines += [("BUT", text) for text in story.disagreements]

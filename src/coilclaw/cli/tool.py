@@ -8,6 +8,7 @@ import click
 
 from coilclaw.cli.output import json_option, print_json, print_result, print_rows
 from coilclaw.cli.session import opened
+from coilclaw.cli.words import result_words
 
 if TYPE_CHECKING:
     from coilclaw.app import App
@@ -47,7 +48,7 @@ def list_tools(as_json: bool) -> None:
             (each.name, each.effect, each.destination, "yes" if each.name in allowed else "no", each.description)
             for each in app.tools.values()
         ]
-        print_rows(rows, ("tool", "effect", "where", "allowed", "what it does"), empty="There are no tools.")
+        print_rows(rows, ("tool", "effect", "where", "may use", "what it does"), empty="There are no tools.")
 
 
 @tool.command()
@@ -60,7 +61,7 @@ def list_tools(as_json: bool) -> None:
 def run(name: str, args_json: str, yes: bool, unsafe: bool, key: str | None, output: str) -> int:
     """Run one tool through the gate: decided, approved where needed, receipted.
 
-    Exit code: 0 done, 1 failed, 3 denied, 4 approval needed or refused, 5 ESTOP.
+    Exit code: 0 done, 1 failed, 3 denied, 4 approval needed or rejected, 5 ESTOP.
     """
     with opened(unsafe=unsafe) as app:
         outcome = asyncio.run(run_tool(app, name, _arguments(app, name, args_json), yes=yes, key=key))
@@ -74,7 +75,7 @@ def run(name: str, args_json: str, yes: bool, unsafe: bool, key: str | None, out
                 }
             )
         else:
-            print_result(outcome.result.output, success=outcome.result.success)
+            print_result(result_words(outcome.result), success=outcome.result.success)
         return exit_code(outcome)
 
 

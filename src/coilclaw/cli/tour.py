@@ -11,21 +11,26 @@ import msgspec
 
 from coilclaw.cli.output import counted, print_line, tell
 from coilclaw.cli.session import opened
+from coilclaw.cli.tool import exit_code
+from coilclaw.cli.words import receipt_word
 
 if TYPE_CHECKING:
     from coilclaw.agent.loop import Reply
     from coilclaw.app import App
+    from coilclaw.gate.conveyor import Outcome
 
 QUESTION = "What files are in this workspace?"
 
 
 @click.command()
-def tour() -> int:
+@click.option("--once", is_flag=True, help="Only in a home where nothing was done yet, and not while ESTOP is engaged.")
+def tour(once: bool) -> int:
     """One real turn on the built-in mock: a call through the gate, its receipt, the ledger verified."""
     from coilclaw.config import MockModel, Providers
-    from coilclaw.ledger.live_verify import verify_live
 
     with opened() as app:
+        if once and (app.estop.engaged() or _was_used(app)):
+            return 0
         app.config = msgspec.structs.replace(
             app.config, default_provider="tour", default_model="", providers=Providers(models={"tour": MockModel()})
         )
@@ -33,23 +38,12 @@ def tour() -> int:
         reply = asyncio.run(_turn(app))
         tell(reply.text)
         for outcome in reply.outcomes:
-            receipt = outcome.receipt
-            decision = outcome.action.decision
-            if receipt is not None:
-                print_line(
-                    f"✓ {receipt.id}: {receipt.tool} {receipt.status}, {decision.risk} {decision.risk_word} – "
-                    f"{decision.reasons[0]}",
-                    style="green",
-                )
-    with opened() as app:
-        report = verify_live(app.db.path, app.config.receipts.path, app.signing_key)
-    if report.broken is not None:
-        print_line(f"invalid chain at receipt {report.broken.receipt}: {report.broken.kind}", style="red")
+            _show(outcome)
+    if not _verified():
         return 6
-    print_line(
-        f"✓ the ledger is intact: {counted(report.receipts, 'receipt')}, {counted(report.heads, 'signed head')}",
-        style="green",
-    )
+    codes = [exit_code(outcome) for outcome in reply.outcomes] or [1]
+    if any(codes):
+        return max(codes)
     program = _program()
     tell(
         "\nTry next:\n"
@@ -59,7 +53,42 @@ def tour() -> int:
         f"  {program} receipt list     what happened, provably\n"
         f"  {program} estop            stop everything"
     )
-    return 0 if reply.outcomes and all(outcome.receipt for outcome in reply.outcomes) else 1
+    return 0
+
+
+def _was_used(app: "App") -> bool:
+    """Receipts are never deleted: where there is one, or was one when it was signed, somebody was here before."""
+    from coilclaw.ledger.chain import list_receipts
+
+    mark = app.signing_key.mark()
+    return bool(list_receipts(app.db.reader, 1)) or (mark is not None and mark.size > 0)
+
+
+def _show(outcome: "Outcome") -> None:
+    receipt, decision = outcome.receipt, outcome.action.decision
+    if receipt is None:
+        return
+    done = receipt.status == "allowed"
+    print_line(
+        f"{'✓' if done else '✗'} {receipt.id}: {receipt.tool} {receipt_word(receipt.status, receipt.code)}, "
+        f"{decision.risk_word} risk ({decision.risk}) – {decision.reasons[0]}",
+        style="green" if done else "red",
+    )
+
+
+def _verified() -> bool:
+    from coilclaw.ledger.live_verify import verify_live
+
+    with opened() as app:
+        report = verify_live(app.db.path, app.config.receipts.path, app.signing_key)
+    if report.broken is not None:
+        print_line(f"✗ invalid chain at receipt {report.broken.receipt}: {report.broken.kind}", style="red")
+        return False
+    print_line(
+        f"✓ the ledger is intact: {counted(report.receipts, 'receipt')}, {counted(report.heads, 'signed head')}",
+        style="green",
+    )
+    return True
 
 
 def _program() -> str:

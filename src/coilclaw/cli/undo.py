@@ -4,8 +4,9 @@ import asyncio
 
 import click
 
-from coilclaw.cli.output import json_option, print_json, print_result, print_rows, tell
+from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
 from coilclaw.cli.session import opened
+from coilclaw.cli.words import result_words
 
 
 @click.command()
@@ -29,13 +30,13 @@ def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, as_json: bool
             if as_json:
                 print_json(kept)
             else:
-                rows = [(each.id, each.time[:19].replace("T", " "), each.note) for each in kept]
-                print_rows(rows, ("snapshot", "when (UTC)", "kept"), empty="There is no snapshot yet.")
+                rows = [(each.id, moment(each.time, "seconds"), each.note) for each in kept]
+                print_rows(rows, ("snapshot", "when", "kept"), empty="There is no snapshot yet.")
             return 0
         if dry_run:
             paths = app.snapshots.changes(snapshot, may_restore)
             print_json(paths) if as_json else tell("\n".join(paths) or "Nothing to bring back.")
             return 0
         outcome = asyncio.run(run_tool(app, "undo", {"snapshot": snapshot}, yes=yes))
-        print_result(outcome.result.output, success=outcome.result.success)
+        print_result(result_words(outcome.result), success=outcome.result.success)
         return exit_code(outcome)

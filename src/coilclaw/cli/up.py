@@ -164,7 +164,8 @@ def _greet(app: "App", site: "Site", *, want_code: bool) -> None:
     if not paired and not want_code and "JOURNAL_STREAM" in app.environ:
         tell("No device is paired. `coilclaw pair` shows a code; it does not belong in a journal.")
     elif not paired or want_code:
-        show_code(app, issue_code(app, "add" if paired else "first"), address)
+        issued, voided = issue_code(app, "add" if paired else "first")
+        show_code(app, issued, address, voided=voided)
     else:
         told = counted(len(paired), "device")
         tell(f"{told} paired. `coilclaw pair --add` lets another in, `coilclaw devices list` shows them.")

@@ -50,6 +50,13 @@ class _Link(msgspec.Struct, frozen=True):
 _LINK = msgspec.json.Decoder(_Link)
 
 
+class _Written(msgspec.Struct, frozen=True):
+    timestamp: str
+
+
+_WRITTEN = msgspec.json.Decoder(_Written)
+
+
 class _Stop(Exception):
     """Raised inside verification with the first broken link."""
 
@@ -137,6 +144,7 @@ def verify_ledger(db: sqlite3.Connection, log_path: Path, key: SigningKey) -> Re
         heads = _with_mark(heads, key)
         chain = _Chain(heads)
         _check_heads(heads, key)
+        _check_begun_anew(db, heads)
         _walk(db, log_path, chain, notes)
         _check_ends(db, chain, heads, notes)
     except _Stop as stop:
@@ -170,6 +178,27 @@ def _check_heads(heads: list[Head], key: SigningKey) -> None:
         last = max(heads, key=lambda head: head.size)
         if not key.holds(last):
             raise _Stop(last.size, "forged", f"the head at receipt {last.size} was not signed by this ledger's key")
+
+
+def _check_begun_anew(db: sqlite3.Connection, heads: list[Head]) -> None:
+    """A first row written after a head was signed over it belongs to a new database: the rows are lost, not forged.
+
+    Where the signed row is there, a clock was set back in between, and nothing is lost.
+    """
+    last = max(heads, key=lambda head: head.size, default=None)
+    first = db.execute("SELECT line FROM receipts WHERE seq = 1").fetchone()
+    if last is None or last.size == 0 or first is None:
+        return
+    signed = db.execute("SELECT line FROM receipts WHERE seq = ?", (last.size,)).fetchone()
+    try:
+        written = _WRITTEN.decode(first[0]).timestamp
+        if signed is not None and _LINK.decode(signed[0]).receipt_hash == last.hash:
+            return
+    except msgspec.DecodeError:
+        return
+    if written > last.time:
+        detail = f"the database was begun anew at {written}: what was signed before, up to receipt {last.size}, is lost"
+        raise _Stop(1, "missing", detail)
 
 
 def _walk(db: sqlite3.Connection, log_path: Path, chain: _Chain, notes: list[str]) -> None:

@@ -2,13 +2,20 @@
 
 from collections.abc import Iterable
 
+LINE = 120
+"""Characters of names that are told when none is near; whoever gives ids puts the newest first."""
+
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """A remedy that names the nearest valid names."""
     from difflib import get_close_matches
 
     known = list(names)
-    near = get_close_matches(name[:80], known, n=2)
+    begins = [each for each in known if name and each.startswith(name)]
+    near = begins[:2] or get_close_matches(name[:80], known, n=2)
     if near:
         return f"Did you mean {' or '.join(near)}?"
-    return f"There are: {', '.join(known[:20])}." if known else "There are none yet."
+    if not known:
+        return "There are none yet."
+    told = [each for place, each in enumerate(known) if place == 0 or len(", ".join(known[: place + 1])) <= LINE]
+    return f"There are{'' if len(told) == len(known) else ', among others'}: {', '.join(told)}."

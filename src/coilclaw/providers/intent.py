@@ -101,7 +101,7 @@ def _sentence(call: ProposedCall | None, result: str) -> str:
     tool = call.tool if call else "the tool"
     if since := re.search(r"\[runtime notice: it no longer waits\]\s*(?:[\w.-]+ \(\w+\): )?(.*)", result, re.DOTALL):
         result = since[1].strip()
-    if re.match(r"(?i)denied\b|the owner refused|the approval has expired", result):
+    if re.match(r"(?i)denied\b|the owner (?:rejected|refused)|the approval has expired", result):
         return f"I was not allowed to use {tool}, so nothing was done. {_short(result)}"
     if re.match(r"(?i)pending\b", result):
         return f"{tool} waits for your approval; nothing is done before you say yes."

@@ -1,0 +1,147 @@
+"""What a shell offers on Tab for ids and names, the newest first. It only reads, and on any fault it offers nothing."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import click
+    from click.shell_completion import CompletionItem
+
+    from coilclaw.config import Config
+
+Complete: TypeAlias = "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]"
+"""What click asks while a word is being typed."""
+Offer: TypeAlias = tuple[str, str]
+"""What would be typed, and what there is to say about it."""
+
+MOST = 20
+HELP = 80
+"""So many characters of what is said beside an offer."""
+WAIT_SECONDS = 0.2
+"""A shell does not wait for a database that is busy."""
+SOP_BYTES = 64 * 1024
+
+
+def _offering(find: "Callable[[Config, str], Iterable[Offer]]") -> Complete:
+    """A completer over what `find` gives for the configuration of this home and the word so far."""
+
+    def complete(_ctx: "click.Context", _param: "click.Parameter", typed: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        try:
+            from coilclaw.config import home_from, load
+            from coilclaw.secrets.redactor import Redactor
+
+            home = home_from(os.environ)
+            if not home.root.is_dir():
+                return []
+            redact = Redactor().text
+            offers = list(find(load(home, os.environ).config, typed))[:MOST]
+            return [CompletionItem(name, help=_told(redact(about))) for name, about in offers if _plain(name)]
+        except Exception:  # whatever it was: in the middle of a command line nothing may be said
+            return []
+
+    return complete
+
+
+def _plain(name: str) -> bool:
+    return name.isprintable() and not set(name) & set(" \t,:'\"\\$`")
+
+
+def _told(text: str) -> str:
+    """One line; fish takes a comma for the end of it."""
+    from coilclaw.packets.text import one_line
+
+    line = one_line(text.replace("\n", " ").replace("\t", " ")).replace(",", ";")
+    return line if len(line) <= HELP else f"{line[:HELP]}…"
+
+
+def _rows(config: "Config", query: str, typed: str, among: Sequence[str] = ()) -> "list[tuple[str, ...]]":
+    """Rows of a query that ends in `substr(id, 1, ?) = ?`, read from a database that is not made if it is not there."""
+    import sqlite3
+
+    address = f"{config.memory.path.as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS)) as db:
+        return db.execute(f"{query} LIMIT {MOST}", (*among, len(typed), typed)).fetchall()
+
+
+def actions(*statuses: str) -> Complete:
+    """Actions of these statuses, or all."""
+
+    def find(config: "Config", typed: str) -> Iterable[Offer]:
+        from coilclaw.tools.builtin import builtin_tools
+
+        among = f"status IN ({', '.join('?' * len(statuses))})" if statuses else "1"
+        query = (
+            f"SELECT action_id, status, tool, args_json FROM proposed_actions WHERE {among}"  # noqa: S608
+            " AND substr(action_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
+        )
+        tools = builtin_tools()
+        for action_id, status, name, args in _rows(config, query, typed, statuses):
+            about = name
+            if name in tools:
+                try:
+                    about = f"{name}: {tools[name].summary(tools[name].parse(args.encode()))}"
+                except Exception:  # arguments that never fitted the tool say nothing
+                    about = name
+            yield action_id, about if len(statuses) == 1 else f"{status}: {about}"
+
+    return _offering(find)
+
+
+def jobs(*states: str) -> Complete:
+    """Jobs in these states, or all."""
+
+    def find(config: "Config", typed: str) -> Iterable[Offer]:
+        from coilclaw.cli.words import JOBS
+
+        among = f"state IN ({', '.join('?' * len(states))})" if states else "1"
+        query = (
+            f"SELECT job_id, state, goal FROM jobs WHERE {among}"  # noqa: S608
+            " AND substr(job_id, 1, ?) = ? ORDER BY created_at DESC, job_id DESC"
+        )
+        words: dict[str, str] = {**JOBS}
+        for job_id, state, goal in _rows(config, query, typed, states):
+            yield job_id, f"{words.get(state, state)}: {goal}"
+
+    return _offering(find)
+
+
+def _schedules(config: "Config", typed: str) -> Iterable[Offer]:
+    query = (
+        "SELECT schedule_id, coalesce(json_extract(payload_json, '$.intent'), json_extract(payload_json, '$.sop'), '')"
+        " FROM schedules WHERE substr(schedule_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
+    )
+    return [(str(row[0]), str(row[1])) for row in _rows(config, query, typed)]
+
+
+def _runs(config: "Config", typed: str) -> Iterable[Offer]:
+    query = (
+        "SELECT run_id, name, state FROM sop_runs WHERE substr(run_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
+    )
+    return [(row[0], f"{row[1]}: {row[2].lower()}") for row in _rows(config, query, typed)]
+
+
+def _sops(config: "Config", typed: str) -> Iterable[Offer]:
+    folders = [each for each in (config.workspace_dir / "sops").iterdir() if each.name.startswith(typed)]
+    files = [(each.name, each / "SOP.toml") for each in folders]
+    changed = [(file.stat().st_mtime, name, file) for name, file in files if file.is_file() and not file.is_symlink()]
+    return [(name, _description(file)) for _, name, file in sorted(changed, reverse=True)[:MOST]]
+
+
+def _description(file: Path) -> str:
+    import tomllib
+
+    try:
+        with file.open("rb") as opened:
+            return str(tomllib.loads(opened.read(SOP_BYTES).decode()).get("description", ""))
+    except (OSError, ValueError):
+        return ""
+
+
+schedules = _offering(_schedules)
+sop_runs = _offering(_runs)
+sops = _offering(_sops)

@@ -1,0 +1,257 @@
+"""What somebody new meets at the terminal: one word for one thing, a hint for each slip, nothing said twice."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.acceptance.conftest import COILCLAW, HomeAt, one_sentence
+
+pytestmark = pytest.mark.slow
+
+WRITE = {"path": "a.txt", "content": "x\n"}
+BERLIN = {"TZ": "Europe/Berlin"}
+
+
+def proposed(home: HomeAt, path: str = "a.txt") -> str:
+    """An action that waits."""
+    home.tool("file_write", {**WRITE, "path": path})
+    return home.rows("SELECT action_id FROM proposed_actions ORDER BY rowid DESC LIMIT 1")[0][0]
+
+
+def completed(home: HomeAt, words: str, *, shell: str = "fish") -> list[str]:
+    """What a shell is offered behind these words, each as `value<TAB>help`."""
+    environ = {
+        **home.environ,
+        "_COILCLAW_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": words.rpartition(" ")[2] if shell == "fish" else str(words.count(" ")),
+    }
+    done = subprocess.run([COILCLAW], env=environ, cwd=home.base, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return [line.removeprefix("plain,") for line in done.stdout.splitlines() if line]
+
+
+# Words
+
+
+def test_what_the_owner_says_no_to_is_rejected_and_nothing_else(home: HomeAt) -> None:
+    assert "You can answer with `coilclaw approvals`." in home.tool("file_write", WRITE).err
+    action = proposed(home)
+    assert home.ok("approvals", "reject", action, "--reason", "not today").out == f"Rejected {action}.\n"
+    one_sentence(home.run("approvals", "show", action), 2, f"{action} was rejected by you (not today)")
+    shown = home.ok("actions", "show", action).out
+    assert "REJECTED" in shown  # the status is the contract
+    assert "You rejected it. not today" in shown
+    story = home.ok("audit", "explain", action).out
+    assert "  rejected      not today" in story
+    assert re.search(r"receipt-\S+ at .*: rejected, OWNER_REFUSED", story)
+    assert "refused" not in story + shown
+    asked = home.sit("approvals", "approve", proposed(home)).wait_for("[y/N]").type("n\r").end()
+    assert asked.rc == 4
+    assert "You rejected it." in asked.out
+    assert "The owner" not in asked.out
+
+
+def test_what_the_rules_say_no_to_is_denied_and_what_ran_is_done(home: HomeAt) -> None:
+    denied = home.tool("file_read", {"path": "/etc/passwd"})
+    assert "· tool denied tool=file_read code=PATH_FORBIDDEN" in denied.err
+    done = home.tool("time", {})
+    assert "· tool done tool=time code=ALLOWED\n" in done.err
+    rejected, ran = (row[0] for row in home.rows("SELECT action_id FROM proposed_actions ORDER BY rowid"))
+    one_sentence(home.run("approvals", "approve", rejected), 2, "interactive terminal")
+    one_sentence(home.run("approvals", "reject", rejected), 2, "was denied by policy")
+    one_sentence(home.run("approvals", "reject", ran), 2, "is done; it no longer waits")
+    assert ": done, ALLOWED" in home.ok("audit", "explain", ran).out
+    assert [row["status"] for row in home.receipts()] == ["denied", "allowed"]
+
+
+def test_no_help_says_refused(home: HomeAt) -> None:
+    for command in (["--help"], ["approvals", "--help"], ["approvals", "reject", "--help"], ["actions", "--help"],
+                    ["tool", "run", "--help"], ["sop", "run", "--help"]):  # fmt: skip
+        assert "efuse" not in home.ok(*command).out, command
+
+
+def test_a_decision_is_told_in_words_at_a_terminal_and_says_the_risk_once(home: HomeAt) -> None:
+    command = ["policy", "check", "--json", '{"tool": "file_write", "args": {"path": "a", "content": ""}}']
+    told = home.sit(*command).end().out
+    assert told.count("R2") == 2  # once as the risk, once in the reason
+    assert "risk_level" not in told
+    assert "verdict  ask" in told
+    assert home.ok(*command).json()["risk_level"] == "R2"  # programs get the whole packet
+
+
+# Slips
+
+
+def test_a_preview_takes_the_expression_as_an_argument_and_the_zone_of_the_machine(home: HomeAt) -> None:
+    told = home.ok("schedule", "preview", "0 9 * * 1-5", env=BERLIN).out
+    assert "9:00 AM Europe/Berlin" in told
+    assert "the zone of this machine" in told
+    assert home.ok("schedule", "preview", "0", "9", "*", "*", "1-5", env=BERLIN).out == told
+    named = home.ok("schedule", "preview", "--cron", "0 9 * * 1-5", "--timezone", "Asia/Tokyo", env=BERLIN).out
+    assert "9:00 AM Asia/Tokyo" in named
+    assert "machine" not in named
+    assert "UTC, because" in home.ok("schedule", "preview", "0 9 * * *", env={"TZ": "XYZ3"}).out
+    one_sentence(home.run("schedule", "preview"), 2, "cron expression is missing", "0 9 * * 1-5")
+    one_sentence(home.run("schedule", "preview", "0 9 * * *", "--cron", "0 9 * * *"), 2, "twice")
+    one_sentence(home.run("schedule", "preview", "0 9 * * *", "--timezone", ""), 2, "no time zone")
+
+
+def test_a_message_without_its_option_is_told_of_it(home: HomeAt) -> None:
+    one_sentence(home.run("agent", "hello", "there"), 2, "coilclaw agent -m 'hello there'")
+
+
+def test_a_wrong_id_is_answered_with_the_nearest_or_a_few_of_the_newest(home: HomeAt) -> None:
+    made = [proposed(home, f"{number}.txt") for number in range(7)]
+    ran = home.run("actions", "show", "nothing")
+    one_sentence(ran, 2, made[-1], made[-2], "among others")
+    assert made[0] not in ran.err
+    assert len(ran.sentence) < 200
+    one_sentence(home.run("actions", "show", made[3][:-2]), 2, f"Did you mean {made[3]}?")
+
+
+def test_with_nothing_found_no_server_is_called_another_one(home: HomeAt) -> None:
+    environ = {"PATH": home.environ["PATH"]}
+    asked = home.sit("onboard", "--no-test", env=environ).wait_for("Number").type("\r")
+    shown = asked.wait_for("Autonomy").type("\r").end().out
+    if "answers at" not in shown:  # no model server runs on this machine
+        assert "1) a model server whose address you type in (any OpenAI-compatible one)" in shown
+        assert "another" not in shown
+
+
+# Times
+
+
+def test_times_are_told_by_the_clocks_of_the_machine_with_their_offset(used: HomeAt) -> None:
+    action = proposed(used)
+    used.ok("job", "create", "count the files")
+    listings = ("receipt list", "memory list", "memory search files", "approvals list", "audit list", "job list")
+    for command in (*(each.split() for each in listings), ["actions", "show", action], ["audit", "explain", action]):
+        told = used.ok(*command, env={"TZ": "Asia/Kolkata"}).out
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d(\.\d{3})?)?\+05:30", told), (command, told)
+        told = re.sub(r'expires_at("?[:=]"?)\S+', "", told)  # what an event carries stays as it is
+        assert not re.search(r"\dT\d\d:\d\d:\d\d", told), (command, told)
+
+
+# Setting up again
+
+
+def test_a_home_that_is_stopped_is_not_called_in_place(used: HomeAt) -> None:
+    assert "Everything is in place" in used.ok("init").out
+    assert used.ok("doctor", "--short", "--quiet").out.startswith("Everything is in place")
+    used.ok("estop")
+    again = used.ok("init")
+    assert "in place" not in again.out
+    assert "ESTOP is engaged" in again.err
+    told = used.run("doctor", "--short", "--quiet").out
+    assert "in place" not in told
+    assert "[warn] estop: engaged" in told
+
+
+def test_a_database_that_is_gone_is_lost_not_forged(used: HomeAt) -> None:
+    for file in used.root.glob("memory.sqlite*"):
+        file.unlink()
+    for _ in range(2):
+        again = used.ok("init")
+        assert "in place" not in again.out
+        assert "the database is new or an older copy: it has no receipts, and there were 1" in again.err
+    doctor = used.run("doctor", "--short", "--quiet")
+    assert doctor.rc == 1
+    assert "[fail] database: the database is new" in doctor.out
+    assert used.tool("time", {}).rc == 5  # stopped
+    verified = used.run("receipt", "verify")
+    assert verified.rc == 6
+    assert "missing. the database was begun anew" in verified.out
+    assert "lost" in verified.out
+    assert "forged" not in verified.out
+    (used.root / "ESTOP").unlink()
+    used.tool("time", {})
+    used.tool("time", {})
+    assert "missing" in used.run("receipt", "verify").out
+
+
+def test_the_tour_is_given_once_and_ticks_only_what_was_done(home: HomeAt) -> None:
+    first = home.ok("tour", "--once")
+    assert re.search(r"✓ receipt-\S+: file_list done", first.out)
+    before = home.receipts(), home.messages()
+    again = home.ok("tour", "--once")
+    assert (again.out, (home.receipts(), home.messages())) == ("", before)
+    home.ok("memory", "clear", "--yes")
+    assert home.ok("tour", "--once").out == ""
+    home.ok("estop")
+    stopped = home.run("tour")
+    assert stopped.rc == 5
+    assert re.search(r"✗ receipt-\S+: file_list denied", stopped.out)
+    assert not re.search(r"✓.*denied", stopped.out)
+
+
+def test_the_tour_does_not_begin_in_a_new_home_that_is_stopped(home: HomeAt) -> None:
+    home.ok("estop")
+    assert home.ok("tour", "--once").out == ""
+    assert home.receipts() == []
+
+
+# Tab
+
+
+def test_ids_and_names_are_completed_the_newest_first(home: HomeAt) -> None:
+    made = [proposed(home, f"{number}.txt") for number in range(3)]
+    for command in ("approvals approve", "approvals reject", "approvals show", "actions show", "audit explain"):
+        offered = completed(home, f"coilclaw {command} ")
+        assert [each.partition("\t")[0] for each in offered] == made[::-1], command
+    assert "file_write: Write 2 bytes to 2.txt." in completed(home, "coilclaw approvals show ")[0]
+    assert completed(home, f"coilclaw approvals show {made[1]}", shell="bash") == [made[1]]
+    assert completed(home, "coilclaw actions resolve ") == []  # none has an unknown end
+    home.ok("approvals", "reject", made[0])
+    assert len(completed(home, "coilclaw approvals approve ")) == 2
+    job = home.ok("job", "create", "count, and tell").out.strip()
+    assert completed(home, "coilclaw job show ") == [f"{job}\tunder way: count; and tell"]
+    assert completed(home, "coilclaw sop run ") == ["daily-check\tRun a daily workspace check"]
+    home.ok("schedule", "add", "--id", "mine", "--cron", "0 9 * * *", "--timezone", "UTC", "--goal", "look")
+    assert completed(home, "coilclaw schedule show m") == ["mine\tlook"]
+    home.ok("job", "cancel", job)
+    assert completed(home, "coilclaw job cancel ") == []
+
+
+def test_at_most_twenty_are_offered(home: HomeAt) -> None:
+    (home.workspace / "sops").mkdir(exist_ok=True)
+    for number in range(25):
+        (home.workspace / f"sops/n{number}").mkdir()
+        (home.workspace / f"sops/n{number}/SOP.toml").write_text("not = toml =")
+    assert len(completed(home, "coilclaw sop run n")) == 20
+
+
+def test_completion_makes_nothing_and_is_silent_about_faults(empty: HomeAt) -> None:
+    assert completed(empty, "coilclaw job show ") == []
+    assert not empty.root.exists()
+    empty.ok("init")
+    (empty.root / "memory.sqlite").unlink()
+    assert completed(empty, "coilclaw approvals approve ") == []
+    assert not (empty.root / "memory.sqlite").exists()
+    (empty.root / "memory.sqlite").write_bytes(b"this is no database" * 100)
+    assert completed(empty, "coilclaw approvals approve ") == []
+    empty.configure("no toml [")
+    assert completed(empty, "coilclaw job show ") == []
+
+
+def test_completion_imports_nothing_heavy(home: HomeAt) -> None:
+    check = (
+        "import sys; sys.argv = ['coilclaw']\n"
+        "from coilclaw.cli import main\n"
+        "main()\n"
+        "heavy = {'litestar', 'uvicorn', 'cryptography', 'httpx', 'rich', 'prompt_toolkit', 'tomlkit'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    proposed(home)
+    words = {"_COILCLAW_COMPLETE": "fish_complete", "COMP_WORDS": "coilclaw actions show ", "COMP_CWORD": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", check], env={**home.environ, **words}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "act_" in done.stdout
+
+
+def test_fish_keeps_the_order(home: HomeAt) -> None:
+    assert "--keep-order" in home.ok("completion", "fish").out
