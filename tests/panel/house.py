@@ -54,6 +54,35 @@ SCRIPT = [
 ]  # fmt: skip
 
 
+WEEKLY = """
+description = "Looks at the notes, asks, and keeps a copy."
+
+[[steps]]
+id = "look"
+kind = "tool"
+tool = "file_list"
+args = { path = "." }
+
+[[steps]]
+id = "ask"
+kind = "approval"
+prompt = "Keep a copy of this week's notes?"
+
+[[steps]]
+id = "keep"
+kind = "tool"
+tool = "file_list"
+args = { path = "skills" }
+"""
+MISSING = """
+[[steps]]
+id = "read"
+kind = "tool"
+tool = "file_read"
+args = { path = "notes/nowhere.md" }
+"""
+
+
 class House:
     """The home, what was received, and the server that runs on it."""
 
@@ -94,6 +123,12 @@ class House:
         """Start the server, always on the same port: a browser has to find it again."""
         self.server = Server(self)
         self.server.listening()
+
+    def put_sop(self, name, text):
+        """Write a procedure down, as its owner does."""
+        folder = self.workspace / "sops" / name
+        folder.mkdir(parents=True)
+        (folder / "SOP.toml").write_text(f'name = "{name}"\n{text}')
 
     def down(self):
         """Stop it as a machine that shuts down does."""

@@ -1,8 +1,10 @@
 """A house in which things have happened: something was said, done, planned, and two things wait."""
 
+import json
 from dataclasses import dataclass
 
 from tests.panel.acts import approve, begin_talk, is_done, new_job, new_schedule, say, settle_in
+from tests.panel.house import MISSING, WEEKLY
 
 SETTINGS = (
     "policy", "policies", "skills", "prompt", "providers", "usage",
@@ -18,6 +20,7 @@ class Traces:
     done: str
     waiting: str
     job: str
+    run: str
     schedule: str = "write-the-weekly-report"
 
     def screens(self):
@@ -34,6 +37,8 @@ class Traces:
             "jobs-done": "#/work/jobs?state=done",
             "job": f"#/work/jobs/{self.job}",
             "job-new": "#/work/jobs/new",
+            "procedures": "#/work/procedures",
+            "procedure": f"#/work/procedures/{self.run}",
             "actions": "#/work/actions",
             "action": f"#/work/actions/{self.done}",
             "schedules": "#/schedules",
@@ -67,4 +72,8 @@ def live_in(window):
     window.sees("The schedule was saved.")
     job = new_job(window, "Write the weekly report to notes/week.md")
     window.page.get_by_role("heading", name="It waits for your answer").wait_for()
-    return Traces(thread=thread, done=done, waiting=waiting, job=job)
+    window.house.put_sop("tidy", MISSING)
+    window.house.run("sop", "run", "tidy", code=1)
+    window.house.put_sop("weekly", WEEKLY)
+    run = json.loads(window.house.run("sop", "run", "weekly", "--json", code=4))["run_id"]
+    return Traces(thread=thread, done=done, waiting=waiting, job=job, run=run)

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.panel.acts import approve, begin_talk, is_done, say, settle_in
+from tests.panel.house import WEEKLY
 from tests.panel.window import Look
 
 pytestmark = pytest.mark.slow
@@ -34,6 +35,24 @@ def tab_to(w, name):
         if re.fullmatch(name, at["name"]):
             return
     pytest.fail(f"{name} cannot be reached with Tab")
+
+
+def test_a_run_of_a_procedure_is_looked_at_by_keyboard_alone(house, window):
+    w = window(Look("desktop", "light"))
+    settle_in(w)
+    house.put_sop("weekly", WEEKLY)
+    house.run("sop", "run", "weekly", code=4)
+    w.open("#/work")
+    w.settled()
+    tab_to(w, "Procedures")
+    w.page.keyboard.press("Enter")
+    w.sees("1 of 3 steps over")
+    tab_to(w, "What it left")
+    w.page.keyboard.press("Enter")
+    w.sees("sops/")
+    tab_to(w, "Its action: step look")
+    w.page.keyboard.press("Enter")
+    w.arrives(r"/work/actions/act_\w+")
 
 
 def test_an_approval_and_a_refusal_are_given_by_keyboard_alone(house, window):

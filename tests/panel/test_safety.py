@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.panel.acts import begin_talk, clear_stop, first_passkey, menu, pair, settle_in
-from tests.panel.house import SECRET
+from tests.panel.house import MISSING, SECRET
 from tests.panel.stored import stored, told
 from tests.panel.window import Look
 
@@ -103,6 +103,15 @@ def test_a_second_device_is_let_in_by_the_passkey_of_the_first(house, window):
     second.scene("confirm")
     first.sees("1 device waits to be confirmed.")
     first.scene("home-device-waits")
+    for place in ("#/chat", "#/work/actions"):
+        first.go(place)
+        first.settled()
+        first.sees("1 device waits to be confirmed.")
+    first.page.get_by_role("link", name="Look at it").click()
+    first.arrives("/settings/devices")
+    first.page.get_by_text("1 device waits to be confirmed.").wait_for(state="hidden")  # it is in sight
+    first.go("#/")
+    first.sees("1 device waits to be confirmed.")
     second.authenticator.take(first.authenticator.credentials())
     second.click("Confirm with passkey")
     second.page.get_by_role("navigation", name="Main").filter(visible=True).wait_for()
@@ -175,6 +184,13 @@ def test_what_is_broken_in_the_house_is_told_on_every_screen_and_leads_to_where_
     w.open("#/work")
     told.get_by_text("1 setting in config.toml changed since CoilClaw was started.").wait_for()
     w.scene("newer-config")
+    config.write_text(f'{before}\n[webhooks.team]\nurl = "https://hooks.example/in/hidden-word"\n')
+    w.open("#/work")
+    told.get_by_text("1 setting in config.toml changed since CoilClaw was started.").wait_for()
+    told.get_by_role("link", name="See what changes").click()
+    w.arrives("/settings/policy")
+    w.sees("From the next start: url = https://hooks.example/…")
+    assert "hidden-word" not in w.page.content()
     config.write_text("[[ nothing")
     w.open("#/")
     told.get_by_text("config.toml cannot be read as it is now").wait_for()
@@ -190,15 +206,24 @@ def test_what_is_broken_in_the_house_is_told_on_every_screen_and_leads_to_where_
     told.wait_for(state="hidden")
 
 
-def test_who_is_offline_need_not_wait_for_the_next_try(house, window):
+def test_who_is_offline_need_not_wait_for_the_next_try_and_is_not_told_that_the_chain_holds(house, window):
     w = window(Look("phone", "light"))
     settle_in(w)
+    house.put_sop("tidy", MISSING)
+    house.run("sop", "run", "tidy", code=1)
+    w.page.get_by_role("link", name="Receipts intact").filter(visible=True).wait_for()
     house.down()
     w.sees("CoilClaw cannot be reached.")
     assert w.page.get_by_role("link", name="Receipts intact").count() == 0
+    w.page.get_by_role("link", name="Receipts were intact").filter(visible=True).wait_for()
     w.scene("offline-try")
+    w.go("#/audit")
+    w.page.get_by_role("heading", name="Receipts were intact").wait_for()
+    w.sees("Whether it still holds cannot be seen from here.")
+    w.scene("offline-chain")
     w.click("Try now")
     w.sees("CoilClaw cannot be reached.")
     house.up()
     w.click("Try now")
     w.page.get_by_text("CoilClaw cannot be reached.").wait_for(state="hidden")
+    w.page.get_by_role("heading", name="Receipts intact").wait_for()

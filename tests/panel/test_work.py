@@ -105,7 +105,7 @@ def test_a_file_is_shown_as_text_or_picture_or_told_as_what_it_is(house, window)
     assert picture.get_attribute("src").startswith("data:image/png;base64,")
     assert picture.evaluate("async (each) => { await each.decode(); return each.naturalWidth }") == 1
     w.scene("file-picture")
-    shown = shown_file(w, there, b"\x89PNG\r\n\x1a\nbut nothing that could be drawn")
+    shown = shown_file(w, there, PNG[:33] + b"but nothing that could be drawn")
     shown.get_by_text("It begins like a picture, but the browser cannot draw it.").wait_for()
     shown = shown_file(w, there, b"PK\x03\x04" + bytes(40))
     shown.get_by_text("ZIP archive").wait_for()

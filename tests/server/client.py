@@ -993,6 +993,13 @@ class PageOfSopListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_cursor: str | None
 
 
+class PageOfSopRun(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of a list."""
+
+    items: list["SopRun"]
+    next_cursor: str | None
+
+
 class PageOfThread(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of a list."""
 
@@ -1586,6 +1593,70 @@ class SopListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     valid: bool
 
 
+class SopRun(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A run of a procedure in a list."""
+
+    answered: bool
+    created_at: str
+    job_id: str | None
+    name: str
+    of: int
+    reason: str
+    run_id: str
+    state: Literal['RUNNING', 'WAITING', 'DONE', 'FAILED']
+    step: int
+    step_id: str
+    thread_id: str
+    updated_at: str
+    waiting: list["JobQuestion"]
+    working: bool
+
+
+class SopRunShown(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A run with its steps."""
+
+    answered: bool
+    changed: bool
+    created_at: str
+    description: str
+    file_hash: str
+    job_id: str | None
+    labels: list[str]
+    name: str
+    of: int
+    reason: str
+    run_id: str
+    state: Literal['RUNNING', 'WAITING', 'DONE', 'FAILED']
+    step: int
+    step_id: str
+    steps: list["SopRunStep"]
+    thread_id: str
+    updated_at: str
+    waiting: list["JobQuestion"]
+    working: bool
+
+
+class SopRunStep(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A step of a run, begun or not."""
+
+    action_id: str | None
+    action_status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None]
+    artifact_id: str | None
+    code: str
+    cut: bool
+    ended_at: str | None
+    id: str
+    kind: str
+    label: str
+    output: str
+    prompt: str
+    started_at: str | None
+    state: Literal['TO_DO', 'RUNNING', 'WAITING', 'HELD', 'SUCCEEDED', 'FAILED', 'SKIPPED']
+    tool: str | None
+    tries: int
+    when: str
+
+
 class SopStepListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A step of a procedure."""
 
@@ -1730,7 +1801,7 @@ class ToolListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     risk: Literal['R0', 'R1', 'R2', 'R3']
     verdict: Literal['allow', 'ask', 'deny']
 
-Topic: TypeAlias = Literal['thread', 'action', 'approval', 'job', 'schedule', 'receipt', 'notification', 'estop', 'device', 'settings', 'ledger']
+Topic: TypeAlias = Literal['thread', 'action', 'approval', 'job', 'sop', 'schedule', 'receipt', 'notification', 'estop', 'device', 'settings', 'ledger']
 
 
 class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -2207,6 +2278,14 @@ class Client:
     async def put_skill(self, name: str, body: PutFile, *, idempotency_key: str | None = None) -> Edited:
         """Write a skill. The owner's own request is the approval, so it is written at once where the policy lets it."""
         return await self._ask("PUT", f"/v1/skills/{name}", {}, {"Idempotency-Key": idempotency_key}, body, Edited)
+
+    async def list_sop_runs(self, *, state: Literal['RUNNING', 'WAITING', 'DONE', 'FAILED', None] | None = None, alone: bool | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfSopRun:
+        """Runs of procedures, newest first, each with the step it stands at and what it waits for."""
+        return await self._ask("GET", "/v1/sop-runs", {"state": state, "alone": alone, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfSopRun)
+
+    async def get_sop_run(self, run_id: str, *, if_none_match: str | None = None) -> SopRunShown:
+        """A run with its steps as they were when it began, how each stands, and what it left."""
+        return await self._ask("GET", f"/v1/sop-runs/{run_id}", {}, {"If-None-Match": if_none_match}, None, SopRunShown)
 
     async def list_sops(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfSopListed:
         """The procedures in the workspace by name, with their steps, or with what is wrong with them."""

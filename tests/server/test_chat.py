@@ -589,3 +589,15 @@ def test_a_home_can_be_opened_twice(tmp_path):
     """What the crash tests rest on."""
     for _ in range(2):
         Sample(tmp_path / "home").close()
+
+
+async def test_a_table_that_cannot_be_read_for_a_while_does_not_end_the_answering(sample):
+    home = sample()
+    async with talking(home, running=False) as site:
+        home.app.db.write_now(lambda tx: tx.execute("ALTER TABLE turns RENAME TO turns_away"))
+        site.running = asyncio.ensure_future(site.turns.run(site.stop))
+        await asyncio.sleep(0.1)  # it has looked once
+        assert not site.running.done()
+        home.app.db.write_now(lambda tx: tx.execute("ALTER TABLE turns_away RENAME TO turns"))
+        said = await say(site)
+        assert (await until(site, said["turn_id"]))["state"] == "ANSWERED"

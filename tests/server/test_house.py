@@ -14,7 +14,7 @@ import pytest
 
 from coilclaw.app.fronts.house import Providers
 from coilclaw.app.keyring import set_secret
-from coilclaw.config import CliChannel, OpenAIModel, Price, ReliableModel
+from coilclaw.config import CliChannel, OpenAIModel, Price, ReliableModel, Webhook
 from coilclaw.config.options import values_of
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall
@@ -160,6 +160,45 @@ async def test_what_the_file_says_by_now_is_told_beside_what_is_in_force(sample)
         assert "autonmy" in told["faults"][0]
         assert setting(told, "security.autonomy")["value"] == "supervised"
         assert not any(each["changes"] for each in told["settings"])
+
+
+HOOK = f"""
+[webhooks.team]
+url = "https://hooks.example/in/{SECRET}"
+header = "X-Team"
+secret_env = "TEAM_KEY"
+"""
+
+
+async def test_a_webhook_that_comes_changes_or_goes_is_told_as_one_change_from_the_next_start(sample):
+    home = sample()
+    file = home.home.config_file
+    before = file.read_text()
+    async with house(home) as site:
+        file.write_text(before + HOOK)
+        answer = await site.http.get("/v1/settings/policy")
+        (comes,) = [each for each in answer.json()["settings"] if each["changes"]]
+        assert (comes["key"], comes["value"], comes["source"]) == ("webhooks.team", None, "config.toml")
+        assert comes["next_value"] == ["url = https://hooks.example/…", "header = X-Team", "secret_env = TEAM_KEY"]
+        assert comes["description"]
+        assert SECRET not in answer.text
+
+    home = sample(webhooks={"team": Webhook(url=f"https://hooks.example/in/{SECRET}", secret_env="TEAM_KEY")})
+    file = home.home.config_file
+    async with house(home) as site:
+        answer = await site.http.get("/v1/settings/policy")
+        (goes,) = [each for each in answer.json()["settings"] if each["changes"]]
+        assert (goes["key"], goes["next_value"]) == ("webhooks.team", None)
+        assert goes["value"] == ["url = https://hooks.example/…", "secret_env = TEAM_KEY"]
+        assert setting(answer.json(), "webhooks.team.secret_env")["value"] == "TEAM_KEY"
+        assert SECRET not in answer.text
+        lines = f'url = "https://hooks.example/other/{SECRET}"\nsecret_env = "TEAM_KEY"\ntimeout_seconds = 5\n'
+        file.write_text(f"{file.read_text()}\n[webhooks.team]\n{lines}")
+        answer = await site.http.get("/v1/settings/policy")
+        changed = {each["key"]: each for each in answer.json()["settings"] if each["changes"]}
+        assert set(changed) == {"webhooks.team.url", "webhooks.team.timeout_seconds"}
+        assert changed["webhooks.team.url"]["next_value"] == "https://hooks.example/…"
+        assert SECRET not in answer.text
 
 
 async def test_secrets_are_named_and_never_shown(sample):

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from coilclaw.ledger.audit import Wanted, last_events
+from coilclaw.store.actions import load_action
 from tests.server.work_home import at_work, calls, code_of, state, working
 
 SOP = """
@@ -263,3 +264,22 @@ async def test_the_plan_of_a_job_that_follows_a_procedure_is_what_its_progress_c
         waits = await state(site, made["job_id"], "WAITING_APPROVAL", "FAILED")
         assert (waits["progress"]["done"], waits["progress"]["of"]) == (1, 3)
         assert [step["step_id"] for step in waits["plan"]["steps"]] == ["look", "ask", "again"]
+
+
+@pytest.mark.slow
+async def test_the_calls_of_a_job_that_follows_a_procedure_are_those_the_gate_saw_wherever_they_are_told(sample):
+    home = sample()
+    ask = '[[steps]]\nid = "ask"\nkind = "approval"\nprompt = "Go on?"\n'
+    again = SOP[SOP.index("[[steps]]") :].replace("look", "again")
+    put_sop(home, "count", SOP + ask + again)
+    async with at_work(home) as site, working(site):
+        made = (await site.http.post("/v1/sops/count/run")).json()
+        waits = await state(site, made["job_id"], "WAITING_APPROVAL", "FAILED")
+        assert waits["progress"]["calls"] == len(home.statuses()) == 2
+        (question,) = waits["waiting"]
+        action = load_action(home.app.db.reader, question["action_id"])
+        await home.app.approvals(site.front.core.conveyor).approve(action, by="terminal", digest=action.digest)
+        done = await state(site, made["job_id"], "DONE", "FAILED")
+        told = [each["payload"]["calls"] for each in done["events"] if each["type"] == "step"]
+        assert (done["state"], done["progress"]["calls"], told) == ("DONE", 3, [1, 1, 1])
+        assert len(home.statuses()) == 3

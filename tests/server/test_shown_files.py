@@ -9,6 +9,7 @@ from coilclaw.server.views.shown_file import LARGEST_IMAGE
 from coilclaw.store.actions import load_action
 from coilclaw.tools.show import MAX_SHOWN
 from tests.server.house import code_of, house
+from tests.server.test_picture_size import PNG, SAMPLES, with_size
 
 SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
 
@@ -88,14 +89,8 @@ async def test_nothing_is_shown_while_everything_is_stopped(sample):
         assert code_of(answer, 403) == "ESTOP"
 
 
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 KINDS = {
-    "png": PNG,
-    "jpeg": b"\xff\xd8\xff\xe0\0\x10JFIF\0",
-    "gif": b"GIF89a\x01\0\x01\0\0\xff",
-    "webp": b"RIFF\x24\0\0\0WEBPVP8 \xff",
+    **SAMPLES,
     "pdf": b"%PDF-1.7\nall of it is text\n",
     "zip": b"PK\x03\x04\x14\0\xff",
     "other": b"\x7fELF\x02\xff",
@@ -151,8 +146,9 @@ async def test_a_picture_that_is_large_or_holds_a_secret_is_named_and_not_shown(
     home.app.redactor.register("LAB", "plain-lab-value-77")
     (home.workspace / "large.png").write_bytes(PNG + b"\0" * LARGEST_IMAGE)
     (home.workspace / "told.png").write_bytes(PNG + b"plain-lab-value-77")
+    (home.workspace / "wide.png").write_bytes(with_size(PNG, 100_000, 100_000))
     async with house(home) as site:
-        for path in ("large.png", "told.png"):
+        for path in ("large.png", "told.png", "wide.png"):
             told = (await show(site, path)).json()
             assert (told["kind"], told["image"], told["content"]) == ("png", "", "")
             assert told["size"] == (home.workspace / path).stat().st_size

@@ -15,6 +15,11 @@ describe('the words of an event', () => {
     expect(missing).toEqual([]);
   });
 
+  test('a step of a procedure is told by its name and its end, and what it waits for not by an id', () => {
+    expect(gistOf(event({ event_type: 'sop_step', entity_id: 'sop_1', about: 'weekly', payload: { step: 'look', state: 'SUCCEEDED', code: '' } }))).toBe('weekly · look: Done');
+    expect(gistOf(event({ event_type: 'sop_state', entity_id: 'sop_1', about: 'weekly', payload: { state: 'WAITING', reason: 'Step ask waits for your answer (act_1m7j1f940bktqg8).' } }))).toBe('weekly · Step ask waits for your answer.');
+  });
+
   test('a type nobody gave words to is shown readably', () => {
     expect(wordsOf('moon_phase_changed')).toBe('Moon phase changed');
   });

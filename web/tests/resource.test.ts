@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Fresh } from '../src/api/client.ts';
+import { ApiError } from '../src/api/problem.ts';
 import { Resource } from '../src/state/resource.svelte.ts';
 
 /** Answers that come when they are let go, in the order in which they were asked for. */
@@ -58,4 +59,25 @@ test('nothing is read, and nothing taken, once nobody looks', async () => {
   await vi.advanceTimersByTimeAsync(500);
   await answers.give(1);
   expect([read.data, answers.waiting.length]).toEqual([null, 0]);
+});
+
+test('who is told to come back soon does so by itself, and nothing is said to have failed', async () => {
+  let asked = 0;
+  const busy = new ApiError({ status: 429, code: 'TOO_MANY', detail: 'too many.' }, 4);
+  const read = new Resource<number>(() => {
+    asked += 1;
+    return asked < 3 ? Promise.reject(busy) : Promise.resolve({ data: asked, staleSince: null });
+  });
+  await read.reload();
+  expect([read.error, read.loading, read.data]).toEqual([null, true, null]);
+  await vi.advanceTimersByTimeAsync(4_000);
+  expect([asked, read.error]).toEqual([2, null]);
+  await vi.advanceTimersByTimeAsync(4_000);
+  expect([asked, read.loading, read.data]).toEqual([3, false, 3]);
+});
+
+test('who is told to come back much later is told so', async () => {
+  const read = new Resource<number>(() => Promise.reject(new ApiError({ status: 429, code: 'TOO_MANY', detail: 'too many.' }, 600)));
+  await read.reload();
+  expect(read.error?.status).toBe(429);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { address, match, upOf } from '../src/route/match.ts';
 import { Router } from '../src/route/router.svelte.ts';
-import { PATTERNS, SCREENS } from '../src/route/routes.ts';
+import { PATTERNS, SCREENS, isDeep } from '../src/route/routes.ts';
 
 describe('addresses', () => {
   test('every screen can be reached by its own address', () => {
@@ -20,6 +20,12 @@ describe('addresses', () => {
 
   test('one level up is the list, or what a form lies over', () => {
     expect(['#/work/actions/act_1', '#/schedules?new', '#/schedules/s?edit', '#/approvals/a?back=1', '#/', ''].map(upOf)).toEqual(['#/work/actions', '#/schedules', '#/schedules/s', '#/approvals', '#/', '#/']);
+  });
+
+  test('what stands under a tab is no deeper than its screen; what is chosen there, and a form, are', () => {
+    const deep = (hash: string): boolean => isDeep(match(hash, PATTERNS));
+    expect(['#/', '#/work', '#/work/jobs', '#/work/procedures', '#/work/actions?q=a', '#/audit/receipts', '#/nowhere'].map(deep)).toEqual(Array(7).fill(false));
+    expect(['#/work/jobs/job_1', '#/work/procedures/sop_1', '#/audit/story/act_1', '#/settings/devices', '#/chat/new', '#/schedules?new'].map(deep)).toEqual(Array(6).fill(true));
   });
 
   test('a broken encoding does not break the page', () => {

@@ -3,7 +3,7 @@ import type { CheckedCall, Device, EffectiveSetting, ToolListed, UsageBill } fro
 import { codedPieces } from '../src/parts/coded.ts';
 import { isLocal, sorted } from '../src/screens/settings/devices.ts';
 import { probeDetail, probeName } from '../src/screens/settings/doctor.ts';
-import { items, originOf, parts, shortKey, written } from '../src/screens/settings/effective.ts';
+import { coming, items, originOf, parts, shortKey, written } from '../src/screens/settings/effective.ts';
 import { Drafts, NEW, byLine, goodName, lineSpan, takesOf } from '../src/screens/settings/files.ts';
 import { sectionOf } from '../src/screens/settings/menu.ts';
 import { bookOf, isSettled, kindsOf, leadsTo } from '../src/screens/settings/notices.ts';
@@ -16,6 +16,11 @@ import { alertOf } from '../src/state/alerts.svelte.ts';
 function setting(key: string, change: Partial<EffectiveSetting> = {}): EffectiveSetting {
   return { key, value: '', source: 'default', description: '', next_value: null, changes: false, ...change };
 }
+
+test('what the next start brings is told, and of what is shown in part that it is another', () => {
+  expect(coming({ value: null, next_value: ['url = https://hooks.example/…', 'secret_env = TEAM_KEY'] })).toBe('From the next start: url = https://hooks.example/…, secret_env = TEAM_KEY');
+  expect(coming({ value: 'https://hooks.example/…', next_value: 'https://hooks.example/…' })).toContain('Another one');
+});
 
 describe('the configuration in force', () => {
   test('says where a value comes from', () => {

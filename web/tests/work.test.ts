@@ -29,6 +29,12 @@ function event(type: string, payload: JobEvent['payload'] = {}): JobEvent {
   return { event_id: `e${events++}`, type, payload, created_at: '2026-11-16T09:00:00Z' };
 }
 
+test('who follows a procedure takes its steps, and the model took no turn', () => {
+  const steps = [event('step', { calls: 1 }), event('step', { calls: 2 })];
+  expect(timeline(steps, true).map((each) => [each.text, each.more])).toEqual([['2 steps of the procedure are over', '3 tool calls']]);
+  expect(timeline(steps).map((each) => each.text)).toEqual(['The model took 2 turns']);
+});
+
 describe('what may be done with a job', () => {
   test('lets the owner send on what rests until a time to come', () => {
     expect(canResume(job({ state: 'PAUSED_BUDGET', status: 'PAUSED_BUDGET', next_wakeup_at: LATER }), NOW)).toBe(true);

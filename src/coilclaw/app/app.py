@@ -359,7 +359,7 @@ class App:
         """The workspace as it was, for undo."""
         from coilclaw.sandbox.snapshot import Snapshots
 
-        return Snapshots(self.workspace, self.home.root / "snapshots", self.clock)
+        return Snapshots(self.workspace, self.home.root / "snapshots", self.clock, self.warn)
 
     @cached_property
     def inspector(self) -> "Inspector":

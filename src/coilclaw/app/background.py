@@ -17,6 +17,7 @@ from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.job import JobLimits
 from coilclaw.store.actions import load_action
+from coilclaw.store.job_calls import calls_of_job
 from coilclaw.store.jobs import (
     JobBudget,
     JobRow,
@@ -143,11 +144,13 @@ class Background:
         limits = job_limits(self._app.db.reader, order.job.job_id)
         own = JobLimits(job_id=order.job.job_id, constraints=order.job.spec.constraints)
         done = await step_of_job(self._app, self.conveyor, order.job, limits or own)
+        # What the gate saw and no step has told yet: a step that waits tells its calls when it is over.
+        seen = calls_of_job(self._app.db.reader, order.job.job_id)
         return Report(
             stage=done.stage,
             reason=done.reason,
             waiting=done.waiting,
-            calls=1,
+            calls=max(0, seen - order.checkpoint.calls) if done.stage == "called" else 0,
             inherited=done.inherited,
             fresh=done.fresh,
         )

@@ -1,6 +1,6 @@
 """The configuration in force: every option, where its value comes from, and what the next start would bring."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -9,6 +9,7 @@ from coilclaw.config import Config, Origin, load, show_config
 from coilclaw.config.environment import ALIASES, variable_for
 from coilclaw.config.options import values_of
 from coilclaw.config.reference import option_texts
+from coilclaw.config.tables import TABLES
 from coilclaw.packets.canonical import Json, JsonObject
 from coilclaw.packets.errors import ConfigError
 
@@ -32,24 +33,98 @@ class Effective(msgspec.Struct, frozen=True, kw_only=True):
 def effective_settings(app: "App") -> tuple[list[Effective], list[str]]:
     """Every option in force, and what is wrong with config.toml by now. Secrets are only ever named."""
     next_config, origins, faults = _next(app)
-    running, later = show_config(app.config), show_config(next_config)
+    coming_and_going = [] if faults else list(_tables_that_change(app.config, next_config))
+    going = {each.path for each in coming_and_going if each.goes}
+    later = dict(values_of(next_config))
+    shown, shown_later = _shown(app.config), _shown(next_config)
     told = option_texts()
     settings: list[Effective] = []
-    for path, _ in values_of(app.config):
+    for path, value in values_of(app.config):
         key = ".".join(path)
-        value, coming = _at(running, path), _at(later, path)
-        changes = value != coming and not faults
+        changed = later.get(path) != value
+        # Of a table that goes, the whole is told once.
+        changes = changed and not faults and not any(path[: len(table)] == table for table in going)
         settings.append(
             Effective(
                 key=key,
-                value=value,
-                source=_source(app.environ, path, origins.get(key, "file"), changed=value != coming),
+                value=_at(shown, path),
+                source=_source(app.environ, path, origins.get(key, "file"), changed=changed),
                 description=told.get((_owner(app.config, path), path[-1]), ""),
-                next_value=coming if changes else None,
+                next_value=_at(shown_later, path) if changes else None,
                 changes=changes,
             )
         )
-    return settings, faults
+    return [*settings, *(_told(each, shown if each.goes else shown_later) for each in coming_and_going)], faults
+
+
+class _TableChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A named table, such as a webhook, that the next start brings or takes away."""
+
+    path: tuple[str, ...]
+    noun: str
+    goes: bool
+    options: tuple[str, ...]
+    """Those that are not what they are by default."""
+
+
+def _tables_that_change(running: Config, later: Config) -> Iterator[_TableChange]:
+    for path, table in TABLES.items():
+        now, then = _named(running, path), _named(later, path)
+        for name in sorted(now.keys() ^ then.keys()):
+            goes = name in now
+            options = _set_options((now if goes else then)[name])
+            yield _TableChange(path=(*path, name), noun=table.noun, goes=goes, options=options)
+
+
+def _set_options(table: msgspec.Struct) -> tuple[str, ...]:
+    fields = msgspec.structs.fields(table)
+    return tuple(field.name for field in fields if getattr(table, field.name) != field.default)
+
+
+def _told(change: _TableChange, shown: JsonObject) -> Effective:
+    """A table as one thing that changes: the options it sets, a word each."""
+    table = _at(shown, change.path)
+    assert isinstance(table, Mapping)  # noqa: S101 - it is one of TABLES
+    words: list[Json] = [f"{name} = {_word(table[name])}" for name in change.options]
+    return Effective(
+        key=".".join(change.path),
+        value=words if change.goes else None,
+        source="config.toml",
+        description=f"A {change.noun}. The next start {'takes it away' if change.goes else 'brings it'}.",
+        next_value=None if change.goes else words,
+        changes=True,
+    )
+
+
+def _word(value: Json) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _named(config: Config, path: tuple[str, ...]) -> Mapping[str, msgspec.Struct]:
+    found: object = config
+    for name in path:
+        found = getattr(found, name)
+    return cast("Mapping[str, msgspec.Struct]", found)
+
+
+def _shown(config: Config) -> JsonObject:
+    """Every value, JSON-able. Of a webhook's addresses only the host: what follows it is often all that guards it."""
+    shown = show_config(config)
+    for table in cast("Mapping[str, dict[str, Json]]", shown["webhooks"]).values():
+        for key in ("url", "lookup_url"):
+            table[key] = _host_of(str(table[key]))
+    return shown
+
+
+def _host_of(url: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "***"
+    more = parts.path.strip("/") or parts.query or parts.fragment
+    return f"{parts.scheme}://{parts.netloc}/{'…' if more else ''}" if parts.netloc else url
 
 
 def _next(app: "App") -> tuple[Config, Mapping[str, Origin], list[str]]:

@@ -35,10 +35,15 @@ def summary(row: "JobRow") -> dict[str, Json]:
 
 def waiting_for(app: "App", row: "JobRow") -> "list[Action]":
     """What a job waits for the owner to answer."""
+    return pending_of_turn(app, row.turn_id)
+
+
+def pending_of_turn(app: "App", turn_id: str) -> "list[Action]":
+    """The actions of a turn that wait for the owner and are in nobody's hands."""
     from coilclaw.store.actions import load_action
     from coilclaw.store.job_trail import standing_of
 
-    waiting = [each for each in standing_of(app.db.reader, row.turn_id).values() if each.status == "PENDING"]
+    waiting = [each for each in standing_of(app.db.reader, turn_id).values() if each.status == "PENDING"]
     found = (load_action(app.db.reader, each.action_id) for each in waiting if not each.held)
     return [action for action in found if action is not None]
 

@@ -21,6 +21,11 @@ export function workEndpoints(client: Client) {
     sops: {
       list: () => client.kept('/v1/sops', { query: { limit: 200 } }),
     },
+    /** Those begun at a terminal: the others are jobs. */
+    sopRuns: {
+      list: (cursor: string | null = null, limit = 50) => client.kept('/v1/sop-runs', { query: { alone: true, cursor, limit } }),
+      one: (run_id: string) => client.kept('/v1/sop-runs/{run_id}', { path: { run_id } }),
+    },
     schedules: {
       list: (cursor: string | null = null) => client.kept('/v1/schedules', { query: { limit: 200, cursor } }),
       one: (schedule_id: string) => client.kept('/v1/schedules/{schedule_id}', { path: { schedule_id } }),

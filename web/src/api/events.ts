@@ -22,7 +22,7 @@ const LONGEST_WAIT = 30_000;
 /** Every message of the stream; a name that the server gives up or adds does not compile until it stands here. */
 const KNOWN: Record<StreamMessage['event'], true> = {
   hello: true, gap: true, text: true,
-  thread: true, action: true, approval: true, job: true, schedule: true, receipt: true,
+  thread: true, action: true, approval: true, job: true, sop: true, schedule: true, receipt: true,
   notification: true, estop: true, device: true, settings: true, ledger: true,
 };
 

@@ -661,7 +661,7 @@ export interface JobEvent {
 
 /** How far a job has come. */
 export interface JobProgress {
-  /** Tools it has called so far. */
+  /** Calls of it that the gate has seen so far. */
   calls: number;
   /** Steps of the plan that are over. */
   done: number;
@@ -1099,6 +1099,13 @@ export interface PageOfSkillListed {
 /** A piece of a list. */
 export interface PageOfSopListed {
   items: SopListed[];
+  /** Hand it back as `cursor` for what follows; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A piece of a list. */
+export interface PageOfSopRun {
+  items: SopRun[];
   /** Hand it back as `cursor` for what follows; null at the end. */
   next_cursor: string | null;
 }
@@ -1673,7 +1680,7 @@ export interface ShownFile {
   content: string;
   /** It is a text, and there is more of it than is shown. */
   cut: boolean;
-  /** The bytes of a PNG, JPEG, GIF or WebP of at most 1 MiB, in base64; empty for everything else. */
+  /** The bytes of a PNG, JPEG, GIF or WebP of at most 1 MiB and 16 million pixels, in base64; empty for all else. */
   image: string;
   /** What it is, by its first bytes and never by its name. */
   kind: 'text' | 'png' | 'jpeg' | 'gif' | 'webp' | 'pdf' | 'zip' | 'other';
@@ -1752,6 +1759,93 @@ export interface SopListed {
   name: string;
   steps: SopStepListed[];
   valid: boolean;
+}
+
+/** A run of a procedure in a list. */
+export interface SopRun {
+  /** What it waited for has its answer, and it has not gone on yet. */
+  answered: boolean;
+  created_at: string;
+  /** The job whose work it is; null when it was begun at a terminal. */
+  job_id: string | null;
+  /** The procedure. */
+  name: string;
+  /** Steps it has. */
+  of: number;
+  /** Why it waits, or how it ended. */
+  reason: string;
+  run_id: string;
+  state: 'RUNNING' | 'WAITING' | 'DONE' | 'FAILED';
+  /** The step it stands at, counted from 1; of one that is over, the last it came to. */
+  step: number;
+  /** What that step is called. */
+  step_id: string;
+  thread_id: string;
+  updated_at: string;
+  waiting: JobQuestion[];
+  /** Somebody works on it right now; one that is RUNNING without was cut off. */
+  working: boolean;
+}
+
+/** A run with its steps. */
+export interface SopRunShown {
+  /** What it waited for has its answer, and it has not gone on yet. */
+  answered: boolean;
+  /** The file is another by now; the run keeps the steps it was begun with. */
+  changed: boolean;
+  created_at: string;
+  description: string;
+  /** Of the file as it was when the run began. */
+  file_hash: string;
+  /** The job whose work it is; null when it was begun at a terminal. */
+  job_id: string | null;
+  /** Untrusted sources that it has met. */
+  labels: string[];
+  /** The procedure. */
+  name: string;
+  /** Steps it has. */
+  of: number;
+  /** Why it waits, or how it ended. */
+  reason: string;
+  run_id: string;
+  state: 'RUNNING' | 'WAITING' | 'DONE' | 'FAILED';
+  /** The step it stands at, counted from 1; of one that is over, the last it came to. */
+  step: number;
+  /** What that step is called. */
+  step_id: string;
+  steps: SopRunStep[];
+  thread_id: string;
+  updated_at: string;
+  waiting: JobQuestion[];
+  /** Somebody works on it right now; one that is RUNNING without was cut off. */
+  working: boolean;
+}
+
+/** A step of a run, begun or not. */
+export interface SopRunStep {
+  /** Its call, or the last one of the agent that it waits for. */
+  action_id: string | null;
+  action_status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null;
+  /** Where all of it is, when it is long. */
+  artifact_id: string | null;
+  code: string;
+  /** There is more of it than `output` has. */
+  cut: boolean;
+  ended_at: string | null;
+  id: string;
+  kind: string;
+  label: string;
+  /** The beginning of what it left. */
+  output: string;
+  /** What the agent was told or the owner is asked; empty for a tool. */
+  prompt: string;
+  started_at: string | null;
+  state: 'TO_DO' | 'RUNNING' | 'WAITING' | 'HELD' | 'SUCCEEDED' | 'FAILED' | 'SKIPPED';
+  tool: string | null;
+  /** How often it was begun. */
+  tries: number;
+  /** The condition without which it is skipped. */
+  when: string;
 }
 
 /** A step of a procedure. */
@@ -1919,6 +2013,7 @@ export type Topic =
   | 'action'
   | 'approval'
   | 'job'
+  | 'sop'
   | 'schedule'
   | 'receipt'
   | 'notification'
@@ -2093,6 +2188,8 @@ export interface Routes {
     '/v1/settings/policy': { answer: EffectivePolicy };
     '/v1/skills': { query?: { limit?: number; cursor?: string | null }; answer: PageOfSkillListed };
     '/v1/skills/{name}': { path: { name: string }; answer: SkillShown };
+    '/v1/sop-runs': { query?: { state?: 'RUNNING' | 'WAITING' | 'DONE' | 'FAILED' | null; alone?: boolean; limit?: number; cursor?: string | null }; answer: PageOfSopRun };
+    '/v1/sop-runs/{run_id}': { path: { run_id: string }; answer: SopRunShown };
     '/v1/sops': { query?: { limit?: number; cursor?: string | null }; answer: PageOfSopListed };
     '/v1/system-prompt': { answer: OwnerFile };
     '/v1/usage': { query?: { by?: 'model' | 'provider' | 'day' | 'job'; days?: number }; answer: UsageReport };

@@ -2,7 +2,7 @@
 import type { Component } from 'svelte';
 import type { IconName } from '../parts/icons.ts';
 import type { Key } from '../text/t.ts';
-import type { Pattern } from './match.ts';
+import { isForm, type Pattern, type Place } from './match.ts';
 
 export interface Screen {
   title: Key;
@@ -23,6 +23,16 @@ export const SCREENS = {
 } satisfies Record<string, Screen>;
 
 export type ScreenName = keyof typeof SCREENS;
+
+/** Parts of a screen that stand beside each other under its tabs: none of them lies deeper than the screen. */
+const TABS: Partial<Record<string, readonly string[]>> = { work: ['jobs', 'procedures', 'actions'], audit: ['receipts'] };
+
+/** Whether there is a list above what is looked at, or something under a form. */
+export function isDeep(place: Place | null): boolean {
+  if (!place) return false;
+  const { id, part } = place.params;
+  return id !== undefined || (part !== undefined && !TABS[place.name]?.includes(part)) || isForm(place.query);
+}
 
 /** The name of a route is the name of its screen; a screen reads what follows from `panel.router.place.params`. */
 export const PATTERNS: readonly (Pattern & { name: ScreenName })[] = [

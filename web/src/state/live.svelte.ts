@@ -19,6 +19,8 @@ export class Live {
   /** The switch is open: whether to stop, or to go on, is being asked. */
   asking = $state(false);
   chain: ChainState | null = $state.raw(null);
+  /** When that was last read. */
+  chainRead: number | null = $state(null);
   #chainTimer: ReturnType<typeof setTimeout> | undefined;
   #was: StreamState = 'closed';
 
@@ -90,6 +92,7 @@ export class Live {
   async readChain(): Promise<void> {
     try {
       this.chain = await this.#api.receipts.head();
+      this.chainRead = Date.now();
     } catch {
       // As above.
     }
@@ -119,7 +122,7 @@ export class Live {
 
   #tellAgain(): void {
     void this.readEstop();
-    void this.readChain();
+    void this.#firstLook(); // whoever answers now may have been started anew
     for (const listener of [...this.#again]) listener();
   }
 

@@ -7,6 +7,8 @@ import type { LiveEvent, Topic } from '../api/types.ts';
 import type { Live } from './live.svelte.ts';
 
 const CALM = 120;
+/** Who is told to come back within so many seconds does so without bothering anybody. */
+const PATIENCE = 15;
 
 export interface Follow {
   /** Which events make it old. */
@@ -27,6 +29,7 @@ export class Resource<T> {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #reading = false;
   #again = false;
+  #later: ReturnType<typeof setTimeout> | undefined;
 
   constructor(load: () => Promise<Fresh<T>>) {
     this.#load = load;
@@ -35,6 +38,7 @@ export class Resource<T> {
   /** Read it again; what is shown stays until the answer is there. */
   async reload(): Promise<void> {
     const asked = ++this.#asked;
+    clearTimeout(this.#later);
     this.loading = this.#reading = true;
     try {
       const { data, staleSince } = await this.#load();
@@ -44,7 +48,12 @@ export class Resource<T> {
       this.error = null;
     } catch (thrown) {
       if (asked !== this.#asked || isAborted(thrown)) return;
-      this.error = asApiError(thrown);
+      const known = asApiError(thrown);
+      if (known.status === 429 && known.retryAfter > 0 && known.retryAfter <= PATIENCE) {
+        this.#later = setTimeout(() => void this.reload(), known.retryAfter * 1000);
+        return; // what is shown stays, or goes on loading
+      }
+      this.error = known;
     } finally {
       if (asked === this.#asked) this.#reading = false;
     }
@@ -77,6 +86,7 @@ export class Resource<T> {
   /** Nobody looks any more: what was to be read soon is not read, and what comes in late is not taken. */
   stop(): void {
     clearTimeout(this.#timer);
+    clearTimeout(this.#later);
     this.#timer = undefined;
     this.#reading = this.#again = false;
     this.#asked += 1;

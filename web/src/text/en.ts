@@ -6,6 +6,7 @@ import { codes } from './en/codes.ts';
 import { home } from './en/home.ts';
 import { pair } from './en/pair.ts';
 import { parts } from './en/parts.ts';
+import { runs } from './en/runs.ts';
 import { schedules } from './en/schedules.ts';
 import { settings } from './en/settings.ts';
 import { shell } from './en/shell.ts';
@@ -20,6 +21,7 @@ export const en = {
   ...approvals,
   ...chat,
   ...work,
+  ...runs,
   ...schedules,
   ...audit,
   ...settings,

@@ -86,6 +86,9 @@ function scheduleOf({ event_type: type = '', entity_id: id = '' }: Partial<Pick<
 /** Codes that say no more than the words of the event. */
 const SAID: ReadonlySet<string> = new Set(['ALLOWED', 'APPROVED', 'AUTONOMY_ASKS', 'APPROVAL_NEEDED', 'OWNER_REFUSED', 'WITHDRAWN', 'EXPIRED']);
 
+/** An action that a sentence names: what it is stands in a line of its own. */
+const ID = / \(act_\w+\)/g;
+
 /** What it is about, and what the payload says of it in a few words. */
 export function gistOf(event: Pick<AuditEvent, 'payload'> & Partial<Pick<AuditLine, 'about' | 'event_type' | 'entity_id'>>): string {
   const { payload, about = '' } = event;
@@ -96,7 +99,8 @@ export function gistOf(event: Pick<AuditEvent, 'payload'> & Partial<Pick<AuditLi
     about || word(payload, 'tool') || word(payload, 'name') || scheduleOf(event),
     verdict && lookup(told, verdict),
     SAID.has(code) ? '' : codeWords(code),
-    codeWords(word(payload, 'reason')),
+    event.event_type === 'sop_step' ? `${word(payload, 'step')}: ${lookup(`runs.step.${word(payload, 'state')}`, word(payload, 'state'))}` : '',
+    codeWords(word(payload, 'reason')).replace(ID, ''),
     word(payload, 'type') && lookup(`settings.notice.${word(payload, 'type')}`, word(payload, 'type')),
   ];
   return [...new Set(said.filter(Boolean))].join(' · ');
@@ -107,6 +111,7 @@ export function placeOf(event: Pick<AuditEvent, 'event_type' | 'entity_id' | 'pa
   const { event_type: type, entity_id: id, payload } = event;
   if (id.startsWith('act_')) return address('audit', 'story', id);
   if (id.startsWith('job_')) return address('work', 'jobs', id);
+  if (id.startsWith('sop_')) return address('work', 'procedures', id);
   if (id.startsWith('conv_')) return type === 'thread_deleted' ? null : address('chat', id);
   if (id.startsWith('turn_') && word(payload, 'thread_id')) return address('chat', word(payload, 'thread_id'));
   if (id.startsWith('dev_')) return address('settings', 'devices');

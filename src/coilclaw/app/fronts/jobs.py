@@ -15,23 +15,22 @@ from coilclaw.packets.ids import new_id
 from coilclaw.packets.job import ENDED
 from coilclaw.packets.text import visible
 from coilclaw.server.problems import NotThere, Trouble
-from coilclaw.server.views.naming import sentence_of
 from coilclaw.server.views.work import (
     Job,
     JobProgress,
-    JobQuestion,
     JobShown,
     NewJob,
     SopFault,
     SopListed,
     SopStepListed,
 )
+from coilclaw.server.views.work_questions import question_of
+from coilclaw.store.job_calls import calls_of_job
 from coilclaw.store.jobs import JobRow, load_job
 from coilclaw.store.threads import thread_exists
 
 if TYPE_CHECKING:
     from coilclaw.app.sops.shelf import SopFile
-    from coilclaw.packets.action import Action
     from coilclaw.packets.job import Plan
 
 CHANNEL = "panel"
@@ -68,7 +67,7 @@ class Jobs:
             sop=sop if isinstance(sop, str) and sop else None,
             schedule_id=scheduled if isinstance(scheduled, str) else None,
             progress=self._progress(row, is_sop=bool(sop)),
-            waiting=[self._question(action) for action in waiting],
+            waiting=[question_of(self._core, action) for action in waiting],
             created_at=row.created_at,
             updated_at=row.updated_at,
         )
@@ -95,16 +94,6 @@ class Jobs:
             answer=last_answer(db, row),
         )
 
-    def _question(self, action: "Action") -> JobQuestion:
-        return JobQuestion(
-            action_id=action.action_id,
-            tool=action.call.tool,
-            summary=sentence_of(self._core, action),
-            lane=action.decision.lane,
-            risk=action.decision.risk,
-            expires_at=action.expires_at,
-        )
-
     def _progress(self, row: JobRow, *, is_sop: bool) -> JobProgress:
         try:
             place = read_checkpoint(row.checkpoint) if row.checkpoint else Checkpoint()
@@ -115,7 +104,7 @@ class Jobs:
             done, of = self._sop_progress(row.job_id, done, of)
         if row.state == "DONE":
             done = of
-        return JobProgress(done=min(done, of), of=of, calls=place.calls)
+        return JobProgress(done=min(done, of), of=of, calls=calls_of_job(self._app.db.reader, row.job_id))
 
     def _sop_progress(self, job_id: str, done: int, of: int) -> tuple[int, int]:
         from coilclaw.agent.sop import thaw

@@ -7,6 +7,7 @@ from coilclaw.app.bills import bill
 from coilclaw.app.fronts.front import Front
 from coilclaw.app.fronts.jobs import Jobs
 from coilclaw.app.fronts.schedules import TimeTable
+from coilclaw.app.fronts.sop_runs import SopRuns
 from coilclaw.jobs.lifecycle import COARSE
 from coilclaw.packets.job import CoarseState
 from coilclaw.server.part import Part
@@ -24,6 +25,7 @@ from coilclaw.server.routes.overview import (
     OverviewWaiting,
 )
 from coilclaw.server.routes.schedules import ScheduleRoutes
+from coilclaw.server.routes.sop_runs import SopRunRoutes
 from coilclaw.server.routes.sops import SopRoutes
 from coilclaw.store.overview import Almanac, Counted, DayCount
 
@@ -36,9 +38,10 @@ MOST_TOOLS = 50
 def work_part(front: Front) -> Part:
     """Everything about work."""
     return Part(
-        controllers=(JobRoutes, SopRoutes, ScheduleRoutes, OverviewRoutes, NotificationRoutes),
+        controllers=(JobRoutes, SopRoutes, SopRunRoutes, ScheduleRoutes, OverviewRoutes, NotificationRoutes),
         given={
             "job_desk": Jobs(front),
+            "run_desk": SopRuns(front),
             "schedule_desk": TimeTable(front),
             "overview_desk": Statistics(front.app),
         },

@@ -72,7 +72,7 @@ class GatedEdits:
         if action.status == "PENDING":  # its bytes would be stale by the time somebody says yes
             await self._core.approvals.withdraw(action, reason="an edit of schedules is made at once or not at all")
         told = f"the schedules were not changed ({action.action_id}): {said or action.status}"
-        if action.status == "REJECTED" and code != "DIGEST_CHANGED":
+        if action.status == "REJECTED" and code not in ("DIGEST_CHANGED", "RULES_CHANGED"):
             raise Trouble(403, code or "DENIED", told, remedy=" ".join(action.decision.recommended_changes))
         raise Trouble(409, code or "NOT_WRITTEN", told, remedy="See what is in the way, then send it again.")
 

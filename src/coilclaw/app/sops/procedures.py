@@ -78,7 +78,7 @@ class Procedures:
             raise SopBroken(name, [str(fault) for fault in file.read.faults])
         return file
 
-    async def start(self, name: str, thread_id: str = "", channel: str = "cli") -> "RunRow":
+    async def start(self, name: str, thread_id: str = "", channel: str = "sop") -> "RunRow":
         """Begin a run of a procedure as its file has it now; the steps are kept with the run."""
         from coilclaw.agent.sop_run import Beginning
 
@@ -108,13 +108,20 @@ class Procedures:
 
     def find(self, run_id: str) -> "RunRow":
         """The run of that id, or an error that names the nearest ones."""
-        from coilclaw.store.sops import load_run, near_run_ids
+        from coilclaw.store.sops import near_run_ids
 
-        run = load_run(self._app.db.reader, run_id)
+        run = self.standing(run_id)
         if run is None:
             near = near_run_ids(self._app.db.reader)
             raise UsageError(f"there is no run {run_id!r}.", remedy=did_you_mean(run_id, near))
-        return self._as_it_stands(run)
+        return run
+
+    def standing(self, run_id: str) -> "RunRow | None":
+        """The run of that id as it stands now; None when there is none."""
+        from coilclaw.store.sops import load_run
+
+        run = load_run(self._app.db.reader, run_id)
+        return None if run is None else self._as_it_stands(run)
 
     def runs(self, limit: int) -> "list[RunRow]":
         """Runs, the newest first; of those that cannot be read the owner is warned."""
@@ -147,8 +154,11 @@ class Procedures:
 
     def cut_off(self, run: "RunRow") -> bool:
         """Whether a run stopped in the middle and nobody works on it."""
-        gone = run.worker is None or holder_is_gone(self._app.home.locks_dir / f"{run.worker}.lock")
-        return run.state == "RUNNING" and run.job_id is None and gone
+        return run.state == "RUNNING" and run.job_id is None and not self.held(run)
+
+    def held(self, run: "RunRow") -> bool:
+        """Whether somebody who is still there works on a run."""
+        return run.worker is not None and not holder_is_gone(self._app.home.locks_dir / f"{run.worker}.lock")
 
     def changed(self, run: "RunRow") -> bool:
         """Whether the file is another than the run was begun with."""

@@ -199,7 +199,7 @@ class Turns:
                 try:
                     await self.recover()
                     await self._start_due()
-                except CoilclawError as error:  # the disk, most likely; what waits goes on waiting
+                except (CoilclawError, sqlite3.Error) as error:  # the disk, most likely; what waits goes on waiting
                     self._trouble(error)
                 await self._rest(stop)
         finally:

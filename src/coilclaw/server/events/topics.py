@@ -7,6 +7,7 @@ Topic: TypeAlias = Literal[
     "action",
     "approval",
     "job",
+    "sop",
     "schedule",
     "receipt",
     "notification",
@@ -25,7 +26,7 @@ _OF_WORD: dict[str, Topic] = {
     "idempotency": "action",
     "approval": "approval",
     "job": "job",
-    "sop": "job",
+    "sop": "sop",
     "schedule": "schedule",
     "schedules": "schedule",
     "followup": "schedule",
@@ -56,6 +57,9 @@ _OF_WORD: dict[str, Topic] = {
 
 _SEVERAL: dict[str, tuple[Topic, ...]] = {
     "approval_needed": ("approval", "action"),
+    "sop_started": ("sop", "job"),
+    "sop_step": ("sop", "job"),
+    "sop_state": ("sop", "job"),
     "tool_approved": ("action", "approval"),
     "tool_denied": ("action", "approval", "receipt"),
     "tool_completed": ("action", "receipt"),

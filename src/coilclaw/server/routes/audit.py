@@ -14,7 +14,6 @@ from litestar.response import Stream
 from coilclaw.ledger.audit import AuditEvent
 from coilclaw.ledger.audit_page import Numbers, Sought, Span, events_back, events_on, numbers_of, rows_in
 from coilclaw.ledger.export import export_line
-from coilclaw.ledger.reader import own_reader
 from coilclaw.server.core import Core
 from coilclaw.server.entry.caller import Caller
 from coilclaw.server.entry.staying import may_stay
@@ -24,6 +23,7 @@ from coilclaw.server.problems import NotThere, problems
 from coilclaw.server.redacting import Redacting
 from coilclaw.server.views.actions import StoryTold, story_shown
 from coilclaw.server.views.naming import abouts
+from coilclaw.store.apart import reading_apart
 
 LARGEST = 1 << 53
 Number = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
@@ -155,7 +155,7 @@ async def _between(core: Core, span: Span) -> Numbers:
         return numbers_of(core.db.reader, span)
 
     def look() -> Numbers:
-        with own_reader(core.db.path) as db:
+        with reading_apart(core.db.path) as db:
             return numbers_of(db, span)
 
     return await asyncio.to_thread(look)

@@ -1,14 +1,15 @@
-"""What records are about, in a line: an action's sentence, a job's goal, a conversation's title; without secrets."""
+"""What records are about, in a line: an action's sentence, a goal, a title, a procedure's name; without secrets."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from coilclaw.packets.action import Action
-from coilclaw.packets.errors import StorageError
+from coilclaw.packets.errors import RowDamaged
 from coilclaw.packets.text import one_line
 from coilclaw.server.core import Core
 from coilclaw.store.actions import load_action
 from coilclaw.store.jobs import load_job
+from coilclaw.store.sops import load_run
 from coilclaw.store.threads import title_of
 
 ABOUT_CHARACTERS = 200
@@ -30,13 +31,15 @@ def abouts(core: Core, entities: Iterable[str]) -> Callable[[], dict[str, str]]:
     actions: dict[str, Action] = {}
     texts: dict[str, str] = {}
     for entity in sorted(set(entities)):
-        with suppress(StorageError):  # a row that cannot be read has no name
+        with suppress(RowDamaged):  # a row that cannot be read has no name
             if entity.startswith("act_") and (action := load_action(core.db.reader, entity)) is not None:
                 actions[entity] = action
             elif entity.startswith("job_") and (job := load_job(core.db.reader, entity)) is not None:
                 texts[entity] = next((line for line in job.goal.splitlines() if line.strip()), "")
             elif entity.startswith("conv_"):
                 texts[entity] = title_of(core.db.reader, entity)
+            elif entity.startswith("sop_") and (run := load_run(core.db.reader, entity)) is not None:
+                texts[entity] = run.name
 
     def told() -> dict[str, str]:
         found = {entity: in_short(core, text) for entity, text in texts.items()}

@@ -17,9 +17,9 @@ from coilclaw.server.problems import Trouble
 from coilclaw.server.redacting import Redacting
 from coilclaw.server.views.actions import result_on_record
 from coilclaw.server.views.owner_files import LARGEST, FileDesk
+from coilclaw.server.views.picture_size import is_drawable
 
 LARGEST_IMAGE = 1 << 20
-_IMAGES: frozenset[FileKind] = frozenset({"png", "jpeg", "gif", "webp"})
 
 
 class ShowFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +45,7 @@ class ShownFile(msgspec.Struct, frozen=True, kw_only=True):
     cut: bool
     """It is a text, and there is more of it than is shown."""
     image: str
-    """The bytes of a PNG, JPEG, GIF or WebP of at most 1 MiB, in base64; empty for everything else."""
+    """The bytes of a PNG, JPEG, GIF or WebP of at most 1 MiB and 16 million pixels, in base64; empty for all else."""
     label: Label
     """Where it came from: `owner`, `internal`, or `untrusted:` and the sources."""
     untrusted: bool
@@ -95,7 +95,7 @@ def _as_it_is(core: Core, redacting: Redacting, data: bytes) -> _Found:
     if kind == "text":
         cut = len(data) > LARGEST
         return msgspec.structs.replace(found, content=_content(redacting, data, cut=cut), cut=cut)
-    if kind in _IMAGES and len(data) <= LARGEST_IMAGE and not _holds_secret(core, data):
+    if len(data) <= LARGEST_IMAGE and is_drawable(kind, data) and not _holds_secret(core, data):
         return msgspec.structs.replace(found, image=base64.b64encode(data).decode())
     return found
 

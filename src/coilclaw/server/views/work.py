@@ -87,7 +87,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
     of: int
     """Steps of the plan."""
     calls: int
-    """Tools it has called so far."""
+    """Calls of it that the gate has seen so far."""
 
 
 class JobQuestion(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,12 @@ export function written(value: Json): string {
   return JSON.stringify(value);
 }
 
+/** What the next start brings; of what is only shown in part, that it is another. */
+export function coming(setting: Pick<EffectiveSetting, 'value' | 'next_value'>): string {
+  const next = written(setting.next_value);
+  return next === written(setting.value) ? t('settings.value.another') : t('settings.value.next', { value: next });
+}
+
 /** The items of a list value: those shown at once, and the rest. Null for what is no list, or an empty one. */
 export function items(value: Json): { first: string[]; rest: string[] } | null {
   if (!Array.isArray(value) || !value.length) return null;

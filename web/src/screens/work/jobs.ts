@@ -115,8 +115,10 @@ function figure(payload: { [key: string]: Json }, name: string): number {
   return typeof value === 'number' ? value : 0;
 }
 
-/** The events of a job in words, oldest first; what only the machine cares about is left out, steps in a row are one. */
-export function timeline(events: readonly JobEvent[]): Told[] {
+/** The events of a job in words, oldest first; what only the machine cares about is left out, steps in a row are one.
+ * Who follows a procedure takes its steps; who does not, turns of the model. */
+export function timeline(events: readonly JobEvent[], procedure = false): Told[] {
+  const taken = procedure ? 'work.event.followed' : 'work.event.steps';
   const told: Told[] = [];
   let steps = 0;
   let calls = 0;
@@ -125,7 +127,7 @@ export function timeline(events: readonly JobEvent[]): Told[] {
       const follows = steps > 0;
       steps += 1;
       calls += figure(event.payload, 'calls');
-      const line: Told = { key: event.event_id, at: event.created_at, text: count('work.event.steps', steps), more: count('work.event.calls', calls), tone: 'plain' };
+      const line: Told = { key: event.event_id, at: event.created_at, text: count(taken, steps), more: count('work.event.calls', calls), tone: 'plain' };
       if (follows) told[told.length - 1] = line;
       else told.push(line);
       continue;

@@ -10,6 +10,8 @@ export const audit = {
   'audit.chain.valid': 'Every receipt follows the one before it.',
   'audit.chain.broken': 'From receipt {n} on, the chain cannot be trusted.',
   'audit.chain.unchecked': 'Not verified since CoilClaw started.',
+  'audit.chain.none': 'The first action leaves the first one.',
+  'audit.chain.stale': 'As it was {ago}. Whether it still holds cannot be seen from here.',
   'audit.chain.unknown': 'Its state is not known right now.',
   'audit.chain.size': 'Receipts',
   'audit.chain.verified': 'Last verified',

@@ -13,9 +13,6 @@ export const home = {
   'home.paused.schedules.other': '{n} schedules paused themselves after failures',
   'home.unseen.one': '{n} notification not seen yet',
   'home.unseen.other': '{n} notifications not seen yet',
-  'home.devices.one': '{n} device waits to be confirmed.',
-  'home.devices.other': '{n} devices wait to be confirmed.',
-  'home.devices.do': 'Go to Devices',
   'home.recent': 'Conversations',
 
   'home.figures': 'The last 14 days',

@@ -64,6 +64,7 @@ export const settings = {
   'settings.value.empty': 'Not set',
   'settings.value.more': 'and {n} more',
   'settings.value.next': 'From the next start: {value}',
+  'settings.value.another': 'Another one from the next start. Only its host is shown.',
   'settings.part.general': 'General',
   'settings.part.security': 'Security',
   'settings.part.providers': 'Providers',

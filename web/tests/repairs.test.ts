@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { EffectivePolicy, EffectiveSetting, Probe } from '../src/api/types.ts';
-import { Upkeep, faultsOf } from '../src/state/upkeep.svelte.ts';
+import { Repairs, faultsOf } from '../src/state/repairs.svelte.ts';
 
 const probe = (name: string, state: Probe['state'], detail = 'x'): Probe => ({ name, state, detail, remedy: '' });
 const setting = (changes: boolean): EffectiveSetting => ({ key: 'security.autonomy', changes, next_value: null, value: null, source: 'default', description: '' });
@@ -37,7 +37,7 @@ describe('what has to be mended', () => {
 describe('the house is looked at', () => {
   const MINUTE = 60_000;
 
-  function house(): { upkeep: Upkeep; examined: () => number; probes: Probe[]; state: { staleSince: number | null } } {
+  function house(): { repairs: Repairs; examined: () => number; probes: Probe[]; state: { staleSince: number | null } } {
     let examined = 0;
     const probes: Probe[] = [];
     const state = { staleSince: null as number | null };
@@ -47,34 +47,34 @@ describe('the house is looked at', () => {
         examined += 1;
         return { data: { checked_at: '', state: 'ok', probes: [...probes] }, ...state };
       },
-    } as unknown as ConstructorParameters<typeof Upkeep>[0];
-    return { upkeep: new Upkeep(api), examined: () => examined, probes, state };
+    } as unknown as ConstructorParameters<typeof Repairs>[0];
+    return { repairs: new Repairs(api), examined: () => examined, probes, state };
   }
 
   test('often, but examined seldom while it is well', async () => {
-    const { upkeep, examined } = house();
-    for (const at of [0, 1, 5, 9]) await upkeep.look(at * MINUTE);
+    const { repairs, examined } = house();
+    for (const at of [0, 1, 5, 9]) await repairs.look(at * MINUTE);
     expect(examined()).toBe(1);
-    await upkeep.look(10 * MINUTE);
+    await repairs.look(10 * MINUTE);
     expect(examined()).toBe(2);
-    expect(upkeep.faults).toEqual([{ kind: 'policy' }]);
+    expect(repairs.faults).toEqual([{ kind: 'policy' }]);
   });
 
   test('each time while it is not, so that what was mended is no longer told', async () => {
-    const { upkeep, examined, probes } = house();
+    const { repairs, examined, probes } = house();
     probes.push(probe('workspace', 'fail'));
-    await upkeep.look(0);
-    expect(upkeep.faults.map((each) => each.kind)).toEqual(['workspace', 'policy']);
+    await repairs.look(0);
+    expect(repairs.faults.map((each) => each.kind)).toEqual(['workspace', 'policy']);
     probes.length = 0;
-    await upkeep.look(MINUTE);
+    await repairs.look(MINUTE);
     expect(examined()).toBe(2);
-    expect(upkeep.faults).toEqual([{ kind: 'policy' }]);
+    expect(repairs.faults).toEqual([{ kind: 'policy' }]);
   });
 
   test('and nothing is taken from memory', async () => {
-    const { upkeep, state } = house();
+    const { repairs, state } = house();
     state.staleSince = 1;
-    await upkeep.look(0);
-    expect(upkeep.faults).toEqual([]);
+    await repairs.look(0);
+    expect(repairs.faults).toEqual([]);
   });
 });

@@ -38,7 +38,7 @@ export function faultsOf(policy: Pick<EffectivePolicy, 'broken' | 'faults' | 'se
   return found;
 }
 
-export class Upkeep {
+export class Repairs {
   readonly #api: Pick<Endpoints, 'policy' | 'doctor'>;
   #policy: EffectivePolicy | null = $state.raw(null);
   #probes: readonly Probe[] = $state.raw([]);

@@ -1,0 +1,60 @@
+"""Procedures begun at the terminal, watched from the panel: they come, ask, go on and end without anybody asking."""
+
+import json
+
+import pytest
+
+from tests.panel.acts import approve, menu, settle_in
+from tests.panel.house import MISSING, WEEKLY
+from tests.panel.window import Look
+
+pytestmark = pytest.mark.slow
+
+
+def begin(house, name, code):
+    return json.loads(house.run("sop", "run", name, "--json", code=code))["run_id"]
+
+
+@pytest.mark.parametrize("look", [Look("phone", "light"), Look("desktop", "dark")], ids=str)
+def test_a_run_begun_at_the_terminal_is_seen_as_it_asks_goes_on_and_ends(house, window, look):
+    w = window(look)
+    settle_in(w)
+    house.put_sop("weekly", WEEKLY)
+    menu(w, "Work")
+    w.click("Procedures", role="link")
+    w.arrives("/work/procedures")
+    w.sees("No runs yet")
+    w.scene("procedures-none")
+
+    run_id = begin(house, "weekly", 4)
+    if look.size == "phone":  # a wide window looks at the first by itself
+        w.page.get_by_role("list", name="Not over").get_by_role("link").click()
+    w.arrives(f"/work/procedures/{run_id}")
+    w.page.get_by_role("heading", name="It waits for your answer").wait_for()
+    w.sees("1 of 3 steps over")
+    w.scene("procedure-asks")
+    w.page.get_by_role("link", name="Review and answer").click()
+    approve(w, passkey=False)
+    w.arrives(f"/work/procedures/{run_id}")
+    w.sees("3 of 3 steps over")
+    w.scene("procedure-done")
+    assert w.page.locator("ol > li").nth(2).get_by_text("Done", exact=True).is_visible()
+    w.page.get_by_role("link", name="Its action: step look").click()
+    w.arrives(r"/work/actions/act_\w+")
+
+
+def test_a_run_that_failed_says_at_which_step_and_is_remembered_offline(house, window):
+    w = window(Look("desktop", "light"))
+    settle_in(w)
+    house.put_sop("tidy", MISSING)
+    run_id = begin(house, "tidy", 1)
+    w.open(f"#/work/procedures/{run_id}")
+    w.page.get_by_role("heading", name="Why").wait_for()
+    w.sees("Step read failed")
+    w.scene("procedure-failed")
+    house.down()
+    w.sees("CoilClaw cannot be reached.")
+    w.open(f"#/work/procedures/{run_id}")
+    w.sees("Step read failed")
+    assert w.page.get_by_text("As it was").filter(visible=True).count() >= 2
+    w.scene("procedure-offline")
