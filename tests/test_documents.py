@@ -10,7 +10,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from coilclaw.gate.command_rules import RULES, reason
+from coilclaw.gate.commands.rules import RULES, reason
 from coilclaw.gate.policy_file import PolicyFile
 from coilclaw.packets import errors
 from coilclaw.packets.decision import Autonomy
@@ -30,7 +30,7 @@ STANDS_FOR = {
 def emitted() -> set[str]:
     """Every rule id that the gate can give, read from its source."""
     found = set(RULES)
-    for path in (ROOT / "src" / "coilclaw" / "gate").glob("*.py"):
+    for path in (ROOT / "src" / "coilclaw" / "gate").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Reason"):
                 continue

@@ -16,7 +16,7 @@ import pytest
 
 from coilclaw.app import App
 from coilclaw.config import home_from, load
-from coilclaw.gate.command_rules import RULES
+from coilclaw.gate.commands.rules import RULES
 from coilclaw.gate.denials import DENIES
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall, untrusted

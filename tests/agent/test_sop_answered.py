@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from coilclaw.agent.sop_answered import WORKER_NAME, to_go_on_with
+from coilclaw.agent.sops.answered import WORKER_NAME, to_go_on_with
 from coilclaw.app.sops.chore import answered_runs
 from coilclaw.app.sops.procedures import Procedures
 from coilclaw.store.actions import waiting_actions

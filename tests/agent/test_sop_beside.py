@@ -1,7 +1,7 @@
 """The question of an approval step: what a yes leads to and what the step before left stand on its card."""
 
-from coilclaw.agent.sop import Sop, Step
-from coilclaw.agent.sop_beside import MESSAGE_CHARACTERS, question
+from coilclaw.agent.sops.beside import MESSAGE_CHARACTERS, question
+from coilclaw.agent.sops.sop import Sop, Step
 from coilclaw.app.sops.procedures import Procedures
 from coilclaw.packets.canonical import parse_object
 from coilclaw.packets.card import BESIDE

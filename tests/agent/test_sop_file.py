@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coilclaw.agent.sop import MAX_FILE_BYTES, freeze, thaw
-from coilclaw.agent.sop_file import Checking, read_sop
+from coilclaw.agent.sops.file import Checking, read_sop
+from coilclaw.agent.sops.sop import MAX_FILE_BYTES, freeze, thaw
 from coilclaw.tools.builtin import builtin_tools
 
 TOOLS = builtin_tools()

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from coilclaw.agent.sop import Go, Over, Skip, Sop, Step, next_move
+from coilclaw.agent.sops.sop import Go, Over, Skip, Sop, Step, next_move
 from coilclaw.store.sops import StepRow
 
 

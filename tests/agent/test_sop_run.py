@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from coilclaw.agent.sop import thaw
+from coilclaw.agent.sops.sop import thaw
 from coilclaw.app.sops.procedures import Procedures
 from coilclaw.app.sops.shelf import SopBroken
 from coilclaw.config.schema import Executor, Webhook
@@ -307,7 +307,7 @@ async def test_an_effect_that_was_cut_is_unknown_and_waits_for_the_owners_word(s
 
 
 async def test_the_time_the_owner_takes_does_not_count():
-    from coilclaw.agent.sop_time import OutOfTime, Stopwatch
+    from coilclaw.agent.sops.time import OutOfTime, Stopwatch
 
     watch = Stopwatch(time.monotonic)
 
@@ -690,7 +690,7 @@ class Door:
 
 @pytest.mark.slow
 async def test_what_was_approved_and_not_sent_is_not_sent_when_its_step_is_over(shop):
-    with Door(503) as door:
+    with Door(429) as door:
         s = shop(
             webhooks={"door": Webhook(url=f"{door.url}/in")},
             security__allowed_domains=(door.url,),
@@ -708,7 +708,7 @@ async def test_what_was_approved_and_not_sent_is_not_sent_when_its_step_is_over(
         (action,) = s.actions(moved)
         assert action.status == "REJECTED"
         assert "its SOP step is over" in (action.rejection_reason or "")
-        assert door.got == [503]
+        assert door.got == [429]
 
 
 # Rows that cannot be read

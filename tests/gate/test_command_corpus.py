@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.gate.command import RULES, CommandFacts, read_command
+from coilclaw.gate.commands.command import RULES, CommandFacts, read_command
 from coilclaw.gate.paths import classify
 
 ROWS: list[dict[str, str]] = [

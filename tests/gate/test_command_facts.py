@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from coilclaw.gate import command_table
-from coilclaw.gate.command import MAX_BYTES, read_command
-from coilclaw.gate.command_programs import git_verb, harmless, lines, program
+from coilclaw.gate.commands import table as command_table
+from coilclaw.gate.commands.command import MAX_BYTES, read_command
+from coilclaw.gate.commands.programs import git_verb, harmless, lines, program
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,8 @@ def test_what_is_nested_too_deeply_or_too_long_is_opaque_and_never_an_error(comm
 
 
 def test_importing_the_reader_does_not_load_the_parser() -> None:
-    code = "import sys, coilclaw.gate.command as c; assert 'tree_sitter' not in sys.modules; c.read_command('ls'); "
+    code = "import sys, coilclaw.gate.commands.command as c; assert 'tree_sitter' not in sys.modules; "
+    code += "c.read_command('ls'); "
     code += "assert 'tree_sitter' in sys.modules"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

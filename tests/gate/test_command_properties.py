@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coilclaw.gate.command import CommandFacts, read_command
+from coilclaw.gate.commands.command import CommandFacts, read_command
 
 BLOCKED = (
     "rm -rf /", "rm -fr ~", "rm --recursive --force /etc", "mkfs.ext4 /dev/sda", "dd if=/dev/zero of=/dev/sda",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coilclaw.gate import labelled
-from coilclaw.gate.command import read_command
+from coilclaw.gate.commands.command import read_command
 from coilclaw.gate.labelled import Limits
 from coilclaw.gate.labels import MOST_PATHS, FileLabels
 from coilclaw.gate.reading import named_paths

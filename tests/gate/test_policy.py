@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coilclaw.gate.case import MATRIX, Facts, Policy, Setting, ToolFact, UrlFact
-from coilclaw.gate.command import read_command
+from coilclaw.gate.commands.command import read_command
 from coilclaw.gate.paths import PathFact, classify
 from coilclaw.gate.policy import decide
 from coilclaw.gate.policy_file import PolicyRule, When, load_policies

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from coilclaw.jobs.cron_field import FIELDS, Field
-from coilclaw.jobs.cron_parse import parse_cron
+from coilclaw.jobs.cron.field import FIELDS, Field
+from coilclaw.jobs.cron.parse import parse_cron
 from coilclaw.packets.errors import UsageError
 
 FREQUENT = (

@@ -13,10 +13,10 @@ from cronsim import CronSim
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from coilclaw.jobs.cron_parse import parse_cron
-from coilclaw.jobs.occurrences import next_runs
-from coilclaw.jobs.shifts import shifts
-from coilclaw.jobs.zones import zones
+from coilclaw.jobs.cron.occurrences import next_runs
+from coilclaw.jobs.cron.parse import parse_cron
+from coilclaw.jobs.cron.shifts import shifts
+from coilclaw.jobs.cron.zones import zones
 from tests.jobs.cron_expressions import expressions
 
 ZONES = ("UTC", "Asia/Kathmandu", "America/Los_Angeles", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Tokyo")

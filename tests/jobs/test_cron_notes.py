@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 
-from coilclaw.jobs.cron_notes import cron_notes
-from coilclaw.jobs.cron_parse import parse_cron
-from coilclaw.jobs.zones import zones
+from coilclaw.jobs.cron.notes import cron_notes
+from coilclaw.jobs.cron.parse import parse_cron
+from coilclaw.jobs.cron.zones import zones
 from tests.jobs.cron_expressions import expressions
 
 AFTER = datetime(2026, 2, 23, 20, 10, tzinfo=UTC)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coilclaw.jobs.cron_parse import parse_cron
-from coilclaw.jobs.occurrences import count_runs, latest_run, next_run, next_runs, runs
-from coilclaw.jobs.zones import zones
+from coilclaw.jobs.cron.occurrences import count_runs, latest_run, next_run, next_runs, runs
+from coilclaw.jobs.cron.parse import parse_cron
+from coilclaw.jobs.cron.zones import zones
 from tests.jobs.cron_expressions import FREQUENT, expressions
 from tests.jobs.cron_oracle import BEFORE, Oracle, changes
 

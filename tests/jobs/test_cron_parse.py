@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coilclaw.jobs.cron_field import FIELDS
-from coilclaw.jobs.cron_parse import parse_cron
+from coilclaw.jobs.cron.field import FIELDS
+from coilclaw.jobs.cron.parse import parse_cron
 from coilclaw.packets.errors import UsageError
 
 TAKEN = {

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 
-from coilclaw.jobs.cron_notes import PLAIN, notes_of
-from coilclaw.jobs.cron_parse import parse_cron
-from coilclaw.jobs.cron_plain import plain_summary
-from coilclaw.jobs.zones import zones
+from coilclaw.jobs.cron.notes import PLAIN, notes_of
+from coilclaw.jobs.cron.parse import parse_cron
+from coilclaw.jobs.cron.plain import plain_summary
+from coilclaw.jobs.cron.zones import zones
 from tests.jobs.cron_expressions import expressions
 
 AFTER = datetime(2026, 2, 23, 20, 10, tzinfo=UTC)

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from coilclaw.jobs.cron_parse import parse_cron
-from coilclaw.jobs.cron_words import cron_summary
+from coilclaw.jobs.cron.parse import parse_cron
+from coilclaw.jobs.cron.words import cron_summary
 from tests.jobs.cron_expressions import expressions
 
 ZONE = "America/Los_Angeles"

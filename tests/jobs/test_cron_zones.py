@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tzdata
 
-from coilclaw.jobs.zones import newest, release, zones
+from coilclaw.jobs.cron.zones import newest, release, zones
 from coilclaw.packets.errors import UsageError
 
 PACKAGED = Path(tzdata.__file__).parent / "zoneinfo"

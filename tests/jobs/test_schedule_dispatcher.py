@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from coilclaw.jobs.checkpoint import read_checkpoint
-from coilclaw.jobs.registry_edit import adding, edit_registry
+from coilclaw.jobs.registry.edit import adding, edit_registry
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import from_stamp
 from coilclaw.store.jobs import load_job

@@ -6,10 +6,10 @@ import json
 import msgspec
 import pytest
 
-from coilclaw.jobs.registry import RegistryBroken, RegistryFile, read_registry
-from coilclaw.jobs.registry_edit import adding, broken_now, changing, edit_registry, removing
-from coilclaw.jobs.registry_places import Place, key_twice, place_of, places_of
-from coilclaw.jobs.schedule_entry import changes, new_entry
+from coilclaw.jobs.registry.edit import adding, broken_now, changing, edit_registry, removing
+from coilclaw.jobs.registry.places import Place, key_twice, place_of, places_of
+from coilclaw.jobs.registry.registry import RegistryBroken, RegistryFile, read_registry
+from coilclaw.jobs.registry.schedule_entry import changes, new_entry
 from coilclaw.packets.errors import UsageError
 from coilclaw.store.schedules import JobPayload, SopPayload
 from tests.jobs.schedule_world import World, entry

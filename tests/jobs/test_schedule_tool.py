@@ -10,8 +10,8 @@ import pytest
 from coilclaw.app.background import Background
 from coilclaw.app.schedules.clockwork import Clockwork
 from coilclaw.gate.turn import Turn
-from coilclaw.jobs.registry import RegistryBroken
-from coilclaw.jobs.registry_edit import adding
+from coilclaw.jobs.registry.edit import adding
+from coilclaw.jobs.registry.registry import RegistryBroken
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import Constraints, JobLimits
 from coilclaw.store.schedules import list_schedules, load_schedule

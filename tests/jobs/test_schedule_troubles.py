@@ -3,7 +3,7 @@
 import pytest
 
 from coilclaw.jobs.catchup import slot_now
-from coilclaw.jobs.registry_edit import broken_now, changing, edit_registry
+from coilclaw.jobs.registry.edit import broken_now, changing, edit_registry
 from coilclaw.jobs.timetable import slot_of, trigger_of
 from coilclaw.store.schedules import list_schedules, load_schedule, origin_of
 from tests.jobs.schedule_world import World, entry

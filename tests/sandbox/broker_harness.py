@@ -23,7 +23,7 @@ from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.ids import utc_now
 from coilclaw.sandbox.airlock import Airlock, Listing
 from coilclaw.sandbox.box import open_box, reaching
-from coilclaw.sandbox.broker import BrokerLimits
+from coilclaw.sandbox.broker.broker import BrokerLimits
 
 seen, asked_names, lines = [], [], []
 

@@ -8,7 +8,7 @@ import pytest
 
 from coilclaw.packets.box import BoxResult
 from coilclaw.sandbox.box import open_box, probe_tiers
-from coilclaw.sandbox.broker_probe import GRANTED, judged, probe_broker
+from coilclaw.sandbox.broker.probe import GRANTED, judged, probe_broker
 from tests.sandbox.conftest import missing
 
 GOOD = b"direct refused\nelsewhere refused\nother 403\ngranted 403\nproxy http://127.0.0.1:3128\n"

@@ -8,19 +8,19 @@ import pytest
 from coilclaw.packets.box import BoxSpec
 from coilclaw.packets.errors import BoxUnavailable, ToolError
 from coilclaw.packets.ids import utc_now
-from coilclaw.sandbox import broker_listener
 from coilclaw.sandbox.airlock import Airlock, Listing
 from coilclaw.sandbox.box import ChosenBox, open_box, reaching, tools
+from coilclaw.sandbox.broker import listener
 from coilclaw.sandbox.fake_box import FakeBox
 from tests.sandbox.conftest import missing
 
-SOURCE = Path(broker_listener.__file__).parents[2]
+SOURCE = Path(listener.__file__).parents[3]
 ELSEWHERE = f"""
 import sys
 sys.path.insert(0, "{SOURCE}")
-from coilclaw.sandbox import broker_listener
+from coilclaw.sandbox.broker import listener
 try:
-    broker_listener.hand_over(int(sys.argv[1]))
+    listener.hand_over(int(sys.argv[1]))
 except OSError:
     pass
 """
@@ -45,7 +45,7 @@ def spec(workspace: Path, *domains: str) -> BoxSpec:
 def python_that(tmp_path: Path, instead: str) -> str:
     """An interpreter that does something else when it should make the listener."""
     script = tmp_path / "python"
-    script.write_text(f'#!/bin/sh\ncase "$*" in *broker_listener*) {instead};; esac\nexec {sys.executable} "$@"\n')
+    script.write_text(f'#!/bin/sh\ncase "$*" in */listener.py*) {instead};; esac\nexec {sys.executable} "$@"\n')
     script.chmod(0o755)
     return str(script)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coilclaw.sandbox.airlock.url import Refusal
-from coilclaw.sandbox.broker_head import Asked, read_head
-from coilclaw.sandbox.broker_hello import HELLO_BYTES, server_name
+from coilclaw.sandbox.broker.head import Asked, read_head
+from coilclaw.sandbox.broker.hello import HELLO_BYTES, server_name
 
 
 def hello(name: str | None) -> bytes:

@@ -21,7 +21,7 @@ TOLD_ELSEWHERE = {
     "gate/conveyor.py": "the callers of note()",
     "gate/intake.py": "the callers of note()",
     "jobs/sync.py": "the literals of Change",
-    "app/sops/procedures.py": "the callers of _event() in agent/sop_record.py",
+    "app/sops/procedures.py": "the callers of _event() in agent/sops/record.py",
 }
 
 

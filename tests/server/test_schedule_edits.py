@@ -7,8 +7,8 @@ import pytest
 
 from coilclaw.app.schedules.clockwork import Clockwork
 from coilclaw.app.schedules.registry_lock import registry_lock
-from coilclaw.jobs.registry_edit import adding, changing
-from coilclaw.jobs.schedule_entry import new_entry
+from coilclaw.jobs.registry.edit import adding, changing
+from coilclaw.jobs.registry.schedule_entry import new_entry
 from tests.server.terminal import terminal
 from tests.server.work_home import at_work, code_of
 

@@ -10,8 +10,8 @@ from coilclaw.app.fronts.events import events_part
 from coilclaw.app.fronts.work import work_part
 from coilclaw.app.schedules.clockwork import Clockwork
 from coilclaw.gate.turn import Turn
-from coilclaw.jobs.registry_edit import adding
-from coilclaw.jobs.schedule_entry import new_entry
+from coilclaw.jobs.registry.edit import adding
+from coilclaw.jobs.registry.schedule_entry import new_entry
 from coilclaw.ledger.audit import Wanted, last_events
 from coilclaw.packets.ids import stamp
 from coilclaw.store.actions import list_actions

@@ -30,8 +30,8 @@ SECRET_NAME = "COILCLAW_OPENROUTER_API_KEY"  # noqa: S105 - a variable's name
 SITES: dict[str, str] = {
     "agent/calls.py:carry": "agent",
     "agent/model.py:_chat": "provider client",
-    "agent/sop_calls.py:_carry": "sop",
-    "agent/sop_follow.py:_carry_out": "sop",
+    "agent/sops/calls.py:_carry": "sop",
+    "agent/sops/follow.py:_carry_out": "sop",
     "app/measured.py:chat": "provider client",
     "app/owner_calls.py:make": "gateway",
     "app/owner_calls.py:go_on": "gateway",
@@ -184,8 +184,8 @@ async def _through_job(field: Range, shot: Shot) -> str:
 
 async def _through_sop(field: Range, shot: Shot) -> str:
     """The same call as a step of a procedure, past the check of its file."""
-    from coilclaw.agent.sop import Sop, Step
-    from coilclaw.agent.sop_run import Beginning
+    from coilclaw.agent.sops.run import Beginning
+    from coilclaw.agent.sops.sop import Sop, Step
     from coilclaw.app.sops.procedures import Procedures
     from coilclaw.store.sops import steps_of_run
 

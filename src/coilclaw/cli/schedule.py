@@ -108,8 +108,8 @@ def add(schedule_id: str | None, disabled: bool, as_json: bool, **given: Any) ->
     from coilclaw.app.schedules.clockwork import Clockwork
     from coilclaw.app.schedules.views import find, story
     from coilclaw.cli.schedules import say_row
-    from coilclaw.jobs.registry_edit import adding
-    from coilclaw.jobs.schedule_entry import new_entry
+    from coilclaw.jobs.registry.edit import adding
+    from coilclaw.jobs.registry.schedule_entry import new_entry
 
     with opened() as app:
         entry = new_entry(schedule_id, given, app.clock(), _taken(app), enabled=not disabled)
@@ -131,8 +131,8 @@ def edit(schedule_id: str, as_json: bool, **given: Any) -> int:
     from coilclaw.app.schedules.clockwork import Clockwork
     from coilclaw.app.schedules.views import find, story
     from coilclaw.cli.schedules import say_row
-    from coilclaw.jobs.registry_edit import changing
-    from coilclaw.jobs.schedule_entry import changes
+    from coilclaw.jobs.registry.edit import changing
+    from coilclaw.jobs.registry.schedule_entry import changes
     from coilclaw.packets.errors import UsageError
 
     with opened() as app:
@@ -156,7 +156,7 @@ def remove(schedule_id: str, as_json: bool) -> int:
     """Remove a schedule or a follow-up. A job it started goes on; see `coilclaw job cancel`."""
     from coilclaw.app.schedules.clockwork import Clockwork
     from coilclaw.app.schedules.edits import forget_followup, is_followup
-    from coilclaw.jobs.registry_edit import removing
+    from coilclaw.jobs.registry.edit import removing
 
     with opened() as app:
         if is_followup(app, schedule_id):

@@ -86,7 +86,7 @@ def _one_of(expression: tuple[str, ...], cron: str | None) -> str | None:
 
 def machine_zone(environ: Mapping[str, str], localtime: Path = Path("/etc/localtime")) -> str | None:
     """The IANA name of the zone this machine keeps; None where it cannot be told."""
-    from coilclaw.jobs.zones import zones
+    from coilclaw.jobs.cron.zones import zones
 
     named = environ.get("TZ", "").lstrip(":")
     if not named:

@@ -14,8 +14,8 @@ from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
 
 if TYPE_CHECKING:
-    from coilclaw.agent.sop import Sop
-    from coilclaw.agent.sop_run import Moved
+    from coilclaw.agent.sops.run import Moved
+    from coilclaw.agent.sops.sop import Sop
     from coilclaw.app import App
     from coilclaw.app.sops.procedures import Procedures
     from coilclaw.app.sops.shelf import SopFile
@@ -317,7 +317,7 @@ def _summary(found: "RunRow") -> "dict[str, Json]":
 
 def told(app: "App", found: "RunRow") -> "dict[str, Json]":
     """Everything there is to say about a run."""
-    from coilclaw.agent.sop import thaw
+    from coilclaw.agent.sops.sop import thaw
     from coilclaw.store.sops import steps_of_run
 
     rows = steps_of_run(app.db.reader, found.run_id)
@@ -344,7 +344,7 @@ def told(app: "App", found: "RunRow") -> "dict[str, Json]":
 
 
 def _show(app: "App", found: "RunRow") -> None:
-    from coilclaw.agent.sop import thaw
+    from coilclaw.agent.sops.sop import thaw
     from coilclaw.store.sops import steps_of_run
 
     print_line(f"run:    {found.run_id}")

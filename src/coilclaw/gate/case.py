@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from coilclaw.gate.command_facts import CommandFacts
+from coilclaw.gate.commands.facts import CommandFacts
 from coilclaw.gate.paths import PathFact
 from coilclaw.gate.policy_file import PolicyRule
 from coilclaw.packets.action import Label, Source

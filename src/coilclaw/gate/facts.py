@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from coilclaw.gate.case import Facts, ToolFact, UrlFact
-from coilclaw.gate.command_facts import CommandFacts
+from coilclaw.gate.commands.facts import CommandFacts
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.paths import PathFact, Places, look_at
 from coilclaw.gate.turn import Turn
@@ -185,7 +185,7 @@ class Inspector:
 
 
 def _read(text: str) -> CommandFacts:
-    from coilclaw.gate.command import read_command
+    from coilclaw.gate.commands.command import read_command
 
     return read_command(text)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from coilclaw.gate.command_facts import CommandFacts
+from coilclaw.gate.commands.facts import CommandFacts
 from coilclaw.gate.labelled import (
     CLOSED,
     FOLDER,

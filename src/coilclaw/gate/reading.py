@@ -7,7 +7,7 @@ taken for paths, so that no option can name a file unseen; what is implied (the 
 import re
 import shlex
 
-from coilclaw.gate.command_facts import CommandFacts
+from coilclaw.gate.commands.facts import CommandFacts
 
 _SIMPLE = re.compile(r"[\w \t./,:=@%+'\"*?\[\]|;&<>-]*")
 """No expansions, no escapes, no blocks, no comments, one line: what is left are words, patterns and redirections."""

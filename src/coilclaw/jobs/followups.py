@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from coilclaw.jobs.registry import FOLLOWUP
+from coilclaw.jobs.registry.registry import FOLLOWUP
 from coilclaw.jobs.timetable import counted, slot_text
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import Label

@@ -4,13 +4,13 @@ from datetime import datetime
 
 import msgspec
 
-from coilclaw.jobs.cron_notes import PLAIN, cron_notes, notes_of
-from coilclaw.jobs.cron_parse import parse_cron
-from coilclaw.jobs.cron_plain import plain_summary
-from coilclaw.jobs.cron_words import cron_summary
+from coilclaw.jobs.cron.notes import PLAIN, cron_notes, notes_of
+from coilclaw.jobs.cron.occurrences import next_runs
+from coilclaw.jobs.cron.parse import parse_cron
+from coilclaw.jobs.cron.plain import plain_summary
+from coilclaw.jobs.cron.words import cron_summary
+from coilclaw.jobs.cron.zones import zones
 from coilclaw.jobs.moments import written, written_local
-from coilclaw.jobs.occurrences import next_runs
-from coilclaw.jobs.zones import zones
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
-from coilclaw.jobs.cron_field import DAYS, MONTHS
+from coilclaw.jobs.cron.field import DAYS, MONTHS
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
 

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from coilclaw.jobs.registry import REGISTRY, Declared, Fault, Registry, RegistryBroken, as_it_is, read_registry
-from coilclaw.jobs.registry_places import Place
+from coilclaw.jobs.registry.places import Place
+from coilclaw.jobs.registry.registry import REGISTRY, Declared, Fault, Registry, RegistryBroken, as_it_is, read_registry
 from coilclaw.jobs.slots import run_of, skip
 from coilclaw.jobs.timetable import counted, slot_of, slot_text, standing, tell, trigger_of_row
 from coilclaw.jobs.triggers import GRACE, AtTrigger

@@ -68,7 +68,7 @@ def trigger_of(kind: TriggerType, config: dict[str, Json], timezone: str) -> Tri
 
 def check_trigger(kind: TriggerType, config: dict[str, Json], timezone: str, now: datetime | None = None) -> None:
     """UsageError if the engine cannot take it; with `now`, also if its only time has passed."""
-    from coilclaw.jobs.zones import zones
+    from coilclaw.jobs.cron.zones import zones
 
     zones().get(timezone)
     check(trigger_of(kind, config, timezone), now or _LONG_AGO)
@@ -76,7 +76,7 @@ def check_trigger(kind: TriggerType, config: dict[str, Json], timezone: str, now
 
 def tzdata_version() -> str:
     """The rules about time zones in force."""
-    from coilclaw.jobs.zones import zones
+    from coilclaw.jobs.cron.zones import zones
 
     return zones().version
 
@@ -121,8 +121,8 @@ def counted(row: ScheduleRow, after: datetime) -> ScheduleRow:
 @lru_cache(maxsize=1024)
 def tell(trigger: Trigger, after: datetime, count: int = SHOWN_RUNS) -> Told:
     """What a trigger means, and when it runs after an instant."""
+    from coilclaw.jobs.cron.zones import zones
     from coilclaw.jobs.moments import spoken, written, written_local
-    from coilclaw.jobs.zones import zones
 
     zone = zones().get(trigger.timezone)
     found = tuple(_runs(trigger, after, count))

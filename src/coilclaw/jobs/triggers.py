@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from coilclaw.jobs.cron_parse import parse_cron
+from coilclaw.jobs.cron.parse import parse_cron
 from coilclaw.jobs.moments import moment_of, written
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
 
 if TYPE_CHECKING:
-    from coilclaw.jobs.cron import Cron
+    from coilclaw.jobs.cron.cron import Cron
 
 SHORTEST = 60
 """Seconds; a schedule wakes an agent, and nothing needs one more often."""
@@ -59,8 +59,8 @@ def next_after(trigger: Trigger, instant: datetime) -> datetime | None:
     """When a trigger is next due, strictly after an instant, in UTC; None if never again."""
     match trigger:
         case CronTrigger(cron=text, timezone=name):
-            from coilclaw.jobs.occurrences import next_run
-            from coilclaw.jobs.zones import zones
+            from coilclaw.jobs.cron.occurrences import next_run
+            from coilclaw.jobs.cron.zones import zones
 
             return next_run(_parsed(text), zones().get(name), instant)
         case IntervalTrigger():
@@ -74,8 +74,8 @@ def latest_until(trigger: Trigger, after: datetime, until: datetime) -> datetime
     found: datetime | None
     match trigger:
         case CronTrigger(cron=text, timezone=name):
-            from coilclaw.jobs.occurrences import latest_run
-            from coilclaw.jobs.zones import zones
+            from coilclaw.jobs.cron.occurrences import latest_run
+            from coilclaw.jobs.cron.zones import zones
 
             found = latest_run(_parsed(text), zones().get(name), until)
         case IntervalTrigger():
@@ -91,8 +91,8 @@ def count_due(trigger: Trigger, after: datetime, until: datetime) -> int:
         return 0
     match trigger:
         case CronTrigger(cron=text, timezone=name):
-            from coilclaw.jobs.occurrences import count_runs
-            from coilclaw.jobs.zones import zones
+            from coilclaw.jobs.cron.occurrences import count_runs
+            from coilclaw.jobs.cron.zones import zones
 
             return count_runs(_parsed(text), zones().get(name), after, until)
         case IntervalTrigger(anchor=anchor):
@@ -105,7 +105,7 @@ def count_due(trigger: Trigger, after: datetime, until: datetime) -> int:
 
 def check_trigger(trigger: Trigger, now: datetime) -> None:
     """UsageError if a trigger cannot be scheduled now: a bad expression, zone or period, an instant that has passed."""
-    from coilclaw.jobs.zones import zones
+    from coilclaw.jobs.cron.zones import zones
 
     zones().get(trigger.timezone)
     match trigger:
@@ -125,9 +125,9 @@ def check_trigger(trigger: Trigger, now: datetime) -> None:
 
 def read_at(text: str, timezone: str) -> AtTrigger:
     """The trigger for one time: RFC 3339, or a wall time of the zone (`2026-11-20 09:00`) read as cron would."""
+    from coilclaw.jobs.cron.occurrences import instant_of
+    from coilclaw.jobs.cron.zones import zones
     from coilclaw.jobs.moments import WALL
-    from coilclaw.jobs.occurrences import instant_of
-    from coilclaw.jobs.zones import zones
 
     zone = zones().get(timezone)
     if WALL.fullmatch(text.strip()):

@@ -13,7 +13,7 @@ from coilclaw.sandbox.probes import in_own_loop, probe_box, probe_directory, qui
 from coilclaw.sandbox.walled import Tools, WalledBox
 
 if TYPE_CHECKING:
-    from coilclaw.sandbox.broker import Broker, BrokerLimits
+    from coilclaw.sandbox.broker.broker import Broker, BrokerLimits
 
 _INSTALL = "Install bubblewrap 0.8 or later, or allow unprivileged user namespaces; `coilclaw doctor` shows each wall."
 
@@ -149,7 +149,7 @@ def reaching(box: Box, transport: Transport, limits: "BrokerLimits | None" = Non
     Where box or transport cannot do that the box comes back as it is, and a real one refuses such specs.
     """
     from coilclaw.sandbox.airlock.transport import Airlock
-    from coilclaw.sandbox.broker import Broker
+    from coilclaw.sandbox.broker.broker import Broker
 
     if not isinstance(box, ChosenBox | WalledBox) or not isinstance(transport, Airlock):
         return box
@@ -180,7 +180,7 @@ def _tier(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> list[Pro
 
 
 def _broker(hide: tuple[str, ...], used: Tools) -> Probe:
-    from coilclaw.sandbox.broker_probe import probe_broker
+    from coilclaw.sandbox.broker.probe import probe_broker
 
     candidates = [one for one in _CANDIDATES if one[1] != "A" or used.bwrap]
     return probe_broker(ChosenBox(candidates, hide=hide, tools=used))

@@ -23,7 +23,8 @@ from typing import Any, NoReturn
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from coilclaw.sandbox import broker_listener, landlock, rootfs, stage, syscalls
+from coilclaw.sandbox import landlock, rootfs, stage, syscalls
+from coilclaw.sandbox.broker import listener
 from coilclaw.sandbox.kin import descendants
 
 Order = dict[str, Any]
@@ -119,7 +120,7 @@ def _first_process(order: Order) -> NoReturn:
     syscalls.set_hostname("box")
     _loopback_up()
     if order["listener"] >= 0:
-        broker_listener.hand_over(order["listener"])
+        listener.hand_over(order["listener"])
         os.close(order["listener"])
     syscalls.drop_capabilities()
     syscalls.no_new_privileges()

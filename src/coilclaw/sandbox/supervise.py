@@ -40,7 +40,7 @@ from coilclaw.sandbox.stragglers import Stragglers, is_over
 from coilclaw.sandbox.wires import Wires
 
 if TYPE_CHECKING:
-    from coilclaw.sandbox.broker_door import Door
+    from coilclaw.sandbox.broker.door import Door
 
 _KILLED = 128 + signal.SIGKILL
 _MEMORY_EVERY = 0.05

@@ -26,8 +26,8 @@ from coilclaw.sandbox.supervise import Launch, Supervision
 from coilclaw.sandbox.wires import Wires
 
 if TYPE_CHECKING:
-    from coilclaw.sandbox.broker import Broker
-    from coilclaw.sandbox.broker_door import Door
+    from coilclaw.sandbox.broker.broker import Broker
+    from coilclaw.sandbox.broker.door import Door
 
 LAUNCHER = os.path.join(os.path.dirname(__file__), "launcher.py")
 
@@ -130,7 +130,7 @@ class WalledBox:
 
     def _door(self, broker: "Broker", held: contextlib.ExitStack) -> "Door":
         """Our launcher hands its listener out by itself; into bubblewrap's boxes somebody must go."""
-        from coilclaw.sandbox.broker_door import Door
+        from coilclaw.sandbox.broker.door import Door
 
         door = Door(broker.serve, python=self._tools.python if self._tier == "A" else None)
         held.callback(door.close)
@@ -234,6 +234,6 @@ def _filter(spec: BoxSpec) -> bytes:
 def _environment(spec: BoxSpec) -> dict[str, str]:
     if not spec.domains:
         return environment(spec)
-    from coilclaw.sandbox.broker import proxy_environment
+    from coilclaw.sandbox.broker.broker import proxy_environment
 
     return {**environment(spec), **proxy_environment()}

@@ -107,7 +107,7 @@ class Jobs:
         return JobProgress(done=min(done, of), of=of, calls=calls_of_job(self._app.db.reader, row.job_id))
 
     def _sop_progress(self, job_id: str, done: int, of: int) -> tuple[int, int]:
-        from coilclaw.agent.sop import thaw
+        from coilclaw.agent.sops.sop import thaw
         from coilclaw.store.sops import run_of_job
 
         try:

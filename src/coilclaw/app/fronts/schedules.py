@@ -14,9 +14,9 @@ from coilclaw.app.schedules.edits import GatedEdits, awake, forget_followup, is_
 from coilclaw.app.schedules.views import file_trouble, in_words, local_time, state_of
 from coilclaw.jobs.durations import write_duration
 from coilclaw.jobs.intake import steps_of
-from coilclaw.jobs.registry import RegistryBroken, read_registry
-from coilclaw.jobs.registry_edit import Edit, Fields, changing, removing
-from coilclaw.jobs.schedule_entry import changes, new_entry
+from coilclaw.jobs.registry.edit import Edit, Fields, changing, removing
+from coilclaw.jobs.registry.registry import RegistryBroken, read_registry
+from coilclaw.jobs.registry.schedule_entry import changes, new_entry
 from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import JobSpec

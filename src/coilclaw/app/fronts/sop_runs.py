@@ -14,7 +14,7 @@ from coilclaw.server.views.sop_runs import RunStepState, SopRun, SopRunShown, So
 from coilclaw.server.views.work_questions import question_of
 
 if TYPE_CHECKING:
-    from coilclaw.agent.sop import Sop, Step
+    from coilclaw.agent.sops.sop import Sop, Step
     from coilclaw.store.sops import RunRow, StepRow
 
 OUTPUT_CHARACTERS = 2000
@@ -57,7 +57,7 @@ class SopRuns:
         )
 
     def _read(self, run: "RunRow") -> "tuple[Sop, dict[str, StepRow]]":
-        from coilclaw.agent.sop import thaw
+        from coilclaw.agent.sops.sop import thaw
         from coilclaw.store.sops import steps_of_run
 
         return thaw(run.sop_json), steps_of_run(self._app.db.reader, run.run_id)
@@ -111,7 +111,7 @@ class SopRuns:
 
 def _place(run: "RunRow", sop: "Sop", rows: "dict[str, StepRow]") -> int:
     """The step a run stands at, counted from 0, told from what is on record: that is there before it has gone on."""
-    from coilclaw.agent.sop import Over, next_move
+    from coilclaw.agent.sops.sop import Over, next_move
     from coilclaw.store.sops import OVER
 
     last = len(sop.steps) - 1

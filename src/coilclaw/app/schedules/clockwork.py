@@ -13,8 +13,8 @@ from coilclaw.app.schedules.registry_lock import registry_lock
 from coilclaw.jobs.dispatcher import Dispatcher
 from coilclaw.jobs.intake import objections
 from coilclaw.jobs.launch import Terms
-from coilclaw.jobs.registry import REGISTRY, REGISTRY_BYTES, Declared, Registry, read_registry
-from coilclaw.jobs.registry_edit import Edit, edit_registry
+from coilclaw.jobs.registry.edit import Edit, edit_registry
+from coilclaw.jobs.registry.registry import REGISTRY, REGISTRY_BYTES, Declared, Registry, read_registry
 from coilclaw.jobs.sync import MOST_HINTS, Source, Sync, apply, good_hashes
 from coilclaw.jobs.worker import Chore, Say
 from coilclaw.packets.canonical import Json, sha256_hex

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from coilclaw.app.fronts.front import Front
     from coilclaw.app.schedules.clockwork import Clockwork, Draft
     from coilclaw.gate.records import Write
-    from coilclaw.jobs.registry_edit import Edit
+    from coilclaw.jobs.registry.edit import Edit
     from coilclaw.packets.action import Action
 
 TOOL = "file_write"
@@ -34,7 +34,7 @@ class GatedEdits:
 
     async def make(self, edit: "Edit", *, by: str, also: "Write | None" = None, key: str | None = None) -> None:
         """Make one edit; a Trouble when the gate or the tool would not. What the edit objects to is not proposed."""
-        from coilclaw.jobs.registry import REGISTRY
+        from coilclaw.jobs.registry.registry import REGISTRY
         from coilclaw.packets.action import ToolCall
 
         async with self._one, self._clockwork.editing():
@@ -105,7 +105,7 @@ def _written_by(action: "Action") -> tuple[bytes, str]:
     """What an edit wrote, and the entry it added, which is the last."""
     import msgspec
 
-    from coilclaw.jobs.registry import read_registry
+    from coilclaw.jobs.registry.registry import read_registry
     from coilclaw.tools.files import WriteArgs
 
     data = msgspec.json.decode(action.call.args_bytes, type=WriteArgs).content.encode("utf-8")
@@ -130,7 +130,7 @@ def known_ids(app: "App") -> list[str]:
 async def switch(app: "App", schedule_id: str, *, on: bool, by: str = "cli") -> None:
     """Write into the registry whether it runs; a pause ends with it."""
     from coilclaw.app.schedules.clockwork import Clockwork
-    from coilclaw.jobs.registry_edit import changing
+    from coilclaw.jobs.registry.edit import changing
 
     await Clockwork(app).edit(changing(schedule_id, {"enabled": on}), awake(app, schedule_id, on=on, by=by), by)
 

@@ -34,7 +34,7 @@ def find(app: "App", schedule_id: str) -> "ScheduleRow":
 def declared_ids(app: "App") -> list[str]:
     """The ids in the file as it lies there; none when it is broken."""
     from coilclaw.app.schedules.clockwork import Clockwork
-    from coilclaw.jobs.registry import RegistryBroken, read_registry
+    from coilclaw.jobs.registry.registry import RegistryBroken, read_registry
     from coilclaw.store.schedules import declared_hashes
 
     source = Clockwork(app).source()
@@ -51,7 +51,7 @@ def declared_ids(app: "App") -> list[str]:
 def file_trouble(app: "App") -> tuple[str, bool]:
     """What is wrong with the file, and whether it says something else than what runs."""
     from coilclaw.app.schedules.clockwork import Clockwork
-    from coilclaw.jobs.registry_edit import broken_now
+    from coilclaw.jobs.registry.edit import broken_now
     from coilclaw.packets.canonical import sha256_hex
     from coilclaw.store.schedules import declared_hashes, get_mark
 
@@ -128,9 +128,9 @@ def in_words(app: "App", row: "ScheduleRow", count: int) -> dict[str, Json]:
 
 def local_time(row: "ScheduleRow") -> str | None:
     """When it runs next, by the clocks of its zone."""
+    from coilclaw.jobs.cron.zones import zones
     from coilclaw.jobs.moments import written_local
     from coilclaw.jobs.timetable import slot_of
-    from coilclaw.jobs.zones import zones
     from coilclaw.packets.errors import UsageError
 
     if row.next_run_utc is None:

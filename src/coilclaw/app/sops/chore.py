@@ -20,7 +20,7 @@ def answered_runs(app: "App", conveyor: "Conveyor") -> Chore:
     given_up: set[str] = set()  # what could not go on is tried once by each worker; the owner was told
 
     async def run() -> int:
-        from coilclaw.agent.sop_answered import to_go_on_with
+        from coilclaw.agent.sops.answered import to_go_on_with
         from coilclaw.store.lock import holder_is_gone
 
         done = 0
@@ -36,7 +36,7 @@ def answered_runs(app: "App", conveyor: "Conveyor") -> Chore:
 
 
 async def _go_on(app: "App", conveyor: "Conveyor", run_id: str, given_up: set[str]) -> int:
-    from coilclaw.agent.sop_answered import WORKER_NAME
+    from coilclaw.agent.sops.answered import WORKER_NAME
     from coilclaw.app.sops.procedures import Procedures
 
     reason = "The worker was stopped; the next one goes on with it."

@@ -48,7 +48,7 @@ def with_questions(limits: "JobLimits") -> "JobLimits":
 
 def plan_of_run(run: "RunRow", job_id: str) -> Plan:
     """The steps of a run as the plan of its job: what its progress counts."""
-    from coilclaw.agent.sop import thaw
+    from coilclaw.agent.sops.sop import thaw
 
     steps = thaw(run.sop_json).steps
     made = tuple(
@@ -62,7 +62,7 @@ def plan_of_run(run: "RunRow", job_id: str) -> Plan:
 
 async def step_of_job(app: "App", conveyor: "Conveyor", job: "JobRow", limits: "JobLimits") -> JobStep:
     """Do one step of the SOP a job runs: the first call begins the run, each one goes on where the last stopped."""
-    from coilclaw.agent.sop_run import Beginning
+    from coilclaw.agent.sops.run import Beginning
     from coilclaw.store.sops import run_of_job
 
     procedures = Procedures(app, conveyor=conveyor, patient=False)

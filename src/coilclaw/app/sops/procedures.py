@@ -19,11 +19,11 @@ from coilclaw.store.lock import HeldLock, holder_is_gone
 from coilclaw.tools.approval import RUNTIME_TOOLS
 
 if TYPE_CHECKING:
-    from coilclaw.agent.sop_follow import Answer as Ask
-    from coilclaw.agent.sop_follow import Follower
-    from coilclaw.agent.sop_record import RunRecord
-    from coilclaw.agent.sop_run import Beginning, Moved, Say, SopRunner
-    from coilclaw.agent.sop_turns import StepTurns
+    from coilclaw.agent.sops.follow import Answer as Ask
+    from coilclaw.agent.sops.follow import Follower
+    from coilclaw.agent.sops.record import RunRecord
+    from coilclaw.agent.sops.run import Beginning, Moved, Say, SopRunner
+    from coilclaw.agent.sops.turns import StepTurns
     from coilclaw.app.app import App
     from coilclaw.channels.terminal import Terminal
     from coilclaw.gate.conveyor import Conveyor
@@ -47,7 +47,7 @@ class Procedures:
         patient: bool = True,
         say: "Say | None" = None,
     ) -> None:
-        from coilclaw.agent.sop_time import Stopwatch
+        from coilclaw.agent.sops.time import Stopwatch
 
         self._app = app
         self._terminal = terminal if terminal is not None and terminal.interactive else None
@@ -80,7 +80,7 @@ class Procedures:
 
     async def start(self, name: str, thread_id: str = "", channel: str = "sop") -> "RunRow":
         """Begin a run of a procedure as its file has it now; the steps are kept with the run."""
-        from coilclaw.agent.sop_run import Beginning
+        from coilclaw.agent.sops.run import Beginning
 
         file = self.load(name)
         assert file.read.sop is not None  # noqa: S101 - load looked
@@ -148,7 +148,7 @@ class Procedures:
 
     def answered(self, run: "RunRow") -> bool:
         """Whether the owner has answered what a run waits for, and it has not gone on yet."""
-        from coilclaw.agent.sop_answered import is_answered
+        from coilclaw.agent.sops.answered import is_answered
 
         return is_answered(self._app.db.reader, run.run_id)
 
@@ -179,9 +179,9 @@ class Procedures:
 
     def runner(self) -> "SopRunner":
         """What takes runs along."""
-        from coilclaw.agent.sop_calls import StepCalls
-        from coilclaw.agent.sop_record import RunRecord
-        from coilclaw.agent.sop_run import SopRunner
+        from coilclaw.agent.sops.calls import StepCalls
+        from coilclaw.agent.sops.record import RunRecord
+        from coilclaw.agent.sops.run import SopRunner
         from coilclaw.ledger.audit import add_event
 
         app = self._app
@@ -206,7 +206,7 @@ class Procedures:
         )
 
     def _follower(self) -> "Follower":
-        from coilclaw.agent.sop_follow import Follower
+        from coilclaw.agent.sops.follow import Follower
         from coilclaw.gate.executor import worker_is_running
 
         app = self._app
@@ -250,7 +250,7 @@ class Procedures:
         return self._step_turns
 
     def _make_turns(self, follower: "Follower", record: "RunRecord") -> "StepTurns":
-        from coilclaw.agent.sop_turns import SopStepper, StepModel, StepTurns, TurnLimits
+        from coilclaw.agent.sops.turns import SopStepper, StepModel, StepTurns, TurnLimits
         from coilclaw.agent.step import StepLimits
         from coilclaw.providers.structured import read_structured
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.agent.sop import MAX_FILE_BYTES
-from coilclaw.agent.sop_file import Read, broken, read_sop
+from coilclaw.agent.sops.file import Read, broken, read_sop
+from coilclaw.agent.sops.sop import MAX_FILE_BYTES
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError, UsageError

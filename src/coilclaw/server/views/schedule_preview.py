@@ -7,11 +7,11 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
+from coilclaw.jobs.cron.zones import zones
 from coilclaw.jobs.durations import read_duration
 from coilclaw.jobs.moments import WALL, moment_of, spoken
 from coilclaw.jobs.timetable import slot_text, tell, trigger_of
 from coilclaw.jobs.triggers import GRACE, LONGEST, SHORTEST, AtTrigger, Trigger, check_trigger
-from coilclaw.jobs.zones import zones
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
 from coilclaw.store.schedules import TriggerType

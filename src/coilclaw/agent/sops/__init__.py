@@ -1,0 +1,1 @@
+"""Procedures (SOPs): fixed steps, read from a file and taken one by one through the gate."""

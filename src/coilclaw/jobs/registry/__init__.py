@@ -1,0 +1,1 @@
+"""The registry: the owner's schedules as cron/jobs.json declares them."""
