@@ -52,10 +52,15 @@ def test_one_expression_is_answered_for_people():
     assert shown[2] == "  2026-02-27 9:00 AM America/Los_Angeles  (2026-02-27T17:00:00Z)"
 
 
-@pytest.mark.parametrize("missing", ["cron", "timezone"])
-def test_what_is_missing_is_named(missing):
-    with pytest.raises(UsageError, match=f"--{missing} is missing"):
-        run(*options({name: value for name, value in DAILY.items() if name != missing}))
+def test_what_is_missing_is_named():
+    with pytest.raises(UsageError, match="the cron expression is missing"):
+        run(*options({name: value for name, value in DAILY.items() if name != "cron"}))
+
+
+def test_without_a_zone_the_machines_is_taken_and_named(monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    shown = run(*options({name: value for name, value in DAILY.items() if name != "timezone"}))
+    assert "Asia/Tokyo" in shown
 
 
 def test_lines_are_not_mixed_with_options():

@@ -97,22 +97,23 @@ def test_a_mark_that_cannot_be_written_leaves_nothing_aside(key):
     assert sorted(os.listdir(key.mark_file.parent)) == ["ledger.key", "ledger.mark", "ledger.pub"]
 
 
-@pytest.mark.parametrize("left", [0, 1, 40, -2])
+@pytest.mark.parametrize("left", [None, 0, 1, 40, -2])
 def test_a_cut_off_mark_stops_everything_and_says_what_it_is_and_what_to_do(tmp_path, clock, left):
     book = Book(tmp_path, clock)
     book.write(3)
     book.ledger.close()
     whole = book.key.mark_file.read_bytes()
-    book.key.mark_file.write_bytes(whole[:left])
-    for look in (
-        lambda: find_older(book.db.reader, book.key, book.log),
-        lambda: verify_ledger(book.db.reader, book.log, book.key),
-    ):
-        with pytest.raises(LedgerBroken) as caught:
-            look()
-        said = str(caught.value)
+    if left is None:
+        book.key.mark_file.unlink()
+    else:
+        book.key.mark_file.write_bytes(whole[:left])
+    with pytest.raises(LedgerBroken) as caught:
+        find_older(book.db.reader, book.key, book.log)
+    broken = verify_ledger(book.db.reader, book.log, book.key).broken
+    assert (broken.receipt, broken.kind) == (1, "truncated")
+    for said in (str(caught.value), broken.detail):
         assert str(book.key.mark_file) in said
-        assert ("is empty" if left == 0 else "is damaged") in said
+        assert {None: "is gone", 0: "is empty"}.get(left, "is damaged") in said
         assert "power" in said
         assert "older" in said
         assert "tail -n 1" in said
@@ -120,12 +121,16 @@ def test_a_cut_off_mark_stops_everything_and_says_what_it_is_and_what_to_do(tmp_
     book.db.close()
 
 
-def test_a_damaged_mark_is_not_signed_over(tmp_path, clock):
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_damaged_mark_is_not_signed_over(tmp_path, clock, gone):
     book = Book(tmp_path, clock)
     book.write(3)
-    book.key.mark_file.write_bytes(b"")
+    if gone:
+        book.key.mark_file.unlink()
+    else:
+        book.key.mark_file.write_bytes(b"")
     book.close()
-    assert book.key.mark_file.read_bytes() == b""
+    assert not book.key.mark_file.exists() if gone else book.key.mark_file.read_bytes() == b""
     assert any("ledger.mark" in text for text in book.warnings)
 
 

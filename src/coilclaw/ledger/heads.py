@@ -66,12 +66,22 @@ class SigningKey:
         try:
             return _HEAD.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise LedgerBroken(
-                f"the signed mark {self.mark_file} is {'damaged' if line.strip(_NOTHING) else 'empty'}, so nobody can"
-                " tell whether the database is an older copy, and nothing is done. A failing disk or a power cut can"
-                " leave that; so can somebody who hides that older files were put back.",
-                remedy=_MEND,
-            ) from error
+            raise self._untold("damaged" if line.strip(_NOTHING) else "empty") from error
+
+    def known_mark(self) -> Head | None:
+        """The same for whoever must not go on without it; None only where no key was ever made."""
+        mark = self.mark()
+        if mark is None and self.public_file.exists():
+            raise self._untold("gone")
+        return mark
+
+    def _untold(self, state: str) -> LedgerBroken:
+        return LedgerBroken(
+            f"the signed mark {self.mark_file} is {state}, so nobody can tell whether the database is an older copy,"
+            " and nothing is done. A failing disk or a power cut can leave that; so can somebody who hides that older"
+            " files were put back.",
+            remedy=_MEND,
+        )
 
     def _make(self, path: Path, secret: bytes) -> None:
         """Put a key there, unless one is there already."""

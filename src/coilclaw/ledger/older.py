@@ -32,7 +32,7 @@ class Older(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_older(db: sqlite3.Connection, key: SigningKey, log: Path) -> Older | None:
     """What the rows lack, or None when they continue all that is known. A few reads, whatever the chain's length."""
-    mark, last = key.mark(), _last_receipt(log)  # before the rows, which are only ever ahead of both
+    mark, last = key.known_mark(), _last_receipt(log)  # before the rows, which are only ever ahead of both
     rows, _ = last_link(db)
     logged = receipt_number(last.id) if last is not None else 0
     if mark is not None and mark.size and _hash_at(db, mark.size) != mark.hash:

@@ -12,7 +12,7 @@ from coilclaw.ledger.heads import SigningKey, heads_from_file, heads_from_rows
 from coilclaw.ledger.ledger import heads_file
 from coilclaw.ledger.log import exported_size
 from coilclaw.packets.canonical import sha256_hex
-from coilclaw.packets.errors import StorageError
+from coilclaw.packets.errors import LedgerBroken, StorageError
 from coilclaw.packets.receipt import GENESIS, Head
 
 Kind: TypeAlias = Literal["edited", "missing", "reordered", "truncated", "forked", "forged"]
@@ -154,7 +154,10 @@ def verify_ledger(db: sqlite3.Connection, log_path: Path, key: SigningKey) -> Re
 
 def _with_mark(heads: list[Head], key: SigningKey) -> list[Head]:
     """The heads and the one remembered beside the key, which is there from the first day on."""
-    mark = key.mark()
+    try:
+        mark = key.known_mark()
+    except LedgerBroken as error:
+        raise _Stop(1, "truncated", str(error).rstrip(".")) from error
     if mark is None:
         raise _Stop(1, "truncated", "the head remembered beside the key is gone")
     if not key.holds(mark):
