@@ -237,3 +237,13 @@ def test_a_run_answered_elsewhere_goes_on_in_the_worker(home: HomeAt) -> None:
     worker.terminate()
     assert worker.wait() == 0
     home.intact()
+
+
+def test_ctrl_c_at_its_question_is_a_no_and_ends_the_run(home: HomeAt) -> None:
+    write(home, LIST, ASK, NOTE)
+    sitting = home.sit("sop", "run", "x").wait_for("Shall it go on?").wait_for("[y/N]").type("\x03")
+    assert sitting.end().rc == 130
+    run = last_run(home)
+    assert run["state"] == "FAILED"
+    assert "resume" not in home.ok("sop", "status", run["run_id"]).out
+    home.intact()

@@ -37,6 +37,7 @@ def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, as_json: bool
             paths = app.snapshots.changes(snapshot, may_restore)
             print_json(paths) if as_json else tell("\n".join(paths) or "Nothing to bring back.")
             return 0
-        outcome = asyncio.run(run_tool(app, "undo", {"snapshot": snapshot}, yes=yes))
+        named = app.snapshots.named(snapshot)  # a wrong id is told at once, and a yes is for this one, not for the last
+        outcome = asyncio.run(run_tool(app, "undo", {"snapshot": named.id}, yes=yes))
         print_result(result_words(outcome.result), success=outcome.result.success)
         return exit_code(outcome)

@@ -1,6 +1,7 @@
 """Ends: how an attempt can be over, what is said about it, and what becomes of the action."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -73,6 +74,11 @@ def _bad(status: ReceiptStatus, code: str, text: str, reason: str = "", sequel: 
     return End(status=status, result=result, reason=reason or code, sequel=sequel)
 
 
+def _code_of(error: CoilclawError) -> str:
+    """The name of the error as codes are spelled: BoxUnavailable → BOX_UNAVAILABLE."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()
+
+
 def end_of(work: "asyncio.Future[ToolOutput]", redact: Callable[[str], str]) -> End:
     """The end of a tool that ran by itself, well or badly."""
     try:
@@ -84,7 +90,7 @@ def end_of(work: "asyncio.Future[ToolOutput]", redact: Callable[[str], str]) -> 
     except (ToolError, EgressRefused) as error:
         return _bad("failed", error.code, redact(str(error)))
     except CoilclawError as error:
-        return _bad("failed", type(error).__name__.upper(), redact(str(error)))
+        return _bad("failed", _code_of(error), redact(str(error)))
     except Exception as error:  # a tool that breaks becomes a failed receipt
         return _bad("failed", "TOOL_CRASHED", redact(f"the tool broke: {type(error).__name__}: {error}"))
     text = redact(output.text)

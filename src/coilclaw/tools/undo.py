@@ -23,7 +23,7 @@ class UndoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idempotent=True,
     always_ask=True,
     touches=lambda args: Touches(restores=args.snapshot),
-    summary=lambda args: f"Bring workspace files back as they were at snapshot {args.snapshot or '(the last one)'}.",
+    summary=lambda args: f"Bring workspace files back as they were at {args.snapshot or 'the last snapshot'}.",
 )
 async def undo(args: UndoArgs, context: Context) -> ToolOutput:
     """Bring back workspace files that are gone or changed since a snapshot; files made since stay."""
@@ -34,5 +34,7 @@ async def undo(args: UndoArgs, context: Context) -> ToolOutput:
         return ToolOutput(text="Nothing to bring back: no file is gone or changed.", label=INTERNAL)
     listed = "\n".join(paths[:100]) + (f"\n… and {len(paths) - 100} more" if len(paths) > 100 else "")
     return ToolOutput(
-        text=f"Brought back {len(paths)} files:\n{listed}", label=INTERNAL, metadata={"paths": list(paths)}
+        text=f"Brought back {len(paths)} {'file' if len(paths) == 1 else 'files'}:\n{listed}",
+        label=INTERNAL,
+        metadata={"paths": list(paths)},
     )

@@ -141,6 +141,9 @@ class SopRunner:
                 stop = "held" if self._estop.engaged() else await self._move(run, sop, turn)
                 if once:
                     break
+        except asyncio.CancelledError:  # Ctrl-C at a question is a no, and a no may have been the end of it
+            await asyncio.shield(self._end_if_over(run, sop, turn))
+            raise
         finally:
             await asyncio.shield(self._db.write(lambda tx: release_run(tx, self._clock, run_id, worker)))
         return self._moved(run_id, stop)
@@ -164,10 +167,7 @@ class SopRunner:
         rows = steps_of_run(self._db.reader, run.run_id)
         move = next_move(sop, rows)
         if isinstance(move, Over):
-            state = "DONE" if move.done else "FAILED"
-            await self._withdraw(run, "its SOP run is over")
-            await self._db.write(lambda tx: self._record.move(tx, run, turn, state, move.reason))
-            self._reached("sop_over")
+            await self._end(run, turn, move)
             return "over"
         step = sop.steps[move.position]
         if isinstance(move, Skip):
@@ -185,6 +185,18 @@ class SopRunner:
             return "held"
         await self._wait(run, turn, step.id)
         return "waiting"
+
+    async def _end(self, run: RunRow, turn: Turn, over: Over) -> None:
+        await self._withdraw(run, "its SOP run is over")
+        await self._db.write(
+            lambda tx: self._record.move(tx, run, turn, "DONE" if over.done else "FAILED", over.reason)
+        )
+        self._reached("sop_over")
+
+    async def _end_if_over(self, run: RunRow, sop: Sop, turn: Turn) -> None:
+        move = next_move(sop, steps_of_run(self._db.reader, run.run_id))
+        if isinstance(move, Over):
+            await self._end(run, turn, move)
 
     async def _go(self, run: RunRow, sop: Sop, turn: Turn, move: Go) -> Stage:
         at = At(run=run, sop=sop, position=move.position, attempt=move.attempt, failures=move.failures, turn=turn)
