@@ -4,7 +4,7 @@ from tests.acceptance.conftest import HomeAt, one_sentence
 
 
 def test_a_wrong_id_is_told_at_once_and_proposes_nothing(home: HomeAt) -> None:
-    one_sentence(home.run("undo", "snap_nope"), 2, "snap_nope", "undo --list")
+    one_sentence(home.run("undo", "snap_nope"), 2, "no snapshot")
     assert home.rows("SELECT count(*) FROM proposed_actions") == [(0,)]
 
 
