@@ -1,5 +1,7 @@
 """The turn: every limit, every ending."""
 
+import asyncio
+
 import pytest
 
 from coilclaw.agent.context import LOST, chat_messages
@@ -240,3 +242,21 @@ async def test_a_turn_of_many_calls_does_not_forget_what_was_asked(sample):
     home.script({"tool_calls": calls}, {"tool_calls": calls}, {"text": "done"})
     reply = await turn(home)
     assert (reply.text, len(reply.outcomes)) == ("done", 16)
+
+
+async def test_a_turn_that_is_cut_leaves_no_call_of_its_answer_in_its_hands(sample):
+    home = sample(security__autonomy="full")
+    home.box.hang = True
+    write = {"tool": "file_write", "args": {"path": "a.txt", "content": "x"}}
+    home.script({"tool_calls": [{"tool": "shell", "args": {"command": "ls"}}, write, write]}, {"text": "ok"})
+    running = asyncio.ensure_future(turn(home))
+    while not home.box.specs:
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert home.statuses() == ["UNKNOWN", "FAILED", "FAILED"]
+    assert [receipt.code for receipt in home.receipts()] == ["CANCELLED"] * 3
+    assert not (home.workspace / "a.txt").exists()
+    left = home.app.db.reader.execute("SELECT count(*) FROM proposed_actions WHERE worker IS NOT NULL").fetchone()
+    assert left == (0,)

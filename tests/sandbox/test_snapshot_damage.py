@@ -1,5 +1,6 @@
 """What was kept for an undo outlives a power cut; what is damaged all the same costs that file alone."""
 
+import json
 import os
 
 import pytest
@@ -242,3 +243,37 @@ def test_a_file_comes_back_with_the_mode_it_had_whatever_the_umask(kept, mask):
         snapshots.restore(taken, anything)
     modes = [(workspace / name).stat().st_mode & 0o777 for name in ("a.txt", "b.txt", "sub/c.txt")]
     assert modes == [0o775, 0o664, 0o600]
+
+
+@pytest.mark.parametrize("path", ["../escape.txt", "x/../../escape.txt", "/escape.txt", "x//y", "a\0b"])
+def test_a_manifest_whose_paths_lead_out_is_as_good_as_unreadable(kept, tmp_path, path):
+    workspace, snapshots = kept
+    taken = snapshots.take("before")
+    ruin(workspace)
+    (manifest,) = manifests(tmp_path)
+    written = json.loads(manifest.read_text())
+    written["files"][path] = next(iter(written["files"].values()))
+    manifest.write_text(json.dumps(written))
+    with pytest.raises(ToolError, match="cannot be read"):
+        snapshots.restore(taken, anything)
+    assert not (tmp_path / "escape.txt").exists()
+
+
+def test_whoever_fills_the_workspace_does_not_switch_undo_off(kept, told, monkeypatch):
+    workspace, snapshots = kept
+    taken = snapshots.take("before")
+    ruin(workspace)
+    for number in range(10):
+        (workspace / f"more{number}").touch()
+    monkeypatch.setattr("coilclaw.sandbox.snapshot.MOST_FILES", 5)
+    assert snapshots.restore(taken, anything) == ["a.txt", "b.txt", "sub/c.txt"]
+    assert (workspace / "a.txt").read_text() == "first a.txt"
+    assert any("cannot be undone itself" in text for text in told)
+
+
+def test_a_link_whose_target_is_no_text_is_left_out(kept):
+    workspace, snapshots = kept
+    os.symlink(b"\xff", os.fsencode(workspace) + b"/link")
+    taken = snapshots.take("before")
+    ruin(workspace)
+    assert "a.txt" in snapshots.restore(taken, anything)

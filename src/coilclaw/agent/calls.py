@@ -16,7 +16,9 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatResponse, ProposedCall
 from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.labels import is_untrusted, join_labels
+from coilclaw.store.actions import load_action
 from coilclaw.store.database import Database
+from coilclaw.store.job_trail import standing_of
 from coilclaw.store.threads import MessageRow, add_message
 
 
@@ -74,6 +76,16 @@ class Calls:
         """Take a stored action through the gate; its result becomes a message in the transaction that ends it."""
         record = self.recorder(turn, action.call.call_id, action.action_id, metadata)
         return await self.conveyor.carry(action, turn, stored=True, record=record)
+
+    async def let_go(self, turn: Turn) -> None:
+        """End the calls of a turn that is cut before they came to their turn."""
+        await self._db.write(lambda tx: None)  # what is being stored is there by then
+        for standing in standing_of(self._db.reader, turn.turn_id).values():
+            if standing.status == "PENDING" and standing.held and not standing.begun:
+                action = load_action(self._db.reader, standing.action_id)
+                if action is not None:
+                    record = self.recorder(turn, action.call.call_id, action.action_id, {})
+                    await self.conveyor.alone(action.action_id, self.conveyor.let_go(action, record))
 
     async def answer(
         self, turn: Turn, text: str, response: ChatResponse, spent: list[Spent], metadata: dict[str, Json]

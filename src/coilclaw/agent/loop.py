@@ -1,5 +1,6 @@
 """The turn: receive, remember, ask the model, gate its calls, feed the results back, answer."""
 
+import asyncio
 import copy
 import sqlite3
 from collections.abc import Callable, Collection
@@ -182,6 +183,13 @@ class Agent:
         add_message(tx, self._clock, row)
 
     async def _rounds(self, turn: Turn, on_text: OnText | None, on_round: Callable[[], None] | None) -> Reply:
+        try:
+            return await self._all_rounds(turn, on_text, on_round)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._calls.let_go(turn))
+            raise
+
+    async def _all_rounds(self, turn: Turn, on_text: OnText | None, on_round: Callable[[], None] | None) -> Reply:
         outcomes: list[Outcome] = []
         tokens = 0
         ending: Ending = "answered"

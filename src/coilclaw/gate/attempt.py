@@ -34,6 +34,13 @@ class Attempts:
         return await self._under_limits(tool, _look_then_do(tool, inspected, context), context, cut)
 
     async def _under_limits(self, tool: Tool, call: Awaitable[ToolOutput], context: Context, cut: Cut) -> End:
+        end = await self._waited_for(tool, call, context, cut)
+        if cut.asked and end.status != "allowed" and end.result.code != "CANCELLED":
+            # whoever asked is gone: nothing of it is tried again, and what it says of itself stands beside that
+            return interrupted(tool, "CANCELLED", f"It was cancelled. {end.result.output}")
+        return end
+
+    async def _waited_for(self, tool: Tool, call: Awaitable[ToolOutput], context: Context, cut: Cut) -> End:
         work = asyncio.ensure_future(call)
         cut.over(work)
         time = asyncio.get_running_loop().time

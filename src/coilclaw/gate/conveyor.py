@@ -30,6 +30,7 @@ from coilclaw.gate.ends import (
     expired,
     fate_of,
     held,
+    interrupted,
     never_begun,
     put_back,
     refusal,
@@ -136,6 +137,8 @@ class Conveyor:
         )
         self.records = Records(db=db, ledger=ledger, clock=clock, locks=locks, reached=reached, owner=owner)
         self._attempts = Attempts(granter, estop, redact)
+        self._owed: dict[str, Callable[[], Awaitable[Outcome]]] = {}
+        """Ends of what was done that could not be written down yet."""
         self._passed: set[str] = set()
         """Actions that cannot be gone on with, so far as it was said."""
 
@@ -290,16 +293,24 @@ class Conveyor:
                 return await self._finish(action, end, stored=stored, record=release, fate=back)
             end = cut_before() if cut.asked else stopped_before()
             return await self._finish(action, end, stored=stored, record=both(release, record))
-        carried = self._upkeep.carried(inspected)
-        self.reached("starting")
-        end = await self._attempts.run(action, inspected, turn, cut)
-        self.reached("done")
-        end, keep = await self._upkeep.after(action, end, inspected, turn, carried)
-        keep = if_it_can(keep, self._trouble)
+        end, keep = await self._attempted(action, inspected, turn, cut)
         fate = self._fate(end, action, inspected)
         if fate.status == "FAILED" and action.uncertain and self._recovery(inspected) != "lookup":
             end, fate = too_late(end), Fate(status="UNKNOWN")  # who was looked up is known not to have been there
         return await self._finish(action, end, stored=stored, record=both(keep, record), fate=fate)
+
+    async def _attempted(self, action: Action, inspected: Inspected, turn: Turn, cut: Cut) -> tuple[End, Record | None]:
+        """How it went, and what is recorded with that. Whatever breaks around the call, there is an end to write."""
+        try:
+            carried = self._upkeep.carried(inspected)
+            self.reached("starting")
+            end = await self._attempts.run(action, inspected, turn, cut)
+            self.reached("done")
+            end, keep = await self._upkeep.after(action, end, inspected, turn, carried)
+        except Exception as error:  # what it may have written stays held: the whole workspace counts as labelled
+            self._trouble(f"{action.action_id} could not be seen through: {type(error).__name__}: {error}")
+            return interrupted(inspected.tool, "GATE_BROKE", "What stands around the call broke."), None
+        return end, if_it_can(keep, self._trouble)
 
     def _fate(self, end: End, action: Action, inspected: Inspected) -> Fate:
         target = inspected.touches.target
@@ -354,7 +365,7 @@ class Conveyor:
             return denial(looked.decision)
         if looked.decision.verdict == "ask" and door_of(action.approved_by or "") == "unknown":
             return rules_changed()  # it ran by itself once, and now it would need the owner's word
-        if action.attempt == 0 and not self._upkeep.is_as_seen(action.action_id, inspected):
+        if not action.uncertain and not self._upkeep.is_as_seen(action.action_id, inspected):
             return changed()
         return None
 
@@ -368,13 +379,23 @@ class Conveyor:
 
     async def recover(self) -> list[Outcome]:
         """Take up the actions whose process died: what cannot be known is said, what can be repeated will be."""
-        ended: list[Outcome] = []
+        ended = await self._write_owed()
         for left in held_actions(self._db.reader):
             if holder_is_gone(self._locks / f"{left.worker}.lock"):
                 outcome = await self.alone(left.action.action_id, self._take_over(left))
                 if outcome is not None:
                     ended.append(outcome)
         return ended
+
+    async def _write_owed(self) -> list[Outcome]:
+        """Write the ends that could not be written when they came: the disk was full, most likely."""
+        written: list[Outcome] = []
+        for action_id, write in list(self._owed.items()):
+            outcome = await self.alone(action_id, write())  # raises while the disk still fails
+            self._owed.pop(action_id, None)
+            if outcome is not None:
+                written.append(outcome)
+        return written
 
     async def _take_over(self, left: Held) -> Outcome | None:
         action = left.action
@@ -440,12 +461,23 @@ class Conveyor:
         if fate.status == "APPROVED":
             text = f"{end.result.output} It will be tried again."
             end = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, output=text, error=text))
-        receipt, result = await self.records.finish(action, end, fate, stored=stored, record=record, by=by)
+        try:
+            receipt, result = await self.records.finish(action, end, fate, stored=stored, record=record, by=by)
+        except StorageError as error:
+            if action.begun and not isinstance(error, Taken):
+                self._owed[action.action_id] = lambda: self._finish(
+                    action, end, stored=stored, record=record, fate=fate, by=by
+                )
+            raise
         self._observe(EVENT_OF[end.status], {"tool": action.call.tool, "code": receipt.code, "status": end.status})
         self._observe("receipt_written", {"id": receipt.id, "status": receipt.status})
         await self._ledger.seal_if_due()
         action = msgspec.structs.replace(action, status=fate.status)
         return Outcome(action=action, result=result, receipt=receipt, again=fate.status == "APPROVED")
+
+    async def let_go(self, action: Action, record: Record | None) -> Outcome:
+        """End a proposed call that is in our hands and will not come to its turn any more."""
+        return await self._finish(action, cut_before(), stored=True, record=record)
 
     async def end(self, action: Action, end: End, *, by: str = "", record: Record | None = None) -> Outcome:
         """End a stored action that is in nobody's hands: refused, expired or resolved, by whom is said."""

@@ -1,6 +1,7 @@
 """Grants: a Context holding exactly what one allowed call may use."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,6 @@ from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
 from coilclaw.packets.canonical import sha256_hex
-from coilclaw.packets.errors import ToolError
 from coilclaw.packets.http import HttpRequest, HttpResponse, Principal, SendTarget
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.ports import Box, Context, Memory, Notes, Tool, Touches, Transport
@@ -132,11 +132,20 @@ class Granter:
         try:
             note = f"before {turn.turn_id}: {command.text[:80]}"
             turn.snapshot = await asyncio.to_thread(self._snapshots().take, note, stopped)
-        except (ToolError, OSError) as error:
+        except Exception as error:  # the call is claimed by now: nothing here may keep it from its end
             self._warn(f"the workspace could not be kept for `coilclaw undo`: {error}")
 
     async def _restore(self, snapshot_id: str) -> list[str]:
-        return await asyncio.to_thread(self._snapshots().restore, snapshot_id, may_restore)
+        """In a thread, which no cancellation reaches: it is told to stop, and waited for."""
+        stop = threading.Event()
+        restore = asyncio.to_thread(self._snapshots().restore, snapshot_id, may_restore, stop.is_set)
+        work = asyncio.ensure_future(restore)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait({work})
+            return work.result()  # what it did by then is what happened
 
     def _workspace_files(self, action: Action, inspected: Inspected) -> WorkspaceFiles:
         return WorkspaceFiles(self._files(inspected), sha256_hex(action.idempotency_key.encode())[:12])

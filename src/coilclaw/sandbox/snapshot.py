@@ -172,16 +172,25 @@ class Snapshots:
                 found.add(path)
         return sorted(found | gone)
 
-    def restore(self, snapshot_id: str, may_restore: Callable[[str], bool]) -> list[str]:
+    def restore(
+        self, snapshot_id: str, may_restore: Callable[[str], bool], stopped: Callable[[], bool] = lambda: False
+    ) -> list[str]:
         """Bring back what is gone or different since; what was made since stays. Returns the paths brought back.
 
-        What cannot be brought back stops no other; when the rest is back, a ToolError names it.
+        What cannot be brought back stops no other; when the rest is back, a ToolError names it. It gives up between
+        two files when `stopped` says so.
         """
         wanted = self._find(snapshot_id)
-        self.take("before an undo")
+        try:
+            self.take("before an undo", stopped)
+        except (ToolError, OSError) as error:  # whoever fills the workspace must not be able to switch undo off
+            self._warn(f"how it was before this undo could not be kept, so it cannot be undone itself: {error}")
         back: list[str] = []
         failed: dict[str, list[str]] = {}
-        for path in self._changes(wanted, may_restore):
+        changes = self._changes(wanted, may_restore)
+        for path in changes:
+            if stopped():
+                raise ToolError(f"it was stopped: {len(back)} of {len(changes)} files are back.", code="STOPPED")
             why = self._put_back(path, wanted.files[path])
             back.append(path) if why is None else failed.setdefault(why, []).append(path)
         if failed:
@@ -256,7 +265,8 @@ class Snapshots:
         if known is not None and known.looks_like(info) and self._seems_kept(known):
             return Entry(known.content, *facts)
         if stat.S_ISLNK(info.st_mode):
-            return Entry(f"{_LINK}{(self._workspace / path).readlink()}", *facts)
+            target = str((self._workspace / path).readlink())
+            return Entry(f"{_LINK}{target}", *facts) if _is_text(target) else None
         data = read_existing(self._workspace, path, MOST_BYTES)
         if data is None:
             return None
@@ -335,13 +345,12 @@ class Snapshots:
 
     def _read(self, path: Path) -> Manifest:
         try:
-            return _MANIFEST.decode(path.read_bytes())
+            manifest = _MANIFEST.decode(path.read_bytes())
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ToolError(
-                f"the snapshot {path.stem} cannot be read, so nothing can be brought back from it.",
-                remedy=f"Remove {path}; others are not touched by it.",
-                begun=False,
-            ) from error
+            raise _unreadable(path) from error
+        if not all(map(_is_inside, manifest.files)):
+            raise _unreadable(path)
+        return manifest
 
     def _find(self, snapshot_id: str) -> Manifest:
         found = self._manifests()
@@ -403,6 +412,19 @@ def _is_text(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _unreadable(path: Path) -> ToolError:
+    return ToolError(
+        f"the snapshot {path.stem} cannot be read, so nothing can be brought back from it.",
+        remedy=f"Remove {path}; others are not touched by it.",
+        begun=False,
+    )
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path of a manifest can only lead below the workspace."""
+    return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
 
 
 def _is_kept(path: str, info: os.stat_result) -> bool:
