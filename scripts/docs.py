@@ -61,7 +61,8 @@ def schemas() -> dict[str, str]:
 
 
 def _help(command: click.Command, path: str) -> list[str]:
-    context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100)
+    names = coilclaw.context_settings["help_option_names"]
+    context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100, help_option_names=names)
     lines = [
         f"## `{path}`",
         "",

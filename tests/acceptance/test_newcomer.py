@@ -1,8 +1,11 @@
 """What somebody new meets at the terminal: one word for one thing, a hint for each slip, nothing said twice."""
 
+import json
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -11,6 +14,7 @@ from tests.acceptance.conftest import COILCLAW, HomeAt, one_sentence
 pytestmark = pytest.mark.slow
 
 WRITE = {"path": "a.txt", "content": "x\n"}
+OLD = "2020-01-01T00:00:00.000Z"
 BERLIN = {"TZ": "Europe/Berlin"}
 
 
@@ -97,6 +101,49 @@ def test_a_preview_takes_the_expression_as_an_argument_and_the_zone_of_the_machi
     one_sentence(home.run("schedule", "preview"), 2, "cron expression is missing", "0 9 * * 1-5")
     one_sentence(home.run("schedule", "preview", "0 9 * * *", "--cron", "0 9 * * *"), 2, "twice")
     one_sentence(home.run("schedule", "preview", "0 9 * * *", "--timezone", ""), 2, "no time zone")
+
+
+def test_a_preview_speaks_to_the_owner_and_keeps_the_fixed_sentences_for_programs(home: HomeAt) -> None:
+    command = ["schedule", "preview", "*/7 9-17/2 1,15 * 1-5", "--timezone", "Etc/UTC"]
+    told = home.ok(*command).out
+    assert "Dates and weekdays both count" in told
+    for words in ("OR semantics", "dispatcher tick", "in months *", "the last gap"):
+        assert words not in told
+    fixed = home.ok(*command, "--json").json()
+    assert "OR semantics" in fixed["cron_notes"]
+    assert "the last gap" not in fixed["cron_notes"]
+    made = ["schedule", "add", "--id", "odd", "--cron", command[2], "--timezone", "UTC", "--goal", "look"]
+    for told in (home.ok(*made).out, home.ok("schedule", "show", "odd").out):
+        assert "Dates and weekdays both count" in told
+        assert "semantics" not in told
+
+
+def test_a_new_schedule_is_told_all_its_faults_at_once(home: HomeAt) -> None:
+    add = ("schedule", "add")
+    both = home.run(*add, "--cron", "0 9 * *", "--goal", "x")
+    one_sentence(both, 2, "five fields and this has 4", "the schedule does not say in which time zone", "--timezone")
+    wrong = home.run(*add, "--cron", "0 9 * *", "--timezone", "Europe/Berln")
+    one_sentence(wrong, 2, "five fields", "Europe/Berlin", "the schedule does not say what to do")
+    one_sentence(home.run(*add), 2, "the schedule does not say when", "does not say what to do")
+    one_sentence(home.run(*add, "--interval", "1h"), 2, "the schedule does not say what to do")
+
+
+def test_every_question_ends_alike(home: HomeAt) -> None:
+    home.ok("estop")
+    for command in (["estop", "--clear"], ["memory", "clear"]):
+        asked = home.sit(*command).wait_for("[y/N] ").type("n\r").end()
+        assert asked.rc == 4
+        assert "[y/N]:" not in asked.out
+
+
+def test_an_address_that_cannot_be_is_named_with_what_is_wrong(home: HomeAt) -> None:
+    one_sentence(home.run("up", "--addr", "127.0.0.1:x"), 2, "--addr 127.0.0.1:x: the port needs a whole number")
+
+
+def test_an_unknown_tool_gets_no_advice_about_paths(home: HomeAt) -> None:
+    told = home.sit("policy", "check", "--json", '{"tool": "file_raed", "args": {}}').end().out
+    assert "Did you mean file_read" in told
+    assert "inside the workspace" not in told
 
 
 def test_a_message_without_its_option_is_told_of_it(home: HomeAt) -> None:
@@ -193,6 +240,42 @@ def test_the_tour_does_not_begin_in_a_new_home_that_is_stopped(home: HomeAt) -> 
     assert home.receipts() == []
 
 
+# A first start
+
+
+def test_a_start_says_how_it_is_stopped_and_shows_no_code_to_scan_that_leads_nowhere(home: HomeAt) -> None:
+    up = home.sit("up", "--addr", "127.0.0.1:0").wait_for("working in the background")
+    shown = up.type("\x03").end().out
+    assert "Pairing code: " in shown
+    assert "▄" not in shown
+    assert "leads nowhere from another machine" in shown
+    assert "Ctrl-C stops it. Other commands go into a second terminal.\n" in shown
+    assert "chore" not in shown
+    assert "forgot what" not in shown  # there was nothing to prune
+
+
+def test_a_code_to_scan_is_shown_where_its_address_leads_here_from_elsewhere(home: HomeAt) -> None:
+    home.configure('[server]\npublic_url = "https://claw.example"\ntls_proxy = "127.0.0.1"\n')
+    shown = home.sit("up", "--addr", "127.0.0.1:0").wait_for("Ctrl-C stops it").type("\x03").end().out
+    assert "▄" in shown
+    assert "leads nowhere" not in shown
+
+
+def test_a_worker_tells_of_pruning_only_where_something_went(home: HomeAt) -> None:
+    assert "kept long enough" not in home.ok("worker", "--once").err
+    with closing(sqlite3.connect(home.root / "memory.sqlite")) as db, db:
+        db.execute("INSERT INTO users VALUES ('owner', '', 'x') ON CONFLICT DO NOTHING")
+        db.execute("INSERT INTO threads VALUES ('conv_old', 'owner', 'cli', 'old', ?, ?)", (OLD, OLD))
+        db.execute(
+            "INSERT INTO messages (message_id, thread_id, turn_id, role, content, label, created_at)"
+            " VALUES ('msg_old', 'conv_old', 'turn_old', 'user', 'hello', 'OWNER', ?)",
+            (OLD,),
+        )
+        db.execute("UPDATE meta SET value = ? WHERE key = 'pruned_at'", (OLD,))
+    home.configure("[retention]\nmessages_days = 1\n")
+    assert "kept long enough" in home.ok("worker", "--once").err
+
+
 # Tab
 
 
@@ -213,6 +296,36 @@ def test_ids_and_names_are_completed_the_newest_first(home: HomeAt) -> None:
     assert completed(home, "coilclaw schedule show m") == ["mine\tlook"]
     home.ok("job", "cancel", job)
     assert completed(home, "coilclaw job cancel ") == []
+
+
+def test_every_command_that_takes_an_id_or_a_name_completes_it(used: HomeAt) -> None:
+    newest = used.receipts()[-1]["id"]
+    assert completed(used, "coilclaw receipt show ")[0].startswith(f"{newest}\t")
+    (conversation,) = used.rows("SELECT thread_id FROM threads ORDER BY updated_at DESC LIMIT 1")
+    assert completed(used, "coilclaw memory show ")[0].startswith(f"{conversation[0]}\t")
+    assert [each.partition("\t")[0] for each in completed(used, "coilclaw tool run file_l")] == ["file_list"]
+    assert completed(used, "coilclaw provider test l") == ["local\tmock"]
+    assert completed(used, "coilclaw devices revoke ") == []
+    with closing(sqlite3.connect(used.root / "memory.sqlite")) as db, db:
+        db.execute("INSERT INTO devices (device_id, user_id, name, created_at) VALUES ('dev_1', 'owner', 'phone', 'x')")
+    assert completed(used, "coilclaw devices revoke ") == ["dev_1\tphone"]
+    assert completed(used, "coilclaw undo ") == []
+    (used.root / "snapshots").mkdir(exist_ok=True)
+    for number in (1, 2):
+        kept = {"id": f"snap_{number}", "time": "x", "note": f"before {number}", "files": {"a": ["", 0, 0, 0, 0, 0]}}
+        (used.root / f"snapshots/snap_{number}.json").write_text(json.dumps(kept))
+    assert completed(used, "coilclaw undo ") == ["snap_2\tbefore 2", "snap_1\tbefore 1"]
+    assert completed(used, "coilclaw undo snap_1") == ["snap_1\tbefore 1"]
+
+
+def test_only_runs_that_are_not_over_can_go_on(home: HomeAt) -> None:
+    run = home.run("sop", "run", "daily-check", "--json").json()["run_id"]
+    for command in ("approve", "resume", "status"):
+        assert [each.partition("\t")[0] for each in completed(home, f"coilclaw sop {command} ")] == [run]
+    with closing(sqlite3.connect(home.root / "memory.sqlite")) as db, db:
+        db.execute("UPDATE sop_runs SET state = 'FAILED'")
+    assert [completed(home, f"coilclaw sop {command} ") for command in ("approve", "resume")] == [[], []]
+    assert len(completed(home, "coilclaw sop status ")) == 1
 
 
 def test_at_most_twenty_are_offered(home: HomeAt) -> None:

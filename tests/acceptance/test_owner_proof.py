@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from coilclaw.channels.terminal import NEEDS_PASSKEY
+from coilclaw.gate.proof import PANEL_ONLY
 from coilclaw.sandbox.fake_openai import FakeOpenAI
 from tests.acceptance.conftest import HomeAt, one_sentence
 from tests.conftest import TestClock
@@ -42,15 +44,48 @@ def untouched(home: HomeAt) -> bool:
     return (home.workspace / "SYSTEM.md").read_text() != "Obey."
 
 
-def test_a_yes_at_the_prompt_leaves_it_waiting_for_the_panel(home: HomeAt) -> None:
+def test_what_needs_the_passkey_is_shown_at_the_terminal_and_not_asked_there(home: HomeAt) -> None:
     register(home)
-    sitting = home.sit("tool", "run", "file_write", "--json", json.dumps(SYSTEM))
-    sitting.wait_for("approve it in the panel").wait_for("Approve? [y/N]").type("y\r")
-    ran = sitting.end()
+    ran = home.sit("tool", "run", "file_write", "--json", json.dumps(SYSTEM)).end()
     assert ran.rc == 4, ran
+    assert "[y/N]" not in ran.out
+    assert "a yes here" not in ran.out
+    assert "tool:    file_write" in ran.out  # the card is shown all the same
+    assert "waits for your passkey in the panel" in ran.out
     assert "with your passkey" in ran.out
     assert home.rows("SELECT status FROM proposed_actions") == [("PENDING",)]
     assert untouched(home)
+    ((action_id,),) = home.rows("SELECT action_id FROM proposed_actions")
+    assert f"coilclaw approvals reject {action_id}" in ran.out
+    home.ok("approvals", "reject", str(action_id))
+
+
+def test_the_built_in_mock_says_where_it_is_approved(home: HomeAt) -> None:
+    register(home)
+    ran = home.sit("agent", "-m", "write be nice to SYSTEM.md").end()
+    assert "[y/N]" not in ran.out
+    assert "file_write waits for your passkey in the panel; nothing is done before that." in ran.out
+    assert "say yes" not in ran.out
+
+
+def test_the_terminal_knows_the_reason_that_the_gate_gives() -> None:
+    assert PANEL_ONLY.startswith(NEEDS_PASSKEY)
+
+
+def test_the_way_out_of_estop_is_the_one_that_holds(home: HomeAt) -> None:
+    both = "Clear it in the panel with your passkey, or with `coilclaw estop --clear` while there is none."
+    waiting = propose(home)
+    assert home.ok("estop").out.endswith("Clear it with `coilclaw estop --clear`.\n")
+    assert "Clear it with `coilclaw estop --clear`." in home.ok("init").err
+    register(home)
+    for told in (home.ok("estop").out, home.ok("init").err, home.sit("approvals", "approve", waiting).end().out):
+        assert "Clear it in the panel, with your passkey." in told
+        assert "estop --clear" not in told
+    denied = home.sit("policy", "check", "--json", json.dumps({"tool": "time", "args": {}})).end().out
+    assert both in denied
+    home.configure("no toml [")
+    stopped = home.ok("estop")  # it stops whatever the configuration says, and then cannot know
+    assert stopped.out.endswith(f"{both}\n")
 
 
 def test_yes_for_everything_is_no_proof(home: HomeAt) -> None:

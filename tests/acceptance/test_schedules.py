@@ -61,7 +61,7 @@ def test_a_schedule_from_its_adding_to_a_run_and_its_removal(home: HomeAt) -> No
         "schedule", "add", "--cron", "0 9 * * 1-5", "--timezone", "Europe/Berlin", "--goal", "Look at the mail",
         "--tool", "time", "--domain", "example.com", "--max-files", "0",
     )  # fmt: skip
-    assert "Every weekday (Monday–Friday) at 9:00 AM Europe/Berlin." in told.out
+    assert "Every weekday (Monday–Friday) at 09:00 (Europe/Berlin)." in told.out
     (written,) = registry(home)["jobs"]
     assert written["job_id"] == "look-at-the-mail"
     assert written["cron_summary"] == "Every weekday (Monday–Friday) at 9:00 AM Europe/Berlin."

@@ -48,6 +48,13 @@ def test_a_surprise_is_told(text, expected):
     assert notes(text) == expected
 
 
+@pytest.mark.parametrize("text", [
+    "*/25 9-17/2 * * *", "*/25 9 * * *", "0 */5 * * 1", "0 */5 1 * *", "5,*/25 * * * *",
+])  # fmt: skip
+def test_the_gap_after_a_round_is_told_only_where_the_next_round_follows_at_once(text):
+    assert "the last gap" not in (notes(text) or "")
+
+
 @pytest.mark.parametrize(("text", "least"), [
     ("* * * * *", "1 minute"), ("*/5 * * * *", "5 minutes"), ("0,9 4 * * *", "9 minutes"),
     ("58,2 * * * *", "4 minutes"), ("58,2 22,23 * * *", "4 minutes"), ("58,2 0,23 * * *", "4 minutes"),

@@ -47,8 +47,8 @@ def test_one_expression_is_answered_in_json():
 
 def test_one_expression_is_answered_for_people():
     shown = run(*options({**DAILY, "cron": "0 9 13 * 5"})).splitlines()
-    assert shown[0].startswith("At minute 0 past hour 9")
-    assert shown[1] == "Note: Day-of-month and day-of-week are combined using OR semantics."
+    assert shown[0] == "On the 13th of each month, and every Friday, at 09:00 (America/Los_Angeles)."
+    assert shown[1].startswith("Note: Dates and weekdays both count")
     assert shown[2] == "  2026-02-27 9:00 AM America/Los_Angeles  (2026-02-27T17:00:00Z)"
 
 

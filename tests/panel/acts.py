@@ -45,6 +45,7 @@ def begin_talk(window, words):
     """Begin a conversation with these words; its id."""
     menu(window, "Chat")
     window.click("New conversation", role="link")
+    window.sees("Say what you need")  # what is typed before belongs to the one that was open
     say(window, words)
     return window.arrives(r"/chat/(?!new)([\w-]+)")[1]
 

@@ -69,7 +69,7 @@ def titles(w):
 
 
 def ready(w, button="Approve"):
-    w.page.locator("button:not([disabled])").get_by_text(button, exact=True).wait_for()
+    w.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text(button, exact=True).wait_for()
 
 
 @pytest.mark.parametrize("look", [Look("desktop", "light"), Look("phone", "dark")], ids=str)
@@ -118,6 +118,49 @@ def the_reason_is_on_record(w, refused, thread):
     w.sees("Two are enough")
     say(w, "And what became of it?")
     w.sees(re.compile("I was told: .*Two are enough", re.S))
+
+
+@pytest.mark.parametrize("still", [False, True], ids=["moving", "still"])
+def test_four_taps_in_a_row_approve_exactly_one_and_the_next_shows_that_it_is_not_armed(still, house, window):
+    w = window(Look("phone", "light"), still=still)
+    settle_in(w)
+    begin_talk(w, "Write three notes")
+    w.sees("Each waits for you.")
+    menu(w, "Approvals")
+    waiting(w).nth(2).wait_for()
+    waiting(w).first.click()
+    ready(w)
+    yes = w.page.get_by_role("button", name="Approve", exact=True).bounding_box()
+    for _ in range(4):
+        w.page.touchscreen.tap(yes["x"] + yes["width"] / 2, yes["y"] + yes["height"] / 2)
+        w.page.wait_for_timeout(300)
+    unarmed = w.page.locator("button[aria-disabled=true]").get_by_text("Approve", exact=True)
+    unarmed.wait_for()
+    w.shoot(f"approval-not-armed-yet-{'still' if still else 'moving'}")
+    w.sees("1 of 2")
+    ready(w)
+    assert len(list((house.workspace / "notes").iterdir())) == 1
+    approve(w, passkey=False)
+    w.page.get_by_text("1 of 2").wait_for(state="detached")
+
+
+def test_keys_pressed_in_a_row_approve_exactly_one(house, window):
+    w = window(Look("desktop", "dark"))
+    settle_in(w)
+    begin_talk(w, "Write three notes")
+    w.sees("Each waits for you.")
+    menu(w, "Approvals")
+    waiting(w).nth(2).wait_for()
+    ready(w)
+    for _ in range(4):
+        w.page.keyboard.press("a")
+        w.page.keyboard.press("Enter")
+        w.page.wait_for_timeout(300)
+    waiting(w).nth(2).wait_for(state="detached")
+    ready(w)
+    assert waiting(w).count() == 2
+    w.page.keyboard.press("Enter")
+    waiting(w).nth(1).wait_for(state="detached")
 
 
 @pytest.mark.parametrize("look", [Look("phone", "light"), Look("desktop", "dark")], ids=str)

@@ -86,14 +86,14 @@ def test_what_looks_like_a_secret_hides_nothing_of_what_would_run(at, name, effe
 @pytest.mark.parametrize(("name", "effect"), [("middle", "mv data gone"), ("long", "evil()")])
 def test_what_is_folded_away_can_be_approved_only_once_it_was_opened(at, name, effect):
     shown = card(at, name)
-    at.page.locator("button:not([disabled])").get_by_text("Reject", exact=True).wait_for()
+    at.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Reject", exact=True).wait_for()
     assert effect not in shown.inner_text()
     yes = at.page.get_by_role("button", name="Approve", exact=True)
     assert yes.is_disabled()
     at.scene(f"folded-{name}")
     at.click("Read all of it")
     assert effect in shown.inner_text().split("\n"), "as a line of its own, not inside a string"
-    at.page.locator("button:not([disabled])").get_by_text("Approve", exact=True).wait_for()
+    at.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Approve", exact=True).wait_for()
 
 
 def test_letters_of_other_scripts_do_not_move_amounts(at):
@@ -109,7 +109,7 @@ def test_a_long_number_is_shown_to_its_last_digit(at):
 
 def test_a_letter_typed_anywhere_approves_nothing(at):
     card(at, "leftward")
-    at.page.locator("button:not([disabled])").get_by_text("Approve", exact=True).wait_for()
+    at.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Approve", exact=True).wait_for()
     action = at.place.partition("?")[0].rpartition("/")[2]
     switch(at).focus()
     at.page.keyboard.press("a")
@@ -121,7 +121,7 @@ def test_a_letter_typed_anywhere_approves_nothing(at):
 
 def test_the_switch_is_reached_from_over_a_dialog(at):
     card(at, "number")
-    at.page.locator("button:not([disabled])").get_by_text("Reject", exact=True).click()
+    at.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Reject", exact=True).click()
     at.page.get_by_role("dialog").get_by_role("button", name=re.compile("^Emergency stop")).click()
     at.page.get_by_role("button", name="Stop everything now").wait_for()
     at.page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
@@ -144,7 +144,7 @@ def test_the_switch_answers_while_the_model_writes_what_is_hard_to_read(at):
 
 def test_what_was_seen_whole_is_what_is_sent(at):
     card(at, "web")
-    at.page.locator("button:not([disabled])").get_by_text("Approve with passkey").wait_for()
+    at.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Approve with passkey").wait_for()
     approve(at, passkey=True)
     at.sees(re.compile("Done: .*accounting"))
     assert at.house.received()[-1]["c"] == "9999 EUR to THIEF"

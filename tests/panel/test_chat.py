@@ -95,3 +95,34 @@ def test_words_are_kept_while_an_answer_is_stopped(house, window):
     w.scene("chat-stopped")
     w.click("Send")
     w.sees("Nothing else is due before Friday.")
+
+
+def test_the_list_says_what_came_of_it_and_not_for_ever_that_it_waits(house, window):
+    w = window(Look("desktop", "light"))
+    settle_in(w)
+    for answer, ends in (("Approve", "Done: Write "), ("Reject", "Rejected: Write ")):
+        thread = begin_talk(w, "Write the shopping list")
+        w.sees("as soon as you say yes.")
+        listed = w.page.get_by_role("list", name="Conversations").get_by_role("link").first
+        listed.get_by_text("1 waits for you").wait_for()
+        w.click("Review and answer", role="link")
+        w.click(answer, exact=True)
+        if answer == "Reject":
+            w.click("Reject it")
+        w.arrives(f"/chat/{thread}")
+        listed.get_by_text(ends).wait_for()
+        assert listed.get_by_text("as soon as you say yes.").count() == 0
+    w.scene("chat-list-ends")
+    menu(w, "Overview")
+    w.sees(re.compile("^Rejected: Write "))
+    w.sees(re.compile("^Done: Write "))
+
+
+def test_an_empty_conversation_offers_only_what_the_mock_understands(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    w.go("#/chat/new")
+    w.click("What time is it?")
+    assert w.page.get_by_label("Message", exact=True).input_value() == "What time is it?"
+    assert w.page.get_by_text("Remind me every weekday").count() == 0
+    w.scene("chat-ideas-of-the-mock")

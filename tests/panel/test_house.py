@@ -37,7 +37,7 @@ def review(w, button):
     """Open the card of the change that was proposed, and wait until it may be answered."""
     w.click("Review and approve", role="link")
     action = w.arrives(r"/approvals/([\w-]+)")[1]
-    w.page.locator("button:not([disabled])").get_by_text(button, exact=True).wait_for()
+    w.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text(button, exact=True).wait_for()
     return action
 
 

@@ -58,3 +58,27 @@ def test_a_run_that_failed_says_at_which_step_and_is_remembered_offline(house, w
     w.sees("Step read failed")
     assert w.page.get_by_text("As it was").filter(visible=True).count() >= 2
     w.scene("procedure-offline")
+
+
+def test_a_run_that_the_owner_refused_has_not_failed_and_what_is_left_of_it_was_not_begun(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    house.put_sop("weekly", WEEKLY)
+    run_id = begin(house, "weekly", 4)
+    w.go(f"#/work/procedures/{run_id}")
+    w.page.get_by_role("link", name="Review and answer").click()
+    w.click("Reject", exact=True)
+    w.click("Reject it")
+    w.arrives(f"/work/procedures/{run_id}")
+    w.sees("You said no to one of its steps")
+    w.sees("Not begun")
+    assert w.page.get_by_text("Failed", exact=True).count() == 0
+    assert w.page.get_by_text("To come", exact=True).count() == 0
+    w.scene("procedure-refused")
+    w.go("#/work/procedures")
+    w.sees("You said no")
+    w.sees("coilclaw sop run NAME")
+    w.scene("procedures-how")
+    w.go("#/work/actions")
+    w.page.get_by_role("list", name="Actions").wait_for()
+    w.scene("actions-filters")

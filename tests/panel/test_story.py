@@ -87,7 +87,7 @@ def a_file_write_asks(w, house, thread):
         w.arrives(rf"/approvals/{action}")
     w.sees("coffee beans")
     w.sees(re.compile(r"2[34] h \d\d min left"))  # how long the question stands
-    w.page.locator("button:not([disabled])").get_by_text("Approve", exact=True).wait_for()
+    w.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Approve", exact=True).wait_for()
     w.scene("05-file-write-asks")
     assert not (house.workspace / "shopping.md").exists()
     approve(w, passkey=False)
@@ -112,7 +112,7 @@ def a_webhook_asks(w, house):
     w.click("Review and answer", role="link")
     w.page.get_by_role("button", name="Approve with passkey").wait_for()
     w.sees("Leaves this machine")
-    w.page.locator("button:not([disabled])").get_by_text("Approve with passkey").wait_for()
+    w.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Approve with passkey").wait_for()
     w.scene("07-webhook-asks")
     assert SECRET not in w.page.content()
     before = w.authenticator.credentials()[0]["signCount"]

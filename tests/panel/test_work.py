@@ -226,7 +226,7 @@ def test_an_end_that_nobody_saw_is_settled_by_the_owners_word(house, window):
     settle_in(w)
     begin_talk(w, "Send it along the torn line")
     w.click("Review and answer", role="link")
-    w.page.locator("button:not([disabled])").get_by_text("Approve with passkey").wait_for()
+    w.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Approve with passkey").wait_for()
     approve(w, passkey=True)
     w.sees(re.compile("Outcome unknown: "))
     menu(w, "Work")

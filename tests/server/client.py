@@ -259,6 +259,15 @@ class CallToCheck(msgspec.Struct, kw_only=True, omit_defaults=True):
     tool: str
 
 
+class CameOfIt(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How an action ended that had waited when the last words were said."""
+
+    action_id: str
+    refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None]
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+    summary: str
+
+
 class CancelJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Calling a job off."""
 
@@ -1768,6 +1777,7 @@ class TextDelta(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Thread(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A conversation."""
 
+    came_of_it: Any
     channel: str
     created_at: str
     last: Any

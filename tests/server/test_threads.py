@@ -4,8 +4,13 @@ import base64
 
 import pytest
 
+from coilclaw.app.fronts.chat import chat_part
+from coilclaw.app.fronts.queue import queue_part
+from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import OWNER
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread
+from tests.server.queue_home import approve, queue_home
+from tests.server.site import served
 from tests.server.talking import Slow, events, messages, say, talking, until, when
 
 
@@ -279,3 +284,53 @@ async def test_a_conversation_that_jobs_belong_to_stays_as_a_name_for_them(sampl
         assert (await site.http.delete("/v1/chat/threads/conv_1")).status_code == 204
         assert (await listed(site))[0] == []
         assert home.app.db.reader.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
+
+
+async def came_of_it(site, thread):
+    """What the list says came of it, which is also what the conversation itself says."""
+    (shown,) = (
+        each for each in (await site.http.get("/v1/chat/threads")).json()["items"] if each["thread_id"] == thread
+    )
+    assert (await site.http.get(f"/v1/chat/threads/{thread}")).json() == shown
+    return shown["came_of_it"]
+
+
+async def test_what_came_of_it_is_told_once_nothing_of_the_turn_is_open_any_more(tmp_path):
+    with queue_home(tmp_path) as q:
+        turn = Turn("turn_conv_1", "conv_1", "chat")
+        spoken(q.home, "conv_1", "write two notes", "They wait for you.", role="assistant")
+        first, second = [await q.propose("file_write", turn=turn, path=f"{n}.md", content="x") for n in range(2)]
+        async with served(q.home, queue_part, chat_part) as site:
+            assert await came_of_it(site, "conv_1") is None
+            await approve(site, first)
+            await q.status(first, "EXECUTED")
+            assert await came_of_it(site, "conv_1") is None
+            await site.http.post(f"/v1/approvals/{second}/reject", json={"reason": "one is enough"})
+            came = await came_of_it(site, "conv_1")
+            assert (came["action_id"], came["status"], came["refusal"]) == (second, "REJECTED", "rejected")
+            assert "1.md" in came["summary"]
+
+
+async def test_what_was_said_since_is_the_last_word_again(tmp_path):
+    with queue_home(tmp_path) as q:
+        turn = Turn("turn_conv_1", "conv_1", "chat")
+        spoken(q.home, "conv_1", "It waits for you.", role="assistant")
+        action_id = await q.propose("file_write", turn=turn, path="a.md", content="x")
+        async with served(q.home, queue_part, chat_part) as site:
+            await approve(site, action_id)
+            await q.status(action_id, "EXECUTED")
+            assert (await came_of_it(site, "conv_1"))["status"] == "EXECUTED"
+
+            def write(tx):
+                row = MessageRow(
+                    message_id="msg_later",
+                    thread_id="conv_1",
+                    turn_id="turn_2",
+                    role="user",
+                    content="and?",
+                    label=OWNER,
+                )
+                add_message(tx, q.home.app.clock, row)
+
+            q.home.app.db.write_now(write)
+            assert await came_of_it(site, "conv_1") is None

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { messages } from './fake_data.ts';
+import { messages, threads } from './fake_data.ts';
+import { excerptOf } from '../src/parts/excerpt.ts';
+import { ideasFor } from '../src/screens/chat/ideas.ts';
 import type { Message } from '../src/api/types.ts';
 import { briefly, isSaid, joined, transcript, withPiece, yieldOf, type ShownCall } from '../src/screens/chat/transcript.ts';
 
@@ -133,4 +135,31 @@ describe('an answer that rests on words of others', () => {
     const turn = [said('a', '1', 'x', { label: 'untrusted:one.example' }), said('b', '1', 'y', { label: 'untrusted:two.example' })];
     expect(drawn(turn)).toEqual([null, { read: ['one.example', 'two.example'], uploaded: [], given: [] }]);
   });
+});
+
+describe('a conversation in a list', () => {
+  const [thread] = threads().map((each) => ({ ...each, waiting_approvals: 0 }));
+  if (!thread) throw new Error('none');
+  const came = { action_id: 'act_1', status: 'EXECUTED', refusal: null, summary: 'Write 17 bytes to todo.md.' } as const;
+
+  test('says what came of it once that is over, and its last words before', () => {
+    expect(excerptOf(thread)).toBe(thread.last?.text);
+    expect(excerptOf({ ...thread, came_of_it: came })).toBe('Done: Write 17 bytes to todo.md.');
+    expect(excerptOf({ ...thread, came_of_it: { ...came, status: 'FAILED' } })).toBe('Failed: Write 17 bytes to todo.md.');
+  });
+
+  test('says whose no it was', () => {
+    const no = (['rejected', 'denied', 'expired'] as const).map((refusal) => excerptOf({ ...thread, came_of_it: { ...came, status: 'REJECTED', refusal } }));
+    expect(no.map((each) => each.split(':')[0])).toEqual(['Rejected', 'Denied', 'Expired']);
+  });
+
+  test('says nothing of an end while something else of it waits', () => {
+    expect(excerptOf({ ...thread, came_of_it: came, waiting_approvals: 1 })).toBe(thread.last?.text);
+  });
+});
+
+test('the mock is offered only what it understands', () => {
+  expect(ideasFor([{ default: true, kind: 'mock' }])).not.toContain('chat.idea.3');
+  expect(ideasFor([{ default: false, kind: 'mock' }, { default: true, kind: 'openai' }])).toContain('chat.idea.3');
+  expect(ideasFor([])).toContain('chat.idea.3');
 });

@@ -245,7 +245,7 @@ export class FakeServer {
   }
 
   #newThread(): T.Thread {
-    const thread: T.Thread = { thread_id: `conv_${random().slice(0, 8)}`, title: '', channel: 'panel', created_at: moment(), updated_at: moment(), messages: 0, last: null, running_turn_id: null, waiting_turns: 0, waiting_approvals: 0 };
+    const thread: T.Thread = { thread_id: `conv_${random().slice(0, 8)}`, title: '', channel: 'panel', created_at: moment(), updated_at: moment(), messages: 0, last: null, came_of_it: null, running_turn_id: null, waiting_turns: 0, waiting_approvals: 0 };
     this.threads = [thread, ...this.threads];
     return thread;
   }

@@ -121,6 +121,7 @@ export function threads(): Thread[] {
     updated_at: at(-minutes * MINUTE),
     messages: 6,
     last: { role: 'assistant', text: words, untrusted: false, created_at: at(-minutes * MINUTE) },
+    came_of_it: null,
     running_turn_id: null,
     waiting_turns: 0,
     waiting_approvals: 0,

@@ -1,3 +1,4 @@
+import { piecesOf } from '../src/parts/words.ts';
 import { describe, expect, test } from 'vitest';
 import { niceTop, stackedBars } from '../src/parts/chart.ts';
 import { parseDiff } from '../src/parts/diff.ts';
@@ -190,4 +191,12 @@ test('screens do not know each other: what two of them need lives in a room belo
     [...text.matchAll(/from '\.\.\/([a-z]+)\//g)].map((match) => `${path} → ${match[1] ?? ''}`),
   );
   expect(crossing).toEqual([]);
+});
+
+test('a path is kept whole, and the pieces of a sentence are the sentence', () => {
+  const sentence = 'Write 332  bytes to daily-check.txt, not to a well-known\nplace in notes-2/a.md.';
+  const pieces = piecesOf(sentence);
+  expect(pieces.map((each) => each.text).join('')).toBe(sentence);
+  expect(pieces.filter((each) => each.path).map((each) => each.text)).toEqual(['daily-check.txt,', 'notes-2/a.md.']);
+  expect(piecesOf('\u05d0-\u05d1.txt').some((each) => each.path)).toBe(false);
 });

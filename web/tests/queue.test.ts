@@ -74,7 +74,7 @@ describe('the screen', () => {
   /** The key leads to the button; only the button is a yes. */
   const sayYes = async (): Promise<void> => {
     press('a');
-    await until('the button', () => document.activeElement?.textContent?.trim().startsWith('Approve') ?? false);
+    await until('the button', () => (document.activeElement?.textContent?.trim().startsWith('Approve') && document.activeElement.getAttribute('aria-disabled') !== 'true') ?? false);
     (document.activeElement as HTMLButtonElement).click();
   };
 
@@ -106,7 +106,7 @@ describe('the screen', () => {
     panel.router.go(`#/approvals/${id}`, { replace: true });
     await until(summary, shows(summary));
   };
-  const ready = (text: string): Promise<void> => until(`${text} is ready`, () => button(text)?.disabled === false);
+  const ready = (text: string): Promise<void> => until(`${text} is ready`, () => button(text)?.disabled === false && button(text)?.getAttribute('aria-disabled') !== 'true');
 
   test('an answer asks for the passkey, goes on to the next one, and is done only when the server says so', async () => {
     await open('act_webhook', 'Invoice 2041');
@@ -129,6 +129,23 @@ describe('the screen', () => {
     await sayYes();
     await until('answered', () => panel.queue.statusOf('act_write') !== null);
     expect(proofs).toEqual([]);
+  });
+
+  test('who goes on pressing after an answer approves nothing more', async () => {
+    await open('act_write', 'notes/week.md');
+    await ready('Approve');
+    await sayYes();
+    await until('the next card', shows('policies/mail.json'));
+    for (let tap = 0; tap < 8; tap += 1) {
+      button('Approve with passkey')?.click();
+      await new Promise((done) => setTimeout(done, 300));
+      expect(button('Approve with passkey')?.getAttribute('aria-disabled')).toBe('true');
+    }
+    expect(proofs).toEqual([]);
+    expect(panel.queue.pending).toHaveLength(3);
+    await ready('Approve with passkey');
+    await sayYes();
+    await until('answered', () => panel.queue.statusOf('act_policy') !== null);
   });
 
   test('a card that changed while it was read has to be looked at again', async () => {

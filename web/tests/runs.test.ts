@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { SopRun, SopRunStep } from '../src/api/types.ts';
-import { conditionOf, failureOf, isOver, placeOf, sorted, standOf, stepTone, stepWhy, stepsOver, unknownStep } from '../src/screens/work/runs.ts';
+import { conditionOf, failureOf, isOver, placeOf, sorted, standOf, stepTone, stepWhy, stepWords, stepsOver, unknownStep } from '../src/screens/work/runs.ts';
 import { placeOf as whereIs } from '../src/text/events.ts';
 
 const QUESTION: SopRun['waiting'][number] = { action_id: 'act_1', tool: 'approval', summary: 'Go on?', lane: 'A', risk: 'R1', expires_at: '2026-11-16T12:00:00Z' };
@@ -27,7 +27,8 @@ describe('a run of a procedure', () => {
     expect(standOf(run({ state: 'RUNNING', working: true }))).toBe('running');
     expect(standOf(run({ state: 'RUNNING' }))).toBe('cut');
     expect(standOf(run({ state: 'DONE' }))).toBe('done');
-    expect(standOf(run({ state: 'FAILED' }))).toBe('failed');
+    expect(standOf(run({ state: 'FAILED', reason: 'Step ask failed (FILE_ERROR).' }))).toBe('failed');
+    expect(standOf(run({ state: 'FAILED', reason: 'Step ask failed (OWNER_REFUSED).' }))).toBe('refused');
   });
 
   test('says at which step it stands, or failed, and nothing once it is done', () => {
@@ -71,7 +72,13 @@ describe('a step of a run', () => {
   });
 
   test('has a tone once it was begun', () => {
-    expect([stepTone({ state: 'TO_DO' }), stepTone({ state: 'SKIPPED' }), stepTone({ state: 'WAITING' }), stepTone({ state: 'FAILED' })]).toEqual(['plain', 'plain', 'warn', 'bad']);
+    expect((['TO_DO', 'SKIPPED', 'WAITING', 'FAILED'] as const).map((state) => stepTone({ state, code: '' }))).toEqual(['plain', 'plain', 'warn', 'bad']);
+  });
+
+  test('that the owner refused has not failed, and what comes after the end was not begun', () => {
+    const refused = { state: 'FAILED', code: 'OWNER_REFUSED' } as const;
+    expect([stepWords(refused, true), stepTone(refused), stepWhy(refused)]).toEqual(['You said no', 'plain', '']);
+    expect([false, true].map((over) => stepWords({ state: 'TO_DO', code: '' }, over))).toEqual(['To come', 'Not begun']);
   });
 
   test('tells its condition in words', () => {

@@ -6,10 +6,14 @@ import sys
 import termios
 from contextlib import suppress
 
+import msgspec
+
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.text import visible
 
 RULE = "─" * 60
+NEEDS_PASSKEY = "A passkey is registered:"
+"""How the gate's reason begins where a yes at the terminal does not count."""
 
 
 async def read_line(fd: int) -> str | None:
@@ -53,6 +57,12 @@ class Terminal:
         if self._assume_yes and card.lane == "A" and not card.provenance:
             return Answer(approved=True, reason="--yes", by="--yes")
         if not self.interactive:
+            return Answer(approved=None)
+        reasons = tuple(reason for reason in card.reasons if not reason.startswith(NEEDS_PASSKEY))
+        if reasons != card.reasons:
+            _say(describe(msgspec.structs.replace(card, reasons=reasons)))
+            _say("A passkey is registered, so it is not asked here: it waits for your passkey in the panel.")
+            _say(f"To reject it: coilclaw approvals reject {card.action_id}")
             return Answer(approved=None)
         _say(describe(card))
         forget_typed()

@@ -47,7 +47,7 @@ def list_all(status: str | None, limit: int, as_json: bool) -> None:
     print_rows(rows, ("action", "status", "tool", "lane", "from", "tries", "reason"), empty="There are no actions.")
 
 
-@actions.command()
+@actions.command(short_help="Show one action as it stands.")
 @click.argument("action_id", shell_complete=candidates.actions())
 @json_option
 def show(action_id: str, as_json: bool) -> None:
@@ -76,7 +76,7 @@ def show(action_id: str, as_json: bool) -> None:
     print_rows(rows, ("what", "value"), empty="")
 
 
-@actions.command()
+@actions.command(short_help="Say how an action of UNKNOWN end ended, or do it again.")
 @click.argument("action_id", shell_complete=candidates.actions("UNKNOWN"))
 @click.argument("verdict", type=click.Choice(["executed", "not-executed", "retry"]))
 def resolve(action_id: str, verdict: str) -> int:

@@ -43,7 +43,7 @@ def list_pending(as_json: bool) -> None:
     print_rows(rows, ("action", "tool", "risk", "lane", "from", "expires"), empty="Nothing waits for you.")
 
 
-@approvals.command()
+@approvals.command(short_help="Show the card of an action: what it would do, and why it asks.")
 @click.argument("action_id", shell_complete=candidates.actions("PENDING", "APPROVED"))
 @json_option
 def show(action_id: str, as_json: bool) -> None:
@@ -58,7 +58,7 @@ def show(action_id: str, as_json: bool) -> None:
     tell(describe(card))
 
 
-@approvals.command()
+@approvals.command(short_help="Approve an action at the terminal, once.")
 @click.argument("action_id", shell_complete=candidates.actions("PENDING", "APPROVED"))
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. Said, logged and receipted.")
 def approve(action_id: str, unsafe: bool) -> int:
@@ -88,11 +88,13 @@ def reject(action_id: str, reason: str) -> int:
 
 
 async def _approve(app: "App", action: "Action", terminal: "Terminal") -> int:
+    from coilclaw.cli.estop import way_out
     from coilclaw.packets.ids import from_stamp
 
     conveyor = app.conveyor(nobody)
     if app.estop.engaged():
-        tell("ESTOP is engaged: it goes on waiting until you clear it.", err=True)
+        passkey = app.owner_proof.registered(app.db.reader)
+        tell(f"ESTOP is engaged: it goes on waiting until you clear it. {way_out(passkey)}", err=True)
         return 5
     if from_stamp(action.expires_at) <= app.clock():
         answered = await app.approvals(conveyor).approve(action, by="terminal", digest=action.digest)

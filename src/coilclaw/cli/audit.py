@@ -27,7 +27,7 @@ def audit() -> None:
     """List what happened, or tell the whole story of an action."""
 
 
-@audit.command("list")
+@audit.command("list", short_help="List audit events in the order they happened.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
 @click.option("--since", type=click.IntRange(0, 1 << 62), help="Begin after the event with this number.")
 @click.option("--type", "event_type", help="Only events of this type, such as tool_denied.")
@@ -110,7 +110,7 @@ def _redacted(app: "App", value: object) -> Json:
         return {"withheld": "redaction failed"}
 
 
-@audit.command()
+@audit.command(short_help="Tell the whole story of an action, with its proof.")
 @click.argument("action_id", shell_complete=candidates.actions())
 @json_option
 def explain(action_id: str, as_json: bool) -> int:

@@ -1,6 +1,7 @@
 """What a shell offers on Tab for ids and names, the newest first. It only reads, and on any fault it offers nothing."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -48,7 +49,8 @@ def _offering(find: "Callable[[Config, str], Iterable[Offer]]") -> Complete:
 
 
 def _plain(name: str) -> bool:
-    return name.isprintable() and not set(name) & set(" \t,:'\"\\$`")
+    """Whether it can stand on a command line as it is: shells put offers there unquoted, and Enter runs it."""
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None
 
 
 def _told(text: str) -> str:
@@ -118,11 +120,67 @@ def _schedules(config: "Config", typed: str) -> Iterable[Offer]:
     return [(str(row[0]), str(row[1])) for row in _rows(config, query, typed)]
 
 
-def _runs(config: "Config", typed: str) -> Iterable[Offer]:
+def _runs_in(*states: str) -> Complete:
+    def find(config: "Config", typed: str) -> Iterable[Offer]:
+        among = f"state IN ({', '.join('?' * len(states))})" if states else "1"
+        query = (
+            f"SELECT run_id, name, state FROM sop_runs WHERE {among}"  # noqa: S608
+            " AND substr(run_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
+        )
+        return [(row[0], f"{row[1]}: {row[2].lower()}") for row in _rows(config, query, typed, states)]
+
+    return _offering(find)
+
+
+def sop_runs(ctx: "click.Context", param: "click.Parameter", typed: str) -> "list[CompletionItem]":
+    """Runs of procedures; only those that are not over where one is to go on."""
+    states = ("RUNNING", "WAITING") if ctx.info_name in ("approve", "resume") else ()
+    return _runs_in(*states)(ctx, param, typed)
+
+
+def _receipts(config: "Config", typed: str) -> Iterable[Offer]:
     query = (
-        "SELECT run_id, name, state FROM sop_runs WHERE substr(run_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
+        "SELECT receipt_id, json_extract(line, '$.tool'), json_extract(line, '$.status')"
+        " FROM receipts WHERE substr(receipt_id, 1, ?) = ? ORDER BY seq DESC"
     )
-    return [(row[0], f"{row[1]}: {row[2].lower()}") for row in _rows(config, query, typed)]
+    return [(row[0], f"{row[1]}: {row[2]}") for row in _rows(config, query, typed)]
+
+
+def _conversations(config: "Config", typed: str) -> Iterable[Offer]:
+    query = "SELECT thread_id, title FROM threads WHERE substr(thread_id, 1, ?) = ? ORDER BY updated_at DESC"
+    return [(row[0], row[1]) for row in _rows(config, query, typed)]
+
+
+def _devices(config: "Config", typed: str) -> Iterable[Offer]:
+    query = (
+        "SELECT device_id, coalesce(name, '') FROM devices WHERE revoked_at IS NULL AND substr(device_id, 1, ?) = ?"
+        " ORDER BY created_at DESC, rowid DESC"
+    )
+    return [(row[0], row[1]) for row in _rows(config, query, typed)]
+
+
+def _tools(_config: "Config", typed: str) -> Iterable[Offer]:
+    from coilclaw.tools.builtin import builtin_tools
+
+    return [(name, tool.description) for name, tool in builtin_tools().items() if name.startswith(typed)]
+
+
+def _providers(config: "Config", typed: str) -> Iterable[Offer]:
+    models = config.providers.models.items()
+    return [(name, model.kind) for name, model in models if name.startswith(typed)]
+
+
+def _snapshots(_config: "Config", typed: str) -> Iterable[Offer]:
+    """Without their files: a shell does not wait for thousands of names."""
+    import msgspec
+
+    from coilclaw.config import home_from
+    from coilclaw.sandbox.snapshot import Snapshot
+
+    files = sorted((home_from(os.environ).root / "snapshots").glob("snap_*.json"), reverse=True)
+    named = [file for file in files if file.name.startswith(typed)][:MOST]
+    found = [msgspec.json.decode(file.read_bytes(), type=Snapshot) for file in named]
+    return [(each.id, each.note) for each in found]
 
 
 def _sops(config: "Config", typed: str) -> Iterable[Offer]:
@@ -143,5 +201,10 @@ def _description(file: Path) -> str:
 
 
 schedules = _offering(_schedules)
-sop_runs = _offering(_runs)
 sops = _offering(_sops)
+receipts = _offering(_receipts)
+conversations = _offering(_conversations)
+devices = _offering(_devices)
+tools = _offering(_tools)
+providers = _offering(_providers)
+snapshots = _offering(_snapshots)

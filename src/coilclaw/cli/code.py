@@ -35,11 +35,23 @@ def code_url(address: str, issued: "Issued") -> str:
     return f"{address}/#pair={issued.code}"
 
 
+def reachable(address: str) -> bool:
+    """Whether an address leads here from another machine too: a machine's own name for itself does not."""
+    from urllib.parse import urlsplit
+
+    from coilclaw.config.listening import is_loopback
+
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    return parts.scheme == "https" and not is_loopback(host) and not host.endswith(".localhost")
+
+
 def show_code(app: "App", issued: "Issued", address: str, *, voided: bool) -> None:
     """Print a code, where to type it, and until when."""
     minutes = app.config.server.pairing_minutes
     url = code_url(address, issued)
-    if sys.stdout.isatty():
+    beyond = reachable(address)
+    if beyond and sys.stdout.isatty():
         from coilclaw.channels.qr import qr_text
 
         tell(qr_text(url))
@@ -47,7 +59,7 @@ def show_code(app: "App", issued: "Issued", address: str, *, voided: bool) -> No
     tell(f"Open {url} on the device, within {minutes} minutes. The code works once and stands five tries.")
     if voided:
         tell("The code that was shown before counts no more: one is good at a time.")
-    if not url.startswith("https:"):
+    if not beyond:
         tell("This address leads nowhere from another machine: for a phone see docs/server.md, `Beyond this machine`.")
     if issued.mode == "replace":
         tell("When it is used, every device that is paired now is signed out.")

@@ -44,7 +44,7 @@ def validate(as_json: bool) -> int:
     return 0
 
 
-@config.command()
+@config.command(short_help="Show every value in force and where it comes from.")
 @json_option
 def show(as_json: bool) -> None:
     """Show every value in force and where it comes from; secrets are never shown."""

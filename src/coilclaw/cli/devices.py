@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coilclaw.cli import candidates
 from coilclaw.cli.output import json_option, moment, print_json, print_line, print_rows
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
@@ -65,7 +66,7 @@ def _day(when: str) -> str:
 
 
 @devices.command()
-@click.argument("device_id")
+@click.argument("device_id", shell_complete=candidates.devices)
 def revoke(device_id: str) -> None:
     """Sign a device out at once, whatever it is doing."""
     from coilclaw.server.devices import TERMINAL, end_device
@@ -77,7 +78,7 @@ def revoke(device_id: str) -> None:
 
 
 @devices.command()
-@click.argument("device_id")
+@click.argument("device_id", shell_complete=candidates.devices)
 @click.argument("name")
 def rename(device_id: str, name: str) -> None:
     """Give a device another name."""

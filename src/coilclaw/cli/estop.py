@@ -1,7 +1,9 @@
 """coilclaw estop."""
 
 import os
+import sqlite3
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -10,13 +12,14 @@ from coilclaw.cli.log import logger_from
 from coilclaw.cli.output import tell
 from coilclaw.cli.session import here, opened
 from coilclaw.gate.estop import Estop, note_estop
-from coilclaw.packets.errors import ProofNeeded, StorageError, UsageError
+from coilclaw.packets.errors import CoilclawError, ProofNeeded, StorageError, UsageError
 from coilclaw.packets.ids import stamp, utc_now
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
-
     from coilclaw.app import App
+
+WAIT_SECONDS = 0.5
+"""A stop does not wait for a database that is busy."""
 
 
 @click.command()
@@ -37,8 +40,30 @@ def estop(clear: bool, status: bool, reason: str) -> int:
     except OSError as error:
         raise StorageError(f"{stop.file} cannot be changed ({error.strerror}).", remedy="Check the home.") from error
     logger_from(os.environ).say("info", "estop_triggered", {"path": str(stop.file), "reason": reason})
-    tell(f"ESTOP engaged: {stop.file}. Clear it with `coilclaw estop --clear`, or in the panel if you have a passkey.")
+    tell(f"ESTOP engaged: {stop.file}. {way_out(_any_passkey())}")
     return 0
+
+
+def way_out(passkey: bool | None) -> str:
+    """How ESTOP is cleared; both ways where it cannot be known whether there is a passkey."""
+    if passkey is None:
+        return "Clear it in the panel with your passkey, or with `coilclaw estop --clear` while there is none."
+    return "Clear it in the panel, with your passkey." if passkey else "Clear it with `coilclaw estop --clear`."
+
+
+def _any_passkey() -> bool | None:
+    """Whether the owner has a passkey, as far as it can be read; nothing is made, and nothing here may fail."""
+    from coilclaw.config import load
+    from coilclaw.store.passkeys import any_passkey
+
+    try:
+        path = load(here(), os.environ).config.memory.path
+        if not path.exists():
+            return False
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=WAIT_SECONDS)) as db:
+            return any_passkey(db)
+    except (CoilclawError, OSError, ValueError, sqlite3.Error):
+        return None
 
 
 def _clear(stop: Estop) -> int:
@@ -53,7 +78,7 @@ def _clear(stop: Estop) -> int:
                 "a passkey is registered, so clearing ESTOP needs it: it stays engaged.",
                 remedy="Clear it in the panel with your passkey.",
             )
-        if not click.confirm("Clear ESTOP and let tools run again?", default=False, err=True):
+        if not click.confirm("Clear ESTOP and let tools run again?", default=False, prompt_suffix=" ", err=True):
             tell("ESTOP stays engaged.")
             return 4
         app.db.write_now(lambda tx: _cleared(app, tx))
@@ -62,7 +87,7 @@ def _clear(stop: Estop) -> int:
     return 0
 
 
-def _cleared(app: "App", tx: "Connection") -> None:
+def _cleared(app: "App", tx: sqlite3.Connection) -> None:
     """Asked once more where it counts: a passkey may have come while the question stood there."""
     app.owner_proof.require(tx, lane="C", purpose="estop.clear", subject="estop", by="terminal", assertion=None)
     note_estop(tx, app.clock, engaged=False, by="terminal")

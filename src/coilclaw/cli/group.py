@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("coilclaw.cli.usage:usage", "Tokens and what they cost."),
     "prune": ("coilclaw.cli.prune:prune", "Forget what is old enough; the audit is exported first."),
     "labels": ("coilclaw.cli.labels:labels", "See which workspace files hold untrusted content, or vouch for one."),
-    "undo": ("coilclaw.cli.undo:undo", "Bring back workspace files that a command destroyed."),
+    "undo": ("coilclaw.cli.undo:undo", "Bring back workspace files that are gone or changed."),
     "memory": ("coilclaw.cli.memory:memory", "List, search, show or clear past conversations."),
     "receipt": ("coilclaw.cli.receipt:receipt", "List, show or verify receipts."),
     "policy": ("coilclaw.cli.policy:policy", "Show the rules in force, or try a call against them."),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from coilclaw.cli.output import tell
+from coilclaw.cli.output import counted, tell
 from coilclaw.cli.session import here
 from coilclaw.config import Config, Home, default_toml, load
 from coilclaw.packets.errors import CoilclawError, StorageError, ToolError, UsageError
@@ -89,20 +89,24 @@ def make_parts(home: Home, config: Config) -> list[str]:
 def find_troubles(home: Home, config: Config) -> list[str]:
     """What keeps a home that is all there from working: a stop, or a database that lacks what was signed."""
     from coilclaw.app.older_copy import REMEDY, in_words
+    from coilclaw.cli.estop import way_out
     from coilclaw.gate.estop import Estop
     from coilclaw.ledger.heads import SigningKey
     from coilclaw.ledger.older import find_older
     from coilclaw.store.apart import reading_apart
+    from coilclaw.store.passkeys import any_passkey
 
     found: list[str] = []
+    passkey: bool | None = None
     try:
         with reading_apart(config.memory.path) as db:
+            passkey = any_passkey(db)
             older = find_older(db, SigningKey(home.keys_dir), config.receipts.path)
         found += [] if older is None else [f"{in_words(older)} {REMEDY}"]
     except CoilclawError as error:
         found.append(f"{error} Run `coilclaw doctor`.")
     if Estop(home.estop_file).engaged():
-        found.append("ESTOP is engaged: no tool runs until it is cleared (`coilclaw estop --clear`, or the panel).")
+        found.append(f"ESTOP is engaged: no tool runs until it is cleared. {way_out(passkey)}")
     return found
 
 
@@ -124,7 +128,7 @@ def make_workspace(home: Home, workspace: Path) -> list[str]:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
             copied.append(str(target.relative_to(workspace)))
-    made = [f"{workspace} ({len(copied)} files)"] if copied else []
+    made = [f"{workspace} ({counted(len(copied), 'file')})"] if copied else []
     made += _make_repository(workspace, copied)
     if not home.workspace_link.is_symlink() and not home.workspace_link.exists():
         home.workspace_link.symlink_to(workspace)

@@ -127,7 +127,7 @@ def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
     print_rows(rows, ("job", "state", "made", "goal"), empty="There are no jobs.")
 
 
-@job.command()
+@job.command(short_help="Show a job: what was asked, where it stands, what it did.")
 @click.argument("job_id", shell_complete=candidates.jobs())
 @json_option
 def show(job_id: str, as_json: bool) -> None:

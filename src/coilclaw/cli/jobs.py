@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coilclaw.app.job_views import waiting_for
-from coilclaw.cli.output import moment
+from coilclaw.cli.output import counted, moment
 from coilclaw.cli.words import JOBS
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
@@ -86,7 +86,9 @@ def _event(event: "JobEvent") -> str:
         case "state":
             words = f"{payload.get('from')} → {payload.get('to')} {payload.get('reason') or ''}"
         case "step":
-            words = f"step {payload.get('step')}: {payload.get('stage')}, {payload.get('calls')} calls"
+            calls = payload.get("calls")
+            calls = calls if isinstance(calls, int) else 0
+            words = f"step {payload.get('step')}: {payload.get('stage')}, {counted(calls, 'call')}"
         case "retry":
             again = moment(str(payload.get("until")))
             words = f"try {payload.get('attempt')} failed, again at {again}: {payload.get('reason')}"

@@ -25,7 +25,7 @@ def labels() -> None:
     """See which workspace files hold untrusted content, or vouch for one."""
 
 
-@labels.command("list")
+@labels.command("list", short_help="List what is labelled, and where its content came from.")
 @click.option("--all", "stale_too", is_flag=True, help="Also labels that count no more because the file has changed.")
 @json_option
 def list_labels(stale_too: bool, as_json: bool) -> None:
@@ -40,7 +40,7 @@ def list_labels(stale_too: bool, as_json: bool) -> None:
     print_rows(rows, ("path", "label", "since", "counts"), empty="No file is labelled: all are yours.")
 
 
-@labels.command()
+@labels.command(short_help="Vouch for a file or folder: it counts as yours from now on.")
 @click.argument("path")
 def forget(path: str) -> int:
     """Vouch for a file or folder: what it holds counts as yours from now on. Asks at a terminal.
@@ -56,7 +56,7 @@ def forget(path: str) -> int:
             raise UsageError(f"{one_line(path)} has no label of its own.", remedy=_instead(files, path))
         for row in rows:
             tell(f"{one_line(_place(row))}  {one_line(row.label)}", err=True)
-        if not click.confirm(f"Take {counted(len(rows), 'label')} away?", default=False, err=True):
+        if not click.confirm(f"Take {counted(len(rows), 'label')} away?", default=False, prompt_suffix=" ", err=True):
             tell("Nothing was changed.")
             return 4
         app.db.write_now(lambda tx: _forget(tx, app, files, rows))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from coilclaw.packets.canonical import Json
 
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+QUIET = ("notify", "estop_watch")
+"""Chores that need no line: a notice is told as such, and that ESTOP holds the work is said by the worker."""
 
 
 def logger_from(environ: Mapping[str, str]) -> "Logger":
@@ -31,6 +33,8 @@ class Logger:
 
     def say(self, level: str, event: str, fields: dict[str, Json]) -> None:
         """Write one line, if it matters enough. JSON logs carry every event."""
+        if event == "worker_chore" and fields.get("chore") in QUIET:
+            level = "debug"
         if self._as_json:
             self._write(self._json_line(level, event, fields))
         elif LEVELS[level] >= self._level and not (self.quiet and level == "info"):
@@ -57,6 +61,10 @@ class Logger:
             from coilclaw.cli.words import receipt_word
 
             event = f"tool_{receipt_word(str(words.pop('status')), str(words.get('code')))}"
+        if message is None and event.startswith("worker_"):
+            from coilclaw.cli.words import worker_words
+
+            message = worker_words(event, words)
         if message is None:
             message = " ".join([event.replace("_", " "), *(f"{name}={value}" for name, value in words.items())])
         prefix = "" if level in ("debug", "info") else f"{level}: "

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from coilclaw.cli import candidates
 from coilclaw.cli.output import counted, json_option, moment, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
@@ -33,7 +34,7 @@ def list_conversations(limit: int, as_json: bool) -> None:
     print_rows(rows, ("conversation", "last", "messages", "began with"), empty="Nothing is remembered yet.")
 
 
-@memory.command()
+@memory.command(short_help="Search everything that was said.")
 @click.argument("query")
 @limit_option
 @json_option
@@ -49,7 +50,7 @@ def search(query: str, limit: int, as_json: bool) -> None:
 
 
 @memory.command()
-@click.argument("conversation_id")
+@click.argument("conversation_id", shell_complete=candidates.conversations)
 @json_option
 def show(conversation_id: str, as_json: bool) -> None:
     """Show a conversation, calls and results included."""
@@ -84,7 +85,7 @@ def clear(yes: bool) -> int:
         if not yes:
             if not sys.stdin.isatty():
                 raise UsageError("clearing memory needs --yes or a terminal to ask at.")
-            if not click.confirm("Forget every conversation?", default=False, err=True):
+            if not click.confirm("Forget every conversation?", default=False, prompt_suffix=" ", err=True):
                 tell("Nothing was changed.")
                 return 4
         gone = app.db.write_now(clear_memory)

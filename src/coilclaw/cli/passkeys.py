@@ -60,7 +60,7 @@ def _day(when: object) -> str:
     return moment(str(when))[:10] if when else "never"
 
 
-@passkeys.command()
+@passkeys.command(short_help="Stop believing a passkey that is lost.")
 @click.argument("passkey_id")
 def remove(passkey_id: str) -> int:
     """Stop believing a passkey, at this terminal: the way back when it is lost. A unique beginning of its id will do.

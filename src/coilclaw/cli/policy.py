@@ -67,7 +67,7 @@ def show(as_json: bool) -> None:
             tell(one_line(f"{name}: {text}"))
 
 
-@policy.command()
+@policy.command(short_help="Tell the decision a call would get.")
 @click.option("--json", "call", metavar="CALL", help='A call such as {"tool": "shell", "args": {"command": "ls"}}.')
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read one call per line; print one decision per line.")
 @click.option("--exit-code", is_flag=True, help="Exit 0 for allow, 4 for ask, 3 for deny.")

@@ -4,6 +4,7 @@ import asyncio
 
 import click
 
+from coilclaw.cli import candidates
 from coilclaw.cli.output import json_option, print_json, print_rows, tell
 from coilclaw.cli.session import opened
 
@@ -44,7 +45,7 @@ def list_all(as_json: bool) -> None:
 
 
 @provider.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=candidates.providers)
 @json_option
 def test(name: str | None, as_json: bool) -> int:
     """Ask a provider for one short answer and say how it went."""

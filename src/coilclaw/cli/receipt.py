@@ -2,6 +2,7 @@
 
 import click
 
+from coilclaw.cli import candidates
 from coilclaw.cli.output import counted, json_option, moment, print_json, print_line, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.packets.errors import UsageError
@@ -30,7 +31,7 @@ def list_all(limit: int, as_json: bool) -> None:
 
 
 @receipt.command()
-@click.argument("key")
+@click.argument("key", shell_complete=candidates.receipts)
 @json_option
 def show(key: str, as_json: bool) -> None:
     """Show the receipts with this id, number, id prefix or action id."""
@@ -53,7 +54,7 @@ def show(key: str, as_json: bool) -> None:
         tell("")
 
 
-@receipt.command()
+@receipt.command(short_help="Check the whole chain; name the first broken link.")
 @json_option
 def verify(as_json: bool) -> int:
     """Replay the log against the rows and the signed heads; name the first broken link. Exit 6 if there is one."""

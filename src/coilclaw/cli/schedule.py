@@ -64,7 +64,7 @@ def _described(command: F) -> F:
     return command
 
 
-@schedule.command("list")
+@schedule.command("list", short_help="List schedules and when each runs next.")
 @json_option
 def list_schedules(as_json: bool) -> None:
     """List schedules and when each runs next, and the agent's own follow-ups apart."""
@@ -79,7 +79,7 @@ def list_schedules(as_json: bool) -> None:
             show_list(app, told)
 
 
-@schedule.command()
+@schedule.command(short_help="Show a schedule: what it does, when, and how its runs went.")
 @click.argument("schedule_id", shell_complete=candidates.schedules)
 @json_option
 def show(schedule_id: str, as_json: bool) -> None:
@@ -107,10 +107,12 @@ def add(schedule_id: str | None, disabled: bool, as_json: bool, **given: Any) ->
     """Add a schedule. What it is given here only narrows what the configuration grants."""
     from coilclaw.app.schedules.clockwork import Clockwork
     from coilclaw.app.schedules.views import find, story
+    from coilclaw.cli.schedule_faults import check_new
     from coilclaw.cli.schedules import say_row
     from coilclaw.jobs.registry.edit import adding
     from coilclaw.jobs.registry.schedule_entry import new_entry
 
+    check_new(given)
     with opened() as app:
         entry = new_entry(schedule_id, given, app.clock(), _taken(app), enabled=not disabled)
         asyncio.run(Clockwork(app).edit(adding(entry)))
@@ -187,7 +189,7 @@ def enable(schedule_id: str, as_json: bool) -> int:
     return 0
 
 
-@schedule.command()
+@schedule.command(short_help="Keep a schedule from running.")
 @click.argument("schedule_id", shell_complete=candidates.schedules)
 @json_option
 def disable(schedule_id: str, as_json: bool) -> int:

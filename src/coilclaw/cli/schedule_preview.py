@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,7 +15,7 @@ from coilclaw.cli.output import json_option, print_json, tell
 from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:
-    from coilclaw.jobs.forecast import Forecast
+    from coilclaw.jobs.forecast import Forecast, Plain
 
 COUNT = 5
 MOST = 1000
@@ -30,7 +31,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     count: int | None = None
 
 
-@click.command("preview")
+@click.command("preview", short_help="Say what a cron expression means and when it runs next.")
 @click.argument("expression", metavar="[CRON]", nargs=-1)
 @click.option("--cron", metavar="CRON", help="The expression, if it is not an argument.")
 @click.option("--timezone", metavar="ZONE", help="An IANA zone, such as Europe/Berlin. Default: that of this machine.")
@@ -51,6 +52,8 @@ def preview(
 
     CRON has five fields: minute hour day-of-month month day-of-week; '0 9 * * 1-5' is every weekday at nine.
     """
+    from coilclaw.jobs.forecast import plainly
+
     cron = _one_of(expression, cron)
     if lines:
         if cron is not None or timezone is not None or after is not None or count is not None:
@@ -64,11 +67,12 @@ def preview(
         )
     here = machine_zone(os.environ) if timezone is None else None
     zone = timezone if timezone is not None else here or "UTC"
-    found = answer(Question(cron=cron, timezone=zone, after=after, count=count))
+    asked = _instant(after)
+    found = answer(Question(cron=cron, timezone=zone, after=after, count=count), asked)
     if as_json:
         print_json(found)
         return 0
-    _show(found)
+    _show(found, plainly(cron, zone, asked))
     if timezone is None:
         why = f"{here}, the zone of this machine" if here else "UTC, because this machine does not name its zone"
         tell(f"By the clocks of {why}; --timezone names another.")
@@ -96,17 +100,21 @@ def machine_zone(environ: Mapping[str, str], localtime: Path = Path("/etc/localt
     return name if name in zones().names else None
 
 
-def answer(question: Question) -> "Forecast":
-    """The forecast that was asked for."""
-    from coilclaw.jobs.forecast import forecast
+def _instant(after: str | None) -> datetime:
     from coilclaw.jobs.moments import moment_of
     from coilclaw.packets.ids import utc_now
+
+    return utc_now() if after is None else moment_of(after, "the time")
+
+
+def answer(question: Question, asked: datetime | None = None) -> "Forecast":
+    """The forecast that was asked for."""
+    from coilclaw.jobs.forecast import forecast
 
     count = COUNT if question.count is None else question.count
     if not 1 <= count <= MOST:
         raise UsageError(f"a count of {count} is not taken.", remedy=f"Ask for 1 to {MOST} runs.")
-    after = utc_now() if question.after is None else moment_of(question.after, "the time")
-    return forecast(question.cron, question.timezone, after, count)
+    return forecast(question.cron, question.timezone, asked or _instant(question.after), count)
 
 
 def answer_line(line: bytes) -> bytes:
@@ -140,9 +148,9 @@ def _answer_lines(source: BinaryIO) -> int:
     return 0
 
 
-def _show(found: "Forecast") -> None:
-    tell(found.cron_summary)
-    if found.cron_notes:
-        tell(f"Note: {found.cron_notes}")
+def _show(found: "Forecast", plain: "Plain") -> None:
+    tell(plain.summary)
+    for note in plain.notes:
+        tell(f"Note: {note}")
     for utc, local in zip(found.next_runs_utc, found.next_runs_local, strict=True):
         tell(f"  {local}  ({utc})")

@@ -73,10 +73,9 @@ def lines(told: JsonObject) -> list[str]:
     shown = [
         f"schedule:   {told['schedule_id']}",
         f"state:      {told['state']}{': ' + one_line(str(told['paused_reason'])) if told['paused_reason'] else ''}",
-        f"when:       {told['cron_summary']}",
+        f"when:       {told['plain_summary']}",
+        *(f"note:       {note}" for note in msgspec.convert(told["plain_notes"], list[str])),
     ]
-    if told["cron_notes"]:
-        shown.append(f"note:       {told['cron_notes']}")
     shown += [
         f"next runs:  {', '.join(msgspec.convert(told['next_runs_local'], list[str])) or '-'}",
         f"missed:     {options['misfire']}, {'at any time' if late is None else f'within {_span(late)}'}",
@@ -121,7 +120,7 @@ def _run_line(run: JsonObject) -> str:
 def say_row(app: "App", row: "ScheduleRow", done: str) -> None:
     """What a change came to."""
     told = in_words(app, row, 1)
-    print_line(f"{row.schedule_id} is {done}. {told['cron_summary']}")
-    if told["cron_notes"]:
-        print_line(f"Note: {told['cron_notes']}")
+    print_line(f"{row.schedule_id} is {done}. {told['plain_summary']}")
+    for note in msgspec.convert(told["plain_notes"], list[str]):
+        print_line(f"Note: {note}")
     print_line(f"Next run: {local_time(row) or 'none'}.")

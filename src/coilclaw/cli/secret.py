@@ -17,7 +17,7 @@ def secret() -> None:
     """Keep keys and tokens here, encrypted, instead of in the environment."""
 
 
-@secret.command("set")
+@secret.command("set", short_help="Keep a secret under a name.")
 @click.argument("name")
 def set_value(name: str) -> int:
     """Keep a secret under the NAME that `api_key_env` or `secret_env` names; a variable of that name still comes first.

@@ -116,7 +116,7 @@ def logs(follow: bool, lines: int) -> int:
     return 0
 
 
-@service.command()
+@service.command(short_help="Stop the service and take the unit away; the home stays.")
 def uninstall() -> int:
     """Stop the service and take the unit away; the home is left alone."""
     file = unit_file(os.environ)

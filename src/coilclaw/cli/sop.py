@@ -110,7 +110,10 @@ async def _hand_in(app: "App", procedures: "Procedures", name: str, *, as_json: 
 async def _run(app: "App", procedures: "Procedures", name: str, *, as_json: bool) -> int:
     file = procedures.load(name)
     if app.estop.engaged():
-        tell("ESTOP is engaged: nothing was begun. `coilclaw estop` says how to clear it.", err=True)
+        from coilclaw.cli.estop import way_out
+
+        passkey = app.owner_proof.registered(app.db.reader)
+        tell(f"ESTOP is engaged: nothing was begun. {way_out(passkey=passkey)}", err=True)
         return 5
     begun = await procedures.start(name)
     if not as_json:

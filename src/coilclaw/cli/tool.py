@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coilclaw.cli import candidates
 from coilclaw.cli.output import json_option, print_json, print_result, print_rows
 from coilclaw.cli.session import opened
 from coilclaw.cli.words import result_words
@@ -22,7 +23,7 @@ def tool() -> None:
     """List tools, or run one through the gate."""
 
 
-@tool.command("list")
+@tool.command("list", short_help="List every tool and whether this channel may use it.")
 @json_option
 def list_tools(as_json: bool) -> None:
     """List every tool, what it does to the world, and whether this channel may use it."""
@@ -51,8 +52,8 @@ def list_tools(as_json: bool) -> None:
         print_rows(rows, ("tool", "effect", "where", "may use", "what it does"), empty="There are no tools.")
 
 
-@tool.command()
-@click.argument("name")
+@tool.command(short_help="Run one tool through the gate, and receipt it.")
+@click.argument("name", shell_complete=candidates.tools)
 @click.option("--json", "args_json", default="{}", metavar="ARGS", help="The arguments, a JSON object.")
 @click.option("--yes", is_flag=True, help="Approve lane A actions without asking. External ones still ask.")
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. Said, logged and receipted.")

@@ -4,13 +4,14 @@ import asyncio
 
 import click
 
+from coilclaw.cli import candidates
 from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
 from coilclaw.cli.session import opened
 from coilclaw.cli.words import result_words
 
 
 @click.command()
-@click.argument("snapshot", default="")
+@click.argument("snapshot", default="", shell_complete=candidates.snapshots)
 @click.option("--list", "only_list", is_flag=True, help="List the snapshots there are.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be brought back.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

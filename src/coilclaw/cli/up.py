@@ -55,7 +55,7 @@ def _settle_address(app: "App", addr: str | None) -> None:
     address = addr or app.config.server.http_addr
     fault = address_fault(address)
     if fault:
-        raise UsageError(f"--addr {fault}.")
+        raise UsageError(f"--addr {address}: {fault}.")
     fault = exposure_fault(app.config.server, address)
     if fault:
         raise UsageError(f"{address} {fault}.")
@@ -155,6 +155,7 @@ async def _work(app: "App", background: "Background", stop: asyncio.Event) -> No
 def _greet(app: "App", site: "Site", *, want_code: bool) -> None:
     """Say where the panel is, and how a device comes in."""
     from coilclaw.cli.code import issue_code, show_code
+    from coilclaw.cli.estop import way_out
     from coilclaw.packets.ids import stamp
     from coilclaw.store.devices import active_devices
 
@@ -170,5 +171,8 @@ def _greet(app: "App", site: "Site", *, want_code: bool) -> None:
         told = counted(len(paired), "device")
         tell(f"{told} paired. `coilclaw pair --add` lets another in, `coilclaw devices list` shows them.")
     if app.estop.engaged():
-        tell("ESTOP is engaged: nothing runs until it is cleared.")
+        passkey = app.owner_proof.registered(app.db.reader)
+        tell(f"ESTOP is engaged: nothing runs until it is cleared. {way_out(passkey)}")
+    if sys.stdout.isatty():
+        tell("Ctrl-C stops it. Other commands go into a second terminal.")
     sys.stdout.flush()

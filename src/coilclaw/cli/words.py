@@ -2,13 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+from coilclaw.cli.output import counted
 from coilclaw.packets.job import JobState
 from coilclaw.store.refusals import refusal_of
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
 
     from coilclaw.packets.action import Action, ToolResult
+    from coilclaw.packets.canonical import Json
 
 _RECEIPTS = {"allowed": "done", "denied": "denied", "failed": "failed", "unknown": "unknown end"}
 _ACTIONS = {
@@ -49,6 +52,34 @@ JOBS: dict[JobState, str] = {
     "PAUSED_BUDGET": "paused",
 }
 """How a job stands, as the panel says it."""
+
+
+_WORKER = {
+    "worker_started": "working in the background ({name})",
+    "worker_stopping": "stopping: what is under way may finish within ten seconds",
+    "worker_stopped": "no longer working in the background ({name})",
+    "worker_held": "ESTOP holds the work back",
+    "worker_goes_on": "ESTOP is cleared, the work goes on",
+}
+_CHORES = {
+    "recover": ("looked after that a sudden end had left", "action"),
+    "expire": ("expired", "proposal"),
+    "execute": ("carried out", "approved action"),
+    "schedules": ("of schedules begun, ended or passed over", "run"),
+    "sops": ("taken up again", "procedure"),
+}
+
+
+def worker_words(event: str, fields: "Mapping[str, Json]") -> str | None:
+    """What a worker says of itself, in words; None where there are none for it."""
+    if event != "worker_chore":
+        words = _WORKER.get(event)
+        return None if words is None else words.format(name=fields.get("name", ""))
+    if fields.get("chore") == "prune":
+        return "forgot what was kept long enough"
+    words, noun = _CHORES.get(str(fields.get("chore")), ("", ""))
+    done = fields.get("done")
+    return f"{counted(done, noun)} {words}" if words and isinstance(done, int) else None
 
 
 def receipt_word(status: str, code: str = "") -> str:

@@ -5,6 +5,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from coilclaw.cli.output import counted, tell
 from coilclaw.cli.session import opened
@@ -67,6 +68,6 @@ def _prune(app: "App") -> "Chore":
 
     async def run() -> int:
         done = await asyncio.to_thread(pruner(app).prune_if_due)
-        return 0 if done is None else 1
+        return 0 if done is None or not any(msgspec.structs.astuple(done.gone)) else 1
 
     return Chore(name="prune", every=600.0, run=run)

@@ -16,7 +16,7 @@ def _deny_estop(case: Case) -> Iterator[Reason]:
             rule="estop",
             code="ESTOP",
             text="ESTOP is engaged: no tool runs until the owner clears it.",
-            change="Clear it with `coilclaw estop --clear`, or in the panel if you have a passkey.",
+            change="Clear it in the panel with your passkey, or with `coilclaw estop --clear` while there is none.",
         )
 
 
@@ -57,7 +57,7 @@ def _deny_budget(case: Case) -> Iterator[Reason]:
         yield Reason(
             rule="budget.calls",
             code="RATE_LIMITED",
-            text=f"{most} calls were made within a minute, which is the limit.",
+            text=f"{most} call{' was' if most == 1 else 's were'} made within a minute, which is the limit.",
             change="Wait a minute, or raise budgets.tool_calls_per_minute.",
         )
     if case.facts.tool is not None and case.facts.tool.opens_pr and case.facts.prs_today >= case.policy.prs_per_day:
@@ -117,10 +117,11 @@ def _deny_job(case: Case) -> Iterator[Reason]:
         written = {path.relative for path in case.facts.paths if path.write and path.relative is not None}
         full = len(job.files_changed) >= most and not case.facts.only_reads
         if full or (written and len(job.files_changed | written) > most):
+            files = "1 file" if most == 1 else f"{most} files"
             yield Reason(
                 rule="job.files",
                 code="JOB_FILES",
-                text=f"This job may change {most} files and has changed {len(job.files_changed)}.",
+                text=f"This job may change {files} and has changed {len(job.files_changed)}.",
                 change="Make a job that may change more.",
             )
     if case.facts.tool.opens_pr and job.constraints.max_prs is not None and job.prs_opened >= job.constraints.max_prs:
@@ -272,7 +273,7 @@ def _deny_autonomy(case: Case) -> Iterator[Reason]:
 def _way_out(case: Case) -> str:
     if case.facts.command is not None:
         return "Add the program to security.allowed_commands if the agent should have it."
-    return "Use a path inside the workspace."
+    return "Use a path inside the workspace." if case.facts.paths else ""
 
 
 DENIES: tuple[Rule, ...] = (

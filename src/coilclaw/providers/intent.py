@@ -103,6 +103,8 @@ def _sentence(call: ProposedCall | None, result: str) -> str:
         result = since[1].strip()
     if re.match(r"(?i)denied\b|the owner (?:rejected|refused)|the approval has expired", result):
         return f"I was not allowed to use {tool}, so nothing was done. {_short(result)}"
+    if re.match(r"(?i)pending\b.*\bwith their passkey\.", result, re.DOTALL):
+        return f"{tool} waits for your passkey in the panel; nothing is done before that."
     if re.match(r"(?i)pending\b", result):
         return f"{tool} waits for your approval; nothing is done before you say yes."
     if not result:

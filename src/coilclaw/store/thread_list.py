@@ -22,6 +22,9 @@ class LastWords(msgspec.Struct, frozen=True, kw_only=True):
     """Its beginning."""
     label: Label
     created_at: str
+    turn_id: str
+    number: int
+    """Its place in the conversation."""
 
 
 class ThreadOverview(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +37,8 @@ class ThreadOverview(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: str
     messages: int
     last: LastWords | None
+    ended_action_id: str | None
+    """What ended last of the turn that the last words are of, once nothing of it is open any more."""
     running_turn_id: str | None
     waiting_turns: int
     waiting_approvals: int
@@ -109,6 +114,7 @@ def _overviews(db: sqlite3.Connection, rows: list[tuple[str, str, str, str, str,
             running[thread_id] = turn_id
         else:
             waiting[thread_id] = waiting.get(thread_id, 0) + 1
+    words = {row[0]: _last_words(db, row[0]) for row in rows}
     return [
         ThreadOverview(
             thread_id=row[0],
@@ -118,7 +124,8 @@ def _overviews(db: sqlite3.Connection, rows: list[tuple[str, str, str, str, str,
             updated_at=row[4],
             number=row[5],
             messages=row[6],
-            last=_last_words(db, row[0]),
+            last=(last := words[row[0]]),
+            ended_action_id=None if last is None else _ended_since(db, row[0], last),
             running_turn_id=running.get(row[0]),
             waiting_turns=waiting.get(row[0], 0),
             waiting_approvals=approvals.get(row[0], 0),
@@ -129,10 +136,25 @@ def _overviews(db: sqlite3.Connection, rows: list[tuple[str, str, str, str, str,
 
 def _last_words(db: sqlite3.Connection, thread_id: str) -> LastWords | None:
     row = db.execute(
-        "SELECT role, substr(content, 1, ?), label, created_at FROM messages"
+        "SELECT role, substr(content, 1, ?), label, created_at, turn_id, seq FROM messages"
         " WHERE thread_id = ? AND role IN ('user', 'assistant') AND content <> '' ORDER BY seq DESC LIMIT 1",
         (EXCERPT_CHARACTERS, thread_id),
     ).fetchone()
     if row is None:
         return None
-    return LastWords(role=msgspec.convert(row[0], Role), text=row[1], label=row[2], created_at=row[3])
+    return LastWords(
+        role=msgspec.convert(row[0], Role), text=row[1], label=row[2], created_at=row[3], turn_id=row[4], number=row[5]
+    )
+
+
+def _ended_since(db: sqlite3.Connection, thread_id: str, last: LastWords) -> str | None:
+    """The action whose end was posted after the agent's last words, the latest of several; None while one is open."""
+    if last.role != "assistant":
+        return None
+    row = db.execute(
+        "SELECT action_id FROM messages WHERE thread_id = ? AND seq > ? AND turn_id = ? AND role = 'system'"
+        " AND action_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM proposed_actions a WHERE a.turn_id = ?"
+        " AND a.status IN ('PENDING', 'APPROVED')) ORDER BY seq DESC LIMIT 1",
+        (thread_id, last.number, last.turn_id, last.turn_id),
+    ).fetchone()
+    return None if row is None else row[0]

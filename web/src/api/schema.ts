@@ -284,6 +284,16 @@ export interface CallToCheck {
   tool: string;
 }
 
+/** How an action ended that had waited when the last words were said. */
+export interface CameOfIt {
+  action_id: string;
+  /** Who said no; null unless it is REJECTED. */
+  refusal: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null;
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+  /** What it is, in a sentence. */
+  summary: string;
+}
+
 /** Calling a job off. */
 export interface CancelJob {
   /** Why; it is kept with the job. */
@@ -1966,6 +1976,8 @@ export interface TextDelta {
 
 /** A conversation. */
 export interface Thread {
+  /** What came of it after the last words were said; null while anything of it is open, and when nothing did. */
+  came_of_it: CameOfIt | null;
   /** Where it was begun: panel, cli, job, … */
   channel: string;
   created_at: string;

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 import msgspec
 
 from coilclaw.jobs.cron.cron import Cron, longest
-from coilclaw.jobs.cron.field import DAY, FIELDS, MONTHS, Field, items_of
+from coilclaw.jobs.cron.field import DAY, FIELDS, HOUR, MONTHS, Field, items_of
 from coilclaw.jobs.cron.shifts import Shift, shifts
 from coilclaw.jobs.cron.words import listing, ordinal
 from coilclaw.jobs.moments import clock, spoken_day
@@ -21,6 +21,8 @@ class Speech(msgspec.Struct, frozen=True, kw_only=True):
     """How notes are worded."""
 
     either: str
+    other: str
+    uneven: str
     reset: str
     often: str
     change: str
@@ -30,6 +32,8 @@ class Speech(msgspec.Struct, frozen=True, kw_only=True):
 
 FIXED = Speech(
     either="Day-of-month and day-of-week are combined using OR semantics.",
+    other="Some other cron programs read ‘{field}’ here as AND; this one does not.",
+    uneven="{name} ‘{part}’ restarts each {whole}: the last gap is {last}, not {step}.",
     reset="Day-of-month ‘{field}’ resets each month; this is not anchored to a specific start date.",
     often=(
         f"Runs are as little as {{apart}} apart, finer than a {TICK_MINUTES}-minute dispatcher tick:"
@@ -42,6 +46,8 @@ FIXED = Speech(
 """The words that `cron/jobs.json` holds."""
 PLAIN = Speech(
     either="Dates and weekdays both count: it runs on those dates, and on those weekdays besides.",
+    other="With ‘{field}’ some other programs run only where the date and the weekday fit; this one does not.",
+    uneven="‘{part}’ is counted anew each {whole}: the last gap is {last}, not {step}.",
     reset="‘{field}’ is counted anew from the 1st of each month.",
     often=(
         f"Runs are as little as {{apart}} apart. If CoilClaw does not run all the time but is started every"
@@ -61,7 +67,7 @@ def cron_notes(cron: Cron, zone: tzinfo, after: datetime) -> str | None:
 
 def notes_of(cron: Cron, zone: tzinfo, after: datetime, say: Speech) -> list[str]:
     """All that applies, in a fixed order; clock changes after an instant, to the end of the next year."""
-    days, rare = _days(cron, say), (*_steps(cron), *_short_months(cron))
+    days, rare = _days(cron, say), (*_steps(cron, say), *_short_months(cron))
     return [*days, *rare, *_tick(cron, say), *_clock_changes(cron, zone, after, say)]
 
 
@@ -73,27 +79,29 @@ def _days(cron: Cron, say: Speech) -> Iterator[str]:
             if whole:
                 yield f"‘{field}’ names every day, so the other field changes nothing."
             elif field.startswith("*"):
-                yield f"Some other cron programs read ‘{field}’ here as AND; this one does not."
+                yield say.other.format(field=field)
     if "/" in day and len(cron.days) < 31:
         yield say.reset.format(field=day)
 
 
-def _steps(cron: Cron) -> Iterator[str]:
-    """Steps through a whole field that do not fit into it."""
+def _steps(cron: Cron, say: Speech) -> Iterator[str]:
+    """Steps through a whole field that do not fit into it, where the next round follows at once."""
+    every_day = cron.any_day and cron.any_weekday
+    follows = {"minute": len(cron.hours) == HOUR.size, "hour": every_day, "day-of-week": cron.any_day}
     for field, text in zip(FIELDS, cron.fields, strict=True):
-        if field is DAY or "/" not in text:
+        if field is DAY or "/" not in text or "," in text or not follows.get(field.name, True):
             continue
-        for item, part in zip(items_of(field, text), text.split(","), strict=True):
-            numbers = range(field.low, field.high + 1, item.step)
-            rest = field.size - numbers[-1] + field.low
-            if item.first == field.low and item.last >= field.high and rest != item.step:
-                yield _uneven(field, part, item.step, rest)
+        (item,) = items_of(field, text)
+        numbers = range(field.low, field.high + 1, item.step)
+        rest = field.size - numbers[-1] + field.low
+        if item.first == field.low and item.last >= field.high and rest != item.step:
+            yield _uneven(field, text, item.step, rest, say)
 
 
-def _uneven(field: Field, part: str, step: int, rest: int) -> str:
+def _uneven(field: Field, part: str, step: int, rest: int, say: Speech) -> str:
     whole, unit = _RESTARTS[field.name], field.unit or ("months" if field.name == "month" else "days")
     last = f"{rest} {unit.removesuffix('s') if rest == 1 else unit}"
-    return f"{field.name.capitalize()} ‘{part}’ restarts each {whole}: the last gap is {last}, not {step}."
+    return say.uneven.format(name=field.name.capitalize(), part=part, whole=whole, last=last, step=step)
 
 
 def _short_months(cron: Cron) -> Iterator[str]:

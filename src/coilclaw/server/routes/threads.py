@@ -2,7 +2,9 @@
 
 import asyncio
 import sqlite3
-from typing import Annotated
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Annotated, TypeAlias
 
 import msgspec
 from litestar import Controller, delete, get, patch, post
@@ -10,7 +12,9 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from coilclaw.ledger.audit import add_event
+from coilclaw.packets.action import Action, Status
 from coilclaw.packets.chat import Role
+from coilclaw.packets.errors import RowDamaged
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.labels import is_untrusted
 from coilclaw.packets.text import one_line
@@ -18,6 +22,10 @@ from coilclaw.server.core import Core
 from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor
 from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.server.talk import found_thread, id_of, shown_text
+from coilclaw.server.views.actions import refusals_of
+from coilclaw.server.views.naming import sentence_of
+from coilclaw.store.actions import load_action
+from coilclaw.store.refusals import Refusal
 from coilclaw.store.thread_list import LastWords, Place, ThreadOverview, list_overviews, overview_of
 from coilclaw.store.threads import delete_thread, ensure_thread, rename_thread, thread_exists
 
@@ -52,6 +60,17 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
 
 
+class CameOfIt(msgspec.Struct, frozen=True, kw_only=True):
+    """How an action ended that had waited when the last words were said."""
+
+    action_id: str
+    status: Status
+    refusal: Refusal | None
+    """Who said no; null unless it is REJECTED."""
+    summary: str
+    """What it is, in a sentence."""
+
+
 class Thread(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation."""
 
@@ -64,6 +83,8 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     """How many; counted up to 10,000."""
     last: Excerpt | None
+    came_of_it: CameOfIt | None
+    """What came of it after the last words were said; null while anything of it is open, and when nothing did."""
     running_turn_id: str | None
     """The turn that is being answered now."""
     waiting_turns: int
@@ -89,7 +110,8 @@ class Threads(Controller):
     ) -> Page[Thread]:
         """Conversations, the most recently touched first."""
         found = list_overviews(core.db.reader, limit + 1, after=read_cursor(cursor, Place), words=q, talks=talks)
-        shown = await asyncio.to_thread(lambda: [_shown(core, each) for each in found])
+        ends = _ends(core, found)
+        shown = await asyncio.to_thread(lambda: [_shown(core, each, ends) for each in found])
         return page_of(shown, limit, [(each.updated_at, each.number) for each in found])
 
     @post("/", operation_id="createThread", summary="A new conversation")
@@ -160,10 +182,32 @@ def _found(core: Core, thread_id: str) -> Thread:
     overview = overview_of(core.db.reader, thread_id)
     if overview is None:
         raise NotThere("such conversation")
-    return _shown(core, overview)
+    return _shown(core, overview, _ends(core, (overview,)))
 
 
-def _shown(core: Core, thread: ThreadOverview) -> Thread:
+Ends: TypeAlias = dict[str, tuple[Action, Refusal | None]]
+
+
+def _ends(core: Core, threads: Iterable[ThreadOverview]) -> Ends:
+    """The actions that ended last in these conversations, and who refused them; read here, told elsewhere."""
+    ended: list[Action] = []
+    for thread in threads:
+        with suppress(RowDamaged):  # what cannot be read is not told of
+            action = load_action(core.db.reader, thread.ended_action_id) if thread.ended_action_id else None
+            ended += [] if action is None else [action]
+    refusals = refusals_of(core, ended)
+    return {action.action_id: (action, refusals.get(action.action_id)) for action in ended}
+
+
+def _came_of_it(core: Core, thread: ThreadOverview, ends: Ends) -> CameOfIt | None:
+    if thread.ended_action_id not in ends:
+        return None
+    action, refusal = ends[thread.ended_action_id]
+    summary = sentence_of(core, action)
+    return CameOfIt(action_id=action.action_id, status=action.status, refusal=refusal, summary=summary)
+
+
+def _shown(core: Core, thread: ThreadOverview, ends: Ends) -> Thread:
     return Thread(
         thread_id=thread.thread_id,
         title=one_line(core.said(thread.title)),
@@ -172,6 +216,7 @@ def _shown(core: Core, thread: ThreadOverview) -> Thread:
         updated_at=thread.updated_at,
         messages=thread.messages,
         last=None if thread.last is None else _excerpt(core, thread.last),
+        came_of_it=_came_of_it(core, thread, ends),
         running_turn_id=thread.running_turn_id,
         waiting_turns=thread.waiting_turns,
         waiting_approvals=thread.waiting_approvals,

@@ -5,11 +5,14 @@ import type { Tone } from '../../parts/tone.ts';
 import { codeWords, lookup, t } from '../../text/t.ts';
 
 /** How a run stands, as people tell it apart. */
-export type RunStand = 'running' | 'cut' | 'asks' | 'answered' | 'waits' | 'done' | 'failed';
+export type RunStand = 'running' | 'cut' | 'asks' | 'answered' | 'waits' | 'done' | 'failed' | 'refused';
 
-export function standOf(run: Pick<SopRun, 'state' | 'working' | 'answered' | 'waiting'>): RunStand {
+const REFUSED = 'OWNER_REFUSED';
+
+export function standOf(run: Pick<SopRun, 'state' | 'working' | 'answered' | 'waiting' | 'reason'>): RunStand {
   if (run.state === 'DONE') return 'done';
-  if (run.state === 'FAILED') return 'failed';
+  // The owner's no is an answer, not a failure; the reason ends with the code of the step.
+  if (run.state === 'FAILED') return run.reason.endsWith(`(${REFUSED}).`) ? 'refused' : 'failed';
   if (run.working) return 'running';
   if (run.state === 'RUNNING') return 'cut';
   if (run.waiting.length) return 'asks';
@@ -20,8 +23,8 @@ export function isOver(run: Pick<SopRun, 'state'>): boolean {
   return run.state === 'DONE' || run.state === 'FAILED';
 }
 
-const TONES: Record<RunStand, Tone> = { running: 'accent', cut: 'warn', asks: 'warn', answered: 'accent', waits: 'plain', done: 'good', failed: 'bad' };
-const ICONS: Record<RunStand, IconName> = { running: 'refresh', cut: 'warn', asks: 'approve', answered: 'refresh', waits: 'clock', done: 'check', failed: 'warn' };
+const TONES: Record<RunStand, Tone> = { running: 'accent', cut: 'warn', asks: 'warn', answered: 'accent', waits: 'plain', done: 'good', failed: 'bad', refused: 'plain' };
+const ICONS: Record<RunStand, IconName> = { running: 'refresh', cut: 'warn', asks: 'approve', answered: 'refresh', waits: 'clock', done: 'check', failed: 'warn', refused: 'close' };
 
 export function toneOf(stand: RunStand): Tone {
   return TONES[stand];
@@ -54,13 +57,26 @@ export function stepsOver(run: Pick<SopRunShown, 'steps'>): number {
   return run.steps.filter((each) => SETTLED.has(each.state)).length;
 }
 
-export function stepTone(step: Pick<SopRunStep, 'state'>): Tone {
+/** The owner said no to it. */
+function isRefused(step: Pick<SopRunStep, 'state' | 'code'>): boolean {
+  return step.state === 'FAILED' && step.code === REFUSED;
+}
+
+/** How a step stands in a word; of a run that is over nothing is to come. */
+export function stepWords(step: Pick<SopRunStep, 'state' | 'code'>, over: boolean): string {
+  if (isRefused(step)) return codeWords(REFUSED);
+  return over && step.state === 'TO_DO' ? t('runs.step.never') : t(`runs.step.${step.state}`);
+}
+
+export function stepTone(step: Pick<SopRunStep, 'state' | 'code'>): Tone {
+  if (isRefused(step)) return 'plain';
   const tones: Partial<Record<SopRunStep['state'], Tone>> = { RUNNING: 'accent', WAITING: 'warn', HELD: 'warn', SUCCEEDED: 'good', FAILED: 'bad' };
   return tones[step.state] ?? 'plain';
 }
 
 /** What is said beside the state: why it failed or is held; other codes say what the state says. */
 export function stepWhy(step: Pick<SopRunStep, 'state' | 'code'>): string {
+  if (isRefused(step)) return '';
   return (step.state === 'FAILED' || step.state === 'HELD') && step.code ? codeWords(step.code) : '';
 }
 

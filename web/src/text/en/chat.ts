@@ -15,6 +15,7 @@ export const chat = {
   'chat.running': 'Working',
   'chat.waits.one': '{n} waits for you',
   'chat.waits.other': '{n} wait for you',
+  'chat.came': '{how}: {what}',
   'chat.earlier': 'Earlier messages',
   'chat.rename': 'Rename this conversation',
   'chat.rename.label': 'Title',
@@ -66,4 +67,5 @@ export const chat = {
   'chat.idea.1': 'What files are in the workspace?',
   'chat.idea.2': 'Write "Hello from CoilClaw" to hello.md',
   'chat.idea.3': 'Remind me every weekday at 9 to plan the day',
+  'chat.idea.mock': 'What time is it?',
 } as const;

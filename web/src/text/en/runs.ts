@@ -5,7 +5,9 @@ export const runs = {
   'runs.over': 'Ended',
   'runs.none': 'No runs yet',
   'runs.none.more': 'A procedure that you begin at a terminal is shown here, step by step. Those that the panel or a schedule starts are jobs.',
-  'runs.none.do': 'coilclaw sop run NAME',
+  'runs.how': 'Begin one at a terminal:',
+  'runs.how.do': 'coilclaw sop run NAME',
+  'runs.how.job': 'Or as a job:',
 
   'runs.state.running': 'Under way',
   'runs.state.cut': 'Cut off',
@@ -14,6 +16,7 @@ export const runs = {
   'runs.state.waits': 'Waiting',
   'runs.state.done': 'Done',
   'runs.state.failed': 'Failed',
+  'runs.state.refused': 'You said no',
 
   'runs.says.running': 'It is being worked on, step by step.',
   'runs.says.cut': 'It stopped in the middle, and nobody works on it. Go on at the terminal:',
@@ -23,6 +26,7 @@ export const runs = {
   'runs.says.unknown': 'Nobody knows whether one of its calls had its effect. Tell how that ended, then go on at the terminal:',
   'runs.says.done': 'Every step is over.',
   'runs.says.failed': 'It could not be finished. What it did until then stays, with its receipts.',
+  'runs.says.refused': 'You said no to one of its steps, so it ended there. What it did until then stays, with its receipts.',
   'runs.resume': 'coilclaw sop resume {id}',
 
   'runs.why': 'Step {name} failed: {why}.',
@@ -34,6 +38,7 @@ export const runs = {
   'runs.step.agent': 'Agent',
   'runs.step.approval': 'Your word',
   'runs.step.TO_DO': 'To come',
+  'runs.step.never': 'Not begun',
   'runs.step.RUNNING': 'Now',
   'runs.step.WAITING': 'Waits',
   'runs.step.HELD': 'Held',
