@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from bench.rounds import Timing, timed, timings
 from bench.row import Plan, Row, alone, beside
 from coilclaw.jobs.cron.notes import cron_notes
+from coilclaw.jobs.cron.occurrences import count_runs, next_run, next_runs
 from coilclaw.jobs.cron.parse import parse_cron
 from coilclaw.jobs.cron.words import cron_summary
-from coilclaw.jobs.cron.occurrences import count_runs, next_run, next_runs
 from coilclaw.jobs.cron.zones import zones
 
 ZONE = "America/Los_Angeles"

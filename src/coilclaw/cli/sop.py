@@ -46,7 +46,7 @@ def list_sops(as_json: bool) -> None:
     print_rows(rows, ("sop", "steps", "what it does"), empty="There are no SOPs; docs/sops.md says how to write one.")
 
 
-@sop.command()
+@sop.command(short_help="Check procedures and tell every fault.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=candidates.sops)
 @json_option
 def validate(names: tuple[str, ...], as_json: bool) -> int:
@@ -155,7 +155,7 @@ def status(run_id: str | None, limit: int, as_json: bool) -> None:
     print_rows(rows, ("run", "sop", "state", "begun", "where it stands"), empty="No SOP was run yet.")
 
 
-@sop.command()
+@sop.command(short_help="Answer what a run waits for, and let it go on here.")
 @click.argument("run_id", metavar="RUN", shell_complete=candidates.sop_runs)
 @unsafe_option
 @json_option
@@ -174,7 +174,7 @@ def approve(run_id: str, unsafe: bool, as_json: bool) -> int:
         return asyncio.run(_resume(app, procedures, found, as_json=as_json))
 
 
-@sop.command()
+@sop.command(short_help="Go on with a run that waited or was cut off.")
 @click.argument("run_id", metavar="RUN", shell_complete=candidates.sop_runs)
 @unsafe_option
 @json_option

@@ -458,11 +458,12 @@ class Conveyor:
     ) -> Outcome:
         """The last step of every attempt: receipt, status and memory in one transaction."""
         fate = fate or fate_of(msgspec.structs.replace(end, sequel="none"), 0, self._patience, "owner", 0)
+        told = end
         if fate.status == "APPROVED":
             text = f"{end.result.output} It will be tried again."
-            end = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, output=text, error=text))
+            told = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, output=text, error=text))
         try:
-            receipt, result = await self.records.finish(action, end, fate, stored=stored, record=record, by=by)
+            receipt, result = await self.records.finish(action, told, fate, stored=stored, record=record, by=by)
         except StorageError as error:
             if action.begun and not isinstance(error, Taken):
                 self._owed[action.action_id] = lambda: self._finish(
