@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from bench.rounds import Timing, interleave, timed
 from bench.row import Plan, Row, alone, beside
+from coilclaw.airlock import Listing, Target, judge_addresses, judge_url
 from coilclaw.packets.http import Principal
-from coilclaw.sandbox.airlock import Listing, Target, judge_addresses, judge_url
 
 CHECKS: dict[str, tuple[str, Principal, tuple[str, ...]]] = {
     "a public page": ("https://www.example.com/a/b?c=d#e", "web_open", ("93.184.216.34",)),

@@ -19,7 +19,7 @@ async def _later(_: Card) -> Answer:
     return Answer(approved=None)
 
 
-class Desk:
+class JobRequests:
     """Proposes actions that wait, and answers them."""
 
     def __init__(self, home: BenchHome) -> None:
@@ -35,7 +35,7 @@ class Desk:
             turn = Turn("turn_bench", "", "cli")
             call = ToolCall.of("shell", {"command": "ls -la src"})
             outcome = await self._conveyor.carry(
-                self._conveyor.propose(call, turn, f"key-{self._number}"), turn, stored=False
+                self._conveyor.intake.propose(call, turn, f"key-{self._number}"), turn, stored=False
             )
             if not outcome.pending:
                 raise ToolError(f"It ought to wait: {outcome.result.output}")
@@ -56,7 +56,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     home = BenchHome(plan.folder)
     bare = BareCommits(home.database.with_name("bare.sqlite"))
     times = plan.size(32, 4)
-    desk = Desk(home)
+    desk = JobRequests(home)
     try:
         with asyncio.Runner() as loop:
             loop.run(desk.answer(loop.run(desk.wait(1))))

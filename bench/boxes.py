@@ -30,24 +30,24 @@ def _bare(spec: BoxSpec, programs: Programs) -> float:
     """bubblewrap with the flags of a box of ours, started and waited for; how long that took, and nothing else."""
     steps = steps_for(spec, guarded=(), hide=(), programs=programs, source=spec.workspace)
     status = os.open(os.devnull, os.O_WRONLY)
-    release, released = os.pipe()
-    os.write(released, b"x")
+    gate = os.memfd_create("filter")
+    os.write(gate, filter_bytes(this_machine(), "inet"))
+    os.lseek(gate, 0, os.SEEK_SET)
     arguments = Arguments()
     try:
         argv = arguments.command(
             tools().bwrap, steps, environment=environment(spec), cwd=spec.cwd, argv=command_line(spec),
-            program=filter_bytes(this_machine(), "inet"), status=status, release=release,
-            workspace=(spec.workspace, spec.workspace),
+            gate=gate, status=status, workspace=(spec.workspace, spec.workspace),
         )  # fmt: skip
         started = time.perf_counter()
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, env={}, cwd="/",
-            pass_fds=(status, release, *arguments.descriptors), start_new_session=True, check=False,
+            pass_fds=(status, gate, *arguments.descriptors), start_new_session=True, check=False,
         )  # fmt: skip
         took = time.perf_counter() - started
     finally:
         arguments.close()
-        for descriptor in (status, release, released):
+        for descriptor in (status, gate):
             os.close(descriptor)
     if done.returncode:
         raise BoxUnavailable(f"bare bubblewrap failed: {done.stderr.decode(errors='replace')}")

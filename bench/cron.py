@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from bench.rounds import Timing, timed, timings
 from bench.row import Plan, Row, alone, beside
-from coilclaw.jobs.cron.notes import cron_notes
-from coilclaw.jobs.cron.occurrences import count_runs, next_run, next_runs
-from coilclaw.jobs.cron.parse import parse_cron
-from coilclaw.jobs.cron.words import cron_summary
-from coilclaw.jobs.cron.zones import zones
+from coilclaw.lib.cron.notes import cron_notes
+from coilclaw.lib.cron.occurrences import count_runs, next_run, next_runs
+from coilclaw.lib.cron.parse import parse_cron
+from coilclaw.lib.cron.words import cron_summary
+from coilclaw.lib.cron.zones import zones
 
 ZONE = "America/Los_Angeles"
 AFTER = datetime(2026, 5, 5, 12, 34, 56, tzinfo=UTC)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from coilclaw.app import App
-from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load
 from coilclaw.gate.conveyor import Conveyor, Outcome
 from coilclaw.gate.turn import Turn
@@ -16,6 +15,7 @@ from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.decision import Autonomy
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Box
+from coilclaw.runtime import Runtime
 from coilclaw.sandbox.fake_box import FakeBox
 
 
@@ -27,7 +27,7 @@ def _silent(level: str, event: str, fields: dict[str, Json]) -> None:
     pass
 
 
-class _Boxed(App):
+class _Boxed(Runtime):
     """The App, with a box that plays its answer at once: what remains is the gate."""
 
     _fake = FakeBox()
@@ -63,7 +63,7 @@ class BenchHome:
         """One call from proposal to receipt."""
         self._number += 1
         turn = Turn("turn_bench", "", "cli")
-        action = conveyor.propose(ToolCall.of(tool, args), turn, f"key-{self._number}")
+        action = conveyor.intake.propose(ToolCall.of(tool, args), turn, f"key-{self._number}")
         outcome = await conveyor.carry(action, turn, stored=False)
         if not outcome.result.success:
             raise ToolError(f"{tool} was not let through, so nothing can be measured: {outcome.result.output}")

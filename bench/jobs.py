@@ -13,8 +13,8 @@ from bench.gate import BareCommits
 from bench.home import BenchHome
 from bench.rounds import timed, timings
 from bench.row import Plan, Row, alone, beside
-from coilclaw.app.background import Background
-from coilclaw.jobs.desk import Request
+from coilclaw.features.jobs.background import Background
+from coilclaw.features.jobs.job_requests import Request
 from coilclaw.packets.errors import StorageError
 from coilclaw.packets.job import Constraints, JobState
 from coilclaw.store.jobs import JobRow, add_job, any_due, claim_job, load_job, waited_enough

@@ -8,12 +8,14 @@ import msgspec
 
 from bench.rounds import timed, timings
 from bench.row import Plan, Row, beside
+from coilclaw.ledger.cover import hash_of_heads
 from coilclaw.ledger.heads import SigningKey
 from coilclaw.ledger.ledger import heads_file
 from coilclaw.ledger.log import set_exported_size
 from coilclaw.ledger.verify import verify_ledger
+from coilclaw.ledger.vouch import mac_of
 from coilclaw.packets.errors import LedgerBroken
-from coilclaw.packets.receipt import GENESIS, Receipt, sealed
+from coilclaw.packets.receipt import GENESIS, Covered, Receipt, sealed
 from coilclaw.store.database import Database
 
 HEAD_EVERY = 64
@@ -33,9 +35,13 @@ class Built:
         heads_file(self.log).write_bytes(b"".join(line + b"\n" for _, line in heads))
         write = self.db.reader
         write.execute("BEGIN")
-        rows = ((seq, name, action, digest, line) for seq, (name, action, digest, line) in enumerate(lines, 1))
+        key = self.key.row_key()
+        rows = (
+            (seq, name, action, digest, line, mac_of(key, b"receipt", digest.encode()))
+            for seq, (name, action, digest, line) in enumerate(lines, 1)
+        )
         write.executemany(
-            "INSERT INTO receipts (seq, receipt_id, action_id, receipt_hash, line) VALUES (?, ?, ?, ?, ?)", rows
+            "INSERT INTO receipts (seq, receipt_id, action_id, receipt_hash, line, mac) VALUES (?, ?, ?, ?, ?, ?)", rows
         )
         write.executemany(
             "INSERT INTO ledger_heads (size, line) VALUES (?, ?)", ((size, line.decode()) for size, line in heads)
@@ -83,7 +89,9 @@ def _chain(size: int, key: SigningKey) -> tuple[list[tuple[str, str, str, str]],
             assert sealed(fields).line().decode() == line
         lines.append((fields["id"], fields["action_id"], previous, line))
         if number % HEAD_EVERY == 0 or number == size:
-            heads.append((number, msgspec.json.encode(key.sign(number, previous, TIME))))
+            before = hash_of_heads([line for _, line in heads[-1:]])
+            cover = Covered(audit=0, audit_hash=GENESIS, log=0, heads=0, previous=before)
+            heads.append((number, key.sign(number, previous, TIME, cover).line()))
     return lines, heads
 
 

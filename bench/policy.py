@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bench.home import BenchHome
 from bench.rounds import Timing, interleave, timed
 from bench.row import Plan, Row, alone
-from coilclaw.gate.case import Setting
+from coilclaw.gate.decision_input import Setting
 from coilclaw.gate.policy import decide
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall

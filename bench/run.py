@@ -26,6 +26,7 @@ from bench import (  # noqa: E402
     boxes,
     cron,
     gate,
+    growth,
     jobs,
     ledger,
     memory,
@@ -52,6 +53,7 @@ ROWS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "cron": cron.measure,
     "schedules": schedules.measure,
     "server": server.measure,
+    "growth": growth.measure,
 }
 
 

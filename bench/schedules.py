@@ -11,15 +11,15 @@ import msgspec
 
 from bench.rounds import Case, Timing, timings
 from bench.row import Plan, Row, alone, beside
-from coilclaw.jobs.dispatcher import Dispatcher
-from coilclaw.jobs.launch import Terms
-from coilclaw.jobs.sync import Source, Sync
-from coilclaw.jobs.timetable import counted
+from coilclaw.features.schedules.dispatcher import Dispatcher
+from coilclaw.features.schedules.launch import Terms
+from coilclaw.features.schedules.store.schedules import JobPayload, ScheduleRow, put_schedule
+from coilclaw.features.schedules.sync import Source, Sync
+from coilclaw.features.schedules.timetable import counted
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import stamp
 from coilclaw.store.database import Database
 from coilclaw.store.jobs import JobBudget
-from coilclaw.store.schedules import JobPayload, ScheduleRow, put_schedule
 
 NOW = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
 ZONES = ("UTC", "America/Los_Angeles", "Europe/Berlin", "Asia/Kolkata", "Australia/Sydney")

@@ -11,7 +11,7 @@ from bench.processes import SERVER_CONFIG, model_server
 from bench.rounds import Timing, timings
 from bench.row import Plan, Row, alone, beside
 from bench.site import Line, Served, bare, cpu_of, memory_of, served
-from coilclaw.server.entry.slow import room_for
+from coilclaw.server.door.slow_clients import room_for
 
 READERS = 100
 LINES = 8

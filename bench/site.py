@@ -14,7 +14,7 @@ from pathlib import Path
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ids import stamp, utc_now
-from coilclaw.server.entry.tokens import new_token, token_hash
+from coilclaw.server.door.tokens import new_token, token_hash
 from coilclaw.store.database import Database
 from coilclaw.store.devices import add_device, add_token
 
@@ -99,13 +99,16 @@ def _paired(database: Database) -> str:
     token = new_token(os.urandom)
 
     def write(tx: sqlite3.Connection) -> None:
-        add_device(tx, utc_now, device_id="dev_bench", name="bench", public_key="", confirmed=True)
+        add_device(
+            tx, utc_now, device_id="dev_bench", name="bench", public_key="", confirmed=True, paired_by="terminal"
+        )
         add_token(
             tx,
             utc_now,
             token_id="tok_bench",
             device_id="dev_bench",
             token_hash=token_hash(token),
+            way="bearer",
             expires_at=stamp(utc_now() + timedelta(days=1)),
         )
 

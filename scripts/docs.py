@@ -16,11 +16,11 @@ import typescript  # noqa: E402
 from contract import Contract  # noqa: E402
 from openapi import document  # noqa: E402
 
-from coilclaw.agent.sops.sop import Sop  # noqa: E402
 from coilclaw.cli.group import COMMANDS, coilclaw  # noqa: E402
 from coilclaw.config import docs_markdown  # noqa: E402
+from coilclaw.features.schedules.registry import RegistryFile  # noqa: E402
+from coilclaw.features.sops.sop import Sop  # noqa: E402
 from coilclaw.gate.policy_file import PolicyFile  # noqa: E402
-from coilclaw.jobs.registry.registry import RegistryFile  # noqa: E402
 from coilclaw.packets.action import ToolCall, ToolResult  # noqa: E402
 from coilclaw.packets.box import BoxSpec  # noqa: E402
 from coilclaw.packets.card import Card  # noqa: E402

@@ -29,6 +29,7 @@ need_chromium() {
 }
 
 # install LOCK: the locked set of that file, and this project, in .venv. Does nothing when nothing changed.
+# Packages come as wheels alone: building one would run its own code before anybody looked at it.
 install() {
   venv="$root/.venv"
   stamp="$venv/.$(basename "$1").stamp"
@@ -41,14 +42,15 @@ install() {
   if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     say "Installing $1 into .venv …"
     if [ ! -x "$venv/bin/uv" ]; then
-      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
         -r "$root/requirements-boot.lock" ||
         stop "The packages could not be fetched: check the network or the package index, then run this again."
     fi
     # uv is faster; where it cannot reach the index (a company's certificates, a proxy), pip may.
     UV_SYSTEM_CERTS=${UV_SYSTEM_CERTS:-1} "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" \
-      --require-hashes --compile-bytecode -r "$root/$1" 2>"$venv/uv.log" ||
-      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --compile -r "$root/$1" ||
+      --require-hashes --only-binary :all: --compile-bytecode -r "$root/$1" 2>"$venv/uv.log" ||
+      "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+        --compile -r "$root/$1" ||
       stop "The locked packages could not be installed: see the lines above and .venv/uv.log, then run this again."
     "$root/scripts/panel" || stop "The panel could not be built: see the lines above."
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation -e "$root" ||

@@ -7,12 +7,10 @@ from typing import Any
 
 import msgspec
 
-from coilclaw.app import App
-from coilclaw.app.background import Background
-from coilclaw.app.fronts.front import Front
-from coilclaw.app.site import build_whole
-from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.app import EXTENSIONS, build_server
+from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load
+from coilclaw.runtime import Runtime
 
 
 def document() -> dict[str, Any]:
@@ -24,16 +22,16 @@ def document() -> dict[str, Any]:
         config = load(home, environ).config
         make_parts(home, config)
         make_workspace(home, config.workspace_dir)
-        app = App(home, config, environ, lambda level, event, fields: None)
+        app = Runtime(home, config, environ, lambda level, event, fields: None, extensions=EXTENSIONS)
         try:
             return asyncio.run(_ask(app))
         finally:
             app.close()
 
 
-async def _ask(app: App) -> dict[str, Any]:
+async def _ask(app: Runtime) -> dict[str, Any]:
     """Ask the routes themselves, as a paired device would."""
-    site = build_whole(Front(app, Background(app)))
+    site = build_server(app)
     sent: list[bytes] = []
 
     async def receive() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 
 from coilclaw.store.database import Database
+from tests.missing import left_out
 
 # The checkout may belong to somebody else, so what hypothesis remembers is kept aside; its time limits mean nothing on
 # a busy machine.
@@ -18,6 +19,29 @@ hypothesis.settings.register_profile(
     "coilclaw", database=None, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("coilclaw")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say plainly what was left out, and how to get it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
+    for line in left_out(reasons):
+        terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report a failure briefly when it cannot be shown: on Python 3.11.2 parsing the source of the failing line can
+    itself fail ("AST constructor recursion depth mismatch"), and that must not end the whole run."""
+    try:
+        return (yield)
+    except SystemError as error:
+        longrepr = f"{call.excinfo.exconly() if call.excinfo else ''}\n(The source could not be shown: {error})"
+        return pytest.TestReport(
+            item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", longrepr, call.when
+        )
 
 
 class TestClock:

@@ -3,18 +3,20 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
 import msgspec
 
-from coilclaw.app import App
-from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.app import EXTENSIONS
+from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall
 from coilclaw.packets.card import Answer
+from coilclaw.runtime import Runtime
 from coilclaw.sandbox.fake_box import FakeBox
 
 
@@ -60,6 +62,10 @@ def move_in(folder: Path) -> None:
     shutil.copytree(made / workspace.name, workspace, symlinks=True)
     link.unlink()
     link.symlink_to(workspace)
+    config = workspace / ".git" / "config"
+    if config.exists():  # it says which home the workspace belongs to
+        owner = f"\thome = {os.path.realpath(folder / 'home')}\n"
+        config.write_text(re.sub(r"\thome = .*\n", lambda _: owner, config.read_text()))
 
 
 class Sample:
@@ -79,8 +85,12 @@ class Sample:
             section, _, name = key.partition("__")
             part = msgspec.structs.replace(getattr(config, section), **{name: value}) if name else value
             config = msgspec.structs.replace(config, **{section: part})
-        self.app = App(
-            self.home, config, self.environ, lambda level, event, fields: self.events.append((event, fields))
+        self.app = Runtime(
+            self.home,
+            config,
+            self.environ,
+            lambda level, event, fields: self.events.append((event, fields)),
+            extensions=EXTENSIONS,
         )
         self.box = FakeBox()
         self.app.open_box = lambda: self.box
@@ -98,7 +108,7 @@ class Sample:
     async def call(self, tool, turn=None, key=None, **args):
         conveyor = self.conveyor()
         turn = turn or Turn("turn_1", "", "cli")
-        action = conveyor.propose(ToolCall.of(tool, args), turn, key or f"key-{len(self.events)}")
+        action = conveyor.intake.propose(ToolCall.of(tool, args), turn, key or f"key-{len(self.events)}")
         return await conveyor.carry(action, turn, stored=False)
 
     async def approve(self, action_id, by="terminal"):

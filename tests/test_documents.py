@@ -10,8 +10,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from coilclaw.gate.commands.rules import RULES, reason
+from coilclaw.gate.policy import WHERE
 from coilclaw.gate.policy_file import PolicyFile
+from coilclaw.lib.shell.rules import RULES, reason
 from coilclaw.packets import errors
 from coilclaw.packets.decision import Autonomy
 
@@ -22,6 +23,7 @@ EXIT_CODES = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
 STANDS_FOR = {
     "allowlist.": ["allowlist.LAYER"],
     "policy.": ["policy.ID"],
+    "address.": [f"address.{each}" for each in WHERE],
     "autonomy.": [f"autonomy.{each}" for each in get_args(Autonomy)],
 }
 """Rule ids that are made when they speak, by how they begin."""

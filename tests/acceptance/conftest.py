@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -114,10 +115,16 @@ class Sitting:
     """A command at a pseudo-terminal: wait for what it shows, then type."""
 
     def __init__(
-        self, command: Sequence[str], environ: Mapping[str, str], cwd: Path, *, piped_out: bool = False
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        cwd: Path,
+        *,
+        piped_out: bool = False,
+        size: tuple[int, int] = (160, 40),
     ) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+        self.resize(*size)
 
         def take_terminal() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -137,6 +144,10 @@ class Sitting:
         self._raw = b""
         self._seen = 0
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the terminal another size."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
     def _read(self, seconds: float) -> bool:
         """Take in what came; False at the end."""
         ready, _, _ = select.select([self._master], [], [], seconds)
@@ -154,13 +165,22 @@ class Sitting:
 
     def wait_for(self, text: str) -> "Sitting":
         """Read until the text has come that was not waited for before."""
-        deadline = time.monotonic() + PATIENCE
-        while (place := self.shown.find(text, self._seen)) < 0:
-            assert time.monotonic() < deadline, f"{text!r} never came; shown: {self.shown[-3000:]!r}"
-            open_still = self._read(0.05)
-            assert open_still or text in self.shown[self._seen :], f"it ended before {text!r}: {self.shown[-3000:]!r}"
-        self._seen = place + len(text)
+        self.wait_for_one(text)
         return self
+
+    def wait_for_one(self, *texts: str) -> str:
+        """Read until one of the texts has come that was not waited for before; which one it was."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = [(place, text) for text in texts if (place := self.shown.find(text, self._seen)) >= 0]
+            if found:
+                place, text = min(found)
+                self._seen = place + len(text)
+                return text
+            assert time.monotonic() < deadline, f"{texts!r} never came; shown: {self.shown[-3000:]!r}"
+            if not self._read(0.05):
+                came = any(text in self.shown[self._seen :] for text in texts)
+                assert came, f"it ended before {texts!r}: {self.shown[-3000:]!r}"
 
     def type(self, keys: str) -> "Sitting":
         """Type keys; `\\r` is Enter, `\\x03` is Ctrl-C, `\\x04` is Ctrl-D."""
@@ -246,9 +266,16 @@ class HomeAt:
         self._started.append(process)
         return process
 
-    def sit(self, *args: str, env: Mapping[str, str] | None = None, piped_out: bool = False) -> Sitting:
-        """Start a command at a pseudo-terminal."""
-        sitting = Sitting([COILCLAW, *args], {**self.environ, **(env or {})}, self.base, piped_out=piped_out)
+    def sit(
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        piped_out: bool = False,
+        size: tuple[int, int] = (160, 40),
+    ) -> Sitting:
+        """Start a command at a pseudo-terminal of so many columns and rows."""
+        environ = {**self.environ, **(env or {})}
+        sitting = Sitting([COILCLAW, *args], environ, self.base, piped_out=piped_out, size=size)
         self._sittings.append(sitting)
         return sitting
 
@@ -347,6 +374,10 @@ def move_in(empty: HomeAt, source: Path) -> HomeAt:
     link = empty.root / "workspace"
     link.unlink()
     link.symlink_to(empty.workspace)
+    config = empty.workspace / ".git" / "config"
+    if config.exists():  # it says which home the workspace belongs to
+        owner = f"\thome = {os.path.realpath(empty.root)}\n"
+        config.write_text(re.sub(r"\thome = .*\n", lambda _: owner, config.read_text()))
     return empty
 
 

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,8 +94,10 @@ def test_a_database_that_is_not_one(used: HomeAt) -> None:
     database = used.root / "memory.sqlite"
     kept = database.read_bytes()
     database.write_text("This is a shopping list: milk, bread, a newspaper and something for the cat.\n" * 20)
-    for command in (["agent", "-m", "hi"], ["receipt", "verify"], ["init"]):
+    for command in (["agent", "-m", "hi"], ["init"]):
         one_sentence(used.run(*command), 7, "memory.sqlite", "not a")
+    verified = used.run("receipt", "verify")
+    assert (verified.rc, "damaged" in verified.out) == (6, True)
     assert used.run("doctor", "--short").rc == 1
     database.write_bytes(kept)
     nothing_lost(used)
@@ -105,7 +109,9 @@ def test_a_database_of_another_program(used: HomeAt) -> None:
     connection = sqlite3.connect(database)
     connection.executescript("CREATE TABLE recipes (name TEXT); PRAGMA user_version = 1;")
     for command in READERS:
-        one_sentence(used.run(*command), 7, "memory.sqlite")
+        if command != ["receipt", "verify"]:
+            one_sentence(used.run(*command), 7, "memory.sqlite")
+    assert used.run("receipt", "verify").rc == 6  # it names what is damaged
     assert connection.execute("SELECT count(*) FROM recipes").fetchone() == (0,)
     connection.close()
 
@@ -231,7 +237,7 @@ def test_a_torn_last_line_is_repaired_and_said(used: HomeAt) -> None:
     used.log.write_bytes(whole + whole.splitlines()[0][:57])
     before = used.run("receipt", "verify")
     assert before.rc == 0
-    assert "torn" in before.err
+    assert "incomplete" in before.err
     repaired = used.tool("time", {})
     assert repaired.rc == 0
     assert "torn" in repaired.err
@@ -242,13 +248,16 @@ def test_a_torn_last_line_is_repaired_and_said(used: HomeAt) -> None:
 
 def test_a_line_lost_to_power_failure_is_caught_up(used: HomeAt) -> None:
     """The newest line was never made durable: what the database knows is written again, not called truncation."""
-    process = used.start("tool", "run", "time", env={"COILCLAW_RECEIPTS_HEAD_EVERY": "10000"})
-    process.communicate()
+    sitting = used.sit("agent", env={"COILCLAW_RECEIPTS_HEAD_EVERY": "10000"})
+    sitting.wait_for("›").type("list files please\r")
+    deadline = time.monotonic() + 30
+    while len(used.log.read_bytes().splitlines()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(sitting.process.pid, signal.SIGKILL)
+    sitting.process.wait()
     whole = used.log.read_bytes()
     last = whole.splitlines(keepends=True)[-1]
-    connection = sqlite3.connect(used.root / "memory.sqlite", isolation_level=None)
-    connection.execute("UPDATE meta SET value = '1' WHERE key = 'exported_seq'")
-    connection.close()
+    assert len(whole.splitlines()) == 2
     used.log.write_bytes(whole[: -len(last)] + last[:40])
     assert used.tool("time", {}).rc == 0
     assert len(used.logged()) == 3
@@ -309,8 +318,8 @@ def test_a_model_that_never_stops_calling_is_stopped(used: HomeAt) -> None:
 
 def test_arguments_that_are_not_an_object_are_refused_at_the_command_line(used: HomeAt) -> None:
     for arguments in ("[1, 2]", '"text"', "null", "{", '{"path": ".", "path": "/"}', "", '{"path": NaN}'):
-        one_sentence(used.run("tool", "run", "file_list", "--json", arguments), 2, "--json")
-    nothing_lost(used)
+        one_sentence(used.run("tool", "run", "file_list", "--json", arguments), 3, "arguments")
+    nothing_lost(used, receipts=8)
 
 
 def test_arguments_that_are_not_an_object_are_denied_to_the_model(used: HomeAt) -> None:
@@ -325,10 +334,16 @@ def test_arguments_that_are_not_an_object_are_denied_to_the_model(used: HomeAt) 
 # Names that do not exist
 
 
+def test_a_tool_that_does_not_exist_is_denied_with_the_nearest_name(used: HomeAt) -> None:
+    ran = used.run("tool", "run", "file_raed")
+    one_sentence(ran, 3, "there is no tool", "did you mean file_read")
+    assert "autonomy" not in ran.err
+    nothing_lost(used, receipts=2)
+
+
 @pytest.mark.parametrize(
     ("command", "meant"),
     [
-        (["tool", "run", "file_raed"], "file_read"),
         (["provider", "test", "locale"], "local"),
         (["memory", "show", "CONVERSATION"], "CONVERSATION"),
         (["agent", "-m", "hi", "--conversation", "CONVERSATION"], "CONVERSATION"),

@@ -27,7 +27,43 @@ def test_killed_while_the_model_thinks(home: HomeAt) -> None:
     assert home.messages() == [("user", "an important question")]
     answer = home.ok("agent", "-c", conversation["thread_id"], "-m", "are you there?", env=home.script({"text": "yes"}))
     assert answer.out.strip() == "yes"
-    assert [role for role, _ in home.messages()] == ["user", "user", "assistant"]
+    assert "Resuming what was interrupted." in answer.err
+    assert [role for role, _ in home.messages()] == ["user", "assistant", "user", "assistant"]
+    home.intact()
+
+
+def test_killed_between_two_rounds_the_turn_goes_on_from_what_is_on_record(home: HomeAt) -> None:
+    slow = home.script({"tool_calls": [{"tool": "time", "args": {}}]}, {"text": "never", "delay": 600})
+    process = home.start("agent", "-m", "what time is it", env=slow)
+    until(lambda: home.rows("SELECT 1 FROM messages WHERE role = 'tool'"), "the call to be done", process)
+    kill(process)
+    (conversation,) = home.ok("memory", "list", "--json").json()
+    home.ok("agent", "-c", conversation["thread_id"], "-m", "and now?", env=home.script({"text": "noon"}))
+    roles = [role for role, _ in home.messages()]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert [receipt["tool"] for receipt in home.receipts()] == ["time"]
+    assert home.rows("SELECT state FROM turns ORDER BY rowid") == [("ANSWERED",), ("ANSWERED",)]
+    home.intact()
+
+
+def test_killed_while_a_command_runs_the_turn_says_what_it_needs(home: HomeAt) -> None:
+    home.configure(LONG)
+    sleep = mark()
+    command = f"echo once >> effects.txt; sleep {sleep}"
+    process = home.start("agent", "-m", "do it", "--yes", env=home.calling("shell", {"command": command}))
+    until(lambda: sleepers(sleep), "the command to run", process)
+    kill(process)
+    until(lambda: not sleepers(sleep), "the command to die with the one who started it")
+    (conversation,) = home.ok("memory", "list", "--json").json()
+    for _ in range(2):  # it is said once, and nothing is done again
+        told = home.ok("agent", "-c", conversation["thread_id"], "-m", "well?", env=home.script({"text": "well"}))
+    assert (home.workspace / "effects.txt").read_text() == "once\n"
+    ((action,),) = home.rows("SELECT action_id FROM proposed_actions WHERE status = 'UNKNOWN'")
+    notices = [text for role, text in home.messages() if role == "system" and "took effect: shell" in text]
+    assert len(notices) == 1
+    assert f"coilclaw actions resolve {action}" in notices[0]
+    assert "Resuming" not in told.err
+    assert home.rows("SELECT state, code FROM turns LIMIT 1") == [("INTERRUPTED", "UNKNOWN_OUTCOME")]
     home.intact()
 
 
@@ -67,7 +103,7 @@ def test_killed_while_a_read_runs(home: HomeAt) -> None:
 def test_killed_while_the_owner_is_asked(home: HomeAt) -> None:
     write = home.calling("file_write", {"path": "a.txt", "content": "x\n"})
     sitting = home.sit("agent", "-m", "write it", env=write)
-    sitting.wait_for("Approve? [y/N]")
+    sitting.wait_for("Approve? [y/N/show]")
     os.kill(sitting.process.pid, signal.SIGKILL)
     sitting.process.wait()
     home.intact()
@@ -75,7 +111,7 @@ def test_killed_while_the_owner_is_asked(home: HomeAt) -> None:
     assert not (home.workspace / "a.txt").exists()
     (waiting,) = home.ok("approvals", "list", "--json").json()
     approve = ["approvals", "approve", waiting["action_id"]]
-    assert home.sit(*approve).wait_for("[y/N]").type("y\r").end().rc == 0
+    assert home.sit(*approve).wait_for("[y/N/show]").type("y\r").end().rc == 0
     assert (home.workspace / "a.txt").read_text() == "x\n"
     (home.workspace / "a.txt").unlink()
     assert home.sit(*approve).end().rc == 2  # once is once
@@ -127,7 +163,7 @@ def test_two_answers_run_it_once(home: HomeAt) -> None:
     action = home.rows("SELECT action_id FROM proposed_actions")[0][0]
     sittings = [home.sit("approvals", "approve", action) for _ in range(2)]
     for sitting in sittings:
-        sitting.wait_for("Approve? [y/N]")
+        sitting.wait_for("Approve? [y/N/show]")
     for sitting in sittings:
         sitting.type("y\r")
     codes = sorted(sitting.end().rc for sitting in sittings)
@@ -149,7 +185,7 @@ def test_interrupted_by_hand_the_call_is_receipted(home: HomeAt) -> None:
     assert process.returncode == 130
     assert "Traceback" not in err
     until(lambda: not sleepers(sleep), "the command to be gone")
-    assert [(receipt["status"], receipt["code"]) for receipt in home.receipts()] == [("unknown", "CANCELLED")]
+    assert [(receipt["status"], receipt["code"]) for receipt in home.receipts()] == [("failed", "CANCELLED")]
     home.intact()
 
 

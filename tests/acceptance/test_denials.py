@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from coilclaw.app import App
 from coilclaw.config import home_from, load
-from coilclaw.gate.commands.rules import RULES
 from coilclaw.gate.denials import DENIES
 from coilclaw.gate.turn import Turn
+from coilclaw.lib.shell.rules import RULES
 from coilclaw.packets.action import ToolCall, untrusted
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.ports import Context, ToolOutput
+from coilclaw.runtime import Runtime
 from coilclaw.tools.declare import nothing, registry, tool
 from tests.acceptance.conftest import HomeAt
 
@@ -242,7 +242,7 @@ def test_nothing_goes_out_in_a_turn_that_took_in_untrusted_content(home: HomeAt)
 
     at = home_from(home.environ)
     config = load(at, {**home.environ, "COILCLAW_CHANNELS_CLI_TOOLS_ALLOW": "send"}).config
-    app = App(at, config, home.environ, lambda level, event, fields: None)
+    app = Runtime(at, config, home.environ, lambda level, event, fields: None)
     app.__dict__["tools"] = registry([send])
     before = snapshot(home.workspace)
 
@@ -250,7 +250,7 @@ def test_nothing_goes_out_in_a_turn_that_took_in_untrusted_content(home: HomeAt)
         conveyor = app.conveyor(say_yes)
         turn = Turn("turn_test", "", "cli")
         turn.take_in(untrusted("example.com"))
-        action = conveyor.propose(ToolCall.of("send", {"text": "hello"}), turn, "key")
+        action = conveyor.intake.propose(ToolCall.of("send", {"text": "hello"}), turn, "key")
         outcome = await conveyor.carry(action, turn, stored=False)
         return outcome.action.decision.verdict, outcome.action.decision.rule, outcome.result.code
 
@@ -326,7 +326,7 @@ def test_a_path_that_changes_while_the_owner_thinks_is_looked_at_again(home: Hom
     outside.mkdir()
     (home.workspace / "notes").mkdir()
     sitting = home.sit("tool", "run", "file_write", "--json", '{"path": "notes/a.txt", "content": "x"}')
-    sitting.wait_for("Approve? [y/N]")
+    sitting.wait_for("Approve? [y/N/show]")
     (home.workspace / "notes").rmdir()
     (home.workspace / "notes").symlink_to(outside)
     assert sitting.type("y\r").end().rc == 3

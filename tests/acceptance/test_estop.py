@@ -3,8 +3,10 @@
 Whatever is stopped here would take ten minutes by itself, so ending at all is the proof.
 """
 
+import json
 import os
 import socket
+import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -209,7 +211,7 @@ def test_a_state_that_cannot_be_read_counts_as_stopped(home: HomeAt) -> None:
 
 def test_a_yes_given_after_it_runs_nothing(home: HomeAt) -> None:
     sitting = home.sit("tool", "run", "file_write", "--json", '{"path": "a.txt", "content": "x"}')
-    sitting.wait_for("Approve? [y/N]")
+    sitting.wait_for("Approve? [y/N/show]")
     home.ok("estop")
     ran = sitting.type("y\r").end()
     assert ran.rc == 5
@@ -222,14 +224,14 @@ def test_what_waits_for_approval_is_held_not_rejected(home: HomeAt) -> None:
     (waiting,) = home.ok("approvals", "list", "--json").json()
     home.ok("estop")
     tried = home.sit("approvals", "approve", waiting["action_id"])
-    until(lambda: tried.process.poll() is not None or "[y/N]" in tried.shown or not tried._read(0.05), "an answer")
-    if tried.process.poll() is None and "[y/N]" in tried.shown:
+    until(lambda: tried.process.poll() is not None or "[y/N/show]" in tried.shown or not tried._read(0.05), "an answer")
+    if tried.process.poll() is None and "[y/N/show]" in tried.shown:
         tried.type("y\r")
     assert tried.end().rc == 5
     assert not (home.workspace / "a.txt").exists()
     home.sit("estop", "--clear").wait_for("[y/N]").type("y\r").end()
     assert [each["action_id"] for each in home.ok("approvals", "list", "--json").json()] == [waiting["action_id"]]
-    approved = home.sit("approvals", "approve", waiting["action_id"]).wait_for("[y/N]").type("y\r").end()
+    approved = home.sit("approvals", "approve", waiting["action_id"]).wait_for("[y/N/show]").type("y\r").end()
     assert approved.rc == 0
     assert (home.workspace / "a.txt").read_text() == "x"
     home.intact()
@@ -241,3 +243,40 @@ def test_it_is_written_down_who_stopped_and_why(home: HomeAt) -> None:
     said = home.tool("time", {})
     assert "ESTOP" in said.err
     assert "coilclaw estop --clear" in said.err
+
+
+# The audit
+
+
+def told(home: HomeAt) -> list[tuple[str, str]]:
+    """What the audit says of ESTOP, oldest first: event, and by whom."""
+    rows = home.rows("SELECT event_type, payload_json FROM audit_log WHERE entity_id = 'estop' ORDER BY seq")
+    return [(kind, json.loads(payload).get("by", "")) for kind, payload in rows]
+
+
+def clear(home: HomeAt) -> None:
+    """Clear it as the owner does."""
+    sitting = home.sit("estop", "--clear").wait_for("let tools run again?").type("y\r")
+    assert sitting.end().rc == 0
+
+
+def test_estop_at_the_terminal_leaves_its_audit_events(home: HomeAt) -> None:
+    home.ok("estop", "--reason", "enough")
+    assert told(home) == [("estop_engaged", "terminal")]
+    home.ok("estop")  # twice is one stop
+    assert told(home) == [("estop_engaged", "terminal")]
+    clear(home)
+    assert told(home) == [("estop_engaged", "terminal"), ("estop_cleared", "terminal")]
+
+
+def test_estop_holds_while_the_database_is_busy_and_the_audit_hears_of_it_later(home: HomeAt) -> None:
+    busy = sqlite3.connect(home.root / "memory.sqlite", isolation_level=None)
+    try:
+        busy.execute("BEGIN IMMEDIATE")
+        home.ok("estop")
+        assert (home.root / "ESTOP").exists()
+        assert told(home) == []
+    finally:
+        busy.close()
+    clear(home)
+    assert told(home) == [("estop_engaged", ""), ("estop_cleared", "terminal")]

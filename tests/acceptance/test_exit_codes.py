@@ -68,7 +68,7 @@ def test_1_the_provider_failed(home: HomeAt) -> None:
 def test_2_usage_or_config(home: HomeAt) -> None:
     assert home.run("no-such-command").rc == 2
     assert home.run("agent", "--no-such-option").rc == 2
-    assert home.run("tool", "run", "time", "--json", "[]").rc == 2
+    assert home.run("tool", "run", "time", "--json", "[]").rc == 3
     assert home.run("agent").rc == 2  # a conversation needs a terminal
     home.configure("[security]\nautonomy = 3\n")
     assert home.run("agent", "-m", "hi").rc == 2
@@ -91,7 +91,7 @@ def test_4_approval_needed_or_refused(home: HomeAt) -> None:
     (waiting,) = home.ok("approvals", "list", "--json").json()
     assert waiting["call"]["tool"] == "file_write"
     refused = home.sit("tool", "run", "file_write", "--json", '{"path": "a.txt", "content": "x"}')
-    assert refused.wait_for("Approve? [y/N]").type("n\r").end().rc == 4
+    assert refused.wait_for("Approve? [y/N/show]").type("n\r").end().rc == 4
     assert not (home.workspace / "a.txt").exists()
 
 
@@ -147,12 +147,12 @@ def test_an_action_whose_stored_bytes_were_changed_is_not_run(home: HomeAt) -> N
     connection.execute("UPDATE proposed_actions SET args_json = replace(args_json, 'what was asked', 'something else')")
     connection.close()
     sitting = home.sit("approvals", "approve", action)
-    until(lambda: not sitting._read(0.05) or "[y/N]" in sitting.shown, "a card or a refusal")
-    if "[y/N]" in sitting.shown:
+    until(lambda: not sitting._read(0.05) or "[y/N/show]" in sitting.shown, "a card or a refusal")
+    if "[y/N/show]" in sitting.shown:
         sitting.type("y\r")
     assert sitting.end().rc in {3, 4, 6, 7}
     assert not (home.workspace / "a.txt").exists()
-    home.intact()
+    assert home.run("receipt", "verify").rc == 6  # it names what was changed
 
 
 def test_4_rejected_with_a_reason(home: HomeAt) -> None:
@@ -252,7 +252,7 @@ def test_7_storage(used: HomeAt) -> None:
 
 def test_130_interrupted_at_a_prompt(home: HomeAt) -> None:
     sitting = home.sit("tool", "run", "file_write", "--json", '{"path": "a.txt", "content": "x"}')
-    assert sitting.wait_for("Approve? [y/N]").type("\x03").end().rc == 130
+    assert sitting.wait_for("Approve? [y/N/show]").type("\x03").end().rc == 130
     assert not (home.workspace / "a.txt").exists()
     home.intact()
 
@@ -261,3 +261,17 @@ def test_a_reader_that_goes_away_is_no_error(home: HomeAt) -> None:
     line = f'"{COILCLAW}" tool list --json | head -c 1; "{COILCLAW}" config show | head -n 1'
     done = subprocess.run(["sh", "-c", line], env=home.environ, capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_model_output_that_stays_invalid_is_told_by_its_code(home: HomeAt, as_json: bool) -> None:
+    script = home.script(*[{"error": "invalid_json"}] * 3)
+    ran = home.run("agent", "-m", "hi", *(["--json"] if as_json else []), env=script)
+    assert ran.rc == 1
+    assert "FAILED_MODEL_OUTPUT" in ran.err
+    if as_json:
+        told = ran.json()
+        assert (told["ending"], told["code"]) == ("failed", "FAILED_MODEL_OUTPUT")
+        assert told["conversation_id"]
+    else:
+        assert ran.out == ""

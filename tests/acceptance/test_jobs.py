@@ -43,7 +43,8 @@ def test_a_job_from_its_making_to_its_evidence(home: HomeAt) -> None:
     shown = home.ok("job", "show", job_id, "--json").json()
     assert (shown["state"], shown["status"], shown["answer"]) == ("DONE", "COMPLETED", "three files")
     assert shown["spec"]["constraints"] == {
-        "allowed_tools": ["file_list"], "allowed_domains": None, "max_files_changed": 0, "max_prs": None,
+        "allowed_tools": ["file_list"], "allowed_programs": None, "allowed_domains": None, "max_files_changed": 0,
+        "max_prs": None,
     }  # fmt: skip
     (receipt,) = home.receipts()
     assert shown["evidence"]["receipts"] == [
@@ -64,9 +65,9 @@ def test_waiting_for_a_job_shows_how_it_goes_and_its_exit_code_tells_the_end(hom
     ran = home.run("job", "create", "x", "--wait", env=home.script(calls(("time", {})), {"text": "done"}))
     assert ran.rc == 0
     assert "EXECUTING → DONE" in ran.out
-    denied = home.run("job", "create", "x", "--tool", "nonsense", "--wait")
+    denied = home.run("job", "create", "x", "--tool", "no_such", "--wait")
     assert denied.rc == 3
-    assert "nonsense" in denied.out
+    assert "no_such" in denied.out
     waits = home.run("job", "create", "x", "--wait", env=home.calling("file_write", {"path": "a", "content": "a"}))
     assert waits.rc == 4
     assert "coilclaw approvals approve act_" in waits.out
@@ -82,7 +83,7 @@ def test_a_yes_at_the_terminal_lets_the_job_go_on(home: HomeAt) -> None:
     home.ok("worker", "--once", env=env)
     (waiting,) = home.ok("job", "show", job_id, "--json").json()["waiting"]
     command = waiting["answer"].split()[1:]
-    assert home.sit(*command).wait_for("[y/N]").type("y\r").end().rc == 0
+    assert home.sit(*command).wait_for("[y/N/show]").type("y\r").end().rc == 0
     home.ok("worker", "--once", env=env)
     assert state(home, job_id) == "DONE"
     assert (home.workspace / "a.txt").read_text() == "x"
@@ -236,7 +237,7 @@ def test_estop_cuts_the_step_and_clearing_it_lets_the_worker_go_on(home: HomeAt)
 def test_in_a_conversation_a_job_is_made_worked_on_and_told_of(home: HomeAt) -> None:
     env = home.script({"text": "job answer", "match": "background work", "delay": 0.2}, {"text": "chat answer"})
     sitting = home.sit("agent", env=env).wait_for(PROMPT)
-    sitting.type("/background background work\r").wait_for("worked on here").wait_for(PROMPT)
+    sitting.type("/background background work\r").wait_for("it runs here").wait_for(PROMPT)
     sitting.type("hello\r").wait_for("chat answer")
     sitting.wait_for("is done.").wait_for("job answer")
     sitting.type("/jobs\r").wait_for("done")
@@ -248,7 +249,7 @@ def test_in_a_conversation_a_job_is_made_worked_on_and_told_of(home: HomeAt) -> 
 def test_a_job_left_open_by_a_conversation_is_taken_up_by_a_worker(home: HomeAt) -> None:
     home.configure("[jobs]\nstep_seconds = 600.0\n")
     sitting = home.sit("agent", env=home.script({"text": "never", "delay": 600})).wait_for(PROMPT)
-    sitting.type("/background do it\r").wait_for("worked on here").wait_for(PROMPT)
+    sitting.type("/background do it\r").wait_for("it runs here").wait_for(PROMPT)
     until(lambda: home.rows("SELECT 1 FROM jobs WHERE worker IS NOT NULL"), "it to be taken up")
     assert sitting.type("/exit\r").wait_for("Not done: job_").end().rc == 0
     assert home.rows("SELECT worker, attempt FROM jobs") == [(None, 0)]

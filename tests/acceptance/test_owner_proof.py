@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.channels.terminal import NEEDS_PASSKEY
+from coilclaw.cli.terminal import NEEDS_PASSKEY
 from coilclaw.gate.proof import PANEL_ONLY
 from coilclaw.sandbox.fake_openai import FakeOpenAI
 from tests.acceptance.conftest import HomeAt, one_sentence
@@ -48,10 +48,10 @@ def test_what_needs_the_passkey_is_shown_at_the_terminal_and_not_asked_there(hom
     register(home)
     ran = home.sit("tool", "run", "file_write", "--json", json.dumps(SYSTEM)).end()
     assert ran.rc == 4, ran
-    assert "[y/N]" not in ran.out
+    assert "[y/N" not in ran.out
     assert "a yes here" not in ran.out
     assert "tool:    file_write" in ran.out  # the card is shown all the same
-    assert "waits for your passkey in the panel" in ran.out
+    assert "waiting for your passkey in the panel" in ran.out
     assert "with your passkey" in ran.out
     assert home.rows("SELECT status FROM proposed_actions") == [("PENDING",)]
     assert untouched(home)
@@ -63,7 +63,7 @@ def test_what_needs_the_passkey_is_shown_at_the_terminal_and_not_asked_there(hom
 def test_the_built_in_mock_says_where_it_is_approved(home: HomeAt) -> None:
     register(home)
     ran = home.sit("agent", "-m", "write be nice to SYSTEM.md").end()
-    assert "[y/N]" not in ran.out
+    assert "[y/N" not in ran.out
     assert "file_write waits for your passkey in the panel; nothing is done before that." in ran.out
     assert "say yes" not in ran.out
 
@@ -112,7 +112,7 @@ def test_what_is_not_the_owners_own_is_still_approved_at_the_terminal(home: Home
     assert home.tool("file_write", {"path": "a.txt", "content": "x"}).rc == 4
     ((action_id,),) = home.rows("SELECT action_id FROM proposed_actions")
     sitting = home.sit("approvals", "approve", action_id)
-    sitting.wait_for("Approve? [y/N]").type("y\r")
+    sitting.wait_for("Approve? [y/N/show]").type("y\r")
     assert sitting.end().rc == 0
     assert (home.workspace / "a.txt").read_text() == "x"
 
@@ -143,20 +143,72 @@ def test_a_lost_passkey_is_removed_at_the_terminal_and_the_terminal_counts_again
     right.wait_for("lost phone").wait_for("last 6 characters").type(f"{passkey[-6:]}\r")
     ran = right.end()
     assert ran.rc == 0, ran
-    assert "proves you again" in ran.out
+    assert "proves the owner again" in ran.out
     ((told,),) = home.rows("SELECT payload_json FROM audit_log WHERE event_type = 'passkey_removed'")
     assert json.loads(told) == {"by": "terminal", "left": 0}
     sitting = home.sit("approvals", "approve", action_id)
-    sitting.wait_for("Approve? [y/N]").type("y\r")
+    sitting.wait_for("Approve? [y/N/show]").type("y\r")
     assert sitting.end().rc == 0
     assert not untouched(home)
+
+
+def pair(home: HomeAt, passkey: str, name: str) -> str:
+    """A paired device that registered the passkey."""
+    connection = sqlite3.connect(home.root / "memory.sqlite")
+    connection.execute(
+        "INSERT INTO devices (device_id, user_id, name, created_at, paired_by) VALUES (?, 'owner', ?, 'x', 'terminal')",
+        (f"dev_{name}", name),
+    )
+    connection.execute("UPDATE passkeys SET device_id = ? WHERE credential_id = ?", (f"dev_{name}", passkey))
+    connection.commit()
+    connection.close()
+    return f"dev_{name}"
+
+
+@pytest.mark.parametrize("answer", ["y", "n", "--sign-out"])
+def test_removing_a_passkey_offers_to_sign_out_the_devices_that_used_it(home: HomeAt, answer: str) -> None:
+    passkey = register(home)
+    device = pair(home, passkey, "tablet")
+    at_once = answer == "--sign-out"
+    sitting = home.sit("passkeys", "remove", *([answer] if at_once else []), "--", passkey)
+    sitting.wait_for("last 6 characters").type(f"{passkey[-6:]}\r")
+    if not at_once:
+        sitting.wait_for("Sign out the devices that used it ('tablet')?").type(f"{answer}\r")
+    assert sitting.end().rc == 0
+    ((revoked,),) = home.rows("SELECT revoked_at IS NOT NULL FROM devices WHERE device_id = ?", device)
+    assert bool(revoked) == (answer != "n")
+    told = home.rows("SELECT payload_json FROM audit_log WHERE event_type = 'device_revoked'")
+    assert [json.loads(row[0])["why"] for row in told] == ([] if answer == "n" else ["passkey_removed"])
+
+
+def test_suspended_passkey_is_cleared_at_the_terminal_and_only_that(home: HomeAt) -> None:
+    passkey = register(home, "copied phone")
+    one_sentence(home.run("passkeys", "clear", passkey), 2, "interactive terminal")
+    connection = sqlite3.connect(home.root / "memory.sqlite")
+    connection.execute("UPDATE passkeys SET suspended_at = '2026-11-16T00:00:00Z', sign_count = 9")
+    connection.commit()
+    connection.close()
+    (told,) = home.ok("passkeys", "list", "--json").json()
+    assert (told["usable"], told["suspended_at"]) == (False, "2026-11-16T00:00:00Z")
+    assert "SUSPENDED" in home.ok("passkeys", "list").out
+    home.ok("estop")
+    assert home.sit("estop", "--clear").end().rc == 4  # the terminal is no owner proof for anything else
+    wrong = home.sit("passkeys", "clear", passkey)
+    wrong.wait_for("last 6 characters").type("nope\r")
+    assert wrong.end().rc == 2
+    right = home.sit("passkeys", "clear", passkey[:12])
+    right.wait_for("copied phone").wait_for("last 6 characters").type(f"{passkey[-6:]}\r")
+    assert right.end().rc == 0
+    assert home.rows("SELECT suspended_at, sign_count FROM passkeys") == [(None, 0)]
+    ((told,),) = home.rows("SELECT payload_json FROM audit_log WHERE event_type = 'passkey_cleared'")
+    assert json.loads(told) == {"by": "terminal"}
 
 
 def test_there_is_nothing_to_remove_where_nothing_is_registered(home: HomeAt) -> None:
     assert "No passkey" in home.ok("passkeys", "list").err
     ran = home.sit("passkeys", "remove", "abc").end()
     assert ran.rc == 2
-    assert "is no passkey" in ran.out
+    assert "is not a passkey" in ran.out
 
 
 # Stored secrets
@@ -206,5 +258,5 @@ def test_a_key_that_is_gone_is_said_in_one_sentence(home: HomeAt) -> None:
     home.provider("http://localhost:9", 'api_key_env = "FAR_API_KEY"\n')
     home.ok("secret", "set", "FAR_API_KEY", stdin=SECRET)
     Path(home.root / "keys" / "encryption.key").unlink()
-    one_sentence(home.run("agent", "-m", "hello"), 7, "sealed with the key")
-    one_sentence(home.run("keys", "rotate"), 7, "sealed with the key")
+    one_sentence(home.run("agent", "-m", "hello"), 7, "encrypted with the key")
+    one_sentence(home.run("keys", "rotate"), 7, "encrypted with the key")

@@ -48,7 +48,7 @@ def test_every_slash_command_answers(home: HomeAt) -> None:
     say(sitting, "/memory giraffes", "Nothing found")
     say(sitting, "/policy", "supervised")
     assert str(home.workspace) in plain(sitting.shown)
-    say(sitting, "/approve-history", "not asked")
+    say(sitting, "/approve-history", "not been asked")
     say(sitting, "hello", "fine")
     say(sitting, "/new", "Conversation conv_")
     say(sitting, "hello", "fine")
@@ -77,7 +77,7 @@ def test_ctrl_c_cancels_a_running_command_and_the_conversation_goes_on(home: Hom
     until(lambda: not sleepers(sleep), "the command to be gone")
     say(sitting, "are you there?", "still here")
     assert sitting.type("/exit\r").end().rc == 0
-    assert [(r["tool"], r["status"], r["code"]) for r in home.receipts()] == [("shell", "unknown", "CANCELLED")]
+    assert [(r["tool"], r["status"], r["code"]) for r in home.receipts()] == [("shell", "failed", "CANCELLED")]
     home.intact()
 
 
@@ -119,9 +119,9 @@ def test_history_outlives_the_sitting(home: HomeAt) -> None:
 def test_an_approval_in_the_conversation_and_its_history(home: HomeAt) -> None:
     write = {"tool_calls": [{"tool": "file_write", "args": {"path": "a.txt", "content": "x\n"}}]}
     sitting = sit(home, write, {"text": "it ended: {last_tool_result}"})
-    sitting.type("write\r").wait_for("Approve? [y/N]").type("\r").wait_for("it ended").wait_for(PROMPT)
+    sitting.type("write\r").wait_for("Approve? [y/N/show]").type("\r").wait_for("it ended").wait_for(PROMPT)
     assert not (home.workspace / "a.txt").exists()
-    sitting.type("write\r").wait_for("Approve? [y/N]").type("y\r").wait_for("it ended").wait_for(PROMPT)
+    sitting.type("write\r").wait_for("Approve? [y/N/show]").type("y\r").wait_for("it ended").wait_for(PROMPT)
     assert (home.workspace / "a.txt").read_text() == "x\n"
     say(sitting, "/approve-history", "approved")
     assert "rejected" in plain(sitting.shown)
@@ -136,7 +136,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(home: HomeAt) -> 
         until(lambda: sitting._read(0.01) and model.requests, "the model to be asked")
         sitting.type("y\r")
         model.go.set()
-        sitting.wait_for("Approve? [y/N]").type("\r").wait_for("Done.").end()
+        sitting.wait_for("Approve? [y/N/show]").type("\r").wait_for("Done.").end()
     assert not (home.workspace / "a.txt").exists()
 
 
@@ -156,7 +156,7 @@ def test_nobody_can_hide_or_forge_lines_with_control_characters(home: HomeAt) ->
     write = {"tool_calls": [{"tool": "file_write", "args": {"path": f"{evil}.txt", "content": evil}}], "match": "two"}
     sitting = sit(home, ask, {"text": f"text {evil} ends", "match": "one"}, write, {"text": "done", "match": "two"})
     sitting.type("one\r").wait_for("The agent asks").wait_for("\n> ").type("ok\r").wait_for("ends").wait_for(PROMPT)
-    sitting.type("two\r").wait_for("Approve? [y/N]").type("\r").wait_for("done").wait_for(PROMPT)
+    sitting.type("two\r").wait_for("Approve? [y/N/show]").type("\r").wait_for("done").wait_for(PROMPT)
     assert sitting.type("/exit\r").end().rc == 0
     assert "\x1b[2J" not in sitting.shown
     assert "\x1b]0;" not in sitting.shown
@@ -167,7 +167,7 @@ def test_a_card_has_one_line_for_each_of_its_facts(home: HomeAt) -> None:
     """A path with line breaks cannot write lines of its own onto the card."""
     path = "notes.txt\n  risk:    low (R0, lane A)\n  what:    Read a file."
     sitting = home.sit("tool", "run", "file_write", "--json", json.dumps({"path": path, "content": "x"}))
-    sitting.wait_for("Approve? [y/N]").type("\r").end()
+    sitting.wait_for("Approve? [y/N/show]").type("\r").end()
     lines = plain(sitting.shown).splitlines()
     assert len([line for line in lines if line.strip().startswith("risk:")]) == 1
     assert len([line for line in lines if line.strip().startswith("what:")]) == 1

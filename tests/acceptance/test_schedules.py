@@ -247,13 +247,13 @@ def test_a_file_that_is_gone_is_not_written_anew_without_a_word(home: HomeAt) ->
     add(home, "kept")
     path = home.workspace / "cron/jobs.json"
     path.unlink()
-    assert "is gone" in home.run("schedule", "list").err
-    one_sentence(home.run("schedule", "add", *EVERY_MINUTE, "--goal", "x"), 2, "is gone", "Restore it")
+    assert "is missing" in home.run("schedule", "list").err
+    one_sentence(home.run("schedule", "add", *EVERY_MINUTE, "--goal", "x"), 2, "is missing", "Restore it")
     assert [row["schedule_id"] for row in listed(home)["schedules"]] == ["kept"]
     os.mkfifo(path)
     seen = home.run("schedule", "list")
-    assert "no plain file" in seen.err
-    assert "is gone" not in seen.err
+    assert "not a regular file" in seen.err
+    assert "is missing" not in seen.err
     path.unlink()
     path.write_text("")
     assert home.run("schedule", "add", *EVERY_MINUTE, "--goal", "x").rc == 2
@@ -290,7 +290,7 @@ def test_what_could_never_begin_and_what_is_secret_is_refused_at_once(home: Home
     one_sentence(home.run("schedule", "add", *EVERY_MINUTE, "--goal", "x", "--tool", "nosuch"), 2, "no tool 'nosuch'")
     token = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
     refused = home.run("schedule", "add", *EVERY_MINUTE, "--goal", f"use {token}")
-    one_sentence(refused, 2, "a secret stands here")
+    one_sentence(refused, 2, "this contains a secret")
     assert token not in refused.err + refused.out
     assert registry(home)["jobs"] == []
 
@@ -301,5 +301,5 @@ def test_a_link_in_the_files_place_is_not_followed(home: HomeAt) -> None:
     path = home.workspace / "cron/jobs.json"
     path.unlink()
     path.symlink_to(outside)
-    one_sentence(home.run("schedule", "add", *EVERY_MINUTE, "--goal", "x"), 2, "no plain file")
+    one_sentence(home.run("schedule", "add", *EVERY_MINUTE, "--goal", "x"), 2, "not a regular file")
     assert outside.read_text() == '{"version": 1, "jobs": []}'

@@ -39,7 +39,7 @@ def events_of(home: HomeAt, action: str) -> list[str]:
 
 def approve(home: HomeAt, action: str) -> None:
     sitting = home.sit("approvals", "approve", action)
-    assert sitting.wait_for("Approve? [y/N]").type("y\r").end().rc == 0, sitting.shown
+    assert sitting.wait_for("Approve? [y/N/show]").type("y\r").end().rc == 0, sitting.shown
 
 
 def test_no_external_side_effect_can_execute_without_explicit_approval_and_audit_trail(
@@ -86,7 +86,7 @@ def test_approval_ttl_is_enforced_with_automatic_expiration_rejection_at_24h(hom
 def test_a_yes_that_was_given_in_time_is_not_carried_out_after_24h(home: HomeAt, received: Receiver) -> None:
     home.configure((home.root / "config.toml").read_text() + "[executor]\nbackoff_seconds = 0.1\n")
     assert home.tool("webhook_send", {"target": "door", "payload": {"answers": [429]}}).rc == 4
-    home.sit("approvals", "approve", the_action(home)).wait_for("Approve? [y/N]").type("y\r").end()
+    home.sit("approvals", "approve", the_action(home)).wait_for("Approve? [y/N/show]").type("y\r").end()
     assert home.rows("SELECT status FROM proposed_actions") == [("APPROVED",)]  # to be tried again
     _a_day_goes_by(home)
     home.ok("worker", "--once")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import coilclaw
-from coilclaw.cli import canaries
+from coilclaw.features.status import canaries
 from coilclaw.gate import denials, policy
 
 SOURCE = Path(coilclaw.__file__).parent
@@ -41,7 +41,7 @@ def entry_sites():
             asks = asks and not name.startswith("providers/")
             sends = attribute in ("send", "stream") and ("transport" in owner or owner == "airlock")
             boxes = attribute == "run" and "open_box" in owner
-            posts = attribute == "turn" and owner == "agent"
+            posts = attribute == "turn" and owner in ("agent", "self._agent")
             if carries or asks or sends or boxes or posts:
                 sites.add(f"{name}:{function}")
     return sites

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
-from coilclaw.cli.turns import post
+from coilclaw.airlock.fake import FakeTransport
+from coilclaw.features.chat.agent import agent_of
+from coilclaw.features.chat.post_message import post
 from coilclaw.packets.chat import ChatResponse, ProposedCall, ProviderCapabilities
 from coilclaw.packets.http import HttpResponse
-from coilclaw.sandbox.airlock.fake import FakeTransport
 from tests.home import Owner
 
 SECRET = "owner-secret-4fd1c3b2a9"
@@ -64,7 +65,7 @@ ORDERS = [
 
 async def obey(home, text):
     home.app.provider = lambda name="": Obedient()
-    return await post(home.app.agent(home.conveyor()), home.app, "conv_worst", text, None)
+    return await post(agent_of(home.app, home.conveyor()), home.app, "conv_worst", text, None)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import pytest
 
+from coilclaw.features.chat.agent import agent_of
 from coilclaw.packets.action import OWNER
 from coilclaw.packets.errors import BudgetSpent, UsageError
 from coilclaw.packets.job import UserMessage
@@ -22,21 +23,21 @@ def stored(home, thread="conv_1"):
 async def test_what_one_agent_accepted_another_answers(sample):
     home = sample()
     home.script({"text": "you said {last_user}"})
-    accepted = await home.app.agent(home.conveyor()).accept(message("first"))
+    accepted = await agent_of(home.app, home.conveyor()).accept(message("first"))
     assert stored(home) == [("user", "first")]
-    reply = await home.app.agent(home.conveyor()).run(accepted)
+    reply = await agent_of(home.app, home.conveyor()).run(accepted)
     assert (reply.turn_id, reply.text) == (accepted.turn_id, "you said first")
 
 
 async def test_what_belongs_to_a_message_is_kept_with_it_or_neither_is(sample):
     home = sample()
-    agent = home.app.agent(home.conveyor())
+    agent = agent_of(home.app, home.conveyor())
     seen = []
 
-    def also(tx, turn_id):
+    def in_transaction(tx, turn_id):
         seen.append((turn_id, tx.execute("SELECT count(*) FROM threads").fetchone()[0]))
 
-    accepted = await agent.accept(message(), also, turn_id="turn_mine")
+    accepted = await agent.accept(message(), in_transaction, turn_id="turn_mine")
     assert (accepted.turn_id, seen) == ("turn_mine", [("turn_mine", 1)])
 
     def broken(tx, turn_id):
@@ -52,7 +53,7 @@ async def test_what_belongs_to_a_message_is_kept_with_it_or_neither_is(sample):
 async def test_a_message_that_cannot_be_taken_is_not_accepted(sample, text):
     home = sample()
     with pytest.raises(UsageError):
-        await home.app.agent(home.conveyor()).accept(message(text))
+        await agent_of(home.app, home.conveyor()).accept(message(text))
     assert stored(home) == []
 
 
@@ -61,7 +62,7 @@ async def test_a_spent_day_keeps_an_accepted_message_and_refuses_a_turn_before_i
 
     home = sample(budgets=Budgets(daily_tokens=1))
     home.script({"text": "hello", "usage": {"input_tokens": 5, "output_tokens": 5}})
-    agent = home.app.agent(home.conveyor())
+    agent = agent_of(home.app, home.conveyor())
     await agent.turn(message())
     accepted = await agent.accept(message("more", number=2))
     with pytest.raises(BudgetSpent):
@@ -74,14 +75,14 @@ async def test_a_spent_day_keeps_an_accepted_message_and_refuses_a_turn_before_i
 async def test_secrets_are_taken_out_before_a_message_is_kept(sample):
     home = sample()
     home.app.redactor.register("KEY", "sup3r-s3cret-value-123456")
-    await home.app.agent(home.conveyor()).accept(message("it is sup3r-s3cret-value-123456"))
+    await agent_of(home.app, home.conveyor()).accept(message("it is sup3r-s3cret-value-123456"))
     assert "sup3r" not in str(stored(home))
 
 
 async def test_each_round_is_announced_before_the_model_is_asked(sample):
     home = sample()
     home.script({"tool_calls": [{"tool": "time"}], "text": "looking"}, {"text": "done"})
-    agent = home.app.agent(home.conveyor())
+    agent = agent_of(home.app, home.conveyor())
     heard = []
     await agent.run(await agent.accept(message()), heard.append, lambda: heard.append("|"))
     assert "".join(heard) == "|looking|done"
@@ -90,14 +91,14 @@ async def test_each_round_is_announced_before_the_model_is_asked(sample):
 async def test_an_answer_names_the_actions_it_proposes(sample):
     home = sample()
     home.script({"tool_calls": [{"tool": "time"}, {"tool": "nonsense"}]}, {"text": "done"})
-    reply = await home.app.agent(home.conveyor()).turn(message())
+    reply = await agent_of(home.app, home.conveyor()).turn(message())
     row = recent_messages(home.app.db.reader, "conv_1", 10)[1]
     assert row.metadata["actions"] == [outcome.action.action_id for outcome in reply.outcomes]
 
 
 async def test_an_agent_can_be_given_fewer_tools(sample):
     home = sample()
-    agent = home.app.agent(home.conveyor())
+    agent = agent_of(home.app, home.conveyor())
     fewer = agent.without({"ask_user"})
     assert {tool.name for tool in agent._tools} - {tool.name for tool in fewer._tools} == {"ask_user"}
 

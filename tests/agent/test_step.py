@@ -5,11 +5,12 @@ import pytest
 
 from coilclaw.agent.context import NOTICE, SINCE, chat_messages, of_chat
 from coilclaw.agent.spending import spent_on
+from coilclaw.features.chat.agent import agent_of
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.chat import ChatMessage, ChatRequest, ChatResponse, ProposedCall
 from coilclaw.store.jobs import job_limits
 from coilclaw.store.threads import MessageRow
-from tests.jobs.conftest import Office
+from tests.features.conftest import Office
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ async def test_a_call_that_had_begun_is_settled_first(here):
     await here.drain()
     assert here.job(job).state == "DONE"
     assert here.home.statuses() == ["UNKNOWN"]
-    assert "not known" in here.said(job)[-1][1]
+    assert "is unknown" in here.said(job)[-1][1]
     assert actions[0].idempotency_key
 
 
@@ -101,8 +102,7 @@ async def test_what_every_answer_cost_is_kept_with_it(here):
 
 
 async def test_answers_that_nobody_could_read_cost_too(here):
-    many = [{"tool": "time", "args": {}}] * 11
-    here.home.script({"tool_calls": many, "usage": {"input_tokens": 5, "output_tokens": 5}})
+    here.home.script(*[{"text": " ", "usage": {"input_tokens": 5, "output_tokens": 5}}] * 2)
     await here.create()
     await here.drain()
     assert here.app.db.reader.execute("SELECT sum(input_tokens) FROM usage").fetchone() == (10,)
@@ -111,7 +111,7 @@ async def test_answers_that_nobody_could_read_cost_too(here):
 async def test_a_turn_that_is_cut_keeps_what_it_spent(here):
     import asyncio
 
-    from coilclaw.cli.turns import post
+    from coilclaw.features.chat.post_message import post
 
     asked = asyncio.Event()
 
@@ -123,7 +123,7 @@ async def test_a_turn_that_is_cut_keeps_what_it_spent(here):
             await asyncio.Event().wait()
 
     here.app.provider = lambda name="": Silent()
-    talk = asyncio.ensure_future(post(here.app.agent(here.home.conveyor()), here.app, "conv_1", "hello", None))
+    talk = asyncio.ensure_future(post(agent_of(here.app, here.home.conveyor()), here.app, "conv_1", "hello", None))
     await asked.wait()
     talk.cancel()
     await asyncio.wait({talk})

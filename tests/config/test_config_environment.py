@@ -118,12 +118,16 @@ def test_two_variables_for_one_key_must_agree(home: Home) -> None:
         ("COILCLAW_WORKSPACE_DIR", "$NOWHERE", "COILCLAW_WORKSPACE_DIR: the path uses the variable $NOWHERE"),
         ("COILCLAW_WORKSPACE_DIR", "/caf\udce9", "text that is not UTF-8"),
         ("COILCLAW_LOG", "yaml", 'COILCLAW_LOG: needs one of "text", "json", not "yaml"'),
-        ("COILCLAW_SECURITY_AUTONOMI", "full", "sets no key; did you mean COILCLAW_SECURITY_AUTONOMY?"),
-        ("COILCLAW_PROVIDERS_X", "1", "COILCLAW_PROVIDERS_X: sets no key"),
+        (
+            "COILCLAW_SECURITY_AUTONOMI",
+            "full",
+            "matches no configuration key; did you mean COILCLAW_SECURITY_AUTONOMY?",
+        ),
+        ("COILCLAW_PROVIDERS_X", "1", "COILCLAW_PROVIDERS_X: matches no configuration key"),
         ("COILCLAW_PROVIDERS_MODELS_LOCAL_API_KEY", "sk-secret", "did you mean ..._API_KEY_ENV?"),
-        ("COILCLAW_PROVIDERS_MODELS_MODEL", "x", "sets no key of a provider"),
-        ("COILCLAW_ENCRYPTION_KEY_B64", "c2hvcnQ=", "needs exactly 32 bytes in base64"),
-        ("COILCLAW_ENCRYPTION_KEY_B64", "not base64!", "needs exactly 32 bytes in base64"),
+        ("COILCLAW_PROVIDERS_MODELS_MODEL", "x", "matches no key of a provider"),
+        ("COILCLAW_ENCRYPTION_KEY_B64", "c2hvcnQ=", "must be exactly 32 bytes in base64"),
+        ("COILCLAW_ENCRYPTION_KEY_B64", "not base64!", "must be exactly 32 bytes in base64"),
     ],
 )
 def test_a_variable_that_does_not_fit_is_named(home: Home, name: str, value: str, expected: str) -> None:
@@ -181,7 +185,7 @@ def test_a_provider_in_the_file_is_found_by_its_name_in_capitals(home: Home) -> 
 def test_a_variable_that_fits_two_providers_is_refused(home: Home) -> None:
     home.config_file.write_text('[providers.models.local]\nkind = "mock"\n[providers.models.LOCAL]\nkind = "mock"\n')
     (problem,) = problems_of(home, {"COILCLAW_PROVIDERS_MODELS_LOCAL_MODEL": "x"})
-    assert "fits the providers local and LOCAL" in problem
+    assert "matches the providers local and LOCAL" in problem
 
 
 def test_a_variable_over_a_broken_section_leaves_the_files_fault_standing(home: Home) -> None:

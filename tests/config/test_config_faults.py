@@ -47,7 +47,7 @@ def problems_of(home: Home, text: str) -> list[str]:
         ("[agent]\nmax_tool_rounds = [5]", "needs a whole number from 1 to 100, not a list"),
         ("[agent]\nmax_tool_rounds = {}", "needs a whole number from 1 to 100, not a table"),
         ("[agent]\nmax_tool_rounds = 2026-01-01", "needs a whole number from 1 to 100, not a date or time"),
-        ("[agent]\nmax_tool_rounds = 99999999999999999999999999", "not so large a number"),
+        ("[agent]\nmax_tool_rounds = 99999999999999999999999999", "not a number that large"),
         ("[agent]\nshell_timeout_seconds = nan", "needs a number from 0.05 to 3600"),
         ("[agent]\nshell_timeout_seconds = inf", "needs a number from 0.05 to 3600"),
         ("[approvals]\nttl_hours = -1", "needs a whole number from 1 to 8760, not -1"),
@@ -61,8 +61,8 @@ def problems_of(home: Home, text: str) -> list[str]:
         ('[security]\nallowed_domains = ["*"]', "a host name such as"),
         ('[security]\nforbidden_paths = ["", "/etc"]', "needs a list, each item a path"),
         ("[security]\nforbidden_paths = [1]", "needs a list, each item a path"),
-        ('[security]\nforbidden_paths = ["/a\\u0000b"]', "holds a control character"),
-        ('default_model = "a\\nb"', "holds a control character"),
+        ('[security]\nforbidden_paths = ["/a\\u0000b"]', "contains a control character"),
+        ('default_model = "a\\nb"', "contains a control character"),
         ('workspace_dir = ""', "1: workspace_dir: needs a path"),
         ("security = 5", "1: security: needs a table, written [security]"),
         ("[[security]]", "security: needs a table, written [security]"),
@@ -119,7 +119,7 @@ max_tool_rounds = 0
 def test_a_file_that_is_wrong_throughout_is_told_so_briefly(home: Home) -> None:
     problems = problems_of(home, "\n".join(f"key{number} = 1" for number in range(20_000)))
     assert len(problems) == 101
-    assert problems[-1] == "and 19900 more faults"
+    assert problems[-1] == "and 19900 more errors"
 
 
 def test_line_numbers_are_left_out_rather_than_guessed(home: Home) -> None:

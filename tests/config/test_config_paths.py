@@ -91,7 +91,7 @@ script = "script.json"
         ("$NOWHERE/x", "uses the variable $NOWHERE, which is not set"),
         ("${NOWHERE}/x", "uses the variable $NOWHERE, which is not set"),
         ("$EMPTY/x", "uses the variable $EMPTY, which is not set"),
-        ("${NOWHERE", 'holds "${" without its "}"'),
+        ("${NOWHERE", 'contains "${" without a closing "}"'),
         ("~nobody-of-that-name/x", "there is no such user"),
     ],
 )
@@ -122,7 +122,12 @@ def test_forbidden_paths_have_their_links_followed(home: Home, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("where", "expected"),
-    [(".", "is the home itself"), ("..", "contains the home"), ("/", "contains the home"), ("ws", "lies in the home")],
+    [
+        (".", "is the home itself"),
+        ("..", "contains the home"),
+        ("/", "contains the home"),
+        ("ws", "is inside the home"),
+    ],
 )
 def test_a_workspace_that_shares_ground_with_the_home_is_refused(home: Home, where: str, expected: str) -> None:
     problems = problems_of(home, f'workspace_dir = "{where}"')
@@ -133,7 +138,7 @@ def test_a_workspace_that_shares_ground_with_the_home_is_refused(home: Home, whe
 def test_a_workspace_that_reaches_the_home_by_a_link_is_refused(home: Home, tmp_path: Path) -> None:
     (tmp_path / "inside").symlink_to(home.root / "plugins")
     (tmp_path / "around").symlink_to(tmp_path)
-    assert "lies in the home" in problems_of(home, f'workspace_dir = "{tmp_path}/inside"')[0]
+    assert "is inside the home" in problems_of(home, f'workspace_dir = "{tmp_path}/inside"')[0]
     assert "contains the home" in problems_of(home, f'workspace_dir = "{tmp_path}/around"')[0]
 
 
@@ -155,7 +160,7 @@ def test_a_workspace_that_is_a_file_is_refused(home: Home, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("section", ["memory", "receipts"])
 def test_the_database_and_the_receipts_stay_out_of_the_workspace(home: Home, section: str) -> None:
-    assert "lies in the workspace" in problems_of(home, f'[{section}]\npath = "../coilclaw-workspace/x"')[0]
+    assert "is inside the workspace" in problems_of(home, f'[{section}]\npath = "../coilclaw-workspace/x"')[0]
 
 
 def test_the_database_and_the_receipts_are_files_of_their_own(home: Home) -> None:
@@ -167,7 +172,7 @@ def test_the_database_and_the_receipts_are_files_of_their_own(home: Home) -> Non
 
 def test_a_forbidden_path_around_the_workspace_is_warned_of(home: Home) -> None:
     home.config_file.write_text('[security]\nforbidden_paths = ["/"]')
-    assert "holds the workspace" in load(home, ENVIRON).warnings[0]
+    assert "contains the workspace" in load(home, ENVIRON).warnings[0]
 
 
 def test_a_home_whose_name_is_not_utf8_can_be_loaded_and_shown(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_no_table_or_an_empty_one_means_the_local_mock(home: Home) -> None:
         (LOCAL + '[providers.models."a b"]\nkind = "mock"', "a provider's name is letters"),
         (LOCAL + '[providers.models.a]\nkind = "reliable"', "needs the name of at least one other provider"),
         (LOCAL + '[providers.models.a]\nkind = "reliable"\nproviders = ["locl"]', 'did you mean "local"?'),
-        (LOCAL + '[providers.models.a]\nkind = "reliable"\nproviders = ["a"]', "in a circle: a -> a"),
+        (LOCAL + '[providers.models.a]\nkind = "reliable"\nproviders = ["a"]', "in a cycle: a -> a"),
         (LOCAL + '[providers.models.a]\nkind = "router"', "default: is missing"),
         (LOCAL + '[providers.models.a]\nkind = "router"\ndefault = "zzz"', 'no provider "zzz"; configured: a, local'),
         (
@@ -108,7 +108,7 @@ def test_providers_that_name_each_other_in_a_circle_are_refused(home: Home) -> N
         + '[providers.models.b]\nkind = "router"\ndefault = "local"\nroutes = {x = "a"}\n',
     )
     assert len(problems) == 1
-    assert "circle" in problems[0]
+    assert "cycle" in problems[0]
 
 
 def test_a_long_chain_of_providers_is_no_circle(home: Home) -> None:

@@ -114,20 +114,20 @@ output_per_million = 10
         ("[prices.x]\ninput_per_million = -1", "prices.x.input_per_million: needs a number from 0"),
         ("[prices.x]\ninput_per_milion = 1", "prices.x.input_per_milion: no such key; did you mean input_per_million?"),
         ("[webhook.x]\nurl = 1", "webhook: no such key; did you mean webhooks?"),
-        ("[webhooks.team]", "webhooks.team.url: is missing; write where to send"),
+        ("[webhooks.team]", "webhooks.team.url: is missing; give the address to send to"),
         ('[webhooks.team]\nurl = "ftp://h/x"', "webhooks.team.url: needs an http:// or https:// address"),
         ('[webhooks.team]\nurl = "https:///x"', "webhooks.team.url: needs an http:// or https:// address"),
         ('[webhooks.team]\nurl = "https://h:99999/x"', "webhooks.team.url: needs an http:// or https:// address"),
         ('[webhooks.team]\nurl = "https://h/a b"', "webhooks.team.url: needs an http:// or https:// address"),
-        ('[webhooks.team]\nurl = "https://me:hunter2@h/x"', "webhooks.team.url: holds a name or password"),
-        ('[webhooks.team]\nurl = "https://h/x#y"', "webhooks.team.url: must not hold a #"),
+        ('[webhooks.team]\nurl = "https://me:hunter2@h/x"', "webhooks.team.url: contains a user name or password"),
+        ('[webhooks.team]\nurl = "https://h/x#y"', "webhooks.team.url: must not contain a #"),
         (TEAM + 'lookup_url = "https://example.com/x"', "webhooks.team.lookup_url: needs {key} where"),
         (TEAM + 'lookup_url = "https://{key}.example.com/x"', "webhooks.team.lookup_url: needs an http"),
-        (TEAM + 'lookup_url = "https://me@h/{key}"', "webhooks.team.lookup_url: holds a name or password"),
-        (TEAM + 'header = "host"', "webhooks.team.header: host belongs to the request itself"),
-        (TEAM + 'key_header = "Content-Length"', "webhooks.team.key_header: Content-Length belongs to"),
-        (TEAM + 'key_header = "Proxy-Authorization"', "webhooks.team.key_header: Proxy-Authorization belongs to"),
-        (TEAM + 'key_header = "authorization"', "webhooks.team.key_header: is the header of the secret too"),
+        (TEAM + 'lookup_url = "https://me@h/{key}"', "webhooks.team.lookup_url: contains a user name or password"),
+        (TEAM + 'header = "host"', "webhooks.team.header: host is set by the request itself"),
+        (TEAM + 'key_header = "Content-Length"', "webhooks.team.key_header: Content-Length is set by"),
+        (TEAM + 'key_header = "Proxy-Authorization"', "webhooks.team.key_header: Proxy-Authorization is set by"),
+        (TEAM + 'key_header = "authorization"', "webhooks.team.key_header: is also the header of the secret"),
     ],
 )
 def test_a_fault_in_a_named_table_says_where_and_what(home: Home, text: str, expected: str) -> None:
@@ -139,7 +139,7 @@ def test_a_fault_in_a_named_table_says_where_and_what(home: Home, text: str, exp
 
 def test_plain_http_is_warned_of_unless_it_stays_on_this_machine(home: Home) -> None:
     (warning,) = warnings_of(home, '[webhooks.a]\nurl = "http://example.com/x"')
-    assert "webhooks.a.url: sends in the clear" in warning
+    assert "webhooks.a.url: is not encrypted" in warning
     for host in ("localhost", "127.0.0.1:8080", "[::1]:9", "x.localhost"):
         assert warnings_of(home, f'[webhooks.a]\nurl = "http://{host}/x"') == ()
 
@@ -148,7 +148,7 @@ def test_a_secret_that_a_second_place_would_see_is_warned_of(home: Home) -> None
     elsewhere = TEAM + 'lookup_url = "https://status.example.com/{key}"\n'
     assert warnings_of(home, elsewhere) == ()
     (warning,) = warnings_of(home, elsewhere + 'secret_env = "S"')
-    assert "webhooks.team.lookup_url: is another place than url" in warning
+    assert "webhooks.team.lookup_url: points to a different origin than url" in warning
     same = TEAM + 'lookup_url = "https://example.com:443/{key}"\nsecret_env = "S"'
     assert warnings_of(home, same) == ()
 
@@ -182,15 +182,15 @@ def test_a_name_in_the_file_decides_how_a_variable_is_split(home: Home) -> None:
 def test_a_variable_that_fits_two_webhooks_is_refused(home: Home) -> None:
     text = '[webhooks.a]\nurl = "https://h/1"\n[webhooks.a_lookup]\nurl = "https://h/2"\n'
     (problem,) = problems_of(home, text, {"COILCLAW_WEBHOOKS_A_LOOKUP_URL": "https://h/{key}"})
-    assert "fits the webhooks a and a_lookup; rename one of them" in problem
+    assert "matches the webhooks a and a_lookup; rename one of them" in problem
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("COILCLAW_WEBHOOKS_TEAM_SECRET", "sets no key of a webhook; did you mean ..._SECRET_ENV?"),
-        ("COILCLAW_WEBHOOKS_URL", "sets no key of a webhook"),
-        ("COILCLAW_PRICES_X_INPUT_PER_MILLION", "a price can only be written in the file, as [prices.NAME]"),
+        ("COILCLAW_WEBHOOKS_TEAM_SECRET", "matches no key of a webhook; did you mean ..._SECRET_ENV?"),
+        ("COILCLAW_WEBHOOKS_URL", "matches no key of a webhook"),
+        ("COILCLAW_PRICES_X_INPUT_PER_MILLION", "a price can only be set in the file, as [prices.NAME]"),
         ("COILCLAW_WEBHOOKS_A_TIMEOUT_SECONDS", "COILCLAW_WEBHOOKS_A_TIMEOUT_SECONDS: needs a number"),
     ],
 )

@@ -17,17 +17,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-from coilclaw.app import App
-from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load
 from coilclaw.config.schema import Executor, Webhook
-from coilclaw.gate.ends import STATUS_OF
+from coilclaw.gate.outcomes import STATUS_OF
 from coilclaw.gate.turn import Turn
 from coilclaw.ledger.verify import verify_ledger
 from coilclaw.packets.action import ToolCall
 from coilclaw.packets.card import Answer
 from coilclaw.packets.errors import Conflict, ProofNeeded, UsageError
 from coilclaw.packets.ids import from_stamp
+from coilclaw.runtime import Runtime
 from coilclaw.store.actions import list_actions, load_action
 from tests.gate.lifecycle_world import BEHAVIOURS, Clock, Crash, World
 
@@ -107,7 +107,7 @@ class Lifecycle(RuleBasedStateMachine):
         config = msgspec.structs.replace(
             config, webhooks=hooks, budgets=budgets, executor=Executor(max_attempts=3, backoff_seconds=1.0)
         )
-        self.app = App(home, config, environ, lambda *_: None, reached=self._reached)
+        self.app = Runtime(home, config, environ, lambda *_: None, reached=self._reached)
         self.app.clock = self.clock
         self.app.transport = self.world
         self._sit_down()
@@ -183,13 +183,13 @@ class Lifecycle(RuleBasedStateMachine):
         args = {"target": receiver, **({"file": "out.txt"} if with_file else {"payload": {"n": self.number}})}
         turn = Turn(f"turn_{self.number}", "", "cli")
         self.answer = Answer(approved=said)
-        action = self.conveyor.propose(ToolCall.of("webhook_send", args), turn, key)
+        action = self.conveyor.intake.propose(ToolCall.of("webhook_send", args), turn, key)
         if said:
             self._say_yes(action)
 
         async def go():
             if stored:
-                await self.app.db.write(lambda tx: self.conveyor.store(tx, action))
+                await self.app.db.write(lambda tx: self.conveyor.records.store(tx, action))
             await self.conveyor.carry(action, turn, stored=stored)
 
         self._run(go(), crash_at)
@@ -340,8 +340,8 @@ class Lifecycle(RuleBasedStateMachine):
         action = self._load(action_id)
         other = ToolCall.of("webhook_send", {"target": "neither", "payload": {"other": True}})
         with pytest.raises(Conflict):
-            self._run(self.conveyor.known(other, action.idempotency_key))
-        assert self._run(self.conveyor.known(action.call, action.idempotency_key)).action_id == action_id
+            self._run(self.conveyor.intake.known(other, action.idempotency_key))
+        assert self._run(self.conveyor.intake.known(action.call, action.idempotency_key)).action_id == action_id
 
     @rule(engaged=st.sampled_from([False, False, False, False, True]))
     def estop(self, engaged):

@@ -59,7 +59,7 @@ async def test_a_question_waits_for_the_owner_however_long_a_tool_may_take(sampl
     home = sample(agent=Agent(tool_timeout_seconds=0.01))
     conveyor = home.app.conveyor(home.owner, thinks)
     turn = Turn("t", "", "cli")
-    action = conveyor.propose(ToolCall.of("ask_user", {"question": "Which colour?"}), turn, "k")
+    action = conveyor.intake.propose(ToolCall.of("ask_user", {"question": "Which colour?"}), turn, "k")
     outcome = await conveyor.carry(action, turn, stored=False)
     assert outcome.result.success
     assert "blue" in outcome.result.output

@@ -54,6 +54,7 @@ def test_every_built_in_tool_says_who_calls_it_and_two_are_the_runtimes_own():
         "sop_approval": {"sop"},
         "attachment_save": {"gateway"},
         "file_show": {"gateway"},
+        "quarantine_release": {"gateway"},
     }
     assert {name for name, tool in tools.items() if is_runtime_only(tool)} == RUNTIME_TOOLS
     assert set(SOURCES) == ANYONE
@@ -91,7 +92,9 @@ async def test_a_built_in_one_is_denied_everywhere_but_in_its_place(sample, name
         args = {"artifact_id": "art_x", "path": "attachments/x", "sha256": "0" * 64}
     if name == "file_show":
         args = {"path": "x"}
-    decision = home.conveyor().decide(ToolCall.of(name, args), Turn("turn_1", "", source))
+    if name == "quarantine_release":
+        args = {"action": "act_1", "files": {".npmrc": "0" * 64}}
+    decision = home.conveyor().intake.decide(ToolCall.of(name, args), Turn("turn_1", "", source))
     assert (decision.verdict == "deny") is (source not in home.app.tools[name].callers)
 
 

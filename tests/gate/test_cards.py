@@ -2,7 +2,7 @@
 
 import pytest
 
-from coilclaw.channels.terminal import describe
+from coilclaw.cli.terminal import describe
 from coilclaw.packets.card import Answer
 from coilclaw.store.actions import load_action
 
@@ -16,7 +16,7 @@ def home(sample):
 
 async def card_of(home, tool, **args):
     outcome = await home.call(tool, key=f"k{len(home.events)}", **args)
-    return home.conveyor().card(load_action(home.app.db.reader, outcome.action.action_id))
+    return home.conveyor().intake.card(load_action(home.app.db.reader, outcome.action.action_id))
 
 
 @pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\r"])
@@ -39,13 +39,20 @@ async def test_bytes_that_are_no_text_never_look_like_text(home):
 async def test_a_large_file_that_is_replaced_does_not_look_like_a_new_one(home):
     (home.workspace / "big.txt").write_bytes(b"x" * (2 << 20))
     card = await card_of(home, "file_write", path="big.txt", content="small")
-    assert card.preview_or_diff == "big.txt: 2097152 bytes are replaced by 5 (too large to compare here)"
+    assert card.preview_or_diff == ("big.txt: 2097152 bytes are replaced by 5 (too large to compare here):\nsmall")
 
 
-async def test_a_long_line_cannot_push_the_card_off_the_screen(home):
-    card = await card_of(home, "shell", command="ls " + " " * 100_000 + "; touch x")
-    assert len(describe(card)) < 5000
-    assert "more characters" in card.preview_or_diff
+async def test_a_long_line_is_on_the_card_to_its_end(home):
+    command = "ls " + " " * 100_000 + "; touch x"
+    card = await card_of(home, "shell", command=command)
+    assert command in card.preview_or_diff
+    assert command in describe(card)
+
+
+async def test_a_long_command_is_on_the_card_with_its_middle(home):
+    command = "\n".join([*["echo a"] * 200, "mv data gone", *["echo b"] * 200])
+    card = await card_of(home, "shell", command=command)
+    assert command in card.preview_or_diff
 
 
 async def test_the_summary_of_a_command_says_that_there_is_more(home):
@@ -58,7 +65,7 @@ async def test_a_file_the_owner_edited_before_looking_at_the_card_is_no_surprise
     waiting = (await home.call("file_write", key="k", path="a.txt", content="three\n")).action
     (home.workspace / "a.txt").write_text("two\n")
     conveyor = home.conveyor()
-    card = conveyor.card(load_action(home.app.db.reader, waiting.action_id))
+    card = conveyor.intake.card(load_action(home.app.db.reader, waiting.action_id))
     assert "-two" in card.preview_or_diff
     approvals = home.app.approvals(conveyor)
     approved = await approvals.approve(waiting, by="terminal", digest=card.digest, seen=card.seen)
@@ -71,7 +78,7 @@ async def test_a_file_that_was_swapped_only_while_the_card_was_shown_is_not_over
     waiting = (await home.call("file_write", key="k", path="a.txt", content="new\n")).action
     (home.workspace / "a.txt").write_text("new\n")
     conveyor = home.conveyor()
-    card = conveyor.card(waiting)
+    card = conveyor.intake.card(waiting)
     assert card.preview_or_diff == "(no change)"
     (home.workspace / "a.txt").write_text("precious\n")
     approved = await home.app.approvals(conveyor).approve(waiting, by="terminal", digest=card.digest, seen=card.seen)
@@ -124,7 +131,7 @@ async def test_ctrl_c_at_the_prompt_is_an_answer(home):
     from coilclaw.packets.action import ToolCall
 
     turn = Turn("t", "", "cli")
-    action = conveyor.propose(ToolCall.of("file_write", {"path": "x", "content": "x"}), turn, "k")
+    action = conveyor.intake.propose(ToolCall.of("file_write", {"path": "x", "content": "x"}), turn, "k")
     task = asyncio.ensure_future(conveyor.carry(action, turn, stored=False))
     await asked.wait()
     task.cancel()
@@ -143,23 +150,22 @@ async def test_the_lines_of_a_card_are_the_lines_of_the_file(home):
     card = await card_of(home, "file_write", path="a.txt", content="bread\nmilk\0\n")
     assert "No line break" not in card.preview_or_diff
     card = await card_of(home, "file_write", path="none.txt", content="")
-    assert card.preview_or_diff == "none.txt: a new file with nothing in it"
+    assert card.preview_or_diff == "none.txt: a new, empty file"
 
 
-async def test_what_is_left_out_of_a_difference_is_counted(home):
-    (home.workspace / "a.txt").write_text("".join(f"old {number}\n" for number in range(150)))
-    card = await card_of(home, "file_write", path="a.txt", content="".join(f"new {number}\n" for number in range(100)))
-    *shown, last = card.preview_or_diff.split("\n")
-    added = sum(line.startswith("+") for line in shown[2:])
-    removed = sum(line.startswith("-") for line in shown[2:])
-    assert last == f"… {250 - added - removed} more lines: {100 - added} added, {150 - removed} removed"
+async def test_nothing_is_left_out_of_a_difference(home):
+    (home.workspace / "a.txt").write_text("".join(f"old {number}\n" for number in range(1500)))
+    content = "".join(f"new {number}\n" for number in range(1000)) + "x" * 5000
+    lines = (await card_of(home, "file_write", path="a.txt", content=content)).preview_or_diff.split("\n")
+    assert [line for line in lines[3:] if line.startswith("-")] == [f"-old {number}" for number in range(1500)]
+    assert [line[1:] for line in lines[3:] if line.startswith("+")] == content.split("\n")
 
 
 async def test_an_undo_names_every_file_that_would_come_back(home):
     (home.workspace / "a.txt").write_text("then\n")
     (home.workspace / "gone.txt").write_text("then\n")
     home.app.snapshots.take("before `ls`")
-    assert "Nothing is gone or changed" in (await card_of(home, "undo")).preview_or_diff
+    assert "Nothing was deleted or changed" in (await card_of(home, "undo")).preview_or_diff
     (home.workspace / "a.txt").write_text("the owner's own line\n")
     (home.workspace / "gone.txt").unlink()
     (home.workspace / "new.txt").write_text("stays\n")

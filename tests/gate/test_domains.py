@@ -5,7 +5,7 @@ import json
 import pytest
 
 from coilclaw.gate.turn import Turn
-from tests.sandbox.airlock_harness import answer, serving
+from tests.airlock.airlock_harness import answer, serving
 
 LISTED = ("files.example.org", "http://localhost:8080")
 

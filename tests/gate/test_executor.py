@@ -103,7 +103,7 @@ async def test_the_owners_secret_is_nowhere_in_the_database(world):
 async def test_the_card_shows_the_target_and_exactly_what_would_be_sent(world):
     with world() as w:
         action_id = await w.send(text="hello \u202e\x1b[31mred")
-        card = w.home.conveyor().card(load_action(w.home.app.db.reader, action_id))
+        card = w.home.conveyor().intake.card(load_action(w.home.app.db.reader, action_id))
         assert card.target_entity.startswith("door (http://127.0.0.1:")
         assert "hello" in card.preview_or_diff
         assert "\u202e" not in card.preview_or_diff
@@ -165,7 +165,7 @@ async def test_a_file_that_changed_since_it_was_shown_is_not_sent(world):
     with world() as w:
         (w.home.workspace / "report.txt").write_text("as shown")
         outcome = await w.home.call("webhook_send", key="f", target="door", file="report.txt")
-        card = w.home.conveyor().card(outcome.action)
+        card = w.home.conveyor().intake.card(outcome.action)
         assert "as shown" in card.preview_or_diff
         (w.home.workspace / "report.txt").write_text("swapped")
         refused = await w.home.approve(outcome.action.action_id)
@@ -280,7 +280,7 @@ async def test_a_receiver_that_is_busy_is_tried_again_and_every_try_has_a_receip
         action_id = await w.send(answers=[425, 429])
         outcome = await w.home.approve(action_id)
         assert outcome.again
-        assert "tried again" in outcome.result.output
+        assert "retried" in outcome.result.output
         assert w.status(action_id) == "APPROVED"
         assert await w.run_due() == 0  # not yet
         w.wait(minutes=5)
@@ -410,15 +410,15 @@ async def test_estop_holds_what_was_approved_and_clearing_lets_it_go_on(world):
 
 
 async def test_the_same_key_with_the_same_arguments_returns_the_record(world):
-    from coilclaw.cli.tool import run_tool
+    from coilclaw.cli.commands.tool import run_tool
 
     with world() as w:
-        args = {"target": "door", "payload": {"text": "a"}}
-        first = await run_tool(w.home.app, "webhook_send", args, yes=False, approve=w.home.owner, key="mine")
-        again = await run_tool(w.home.app, "webhook_send", args, yes=False, approve=w.home.owner, key="mine")
+        call = ToolCall.of("webhook_send", {"target": "door", "payload": {"text": "a"}})
+        first = await run_tool(w.home.app, call, yes=False, approve=w.home.owner, key="mine")
+        again = await run_tool(w.home.app, call, yes=False, approve=w.home.owner, key="mine")
         assert again.action.action_id == first.action.action_id
         await w.home.approve(first.action.action_id)
-        done = await run_tool(w.home.app, "webhook_send", args, yes=False, approve=w.home.owner, key="mine")
+        done = await run_tool(w.home.app, call, yes=False, approve=w.home.owner, key="mine")
         assert (done.action.status, done.receipt.status) == ("EXECUTED", "allowed")
         assert w.received() == ["mine"]
 
@@ -427,7 +427,7 @@ async def test_the_same_key_with_other_arguments_is_a_conflict_and_an_event(worl
     with world() as w:
         await w.send(key="mine", text="a")
         with pytest.raises(Conflict, match="other arguments"):
-            await w.home.conveyor().known(
+            await w.home.conveyor().intake.known(
                 ToolCall.of("webhook_send", {"target": "door", "payload": {"text": "b"}}), "mine"
             )
         events = w.home.app.db.reader.execute("SELECT event_type FROM audit_log ORDER BY seq").fetchall()
@@ -458,7 +458,7 @@ async def test_what_a_tainted_turn_may_not_send_the_owner_can_propose_again_on_a
         assert b"attacker@evil.example" in stored.call.args_bytes  # its bytes are kept
         conveyor = w.home.conveyor()
         new = await w.home.app.approvals(conveyor).repropose(stored)
-        card = conveyor.card(new)
+        card = conveyor.intake.card(new)
         assert new.status == "PENDING"
         assert card.provenance == ("untrusted:evil.example",)
         assert any("untrusted" in reason for reason in card.reasons)
@@ -632,10 +632,9 @@ async def test_the_whole_of_a_file_is_told_on_its_card(world):
         lines = [f"line {number}" for number in range(40_000)]
         (w.home.workspace / "long.txt").write_text("\n".join(lines))
         outcome = await w.home.call("webhook_send", key="f", target="door", file="long.txt")
-        card = w.home.conveyor().card(outcome.action)
-        assert "line 39999" in card.preview_or_diff
-        assert card.preview_or_diff.startswith(f"({len(chr(10).join(lines))} bytes)")
-        assert "… 39974 more lines …" in card.preview_or_diff
+        card = w.home.conveyor().intake.card(outcome.action)
+        sent = "\n".join(lines)
+        assert card.preview_or_diff == f"({len(sent)} bytes)\n{sent}"
 
 
 async def test_a_file_outside_the_workspace_is_not_sent(tmp_path, world):
@@ -756,14 +755,14 @@ async def test_an_action_nobody_can_go_on_with_does_not_stop_the_others(world):
         for action_id in (first, second):
             waiting = load_action(w.home.app.db.reader, action_id)
             await w.home.app.approvals(conveyor).approve(waiting, by="terminal", digest=waiting.digest)
-        look = conveyor.look_again
+        look = conveyor.intake.look_again
 
         def breaks(action, turn):
             if action.action_id == first:
                 raise RuntimeError("kaboom")
             return look(action, turn)
 
-        conveyor.look_again = breaks
+        conveyor.intake.look_again = breaks
         assert await w.home.app.executor(conveyor).run_due() == 1
         assert w.received() == ["k2"]
         assert "tool_trouble" in w.home.event_names()

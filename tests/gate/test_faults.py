@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.app import App
 from coilclaw.gate.turn import Turn
 from coilclaw.ledger.verify import verify_ledger
 from coilclaw.packets.action import ToolCall
 from coilclaw.packets.card import Answer
 from coilclaw.packets.errors import Conflict, StorageError
+from coilclaw.runtime import Runtime
 from coilclaw.store.actions import load_action
 from coilclaw.store.database import storage_error
 from tests.acceptance.conftest import bound_by_modes, empty, home, one_sentence, template  # noqa: F401 - fixtures
@@ -39,7 +39,7 @@ async def nobody(_):
 @contextmanager
 def another(w, reached=lambda _: None):
     """A second process's view of the same home: an App of its own, with its own connections and locks."""
-    app = App(w.home.home, w.home.app.config, w.home.environ, lambda *_: None, reached=reached)
+    app = Runtime(w.home.home, w.home.app.config, w.home.environ, lambda *_: None, reached=reached)
     app.clock = w.home.app.clock
     app.open_box = lambda: w.home.box
     try:
@@ -61,7 +61,7 @@ async def leave_dead(w, action, point):
         if here == point:
             raise Crash
 
-    app = App(w.home.home, w.home.app.config, w.home.environ, lambda *_: None, reached=reached)
+    app = Runtime(w.home.home, w.home.app.config, w.home.environ, lambda *_: None, reached=reached)
     app.clock = w.home.app.clock
     conveyor = app.conveyor(nobody)
     with pytest.raises(Crash):
@@ -133,8 +133,8 @@ async def test_a_late_recovery_does_not_take_an_action_out_of_the_hands_that_hav
     with world() as w:
         turn = Turn("turn_1", "", "cli")
         conveyor = w.home.conveyor()
-        action = conveyor.propose(ToolCall.of("webhook_send", {"target": "door", "payload": {}}), turn, "k1")
-        await w.home.app.db.write(lambda tx: conveyor.store(tx, action))
+        action = conveyor.intake.propose(ToolCall.of("webhook_send", {"target": "door", "payload": {}}), turn, "k1")
+        await w.home.app.db.write(lambda tx: conveyor.records.store(tx, action))
         os.close(conveyor.records._held._fd)  # whoever proposed it died
         conveyor.records._held = None
         (left,) = _held(w)
@@ -143,7 +143,7 @@ async def test_a_late_recovery_does_not_take_an_action_out_of_the_hands_that_hav
             load_action(w.home.app.db.reader, action.action_id), by="terminal", digest=action.digest
         )
         await leave_dead(w, yes, "begun")
-        with pytest.raises(StorageError, match="claimed elsewhere"):
+        with pytest.raises(StorageError, match="claimed by another process"):
             await w.home.conveyor()._take_over(left)
         (held,) = _held(w)
         assert held.begun_at is not None
@@ -197,12 +197,12 @@ async def test_expiry_leaves_alone_what_was_answered_in_the_same_moment(world):
 
 
 async def test_one_key_used_by_two_at_once_is_one_action(world):
-    from coilclaw.cli.tool import run_tool
+    from coilclaw.cli.commands.tool import run_tool
 
     with world() as w, another(w) as other:
-        args = {"target": "door", "payload": {"text": "a"}}
+        call = ToolCall.of("webhook_send", {"target": "door", "payload": {"text": "a"}})
         both = await asyncio.gather(
-            *(run_tool(app, "webhook_send", args, yes=False, approve=nobody, key="mine") for app in (w.home.app, other))
+            *(run_tool(app, call, yes=False, approve=nobody, key="mine") for app in (w.home.app, other))
         )
         assert len({outcome.action.action_id for outcome in both}) == 1
         assert w.home.statuses() == ["PENDING"]
@@ -241,12 +241,18 @@ class _StopsWhileKeeping:
     def __init__(self, estop):
         self._estop = estop
 
-    def take(self, note, stopped):
+    def prepare(self, stopped):
+        pass
+
+    def fault(self, paths):
+        return ""
+
+    def take(self, note, stopped, turn):
         self._estop.engage("test", "now")
         return "snap_1"
 
-    def touched(self, snapshot):
-        return ()
+    def settle(self, snapshot, paths):
+        return []
 
 
 async def test_estop_while_the_workspace_is_kept_holds_what_was_approved(sample):
@@ -258,7 +264,7 @@ async def test_estop_while_the_workspace_is_kept_holds_what_was_approved(sample)
     assert home.statuses() == ["APPROVED"]
     assert home.box.specs == []
     home.app.estop.clear()
-    home.app.snapshots.take = lambda note, stopped: "snap_2"
+    home.app.snapshots.take = lambda note, stopped, turn: "snap_2"
     assert await home.app.executor(home.conveyor()).run_due() == 1
     assert home.statuses() == ["EXECUTED"]
     assert [(r.status, r.code) for r in home.receipts()] == [("failed", "ESTOP"), ("allowed", "APPROVED")]

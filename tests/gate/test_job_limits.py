@@ -41,6 +41,16 @@ async def test_a_tool_the_job_does_not_name_is_denied(home):
     assert (await home.call("time", turn=turn_within())).result.success
 
 
+async def test_a_program_the_job_does_not_name_is_denied(home):
+    turn = turn_within(allowed_programs=("git", "ls"))
+    outcome = await home.call("shell", turn=turn, command="cat a.txt")
+    assert (outcome.result.code, outcome.receipt.status) == ("JOB_PROGRAM", "denied")
+    hidden = await home.call("shell", turn=turn, command="ls; bash -c 'cat a.txt'", key="k2")
+    assert hidden.result.code == "JOB_PROGRAM"
+    assert (await home.call("shell", turn=turn, command="ls", key="k3")).action.decision.verdict == "allow"
+    assert (await home.call("time", turn=turn)).result.success
+
+
 async def test_a_job_cannot_widen_what_the_configuration_grants(home):
     outcome = await home.call("http", turn=turn_within(allowed_domains=("c.example",)), url="https://c.example/")
     assert outcome.result.code == "NOT_LISTED"
@@ -70,7 +80,7 @@ async def test_the_job_may_change_so_many_files_and_no_more(home):
 
 
 async def test_a_command_that_changed_too_many_files_has_failed_and_the_next_is_denied(home):
-    async def run(spec):
+    async def run(spec, *, released):
         for number in range(5):
             (home.workspace / f"made{number}.txt").write_text("x")
         return BoxResult(end="exited", exit_code=0, stdout=b"", stderr=b"", seconds=0.1, tier="A")

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from coilclaw.gate.paths import Places, box_read_only, classify, look_at
 from coilclaw.packets.errors import ToolError
+from coilclaw.packets.ids import utc_now
+from coilclaw.sandbox.quarantine import Quarantine
+from coilclaw.sandbox.survey import survey
 
 
 @pytest.fixture
@@ -87,8 +90,8 @@ def test_inside_means_the_resolved_path_begins_with_the_workspace(places, parts)
 
 def test_a_tainted_box_may_write_less(tmp_path):
     (tmp_path / ".envrc").touch()
-    clean = box_read_only(tmp_path, guarded=False)
-    tainted = box_read_only(tmp_path, guarded=True)
+    clean = box_read_only(tmp_path, (), guarded=False)
+    tainted = box_read_only(tmp_path, (), guarded=True)
     assert set(clean) < set(tainted)
     assert str(tmp_path / ".git") in clean
     assert str(tmp_path / ".envrc") in tainted
@@ -97,19 +100,42 @@ def test_a_tainted_box_may_write_less(tmp_path):
 def test_repositories_below_the_workspace_are_found_wherever_they_are(tmp_path):
     for number in range(300):
         (tmp_path / "zz" / str(number)).mkdir(parents=True)
-    (tmp_path / "a" / "b" / "c" / "d" / "e" / ".git").mkdir(parents=True)
+    (tmp_path / "node_modules" / "b" / ".venv" / "d" / "e" / ".git").mkdir(parents=True)
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / ".git").write_text("gitdir: elsewhere")
-    found = box_read_only(tmp_path, guarded=False)
-    assert str(tmp_path / "a/b/c/d/e/.git") in found
-    assert str(tmp_path / "tree/.git") in found
+    (tmp_path / "bare" / "objects").mkdir(parents=True)
+    (tmp_path / "bare" / "refs").mkdir()
+    (tmp_path / "bare" / "HEAD").touch()
+    found = box_read_only(tmp_path, survey(tmp_path).repositories, guarded=False)
+    assert {f"{tmp_path}/{path}" for path in ("node_modules/b/.venv/d/e/.git", "tree/.git", "bare")} <= set(found)
 
 
 def test_a_workspace_with_too_many_repositories_is_refused(tmp_path):
-    for number in range(120):
-        (tmp_path / str(number) / ".git").mkdir(parents=True)
+    for number in range(320):
+        (tmp_path / "ws" / str(number) / ".git").mkdir(parents=True)
+    quarantine = Quarantine(tmp_path / "ws", tmp_path / "quarantine", utc_now)
     with pytest.raises(ToolError, match="too many"):
-        box_read_only(tmp_path, guarded=False)
+        quarantine.begin("act_1", tainted=False, names=True, allowed=(), links=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "path_class"),
+    [
+        ("bare/HEAD", "never"), ("own/config", "never"), ("own/a/b", "never"), ("half/refs/x", "never"),
+        ("half/HEAD", "plain"),
+        ("link", "executed"), ("plain.txt", "plain"), ("half/objects/x", "plain"),
+    ],
+)  # fmt: skip
+def test_a_write_that_would_complete_a_repository_is_never_allowed(tmp_path, path, path_class):
+    places = Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ())
+    for folder in ("bare/objects", "bare/refs", "half/objects", "own/objects", "own/refs"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "half" / "HEAD").touch()
+    (tmp_path / "own" / "HEAD").touch()
+    (tmp_path / ".envrc").symlink_to("plain.txt")
+    asked = ".envrc" if path == "link" else path
+    assert look_at(asked, places, write=True).path_class == path_class
+    assert look_at("own/config", places, write=False).path_class == "plain"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +144,13 @@ def test_a_workspace_with_too_many_repositories_is_refused(tmp_path):
         ("", "plain"), ("a/b.txt", "plain"), ("SYSTEM.md", "owner"), ("system.MD", "owner"), ("sub/SYSTEM.md", "plain"),
         ("policies/x", "owner"), (".github/workflows/x.yml", "owner"), ("agent/loop.py", "owner"),
         ("skills/x", "guarded"),
-        ("memory/x", "informal"), ("memory/PREFERENCES.md", "guarded"), ("intel/x", "informal"), (".bashrc", "guarded"),
+        ("memory/x", "informal"), ("memory/PREFERENCES.md", "guarded"), ("intel/x", "informal"),
+        (".bashrc", "executed"),
+        (".x", "guarded"), ("a/.Envrc", "executed"), ("skills/x/.envrc", "executed"), ("memory/AGENTS.md", "executed"),
+        ("a/.vscode/tasks.json", "executed"), ("lib/site-packages/x.pth", "executed"), ("jobs/.envrc", "never"),
+        (".github/.envrc", "owner"), ("x/.github/y", "executed"), (".cargo/config.toml", "executed"),
+        (".cargo/registry", "guarded"), ("package.json", "plain"), ("x/.GIT/config", "never"), ("git~1", "never"),
+        ("x/.g\u200cit", "never"), (".gitignore", "guarded"),
         (".git", "never"), ("x/.git/config", "never"), ("jobs/x", "never"), ("audit", "never"),
     ],
 )  # fmt: skip

@@ -1,17 +1,18 @@
 """The decision, as a pure function."""
 
 import itertools
+import json
 import os
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coilclaw.gate.case import MATRIX, Facts, Policy, Setting, ToolFact, UrlFact
-from coilclaw.gate.commands.command import read_command
+from coilclaw.gate.decision_input import MATRIX, Facts, Policy, Setting, ToolFact, UrlFact
 from coilclaw.gate.paths import PathFact, classify
 from coilclaw.gate.policy import decide
 from coilclaw.gate.policy_file import PolicyRule, When, load_policies
+from coilclaw.lib.shell.command import read_command
 from coilclaw.tools.declare import ANYONE
 
 ALL = frozenset({"file_read", "file_write", "shell", "http", "send", "note"})
@@ -77,8 +78,13 @@ def facts(tool="file_read", **changes):
         "open_proposals": 0,
         "fresh": (),
         "inherited": (),
+        "private": False,
     }
     return Facts(**{**base, **changes})
+
+
+def address(host="x.com", *, code="", reason="", origin="constructed", followed=0):
+    return UrlFact(host=host, code=code, reason=reason, origin=origin, followed=followed, stays=False)
 
 
 def judge(given_facts, source="chat", **changes):
@@ -138,10 +144,14 @@ def test_reading_what_the_runtime_writes_is_fine():
 
 
 @pytest.mark.parametrize(
-    "name", ["skills/x/SKILL.md", "sops/x/SOP.toml", "cron/jobs.json", ".envrc", "a/.vscode/tasks.json"]
-)
-def test_what_steers_later_work_is_denied_when_tainted(name):
-    assert judge(write(name), autonomy="full").verdict == "allow"
+    ("name", "untainted"),
+    [
+        ("skills/x/SKILL.md", "allow"), ("sops/x/SOP.toml", "allow"), ("cron/jobs.json", "allow"), (".x", "allow"),
+        (".envrc", "ask"), ("a/.vscode/tasks.json", "ask"), ("memory/AGENTS.md", "ask"),
+    ],
+)  # fmt: skip
+def test_what_steers_later_work_or_is_run_by_others_is_denied_when_tainted(name, untainted):
+    assert judge(write(name), autonomy="full").verdict == untainted
     assert judge(write(name, fresh=("untrusted:web",)), autonomy="full").code == "PATH_TAINTED"
     assert judge(write(name, inherited=("untrusted:web",)), autonomy="full").code == "PATH_TAINTED"
 
@@ -184,7 +194,7 @@ def test_every_layer_must_list_a_tool():
 
 
 def test_the_airlocks_no_is_a_denial():
-    url = UrlFact(host="", code="NOT_LISTED", reason="evil.example is not listed.")
+    url = address("", code="NOT_LISTED", reason="evil.example is not listed.")
     assert judge(facts("http", url=url), autonomy="full").code == "NOT_LISTED"
 
 
@@ -207,9 +217,9 @@ RULES = [
     (When(path="**/.env"), facts(paths=(path("b/x.env"),)), False),
     (When(command="git"), facts("shell", command=read_command("ls; git log")), True),
     (When(command="gi"), facts("shell", command=read_command("git log")), False),
-    (When(domain="*.example.com"), facts("http", url=UrlFact(host="a.example.com", code="", reason="")), True),
-    (When(domain="*.example.com"), facts("http", url=UrlFact(host="example.com", code="", reason="")), False),
-    (When(domain="example.com"), facts("http", url=UrlFact(host="badexample.com", code="", reason="")), False),
+    (When(domain="*.example.com"), facts("http", url=address("a.example.com")), True),
+    (When(domain="*.example.com"), facts("http", url=address("example.com")), False),
+    (When(domain="example.com"), facts("http", url=address("badexample.com")), False),
     (When(source="chat"), facts(), True),
     (When(source="job"), facts(), False),
     (When(lane="B"), facts("send"), True),
@@ -252,16 +262,29 @@ def test_a_command_without_a_box_is_the_owners_alone(autonomy):
 
 
 @pytest.mark.parametrize(
-    ("url", "verdict"),
+    ("url", "clean", "holding"),
     [
-        (UrlFact(host="x.com", code="", reason=""), "ask"),
-        (UrlFact(host="x.com", code="", reason="", listed=True), "allow"),
-        (UrlFact(host="x.com", code="", reason="", quoted=True), "allow"),
+        (address(), "allow", "ask"),
+        (address(origin="owner"), "allow", "allow"),
+        (address(origin="configured"), "allow", "allow"),
+        (address(origin="page", followed=1), "allow", "allow"),
+        (address(origin="page", followed=2), "ask", "ask"),
+        (address(origin="search", followed=4), "allow", "allow"),
+        (address(origin="search", followed=5), "ask", "ask"),
     ],
 )
-def test_a_made_up_address_asks_when_tainted(url, verdict):
-    assert judge(facts("http", url=url, fresh=("untrusted:y",))).verdict == verdict
-    assert judge(facts("http", url=url)).verdict == "allow"
+def test_an_address_that_the_model_put_together_asks_once_there_is_something_to_carry(url, clean, holding):
+    assert judge(facts("http", url=url)).verdict == clean
+    for autonomy in ("supervised", "full", "readonly"):
+        for taken in ({"fresh": ("untrusted:y",)}, {"inherited": ("untrusted:y",)}, {"private": True}):
+            assert judge(facts("http", url=url, **taken), autonomy=autonomy).verdict == holding
+    assert judge(facts("http", url=address()), autonomy="readonly").code == "CONSTRUCTED_GET"
+
+
+def test_words_for_the_search_server_ask_only_after_private_content():
+    url = address(origin="query")
+    assert judge(facts("http", url=url, fresh=("untrusted:y",)), autonomy="readonly").verdict == "allow"
+    assert judge(facts("http", url=url, private=True), autonomy="full").code == "CONSTRUCTED_GET"
 
 
 def test_an_unknown_tool_is_denied():
@@ -345,18 +368,79 @@ def test_a_policy_rule_only_ever_narrows(given_facts, rules, verdict):
     assert order[after] <= max(order[before], order[verdict])
 
 
+KNOWN = ("shell", "file_read", "file_write", "webhook_send")
+
+
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        ({"tool": "shel"}, "there is no tool 'shel'. Did you mean shell?"),
+        ({"tool": ["file_read", "file_wirte"]}, "there is no tool 'file_wirte'. Did you mean file_write"),
+        ({"tool": "Shell"}, "there is no tool 'Shell'. Did you mean shell?"),
+        ({"tool": "shell*"}, "there is no tool 'shell*'"),
+        ({"tool": ""}, "there is no tool ''"),
+        ({"lane": "D"}, "there is no lane 'D'. There are: A, B, C."),
+        ({"lane": ["A", "b"]}, "there is no lane 'b'"),
+        ({"source": "chats"}, "there is no source 'chats'. Did you mean chat?"),
+        ({"risk": "R4"}, "there is no risk 'R4'. There are: R0"),
+        ({"lane": []}, "length >= 1"),
+        ({"source": []}, "length >= 1"),
+        ({"risk": []}, "length >= 1"),
+        ({"path": "/etc/passwd"}, "the path '/etc/passwd'"),
+        ({"path": "../x"}, "the path '../x'"),
+        ({"path": "./x"}, "the path './x'"),
+        ({"path": "notes/"}, "the path 'notes/'"),
+        ({"path": "notes//x"}, "the path 'notes//x'"),
+        ({"path": "*.pem"}, "the path '*.pem'"),
+        ({"path": "a/*/b"}, "the path 'a/*/b'"),
+        ({"path": "**/a/b"}, "the path '**/a/b'"),
+        ({"path": "**/a/**"}, "the path '**/a/**'"),
+        ({"path": ["a", "**"]}, "the path '**'"),
+        ({"path": ""}, "the path ''"),
+        ({"command": "/usr/bin/git"}, "the command '/usr/bin/git'"),
+        ({"command": "git push"}, "the command 'git push'"),
+        ({"command": ""}, "the command ''"),
+        ({"domain": "https://example.com/"}, "the domain 'https://example.com/'"),
+        ({"domain": "example.com:443"}, "the domain 'example.com:443'"),
+        ({"domain": "exa*mple.com"}, "the domain 'exa*mple.com'"),
+        ({"domain": "*"}, "the domain '*'"),
+    ],
+)
+def test_a_rule_that_could_never_apply_is_a_fault(tmp_path, when, told):
+    good = {"id": "good", "when": {"tool": "shell"}, "verdict": "ask", "reason": "r"}
+    bad = {"id": "no-shell", "when": when, "verdict": "deny", "reason": "r"}
+    (tmp_path / "p.json").write_text(json.dumps({"version": 1, "rules": [good, bad]}))
+    loaded = load_policies(tmp_path, KNOWN)
+    assert loaded.broken.startswith("policies/p.json: rule 'no-shell': ")
+    assert told in loaded.broken
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"tool": "webhook_send"}, {"path": "."}, {"path": "a b.txt"}, {"path": "a/**"}, {"path": "**/.env"},
+        {"path": "..a"}, {"domain": "*.example.com"}, {"domain": "Example.COM"}, {"domain": "::1"},
+        {"command": "g++"}, {"source": "job"}, {"lane": ["A", "B"], "risk": ["R3"]}, {"path": "日本/x"},
+    ],
+)  # fmt: skip
+def test_a_rule_that_may_apply_is_none(tmp_path, when):
+    rule = {"id": "x", "when": when, "verdict": "deny", "reason": "r"}
+    (tmp_path / "p.json").write_text(json.dumps({"version": 1, "rules": [rule]}))
+    assert not load_policies(tmp_path, KNOWN).broken
+
+
 class TestPolicyFiles:
     def test_files_are_read_in_order_and_hashed(self, tmp_path):
         (tmp_path / "b.json").write_text('{"version":1,"rules":[{"id":"b","when":{},"verdict":"ask","reason":"r"}]}')
         (tmp_path / "a.json").write_text('{"version":1,"rules":[{"id":"a","when":{},"verdict":"deny","reason":"r"}]}')
-        loaded = load_policies(tmp_path)
+        loaded = load_policies(tmp_path, KNOWN)
         assert [rule.id for rule in loaded.rules] == ["a", "b"]
         assert not loaded.broken
         (tmp_path / "a.json").write_text('{"version":1,"rules":[]}')
-        assert load_policies(tmp_path).hash != loaded.hash
+        assert load_policies(tmp_path, KNOWN).hash != loaded.hash
 
     def test_no_folder_means_no_rules(self, tmp_path):
-        assert load_policies(tmp_path / "none").rules == ()
+        assert load_policies(tmp_path / "none", KNOWN).rules == ()
 
     @pytest.mark.parametrize(
         "text",
@@ -370,16 +454,16 @@ class TestPolicyFiles:
     )  # fmt: skip
     def test_a_broken_file_is_named(self, tmp_path, text):
         (tmp_path / "p.json").write_text(text)
-        assert "policies/p.json" in load_policies(tmp_path).broken
+        assert "policies/p.json" in load_policies(tmp_path, KNOWN).broken
 
     def test_what_is_no_plain_file_is_a_fault_and_never_read(self, tmp_path):
         os.mkfifo(tmp_path / "pipe.json")
         (tmp_path / "zero.json").symlink_to("/dev/zero")
         with (tmp_path / "big.json").open("wb") as file:
             file.truncate(1 << 32)
-        assert load_policies(tmp_path).broken.count("no plain file") == 3
+        assert load_policies(tmp_path, KNOWN).broken.count("not a regular file") == 3
 
     def test_two_rules_of_one_id_are_a_fault(self, tmp_path):
         rule = '{"id":"x","when":{},"verdict":"deny","reason":"r"}'
         (tmp_path / "p.json").write_text(f'{{"version":1,"rules":[{rule},{rule}]}}')
-        assert "already used" in load_policies(tmp_path).broken
+        assert "already used" in load_policies(tmp_path, KNOWN).broken

@@ -10,6 +10,7 @@ import pytest
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.card import Answer
 from coilclaw.packets.errors import StorageError
+from coilclaw.sandbox.fake_box import FakeBox, finished
 
 
 def rows(home):
@@ -26,9 +27,15 @@ async def test_a_link_whose_target_is_no_text_costs_no_command_its_end_and_undo_
     home.owner.answer = Answer(approved=True)
     (home.workspace / "f.txt").write_text("one")
     link_to_no_text(home)
+
+    def write(_):
+        (home.workspace / "f.txt").write_text("two")
+        return finished()
+
+    home.box = FakeBox(write)
     assert (await home.call("shell", command="make")).result.success
     assert rows(home) == [("EXECUTED", False)]
-    (home.workspace / "f.txt").write_text("two")
+    assert "This cannot be undone: l (it points to a name that is not UTF-8) cannot be kept." in str(home.owner.cards)
     assert (await home.call("undo", key="u")).result.success
     assert (home.workspace / "f.txt").read_text() == "one"
 
@@ -62,7 +69,7 @@ async def test_an_end_that_could_not_be_written_is_written_as_soon_as_it_can_be(
     turn = Turn("turn_1", "", "cli")
     from coilclaw.packets.action import ToolCall
 
-    action = conveyor.propose(ToolCall.of("file_write", {"path": "a.txt", "content": "x"}), turn, "k")
+    action = conveyor.intake.propose(ToolCall.of("file_write", {"path": "a.txt", "content": "x"}), turn, "k")
     with pytest.raises(StorageError):
         await conveyor.carry(action, turn, stored=False)
     with pytest.raises(StorageError):
@@ -83,9 +90,14 @@ async def test_an_undo_is_over_when_it_says_so(sample, by):
     names = [f"f{number}.txt" for number in range(400)]
     for name in names:
         (home.workspace / name).write_text("one")
+
+    def ruin(_):
+        for name in names:
+            (home.workspace / name).write_text("two")
+        return finished()
+
+    home.box = FakeBox(ruin)
     await home.call("shell", command="make")
-    for name in names:
-        (home.workspace / name).write_text("two")
 
     def back():
         return sum((home.workspace / name).read_text() == "one" for name in names)

@@ -181,7 +181,7 @@ def test_only_one_prunes_at_a_time(place):
     first.start()
     assert begun.wait(30)
     place.reached = lambda _: None
-    with pytest.raises(Busy, match="somebody else is pruning"):
+    with pytest.raises(Busy, match="another process is already pruning"):
         place.pruner().prune()
     assert place.pruner().prune_if_due() is None
     go_on.set()
@@ -457,7 +457,7 @@ def test_a_file_that_holds_something_else_is_refused(place):
     file.parent.mkdir(parents=True)
     file.write_bytes(b"my shopping list\n")
     three_days(place)
-    with pytest.raises(StorageError, match="holds a line that is no audit event; nothing was deleted"):
+    with pytest.raises(StorageError, match="contains a line that is not an audit event; nothing was deleted"):
         place.pruner().prune()
     assert file.read_bytes() == b"my shopping list\n"
 

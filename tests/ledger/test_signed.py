@@ -48,7 +48,7 @@ async def test_a_story_tells_who_signed_and_that_it_still_verifies(world):
 
 
 async def test_the_story_in_words_names_the_passkey(world):
-    from coilclaw.cli.story import paragraphs
+    from coilclaw.features.records.story_text import paragraphs
 
     lines = dict(paragraphs(story(world, await approved(world))))["Approved"]
     (text,) = [text for name, text in lines if name == "signed"]
@@ -141,7 +141,7 @@ async def test_a_row_that_claims_a_device_approved_it_without_a_signature_is_fou
     )
     found = story(world, action.action_id)
     assert not found.agrees
-    assert "no passkey is on record" in " ".join(found.disagreements)
+    assert "no passkey signature is recorded" in " ".join(found.disagreements)
 
 
 async def test_lane_b_by_token_is_told_and_agrees(tmp_path):

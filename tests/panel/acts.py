@@ -120,5 +120,5 @@ def clear_stop(window):
     """Take it back, with the passkey."""
     window.page.get_by_role("alert").get_by_role("button", name="Clear …").click()
     window.page.get_by_role("dialog").get_by_role("button", name="Clear with passkey").click()
-    window.sees("Cleared. Work goes on.")
+    window.sees("Cleared. Work continues.")
     window.page.get_by_role("alert").filter(has_text="Everything is stopped").wait_for(state="hidden")

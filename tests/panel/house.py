@@ -1,7 +1,9 @@
 """A clean home with a scripted model, a receiver at the end of its webhook, and the real `coilclaw up` on it."""
 
+import contextlib
 import json
 import os
+import pty
 import re
 import select
 import signal
@@ -162,23 +164,28 @@ class Server:
 
     def __init__(self, house):
         self._errors = house.folder / f"up-{time.monotonic_ns()}.err"
+        ours, theirs = pty.openpty()  # a code is shown at a terminal only
+        self._out = os.fdopen(ours, "rb", buffering=0)
         with self._errors.open("w") as errors:
             self.process = subprocess.Popen(
                 [COILCLAW, "up", "--addr", f"127.0.0.1:{house.port}"],
                 env=house.environ,
-                stdout=subprocess.PIPE,
+                stdout=theirs,
                 stderr=errors,
                 cwd=house.folder,
             )
+        os.close(theirs)
         self.said = ""
 
     def listening(self):
         """Wait until it has said everything it says at its start."""
         deadline = time.monotonic() + PATIENCE
-        while not re.search(r"five tries|paired\. ", self.said):
+        while not re.search(r"five attempts|paired\. ", self.said):
             assert time.monotonic() < deadline, (self.said, self.complaint())
-            if select.select([self.process.stdout], [], [], 1)[0]:
-                piece = os.read(self.process.stdout.fileno(), 65536)
+            if select.select([self._out], [], [], 1)[0]:
+                piece = b""
+                with contextlib.suppress(OSError):  # a terminal ends with whoever wrote to it
+                    piece = self._out.read(65536)
                 assert piece, (self.said, self.complaint())
                 self.said += piece.decode()
 
@@ -193,13 +200,13 @@ class Server:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(PATIENCE) == 0, self.complaint()
-        self.process.stdout.close()
+        self._out.close()
 
     def kill(self):
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(PATIENCE)
-        self.process.stdout.close()
+        self._out.close()
 
 
 def build_panel():

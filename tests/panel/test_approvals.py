@@ -191,7 +191,7 @@ def test_what_others_had_a_hand_in_is_marked_from_the_attachment_to_the_card(loo
     assert reasons.count() == 2
     w.click("Review and answer", role="link")
     w.page.get_by_role("heading", name="Influenced by content you did not write").wait_for()
-    w.sees("These sources had a hand in this proposal. Check the marked values before you say yes.")
+    w.sees("These sources influenced this proposal. Check the marked values before you say yes.")
     w.page.locator(".origin code").get_by_text("attachment").wait_for()
     w.page.locator(".origin mark").get_by_text(ACCOUNT).wait_for()
     ready(w, "Approve with passkey")

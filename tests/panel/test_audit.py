@@ -75,7 +75,7 @@ def by_whom(w, action):
     w.sees(action)
     w.scene("audit-by-entity")
     field.fill("act_nobody")
-    w.sees("Nothing fits this filter")
+    w.sees("Nothing matches this filter")
     w.scene("audit-nothing")
     w.click("Clear filter")
     shown(w, "Device paired").wait_for()
@@ -87,7 +87,7 @@ def by_when(w):
     shown(w, "Device paired").wait_for()
     choose(w, "When", "From … to …")
     w.page.get_by_label("To", exact=True).fill("2020-01-02T03:04")
-    w.sees("Nothing fits this filter")
+    w.sees("Nothing matches this filter")
     w.page.get_by_label("To", exact=True).fill("")
     w.page.get_by_label("From", exact=True).fill("2020-01-02T03:04")
     shown(w, "Device paired").wait_for()
@@ -106,7 +106,7 @@ def a_story(w, action):
     assert at == sorted(at)
     w.page.get_by_role("link", name=re.compile("^(rcp|rct|rec)_|No\\. 1 in the chain")).first.click()
     w.arrives(r"/audit/receipts/([\w-]+)")
-    w.sees("It fits its hash and follows the receipt before it.")
+    w.sees("It matches its hash and follows the receipt before it.")
     w.scene("audit-receipt")
 
 
@@ -125,7 +125,7 @@ def taken_home(w, house, action):
 
 def verified(w):
     w.click("Verify now")
-    w.sees(re.compile("receipts? verified: the chain holds."))
+    w.sees(re.compile("receipts? verified: the chain is valid."))
 
 
 def test_a_chain_that_was_tampered_with_is_broken_wherever_one_looks(house, window):
@@ -154,5 +154,5 @@ def test_a_chain_that_was_tampered_with_is_broken_wherever_one_looks(house, wind
     w.scene("story-broken")
     w.go("#/audit/receipts")
     w.click("shopping.md", role="link")
-    w.sees("This receipt does not hold.")
+    w.sees("This receipt is invalid.")
     w.scene("receipt-broken")

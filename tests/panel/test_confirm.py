@@ -23,7 +23,7 @@ def confirm_there(first):
     """Let the other device in from the one that is trusted."""
     first.go("#/settings/devices")
     first.click("Confirm", exact=True)
-    first.sees("Confirmed: it may come in.")
+    first.sees("Confirmed: it may connect.")
 
 
 def lose_passkey(first):
@@ -47,7 +47,7 @@ def test_a_device_without_the_passkey_is_told_how_to_get_in_and_let_in_from_anot
     second.sees("coilclaw passkeys remove ID")
     second.scene("confirm-help")
     first.go("#/settings/devices")
-    first.page.get_by_text("Waits to be confirmed").wait_for()
+    first.page.get_by_text("Waiting for confirmation").wait_for()
     first.scene("devices-one-waits")
     confirm_there(first)
     second.page.get_by_role("navigation", name="Main").filter(visible=True).wait_for()

@@ -23,7 +23,7 @@ def test_the_guide_leads_to_a_first_approved_action_and_its_story(house, window)
     assert (house.workspace / "shopping.md").read_text() == LIST
     w.click("Back", role="link", exact=True)
     w.click("Done", exact=True)
-    w.sees("Nothing waits for you")
+    w.sees("Nothing is waiting for you")
 
 
 def test_who_says_no_to_the_first_proposal_can_ask_for_another_and_who_wants_no_guide_skips_it(house, window):

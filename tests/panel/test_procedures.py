@@ -71,9 +71,9 @@ def test_a_run_that_the_owner_refused_has_not_failed_and_what_is_left_of_it_was_
     w.click("Reject it")
     w.arrives(f"/work/procedures/{run_id}")
     w.sees("You said no to one of its steps")
-    w.sees("Not begun")
+    w.sees("Not started")
     assert w.page.get_by_text("Failed", exact=True).count() == 0
-    assert w.page.get_by_text("To come", exact=True).count() == 0
+    assert w.page.get_by_text("To do", exact=True).count() == 0
     w.scene("procedure-refused")
     w.go("#/work/procedures")
     w.sees("You said no")

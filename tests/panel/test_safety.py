@@ -101,21 +101,21 @@ def test_a_second_device_is_let_in_by_the_passkey_of_the_first(house, window):
     pair(second, house.new_code(), typed=False)
     second.page.get_by_role("heading", name="Confirm this device").wait_for()
     second.scene("confirm")
-    first.sees("1 device waits to be confirmed.")
+    first.sees("1 device is waiting for confirmation.")
     first.scene("home-device-waits")
     for place in ("#/chat", "#/work/actions"):
         first.go(place)
         first.settled()
-        first.sees("1 device waits to be confirmed.")
+        first.sees("1 device is waiting for confirmation.")
     first.page.get_by_role("link", name="Look at it").click()
     first.arrives("/settings/devices")
-    first.page.get_by_text("1 device waits to be confirmed.").wait_for(state="hidden")  # it is in sight
+    first.page.get_by_text("1 device is waiting for confirmation.").wait_for(state="hidden")  # it is in sight
     first.go("#/")
-    first.sees("1 device waits to be confirmed.")
+    first.sees("1 device is waiting for confirmation.")
     second.authenticator.take(first.authenticator.credentials())
     second.click("Confirm with passkey")
     second.page.get_by_role("navigation", name="Main").filter(visible=True).wait_for()
-    first.page.get_by_text("1 device waits to be confirmed.").wait_for(state="hidden")
+    first.page.get_by_text("1 device is waiting for confirmation.").wait_for(state="hidden")
     first.go("#/settings/devices")
     first.settled()
     assert first.page.get_by_role("heading", name="Devices").first.is_visible()
@@ -163,7 +163,7 @@ def test_what_is_broken_in_the_house_is_told_on_every_screen_and_leads_to_where_
     w = window(Look(size, "dark"))
     settle_in(w)
     w.settled()
-    told = w.page.get_by_role("status", name="To be mended")
+    told = w.page.get_by_role("status", name="Needs fixing")
     assert told.all_inner_texts() == []
 
     broken = house.workspace / "policies" / "mine.json"
@@ -171,7 +171,7 @@ def test_what_is_broken_in_the_house_is_told_on_every_screen_and_leads_to_where_
     w.open("#/")
     told.get_by_text("A policy file is broken, so only reads run.").wait_for()
     w.scene("broken-policy")
-    told.get_by_role("link", name="Mend it under Policy files").click()
+    told.get_by_role("link", name="Fix it under Policy files").click()
     w.arrives("/settings/policies")
     w.sees("mine.json")
     broken.unlink()
@@ -193,7 +193,7 @@ def test_what_is_broken_in_the_house_is_told_on_every_screen_and_leads_to_where_
     assert "hidden-word" not in w.page.content()
     config.write_text("[[ nothing")
     w.open("#/")
-    told.get_by_text("config.toml cannot be read as it is now").wait_for()
+    told.get_by_text("config.toml is invalid as it is now").wait_for()
     config.write_text(before)
 
     workspace = house.workspace.resolve()
@@ -219,7 +219,7 @@ def test_who_is_offline_need_not_wait_for_the_next_try_and_is_not_told_that_the_
     w.scene("offline-try")
     w.go("#/audit")
     w.page.get_by_role("heading", name="Receipts were intact").wait_for()
-    w.sees("Whether it still holds cannot be seen from here.")
+    w.sees("Whether it is still valid cannot be checked from here.")
     w.scene("offline-chain")
     w.click("Try now")
     w.sees("CoilClaw cannot be reached.")

@@ -166,7 +166,7 @@ def everything_stops(w, house):
     clear_stop(w)
     house.run("estop", "--status")
     menu(w, "Overview")
-    w.sees("Nothing waits for you")
+    w.sees("Nothing is waiting for you")
     w.scene("16-overview")
 
 

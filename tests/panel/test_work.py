@@ -155,7 +155,7 @@ def called_off(w):
     w.sees("Next week will do")
     w.scene("job-cancelled")
     menu(w, "Approvals")
-    w.sees("Nothing waits for you")
+    w.sees("Nothing is waiting for you")
 
 
 def fails(w):
@@ -176,11 +176,11 @@ def fails(w):
 
 def sent_on(w):
     new_job(w, "Balance a shaky thing")
-    w.sees(re.compile("The last step failed. It is tried again"))
+    w.sees(re.compile("The last step failed. It is retried"))
     w.scene("job-tried-again")
-    w.click("Go on now")
+    w.click("Resume now")
     w.sees("It stood in the end.")
-    story(w).get_by_text("You let it go on").wait_for()
+    story(w).get_by_text("You resumed it").wait_for()
     w.scene("job-sent-on")
 
 
@@ -205,18 +205,18 @@ def test_a_job_pauses_when_the_day_is_spent_and_goes_on_when_there_is_more(house
     w.page.get_by_label("Steps (optional)").fill("Begin a long book\nEnd a long book")
     w.click("Start job")
     job = w.arrives(r"/work/jobs/(?!new)([\w-]+)")[1]
-    w.sees("The budget of the day is used up.")
+    w.sees("Today's budget is used up.")
     w.sees("1 of 2 steps done")
     w.scene("job-paused")
-    w.click("Go on now")
-    w.sees("It goes on now.")
-    story(w).get_by_text("Rests").wait_for()
-    w.sees("The budget of the day is used up.")
+    w.click("Resume now")
+    w.sees("It continues now.")
+    story(w).get_by_text("Postponed").wait_for()
+    w.sees("Today's budget is used up.")
     house.down()
     house.environ["COILCLAW_BUDGETS_DAILY_TOKENS"] = "100000"
     house.up()
     w.open(f"#/work/jobs/{job}")
-    w.click("Go on now")
+    w.click("Resume now")
     w.sees("Every step of the plan is done.")
     w.scene("job-after-pause")
 
@@ -231,22 +231,22 @@ def test_an_end_that_nobody_saw_is_settled_by_the_owners_word(house, window):
     w.sees(re.compile("Outcome unknown: "))
     menu(w, "Work")
     w.click("Actions", role="link", exact=True)
-    w.sees("1 outcome unknown: tell how it ended")
+    w.sees("1 outcome unknown: record how it ended")
     w.scene("actions-unknown")
-    w.page.get_by_role("heading", name="Nobody knows how this ended").wait_for()
+    w.page.get_by_role("heading", name="The outcome is unknown").wait_for()
     w.scene("action-unknown")
     w.page.get_by_role("radio", name=re.compile("^Do it again")).check()
     w.sees("it may happen twice")
     w.click("Do it again with passkey")
     w.sees("It is being done again.")
-    w.sees("It was begun 2 times.")
+    w.sees("It was started 2 times.")
     assert len(house.received()) == 2
     w.page.get_by_role("radio", name=re.compile("^It happened")).check()
     before = w.authenticator.credentials()[0]["signCount"]
     w.click("Record it with passkey")
     w.sees("Recorded: it happened.")
     assert w.authenticator.credentials()[0]["signCount"] > before
-    w.page.get_by_role("heading", name="Nobody knows how this ended").wait_for(state="detached")
+    w.page.get_by_role("heading", name="The outcome is unknown").wait_for(state="detached")
     w.sees("Done. A receipt was written.")
     w.page.get_by_role("list", name="Story").get_by_text("You said how it ended").nth(1).wait_for()
     assert "owner_" not in w.page.get_by_role("list", name="Story").inner_text()

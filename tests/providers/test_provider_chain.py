@@ -65,7 +65,7 @@ async def test_when_all_fail_each_is_named_with_its_reason(scripted_mock, ask):
     with pytest.raises(ProviderUnavailable) as caught:
         await chain.chat(ask("hi"))
     assert "first: first refused the key" in str(caught.value)
-    assert "second: second is asked too often" in str(caught.value)
+    assert "second: second is rate limited" in str(caught.value)
     assert caught.value.retry_after == 1.0
 
 

@@ -76,7 +76,7 @@ async def test_passing_failures_are_tried_again_with_growing_waits(waits):
 
 async def test_the_number_of_tries_is_bounded_and_told(waits):
     left = [Transient("busy.") for _ in range(9)]
-    with pytest.raises(ProviderUnavailable, match=r"busy\. Tried 3 times\."):
+    with pytest.raises(ProviderUnavailable, match=r"busy\. Attempted 3 times\."):
         await run(left, waits, retries=2)
     assert len(left) == 6
 

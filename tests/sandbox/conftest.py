@@ -15,8 +15,10 @@ import pytest
 import coilclaw
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
 from coilclaw.packets.errors import BoxUnavailable, ToolError
+from tests.missing import lacks
 
 ORDINARY_UID = 12345
+BUBBLEWRAP = ("bubblewrap", "Install the package bubblewrap.")
 
 SERVER = """
 import asyncio, concurrent.futures, json, sys, time
@@ -57,13 +59,6 @@ asyncio.run(main())
 """
 
 
-def missing(what: str) -> None:
-    """Skip on a machine that lacks something; in CI that is a failure."""
-    if os.environ.get("CI"):
-        pytest.fail(f"CI must have: {what}")
-    pytest.skip(what)
-
-
 class Runner:
     """Runs specs in one tier, in a process of its own: as the tests' user or as an ordinary one."""
 
@@ -98,14 +93,22 @@ class Runner:
         here = str(self.workspace)
         return msgspec.structs.replace(BoxSpec(command=command, workspace=here, cwd=here), **fields)
 
-    def ask(self, spec: BoxSpec, cancel_after: float = 0) -> dict[str, object]:
-        """Send a spec to the process and read its answer."""
+    def send(self, spec: BoxSpec, cancel_after: float = 0) -> None:
+        """Send a spec to the process, whose answer is to be received later."""
         asked = {"tier": self.tier, "hide": self.hide, "spec": spec, "cancel_after": cancel_after}
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(msgspec.json.encode(asked) + b"\n")
         self.process.stdin.flush()
+
+    def received(self) -> dict[str, object]:
+        """The answer to what was sent."""
+        assert self.process.stdout is not None
         return msgspec.json.decode(self.process.stdout.readline())
+
+    def ask(self, spec: BoxSpec, cancel_after: float = 0) -> dict[str, object]:
+        """Send a spec to the process and read its answer."""
+        self.send(spec, cancel_after)
+        return self.received()
 
     def ask_checked(self, spec: BoxSpec) -> BoxResult:
         """The result of a spec, or what the box raised."""
@@ -186,7 +189,7 @@ def interpreters() -> Iterator[Callable[[int], Interpreter]]:
                 copy = _public_copy(Path(public))
                 python = _python_for(uid, copy)
                 if python is None:
-                    missing("an interpreter that an ordinary user can run")
+                    lacks("an interpreter that an ordinary user can run", "Install the package python3.")
                 made[uid] = Interpreter(str(python), str(copy), {"user": uid, "group": uid, "extra_groups": []})
             return made[uid]
 
@@ -220,7 +223,7 @@ def box(request: pytest.FixtureRequest, servers: Callable[[int], "subprocess.Pop
     """A box of each tier, as each user this machine lets us be, with a workspace of its own."""
     tier, uid = request.param
     if tier == "A" and not shutil.which("bwrap"):
-        missing("bubblewrap")
+        lacks(*BUBBLEWRAP)
     ground = Path(tempfile.mkdtemp(prefix="coilclaw-box-", dir="/var/tmp"))
     try:
         ground.chmod(0o755)

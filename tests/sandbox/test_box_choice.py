@@ -15,11 +15,14 @@ from coilclaw.packets.box import BoxLimits, BoxSpec
 from coilclaw.packets.errors import BoxUnavailable, ToolError, UsageError
 from coilclaw.sandbox.box import open_box, probe_tiers
 from coilclaw.sandbox.landlock import version
-from tests.sandbox.conftest import ORDINARY_UID, missing, processes_with
+from tests.missing import lacks
+from tests.sandbox.conftest import BUBBLEWRAP, ORDINARY_UID, processes_with
 
-needs_bwrap = pytest.mark.skipif(
-    not shutil.which("bwrap") and not os.environ.get("CI"), reason="bubblewrap is not installed"
-)
+
+@pytest.fixture
+def bubblewrap():
+    if not shutil.which("bwrap"):
+        lacks(*BUBBLEWRAP)
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def fake_bwrap(workspace, body):
     return str(path)
 
 
-@needs_bwrap
+@pytest.mark.usefixtures("bubblewrap")
 async def test_the_best_tier_is_given(workspace):
     box = open_box(hide=())
     assert (await box.run(spec(workspace, "echo hi"))).tier == "A"
@@ -188,7 +191,7 @@ async def test_without_walls_the_limits_still_hold_and_nothing_is_left(workspace
         assert (await box.run(spec(workspace, command))).end == "exited"
 
 
-@needs_bwrap
+@pytest.mark.usefixtures("bubblewrap")
 def test_the_doctor_tries_every_wall():
     probes = {probe.name: probe for probe in probe_tiers(hide=("/root", "~/.ssh", "/etc"))}
     assert {"runtime user", "landlock", "limits", "tier A", "tier A calls", "tier B", "tier B calls"} <= set(probes)
@@ -233,15 +236,27 @@ run("true", hidden=(".env",))
 run("true", forbidden_binaries=("env",))
 run("true", workspace_noexec=True)
 run("echo x > made; cat made", workspace_writable=False)
+
+async def opened():
+    limits = BoxLimits(wall_seconds=None, cpu_seconds=None)
+    command = "(setsid sleep " + token + " &); read line; echo $line; sleep " + token
+    spec = BoxSpec(command=command, workspace=workspace, cwd=workspace, limits=limits)
+    box = open_box(hide=())
+    talking = await box.open(spec, stopped=asyncio.Event().wait)
+    await talking.send(b"hello")
+    said = await anext(talking.lines())
+    print(box.tier, said.decode(), (await talking.close()).end)
+
+asyncio.run(opened())
 for probe in probe_tiers():
     print("probe", probe.state, probe.name, "|", probe.remedy)
 """
 
 
-@needs_bwrap
+@pytest.mark.usefixtures("bubblewrap")
 def test_without_user_namespaces_landlock_alone_holds_what_it_can_and_refuses_the_rest(interpreters, workspace):
     if version() < 6:
-        missing("Landlock 6 (Linux 6.12)")
+        lacks("Landlock 6", "It comes with Linux 6.12.")
     uid = os.geteuid() or ORDINARY_UID
     secret = workspace / "home" / "secret"
     secret.parent.mkdir()
@@ -281,6 +296,7 @@ def test_without_user_namespaces_landlock_alone_holds_what_it_can_and_refuses_th
     assert not processes_with(f"sleep\0{token}")
     assert [line.split()[:2] for line in lines[7:11]] == [["ToolError", "BOX_CANNOT_HOLD"]] * 4
     assert lines[11].startswith("B exited 0 hi")
+    assert lines[12] == "B hello stopped"
     assert not Path("/var/tmp/written-by-a-box").exists()
     after = {name: path.lstat().st_mode for name, path in _tree(workspace / "ws")}
     assert {name: mode for name, mode in after.items() if name != "made"} == before

@@ -6,6 +6,7 @@ import pytest
 
 from coilclaw.packets.box import BoxLimits
 from coilclaw.packets.errors import ToolError
+from tests.missing import lacks
 
 
 def test_a_command_runs_and_its_streams_come_back_apart(box):
@@ -92,9 +93,10 @@ print("loopback ok")
     assert "loopback ok" in box.python(script)
 
 
-@pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("make")), reason="no compiler on this machine")
 @pytest.mark.slow
 def test_a_compiler_and_make_work(box):
+    if not (shutil.which("gcc") and shutil.which("make")):
+        lacks("a compiler", "Install the packages gcc, libc6-dev and make.")
     (box.workspace / "main.c").write_text('#include <stdio.h>\nint main(void) { puts("built"); return 0; }\n')
     (box.workspace / "Makefile").write_text("main: main.c\n\tgcc -o main main.c\n")
     assert box.text("make -s && ./main") == "built\n"

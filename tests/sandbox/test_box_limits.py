@@ -223,3 +223,58 @@ def test_a_box_that_somebody_kills_is_an_outcome_and_not_a_refusal(box, limits, 
     result = msgspec.json.decode(box.process.stdout.readline())["result"]
     assert (result["end"], result["exit_code"]) == ("signalled", 137)
     assert not processes_with(token)
+
+
+WRITES = """
+import os
+number = 0
+while True:
+    number += 1
+    with open(f"made{number % %KEEP%}", "wb") as made:
+        made.write(b"x" * (1 << 20))
+        made.flush()
+        os.fsync(made.fileno())
+"""
+
+
+@pytest.mark.parametrize("keep", [1, 10_000])
+def test_a_command_that_writes_without_end_is_stopped(box, limits, keep):
+    """Whether it fills the disk or writes the same file over and over."""
+    script = WRITES.replace("%KEEP%", str(keep))
+    result = box.run(("/usr/bin/python3", "-I", "-c", script), limits=limits(write_bytes=32 << 20))
+    assert result.end == "write_limit"
+    assert str(32 << 20) in result.reason
+    assert sum(path.stat().st_size for path in box.workspace.iterdir()) < 8 << 30
+
+
+def test_writers_that_come_and_go_are_stopped_by_the_room_they_take(box, limits):
+    command = "i=0; while :; do i=$((i+1)); head -c 262144 /dev/zero > made$i; done"
+    result = box.run(command, limits=limits(write_bytes=64 << 20))
+    assert result.end == "write_limit"
+
+
+def test_files_count_even_when_they_hold_nothing(box, limits):
+    script = "number = 0\nwhile True:\n    number += 1\n    open(f'made{number}', 'w').close()\n"
+    if os.statvfs(box.workspace).f_files == 0:
+        pytest.skip("this file system does not count files")
+    result = box.run(("/usr/bin/python3", "-I", "-c", script), limits=limits(write_bytes=8 << 20))
+    assert result.end == "write_limit"
+
+
+def test_the_throw_away_places_of_a_box_are_bounded(box, limits):
+    script = """
+for place in ("/tmp", "/dev/shm", "/tmp/.home"):
+    try:
+        for number in range(400):
+            with open(f"{place}/made{number}", "wb") as made:
+                made.write(b"x" * (1 << 20))
+        print("UNBOUNDED", place)
+    except OSError as error:
+        print("full", error.errno)
+"""
+    assert "UNBOUNDED" not in box.python(script, limits=limits())
+
+
+def test_a_command_that_writes_less_is_left_alone(box, limits):
+    result = box.run("head -c 8000000 /dev/zero > made; sleep 0.2; rm made", limits=limits(write_bytes=256 << 20))
+    assert result.end == "exited"

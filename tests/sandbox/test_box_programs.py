@@ -7,7 +7,7 @@ import pytest
 
 from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.binaries import allow, forbid
-from tests.sandbox.conftest import missing
+from tests.missing import lacks
 
 
 def test_a_forbidden_program_is_gone_under_every_path(box):
@@ -37,7 +37,7 @@ def test_aliases_of_a_forbidden_program_go_with_it(box):
 def test_hard_links_of_a_forbidden_program_go_with_it():
     perl = "/usr/bin/perl"
     if not os.path.exists(perl) or os.stat(perl).st_nlink < 2:
-        missing("a program with two names (perl)")
+        lacks("a program with two names", "Install the package perl.")
     twins = {entry.path for entry in os.scandir("/usr/bin") if entry.inode() == os.stat(perl).st_ino}
     assert twins <= set(forbid(("perl",)).masked)
 
@@ -45,7 +45,7 @@ def test_hard_links_of_a_forbidden_program_go_with_it():
 def test_a_multi_call_program_goes_when_anything_is_forbidden():
     busybox = shutil.which("busybox", path="/usr/bin:/bin")
     if busybox is None or os.path.realpath("/bin/sh") == os.path.realpath(busybox):
-        missing("a stand-alone busybox")
+        lacks("a busybox of its own", "Install the package busybox-static.")
     assert os.path.realpath(busybox) in forbid(("wget",)).masked
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.missing import lacks
+
 LIBC = "import ctypes, os, errno; libc = ctypes.CDLL(None, use_errno=True)\n"
 
 
@@ -271,7 +273,7 @@ os.chmod("plain", 0o1755)
 
 def test_user_namespaces_cannot_be_nested(box):
     if not shutil.which("unshare"):
-        pytest.skip("no unshare on this machine")
+        lacks("unshare", "Install the package util-linux.")
     result = box.run("unshare -Ur id -u")
     assert result.exit_code != 0
     assert result.stdout == b""

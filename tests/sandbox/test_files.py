@@ -39,11 +39,11 @@ def test_a_read_grant_is_no_write_grant(tmp_path):
 @pytest.fixture(params=["openat2", "walk"])
 def opener(request, tmp_path):
     """Both ways of opening must refuse the same things."""
-    original = files._open_beneath
+    original = files.open_beneath
     if request.param == "walk":
-        files._open_beneath = files._walk
+        files.open_beneath = files._walk
     yield
-    files._open_beneath = original
+    files.open_beneath = original
 
 
 def test_a_link_swapped_in_after_the_check_is_not_followed(tmp_path, opener):

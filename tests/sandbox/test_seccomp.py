@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coilclaw.sandbox.seccomp import ABSENT, CHECKED, DENIED, SHARED, UNKNOWN, filter_bytes
+from tests.missing import lacks
 
 ARCHITECTURES = {"x86_64": (0, 0xC000_003E), "aarch64": (1, 0xC000_00B7)}
 ALLOW, KILL, ERRNO = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
@@ -146,7 +147,7 @@ def test_beside_a_broker_only_tcp_sockets_can_be_made(machine):
 
 def test_the_numbers_are_the_kernels(machine):
     if not HEADERS[machine].exists():
-        pytest.skip("no kernel headers here")
+        lacks("kernel headers", "Install the package linux-libc-dev.")
     text = HEADERS[machine].read_text()
     known = {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", text)}
     column = ARCHITECTURES[machine][0]

@@ -1,8 +1,10 @@
 """What a command destroyed can be brought back."""
 
+import ast
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +12,11 @@ from coilclaw.gate.paths import may_restore
 from coilclaw.packets.errors import ToolError, UsageError
 from coilclaw.packets.ids import utc_now
 from coilclaw.sandbox.snapshot import Snapshots
+from tests.acceptance.conftest import bound_by_modes
+
+
+def paths(changes):
+    return [change.path for change in changes]
 
 
 @pytest.fixture
@@ -31,7 +38,7 @@ def test_what_is_gone_or_changed_comes_back_to_the_byte(kept):
     (workspace / "sub").rmdir()
     (workspace / "new.txt").write_text("made since")
     assert sorted(snapshots.changes("", may_restore)) == ["a.txt", "sub/b.bin"]
-    assert sorted(snapshots.restore(first, may_restore)) == ["a.txt", "sub/b.bin"]
+    assert sorted(paths(snapshots.restore(first, may_restore))) == ["a.txt", "sub/b.bin"]
     assert (workspace / "a.txt").read_bytes() == b"one\r\ntwo\n"
     assert (workspace / "sub" / "b.bin").read_bytes() == bytes(range(256))
     assert (workspace / "new.txt").read_text() == "made since"
@@ -56,7 +63,7 @@ def test_what_the_owner_alone_writes_is_not_brought_back(kept):
     workspace, snapshots = kept
     snapshots.take("before")
     (workspace / "SYSTEM.md").write_text("changed by the owner")
-    assert snapshots.restore("", may_restore) == []
+    assert paths(snapshots.restore("", may_restore)) == []
     assert (workspace / "SYSTEM.md").read_text() == "changed by the owner"
 
 
@@ -84,7 +91,7 @@ def test_an_unknown_snapshot_is_a_usage_error(kept, name):
 def test_without_a_snapshot_there_is_nothing_to_undo(kept):
     _, snapshots = kept
     assert snapshots.recent() == []
-    with pytest.raises(UsageError, match="no snapshot yet"):
+    with pytest.raises(UsageError, match="no snapshots yet"):
         snapshots.changes("", may_restore)
 
 
@@ -129,7 +136,7 @@ def test_a_folder_swapped_for_a_link_is_not_read_through(kept, tmp_path):
     (workspace / "sub").rmdir()
     (workspace / "sub").symlink_to(tmp_path / "outside")
     snapshots.take("swapped")
-    assert "sub/b.bin" not in snapshots._newest().files
+    assert "sub/b.bin" not in snapshots.manifests.find("").files
 
 
 def test_what_was_touched_is_what_is_new_different_or_gone(kept):
@@ -234,7 +241,7 @@ def settle(workspace, snapshots, snapshot_id):
 
 def test_a_snapshot_gives_up_when_told_to_stop(kept):
     _, snapshots = kept
-    with pytest.raises(ToolError, match="too long or too much room"):
+    with pytest.raises(ToolError, match="stopped"):
         snapshots.take("never", lambda: True)
     assert snapshots.recent() == []
 
@@ -249,7 +256,9 @@ def test_old_snapshots_go_and_their_contents_too(kept, tmp_path):
         os.utime(path, (1, 1))
     (workspace / "a.txt").write_text("the last")
     snapshots.take("last")
-    contents = {entry.content for each in snapshots._manifests() for entry in snapshots._read(each).files.values()}
+    contents = {
+        entry.content for each in snapshots.manifests.paths() for entry in snapshots.manifests.read(each).files.values()
+    }
     assert {path.parent.name + path.name for path in (tmp_path / "store" / "objects").glob("*/*")} == contents
 
 
@@ -266,3 +275,21 @@ def test_snapshots_of_the_same_moment_sort_as_they_were_taken(tmp_path):
         (workspace / "a.txt").write_text(f"{number}, changed")
         second = snapshots.take("second")
         assert [each.id for each in snapshots.recent()] == [second, first]
+
+
+SCAN = (
+    "import sys; from pathlib import Path; from coilclaw.sandbox.scan import scan;"
+    "print([found.path for found in scan(Path(sys.argv[1]))])"
+)
+
+
+def test_what_a_killed_box_left_stands_in_no_snapshots_way(tmp_path):
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "later").mkdir(mode=0o700)
+    (tmp_path / "later").chmod(0o1000)  # as a box makes them: an ordinary user cannot look into it
+    (tmp_path / "shut").mkdir(mode=0o700)
+    (tmp_path / "shut").chmod(0)
+    done = subprocess.run(
+        [sys.executable, "-c", SCAN, str(tmp_path)], capture_output=True, text=True, preexec_fn=bound_by_modes
+    )
+    assert ast.literal_eval(done.stdout) == ["a.txt", "later", "shut", "shut"]

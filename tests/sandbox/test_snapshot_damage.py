@@ -7,6 +7,7 @@ import pytest
 
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ids import utc_now
+from coilclaw.sandbox.entries import Limits
 from coilclaw.sandbox.snapshot import Snapshots
 from tests.power import disk, umask
 
@@ -18,6 +19,10 @@ def anything(_):
 @pytest.fixture
 def told():
     return []
+
+
+def paths(changes):
+    return [change.path for change in changes]
 
 
 @pytest.fixture
@@ -60,7 +65,7 @@ def test_a_snapshot_outlives_a_power_cut(kept, tmp_path):
         taken = snapshots.take("before")
         home.cut()
     ruin(workspace)
-    assert snapshots.restore(taken, anything) == ["a.txt", "b.txt", "sub/c.txt"]
+    assert paths(snapshots.restore(taken, anything)) == ["a.txt", "b.txt", "sub/c.txt"]
     assert (workspace / "sub" / "c.txt").read_text() == "first sub/c.txt"
 
 
@@ -104,9 +109,9 @@ def test_a_damaged_content_costs_its_file_alone_and_is_named(kept, tmp_path, dam
         broken.unlink()
     else:
         broken.write_bytes(content_of(tmp_path, "first a.txt").read_bytes() if damage == "other" else damage)
-    with pytest.raises(ToolError, match=r"b\.txt cannot be brought back: what was kept of it is damaged") as caught:
+    with pytest.raises(ToolError, match=r"b\.txt cannot be restored: its stored copy is damaged") as caught:
         snapshots.restore(taken, anything)
-    assert "The other 2 files were brought back" in str(caught.value)
+    assert "The other 2 files were restored" in str(caught.value)
     assert "a.txt" not in str(caught.value)
     assert (workspace / "a.txt").read_text() == "first a.txt"
     assert (workspace / "b.txt").read_text() == "ruined"
@@ -123,7 +128,7 @@ def test_a_damaged_content_that_is_needed_again_is_written_anew(kept, tmp_path, 
     (workspace / "again.txt").write_text("first b.txt")
     again = snapshots.take("again")
     (workspace / "again.txt").unlink()
-    assert snapshots.restore(again, anything) == ["again.txt"]
+    assert paths(snapshots.restore(again, anything)) == ["again.txt"]
     assert (workspace / "again.txt").read_text() == "first b.txt"
 
 
@@ -155,7 +160,7 @@ def test_a_manifest_that_cannot_be_read_is_passed_over_and_named(kept, tmp_path,
     with pytest.raises(ToolError, match=second):
         snapshots.restore(second, anything)
     ruin(workspace)
-    assert snapshots.restore("", anything) == ["a.txt", "b.txt", "sub/c.txt"]
+    assert paths(snapshots.restore("", anything)) == ["a.txt", "b.txt", "sub/c.txt"]
     assert (workspace / "a.txt").read_text() == "third"
 
 
@@ -182,7 +187,7 @@ def test_contents_stay_while_a_manifest_that_may_need_them_cannot_be_read(kept, 
     snapshots.take("newer")
     assert len(manifests(tmp_path)) == 50
     (tmp_path / "home" / "store" / f"{last}.json").write_bytes(whole)
-    assert snapshots.restore(last, anything) == ["a.txt"]
+    assert paths(snapshots.restore(last, anything)) == ["a.txt"]
     assert (workspace / "a.txt").read_text() == "version 51"
 
 
@@ -192,7 +197,7 @@ def test_a_file_that_cannot_be_put_back_leaves_nothing_aside_and_stops_no_other(
     ruin(workspace)
     (workspace / "a.txt").unlink()
     (workspace / "a.txt" / "full").mkdir(parents=True)
-    with pytest.raises(ToolError, match=r"a\.txt cannot be brought back"):
+    with pytest.raises(ToolError, match=r"a\.txt cannot be restored"):
         snapshots.restore(taken, anything)
     assert strays(workspace) == []
     assert (workspace / "b.txt").read_text() == "first b.txt"
@@ -259,16 +264,20 @@ def test_a_manifest_whose_paths_lead_out_is_as_good_as_unreadable(kept, tmp_path
     assert not (tmp_path / "escape.txt").exists()
 
 
-def test_whoever_fills_the_workspace_does_not_switch_undo_off(kept, told, monkeypatch):
+def test_whoever_fills_the_workspace_does_not_switch_undo_off(kept, tmp_path, told):
     workspace, snapshots = kept
     taken = snapshots.take("before")
     ruin(workspace)
     for number in range(10):
         (workspace / f"more{number}").touch()
-    monkeypatch.setattr("coilclaw.sandbox.snapshot.MOST_FILES", 5)
-    assert snapshots.restore(taken, anything) == ["a.txt", "b.txt", "sub/c.txt"]
+    full = Snapshots(workspace, tmp_path / "home" / "store", utc_now, told.append, Limits(files=5))
+    with pytest.raises(ToolError, match="more than 5 files"):
+        full.take("too many by now")
+    assert paths(full.restore(taken, anything)) == ["a.txt", "b.txt", "sub/c.txt"]
     assert (workspace / "a.txt").read_text() == "first a.txt"
-    assert any("cannot be undone itself" in text for text in told)
+    full.restore("", anything)
+    assert (workspace / "a.txt").read_text() == "ruined"
+    assert told == []
 
 
 def test_a_link_whose_target_is_no_text_is_left_out(kept):
@@ -276,4 +285,4 @@ def test_a_link_whose_target_is_no_text_is_left_out(kept):
     os.symlink(b"\xff", os.fsencode(workspace) + b"/link")
     taken = snapshots.take("before")
     ruin(workspace)
-    assert "a.txt" in snapshots.restore(taken, anything)
+    assert "a.txt" in paths(snapshots.restore(taken, anything))

@@ -2,10 +2,12 @@
 
 import re
 
+from coilclaw.secrets.encodings import next_line
 from coilclaw.secrets.labels import mark
 from coilclaw.secrets.shape_table import SHAPES, Shape
-from coilclaw.secrets.shapes import Shapes
-from coilclaw.secrets.sieve import Hit, Window
+from coilclaw.secrets.shapes import Shapes, _ended, random_piece
+from coilclaw.secrets.stream_engine import Hit, Window
+from coilclaw.secrets.webhooks import is_anchor, webhook
 
 LONGEST = 2_048
 RUN = re.compile(r"[A-Za-z0-9_.:/=+$~-]{0,2048}")
@@ -31,6 +33,8 @@ class PlainShapes(Shapes):
         first = window.text[at]
         if first == "P" or (first == "-" and window.text.startswith(("-----", "---- "), at)):
             return super().decide(window, at)
+        if is_anchor(window.text, at) and webhook(window, at) is not None:
+            return super().decide(window, at)
         end = window.run(RUN, at)
         dashes = window.text.find("----", at, end)
         end = dashes if dashes > 0 else end
@@ -38,10 +42,10 @@ class PlainShapes(Shapes):
         found = self._find(window.text, starts, at, end, sure=False)
         if found is None:
             return self._halved(window, starts, at, end)
-        start, stop, kind = found
+        start, stop, shape = found
         if stop >= at + LONGEST:
-            return Hit(start, stop, mark(kind), RUN_END)
-        return Hit(start, window.run(re.compile(r"[A-Za-z0-9]{0,2048}"), stop), mark(kind))
+            return Hit(start, stop, mark(shape.kind), RUN_END)
+        return Hit(start, _ended(window, stop, shape), mark(shape.kind))
 
     def _places(self, window: Window, at: int) -> list[int]:
         if window.text[at] in "$AESLG":
@@ -50,16 +54,16 @@ class PlainShapes(Shapes):
         found = [match.start() for match in STARTS.finditer(window.text, low, at + 1)]
         return found[-(8 if window.text[at] in ".~:" else 4) :]
 
-    def _find(self, text: str, starts: list[int], at: int, end: int, *, sure: bool) -> tuple[int, int, str] | None:
+    def _find(self, text: str, starts: list[int], at: int, end: int, *, sure: bool) -> tuple[int, int, Shape] | None:
         for place in starts:
             found = self._all(text[place]).match(text, place, end)
             if found is None:
                 continue
             told = [name for name, group in found.groupdict().items() if group is not None]
-            shape = ROWS[next(int(name[1:]) for name in told if name[0] == "k")]
+            shape = ROWS[next(int(name[1:]) for name in told if re.fullmatch(r"k\d+", name))]
             start = found.start(next((name for name in told if name[0] == "s"), 0))
             if found.end() > at and not (sure and shape.mixed) and telling(text[start : found.end()][4:], shape):
-                return start, found.end(), shape.kind
+                return start, found.end(), shape
         return None
 
     def _all(self, first: str) -> re.Pattern[str]:
@@ -73,20 +77,19 @@ class PlainShapes(Shapes):
         return self._plain[first]
 
     def _halved(self, window: Window, starts: list[int], at: int, end: int) -> Hit | None:
-        if not starts or window.char(end) not in ("\r", "\n"):
+        if end > at + 1 and window.text[end - 1] == "=" and window.char(end) in ("\r", "\n"):
+            end -= 1
+        after = next_line(window, end) if starts else end
+        if after == end:
             return None
-        after = end + 1
-        if window.text[end] == "\r" and window.char(after) == "\n":
-            after += 1
-        after = window.run(re.compile(r"[ \t]*"), after)
         stop = window.run(re.compile(r"[A-Za-z0-9_.:/=+$~-]{0,256}"), after)
         low = starts[0]
         joined = window.text[low:end] + window.text[after:stop]
-        whole = self._find(joined, [start - low for start in starts], at - low, len(joined), sure=True)
-        if whole is None or whole[1] - (end - low) < 4:
+        sure = not random_piece(window.text[after : min(stop, after + 64)])
+        whole = self._find(joined, [start - low for start in starts], at - low, len(joined), sure=sure)
+        if whole is None or whole[1] <= end - low:
             return None
-        last = window.run(re.compile(r"[A-Za-z0-9]{0,2048}"), after + whole[1] - (end - low))
-        return Hit(low + whole[0], last, mark(whole[2]))
+        return Hit(low + whole[0], _ended(window, after + whole[1] - (end - low), whole[2]), mark(whole[2].kind))
 
 
 def telling(body: str, shape: Shape) -> bool:

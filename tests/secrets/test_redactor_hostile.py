@@ -7,7 +7,7 @@ import pytest
 from coilclaw.secrets.context import Context
 from coilclaw.secrets.redactor import Redactor
 from coilclaw.secrets.shapes import Shapes
-from coilclaw.secrets.sieve import Hit, Sieve, Window
+from coilclaw.secrets.stream_engine import Hit, StreamEngine, Window
 
 UNITS = [
     "a",
@@ -100,7 +100,7 @@ def test_four_times_the_text_is_looked_at_about_four_times_as_often(layer: Shape
 
 
 def test_a_stream_of_single_characters_of_a_hostile_text_ends() -> None:
-    sieve = Sieve(Context())
+    sieve = StreamEngine(Context())
     shown = "".join(sieve.feed(char) for char in 'password="' * 300) + sieve.close()
     assert "[redacted:password]" in shown
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coilclaw.secrets.redactor import Redactor
-from coilclaw.secrets.sieve import CAP
+from coilclaw.secrets.stream_engine import CAP
 
 VALUE = 'hunTer2/"x\\y+Zq9%&k'
 CORPUS = [

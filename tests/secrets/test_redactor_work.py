@@ -12,7 +12,7 @@ from coilclaw.secrets.redactor import Redactor
 from coilclaw.secrets.shape_table import REACH, SHAPES, _row
 from coilclaw.secrets.shapes import Shapes
 from coilclaw.secrets.shapes import _anchors as shape_anchors
-from coilclaw.secrets.sieve import Hit, Sieve, Window, sift
+from coilclaw.secrets.stream_engine import Hit, StreamEngine, Window, sift
 from tests.secrets.plain_shapes import PlainShapes
 from tests.secrets.test_redactor_corpus import BENIGN, SECRETS, planted
 
@@ -73,7 +73,7 @@ def mixture(rng: random.Random) -> str:
 
 def looked(layer: Shapes, text: str, chunk: int) -> int:
     """How many characters a layer reads for its decisions, per character of the text."""
-    sieve = Sieve(layer)
+    sieve = StreamEngine(layer)
     for at in range(0, len(text), chunk):
         sieve.feed(text[at : at + chunk])
     sieve.close()
@@ -111,7 +111,7 @@ class Asked(Context):
 @pytest.mark.parametrize("start", ['password="', "Cookie: a=", "Authorization: Digest a=b,", "token = '"])
 def test_a_value_without_end_is_not_asked_about_again_for_every_chunk(start: str) -> None:
     layer = Asked()
-    sieve = Sieve(layer)
+    sieve = StreamEngine(layer)
     text = start + "x; y=z " * 1_000
     for at in range(0, len(text), 4):
         sieve.feed(text[at : at + 4])

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coilclaw.app.keyring import forget_secret, rotate_keys, set_secret
 from coilclaw.packets.errors import StorageError, UsageError
+from coilclaw.runtime.keyring import forget_secret, rotate_keys, set_secret
 from coilclaw.secrets.vault import NEW_VARIABLE, VARIABLE, UnknownKey, Vault, sealed_with
 from coilclaw.store.oauth import get_token, put_token
 from coilclaw.store.sealed import COLUMNS, key_in_force
@@ -158,7 +158,7 @@ def test_every_sealed_column_is_known_to_the_rotation(sample):
 def test_a_key_of_the_environment_is_followed_by_the_one_named_for_that(sample):
     home = sample(environ={VARIABLE: key(1)})
     token_id = fill(home)
-    with pytest.raises(UsageError, match="the next one must come that way too"):
+    with pytest.raises(UsageError, match="the next one must come from the environment too"):
         rotate_keys(home.app)
     home.environ[NEW_VARIABLE] = key(2)
     key_id, count = rotate_keys(home.app)
@@ -215,8 +215,8 @@ def test_a_key_that_is_gone_is_said_and_nothing_is_sealed_with_another(sample):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from coilclaw.app import App
-from coilclaw.app.keyring import rotate_keys
+from coilclaw.runtime import Runtime
+from coilclaw.runtime.keyring import rotate_keys
 from coilclaw.config import Home, load
 
 home, at, times = Home(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
@@ -238,7 +238,8 @@ if at.startswith("os."):
             os.kill(os.getpid(), signal.SIGKILL)
         return real(*args, **more)
     setattr(os, name, counted)
-app = App(home, load(home, {"HOME": str(home.root)}).config, {"HOME": str(home.root)}, lambda *_: None, reached=reached)
+config = load(home, {"HOME": str(home.root)}).config
+app = Runtime(home, config, {"HOME": str(home.root)}, lambda *_: None, reached=reached)
 rotate_keys(app)
 """
 POINTS = [
@@ -276,11 +277,11 @@ def test_what_is_forgotten_is_gone(sample):
 
 @pytest.mark.parametrize("value", ["", "a\nb", "a\0b", "x" * 70_000])
 def test_what_is_no_secret_is_refused(sample, value):
-    with pytest.raises(UsageError, match="one line"):
+    with pytest.raises(UsageError, match="one non-empty line"):
         set_secret(sample().app, "ONE_KEY", value)
 
 
 @pytest.mark.parametrize("name", [VARIABLE, NEW_VARIABLE])
 def test_what_opens_the_vault_is_not_kept_in_it(sample, name):
-    with pytest.raises(UsageError, match="opens the vault"):
+    with pytest.raises(UsageError, match="unlocks the vault"):
         set_secret(sample().app, name, key())

@@ -28,6 +28,8 @@ class ActionOutcome(msgspec.Struct, kw_only=True, omit_defaults=True):
     label: str
     output: str
     receipt_id: str | None
+    stderr: str | None
+    stdout: str | None
     success: bool
 
 
@@ -225,10 +227,10 @@ class Binding(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Broken(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The first link that does not hold."""
+    """One thing that failed verification."""
 
     detail: str
-    kind: Literal['edited', 'missing', 'reordered', 'truncated', 'forked', 'forged']
+    kind: Literal['edited', 'missing', 'reordered', 'truncated', 'forked', 'forged', 'damaged']
     receipt: int
 
 
@@ -254,6 +256,7 @@ class CallToCheck(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     args: dict[str, Any] | None = msgspec.field(default=None)
     file: Any | None = msgspec.field(default=None)
+    identity: Literal['bot', 'user'] | None | None = msgspec.field(default=None)
     source: Literal['chat', 'cli', 'gateway', 'job', 'schedule', 'session', 'sop'] | None = msgspec.field(default=None)
     taint: list[str] | None = msgspec.field(default=None)
     tool: str
@@ -297,7 +300,7 @@ class ChallengeAsked(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the owner wants to prove themselves for."""
 
     mode: Literal['add', 'first', 'replace'] | None = msgspec.field(default=None)
-    purpose: Literal['approve', 'device.add', 'device.confirm', 'device.revoke', 'estop.clear', 'passkey.add', 'passkey.remove', 'resolve']
+    purpose: Literal['approve', 'device.add', 'device.confirm', 'device.revoke', 'estop.clear', 'passkey.add', 'passkey.clear', 'passkey.remove', 'resolve']
     subject: str
     verdict: Literal['executed', 'not-executed', 'retry'] | None = msgspec.field(default=None)
 
@@ -362,6 +365,7 @@ class Code(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     code: str
     expires_at: str
+    mode: Literal['first', 'add', 'replace']
     url: str
 
 
@@ -376,6 +380,7 @@ class Constraints(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Limits a job puts on itself; they only ever narrow what the configuration grants."""
 
     allowed_domains: list[str] | None
+    allowed_programs: list[str] | None
     allowed_tools: list[str] | None
     max_files_changed: int | None
     max_prs: int | None
@@ -447,14 +452,19 @@ class EditSchedule(msgspec.Struct, kw_only=True, omit_defaults=True):
     evidence: list[str] | None = msgspec.field(default=None)
     goal: str | None = msgspec.field(default=None)
     if_hash: str | None = msgspec.field(default=None)
+    inputs: dict[str, Any] | None = msgspec.field(default=None)
+    interval: str | None = msgspec.field(default=None)
     max_failures: int | None | None = msgspec.field(default=None)
     misfire: Literal['run_all', 'run_once', 'skip'] | None | None = msgspec.field(default=None)
     overlap: Literal['allow', 'queue_one', 'replace', 'skip'] | None | None = msgspec.field(default=None)
+    payload: Any = msgspec.field(default=None)
     sop: str | None = msgspec.field(default=None)
     stagger: str | None | None = msgspec.field(default=None)
     steps: list[str] | None = msgspec.field(default=None)
     timezone: str | None = msgspec.field(default=None)
     trigger: Literal['at', 'cron', 'interval'] | None = msgspec.field(default=None)
+    trigger_config: Any = msgspec.field(default=None)
+    trigger_type: Literal['at', 'cron', 'interval'] | None = msgspec.field(default=None)
 
 
 class Edited(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -512,6 +522,7 @@ class EstopNow(msgspec.Struct, kw_only=True, omit_defaults=True):
     clear_needs: str
     engaged: bool
     reason: str
+    recorded: bool
     since: str | None
 
 
@@ -548,14 +559,16 @@ class FirstMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Health(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Somebody is there. Says nothing else, because anybody may ask."""
+    """Somebody is there. Says little else, because anybody may ask."""
 
+    database: Literal['ok', 'waiting']
     status: Literal['ok']
 
 
 class Hit(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A message that matches."""
 
+    conversation_id: str
     created_at: str
     label: str
     message_id: str
@@ -734,6 +747,11 @@ class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     constraints: Any = msgspec.field(default=None)
     evidence: list[str] | None = msgspec.field(default=None)
     goal: str | None = msgspec.field(default=None)
+    inputs: dict[str, Any] | None = msgspec.field(default=None)
+    intent: str | None = msgspec.field(default=None)
+    job_id: str | None = msgspec.field(default=None)
+    outputs: Any = msgspec.field(default=None)
+    repo: str | None | None = msgspec.field(default=None)
     sop: str | None | None = msgspec.field(default=None)
     steps: list[str] | None = msgspec.field(default=None)
     thread_id: str | None | None = msgspec.field(default=None)
@@ -743,7 +761,8 @@ class NewMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the owner says."""
 
     attachments: list[str] | None = msgspec.field(default=None)
-    text: str
+    content: str | None | None = msgspec.field(default=None)
+    text: str | None | None = msgspec.field(default=None)
 
 
 class NewName(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -753,7 +772,7 @@ class NewName(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class NewSchedule(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A schedule to be made. One of `cron`, `every` and `at` says when; `goal` or `sop` says what."""
+    """A schedule to be made. One of `cron`, `interval` and `at` says when; `goal` or `sop` says what."""
 
     at: str | None | None = msgspec.field(default=None)
     catch_up_window: str | None | None = msgspec.field(default=None)
@@ -763,15 +782,20 @@ class NewSchedule(msgspec.Struct, kw_only=True, omit_defaults=True):
     every: str | None | None = msgspec.field(default=None)
     evidence: list[str] | None = msgspec.field(default=None)
     goal: str | None | None = msgspec.field(default=None)
+    inputs: dict[str, Any] | None = msgspec.field(default=None)
+    interval: str | None | None = msgspec.field(default=None)
     max_failures: int | None | None = msgspec.field(default=None)
     misfire: Literal['run_all', 'run_once', 'skip'] | None | None = msgspec.field(default=None)
     overlap: Literal['allow', 'queue_one', 'replace', 'skip'] | None | None = msgspec.field(default=None)
+    payload: Any | None = msgspec.field(default=None)
     schedule_id: str | None | None = msgspec.field(default=None)
     sop: str | None | None = msgspec.field(default=None)
     stagger: str | None | None = msgspec.field(default=None)
     steps: list[str] | None = msgspec.field(default=None)
     timezone: str | None | None = msgspec.field(default=None)
     trigger: Literal['at', 'cron', 'interval'] | None | None = msgspec.field(default=None)
+    trigger_config: Any | None = msgspec.field(default=None)
+    trigger_type: Literal['at', 'cron', 'interval'] | None | None = msgspec.field(default=None)
 
 
 class NewThread(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -811,8 +835,8 @@ class Notifications(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Outputs(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a job must leave behind."""
 
-    evidence_required: list[str]
-    pr_required: bool
+    evidence_required: list[str] | None = msgspec.field(default=None)
+    pr_required: bool | None = msgspec.field(default=None)
 
 
 class Overview(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1045,6 +1069,12 @@ class Party(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
 
 
+class PasskeyClearing(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The assertion of another passkey that stands behind it."""
+
+    proof: Any | None = msgspec.field(default=None)
+
+
 class PasskeyMade(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A new passkey, and who vouches for it."""
 
@@ -1064,6 +1094,7 @@ class PasskeyRemoval(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The assertion that stands behind it."""
 
     proof: Any | None = msgspec.field(default=None)
+    sign_out: bool | None = msgspec.field(default=None)
 
 
 class PasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1077,8 +1108,10 @@ class PasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
     passkey_id: str
     removed_at: str | None
+    suspended_at: str | None
     transports: list[str]
     usable: bool
+    used_on: list[str]
 
 
 class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1099,7 +1132,7 @@ class PlanStep(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Pointer(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Where the whole of a long message is kept."""
+    """An artifact: where the whole of a long message is kept, or what was kept in the conversation."""
 
     artifact_id: str
     size: int | None
@@ -1149,13 +1182,14 @@ class Preview(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class PreviewAsk(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A trigger as far as it is written. One of `cron`, `every` and `at` says when."""
+    """A trigger as far as it is written. One of `cron`, `interval` and `at` says when."""
 
     after: str | None | None = msgspec.field(default=None)
     at: str | None | None = msgspec.field(default=None)
     count: int | None = msgspec.field(default=None)
     cron: str | None | None = msgspec.field(default=None)
     every: str | None | None = msgspec.field(default=None)
+    interval: str | None | None = msgspec.field(default=None)
     timezone: str | None | None = msgspec.field(default=None)
     trigger: Literal['at', 'cron', 'interval'] | None | None = msgspec.field(default=None)
 
@@ -1164,7 +1198,7 @@ class PreviewFault(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Something wrong, and in which field."""
 
     fault: str
-    field: Literal['trigger', 'cron', 'every', 'at', 'timezone', 'after']
+    field: Literal['trigger', 'cron', 'interval', 'at', 'timezone', 'after']
     meant: list[str]
     remedy: str
 
@@ -1191,7 +1225,7 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Proof(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A receipt, its place in the chain, and what of it does not hold."""
+    """A receipt, its place in the chain, and what is wrong with it."""
 
     disagreements: list[str]
     place: int
@@ -1238,7 +1272,7 @@ class Question(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     digest: str
     nonce: str
-    purpose: Literal['approve', 'resolve', 'estop.clear', 'passkey.add', 'passkey.remove', 'device.add', 'device.confirm', 'device.revoke']
+    purpose: Literal['approve', 'resolve', 'estop.clear', 'passkey.add', 'passkey.remove', 'passkey.clear', 'device.add', 'device.confirm', 'device.revoke']
     subject: str
     valid_until: str
 
@@ -1376,10 +1410,10 @@ class Schedule(msgspec.Struct, kw_only=True, omit_defaults=True):
     cron_notes: str | None
     cron_summary: str
     enabled: bool
-    every: str | None
     failures: int
     goal: str
     hash: str
+    interval: str | None
     labels: list[str]
     last_run: Any
     next_run_local: str | None
@@ -1412,6 +1446,18 @@ class ScheduleOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
     stagger: str
 
 
+class SchedulePayload(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What each run does, by the names that stand beside it otherwise."""
+
+    constraints: Any | None = msgspec.field(default=None)
+    evidence: list[str] | None | None = msgspec.field(default=None)
+    goal: str | None | None = msgspec.field(default=None)
+    inputs: dict[str, Any] | None | None = msgspec.field(default=None)
+    intent: str | None | None = msgspec.field(default=None)
+    sop: str | None | None = msgspec.field(default=None)
+    steps: list[str] | None | None = msgspec.field(default=None)
+
+
 class ScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One run, or neighbouring slots that were skipped together."""
 
@@ -1441,12 +1487,12 @@ class ScheduleShown(msgspec.Struct, kw_only=True, omit_defaults=True):
     cron_summary: str
     due_at: str | None
     enabled: bool
-    every: str | None
     evidence: list[str]
     failures: int
     goal: str
     hash: str
     inputs: dict[str, Any]
+    interval: str | None
     labels: list[str]
     last_run: Any
     next_run_local: str | None
@@ -1543,7 +1589,7 @@ class ShownFile(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Signed(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A signature of the owner's passkey, and what of it does not hold."""
+    """A signature of the owner's passkey, and what is wrong with it."""
 
     assertion_id: str
     device_id: str
@@ -1687,6 +1733,7 @@ class StatusNow(msgspec.Struct, kw_only=True, omit_defaults=True):
     started_at: str
     uptime_seconds: int
     version: str
+    waiting_for: str
     worker: bool
 
 
@@ -1814,6 +1861,15 @@ class ToolListed(msgspec.Struct, kw_only=True, omit_defaults=True):
 Topic: TypeAlias = Literal['thread', 'action', 'approval', 'job', 'sop', 'schedule', 'receipt', 'notification', 'estop', 'device', 'settings', 'ledger']
 
 
+class TriggerConfig(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """When it runs: one of `cron`, `interval` and `at`."""
+
+    at: str | None | None = msgspec.field(default=None)
+    cron: str | None | None = msgspec.field(default=None)
+    every_seconds: int | None | None = msgspec.field(default=None)
+    interval: str | None | None = msgspec.field(default=None)
+
+
 class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One message of the owner and its answer."""
 
@@ -1907,6 +1963,7 @@ class WorkLimits(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Limits of a job; they only ever narrow what the configuration grants."""
 
     allowed_domains: list[str] | None | None = msgspec.field(default=None)
+    allowed_programs: list[str] | None | None = msgspec.field(default=None)
     allowed_tools: list[str] | None | None = msgspec.field(default=None)
     max_files_changed: int | None | None = msgspec.field(default=None)
     max_prs: int | None | None = msgspec.field(default=None)
@@ -1946,7 +2003,7 @@ class Client:
         return msgspec.json.decode(answer.content, type=kind)
 
     async def chat(self, body: Said, *, idempotency_key: str | None = None) -> ChatAnswer:
-        """Say something and wait: 200 with the answer, 202 when it takes longer. It is worked on either way."""
+        """Send a message and wait for the answer: 200 with the answer, 202 when it takes longer; work continues."""
         return await self._ask("POST", "/chat", {}, {"Idempotency-Key": idempotency_key}, body, ChatAnswer)
 
     async def engage_estop_short(self, *, idempotency_key: str | None = None) -> EstopNow:
@@ -1954,7 +2011,7 @@ class Client:
         return await self._ask("POST", "/estop", {}, {"Idempotency-Key": idempotency_key}, None, EstopNow)
 
     async def get_health(self, *, if_none_match: str | None = None) -> Health:
-        """Whether somebody is there. Needs no token."""
+        """Whether somebody is there. Needs no token and nothing of the database."""
         return await self._ask("GET", "/health", {}, {"If-None-Match": if_none_match}, None, Health)
 
     async def gateway_search_memory(self, *, q: str | None = None, limit: int | None = None, if_none_match: str | None = None) -> Hits:
@@ -2014,7 +2071,7 @@ class Client:
         return await self._ask("POST", f"/v1/approvals/{action_id}/reject", {}, {"Idempotency-Key": idempotency_key}, body, Answered)
 
     async def get_artifact(self, artifact_id: str, *, if_none_match: str | None = None) -> Artifact:
-        """What an artifact is."""
+        """Artifact metadata."""
         return await self._ask("GET", f"/v1/artifacts/{artifact_id}", {}, {"If-None-Match": if_none_match}, None, Artifact)
 
     async def get_artifact_content(self, artifact_id: str, *, if_none_match: str | None | None = None) -> bytes:
@@ -2105,9 +2162,9 @@ class Client:
         """Let things go on. Needs the owner's passkey; what was held goes on by itself."""
         return await self._ask("POST", "/v1/estop/clear", {}, {"Idempotency-Key": idempotency_key}, body, EstopNow)
 
-    async def follow_events(self, *, topics: str | None | None = None, thread_id: str | None | None = None, after: int | None | None = None, follow: bool | None = None, last_event_id: str | None | None = None) -> bytes:
+    async def follow_events(self, *, topics: str | None | None = None, thread_id: str | None | None = None, text_of: str | None | None = None, after: int | None | None = None, follow: bool | None = None, last_event_id: str | None | None = None) -> bytes:
         """Everything that happens, from any process, as Server-Sent Events."""
-        return await self._ask("GET", "/v1/events", {"topics": topics, "thread_id": thread_id, "after": after, "follow": follow}, {"Last-Event-ID": last_event_id}, None, bytes)
+        return await self._ask("GET", "/v1/events", {"topics": topics, "thread_id": thread_id, "text_of": text_of, "after": after, "follow": follow}, {"Last-Event-ID": last_event_id}, None, bytes)
 
     async def upload_file(self, *, name: str | None | None = None, folder: str | None | None = None, idempotency_key: str | None = None) -> Saved:
         """Upload a file of at most 2 MiB to `attachments/` in the workspace, under its own name or the next free one."""
@@ -2158,7 +2215,7 @@ class Client:
         return await self._ask("POST", "/v1/pairing/bind", {}, {}, body, Paired)
 
     async def create_pairing_code(self, body: CodeWanted, *, idempotency_key: str | None = None) -> Code:
-        """A one-time code for a further device; the code before it is void. Five tries, a few minutes."""
+        """A one-time code for another device; the code before it is void. Five tries, a few minutes. The new device."""
         return await self._ask("POST", "/v1/pairing/code", {}, {"Idempotency-Key": idempotency_key}, body, Code)
 
     async def list_passkeys(self, *, if_none_match: str | None = None) -> PageOfPasskeySeen:
@@ -2170,7 +2227,7 @@ class Client:
         return await self._ask("POST", "/v1/passkeys", {}, {"Idempotency-Key": idempotency_key}, body, PasskeySeen)
 
     async def ask_passkey(self, body: ChallengeAsked, *, idempotency_key: str | None = None) -> ChallengeMade:
-        """Ask for something to sign. The answer's `options` go to `navigator.credentials.get` as they are."""
+        """Request a challenge to sign. The answer's `options` go to `navigator.credentials.get` as they are."""
         return await self._ask("POST", "/v1/passkeys/challenge", {}, {"Idempotency-Key": idempotency_key}, body, ChallengeMade)
 
     async def begin_passkey(self, *, idempotency_key: str | None = None) -> RegistrationMade:
@@ -2180,6 +2237,10 @@ class Client:
     async def rename_passkey(self, passkey_id: str, body: PasskeyName, *, idempotency_key: str | None = None) -> PasskeySeen:
         """Give a passkey another name."""
         return await self._ask("PATCH", f"/v1/passkeys/{passkey_id}", {}, {"Idempotency-Key": idempotency_key}, body, PasskeySeen)
+
+    async def clear_passkey(self, passkey_id: str, body: PasskeyClearing, *, idempotency_key: str | None = None) -> PasskeySeen:
+        """Believe a passkey again that was suspended because its counter went back, with the proof of another one."""
+        return await self._ask("POST", f"/v1/passkeys/{passkey_id}/clear", {}, {"Idempotency-Key": idempotency_key}, body, PasskeySeen)
 
     async def remove_passkey(self, passkey_id: str, body: PasskeyRemoval, *, idempotency_key: str | None = None) -> PasskeySeen:
         """Remove a passkey, with the proof of a registered one (purpose `passkey.remove`); the last only with its own."""
@@ -2234,7 +2295,7 @@ class Client:
         return await self._ask("POST", "/v1/schedules", {}, {"Idempotency-Key": idempotency_key}, body, ScheduleShown)
 
     async def preview_schedule(self, body: PreviewAsk, *, idempotency_key: str | None = None) -> Preview:
-        """Say what a trigger means and when it would run, without scheduling anything. A trigger that does not hold is."""
+        """Say what a trigger means and when it would run, without scheduling anything. An invalid."""
         return await self._ask("POST", "/v1/schedules/preview", {}, {"Idempotency-Key": idempotency_key}, body, Preview)
 
     async def delete_schedule(self, schedule_id: str, *, if_match: str | None | None = None, idempotency_key: str | None = None) -> None:

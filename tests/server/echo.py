@@ -7,7 +7,7 @@ from litestar import Controller, Response, get, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 
-from coilclaw.server.entry.caller import Caller
+from coilclaw.server.door.caller import Caller
 from coilclaw.server.part import Part
 from coilclaw.server.problems import Trouble
 
@@ -77,7 +77,7 @@ class EchoController(Controller):
         raise ValueError(f"secret things about {name}")
 
 
-def echo_part(front):
-    """The part; its doings are `front.doings`."""
-    front.doings = Doings()
-    return Part(controllers=(EchoController,), given={"doings": front.doings})
+def echo_part(serving):
+    """The part; its doings are `serving.doings`."""
+    serving.doings = Doings()
+    return Part(controllers=(EchoController,), given={"doings": serving.doings})

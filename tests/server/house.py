@@ -2,10 +2,9 @@
 
 import json
 
-from coilclaw.app.fronts.events import events_part
-from coilclaw.app.fronts.house import house_part
-from coilclaw.app.fronts.queue import queue_part
 from coilclaw.ledger.audit import Wanted, last_events
+from coilclaw.server.events.part import events_part
+from tests.server.parts import house_part, queue_part
 from tests.server.site import served, unlimited
 from tests.soft_passkey import SoftPasskey
 

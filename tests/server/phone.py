@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from coilclaw.app.fronts.auth import pairing_of
+from coilclaw.features.devices.feature import pairing_of
 
 
 def b64(data):

@@ -8,13 +8,15 @@ from datetime import timedelta
 
 import httpx
 
-from coilclaw.app.background import Background
-from coilclaw.app.fronts.front import Front
-from coilclaw.app.site import build_site, build_whole
+from coilclaw.app import build_server
+from coilclaw.features.devices.feature import devices_part
+from coilclaw.features.jobs.background import Background
 from coilclaw.packets.ids import new_id, stamp
-from coilclaw.server.entry.rates import Rates
-from coilclaw.server.entry.tokens import new_token, token_hash
+from coilclaw.server.door.rates import Rates
+from coilclaw.server.door.tokens import new_token, token_hash
 from coilclaw.server.listener import listen
+from coilclaw.server.serving import Serving
+from coilclaw.server.site import build_site
 from coilclaw.store.devices import add_device, add_token, find_token
 
 COOKIE = "__Host-coilclaw"
@@ -56,9 +58,10 @@ def enrol(sample, device_id="dev_test", token_id="tok_test", *, confirmed=True, 
 class Site:
     """The served home: `sample` is the home, `http` a client of the paired device `dev_test`, `bare` one of nobody."""
 
-    def __init__(self, sample, front, port, built, token):
+    def __init__(self, sample, port, built, token):
         self.sample = sample
-        self.front = front
+        self.serving = built.serving
+        self.background = Background(sample.app, built.serving.core.conveyor)
         self.port = port
         self.built = built
         self.token = token
@@ -87,7 +90,7 @@ class Site:
         row = find_token(self.sample.app.db.reader, token_hash(token))
         shown = {"Cookie": f"{COOKIE}={token}", "Origin": self.origin, "Sec-Fetch-Site": "same-origin"}
         if row is not None:
-            shown["X-CoilClaw-Page"] = self.built.auth.page_keys.grant(row.token_id)
+            shown["X-CoilClaw-Page"] = self.serving.page_keys.grant(row.token_id)
         return self.client(headers={**shown, **headers})
 
     async def close(self):
@@ -95,17 +98,19 @@ class Site:
             await each.aclose()
 
 
-def served(sample, *makers, rates=None, is_asset=None):
-    """Serve the parts that the makers make (app.front_*.…_part functions), on a free port of loopback.
+def served(sample, *makers, rates=None, is_asset=None, protocol=None):
+    """Serve the parts that the makers make (the `part` of features), on a free port of loopback.
 
-    The door is the real one; pairing, session and devices are always there. `rates` lifts its limits where needed.
+    The door is the real one; pairing, devices and passkeys are always there. `rates` lifts its limits where needed.
     """
-    return serving(sample, lambda front: build_site(front, makers, rates=rates, is_asset=is_asset))
+    makers = (devices_part, *makers)
+    build = lambda runtime: build_site(Serving(runtime), makers, rates=rates, is_asset=is_asset)  # noqa: E731
+    return serving(sample, build, protocol)
 
 
 def served_whole(sample, *more):
     """Serve everything there is, and more, without limits on how often; turns are answered."""
-    return serving(sample, lambda front: build_whole(front, *more, rates=unlimited()))
+    return serving(sample, lambda runtime: build_server(runtime, *more, rates=unlimited()))
 
 
 def unlimited():
@@ -114,24 +119,23 @@ def unlimited():
 
 
 @asynccontextmanager
-async def serving(sample, build):
-    """Listen on what `build` makes of a front, for as long as the test needs it."""
-    front = Front(sample.app, Background(sample.app))
+async def serving(sample, build, protocol=None):
+    """Listen on what `build` makes of a home, for as long as the test needs it."""
     token = enrol(sample)
-    built = build(front)
+    built = build(sample.app)
     stop, port = asyncio.Event(), asyncio.get_running_loop().create_future()
 
     def ready(number):
-        built.auth.listening(number)
+        built.serving.listening(number)
         port.set_result(number)
 
-    listening = asyncio.ensure_future(listen(built.door, "127.0.0.1", 0, stop, ready))
+    listening = asyncio.ensure_future(listen(built.door, "127.0.0.1", 0, stop, ready, protocol=protocol))
     beside = [asyncio.ensure_future(run(stop)) for run in built.beside]
     try:
         await asyncio.wait({listening, port}, return_when=asyncio.FIRST_COMPLETED)
         if listening.done():
             await listening
-        site = Site(sample, front, port.result(), built, token)
+        site = Site(sample, port.result(), built, token)
         try:
             yield site
         finally:

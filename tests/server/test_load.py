@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.app.fronts.events import events_part
 from coilclaw.ledger.audit import last_number
-from coilclaw.server.entry.rates import Rates
+from coilclaw.server.door.rates import Rates
+from coilclaw.server.events.part import events_part
+from tests.missing import lacks
+from tests.server.events.test_events import happen, with_streams
 from tests.server.follower import Follower
 from tests.server.site import enrol, served
-from tests.server.test_events import happen, with_streams
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ def many_files():
     """Both ends of a thousand connections are in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 3000:
-        pytest.skip(f"only {hard} files are allowed here")
+        lacks(f"room for 3000 open files ({hard} are allowed)", "Raise the limit: ulimit -n.")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3000), hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

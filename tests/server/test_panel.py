@@ -9,8 +9,9 @@ import httpx
 import msgspec
 import pytest
 
-from coilclaw.server.entry.headers import guarded, headers_of
+from coilclaw.server.door.headers import guarded, headers_of
 from coilclaw.server.panel import FOLDER, Panel
+from tests.missing import lacks
 from tests.server.browser import chromium
 
 SCRIPT = b"console.log('hello');\n" * 40
@@ -146,7 +147,7 @@ def built():
     """The panel of this tree; scripts/test builds it before the tests."""
     panel = Panel.load()
     if not panel.version:
-        pytest.skip("the panel is not built: run scripts/panel")
+        lacks("the built panel", "Run scripts/panel.")
     return panel
 
 

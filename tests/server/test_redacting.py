@@ -5,13 +5,12 @@ import threading
 
 import pytest
 
-from coilclaw.app.background import Background
-from coilclaw.app.fronts.front import Front
-from coilclaw.app.fronts.queue import queue_part
 from coilclaw.secrets.redactor import Redactor
 from coilclaw.server.redacting import KEPT, KEPT_CHARACTERS, WITHHELD, Redacting
+from coilclaw.server.serving import Serving
+from tests.features.approvals.queue_home import queue_home
 from tests.server.house import house
-from tests.server.queue_home import queue_home
+from tests.server.parts import queue_part
 from tests.server.site import served
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2"
@@ -121,7 +120,7 @@ async def test_few_long_texts_are_redacted_at_once(tmp_path):
 @pytest.fixture
 def core(sample):
     home = sample()
-    return Front(home.app, Background(home.app)).core
+    return Serving(home.app).core
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ class Place:
     def configure(self, **values):
         self.environ |= {f"COILCLAW_SERVER_{name.upper()}": str(value) for name, value in values.items()}
 
-    def up(self, *args, addr="127.0.0.1:0"):
-        server = Up(self, [COILCLAW, "up", *(["--addr", addr] if addr else []), *args])
+    def up(self, *args, addr="127.0.0.1:0", piped=False):
+        server = Up(self, [COILCLAW, "up", *(["--addr", addr] if addr else []), *args], piped=piped)
         self.servers.append(server)
         return server
 
@@ -58,13 +58,13 @@ class Place:
 
 
 class Up:
-    """A running `coilclaw up`."""
+    """A running `coilclaw up`, at a terminal or with its output in a pipe."""
 
-    def __init__(self, place, command):
+    def __init__(self, place, command, *, piped=False):
         self.errors = (place.folder / f"err{len(place.servers)}").open("w+")
-        self.process = subprocess.Popen(
-            command, env=place.environ, stdout=subprocess.PIPE, stderr=self.errors, cwd=place.folder
-        )
+        self._out, theirs = os.pipe() if piped else pty.openpty()
+        self.process = subprocess.Popen(command, env=place.environ, stdout=theirs, stderr=self.errors, cwd=place.folder)
+        os.close(theirs)
         self.said = ""
         self._http = []
 
@@ -73,9 +73,11 @@ class Up:
         deadline = time.monotonic() + PATIENCE
         while word not in self.said:
             assert time.monotonic() < deadline, self.said
-            ready, _, _ = select.select([self.process.stdout], [], [], 1)
+            ready, _, _ = select.select([self._out], [], [], 1)
             if ready:
-                piece = os.read(self.process.stdout.fileno(), 65536)
+                piece = b""
+                with contextlib.suppress(OSError):  # a terminal ends with whoever wrote to it
+                    piece = os.read(self._out, 65536)
                 assert piece, (self.said, self.complaint())
                 self.said += piece.decode()
         return self
@@ -113,7 +115,7 @@ class Up:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait(PATIENCE)
-        self.process.stdout.close()
+        os.close(self._out)
         self.errors.close()
 
 
@@ -137,7 +139,7 @@ def one_sentence(ran, *words):
 
 
 def test_up_prints_where_the_panel_is_and_a_code_that_pairs_a_device(place):
-    server = place.up().until("five tries")
+    server = place.up().until("five attempts")
     assert re.fullmatch(r"http://localhost:\d+", server.address)
     assert f"{server.address}/#pair={server.code}" in server.said
     phone = server.pair()
@@ -150,21 +152,35 @@ def test_up_prints_where_the_panel_is_and_a_code_that_pairs_a_device(place):
     assert "Traceback" not in server.complaint()
 
 
+def test_up_writes_no_code_where_it_would_be_kept(place):
+    """In a journal, a file or a pipe: who reads it later would have had it."""
+    server = place.up(piped=True).until("run `coilclaw pair` there.")
+    said = place.run("pair").stdout
+    server.pair(re.search(r"Pairing code: (\S+)", said).group(1))
+    assert server.stop() == 0
+    assert "Pairing code:" not in server.said + server.complaint()
+    again = place.up("--pair", piped=True).until("run `coilclaw pair --add` there.")
+    assert again.stop() == 0
+    for text in (server.said, server.complaint(), again.said, again.complaint()):
+        assert "#pair=" not in text
+        assert "counts no more" not in text
+
+
 def test_up_says_how_to_add_a_device_when_one_is_paired(place):
-    server = place.up().until("five tries")
+    server = place.up().until("five attempts")
     server.pair()
     assert server.stop() == 0
     again = place.up().until("coilclaw pair --add")
     assert "1 device paired" in again.said
     assert "Pairing code" not in again.said
     assert again.stop() == 0
-    asked = place.up("--pair").until("five tries")
+    asked = place.up("--pair").until("five attempts")
     assert asked.pair().get("/v1/devices").json()["items"][0]["active"]
 
 
 def test_two_servers_on_one_home_are_one_too_many(place):
     place.up().until("is up")
-    one_sentence(place.run("up", "--addr", "127.0.0.1:0"), "running on this home already", "coilclaw pair")
+    one_sentence(place.run("up", "--addr", "127.0.0.1:0"), "already running on this home", "coilclaw pair")
 
 
 def test_a_port_that_is_taken_is_said(place):
@@ -172,7 +188,7 @@ def test_a_port_that_is_taken_is_said(place):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        one_sentence(place.run("up", "--addr", address), "another program listens", "--addr")
+        one_sentence(place.run("up", "--addr", address), "another program is already listening", "--addr")
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:8377", "example.com:80"])
@@ -188,7 +204,7 @@ def test_an_address_that_is_none_is_said(place):
 def test_with_a_certificate_tls_is_spoken(place):
     cert, key = certificate(place.home)
     place.configure(tls_cert=cert, tls_key=key)
-    server = place.up(addr="0.0.0.0:0").until("five tries")
+    server = place.up(addr="0.0.0.0:0").until("five attempts")
     assert server.address.startswith("https://localhost:")
     context = ssl.create_default_context(cafile=str(cert))
     phone = server.pair(verify=context)
@@ -238,7 +254,7 @@ def certificate(folder):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly_with_streams_open(place, number):
-    server = place.up().until("five tries")
+    server = place.up().until("five attempts")
     phone = server.pair()
     with phone.stream("GET", "/v1/events") as stream:
         assert stream.status_code == 200
@@ -255,7 +271,7 @@ def test_a_signal_ends_it_cleanly_with_streams_open(place, number):
 
 
 def test_the_second_signal_ends_it_at_once(place):
-    server = place.up().until("five tries")
+    server = place.up().until("five attempts")
     body = b"POST /v1/pairing/bind HTTP/1.1\r\nHost: localhost:%s\r\nContent-Length: 9\r\n\r\n{"
     port = server.address.rpartition(":")[2]
     with socket.create_connection(("127.0.0.1", int(port))) as slow:
@@ -270,7 +286,7 @@ def test_the_second_signal_ends_it_at_once(place):
 
 
 def test_estop_does_not_stop_the_server(place):
-    server = place.up().until("five tries")
+    server = place.up().until("five attempts")
     phone = server.pair()
     assert place.run("estop").returncode == 0
     assert phone.get("/v1/session").json()["estop"] is True
@@ -279,7 +295,7 @@ def test_estop_does_not_stop_the_server(place):
 
 
 def test_kill_nine_leaves_nothing_in_the_way(place):
-    server = place.up().until("five tries")
+    server = place.up().until("five attempts")
     phone = server.pair()
     token = phone.headers["Authorization"]
     server.process.kill()
@@ -292,7 +308,7 @@ def test_kill_nine_leaves_nothing_in_the_way(place):
 
 
 def test_jobs_are_worked_on_unless_that_is_left_to_others(place):
-    server = place.up("--no-worker").until("five tries")
+    server = place.up("--no-worker").until("five attempts")
     phone = server.pair()
     made = phone.post("/v1/jobs", json={"goal": "say hello"}).json()["job_id"]
     time.sleep(1)
@@ -312,15 +328,15 @@ def test_jobs_are_worked_on_unless_that_is_left_to_others(place):
 
 
 def test_pair_shows_a_code_while_the_server_runs(place):
-    server = place.up().until("five tries")
+    server = place.up().until("five attempts")
     ran = place.run("pair")
     assert ran.returncode == 0
-    assert "The code that was shown before counts no more" in ran.stdout
+    assert "The previous code is no longer valid" in ran.stdout
     code = re.search(r"Pairing code: (\S+)", ran.stdout).group(1)
     assert f"{server.address}/#pair={code}" in ran.stdout
     assert server.client().post("/v1/pairing/bind", json=Phone().body(server.code)).status_code == 403  # void now
     server.pair(code)
-    one_sentence(place.run("pair"), "paired already", "--add", "--replace")
+    one_sentence(place.run("pair"), "already paired", "--add", "--replace")
     added = place.run("pair", "--add", "--json")
     import json
 
@@ -328,7 +344,7 @@ def test_pair_shows_a_code_while_the_server_runs(place):
     assert len(place.run("devices", "list").stdout.splitlines()) == 2
     replaced = place.run("pair", "--replace")
     assert "counts no more" not in replaced.stdout  # the code before it was used
-    assert "signed out" in replaced.stdout
+    assert "signs out" in replaced.stdout
     server.pair(re.search(r"Pairing code: (\S+)", replaced.stdout).group(1))
     assert len(place.run("devices", "list").stdout.splitlines()) == 1
     assert len(place.run("devices", "list", "--all").stdout.splitlines()) == 3
@@ -342,7 +358,7 @@ def test_pair_without_a_server_gives_no_code_out_and_says_why(place, options):
 
 
 def test_a_device_revoked_at_the_terminal_is_out_at_once(place):
-    server = place.up().until("five tries")
+    server = place.up().until("five attempts")
     phone = server.pair()
     device_id = phone.get("/v1/session").json()["device"]["device_id"]
     assert place.run("devices", "rename", device_id, "Küche").returncode == 0
@@ -352,11 +368,11 @@ def test_a_device_revoked_at_the_terminal_is_out_at_once(place):
     assert phone.get("/v1/session").status_code == 401
     assert "already" in place.run("devices", "revoke", device_id).stdout
     one_sentence(place.run("devices", "revoke", "dev_nobody"), "no device")
-    one_sentence(place.run("devices", "rename", device_id, "a\tb"), "no name")
+    one_sentence(place.run("devices", "rename", device_id, "a\tb"), "not a valid name")
 
 
 def test_no_qr_code_is_shown_of_an_address_that_leads_nowhere_from_a_phone(place):
-    place.up().until("five tries")
+    place.up().until("five attempts")
     assert "█" not in place.run("pair").stdout
     master, slave = pty.openpty()
     process = subprocess.Popen([COILCLAW, "pair"], env=place.environ, stdout=slave, stderr=slave, cwd=place.folder)
@@ -383,7 +399,7 @@ def test_only_up_imports_the_server(place):
         "assert not heavy, heavy\n"
         "sys.exit(code)"
     )
-    place.up().until("five tries")
+    place.up().until("five attempts")
     for args in (("pair",), ("devices", "list"), ("up", "--help"), ("pair", "--help")):
         ran = subprocess.run(
             [sys.executable, "-c", check, *args], env=place.environ, capture_output=True, text=True, timeout=PATIENCE
@@ -411,4 +427,4 @@ def test_a_port_that_somebody_holds_on_the_other_loopback_is_not_shared(place):
         squatter.bind(("::1", 0))
         squatter.listen()
         port = squatter.getsockname()[1]
-        one_sentence(place.run("up", "--addr", f"127.0.0.1:{port}"), "another program listens", "[::1]")
+        one_sentence(place.run("up", "--addr", f"127.0.0.1:{port}"), "another program is already listening", "[::1]")

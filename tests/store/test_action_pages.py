@@ -94,7 +94,8 @@ def test_only_what_needed_the_owner_counts_as_an_approval(db, clock):
                 "decision_json": DECISION % "ask",
                 "rejection_reason": "expired",
             },
-            {"action_id": "done", "approved_by": "device:x"},
+            {"action_id": "done", "decision_json": DECISION % "ask", "approved_by": "device:x"},
+            {"action_id": "done again", "approved_by": "device:x"},  # it was allowed, and tried anew by the owner
             {"action_id": "held", "status": "PENDING", "worker": "worker_1", "decision_json": DECISION % "ask"},
             {"action_id": "waits", "status": "PENDING", "decision_json": DECISION % "ask"},
         ],
@@ -190,3 +191,40 @@ def test_what_waits_is_listed_and_counted_in_the_order_of_an_index(db, clock):
 
 def plan_of(db, statement):
     return [row[3] for row in db.reader.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()]
+
+
+def steps_of(db, work):
+    """How much the database did for it, counted in its own steps and not by a clock."""
+    counted = []
+    db.reader.set_progress_handler(lambda: counted.append(1) and None, 100)
+    try:
+        work()
+    finally:
+        db.reader.set_progress_handler(None, 0)
+    return len(counted)
+
+
+def test_paging_through_all_answers_costs_as_much_as_there_are(db, clock):
+    answered = {"decision_json": DECISION % "ask", "approved_by": "terminal"}
+    cost = {}
+    for number in (500, 2000):
+        add_rows(db, clock, [answered] * (number - len(cost) * 500))
+        cost[number] = steps_of(db, lambda: walk(db, WantedActions(standing="executed"), 20))
+    assert cost[2000] < cost[500] * 6  # four times as many rows; a square would be sixteen
+
+
+def test_paging_through_a_crowd_that_expires_at_once_costs_as_much_as_there_are(db, clock):
+    waiting = {"status": "PENDING", "expires_at": "2026-03-02T12:00:00.000Z"}
+    cost = {}
+
+    def pages():
+        found, place = [], None
+        while not found or place is not None:
+            actions, place = page_of_waiting(db.reader, WaitingOf(), place, 20)
+            found += [action.action_id for action in actions]
+        assert len(set(found)) == len(found) == sum(1 for _ in db.reader.execute("SELECT 1 FROM proposed_actions"))
+
+    for number in (500, 2000):
+        add_rows(db, clock, [waiting] * (number - len(cost) * 500))
+        cost[number] = steps_of(db, pages)
+    assert cost[2000] < cost[500] * 6  # four times as many rows; a square would be sixteen

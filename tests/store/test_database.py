@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from coilclaw.packets.errors import StorageError
-from coilclaw.store.database import LATEST, MIGRATIONS, Database
+from coilclaw.store.database import Database
+from coilclaw.store.schema import LATEST, MIGRATIONS
 
 SEED_TABLES = {
     "users", "devices", "auth_tokens", "oauth_tokens", "threads", "messages", "jobs", "job_events", "schedules",
@@ -144,7 +145,7 @@ def test_what_goes_wrong_after_a_commit_is_never_lost(db):
 
 def test_a_file_that_is_no_database_is_said_so(tmp_path):
     (tmp_path / "memory.sqlite").write_bytes(b"this is not a database, not at all" * 100)
-    with pytest.raises(StorageError, match="not a sound SQLite database"):
+    with pytest.raises(StorageError, match="not a valid SQLite database"):
         Database(tmp_path / "memory.sqlite", tmp_path / "locks")
 
 

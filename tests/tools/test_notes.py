@@ -3,10 +3,12 @@
 import msgspec
 import pytest
 
+from coilclaw.agent.context import chat_messages
+from coilclaw.gate.turn import Turn
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context
 from coilclaw.store.notes import NOTE_BYTES, NoteShelf, artifact_id_of
-from coilclaw.store.threads import ARTIFACT_BYTES
+from coilclaw.store.threads import ARTIFACT_BYTES, ensure_thread, recent_messages
 from coilclaw.tools.artifacts import SHOWN_BYTES, GetArgs, PutArgs, artifact_get, artifact_put
 from coilclaw.tools.notes import MAX_TITLES, NoteArgs, NoteReadArgs, notes_read, notes_write
 
@@ -16,7 +18,9 @@ EVIL, BAD = "untrusted:evil.example", "untrusted:bad.example"
 @pytest.fixture
 def given(db, clock):
     def context(label="internal", key="key-1", job_id=None):
-        shelf = NoteShelf(db=db, clock=clock, thread_id="conv_1", job_id=job_id, label=label, idempotency_key=key)
+        shelf = NoteShelf(
+            db=db, clock=clock, thread_id="conv_1", turn_id="turn_1", job_id=job_id, label=label, idempotency_key=key
+        )
         return Context(
             source="cli", thread_id="conv_1", clock=clock, idempotency_key=key, timeout_seconds=5, notes=shelf
         )
@@ -77,7 +81,7 @@ async def test_a_title_that_cannot_be_listed_is_refused(given, title):
 async def test_too_large_a_note_says_what_to_do(given):
     with pytest.raises(ToolError, match="65537 bytes") as caught:
         await notes_write.invoke(NoteArgs("big", "é" * (NOTE_BYTES // 2) + "x"), given())
-    assert (caught.value.code, caught.value.remedy) == ("NOTE_TOO_LARGE", "Shorten it, or keep it with artifact_put.")
+    assert (caught.value.code, caught.value.remedy) == ("NOTE_TOO_LARGE", "Shorten it, or store it with artifact_put.")
     await notes_write.invoke(NoteArgs("just right", "é" * (NOTE_BYTES // 2)), given())
 
 
@@ -114,7 +118,7 @@ async def test_an_artifact_carries_its_label(given):
     assert got.label == EVIL
 
 
-async def test_of_a_long_artifact_the_beginning_is_shown(given):
+async def test_long_artifact_shows_its_beginning(given):
     put = await artifact_put.invoke(PutArgs("a", "data", "é" * SHOWN_BYTES), given())
     got = await artifact_get.invoke(GetArgs(put.metadata["artifact_id"]), given())
     shown, _, note = got.text.rpartition("\n")
@@ -123,7 +127,7 @@ async def test_of_a_long_artifact_the_beginning_is_shown(given):
 
 
 async def test_too_large_an_artifact_says_what_to_do(given, db):
-    with pytest.raises(ToolError, match="at most 2097152 are kept") as caught:
+    with pytest.raises(ToolError, match="at most 2097152 are allowed") as caught:
         await artifact_put.invoke(PutArgs("a", "data", "x" * (ARTIFACT_BYTES + 1)), given())
     assert "Split it" in caught.value.remedy
     assert db.reader.execute("SELECT count(*) FROM artifacts").fetchone() == (0,)
@@ -174,3 +178,16 @@ def test_what_they_declare():
         "artifact_put": ("WRITE", "internal", True),
         "artifact_get": ("READ", "internal", True),
     }
+
+
+async def test_artifact_is_announced_in_its_thread_once_and_the_model_is_not_told_twice(sample):
+    home = sample()
+    home.app.db.write_now(lambda tx: ensure_thread(tx, home.app.clock, "conv_1", "cli", ""))
+    outcome = await home.call(
+        "artifact_put", Turn("turn_1", "conv_1", "chat"), "k", name="report.md", kind="report", content="done"
+    )
+    artifact_id = outcome.result.metadata["artifact_id"]
+    (told,) = recent_messages(home.app.db.reader, "conv_1", 10)
+    assert (told.role, told.turn_id, told.metadata["announces"]) == ("system", "turn_1", artifact_id)
+    assert told.content == f"Artifact report.md (report, 4 bytes): {artifact_id}."
+    assert chat_messages([told]) == ()

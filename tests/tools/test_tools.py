@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from coilclaw.airlock.fake import FakeTransport
 from coilclaw.packets.http import HttpResponse
 from coilclaw.packets.ports import Touches
-from coilclaw.sandbox.airlock.fake import FakeTransport
 from coilclaw.sandbox.fake_box import finished
 from coilclaw.tools.builtin import builtin_tools
 from coilclaw.tools.declare import registry, tool
@@ -80,6 +80,17 @@ async def test_the_shell_reports_output_errors_and_exit_code(sample):
     outcome = await home.call("shell", command="ls")
     assert outcome.result.output == "out\n\n[stderr]\nerr\n\n[exit 3]"
     assert (outcome.result.success, outcome.result.exit, outcome.result.code) == (False, 3, "EXIT_NONZERO")
+    assert (outcome.result.stdout, outcome.result.stderr) == ("out\n", "err\n")
+
+
+async def test_each_stream_of_a_command_is_redacted_by_itself(sample):
+    home = sample(security__autonomy="full")
+    secret = "sk-ant-" + "a1B2c3D4e5F6" * 4
+    home.box._answer = lambda _: finished(f"key {secret}\n".encode(), stderr=f"again {secret}\n".encode())
+    result = (await home.call("shell", command="ls")).result
+    assert "key " in (result.stdout or "")
+    assert "again " in (result.stderr or "")
+    assert secret not in f"{result.output}{result.stdout}{result.stderr}"
 
 
 async def test_http_gets_listed_domains_and_marks_what_it_got(sample):
@@ -152,8 +163,7 @@ async def test_with_nobody_there_a_question_fails(sample):
 async def test_undo_asks_and_brings_back(sample):
     home = sample(security__autonomy="full")
     (home.workspace / "notes.txt").write_text("precious")
-    await home.call("shell", command="git mv a b")
-    (home.workspace / "notes.txt").unlink()
+    await home.call("file_write", path="notes.txt", content="gone")
     outcome = await home.call("undo")
     assert len(home.owner.cards) == 1
     assert "notes.txt" in outcome.result.output

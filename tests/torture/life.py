@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from coilclaw.app import App
+from coilclaw.app import EXTENSIONS
 from coilclaw.config import Config, Home, load
 from coilclaw.config.schema import Executor, Webhook
 from coilclaw.gate.conveyor import Conveyor, Outcome
@@ -16,6 +16,7 @@ from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall
 from coilclaw.packets.card import Answer
 from coilclaw.packets.ids import utc_now
+from coilclaw.runtime import Runtime
 
 KINDS = ("send", "queue", "prompt", "busy", "unsure", "reject", "leave", "deny", "write", "read")
 SENDING = frozenset({"send", "queue", "prompt", "busy", "unsure", "reject", "leave"})
@@ -75,8 +76,8 @@ class Place:
             receipts=msgspec.structs.replace(config.receipts, head_every=4),
         )
 
-    def open(self, reached) -> tuple[App, Clock]:
-        app = App(self.home, self.config, self.environ, _silent, reached=reached)
+    def open(self, reached) -> tuple[Runtime, Clock]:
+        app = Runtime(self.home, self.config, self.environ, _silent, reached=reached, extensions=EXTENSIONS)
         clock = Clock(self.later)
         app.clock = clock
         return app, clock
@@ -98,7 +99,7 @@ class Life:
     """One process's doings with an open App."""
 
     def __init__(
-        self, app: App, journal: Journal, chance: random.Random, forgiven: tuple[type[Exception], ...] = ()
+        self, app: Runtime, journal: Journal, chance: random.Random, forgiven: tuple[type[Exception], ...] = ()
     ) -> None:
         self._app = app
         self._forgiven = forgiven
@@ -153,10 +154,10 @@ class Life:
         self._journal("proposing", key, kind)
         if kind == "prompt":
             self._journal("approving", key)
-        action = conveyor.propose(_call(key, kind), turn, key)
+        action = conveyor.intake.propose(_call(key, kind), turn, key)
         stored = self._chance.random() < 0.5
         if stored:  # as the loop does: everything a model proposes is committed with its answer
-            await self._app.db.write(lambda tx: conveyor.store(tx, action))
+            await self._app.db.write(lambda tx: conveyor.records.store(tx, action))
             self._journal("stored", key)
         outcome = await conveyor.carry(action, turn, stored=stored)
         self._journal("approved" if kind == "prompt" and outcome.receipt else "stored", key)
@@ -174,7 +175,7 @@ def _call(key: str, kind: str) -> ToolCall:
     return ToolCall.of("time", {})
 
 
-async def come_to_rest(app: App, clock: Clock) -> None:
+async def come_to_rest(app: Runtime, clock: Clock) -> None:
     """What a fresh process does until nothing is left to do; pauses are let go by."""
     conveyor = app.conveyor(_nobody)
     executor = app.executor(conveyor)
@@ -190,11 +191,11 @@ async def come_to_rest(app: App, clock: Clock) -> None:
         clock.later += 30
     # One more receipt: the log catches up with whatever a crash left it behind.
     turn = Turn("turn_rest", "", "cli")
-    action = conveyor.propose(ToolCall.of("time", {}), turn, os.urandom(8).hex())
+    action = conveyor.intake.propose(ToolCall.of("time", {}), turn, os.urandom(8).hex())
     await conveyor.carry(action, turn, stored=False)
 
 
-async def let_expire(app: App, clock: Clock) -> None:
+async def let_expire(app: Runtime, clock: Clock) -> None:
     """A day later."""
     clock.later += 25 * 3600
     await come_to_rest(app, clock)

@@ -22,9 +22,12 @@ from pathlib import Path
 
 import msgspec
 
-from coilclaw.cli.init import make_home, make_parts, make_workspace
+from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load
+from tests.torture import earlier, held, tamper
+from tests.torture.boxes import Left, kill_boxes
 from tests.torture.chamber import Cell, Chamber, Tally, Unsound, nothing
+from tests.torture.large import kill_snapshots
 from tests.torture.life import KINDS, POINTS, Journal, Life, Place, come_to_rest, let_expire
 from tests.torture.receivers import Receivers, die_with_parent, received_file
 from tests.torture.verdict import compare
@@ -139,6 +142,42 @@ def plan(kills: int, at_random: int, races: int, seed: int, variants: tuple[str,
     return cells
 
 
+def tamper_with(folder: Path, flips: int, seed: int) -> bool:
+    """Tamper with a real home in every way there is, and flip bits in its files; whether anything went unseen."""
+    folder.mkdir()
+    books = asyncio.run(tamper.build(folder / "real"))
+    done = {"ways to tamper": tamper.tamper(books, folder), "flipped bits": tamper.flip(books, folder, flips, seed)}
+    for what, tally in done.items():
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(tally.found.items()))
+        say(
+            f"{what}: {sum(tally.found.values())} found ({kinds}), {tally.harmless} changed nothing,"
+            f" {tally.noted} noted as torn,"
+            f" {tally.outside} outside the ledger, {len(tally.missed)} missed, {len(tally.raised)} raised"
+        )
+        for each in (*tally.missed, *tally.raised):
+            say(f"! {each}")
+    shutil.rmtree(folder)
+    return any(tally.missed or tally.raised for tally in done.values())
+
+
+def stop_and_upgrade(folder: Path, stops: int, seed: int, *, earlier_homes: bool) -> bool:
+    """Writers that are stopped with the lock, and homes of earlier commits; whether anything went wrong."""
+    folder.mkdir()
+    wrong = held.stop_writers(folder, stops, seed) if stops else []
+    if stops:
+        say(f"writers stopped with the lock: {stops}, {len(wrong)} wrong")
+    commits = earlier.known_commits() if earlier_homes else []
+    for commit in commits:
+        wrong += earlier.try_home(commit, folder)
+    if earlier_homes:
+        say(f"homes made by earlier commits: {len(commits)}" + ("" if commits else " (there is no history here)"))
+    for each in wrong:
+        say(f"! {each}")
+    if not wrong:
+        shutil.rmtree(folder)
+    return bool(wrong)
+
+
 def table(total: dict[tuple[str, str], Tally]) -> str:
     """The tallies as a markdown table."""
     head = ("killed at", "receiver", "kills", "again", "actions", "effects", "lost", "duplicated", "unknown", "wrong")
@@ -168,6 +207,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, help="kills at each point for each receiver (default 50)")
     parser.add_argument("--random", type=int, default=1000, help="kills at random moments (default 1000)")
     parser.add_argument("--races", type=int, default=100, help="times three executors race, one being killed")
+    parser.add_argument("--flips", type=int, default=1000, help="bits flipped in the ledger's files (default 1000)")
+    parser.add_argument("--boxes", type=int, default=100, help="kills of processes that start boxes (default 100)")
+    parser.add_argument("--files", type=int, default=100_000, help="files of a workspace whose snapshots are killed")
+    parser.add_argument("--stops", type=int, default=50, help="writers stopped with the lock (default 50)")
+    parser.add_argument("--no-earlier", action="store_true", help="make no homes with the code of earlier commits")
     parser.add_argument("--seed", type=int, help="what chance begins with; said at the end unless given")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--receivers", nargs="+", default=list(VARIANTS), choices=[*VARIANTS, "liar"])
@@ -180,10 +224,28 @@ def main() -> int:
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="coilclaw-torture-", dir=options.folder or shared))
     began = time.monotonic()
+    unsound = options.flips and tamper_with(folder / "tampered", options.flips, seed)
+    unsound = stop_and_upgrade(folder / "held", options.stops, seed, earlier_homes=not options.no_earlier) or unsound
     total = torture(cells, folder, max(1, min(options.workers, len(cells))))
-    bad = any(tally.lost or tally.duplicated or tally.wrong for tally in total.values())
+    bad = bool(unsound) or any(tally.lost or tally.duplicated or tally.wrong for tally in total.values())
+    left = kill_boxes(folder / "boxes", folder / "template", options.boxes, seed) if options.boxes else Left()
+    bad = bad or bool(left.boxes or left.locks or left.wrong)
+    if options.files:
+        kept = kill_snapshots(folder / "large", options.files, 20, seed)
+        bad = bad or bool(kept.wrong)
+        say(
+            f"{kept.files} files, {kept.kills} kills in snapshots of them: kept in {kept.first:.1f} s after that,"
+            f" again in {kept.later:.1f} s; {len(kept.wrong)} wrong"
+        )
     kills = sum(tally.kills + tally.again for tally in total.values())
     say(table(total))
+    say(
+        f"\n{left.kills} kills around boxes: {left.executed} done, {left.never_began} never began,"
+        f" {left.unknown} unknown ({left.unknown_not_run} of them before their first word);"
+        f" left behind: {left.boxes} boxes, {left.locks} locks."
+    )
+    for said in left.wrong[:10]:
+        say(f"! {said}")
     for tally in total.values():
         for said in tally.said[:10]:
             say(f"! {said}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.torture import earlier, held
 from tests.torture.life import POINTS
 from tests.torture.run import VARIANTS
 
@@ -15,8 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run_torture(folder: Path, *options: str):
     results = folder / "tallies.json"
+    short = ("--workers", "2", "--flips", "0", "--files", "0", "--boxes", "0", "--stops", "0", "--no-earlier")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.torture.run", "--json", str(results), "--workers", "2", *options],
+        [sys.executable, "-m", "tests.torture.run", "--json", str(results), *short, *options],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -27,7 +29,7 @@ def run_torture(folder: Path, *options: str):
 
 @pytest.mark.slow
 def test_killed_anywhere_nothing_is_lost_or_done_twice(tmp_path):
-    done, tallies = run_torture(tmp_path, "--kills", "2", "--random", "30", "--races", "6")
+    done, tallies = run_torture(tmp_path, "--kills", "2", "--random", "30", "--races", "6", "--boxes", "0")
     assert done.returncode == 0, done.stdout + done.stderr
     for point in POINTS:
         for variant in VARIANTS:
@@ -42,7 +44,57 @@ def test_killed_anywhere_nothing_is_lost_or_done_twice(tmp_path):
 @pytest.mark.slow
 def test_a_receiver_that_only_says_it_deduplicates_is_caught(tmp_path):
     """What would be found if something were done twice."""
-    options = ("--kills", "6", "--random", "0", "--races", "0", "--receivers", "liar", "--folder", str(tmp_path))
+    options = (
+        "--kills",
+        "6",
+        "--random",
+        "0",
+        "--races",
+        "0",
+        "--boxes",
+        "0",
+        "--receivers",
+        "liar",
+        "--folder",
+        str(tmp_path),
+    )
     done, tallies = run_torture(tmp_path, *options)
     assert done.returncode == 1
     assert sum(tally["duplicated"] for tally in tallies.values()) > 0
+
+
+@pytest.mark.slow
+def test_killed_around_a_box_nothing_is_left_and_unknown_means_it_may_have_begun(tmp_path):
+    """On a disk: the workspace must be one that root can lend."""
+    options = (
+        "--kills",
+        "0",
+        "--random",
+        "0",
+        "--races",
+        "0",
+        "--flips",
+        "0",
+        "--files",
+        "0",
+        "--boxes",
+        "25",
+        "--folder",
+        str(tmp_path),
+    )
+    done, _ = run_torture(tmp_path, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "left behind: 0 boxes, 0 locks" in done.stdout
+
+
+@pytest.mark.slow
+def test_writers_that_are_stopped_with_the_lock_lose_nothing(tmp_path):
+    assert held.stop_writers(tmp_path, 6, 20261116) == []
+
+
+@pytest.mark.slow
+def test_a_home_of_an_earlier_commit_works_with_the_code_of_today(tmp_path):
+    commits = earlier.known_commits()
+    if not commits:
+        pytest.skip("a checkout without history has no earlier commits")
+    assert earlier.try_home(commits[len(commits) // 2], tmp_path) == []

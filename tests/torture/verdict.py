@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from coilclaw.gate.ends import STATUS_OF
+from coilclaw.gate.outcomes import STATUS_OF
 from coilclaw.ledger.heads import SigningKey
-from coilclaw.ledger.verify import verify_ledger
+from coilclaw.ledger.verify import verify_all
 from coilclaw.sandbox.fake_receiver import Receiver
 from tests.torture.life import SENDING, Place
 
@@ -126,7 +126,7 @@ def _stored(found: Verdict, db: sqlite3.Connection, rows: dict[str, tuple[str, s
 def _proof(found: Verdict, place: Place, db: sqlite3.Connection) -> None:
     """The chain, its copy, and the database itself."""
     log = place.config.receipts.path
-    report = verify_ledger(db, log, SigningKey(place.home.keys_dir))
+    report = verify_all(db, log, SigningKey(place.home.keys_dir))
     if not report.valid:
         found.disagreeing.append(f"the chain: {report.broken}")
     copied = "".join(f"{row[0]}\n" for row in db.execute("SELECT line FROM receipts ORDER BY seq"))

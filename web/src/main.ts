@@ -6,6 +6,7 @@ import { mount } from 'svelte';
 import App from './App.svelte';
 import { codeInFragment } from './auth/pairing.ts';
 import { createPanel } from './panel.ts';
+import { keepVisible } from './parts/visible.ts';
 import { Update } from './state/update.svelte.ts';
 
 const code = codeInFragment(location.hash);
@@ -16,6 +17,7 @@ else if (!location.hash) history.replaceState(null, '', '#/');
 const target = document.getElementById('app');
 if (!target) throw new Error('index.html has no #app');
 
+keepVisible(document.body);
 const update = new Update();
 const panel = createPanel({ fetch: window.fetch.bind(window) });
 panel.followDownloads(document);

@@ -1,9 +1,12 @@
 import { describe, expect, test } from 'vitest';
+import type { Client } from '../src/api/client.ts';
+import type { Endpoints } from '../src/api/endpoints.ts';
 import { EventStream, SILENCE, type StreamState } from '../src/api/events.ts';
 import { ApiError } from '../src/api/problem.ts';
 import { SseParser } from '../src/api/sse.ts';
 import { concerns } from '../src/api/topics.ts';
 import type { LiveEvent, TextDelta } from '../src/api/types.ts';
+import { Live } from '../src/state/live.svelte.ts';
 
 describe('the parser', () => {
   test('reads events however they are cut', () => {
@@ -161,6 +164,22 @@ describe('the stream', () => {
     expect(stage.timers).toHaveLength(0);
   });
 
+  test('asked for something else, it goes on after the last number and nobody is told', async () => {
+    const stage = new Stage();
+    stage.stream.start();
+    await settled();
+    await stage.say(event(7));
+    stage.stream.reopen();
+    await settled();
+    expect(stage.opened.map((each) => each['Last-Event-ID'])).toEqual([undefined, '7']);
+    expect(stage.states).toEqual(['connecting', 'live', 'live']);
+    expect(stage.timers).toHaveLength(1);
+    stage.stream.stop();
+    stage.stream.reopen();
+    await settled();
+    expect(stage.opened).toHaveLength(2);
+  });
+
   test('a listener that breaks does not silence the others', async () => {
     const stage = new Stage();
     const heard: number[] = [];
@@ -175,6 +194,40 @@ describe('the stream', () => {
     await stage.say(event(1) + event(2));
     console.error = complain;
     expect(heard).toEqual([1, 2]);
+  });
+});
+
+describe('the page', () => {
+  const wanted = async (): Promise<{ asked: (string | null)[]; live: Live; say: (text: string) => void }> => {
+    const asked: (string | null)[] = [];
+    let out: ReadableStreamDefaultController<Uint8Array> | null = null;
+    const open = async (address: string): Promise<Response> => {
+      asked.push(new URL(address, 'http://localhost').searchParams.get('text_of'));
+      return new Response(new ReadableStream<Uint8Array>({ start: (made) => void (out = made) }));
+    };
+    const later = async (): Promise<never> => Promise.reject(new Error('not here'));
+    const live = new Live({ estop: { read: later }, receipts: { head: later } } as unknown as Endpoints, { open } as unknown as Client);
+    live.start();
+    await settled();
+    return { asked, live, say: (text) => out?.enqueue(new TextEncoder().encode(text)) };
+  };
+  const text = (thread_id: string): string => `event: text\ndata: ${JSON.stringify({ thread_id, turn_id: 'turn_1', offset: 0, text: thread_id })}\n\n`;
+
+  test('is sent the text of the conversation that is looked at and of no other', async () => {
+    const { asked, live, say } = await wanted();
+    const heard: string[] = [];
+    const leave = live.onText('conv_1', (delta) => heard.push(delta.text));
+    await settled();
+    say(text('conv_2') + text('conv_1'));
+    await settled();
+    expect([asked, heard]).toEqual([['none', 'conv_1'], ['conv_1']]);
+    leave();
+    const other = live.onText('conv_2', (delta) => heard.push(delta.text));
+    await settled();
+    other();
+    await settled();
+    expect(asked).toEqual(['none', 'conv_1', 'conv_2', 'none']);
+    expect(live.stream).toBe('live');
   });
 });
 

@@ -53,7 +53,7 @@ export class FakeServer {
     this.paired = start.paired ?? true;
     this.passkeys = start.passkeys ?? 1;
     this.#fresh = start.fresh ?? false;
-    this.estop = { engaged: start.engaged ?? false, since: start.engaged ? moment(-240_000) : null, reason: start.engaged ? 'looks wrong' : '', clear_needs: 'passkey' };
+    this.estop = { engaged: start.engaged ?? false, since: start.engaged ? moment(-240_000) : null, reason: start.engaged ? 'looks wrong' : '', clear_needs: 'passkey', recorded: true };
     this.pending = this.#fresh ? [] : approvals();
     this.threads = this.#fresh ? [] : threads();
     this.messages = this.#fresh ? new Map() : messages();
@@ -73,7 +73,7 @@ export class FakeServer {
     const { pathname } = new URL(request.url);
     try {
       if (!this.paired && pathname !== '/v1/pairing/bind')
-        throw new Refusal(401, 'UNPAIRED', 'no device that is signed in sent this.', 'Pair this device.');
+        throw new Refusal(401, 'UNPAIRED', 'this request is not from a signed-in device.', 'Pair this device.');
       for (const [method, pattern, handler] of this.#routes) {
         const found = method === request.method ? pattern.exec(pathname) : null;
         if (!found) continue;
@@ -210,7 +210,7 @@ export class FakeServer {
   #approve(id: string, request: T.Approve): T.Answered {
     const card = this.#approval(id);
     if (card.status !== 'PENDING') throw new Refusal(409, 'ANSWERED', `${id} no longer waits.`, 'Nothing was done.');
-    if (request.digest !== card.digest || request.seen !== card.seen) throw new Refusal(409, 'CHANGED', 'what was shown is not what there is now; nothing was done.', 'Look at the card again, then answer.');
+    if (request.digest !== card.digest || request.seen !== card.seen) throw new Refusal(409, 'CHANGED', 'the card has changed since it was shown; nothing was done.', 'Review the card again, then answer.');
     if (card.proof === 'passkey' && !request.proof) throw new Refusal(403, 'PROOF_NEEDED', 'this needs your passkey.', 'Approve it with your passkey.');
     setTimeout(() => this.#end(card, 'EXECUTED', 'tool_completed'), this.effect);
     return this.#answer(card, 'APPROVED', 'tool_approved');
@@ -221,7 +221,7 @@ export class FakeServer {
       this.busy -= 1;
       throw new Refusal(429, 'TOO_MANY_REQUESTS', 'too many requests.');
     }
-    if (this.held.has(id)) throw new Refusal(409, 'IN_OTHER_HANDS', `${id} is being asked about elsewhere.`, 'Answer it there.');
+    if (this.held.has(id)) throw new Refusal(409, 'IN_OTHER_HANDS', `${id} is being answered elsewhere.`, 'Answer it there.');
     return this.#answer({ ...this.#approval(id), rejection_reason: reason }, 'REJECTED', 'tool_denied');
   }
 
@@ -282,14 +282,14 @@ export class FakeServer {
   }
 
   #engage(reason: string): T.EstopState {
-    this.estop = { engaged: true, since: moment(), reason, clear_needs: 'passkey' };
+    this.estop = { engaged: true, since: moment(), reason, clear_needs: 'passkey', recorded: true };
     this.tell('estop', 'estop_engaged', 'estop');
     return this.estop;
   }
 
   #clear({ proof }: T.ClearEstop): T.EstopState {
     if (!proof) throw new Refusal(403, 'PROOF_NEEDED', 'clearing needs your passkey.', 'Use your passkey.');
-    this.estop = { engaged: false, since: null, reason: '', clear_needs: 'passkey' };
+    this.estop = { engaged: false, since: null, reason: '', clear_needs: 'passkey', recorded: true };
     this.tell('estop', 'estop_cleared', 'estop');
     return this.estop;
   }

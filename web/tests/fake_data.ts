@@ -101,7 +101,7 @@ export function approvals(): ApprovalCard[] {
       tool_name: 'shell',
       human_summary: 'Run: git log --oneline -20 && make test',
       target_entity: 'git log --oneline -20 && make test',
-      preview_or_diff: 'git log --oneline -20 && make test\n\n(Runs in a box without network. The approval binds this text, not what the files it uses hold.)',
+      preview_or_diff: 'git log --oneline -20 && make test\n\n(Runs in a box without network. The approval binds this text, not the content of the files it uses.)',
       source_type: 'job',
       job_id: 'job_1',
       expires_at: at(23 * HOUR + 30 * MINUTE),

@@ -2,6 +2,7 @@ import { piecesOf } from '../src/parts/words.ts';
 import { describe, expect, test } from 'vitest';
 import { niceTop, stackedBars } from '../src/parts/chart.ts';
 import { parseDiff } from '../src/parts/diff.ts';
+import { atAGlance } from '../src/parts/fold.ts';
 import { isUntrusted, sourceWords, sourcesOf } from '../src/parts/label.ts';
 import { plainly } from '../src/parts/plain.ts';
 import { entries, pretty } from '../src/parts/pretty.ts';
@@ -40,6 +41,25 @@ describe('JSON on lines', () => {
 
   test('is not slowed down by depth', () => {
     expect(pretty('['.repeat(5000) + ']'.repeat(5000)).length).toBeLessThan(2_000_000);
+  });
+});
+
+describe('a preview at a glance', () => {
+  test('is the preview when nothing has to be left out', () => {
+    for (const whole of ['', 'make', 'a\n\n\nb', '--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y', Array.from({ length: 30 }, () => 'x').join('\n')]) expect(atAGlance(whole)).toBe(whole);
+  });
+
+  test('counts what is left out of a difference', () => {
+    const lines = ['--- a', '+++ a', '@@ -1,150 +1,100 @@', ...Array.from({ length: 150 }, (_, at) => `-old ${at}`), ...Array.from({ length: 100 }, (_, at) => `+new ${at}`)];
+    const diff = parseDiff(atAGlance(lines.join('\n')));
+    expect(diff).toMatchObject({ left: 53, whole: { added: 100, removed: 150 } });
+  });
+
+  test('counts what is left out of a text, and of a line', () => {
+    const lines = [...Array.from({ length: 20 }, () => 'echo a'), 'mv data gone', ...Array.from({ length: 20 }, () => 'echo b')];
+    expect(atAGlance(lines.join('\n')).split('\n')[18]).toBe('… 15 more lines …');
+    expect(atAGlance('x'.repeat(401))).toBe(`${'x'.repeat(400)}… 1 more characters`);
+    expect(atAGlance('\n'.repeat(100) + 'rm')).toContain('… 75 more lines …');
   });
 });
 
@@ -118,7 +138,7 @@ describe('labels', () => {
   });
 
   test('are said in words where they are no names of hosts', () => {
-    expect(['attachment', 'workspace', 'shop.example'].map(sourceWords)).toEqual(['an attachment', 'a file others had a hand in', 'shop.example']);
+    expect(['attachment', 'workspace', 'shop.example'].map(sourceWords)).toEqual(['an attachment', 'a file influenced by others', 'shop.example']);
   });
 
   test('name each source once', () => {

@@ -297,7 +297,7 @@ describe('the screen', () => {
     const made = sweep();
     await made.run({ job_id: 'job_1' }, 129, '');
     expect([made.state, made.done, made.failures, waits]).toEqual(['over', 127, 2, [1000, 1000, 1000]]);
-    expect(made.told.map((each) => [each.what, each.why.includes('being asked about elsewhere')])).toEqual([['Write 1.md', true], ['Write 90.md', true]]);
+    expect(made.told.map((each) => [each.what, each.why.includes('being answered elsewhere')])).toEqual([['Write 1.md', true], ['Write 90.md', true]]);
   });
 
   test('a sweep refuses no more than were counted when it was asked for', async () => {

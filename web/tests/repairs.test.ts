@@ -22,7 +22,11 @@ describe('what has to be mended', () => {
   test('is a workspace that is not there, and not one that could be better', () => {
     const gone = probe('workspace', 'fail', 'the workspace /w is not there.');
     expect(faultsOf(null, [gone])).toEqual([{ kind: 'workspace', probe: gone }]);
-    expect(faultsOf(null, [probe('workspace', 'warn', '/w is no repository')])).toEqual([]);
+    expect(faultsOf(null, [probe('workspace', 'warn', '/w is not a git repository')])).toEqual([]);
+  });
+
+  test('is a passkey that may have been copied, before everything else', () => {
+    expect(faultsOf(policy({ broken: 'x' }), [], ['phone']).map((each) => each.kind)).toEqual(['passkey', 'policy']);
   });
 
   test('is said once: the chain and the policy have places of their own', () => {
@@ -42,6 +46,7 @@ describe('the house is looked at', () => {
     const probes: Probe[] = [];
     const state = { staleSince: null as number | null };
     const api = {
+      passkeys: { list: async () => ({ data: { items: [] }, ...state }) },
       policy: { effective: async () => ({ data: policy({ broken: 'x' }), ...state }) },
       doctor: async () => {
         examined += 1;

@@ -78,7 +78,7 @@ describe('a step of a run', () => {
   test('that the owner refused has not failed, and what comes after the end was not begun', () => {
     const refused = { state: 'FAILED', code: 'OWNER_REFUSED' } as const;
     expect([stepWords(refused, true), stepTone(refused), stepWhy(refused)]).toEqual(['You said no', 'plain', '']);
-    expect([false, true].map((over) => stepWords({ state: 'TO_DO', code: '' }, over))).toEqual(['To come', 'Not begun']);
+    expect([false, true].map((over) => stepWords({ state: 'TO_DO', code: '' }, over))).toEqual(['To do', 'Not started']);
   });
 
   test('tells its condition in words', () => {

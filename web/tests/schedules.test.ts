@@ -60,7 +60,7 @@ describe('a run by two clocks', () => {
 });
 
 const shown: ScheduleShown = {
-  schedule_id: 'month-end', origin: 'registry', state: 'waits', enabled: true, paused_reason: null, trigger: 'cron', cron: '30 2 31 * *', every: null, at: null,
+  schedule_id: 'month-end', origin: 'registry', state: 'waits', enabled: true, paused_reason: null, trigger: 'cron', cron: '30 2 31 * *', interval: null, at: null,
   timezone: 'America/New_York', cron_summary: '', plain_summary: '', plain_notes: [], cron_notes: null, next_run_utc: null, next_run_local: null, failures: 0, last_run: null, goal: 'Collect receipts', sop: null,
   labels: [], hash: 'h', steps: ['a'], constraints: { allowed_tools: ['file_read'], max_files_changed: 2 }, evidence: [], inputs: {},
   options: { misfire: 'run_once', catch_up_window: '1d', overlap: 'skip', stagger: '0s', max_failures: 5 },
@@ -82,15 +82,15 @@ describe('the form of a schedule', () => {
 
   test('sends a new time whole, and takes away what was emptied', () => {
     const form = formOf(shown, 'UTC');
-    expect(changesOf(form, { ...form, kind: 'interval', every: '90m' })).toEqual({ trigger: 'interval', every: '90m' });
+    expect(changesOf(form, { ...form, kind: 'interval', interval: '90m' })).toEqual({ trigger: 'interval', interval: '90m' });
     expect(changesOf(form, { ...form, zone: 'UTC' })).toEqual({ trigger: 'cron', cron: '30 2 31 * *', timezone: 'UTC' });
     expect(changesOf(form, { ...form, catchUp: '', failures: '', tools: '', files: '' })).toEqual({ catch_up_window: null, max_failures: null, constraints: {} });
   });
 
   test('asks for the preview of the kind that is chosen; an interval needs no zone', () => {
-    const form = { ...blank('Europe/Berlin'), every: '2h' };
+    const form = { ...blank('Europe/Berlin'), interval: '2h' };
     expect(askOf(form)).toEqual({ trigger: 'cron', cron: '0 9 * * 1-5', timezone: 'Europe/Berlin', count: 5 });
-    expect(askOf({ ...form, kind: 'interval' })).toEqual({ trigger: 'interval', every: '2h', count: 5 });
+    expect(askOf({ ...form, kind: 'interval' })).toEqual({ trigger: 'interval', interval: '2h', count: 5 });
   });
 
   test('puts a fault at its field, with the right spelling', () => {

@@ -31,7 +31,7 @@ function event(type: string, payload: JobEvent['payload'] = {}): JobEvent {
 
 test('who follows a procedure takes its steps, and the model took no turn', () => {
   const steps = [event('step', { calls: 1 }), event('step', { calls: 2 })];
-  expect(timeline(steps, true).map((each) => [each.text, each.more])).toEqual([['2 steps of the procedure are over', '3 tool calls']]);
+  expect(timeline(steps, true).map((each) => [each.text, each.more])).toEqual([['2 steps of the procedure have ended', '3 tool calls']]);
   expect(timeline(steps).map((each) => each.text)).toEqual(['The model took 2 turns']);
 });
 
@@ -57,7 +57,7 @@ describe('what may be done with a job', () => {
   test('is titled by what the owner asked for, not by what its schedule wrote under it', () => {
     const goal = 'What time is it?\n\nNow.\n\n(what-time, asked for by hand.)';
     expect(goalOf({ goal, schedule_id: 'what-time' })).toBe('What time is it?\n\nNow.');
-    expect(goalOf({ goal: 'Look.\n\n(daily, scheduled for 2026-11-16T09:00:00Z, 2 h late.)\n\nThe last run was today: DONE.', schedule_id: 'daily' })).toBe('Look.');
+    expect(goalOf({ goal: 'Look.\n\n(daily, scheduled for 2026-11-16T09:00:00Z, 2 h late.)\n\nThe previous run was at today: DONE.', schedule_id: 'daily' })).toBe('Look.');
     expect(goalOf({ goal, schedule_id: null })).toBe(goal);
     expect(goalOf({ goal, schedule_id: 'other' })).toBe(goal);
   });
@@ -80,13 +80,13 @@ describe('what may be done with a job', () => {
 
 describe('how a job stands, in words', () => {
   test('tells a try that is to come from work that goes on', () => {
-    expect(standing(job({ attempt: 2, next_wakeup_at: LATER }), NOW)).toBe('The last step failed. It is tried again in 2 hours.');
+    expect(standing(job({ attempt: 2, next_wakeup_at: LATER }), NOW)).toBe('The last step failed. It is retried in 2 hours.');
     expect(standing(job({ working: true }), NOW)).toBe('The agent is working on it.');
-    expect(standing(job(), NOW)).toBe('It goes on as soon as a worker is free.');
+    expect(standing(job(), NOW)).toBe('It continues as soon as a worker is free.');
   });
 
   test('says when a pause ends', () => {
-    expect(standing(job({ state: 'PAUSED_BUDGET', status: 'PAUSED_BUDGET', next_wakeup_at: LATER }), NOW)).toContain('It goes on by itself in 2 hours');
+    expect(standing(job({ state: 'PAUSED_BUDGET', status: 'PAUSED_BUDGET', next_wakeup_at: LATER }), NOW)).toContain('It continues automatically in 2 hours');
   });
 });
 
@@ -106,7 +106,7 @@ describe('the timeline of a job', () => {
       event('state', { from: 'EXECUTING', to: 'FAILED', reason: 'evidence missing: report.' }),
     ]);
     expect(told.map((line) => line.text)).toEqual([
-      'Handed in', 'Checked against the rules and planned', 'Started', 'The model took 2 turns', 'Asked you and waits', 'Went on', 'The model took 1 turn', 'Failed',
+      'Created', 'Checked against the rules and planned', 'Started', 'The model took 2 turns', 'Asked you and waits', 'Continued', 'The model took 1 turn', 'Failed',
     ]);
     expect(told[3]?.more).toBe('3 tool calls');
     expect(told.at(-1)).toMatchObject({ more: 'Evidence missing: report.', tone: 'bad' });
@@ -174,10 +174,10 @@ describe('actions', () => {
   test('of unknown end tell what is on record and guess nothing', () => {
     const attempts = [{ number: 1, begun_at: '2026-11-16T09:00:00Z', worker: null, looked_up: false, ended_at: null, end: null, code: null, receipt_id: null, next_in_seconds: null }];
     const facts = known({ ...action, uncertain: true }, { attempts } as unknown as Story, NOW);
-    expect(facts[0]).toBe('It was begun once.');
-    expect(facts).toContain('CoilClaw stopped before its end was seen.');
-    expect(facts).toContain('An earlier try may have had its effect.');
-    expect(known(action, null, NOW)).toEqual(['It was begun once.']);
+    expect(facts[0]).toBe('It was started once.');
+    expect(facts).toContain('CoilClaw stopped before its outcome was seen.');
+    expect(facts).toContain('An earlier attempt may have taken effect.');
+    expect(known(action, null, NOW)).toEqual(['It was started once.']);
   });
 
   test('have a story in words, with who and what', () => {
@@ -190,7 +190,7 @@ describe('actions', () => {
 
   test('what has no words of its own in a story is told as the ledger tells it', () => {
     const told = storyline([{ seq: 1, entry_id: 'x', event_type: 'owner_proved', entity_id: 'act_1', payload: {}, created_at: LATER }]);
-    expect(told[0]?.text).toBe('You proved yourself');
+    expect(told[0]?.text).toBe('You confirmed your identity');
   });
 
   test('moments in a sentence of the runtime are told by the clock on the wall', () => {

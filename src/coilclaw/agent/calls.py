@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from coilclaw.agent.proposal import call_key, typed_call
 from coilclaw.agent.spending import Spent, write_spent
 from coilclaw.gate.conveyor import Conveyor, Outcome, Record
+from coilclaw.gate.proposal import call_key, typed_call
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action, ToolResult
 from coilclaw.packets.canonical import Json
@@ -18,7 +18,7 @@ from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.labels import is_untrusted, join_labels
 from coilclaw.store.actions import load_action
 from coilclaw.store.database import Database
-from coilclaw.store.job_trail import standing_of
+from coilclaw.store.job_history import standing_of
 from coilclaw.store.threads import MessageRow, add_message
 
 
@@ -41,19 +41,33 @@ class Calls:
         self.conveyor = conveyor
 
     async def propose(
-        self, turn: Turn, number: int, response: ChatResponse, spent: list[Spent], metadata: dict[str, Json]
+        self,
+        turn: Turn,
+        number: int,
+        response: ChatResponse,
+        spent: list[Spent],
+        metadata: dict[str, Json],
+        expected: tuple[str, ...] = (),
     ) -> list[Action]:
         """Store the answer of a round together with the actions it proposes and what it cost."""
         async with self._paid(turn, spent):
-            return await self._propose(turn, number, response, spent, metadata)
+            return await self._propose(turn, number, response, spent, metadata, expected)
 
     async def _propose(
-        self, turn: Turn, number: int, response: ChatResponse, spent: list[Spent], metadata: dict[str, Json]
+        self,
+        turn: Turn,
+        number: int,
+        response: ChatResponse,
+        spent: list[Spent],
+        metadata: dict[str, Json],
+        expected: tuple[str, ...],
     ) -> list[Action]:
         proposed = _with_ids(tuple(self._sealed(call) for call in response.tool_calls), number)
         actions = [
-            self.conveyor.propose(
-                typed_call(msgspec.structs.replace(raw, call_id=kept.call_id)),
+            self.conveyor.intake.propose(
+                msgspec.structs.replace(
+                    typed_call(msgspec.structs.replace(raw, call_id=kept.call_id)), expected_outputs=expected
+                ),
                 turn,
                 call_key(turn.turn_id, number, index),
             )
@@ -66,7 +80,7 @@ class Calls:
         def store(tx: sqlite3.Connection) -> None:
             add_message(tx, self._clock, row)
             for action in actions:
-                self.conveyor.store(tx, action)
+                self.conveyor.records.store(tx, action)
             write_spent(tx, self._clock, turn, spent)
 
         await self._db.write(store)
@@ -85,17 +99,25 @@ class Calls:
                 action = load_action(self._db.reader, standing.action_id)
                 if action is not None:
                     record = self.recorder(turn, action.call.call_id, action.action_id, {})
-                    await self.conveyor.alone(action.action_id, self.conveyor.let_go(action, record))
+                    await self.conveyor.guarded(action.action_id, self.conveyor.let_go(action, record))
 
     async def answer(
-        self, turn: Turn, text: str, response: ChatResponse, spent: list[Spent], metadata: dict[str, Json]
+        self,
+        turn: Turn,
+        text: str,
+        response: ChatResponse,
+        spent: list[Spent],
+        metadata: dict[str, Json],
+        in_transaction: Callable[[sqlite3.Connection], None] | None = None,
     ) -> str:
-        """Store a last word; returns it as it was kept."""
+        """Store a last word; returns it as it was kept. `also` writes in the same transaction."""
         row = self._row(turn, text, response, (), metadata)
 
         def store(tx: sqlite3.Connection) -> None:
             add_message(tx, self._clock, row)
             write_spent(tx, self._clock, turn, spent)
+            if in_transaction is not None:
+                in_transaction(tx)
 
         async with self._paid(turn, spent):
             await self._db.write(store)
@@ -125,8 +147,10 @@ class Calls:
                 "success": result.success,
                 "receipt_id": result.receipt_id,
             }
+            about["private"] = result.private
             if result.fetched:
-                about["fetched"] = True
+                found = {name: result.metadata[name] for name in ("url", "links") if name in result.metadata}
+                about |= {"fetched": True, **found}
             if is_untrusted(result.label):
                 about["fresh"] = result.fresh
             row = MessageRow(

@@ -6,8 +6,8 @@ from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Label
 from coilclaw.packets.chat import ChatMessage
 from coilclaw.packets.job import ENDED
-from coilclaw.packets.labels import is_untrusted, untrusted_only
-from coilclaw.store.threads import MessageRow
+from coilclaw.packets.labels import mark, untrusted_only
+from coilclaw.store.threads import ANNOUNCED, MessageRow
 
 LOST = "(no result is on record for this call)"
 SINCE = "[runtime notice: it no longer waits]"
@@ -29,14 +29,6 @@ def system_prompt(owner_text: str, *, stopped: bool, task: str = "") -> str:
     if owner_text.strip():
         parts.append(owner_text.strip())
     return "\n\n".join(parts)
-
-
-def mark(content: str, label: str, message_id: str) -> str:
-    """Content as the model may see it: what somebody else wrote stands between marks it cannot have known."""
-    if not is_untrusted(label):
-        return content
-    name = f"{label} {message_id}"
-    return f"[{name} begins]\n{content}\n[{name} ends]"
 
 
 def take_in_shown(turn: Turn, labels: Iterable[Label]) -> None:
@@ -74,6 +66,8 @@ def chat_messages(rows: Sequence[MessageRow]) -> tuple[ChatMessage, ...]:
     waiting: dict[str, None] = {}
     notices: list[str] = []
     for row in rows:
+        if ANNOUNCED in row.metadata:
+            continue  # its call has told the model already
         if row.role == "tool":
             if row.tool_call_id in waiting:
                 del waiting[row.tool_call_id]

@@ -11,6 +11,7 @@ import msgspec
 from coilclaw.agent.calls import Calls
 from coilclaw.agent.context import chat_messages, of_chat, system_prompt, take_in_shown
 from coilclaw.agent.model import Halted, Model, OnText, ReadProposal
+from coilclaw.agent.recorded import Recorded, round_of, tokens_of
 from coilclaw.agent.spending import Spent, check_day
 from coilclaw.gate.conveyor import Conveyor, Observer, Outcome
 from coilclaw.gate.estop import Estop
@@ -29,11 +30,14 @@ from coilclaw.store.threads import (
     messages_and_since,
     messages_until,
     thread_labels,
+    turn_messages,
 )
 
 Also: TypeAlias = Callable[[sqlite3.Connection, str], None]
 """Writes what belongs to a message that is being accepted, given the id of its turn."""
 Ending: TypeAlias = Literal["answered", "max_rounds", "budget", "pending"]
+OnAnswer: TypeAlias = Callable[[sqlite3.Connection, Ending], None]
+"""Writes what belongs to the end of a turn, in the transaction that keeps its last word."""
 TURN_MESSAGES = 1000
 """More than the rounds and calls of a turn can make."""
 STOPPED = "ESTOP was engaged while the model was answering, so its answer was cut off. Tools are stopped too."
@@ -84,7 +88,7 @@ class Agent:
         model: str,
         fallback_model: str,
         tools: tuple[ToolSpec, ...],
-        owner_prompt: Callable[[], str],
+        owner_prompt: Callable[[Turn], str],
         read_proposal: ReadProposal,
         estop: Estop,
         clock: Clock,
@@ -99,6 +103,7 @@ class Agent:
             provider=provider, model=model, fallback_model=fallback_model, read_proposal=read_proposal, estop=estop
         )
         self._calls = Calls(db=db, conveyor=conveyor, clock=clock, redact=redact, seal=seal)
+        self._recorded = Recorded(db=db, calls=self._calls)
         self._tools = tools
         self._owner_prompt = owner_prompt
         self._estop = estop
@@ -113,64 +118,87 @@ class Agent:
         fewer._tools = tuple(tool for tool in self._tools if tool.name not in tools)  # noqa: SLF001 - a copy of itself
         return fewer
 
-    async def turn(self, message: UserMessage, on_text: OnText | None = None) -> Reply:
+    async def turn(
+        self,
+        message: UserMessage,
+        on_text: OnText | None = None,
+        *,
+        turn_id: str = "",
+        in_transaction: Also | None = None,
+        on_answer: OnAnswer | None = None,
+    ) -> Reply:
         """Answer one message of the owner."""
         self._check(message)
         check_day(self._db.reader, self._clock, self._limits.daily_tokens)
-        return await self._run(await self.accept(message), on_text, None)
+        return await self._run(await self.accept(message, in_transaction, turn_id=turn_id), on_text, None, on_answer)
 
-    async def accept(self, message: UserMessage, also: Also | None = None, *, turn_id: str = "") -> Accepted:
+    async def accept(self, message: UserMessage, in_transaction: Also | None = None, *, turn_id: str = "") -> Accepted:
         """Check a message and keep it, without secrets. `also` writes in the same transaction, right before it."""
         self._check(message)
         turn_id = turn_id or new_id("turn", self._clock())
         text = self._redact(message.text)
         if text != message.text:
-            self._observe("message_redacted", {"message": "a secret in your message was taken out before it was kept."})
+            self._observe(
+                "message_redacted", {"message": "a secret in your message was redacted before it was stored."}
+            )
         kept = msgspec.structs.replace(message, text=text)
-        await self._db.write(lambda tx: self._receive(tx, kept, turn_id, also))
+        await self._db.write(lambda tx: self._receive(tx, kept, turn_id, in_transaction))
         return Accepted(turn_id=turn_id, thread_id=message.thread_id, source=message.source)
 
     async def run(
-        self, accepted: Accepted, on_text: OnText | None = None, on_round: Callable[[], None] | None = None
+        self,
+        accepted: Accepted,
+        on_text: OnText | None = None,
+        on_round: Callable[[], None] | None = None,
+        on_answer: OnAnswer | None = None,
     ) -> Reply:
-        """Answer an accepted message, whoever accepted it; `on_round` is told before the model is asked each time."""
-        check_day(self._db.reader, self._clock, self._limits.daily_tokens)
-        return await self._run(accepted, on_text, on_round)
+        """Answer an accepted message, whoever accepted it, and go on from what is on record.
 
-    async def _run(self, accepted: Accepted, on_text: OnText | None, on_round: Callable[[], None] | None) -> Reply:
+        `on_round` is told before the model is asked each time.
+        """
+        check_day(self._db.reader, self._clock, self._limits.daily_tokens)
+        return await self._run(accepted, on_text, on_round, on_answer)
+
+    async def _run(
+        self,
+        accepted: Accepted,
+        on_text: OnText | None,
+        on_round: Callable[[], None] | None,
+        on_answer: OnAnswer | None,
+    ) -> Reply:
         self._observe("conversation_started", {"conversation_id": accepted.thread_id, "turn_id": accepted.turn_id})
         # Looked up now and not when it was accepted: what was answered in between belongs to what came before.
         labels = thread_labels(self._db.reader, accepted.thread_id)
         turn = Turn(accepted.turn_id, accepted.thread_id, accepted.source, labels)
-        for row in self._shown(turn):
-            if row.role == "user" or (row.role == "tool" and row.metadata.get("fetched") is True):
-                turn.hear(row.content)
+        self._recorded.recall(turn)
         try:
-            return await self._rounds(turn, on_text, on_round)
+            return await self._rounds(turn, on_text, on_round, on_answer)
         except ProviderError as error:
             code = "FAILED_MODEL_OUTPUT" if isinstance(error, ModelOutputError) else "PROVIDER_FAILED"
-            await self._conveyor.note("turn_failed", accepted.turn_id, {"code": code})
+            await self._conveyor.intake.note("turn_failed", accepted.turn_id, {"code": code})
             raise
 
     def _check(self, message: UserMessage) -> None:
         if not message.text.strip():
             raise UsageError("the message is empty.", remedy="Say what you want done.")
         if "\0" in message.text:
-            raise UsageError("the message holds NUL bytes.", remedy="Send text; put binary data in a workspace file.")
+            raise UsageError(
+                "the message contains NUL bytes.", remedy="Send text; put binary data in a workspace file."
+            )
         try:
             size = len(message.text.encode("utf-8"))
         except UnicodeEncodeError as error:
             raise UsageError("the message is not valid UTF-8 text.") from error
         if size > self._limits.max_message_bytes:
             raise UsageError(
-                f"the message is {size} bytes; at most {self._limits.max_message_bytes} are taken.",
+                f"the message is {size} bytes; at most {self._limits.max_message_bytes} are allowed.",
                 remedy="Put the text in a workspace file and ask about that.",
             )
 
-    def _receive(self, tx: sqlite3.Connection, message: UserMessage, turn_id: str, also: Also | None) -> None:
+    def _receive(self, tx: sqlite3.Connection, message: UserMessage, turn_id: str, in_transaction: Also | None) -> None:
         ensure_thread(tx, self._clock, message.thread_id, message.channel, message.text.strip().splitlines()[0])
-        if also is not None:
-            also(tx, turn_id)
+        if in_transaction is not None:
+            in_transaction(tx, turn_id)
         row = MessageRow(
             message_id=message.message_id,
             thread_id=message.thread_id,
@@ -182,23 +210,27 @@ class Agent:
         )
         add_message(tx, self._clock, row)
 
-    async def _rounds(self, turn: Turn, on_text: OnText | None, on_round: Callable[[], None] | None) -> Reply:
+    async def _rounds(
+        self, turn: Turn, on_text: OnText | None, on_round: Callable[[], None] | None, on_answer: OnAnswer | None
+    ) -> Reply:
         try:
-            return await self._all_rounds(turn, on_text, on_round)
+            return await self._all_rounds(turn, on_text, on_round, on_answer)
         except asyncio.CancelledError:
             await asyncio.shield(self._calls.let_go(turn))
             raise
 
-    async def _all_rounds(self, turn: Turn, on_text: OnText | None, on_round: Callable[[], None] | None) -> Reply:
+    async def _all_rounds(
+        self, turn: Turn, on_text: OnText | None, on_round: Callable[[], None] | None, on_answer: OnAnswer | None
+    ) -> Reply:
         outcomes: list[Outcome] = []
-        tokens = 0
+        first, tokens, waits = await self._left(turn)
         ending: Ending = "answered"
-        for number in range(self._limits.max_tool_rounds + 1):
+        for number in range(first, self._limits.max_tool_rounds + 1):
             if tokens > self._limits.turn_token_budget:
                 ending = "budget"
             elif number == self._limits.max_tool_rounds:
                 ending = "max_rounds"
-            elif any(outcome.pending for outcome in outcomes):
+            elif waits or any(outcome.pending for outcome in outcomes):
                 ending = "pending"
             tools = self._tools if ending == "answered" else ()
             spent: list[Spent] = []
@@ -207,10 +239,23 @@ class Agent:
             response = await self._ask(turn, tools, spent, on_text)
             tokens += sum(each.total for each in spent)
             if not response.tool_calls or ending != "answered":
-                return await self._answer(turn, response, spent, tuple(outcomes), ending, tokens)
+                return await self._answer(turn, response, spent, tuple(outcomes), ending, tokens, on_answer)
             for action in await self._calls.propose(turn, number, response, spent, {"round": number}):
                 outcomes.append(await self._calls.carry(turn, action, {}))  # noqa: PERF401 - one after the other
         raise AssertionError("the last round always answers")
+
+    async def _left(self, turn: Turn) -> tuple[int, int, bool]:
+        """What a process that died left of this turn: its next round, the tokens it took, whether a call waits.
+
+        Its last answer's calls are brought to their end first. Those of earlier rounds have theirs.
+        """
+        own = turn_messages(self._db.reader, turn.thread_id, turn.turn_id, TURN_MESSAGES)
+        answers = [row for row in own if row.role == "assistant" and row.tool_calls]
+        if not answers:
+            return 0, 0, False
+        waiting = await self._recorded.take_up(turn, answers[-1], own, {}, lambda: False)
+        number = max(round_of(row, place) for place, row in enumerate(answers)) + 1
+        return min(number, self._limits.max_tool_rounds), sum(tokens_of(row) for row in answers), bool(waiting)
 
     async def _ask(
         self, turn: Turn, tools: tuple[ToolSpec, ...], spent: list[Spent], on_text: OnText | None
@@ -218,7 +263,7 @@ class Agent:
         rows = self._shown(turn)
         take_in_shown(turn, (row.label for row in rows))
         request = ChatRequest(
-            system_prompt=system_prompt(self._owner_prompt(), stopped=self._estop.engaged()),
+            system_prompt=system_prompt(self._owner_prompt(turn), stopped=self._estop.engaged()),
             messages=chat_messages(rows),
             tools=tools,
             model=self._model.name,
@@ -254,9 +299,15 @@ class Agent:
         outcomes: tuple[Outcome, ...],
         ending: Ending,
         tokens: int,
+        on_answer: OnAnswer | None,
     ) -> Reply:
         text = response.final_text.strip() or _closing(ending, self._limits)
-        kept = await self._calls.answer(turn, text, response, spent, {})
+
+        def in_transaction(tx: sqlite3.Connection) -> None:
+            if on_answer is not None:
+                on_answer(tx, ending)
+
+        kept = await self._calls.answer(turn, text, response, spent, {}, in_transaction)
         self._observe("memory_persisted", {"conversation_id": turn.thread_id, "turn_id": turn.turn_id})
         return Reply(
             thread_id=turn.thread_id,

@@ -35,7 +35,7 @@ class Model:
         self.provider = provider.name
 
     async def ask(
-        self, request: ChatRequest, spent: list[Spent], *, max_calls: int, on_text: OnText | None = None
+        self, request: ChatRequest, spent: list[Spent], *, max_calls: int | None, on_text: OnText | None = None
     ) -> ChatResponse:
         """One answer: a repair try on the same model, then the fallback model once, then the failure is final.
 
@@ -57,7 +57,7 @@ class Model:
         return await self._once(last, spent, max_calls, on_text)
 
     async def _once(
-        self, request: ChatRequest, spent: list[Spent], max_calls: int, on_text: OnText | None
+        self, request: ChatRequest, spent: list[Spent], max_calls: int | None, on_text: OnText | None
     ) -> ChatResponse:
         try:
             response = await self._chat(request, on_text)
@@ -65,7 +65,7 @@ class Model:
             spent.append(spent_on(request, ChatResponse(final_text="", provider=self.provider, model=request.model)))
             raise
         spent.append(spent_on(request, response))
-        return self._read(request, response, max_calls)
+        return self._read(response, max_calls)
 
     async def _chat(self, request: ChatRequest, on_text: OnText | None) -> ChatResponse:
         """Ask the model. ESTOP ends a request that is under way; once engaged, text is still answered."""
@@ -83,7 +83,7 @@ class Model:
             work.cancel()
             await asyncio.wait({work})
 
-    def _read(self, request: ChatRequest, response: ChatResponse, max_calls: int) -> ChatResponse:
+    def _read(self, response: ChatResponse, max_calls: int | None) -> ChatResponse:
         """Native calls and the structured form are two spellings of the same proposal."""
         if not response.tool_calls:
             structured = self._read_proposal(response.final_text)
@@ -92,12 +92,9 @@ class Model:
                     response, final_text=structured.final_text, tool_calls=structured.tool_calls
                 )
         if not response.tool_calls and not response.final_text.strip():
-            raise ModelOutputError("the model answered with nothing at all.")
-        if len(response.tool_calls) > max_calls:
+            raise ModelOutputError("the model returned an empty answer.")
+        if max_calls is not None and len(response.tool_calls) > max_calls:
             raise ModelOutputError(
-                f"the model proposed {len(response.tool_calls)} calls at once; at most {max_calls} are taken."
+                f"the model proposed {len(response.tool_calls)} calls at once; at most {max_calls} are allowed."
             )
-        most, usage = request.max_output_tokens, response.usage
-        if most is not None and usage is not None and usage.output_tokens > most:
-            raise ModelOutputError(f"the model wrote {usage.output_tokens} tokens at once; at most {most} are taken.")
         return response

@@ -73,6 +73,6 @@ def check_day(db: sqlite3.Connection, clock: Clock, daily_tokens: int | None) ->
     used = tokens_since(db, day_began(clock()))
     if used >= daily_tokens:
         raise BudgetSpent(
-            f"the day's {daily_tokens} tokens are used up ({used} since midnight UTC).",
+            f"today's budget of {daily_tokens} tokens is used up ({used} since midnight UTC).",
             remedy="Wait for the next day, or raise budgets.daily_tokens.",
         )

@@ -5,7 +5,6 @@ actions, so that a new process sees which of them still need carrying.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -13,19 +12,17 @@ import msgspec
 from coilclaw.agent.calls import Calls
 from coilclaw.agent.context import chat_messages, of_chat, of_job, system_prompt, take_in_shown
 from coilclaw.agent.model import Halted, Model
+from coilclaw.agent.recorded import Recorded
 from coilclaw.agent.spending import Spent
 from coilclaw.gate.estop import Estop
-from coilclaw.gate.records import Taken
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import INTERNAL, OWNER, Action, Label, ToolResult
+from coilclaw.packets.action import OWNER, Label
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.chat import ChatRequest, ToolSpec
-from coilclaw.packets.errors import CoilclawError, RowDamaged
+from coilclaw.packets.chat import ChatRequest, ChatResponse, ToolSpec
+from coilclaw.packets.errors import StepOverrun
 from coilclaw.packets.ids import Clock
-from coilclaw.packets.job import JobLimits
-from coilclaw.store.actions import load_action
+from coilclaw.packets.job import JobLimits, StepReport
 from coilclaw.store.database import Database
-from coilclaw.store.job_trail import Standing, asked_urls, brought_in, standing_of
 from coilclaw.store.threads import MessageRow, messages_before, turn_messages
 
 Stage: TypeAlias = Literal["called", "waiting", "answered", "held"]
@@ -58,17 +55,8 @@ class StepOrder(msgspec.Struct, frozen=True, kw_only=True):
     limits: JobLimits
     inherited: tuple[Label, ...]
     fresh: tuple[Label, ...]
-
-
-class StepDone(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a step came."""
-
-    stage: Stage
-    text: str = ""
-    waiting: tuple[str, ...] = ()
-    calls: int = 0
-    inherited: tuple[Label, ...] = ()
-    fresh: tuple[Label, ...] = ()
+    evidence: tuple[str, ...] = ()
+    """What the step of the plan must leave; its calls carry it as their expected outputs."""
 
 
 class Stepper:
@@ -81,7 +69,7 @@ class Stepper:
         model: Model,
         calls: Calls,
         tools: tuple[ToolSpec, ...],
-        owner_prompt: Callable[[], str],
+        owner_prompt: Callable[[Turn], str],
         estop: Estop,
         clock: Clock,
         limits: StepLimits,
@@ -89,13 +77,14 @@ class Stepper:
         self._db = db
         self._model = model
         self._calls = calls
+        self._recorded = Recorded(db=db, calls=calls)
         self._tools = tools
         self._owner_prompt = owner_prompt
         self._estop = estop
         self._clock = clock
         self._limits = limits
 
-    async def step(self, order: StepOrder) -> StepDone:
+    async def step(self, order: StepOrder) -> StepReport:
         """Do the step, or what is left of it."""
         turn = Turn(order.turn_id, order.thread_id, "job", order.inherited, fresh=order.fresh, job=order.limits)
         earlier, own = self._shown(order, turn)
@@ -113,26 +102,18 @@ class Stepper:
         db = self._db.reader
         earlier = of_chat(messages_before(db, order.thread_id, order.turn_id, self._limits.earlier))
         own = of_job(turn_messages(db, order.thread_id, order.turn_id, self._limits.messages))
-        for label, fresh in brought_in(db, order.thread_id, order.turn_id):  # a step that was cut left no checkpoint
-            turn.take_in(label, kept=not fresh)
+        self._recorded.recall(turn)  # a step that was cut left no checkpoint
         take_in_shown(turn, (row.label for row in (*earlier, *own)))
-        for row in (*earlier, *own):
-            if row.role == "user" or (row.role == "tool" and row.metadata.get("fetched") is True):
-                turn.hear(row.content)
-        for words in order.words:
-            turn.hear(words)
-        for url in asked_urls(db, order.turn_id):
-            turn.follow(url)
         return earlier, own
 
     async def _begin(
         self, turn: Turn, order: StepOrder, rows: Sequence[MessageRow], about: dict[str, Json]
-    ) -> StepDone:
+    ) -> StepReport:
         if self._estop.engaged():
             return _done(turn, "held")
         allowed = order.limits.constraints.allowed_tools
         request = ChatRequest(
-            system_prompt=system_prompt(self._owner_prompt(), stopped=False, task=order.task),
+            system_prompt=system_prompt(self._owner_prompt(turn), stopped=False, task=order.task),
             messages=chat_messages(rows),
             tools=tuple(tool for tool in self._tools if allowed is None or tool.name in allowed),
             model=self._model.name,
@@ -141,7 +122,8 @@ class Stepper:
         )
         spent: list[Spent] = []
         try:
-            response = await self._model.ask(request, spent, max_calls=self._limits.calls)
+            response = await self._model.ask(request, spent, max_calls=None)
+            self._check_bounds(response, spent)
         except Halted:
             await self._calls.lose(turn, spent)
             return _done(turn, "held")
@@ -152,7 +134,7 @@ class Stepper:
             text = await self._calls.answer(turn, response.final_text.strip(), response, spent, about)
             return _done(turn, "answered", text=text)
         waiting: list[str] = []
-        actions = await self._calls.propose(turn, order.number, response, spent, about)
+        actions = await self._calls.propose(turn, order.number, response, spent, about, order.evidence)
         for action in actions:
             if self._estop.engaged():
                 return _done(turn, "held")
@@ -161,53 +143,29 @@ class Stepper:
                 waiting.append(action.action_id)
         return _done(turn, "waiting" if waiting else "called", waiting=tuple(waiting), calls=len(actions))
 
+    def _check_bounds(self, response: ChatResponse, spent: Sequence[Spent]) -> None:
+        """StepOverrun when the answer wants more than one step may do; asking again within the step would not help."""
+        calls, written = len(response.tool_calls), sum(each.output_tokens for each in spent)
+        if calls > self._limits.calls:
+            raise StepOverrun(f"The step proposed {calls} calls; a step may make {self._limits.calls}.")
+        if written > self._limits.output_tokens:
+            raise StepOverrun(f"The step wrote {written} tokens; a step may write {self._limits.output_tokens}.")
+
     # After a crash, a cut or a stop
 
     async def _take_up(
         self, turn: Turn, answer: MessageRow, own: Sequence[MessageRow], about: dict[str, Json]
-    ) -> StepDone:
+    ) -> StepReport:
         """Bring every call of a stored answer to its end, or to where it waits."""
-        recorded = {row.action_id for row in own if row.role == "tool"}
-        waiting: list[str] = []
-        for action_id, call in zip(_actions_of(answer), answer.tool_calls, strict=False):
-            if self._estop.engaged():
-                return _done(turn, "held")
-            standing = await self._settled(turn, action_id)
-            if standing is None:
-                continue
-            if standing.status == "PENDING" and standing.held and not standing.begun:
-                action = self._load(action_id)
-                if action is not None:
-                    outcome = await self._calls.carry(turn, action, about)
-                    waiting += [action_id] if outcome.pending or outcome.again else []
-                continue
-            if action_id not in recorded:
-                record = self._calls.recorder(turn, call.call_id, action_id, about)
-                result = _result_of(standing)
-                await self._db.write(lambda tx, record=record, result=result: record(tx, result))
-                turn.take_in(result.label, kept=not result.fresh)
-            waiting += [] if standing.ended else [action_id]
+        waiting = await self._recorded.take_up(turn, answer, own, about, self._estop.engaged)
+        if waiting is None:
+            return _done(turn, "held")
         stage: Stage = "waiting" if waiting else "called"
         return _done(turn, stage, waiting=tuple(waiting), calls=len(answer.tool_calls))
 
-    def _load(self, action_id: str) -> Action | None:
-        try:
-            return load_action(self._db.reader, action_id)
-        except RowDamaged as error:  # this job's fault, not the disk's
-            raise CoilclawError(error.message, remedy=error.remedy) from error
 
-    async def _settled(self, turn: Turn, action_id: str) -> Standing | None:
-        """Where an action stands, once what a dead process left begun has been taken up."""
-        standing = standing_of(self._db.reader, turn.turn_id).get(action_id)
-        if standing is not None and standing.begun and standing.held and not standing.ended:
-            with suppress(Taken):  # somebody else was faster; what they wrote is looked at below
-                await self._calls.conveyor.recover()
-            standing = standing_of(self._db.reader, turn.turn_id).get(action_id)
-        return standing
-
-
-def _done(turn: Turn, stage: Stage, *, text: str = "", waiting: tuple[str, ...] = (), calls: int = 0) -> StepDone:
-    return StepDone(stage=stage, text=text, waiting=waiting, calls=calls, inherited=turn.inherited, fresh=turn.fresh)
+def _done(turn: Turn, stage: Stage, *, text: str = "", waiting: tuple[str, ...] = (), calls: int = 0) -> StepReport:
+    return StepReport(stage=stage, text=text, waiting=waiting, calls=calls, inherited=turn.inherited, fresh=turn.fresh)
 
 
 def _missing(order: StepOrder, own: Sequence[MessageRow]) -> list[MessageRow]:
@@ -239,21 +197,3 @@ def _fitting(own: Sequence[MessageRow], most: int) -> list[MessageRow]:
 def _answer_of(own: Sequence[MessageRow], number: int) -> MessageRow | None:
     """The stored answer of a step, if the model gave one already."""
     return next((row for row in reversed(own) if row.role == "assistant" and row.metadata.get("step") == number), None)
-
-
-def _actions_of(answer: MessageRow) -> tuple[str, ...]:
-    try:
-        return msgspec.convert(answer.metadata.get("actions", []), tuple[str, ...])
-    except msgspec.ValidationError:
-        return ()
-
-
-def _result_of(standing: Standing) -> ToolResult:
-    """What the model is told of an action that came to its end, or to its waiting, while nobody was there."""
-    if standing.ended and standing.result is not None:
-        return standing.result
-    if standing.ended:
-        text = f"{standing.tool} ended as {standing.status}. {standing.rejection_reason or ''}".strip()
-        return ToolResult(success=False, output=text, error=text, code=standing.status, label=INTERNAL)
-    text = f"pending {standing.action_id}: it waits for the owner or for its next try."
-    return ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED", label=INTERNAL)

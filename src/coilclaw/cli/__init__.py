@@ -47,7 +47,7 @@ def _command() -> int:
         _forget_output()
         from coilclaw.cli.output import tell
 
-        tell(f"coilclaw: {error.filename or 'the output'} cannot be written or read: {error.strerror}.", err=True)
+        tell(f"coilclaw: {error.filename or 'the output'} cannot be read or written: {error.strerror}.", err=True)
         return 7
     return result
 
@@ -84,7 +84,7 @@ def _say_error(error: Exception) -> None:
     from coilclaw.packets.text import one_line
 
     if isinstance(error, ConfigError) and len(error.problems) > 1:
-        tell("coilclaw: the configuration does not hold:", err=True)
+        tell("coilclaw: the configuration is invalid:", err=True)
         for problem in error.problems:
             tell(f"  {problem}", err=True)
         if error.remedy:

@@ -1,19 +1,210 @@
-"""coilclaw completion."""
+"""What a shell offers on Tab for ids and names, the newest first. It only reads, and on any fault it offers nothing."""
 
-import click
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-from coilclaw.cli.output import tell
+if TYPE_CHECKING:
+    import click
+    from click.shell_completion import CompletionItem
+
+    from coilclaw.config import Config
+
+Complete: TypeAlias = "Callable[[click.Context, click.Parameter, str], list[CompletionItem]]"
+"""What click asks while a word is being typed."""
+Offer: TypeAlias = tuple[str, str]
+"""What would be typed, and what there is to say about it."""
+
+MOST = 20
+HELP = 80
+"""So many characters of what is said beside an offer."""
+WAIT_SECONDS = 0.2
+"""A shell does not wait for a database that is busy."""
+SOP_BYTES = 64 * 1024
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the completion script for a shell; load it with eval "$(coilclaw completion bash)"."""
-    from click.shell_completion import get_completion_class
+def _offering(find: "Callable[[Config, str], Iterable[Offer]]") -> Complete:
+    """A completer over what `find` gives for the configuration of this home and the word so far."""
 
-    from coilclaw.cli.group import coilclaw
+    def complete(_ctx: "click.Context", _param: "click.Parameter", typed: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
 
-    found = get_completion_class(shell)
-    assert found is not None  # noqa: S101 - the choice above lists only shells click knows
-    script = found(coilclaw, {}, "coilclaw", "_COILCLAW_COMPLETE").source()
-    tell(script.replace("complete --no-files", "complete --keep-order --no-files"))  # in fish the newest stay first
+        try:
+            from coilclaw.config import home_from, load
+            from coilclaw.secrets.redactor import Redactor
+
+            home = home_from(os.environ)
+            if not home.root.is_dir():
+                return []
+            redact = Redactor().text
+            offers = list(find(load(home, os.environ).config, typed))[:MOST]
+            return [CompletionItem(name, help=_told(redact(about))) for name, about in offers if _plain(name)]
+        except Exception:  # whatever it was: in the middle of a command line nothing may be said
+            return []
+
+    return complete
+
+
+def _plain(name: str) -> bool:
+    """Whether it can stand on a command line as it is: shells put offers there unquoted, and Enter runs it."""
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None
+
+
+def _told(text: str) -> str:
+    """One line; fish takes a comma for the end of it."""
+    from coilclaw.packets.text import one_line
+
+    line = one_line(text.replace("\n", " ").replace("\t", " ")).replace(",", ";")
+    return line if len(line) <= HELP else f"{line[:HELP]}…"
+
+
+def _rows(config: "Config", query: str, typed: str, among: Sequence[str] = ()) -> "list[tuple[str, ...]]":
+    """Rows of a query that ends in `substr(id, 1, ?) = ?`, without creating a missing database."""
+    import sqlite3
+
+    address = f"{config.memory.path.as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS)) as db:
+        return db.execute(f"{query} LIMIT {MOST}", (*among, len(typed), typed)).fetchall()
+
+
+def actions(*statuses: str) -> Complete:
+    """Actions of these statuses, or all."""
+
+    def find(config: "Config", typed: str) -> Iterable[Offer]:
+        from coilclaw.tools.builtin import builtin_tools
+
+        among = f"status IN ({', '.join('?' * len(statuses))})" if statuses else "1"
+        query = (
+            f"SELECT action_id, status, tool, args_json FROM proposed_actions WHERE {among}"  # noqa: S608
+            " AND substr(action_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
+        )
+        tools = builtin_tools()
+        for action_id, status, name, args in _rows(config, query, typed, statuses):
+            about = name
+            if name in tools:
+                try:
+                    about = f"{name}: {tools[name].summary(tools[name].parse(args.encode()))}"
+                except Exception:  # arguments that never fitted the tool say nothing
+                    about = name
+            yield action_id, about if len(statuses) == 1 else f"{status}: {about}"
+
+    return _offering(find)
+
+
+def jobs(*states: str) -> Complete:
+    """Jobs in these states, or all."""
+
+    def find(config: "Config", typed: str) -> Iterable[Offer]:
+        from coilclaw.cli.phrases import JOBS
+
+        among = f"state IN ({', '.join('?' * len(states))})" if states else "1"
+        query = (
+            f"SELECT job_id, state, goal FROM jobs WHERE {among}"  # noqa: S608
+            " AND substr(job_id, 1, ?) = ? ORDER BY created_at DESC, job_id DESC"
+        )
+        words: dict[str, str] = {**JOBS}
+        for job_id, state, goal in _rows(config, query, typed, states):
+            yield job_id, f"{words.get(state, state)}: {goal}"
+
+    return _offering(find)
+
+
+def _schedules(config: "Config", typed: str) -> Iterable[Offer]:
+    query = (
+        "SELECT schedule_id, coalesce(json_extract(payload_json, '$.intent'), json_extract(payload_json, '$.sop'), '')"
+        " FROM schedules WHERE substr(schedule_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
+    )
+    return [(str(row[0]), str(row[1])) for row in _rows(config, query, typed)]
+
+
+def _runs_in(*states: str) -> Complete:
+    def find(config: "Config", typed: str) -> Iterable[Offer]:
+        among = f"state IN ({', '.join('?' * len(states))})" if states else "1"
+        query = (
+            f"SELECT run_id, name, state FROM sop_runs WHERE {among}"  # noqa: S608
+            " AND substr(run_id, 1, ?) = ? ORDER BY created_at DESC, rowid DESC"
+        )
+        return [(row[0], f"{row[1]}: {row[2].lower()}") for row in _rows(config, query, typed, states)]
+
+    return _offering(find)
+
+
+def sop_runs(ctx: "click.Context", param: "click.Parameter", typed: str) -> "list[CompletionItem]":
+    """Runs of procedures; only those that are not over where one is to go on."""
+    states = ("RUNNING", "WAITING") if ctx.info_name in ("approve", "resume") else ()
+    return _runs_in(*states)(ctx, param, typed)
+
+
+def _receipts(config: "Config", typed: str) -> Iterable[Offer]:
+    query = (
+        "SELECT receipt_id, json_extract(line, '$.tool'), json_extract(line, '$.status')"
+        " FROM receipts WHERE substr(receipt_id, 1, ?) = ? ORDER BY seq DESC"
+    )
+    return [(row[0], f"{row[1]}: {row[2]}") for row in _rows(config, query, typed)]
+
+
+def _conversations(config: "Config", typed: str) -> Iterable[Offer]:
+    query = "SELECT thread_id, title FROM threads WHERE substr(thread_id, 1, ?) = ? ORDER BY updated_at DESC"
+    return [(row[0], row[1]) for row in _rows(config, query, typed)]
+
+
+def _devices(config: "Config", typed: str) -> Iterable[Offer]:
+    query = (
+        "SELECT device_id, coalesce(name, '') FROM devices WHERE revoked_at IS NULL AND substr(device_id, 1, ?) = ?"
+        " ORDER BY created_at DESC, rowid DESC"
+    )
+    return [(row[0], row[1]) for row in _rows(config, query, typed)]
+
+
+def _tools(_config: "Config", typed: str) -> Iterable[Offer]:
+    from coilclaw.tools.builtin import builtin_tools
+
+    return [(name, tool.description) for name, tool in builtin_tools().items() if name.startswith(typed)]
+
+
+def _providers(config: "Config", typed: str) -> Iterable[Offer]:
+    models = config.providers.models.items()
+    return [(name, model.kind) for name, model in models if name.startswith(typed)]
+
+
+def _snapshots(_config: "Config", typed: str) -> Iterable[Offer]:
+    """Without their files: a shell does not wait for thousands of names."""
+    import msgspec
+
+    from coilclaw.config import home_from
+
+    files = sorted((home_from(os.environ).root / "snapshots").glob("snap_*.json"), reverse=True)
+    named = [file for file in files if file.name.startswith(typed)][:MOST]
+    found = [msgspec.json.decode(file.read_bytes(), type=dict[str, msgspec.Raw]) for file in named]
+    text = msgspec.json.Decoder(str)
+    return [(text.decode(each["id"]), text.decode(each["note"])) for each in found]
+
+
+def _sops(config: "Config", typed: str) -> Iterable[Offer]:
+    folders = [each for each in (config.workspace_dir / "sops").iterdir() if each.name.startswith(typed)]
+    files = [(each.name, each / "SOP.toml") for each in folders]
+    changed = [(file.stat().st_mtime, name, file) for name, file in files if file.is_file() and not file.is_symlink()]
+    return [(name, _description(file)) for _, name, file in sorted(changed, reverse=True)[:MOST]]
+
+
+def _description(file: Path) -> str:
+    import tomllib
+
+    try:
+        with file.open("rb") as opened:
+            return str(tomllib.loads(opened.read(SOP_BYTES).decode()).get("description", ""))
+    except (OSError, ValueError):
+        return ""
+
+
+schedules = _offering(_schedules)
+sops = _offering(_sops)
+receipts = _offering(_receipts)
+conversations = _offering(_conversations)
+devices = _offering(_devices)
+tools = _offering(_tools)
+providers = _offering(_providers)
+snapshots = _offering(_snapshots)

@@ -9,6 +9,12 @@ LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 QUIET = ("notify", "estop_watch")
 """Chores that need no line: a notice is told as such, and that ESTOP holds the work is said by the worker."""
 
+HOUSEKEEPING = (
+    "startup", "config_path", "workspace_path", "channel_started", "provider_selected", "conversation_started",
+    "receipt_written", "memory_persisted",
+)  # fmt: skip
+"""Events for a log file. A person at a terminal sees what the agent does, not how it is kept."""
+
 
 def logger_from(environ: Mapping[str, str]) -> "Logger":
     """A logger for commands that need no configuration: ESTOP must work whatever the configuration says."""
@@ -32,12 +38,14 @@ class Logger:
         """True while something else owns the terminal."""
 
     def say(self, level: str, event: str, fields: dict[str, Json]) -> None:
-        """Write one line, if it matters enough. JSON logs carry every event."""
+        """Write one line, if it matters enough."""
         if event == "worker_chore" and fields.get("chore") in QUIET:
             level = "debug"
+        if LEVELS[level] < self._level:
+            return
         if self._as_json:
             self._write(self._json_line(level, event, fields))
-        elif LEVELS[level] >= self._level and not (self.quiet and level == "info"):
+        elif not (level == "info" and (self.quiet or (event in HOUSEKEEPING and sys.stderr.isatty()))):
             self._write(self._text_line(level, event, fields))
 
     def _json_line(self, level: str, event: str, fields: dict[str, Json]) -> str:
@@ -56,13 +64,13 @@ class Logger:
         message = words.get("message")
         if event == "tool_unknown":
             tool = words.get("tool")
-            message = f"whether {tool} had its effect is not known: see `coilclaw actions list --status unknown`."
+            message = f"it is unknown whether {tool} took effect: see `coilclaw actions list --status unknown`."
         if event in ("tool_completed", "tool_denied", "tool_failed") and "status" in words:
-            from coilclaw.cli.words import receipt_word
+            from coilclaw.cli.phrases import receipt_word
 
             event = f"tool_{receipt_word(str(words.pop('status')), str(words.get('code')))}"
         if message is None and event.startswith("worker_"):
-            from coilclaw.cli.words import worker_words
+            from coilclaw.cli.phrases import worker_words
 
             message = worker_words(event, words)
         if message is None:

@@ -68,7 +68,7 @@ def check(config: Config, home: Home, declared: Set[str], faults: Faults) -> Non
     if strange:
         close = nearest(strange[0], BUILT_IN_TOOLS)
         hint = f"; did you mean {close}?" if close else ""
-        faults.warn(("channels", "cli", "tools_allow"), f"no built-in tool is called {_some(strange)}{hint}")
+        faults.warn(("channels", "cli", "tools_allow"), f"there is no built-in tool {_some(strange)}{hint}")
 
 
 def _check_workspace(config: Config, home: Home, faults: Faults) -> bool:
@@ -79,14 +79,14 @@ def _check_workspace(config: Config, home: Home, faults: Faults) -> bool:
     if workspace == root:
         faults.note(key, f"the workspace {shown} is the home itself; the agent must not reach its own keys")
     elif root.is_relative_to(workspace):
-        faults.note(key, f"the workspace {shown} contains the home {display(home.root)}; choose one beside it")
+        faults.note(key, f"the workspace {shown} contains the home {display(home.root)}; choose a folder next to it")
     elif workspace.is_relative_to(root):
-        faults.note(key, f"the workspace {shown} lies in the home {display(home.root)}; choose one beside it")
+        faults.note(key, f"the workspace {shown} is inside the home {display(home.root)}; choose a folder next to it")
     elif stands_as(workspace) == "other":
         faults.note(key, f"{shown} is not a directory")
     for path in config.security.forbidden_paths:
         if workspace.is_relative_to(path):
-            text = f"{display(path)} holds the workspace, so nothing in it can be read or written"
+            text = f"{display(path)} contains the workspace, so nothing in the workspace could be read or written"
             faults.warn(("security", "forbidden_paths"), text)
     return not (root.is_relative_to(workspace) or workspace.is_relative_to(root))
 
@@ -97,7 +97,7 @@ def _check_files(config: Config, home: Home, faults: Faults) -> None:
     for key, path in (("memory", config.memory.path), ("receipts", config.receipts.path)):
         real = resolved(path)
         if real.is_relative_to(workspace):
-            text = f"{display(path)} lies in the workspace, where the agent could change it; put it in the home"
+            text = f"{display(path)} is inside the workspace, where the agent could change it; put it in the home"
             faults.note((key, "path"), text)
         elif stands_as(real) == "directory":
             faults.note((key, "path"), f"{display(path)} is a directory; name a file")
@@ -108,10 +108,10 @@ def _check_files(config: Config, home: Home, faults: Faults) -> None:
 
 def _check_switches(config: Config, faults: Faults) -> None:
     if not config.security.audit_log:
-        text = "the audit trail cannot be switched off: without it nobody could tell what the agent did; remove the key"
+        text = "the audit trail cannot be switched off: it is the record of what the agent did; remove the key"
         faults.note(("security", "audit_log"), text)
     if not config.receipts.enabled:
-        text = "receipts cannot be switched off: no outcome goes without one; remove the key"
+        text = "receipts cannot be switched off: every outcome has one; remove the key"
         faults.note(("receipts", "enabled"), text)
 
 
@@ -131,7 +131,7 @@ def _check_providers(config: Config, declared: Set[str], faults: Faults) -> None
             for other in model.routes.values():
                 _check_name(other, (*path, "routes"), declared, faults)
             if not model.default:
-                faults.note((*path, "default"), "is missing; name the provider for requests that no route fits")
+                faults.note((*path, "default"), "is missing; name the provider for requests that match no route")
             else:
                 _check_name(model.default, (*path, "default"), declared, faults)
     _check_cycles(models, faults)
@@ -186,23 +186,25 @@ def _check_cycles(models: Mapping[str, ProviderModel], faults: Faults) -> None:
     except graphlib.CycleError as error:
         ring: list[str] = error.args[1]
         around = " -> ".join(reversed(ring[:10]))
-        faults.note((*MODELS, ring[0]), f"providers name each other in a circle: {around}; take one out")
+        faults.note((*MODELS, ring[0]), f"providers refer to each other in a cycle: {around}; remove one")
 
 
 def _check_server(model: OpenAIModel, path: KeyPath, faults: Faults) -> None:
     if not model.model:
-        faults.note((*path, "model"), "is missing; name the model to ask for")
+        faults.note((*path, "model"), "is missing; name the model to use")
     fault = url_fault(model.base_url)
     if fault:
         faults.note((*path, "base_url"), fault)
     elif "@" in model.base_url:
-        faults.warn((*path, "base_url"), "holds a name or password; keep it in a variable that api_key_env names")
+        faults.warn(
+            (*path, "base_url"), "contains a user name or password; keep it in the variable that api_key_env names"
+        )
 
 
 def url_fault(url: str) -> str:
     """Why a base_url cannot be used, or nothing. The address is never repeated: it may hold a password."""
     if not url:
-        return "is missing; write where the server is, such as http://localhost:1234/v1"
+        return "is missing; give the server's base URL, such as http://localhost:1234/v1"
     from urllib.parse import urlsplit
 
     try:
@@ -213,7 +215,7 @@ def url_fault(url: str) -> str:
     if not usable or any(char.isspace() for char in url):
         return "needs an http:// or https:// address with a host, such as http://localhost:1234/v1"
     if "?" in url or "#" in url:
-        return "must end with its path; take out what follows the ? or #"
+        return "must end with its path; remove the ? or # and what follows it"
     return ""
 
 

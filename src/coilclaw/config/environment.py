@@ -28,19 +28,28 @@ ALIASES: Mapping[str, KeyPath] = {
 ENCRYPTION_KEY = "COILCLAW_ENCRYPTION_KEY_B64"
 ENCRYPTION_KEY_NEW = "COILCLAW_ENCRYPTION_KEY_NEW_B64"
 OPENROUTER_KEY = "COILCLAW_OPENROUTER_API_KEY"
+MODEL_PRIMARY = "COILCLAW_MODEL_PRIMARY"
 SECRETS = (ENCRYPTION_KEY, OPENROUTER_KEY)
 """Variables that hold secrets: only their presence is ever looked at."""
 
 OTHERS: Mapping[str, str] = {
-    "COILCLAW_HOME": "Moves the home and everything in it. Default: `~/.coilclaw`.",
-    "COILCLAW_DEBUG": "Shows where an unexpected error happened; its text may hold secrets.",
+    "COILCLAW_HOME": "The home folder, and everything in it. Default: `~/.coilclaw`.",
+    "COILCLAW_DEBUG": "Shows the traceback of an unexpected error; its text may contain secrets.",
     "COILCLAW_MOCK_SCRIPT": "A file of scripted answers for the mock provider, for one run.",
-    ENCRYPTION_KEY: "Secret: 32 bytes in base64 that encrypt stored tokens. Not set: a key file in the home.",
-    ENCRYPTION_KEY_NEW: "Secret: the key that follows it; read by `coilclaw keys rotate`.",
-    OPENROUTER_KEY: "Secret: a provider key; it is used where `api_key_env` names it.",
+    ENCRYPTION_KEY: "Secret: the key that encrypts stored tokens, 32 bytes in base64. Not set: a key file in the home.",
+    ENCRYPTION_KEY_NEW: "Secret: the next key; read by `coilclaw keys rotate`.",
+    OPENROUTER_KEY: "Secret: a provider key; used where `api_key_env` names it. Together with `COILCLAW_MODEL_PRIMARY`,"
+    " and while the file has nothing but the mock, OpenRouter answers.",
     "NO_COLOR": "When set, output has no colours.",
 }
 """Variables that set no key."""
+
+
+def chooses_openrouter(environ: Mapping[str, str]) -> bool:
+    """Whether the environment says all that is needed to ask a model at OpenRouter, and names no other provider."""
+    return all(environ.get(name) for name in (OPENROUTER_KEY, MODEL_PRIMARY)) and not environ.get(
+        variable_for(("default_provider",))
+    )
 
 
 class Override(msgspec.Struct, frozen=True):
@@ -94,9 +103,9 @@ def _unknown(name: str, keys: Mapping[str, KeyPath], faults: Faults) -> None:
     close = nearest(name, [*keys, *OTHERS])
     hint = f"did you mean {close}?" if close else "docs/config.md lists the names"
     if any(name.startswith(section) for section in sections):
-        faults.add(name, f"sets no key; {hint}")
+        faults.add(name, f"matches no configuration key; {hint}")
     else:
-        faults.strangers[name] = f"{safe_text(name)}: no such variable, it is ignored; {hint}"
+        faults.strangers[name] = f"{safe_text(name)}: unknown variable, ignored; {hint}"
 
 
 def _prefix(table: Table) -> str:
@@ -106,7 +115,9 @@ def _prefix(table: Table) -> str:
 def _table_key(table: Table, name: str, written: Collection[str], faults: Faults) -> tuple[KeyPath, Any] | None:
     """Split COILCLAW_<TABLE>_<NAME>_<KEY>; a name that is not in the file makes a new table, in lower case."""
     if not table.variables:
-        faults.add(name, f"sets no key; a {table.noun} can only be written in the file, as [{table.key}.NAME]")
+        faults.add(
+            name, f"matches no configuration key; a {table.noun} can only be set in the file, as [{table.key}.NAME]"
+        )
         return None
     rest = name.removeprefix(_prefix(table))
     types = table_keys(table)
@@ -116,10 +127,10 @@ def _table_key(table: Table, name: str, written: Collection[str], faults: Faults
     fits = [(each, key) for wanted, key in splits for each in written if _upper(each) == wanted]
     if len(fits) > 1:
         names = " and ".join(dict.fromkeys(each for each, _ in fits))
-        faults.add(name, f"fits the {table.noun}s {names}; rename one of them")
+        faults.add(name, f"matches the {table.noun}s {names}; rename one of them")
         return None
     if not splits:
-        faults.add(name, f"sets no key of a {table.noun}; {_key_hint(rest, types)}")
+        faults.add(name, f"matches no key of a {table.noun}; {_key_hint(rest, types)}")
         return None
     made, key = fits[0] if fits else (splits[0][0].lower(), splits[0][1])
     return (*table.path, made, key), types[key]

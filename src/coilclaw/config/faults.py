@@ -61,8 +61,8 @@ class Faults:
         """Raise one ConfigError that holds every problem."""
         if not self.problems:
             return
-        more = [f"and {self._hidden} more faults"] if self._hidden else []
-        raise ConfigError([*self.problems, *more], remedy="Correct what is named, then run `coilclaw config validate`.")
+        more = [f"and {self._hidden} more errors"] if self._hidden else []
+        raise ConfigError([*self.problems, *more], remedy="Fix these errors, then run `coilclaw config validate`.")
 
     def _line(self, path: KeyPath) -> int | None:
         """The line of a key, or of the table around it; nothing when it cannot be told for sure."""

@@ -7,7 +7,7 @@ from coilclaw.config.faults import Faults
 from coilclaw.config.schema import Server
 
 BEYOND_LOOPBACK = (
-    "reaches beyond this machine, which needs TLS: set tls_cert and tls_key, or tls_proxy and an https public_url;"
+    "is reachable from other machines, which needs TLS: set tls_cert and tls_key, or tls_proxy and an https public_url;"
     ' or listen on "127.0.0.1:8377"'
 )
 
@@ -43,7 +43,7 @@ def check_server(server: Server, faults: Faults, *, address_holds: bool) -> None
     """Note what is wrong with [server] as a whole."""
     if (server.tls_cert is None) != (server.tls_key is None):
         missing = "tls_key" if server.tls_key is None else "tls_cert"
-        faults.note(("server", missing), "is missing; a certificate and its key belong together")
+        faults.note(("server", missing), "is missing; set both the certificate and its key")
     fault = public_url_fault(server.public_url)
     if fault:
         faults.note(("server", "public_url"), fault)
@@ -59,11 +59,11 @@ def _check_proxy(server: Server, faults: Faults) -> None:
     try:
         ipaddress.ip_address(server.tls_proxy)
     except ValueError:
-        faults.note(key, "needs the address of the proxy as a number, such as 10.0.0.2: a name can change its meaning")
+        faults.note(key, "needs the proxy's IP address, such as 10.0.0.2: a name could resolve to another machine")
     if not server.public_url.startswith("https://"):
-        faults.note(key, "needs an https public_url, such as https://coil.example.net: what the proxy is reached by")
+        faults.note(key, "needs an https public_url, such as https://coil.example.net: the address of the proxy")
     if server.tls_cert is not None:
-        faults.note(key, "speaks TLS for us, and tls_cert has us speak it ourselves; take one of them out")
+        faults.note(key, "terminates TLS at the proxy, but tls_cert terminates it here; remove one of them")
 
 
 def public_url_fault(url: str) -> str:
@@ -79,9 +79,9 @@ def public_url_fault(url: str) -> str:
     host = parts.hostname or ""
     plain = url.isascii() and url.isprintable() and url == url.lower() and " " not in url and "\\" not in url
     if parts.scheme not in ("http", "https") or not host or not plain or port == 0:
-        return f"needs an https:// address with a host in small letters, {example}"
+        return f"needs an https:// address with a lower-case host, {example}"
     if "@" in parts.netloc or parts.path not in ("", "/") or "?" in url or "#" in url:
-        return f"needs an address without anything behind its host and port, {example}"
+        return f"needs an address that ends after its host and port, {example}"
     if parts.scheme == "http" and not is_loopback(host):
         return f"must begin with https://: passkeys and cookies need it, {example}"
     return ""

@@ -8,7 +8,15 @@ from typing import cast
 import msgspec
 
 from coilclaw.config.checks import check, settle_paths
-from coilclaw.config.environment import ENCRYPTION_KEY, SECRETS, Override, read_environment
+from coilclaw.config.environment import (
+    ENCRYPTION_KEY,
+    MODEL_PRIMARY,
+    OPENROUTER_KEY,
+    SECRETS,
+    Override,
+    chooses_openrouter,
+    read_environment,
+)
 from coilclaw.config.faults import Faults, display
 from coilclaw.config.options import Origin, values_of
 from coilclaw.config.paths import Home
@@ -47,6 +55,7 @@ def load(home: Home, environ: Mapping[str, str]) -> Loaded:
     faults = Faults(display(home.config_file))
     table = read_table(home, faults)
     faults.raise_if_any()  # a file that cannot be read says nothing about its values
+    stands, table = table, _with_openrouter(table, environ)
     written = {path: (_table_in(table, path) or named.defaults()).keys() for path, named in TABLES.items()}
     overrides = read_environment(environ, written, faults)
     faults.variables = {override.path: override.variable for override in overrides}
@@ -57,10 +66,30 @@ def load(home: Home, environ: Mapping[str, str]) -> Loaded:
     faults.raise_if_any()
     return Loaded(
         config=config,
-        origins=_origins(config, table, faults.variables),
+        origins=_origins(config, stands, faults.variables),
         warnings=(*faults.warnings, *_strangers(config, faults)),
         secrets_present=tuple(name for name in SECRETS if environ.get(name)),
     )
+
+
+OPENROUTER = "https://openrouter.ai/api/v1"
+
+
+def _with_openrouter(table: dict[str, object], environ: Mapping[str, str]) -> dict[str, object]:
+    """OpenRouter answers when the environment has its key and a model, and the file has nothing but the mock."""
+    models = _table_in(table, MODELS)
+    mock = all(name == "local" and _as_table(each).get("kind", "mock") == "mock" for name, each in models.items())
+    if table.get("default_provider", "local") != "local" or not mock or not chooses_openrouter(environ):
+        return table
+    said = {
+        "kind": "openai-compatible",
+        "model": environ[MODEL_PRIMARY],
+        "base_url": OPENROUTER,
+        "api_key_env": OPENROUTER_KEY,
+    }
+    for key, value in said.items():
+        table = _put(table, (*MODELS, "openrouter", key), value)
+    return {**table, "default_provider": "openrouter"}
 
 
 def _origins(config: Config, table: Mapping[str, object], variables: Mapping[KeyPath, str]) -> dict[str, Origin]:
@@ -99,7 +128,9 @@ def read_table(home: Home, faults: Faults) -> dict[str, object]:
         faults.add(faults.file, "is nested too deeply")
         return {}
     except ValueError as error:  # also a number of thousands of digits, which tomllib passes to int()
-        reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it holds a number that is far too long"
+        reason = (
+            str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it contains a number that is far too long"
+        )
         faults.add(faults.file, f"is not valid TOML: {reason}")
         return {}
     faults.text = text
@@ -121,10 +152,10 @@ def _read_bytes(home: Home, faults: Faults) -> bytes:
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
-        faults.add(faults.file, f"is {what}; a text file is needed here")
+        faults.add(faults.file, f"is {what}; a text file is required")
         return b""
     if mode & stat.S_IWOTH:
-        faults.warnings.append(f"{faults.file}: everybody on this machine can change it; run chmod 600 on it")
+        faults.warnings.append(f"{faults.file}: every user on this machine can change it; run chmod 600 on it")
     try:
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -132,7 +163,7 @@ def _read_bytes(home: Home, faults: Faults) -> bytes:
         faults.add(faults.file, f"cannot be read: {error.strerror}")
         return b""
     if len(data) > MAX_FILE_BYTES:
-        faults.add(faults.file, "is larger than 1 MB; a configuration is a few kilobytes")
+        faults.add(faults.file, "is larger than 1 MB; a configuration file is a few kilobytes")
         return b""
     return data
 
@@ -190,4 +221,4 @@ def _check_encryption_key(text: str, faults: Faults) -> None:
     except (binascii.Error, ValueError):
         size = 0
     if size != 32:
-        faults.add(ENCRYPTION_KEY, "needs exactly 32 bytes in base64; make one with: openssl rand -base64 32")
+        faults.add(ENCRYPTION_KEY, "must be exactly 32 bytes in base64; generate one with: openssl rand -base64 32")

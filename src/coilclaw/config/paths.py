@@ -77,7 +77,7 @@ def home_from(environ: Mapping[str, str]) -> Home:
         raise ConfigError([f"{place} {error}"], remedy="Set COILCLAW_HOME to an absolute path.") from error
     except FileNotFoundError as error:
         remedy = "Change to a directory that exists."
-        raise ConfigError(["the current directory is gone"], remedy=remedy) from error
+        raise ConfigError(["the current directory no longer exists"], remedy=remedy) from error
 
 
 def absolute(text: str, start: Path, environ: Mapping[str, str]) -> Path:
@@ -115,7 +115,7 @@ def _with_variables(text: str, environ: Mapping[str, str]) -> str:
 
     expanded = re.sub(r"\$(?:\{([^}]*)\}|([A-Za-z_][A-Za-z0-9_]*))", value, text)
     if "${" in text and "}" not in text:
-        raise BadPath('holds "${" without its "}"')
+        raise BadPath('contains "${" without a closing "}"')
     return expanded
 
 
@@ -128,5 +128,5 @@ def _user_home(name: str, environ: Mapping[str, str]) -> str:
         return (pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())).pw_dir
     except KeyError:
         if name:
-            raise BadPath(f"begins with ~{name[:32]}, and there is no such user") from None
-        raise BadPath("begins with ~, and HOME is not set") from None
+            raise BadPath(f"begins with ~{name[:32]}, but there is no such user") from None
+        raise BadPath("begins with ~, but HOME is not set") from None

@@ -48,8 +48,8 @@ def default_toml(home: Home) -> str:
     told = option_texts()
     where = display(home.root).replace("\n", "?")
     lines = [
-        "# CoilClaw's configuration. Lines that begin with # show the defaults: take the # away to change one.",
-        f"# Relative paths begin at the home, {where}; ~ and $VARIABLES are expanded.",
+        "# CoilClaw's configuration. Lines that begin with # show the defaults: remove the # to change one.",
+        f"# Relative paths are relative to the home, {where}; ~ and $VARIABLES are expanded.",
         "# Check what you wrote with `coilclaw config validate`; docs/config.md explains every key.",
         "",
     ]

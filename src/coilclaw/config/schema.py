@@ -214,6 +214,9 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """How long a tool may run."""
     shell_timeout_seconds: Seconds = 15.0
     """How long a boxed command may run."""
+    shell_write_bytes: Annotated[int, Meta(ge=1 << 20, le=1 << 50)] = 4 << 30
+    """How much a boxed command may write to the workspace's file system in all, or use up of it. It is looked at twenty
+    times a second, so a fast disk takes a little more. A single file may hold 64 MiB, `/tmp` in the box 128 MiB."""
     http_timeout_seconds: Seconds = 20.0
     """How long an http request may take."""
     turn_token_budget: Tokens = 100_000
@@ -374,7 +377,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     turns_at_once: Annotated[int, Meta(ge=1, le=64)] = 4
     """How many conversations are answered at the same time."""
     max_streams: Annotated[int, Meta(ge=1, le=10_000)] = 1200
-    """How many event streams may be open."""
+    """How many event streams may be open, and how many WebSockets (of those at most 256)."""
     requests_per_minute: Annotated[int, Meta(ge=10, le=1_000_000)] = 1200
     """How many requests a device may make; single routes have stricter limits."""
 

@@ -53,7 +53,7 @@ def _leaf(made: dict[str, object], value: object, kind: Any, path: KeyPath, faul
     if isinstance(fitting, float) and not math.isfinite(fitting):
         faults.note(path, f"needs {allowed(kind)}")
     elif any(_is_unfit(text) for text in _texts(value)):
-        faults.note(path, "holds a control character or text that is not UTF-8; write it without")
+        faults.note(path, "contains a control character or text that is not UTF-8; remove it")
     else:
         made[path[-1]] = fitting
 
@@ -85,7 +85,7 @@ def _instead(value: object, kind: Any) -> str:
     if isinstance(value, bool):
         return f", not {str(value).lower()}"
     if isinstance(value, int | float):
-        return f", not {safe_text(repr(value))}" if abs(value) < 1e18 else ", not so large a number"
+        return f", not {safe_text(repr(value))}" if abs(value) < 1e18 else ", not a number that large"
     if isinstance(value, str):
         if get_origin(inner) is Literal:
             close = nearest(value, get_args(inner))

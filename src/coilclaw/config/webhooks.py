@@ -27,9 +27,9 @@ def check_webhook(webhook: Webhook, path: KeyPath, faults: Faults) -> None:
             _check_lookup(webhook, asked, there, (*path, "lookup_url"), faults)
     for name, header in (("header", webhook.header), ("key_header", webhook.key_header)):
         if header.lower() in TAKEN or header.lower().startswith("proxy-"):
-            faults.note((*path, name), f"{header} belongs to the request itself; name another header")
+            faults.note((*path, name), f"{header} is set by the request itself; name another header")
     if webhook.header.lower() == webhook.key_header.lower():
-        faults.note((*path, "key_header"), "is the header of the secret too; name another one")
+        faults.note((*path, "key_header"), "is also the header of the secret; name another one")
 
 
 def _check_url(url: str, path: KeyPath, faults: Faults) -> SplitResult | None:
@@ -39,14 +39,14 @@ def _check_url(url: str, path: KeyPath, faults: Faults) -> SplitResult | None:
         return None
     parts = urlsplit(url)
     if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
-        faults.warn(path, "sends in the clear: everybody on the way reads it, secrets included; use https")
+        faults.warn(path, "is not encrypted: anyone on the network path can read it, secrets included; use https")
     return parts
 
 
 def webhook_url_fault(url: str) -> str:
     """Why a webhook's address cannot be used, or nothing."""
     if not url:
-        return "is missing; write where to send, such as https://example.com/hook"
+        return "is missing; give the address to send to, such as https://example.com/hook"
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -56,9 +56,9 @@ def webhook_url_fault(url: str) -> str:
     if not usable or strange or set("{}") & set(parts.netloc):
         return "needs an http:// or https:// address with a host, such as https://example.com/hook"
     if "@" in parts.netloc:
-        return "holds a name or password; keep it in a variable that secret_env names"
+        return "contains a user name or password; keep it in the variable that secret_env names"
     if "#" in url:
-        return "must not hold a #: what follows it is never sent"
+        return "must not contain a #: what follows it is never sent"
     return ""
 
 
@@ -68,7 +68,7 @@ def _check_lookup(
     if KEY not in asked.path and KEY not in asked.query:
         faults.note(path, f"needs {KEY} where the idempotency key belongs, such as https://example.com/hook/{KEY}")
     elif there is not None and webhook.secret_env and _place(asked) != _place(there):
-        faults.warn(path, "is another place than url, and is sent the secret as well")
+        faults.warn(path, "points to a different origin than url, and receives the secret too")
 
 
 def _place(parts: SplitResult) -> tuple[str, str, int]:

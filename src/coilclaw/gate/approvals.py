@@ -6,7 +6,7 @@ from contextlib import suppress
 import msgspec
 
 from coilclaw.gate.conveyor import Conveyor, Outcome
-from coilclaw.gate.ends import End, changed, denial, expired, refusal, resolved, withdrawn
+from coilclaw.gate.outcomes import End, changed, denial, expired, refusal, resolved, withdrawn
 from coilclaw.gate.proof import OwnerProof
 from coilclaw.gate.records import Record, Taken, Verdict
 from coilclaw.gate.turn import Turn
@@ -44,7 +44,7 @@ class Approvals:
         if action.status == "APPROVED":
             return action
         self._must_wait(action)
-        inspected, looked = self._conveyor.look_again(action, self._conveyor.turn_of(action))
+        inspected, looked = self._conveyor.intake.look_again(action, self._conveyor.intake.turn_of(action))
         if from_stamp(action.expires_at) <= self._clock():
             return await self._end(action, expired())
         if digest != action.digest or looked.digest != action.digest or looked.decision.lane != action.decision.lane:
@@ -90,7 +90,7 @@ class Approvals:
         """
         if action.status != "UNKNOWN":
             raise UsageError(
-                f"{action.action_id} is {action.status}; only an action whose end is UNKNOWN is resolved.",
+                f"{action.action_id} is {action.status}; only an UNKNOWN action can be resolved.",
                 remedy="See `coilclaw actions list --status UNKNOWN`.",
             )
         if verdict != "retry":
@@ -99,7 +99,7 @@ class Approvals:
                 self._conveyor.records.resolved(tx, action, verdict, by, proof)
 
             return await self._end(action, resolved(executed=verdict == "executed"), by=by, record=record)
-        expires_at = stamp(self._clock() + self._conveyor.ttl)
+        expires_at = stamp(self._clock() + self._conveyor.intake.ttl)
         reopened = await self._db.write(lambda tx: self._conveyor.records.reopen(tx, action, by, expires_at, proof))
         return self._loaded(action.action_id) if reopened else self._answered_elsewhere(action.action_id)
 
@@ -111,22 +111,22 @@ class Approvals:
         refusable: tuple[Status, ...] = ("REJECTED", "FAILED")
         if action.status not in refusable:
             raise UsageError(
-                f"{action.action_id} is {action.status}; only what was refused or failed is proposed again.",
+                f"{action.action_id} is {action.status}; only a refused or failed action can be proposed again.",
                 remedy="See `coilclaw actions show`.",
             )
         if action.decision.code == "SECRET_NOT_GRANTED":
             raise UsageError(
-                f"the arguments of {action.action_id} held a secret, which was taken out before they were kept.",
+                f"the arguments of {action.action_id} contained a secret, which was redacted before they were stored.",
                 remedy="Refer to the secret by the name of its environment variable.",
             )
         # The owner's own hand, so no longer a job's; what it may stem from stays with it.
         turn = Turn(action.turn_id, action.thread_id, "cli", action.taint)
-        known = await self._conveyor.known(action.call, key) if key is not None else None
+        known = await self._conveyor.intake.known(action.call, key) if key is not None else None
         if known is not None:
             return known
-        new = self._conveyor.propose(action.call, turn, key or new_id("key", self._clock()))
+        new = self._conveyor.intake.propose(action.call, turn, key or new_id("key", self._clock()))
         outcome = await self._conveyor.carry(new, turn, stored=False, record=None)
-        await self._conveyor.note("tool_reproposed", outcome.action.action_id, {"of": action.action_id})
+        await self._conveyor.intake.note("tool_reproposed", outcome.action.action_id, {"of": action.action_id})
         return self._loaded(outcome.action.action_id)
 
     async def _end(self, action: Action, end: End, *, by: str = "", record: Record | None = None) -> Outcome:
@@ -135,19 +135,21 @@ class Approvals:
             return await self._conveyor.end(action, end, by=by, record=record)
         except Taken:
             now = self._loaded(action.action_id).status
-            text = f"{action.action_id} was answered elsewhere: it is {now}."
+            text = f"{action.action_id} was already answered elsewhere: it is {now}."
             raise Conflict(text, remedy="Nothing was done.") from None
 
     def _must_wait(self, action: Action) -> None:
         if action.status != "PENDING":
             why = f" ({action.rejection_reason})" if action.rejection_reason else ""
-            raise UsageError(f"{action.action_id} is {action.status}{why}; it no longer waits.")
+            raise UsageError(f"{action.action_id} is {action.status}{why}; it is no longer waiting.")
 
     def _answered_elsewhere(self, action_id: str) -> Action:
         """Somebody was faster. If they said the same, all is well."""
         action = self._loaded(action_id)
         if action.status != "APPROVED":
-            raise Conflict(f"{action_id} was answered elsewhere: it is {action.status}.", remedy="Nothing was done.")
+            raise Conflict(
+                f"{action_id} was already answered elsewhere: it is {action.status}.", remedy="Nothing was done."
+            )
         return action
 
     def _loaded(self, action_id: str) -> Action:

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 
-from coilclaw.gate.case import BACKGROUND, MATRIX, Case, Rule, describe
+from coilclaw.gate.decision_input import BACKGROUND, FOLLOWED, MATRIX, Case, Rule, describe
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.decision import Reason
+
+_PRIVATE = "your files, notes or memory"
+IRREVERSIBLE = "CANNOT_BE_UNDONE"
 
 
 def _ask_lane(case: Case) -> Iterator[Reason]:
@@ -23,7 +26,7 @@ def _ask_unsafe(case: Case) -> Iterator[Reason]:
         yield Reason(
             rule="box.unsafe",
             code="UNSAFE",
-            text="It would run WITHOUT A BOX: files, network and processes of this machine are within its reach.",
+            text="It would run WITHOUT A BOX: it can reach this machine's files, network and processes.",
         )
 
 
@@ -36,13 +39,37 @@ def _ask_steering(case: Case) -> Iterator[Reason]:
             yield Reason(
                 rule="path.steering",
                 code="STEERS_LATER_WORK",
-                text=f"{path.asked} steers later work, and this comes from work in the background.",
+                text=f"{path.asked} steers later work, and this call comes from background work.",
             )
+
+
+NAMED = 20
+"""So many names stand in one reason."""
+
+
+def _ask_executed(case: Case) -> Iterator[Reason]:
+    """What other programs run by themselves leaves the box in effect: one question that names them all."""
+    names = [path.asked for path in case.facts.paths if path.write and path.path_class == "executed"]
+    if names:
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        yield Reason(
+            rule="path.executed",
+            code="RUN_BY_OTHERS",
+            text=f"Other programs run files with these names automatically: {', '.join(names[:NAMED])}{more}.",
+        )
 
 
 def _ask_always(case: Case) -> Iterator[Reason]:
     if case.facts.tool is not None and case.facts.tool.always_ask:
         yield Reason(rule="tool.always_ask", code="TOOL_ASKS", text=f"{case.facts.tool.name} always asks.")
+
+
+def _ask_irreversible(case: Case) -> Iterator[Reason]:
+    """Every write can be undone; one that cannot is the owner's to decide, in every autonomy."""
+    if case.facts.irreversible:
+        yield Reason(
+            rule="undo.impossible", code=IRREVERSIBLE, text=f"This cannot be undone: {case.facts.irreversible}"
+        )
 
 
 def _ask_taint(case: Case) -> Iterator[Reason]:
@@ -54,15 +81,43 @@ def _ask_taint(case: Case) -> Iterator[Reason]:
         )
 
 
-def _ask_constructed_get(case: Case) -> Iterator[Reason]:
-    """A GET sends too: in a tainted turn a made-up address could carry anything out."""
+def _ask_address(case: Case) -> Iterator[Reason]:
+    """A GET sends too: an address that the model put together could carry out anything it has read."""
     url = case.facts.url
-    if url is not None and (case.facts.fresh or case.facts.inherited) and not (url.listed or url.quoted):
+    if url is None:
+        return
+    if url.origin == "query" and case.facts.private:
+        yield Reason(
+            rule="address.query",
+            code="CONSTRUCTED_GET",
+            text=f"It sends text written by the model to {url.host}, in a conversation that has read {_PRIVATE}.",
+        )
+    holds = _held(case)
+    if url.origin == "constructed" and (holds or case.policy.autonomy == "readonly"):
+        where = f"in a conversation with {holds}" if holds else "and autonomy is readonly"
         yield Reason(
             rule="taint.constructed_get",
             code="CONSTRUCTED_GET",
-            text=f"It asks {url.host} for an address that nobody wrote, in a conversation with untrusted content.",
+            text=f"It requests an address on {url.host} that the model composed, {where}.",
+            change="Write the address yourself: addresses you name are opened without asking.",
         )
+    most = FOLLOWED.get(url.origin)
+    if most is not None and url.followed >= most:
+        stands = "on pages" if url.origin == "page" else "in search results"
+        yield Reason(
+            rule="address.enough",
+            code="FOLLOWED_ENOUGH",
+            text=f"This turn already followed {url.followed} addresses found {stands}; only {most} are followed"
+            " without asking.",
+            change="Write the address yourself: addresses you name are opened without asking.",
+        )
+
+
+def _held(case: Case) -> str:
+    """What the conversation took in that must not leave unseen."""
+    sources = (*case.facts.inherited, *case.facts.fresh)
+    untrusted = f"untrusted content ({', '.join(dict.fromkeys(sources))})" if sources else ""
+    return " and ".join(each for each in (untrusted, _PRIVATE if case.facts.private else "") if each)
 
 
 def _ask_opaque(case: Case) -> Iterator[Reason]:
@@ -87,9 +142,11 @@ ASKS: tuple[Rule, ...] = (
     _ask_unsafe,
     _ask_lane,
     _ask_steering,
+    _ask_executed,
     _ask_always,
+    _ask_irreversible,
     _ask_taint,
-    _ask_constructed_get,
+    _ask_address,
     _ask_opaque,
     _ask_rules,
     _ask_autonomy,

@@ -23,4 +23,5 @@ def is_as_shown(action: Action, inspected: Inspected, seen: Action, shown: Inspe
         action.digest == seen.digest
         and action.decision.lane == seen.decision.lane
         and inspected.facts.paths == shown.facts.paths
+        and bool(inspected.facts.irreversible) <= bool(shown.facts.irreversible)
     )

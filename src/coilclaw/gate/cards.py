@@ -60,4 +60,4 @@ def _leads_to(inspected: Inspected) -> str:
     path = next((path for path in inspected.facts.paths if not path.boxed), None)
     if path is None or path.fault or os.path.normpath(path.asked) in (path.relative or ".", path.absolute):
         return ""
-    return f" (leads to {one_line(path.relative if path.relative is not None else path.absolute)})"
+    return f" (resolves to {one_line(path.relative if path.relative is not None else path.absolute)})"

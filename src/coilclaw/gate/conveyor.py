@@ -7,20 +7,23 @@ the new status together.
 """
 
 import asyncio
-import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
 from coilclaw.gate.attempt import Attempts
 from coilclaw.gate.binding import is_as_shown
-from coilclaw.gate.case import Policy
-from coilclaw.gate.ends import (
+from coilclaw.gate.estop import Estop
+from coilclaw.gate.facts import Inspected
+from coilclaw.gate.inspection import Inspection
+from coilclaw.gate.intake import Intake, Observer
+from coilclaw.gate.labelling import Labelling
+from coilclaw.gate.outcomes import (
     End,
-    Fate,
+    NextStatus,
+    Outcome,
     Patience,
     changed,
     conflict,
@@ -32,6 +35,7 @@ from coilclaw.gate.ends import (
     held,
     interrupted,
     never_begun,
+    not_kept,
     put_back,
     refusal,
     rules_changed,
@@ -39,48 +43,24 @@ from coilclaw.gate.ends import (
     too_late,
     withdrawn,
 )
-from coilclaw.gate.estop import Estop
-from coilclaw.gate.facts import Inspected, Inspector
-from coilclaw.gate.grants import Granter
-from coilclaw.gate.intake import Intake, Observer
-from coilclaw.gate.proof import PANEL_ONLY, TERMINAL, UNATTENDED, OwnerProof, door_of
+from coilclaw.gate.proof import PANEL_ONLY, TERMINAL, UNATTENDED, door_of
 from coilclaw.gate.records import EVENT_OF, KeyBound, Reached, Record, Records, Refused, Stopped, Taken, both, if_it_can
 from coilclaw.gate.turn import Turn
-from coilclaw.gate.unbroken import Cut, unbroken
-from coilclaw.gate.upkeep import Upkeep
+from coilclaw.gate.uncancellable import CancelRequest, uncancellable
+from coilclaw.gate.undoing import Kept
 from coilclaw.ledger.ledger import Ledger
-from coilclaw.packets.action import INTERNAL, Action, ToolCall, ToolResult
-from coilclaw.packets.canonical import Json
+from coilclaw.packets.action import INTERNAL, Action, ToolResult
 from coilclaw.packets.card import Answer, Card
-from coilclaw.packets.decision import Decision
 from coilclaw.packets.errors import ProofNeeded, RowDamaged, StorageError
 from coilclaw.packets.ids import Clock, from_stamp
-from coilclaw.packets.job import JobLimits
 from coilclaw.packets.ports import Recovery
-from coilclaw.packets.receipt import Receipt
 from coilclaw.store.actions import Held, held_actions
 from coilclaw.store.database import Database
-from coilclaw.store.lock import holder_is_gone
 
 Approver: TypeAlias = Callable[[Card], Awaitable[Answer]]
 
 AHEAD = timedelta(minutes=5)
 """How far an action may lie in the future before the clock, not the action, is doubted."""
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a call ended, or that it waits."""
-
-    action: Action
-    result: ToolResult
-    receipt: Receipt | None
-    again: bool = False
-    """The attempt is over and has its receipt, but the action will be tried again."""
-
-    @property
-    def pending(self) -> bool:
-        """It waits for the owner; nothing has happened yet."""
-        return self.receipt is None
 
 
 class Conveyor:
@@ -91,108 +71,62 @@ class Conveyor:
         *,
         db: Database,
         ledger: Ledger,
-        inspector: Inspector,
-        granter: Granter,
-        upkeep: Upkeep,
+        intake: Intake,
+        records: Records,
+        attempts: Attempts,
+        inspection: Inspection,
+        labelling: Labelling,
         estop: Estop,
         clock: Clock,
-        policy: Callable[[], Policy],
-        job_limits: Callable[[str], JobLimits | None],
         is_over: Callable[[Action], bool],
         approve: Approver,
         observe: Observer,
         reached: Reached,
         redact: Callable[[str], str],
-        seal: Callable[[str], str],
-        locks: Path,
-        ttl: timedelta,
         patience: Patience,
-        owner: OwnerProof,
     ) -> None:
+        self.intake = intake
+        self.records = records
+        self.reached = reached
+        self.redact = redact
         self._db = db
         self._ledger = ledger
-        self._granter = granter
-        self._upkeep = upkeep
+        self._attempts = attempts
+        self._inspection = inspection
+        self._labelling = labelling
         self._estop = estop
         self._clock = clock
-        self._policy = policy
         self._is_over = is_over
         self._approve = approve
         self._observe = observe
-        self.reached = reached
-        self.redact = redact
-        self._locks = locks
         self._patience = patience
-        self.ttl = ttl
-        self._intake = Intake(
-            db=db,
-            inspector=inspector,
-            upkeep=upkeep,
-            clock=clock,
-            policy=policy,
-            job_limits=job_limits,
-            observe=observe,
-            seal=seal,
-            ttl=ttl,
-        )
-        self.records = Records(db=db, ledger=ledger, clock=clock, locks=locks, reached=reached, owner=owner)
-        self._attempts = Attempts(granter, estop, redact)
         self._owed: dict[str, Callable[[], Awaitable[Outcome]]] = {}
         """Ends of what was done that could not be written down yet."""
         self._passed: set[str] = set()
-        """Actions that cannot be gone on with, so far as it was said."""
+        """Unreadable actions already reported, so each is logged once."""
 
     def close(self) -> None:
         """Let go of this process's name."""
         self.records.close()
-
-    # Proposing
-
-    def decide(self, call: ToolCall, turn: Turn) -> Decision:
-        """What the gate would say now, without doing anything."""
-        return self._intake.decide(call, turn)
-
-    def propose(self, call: ToolCall, turn: Turn, key: str) -> Action:
-        """A new action with its first decision; it becomes real when it is stored."""
-        return self._intake.propose(call, turn, key)
-
-    async def known(self, call: ToolCall, key: str) -> Action | None:
-        """The action that already has this key, if its arguments are the same; otherwise a Conflict, with its event."""
-        return await self._intake.known(call, key)
-
-    def look_again(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
-        """The action as things stand now: decided anew, with the digest it would have now."""
-        return self._intake.look_again(action, turn)
-
-    def turn_of(self, action: Action) -> Turn:
-        """The turn a stored action came from, as far as the gate needs it."""
-        return self._intake.turn_of(action)
-
-    def card(self, action: Action) -> Card:
-        """The card of a stored action, as things stand now."""
-        return self._intake.card(action)
-
-    def in_short(self, call: ToolCall) -> str:
-        """What a call would do, in a sentence."""
-        return self._intake.in_short(call)
-
-    def store(self, tx: sqlite3.Connection, action: Action) -> None:
-        """Write the proposed action and say so in the audit, in the caller's transaction."""
-        self.records.store(tx, action)
-
-    async def note(self, event_type: str, entity_id: str, payload: dict[str, Json]) -> None:
-        """Write an audit event that belongs to no single action."""
-        await self._intake.note(event_type, entity_id, payload)
 
     # Carrying a call of a running turn
 
     async def carry(self, action: Action, turn: Turn, *, stored: bool, record: Record | None = None) -> Outcome:
         """Take an action to its end: denied, run, or left waiting for the owner."""
         self.reached("proposed")
-        inspected, action = self.look_again(action, turn)
+        inspected, action = self.intake.look_again(action, turn)
+        try:
+            may_run = action.decision.verdict != "deny"
+            if may_run and await self._labelling.undoing.prepare(inspected.facts, self._estop.engaged):
+                inspected, action = self.intake.look_again(action, turn)
+        except asyncio.CancelledError:
+            cut = action
+            await uncancellable(lambda _: self._finish(cut, cut_before(), stored=stored, record=record))
+            raise
         self.reached("decided")
         approved = False
         if action.decision.verdict == "ask":
+            named = self._labelling.seen(inspected) if inspected.touches.restores is not None else ""
             answer = await self._ask(action, inspected, stored=stored, record=record)
             if answer.approved is None or (answer.approved and self._must_show_more(action, answer.by)):
                 return await self._leave_waiting(action, inspected, stored=stored, record=record)
@@ -201,8 +135,11 @@ class Conveyor:
             # The owner may have taken their time: everything is looked at once more before anything runs, and a yes
             # holds only for what was shown.
             shown, seen = inspected, action
-            inspected, action = self.look_again(action, turn)
-            if action.decision.verdict != "deny" and not is_as_shown(action, inspected, seen, shown):
+            inspected, action = self.intake.look_again(action, turn)
+            same = is_as_shown(action, inspected, seen, shown)
+            if named and named != self._labelling.seen(inspected):
+                same = False  # an undo of other files than those that were named
+            if action.decision.verdict != "deny" and not same:
                 return await self._finish(action, changed(), stored=stored, record=record)
             approved = True
             action = msgspec.structs.replace(action, approved_by=answer.by)
@@ -212,8 +149,10 @@ class Conveyor:
         if approved and from_stamp(action.expires_at) <= self._clock():
             return await self._finish(action, expired(), stored=stored, record=record)
         if inspected.facts.tool is not None and inspected.facts.tool.effect == "READ" and not approved:
-            return await unbroken(lambda cut: self._run(action, inspected, turn, cut, stored=stored, record=record))
-        return await unbroken(
+            return await uncancellable(
+                lambda cut: self._run(action, inspected, turn, cut, stored=stored, record=record)
+            )
+        return await uncancellable(
             lambda cut: self._claim_and_run(
                 action, inspected, turn, cut, stored=stored, record=record, approved_now=approved
             )
@@ -221,7 +160,7 @@ class Conveyor:
 
     async def _ask(self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None) -> Answer:
         """Put the card to the owner. Ctrl-C is an answer too."""
-        card = self._intake.render(action, inspected)
+        card = self.intake.render(action, inspected)
         if self._must_show_more(action, TERMINAL):
             card = msgspec.structs.replace(card, reasons=(*card.reasons, PANEL_ONLY))
         try:
@@ -241,7 +180,7 @@ class Conveyor:
         action: Action,
         inspected: Inspected,
         turn: Turn,
-        cut: Cut,
+        cut: CancelRequest,
         *,
         stored: bool,
         record: Record | None,
@@ -254,7 +193,7 @@ class Conveyor:
                 approved_now=approved_now,
                 stopped=self._estop.engaged,
                 refused=lambda: self._too_late(action),
-                also=self._upkeep.before(action, inspected, turn),
+                in_transaction=self._labelling.before(action, inspected, turn),
             )
         except KeyBound:
             return await self._finish(action, conflict(), stored=stored, record=record)
@@ -270,7 +209,7 @@ class Conveyor:
             return await self._finish(action, stopped_before(), stored=True, record=record)
         before = action
         action = msgspec.structs.replace(action, attempt=action.attempt + 1, status="APPROVED", begun=True)
-        back = Fate(status="APPROVED", uncertain=before.uncertain) if before.status == "APPROVED" else None
+        back = NextStatus(status="APPROVED", uncertain=before.uncertain) if before.status == "APPROVED" else None
         return await self._run(action, inspected, turn, cut, stored=True, record=record, back=back)
 
     async def _run(
@@ -278,43 +217,57 @@ class Conveyor:
         action: Action,
         inspected: Inspected,
         turn: Turn,
-        cut: Cut,
+        cut: CancelRequest,
         *,
         stored: bool,
         record: Record | None,
-        back: Fate | None = None,
+        back: NextStatus | None = None,
     ) -> Outcome:
         """Run it, unless ESTOP or a cancellation came; `back` is where that leaves what was approved before."""
-        await self._granter.keep(inspected, turn, lambda: cut.asked or self._estop.engaged())
+        undoing = self._labelling.undoing
+        stopped = lambda: cut.asked or self._estop.engaged()  # noqa: E731
+        kept = await undoing.keep(action, inspected.touches, inspected.facts, stopped)
         if cut.asked or self._estop.engaged():
-            release = self._upkeep.release(action, inspected)
+            await undoing.settle(kept, inspected.facts)
+            release = self._labelling.release(action, inspected)
             if back is not None:
                 end = put_back() if cut.asked else held()
                 return await self._finish(action, end, stored=stored, record=release, fate=back)
             end = cut_before() if cut.asked else stopped_before()
             return await self._finish(action, end, stored=stored, record=both(release, record))
-        end, keep = await self._attempted(action, inspected, turn, cut)
-        fate = self._fate(end, action, inspected)
+        if kept.fault and not inspected.facts.irreversible:  # nobody was asked whether it may be done all the same
+            await undoing.settle(kept, inspected.facts)
+            release = self._labelling.release(action, inspected)
+            return await self._finish(action, not_kept(kept.fault), stored=stored, record=both(release, record))
+        end, keep = await self._attempted(action, inspected, turn, cut, kept)
+        fate = back if back is not None and not end.begun else self._fate(end, action, inspected)
         if fate.status == "FAILED" and action.uncertain and self._recovery(inspected) != "lookup":
-            end, fate = too_late(end), Fate(status="UNKNOWN")  # who was looked up is known not to have been there
+            end, fate = too_late(end), NextStatus(status="UNKNOWN")  # the lookup showed it never arrived
         return await self._finish(action, end, stored=stored, record=both(keep, record), fate=fate)
 
-    async def _attempted(self, action: Action, inspected: Inspected, turn: Turn, cut: Cut) -> tuple[End, Record | None]:
+    async def _attempted(
+        self, action: Action, inspected: Inspected, turn: Turn, cut: CancelRequest, kept: Kept
+    ) -> tuple[End, Record | None]:
         """How it went, and what is recorded with that. Whatever breaks around the call, there is an end to write."""
+        refused = await self._inspection.before(action, inspected)
+        if refused is not None:
+            return refused, self._labelling.release(action, inspected)
+        keep: Record | None = None
         try:
-            carried = self._upkeep.carried(inspected)
+            carried = self._labelling.carried(inspected)
             self.reached("starting")
             end = await self._attempts.run(action, inspected, turn, cut)
             self.reached("done")
-            end, keep = await self._upkeep.after(action, end, inspected, turn, carried)
+            end, keep = await self._labelling.after(action, end, inspected, turn, carried, kept)
         except Exception as error:  # what it may have written stays held: the whole workspace counts as labelled
-            self._trouble(f"{action.action_id} could not be seen through: {type(error).__name__}: {error}")
-            return interrupted(inspected.tool, "GATE_BROKE", "What stands around the call broke."), None
-        return end, if_it_can(keep, self._trouble)
+            self._trouble(f"{action.action_id} could not be completed: {type(error).__name__}: {error}")
+            end = interrupted(inspected.tool, "GATE_BROKE", "The code around the call failed.")
+        end, asked = await self._inspection.after(action, end)
+        return end, both(if_it_can(keep, self._trouble), asked)
 
-    def _fate(self, end: End, action: Action, inspected: Inspected) -> Fate:
+    def _fate(self, end: End, action: Action, inspected: Inspected) -> NextStatus:
         target = inspected.touches.target
-        in_flight = target.timeout_seconds if target is not None else self._granter.limits.tool_seconds
+        in_flight = target.timeout_seconds if target is not None else self._attempts.tool_seconds
         return fate_of(end, action.attempt, self._patience, self._recovery(inspected), in_flight)
 
     def _recovery(self, inspected: Inspected) -> Recovery:
@@ -332,8 +285,8 @@ class Conveyor:
             or from_stamp(action.created_at) > now + AHEAD
         ):
             return None
-        turn = self.turn_of(action)
-        inspected, looked = self.look_again(action, turn)
+        turn = self.intake.turn_of(action)
+        inspected, looked = self.intake.look_again(action, turn)
         self.reached("decided")
         if inspected.facts.estop:
             return None
@@ -343,7 +296,7 @@ class Conveyor:
             if refused is not None:
                 end = too_late(refused) if action.uncertain else refused
                 return await self._finish(action, end, stored=True, record=record)
-            return await unbroken(
+            return await uncancellable(
                 lambda cut: self._claim_and_run(
                     looked, inspected, turn, cut, stored=True, record=record, approved_now=False
                 )
@@ -358,14 +311,14 @@ class Conveyor:
         if from_stamp(action.expires_at) <= self._clock():
             return expired()
         if self._is_over(action):
-            return withdrawn("the work it belongs to is over")
+            return withdrawn("the work it belongs to has ended")
         if looked.digest != action.digest or looked.decision.lane != action.decision.lane:
             return changed()
         if looked.decision.verdict == "deny":
             return denial(looked.decision)
         if looked.decision.verdict == "ask" and door_of(action.approved_by or "") == "unknown":
             return rules_changed()  # it ran by itself once, and now it would need the owner's word
-        if not action.uncertain and not self._upkeep.is_as_seen(action.action_id, inspected):
+        if not action.uncertain and not self._labelling.is_as_seen(action.action_id, inspected):
             return changed()
         return None
 
@@ -373,7 +326,7 @@ class Conveyor:
         """What may have changed while the claim waited for its transaction."""
         if action.approved_by is not None and from_stamp(action.expires_at) <= self._clock():
             return expired()
-        return rules_changed() if self._policy().hash != action.decision.policy_hash else None
+        return rules_changed() if self.intake.policy().hash != action.decision.policy_hash else None
 
     # Recovering
 
@@ -381,17 +334,18 @@ class Conveyor:
         """Take up the actions whose process died: what cannot be known is said, what can be repeated will be."""
         ended = await self._write_owed()
         for left in held_actions(self._db.reader):
-            if holder_is_gone(self._locks / f"{left.worker}.lock"):
-                outcome = await self.alone(left.action.action_id, self._take_over(left))
+            if self.records.is_gone(left.worker):
+                outcome = await self.guarded(left.action.action_id, self._take_over(left))
                 if outcome is not None:
                     ended.append(outcome)
+        self.records.sweep(again=bool(ended))
         return ended
 
     async def _write_owed(self) -> list[Outcome]:
         """Write the ends that could not be written when they came: the disk was full, most likely."""
         written: list[Outcome] = []
         for action_id, write in list(self._owed.items()):
-            outcome = await self.alone(action_id, write())  # raises while the disk still fails
+            outcome = await self.guarded(action_id, write())  # raises while the disk still fails
             self._owed.pop(action_id, None)
             if outcome is not None:
                 written.append(outcome)
@@ -399,7 +353,7 @@ class Conveyor:
 
     async def _take_over(self, left: Held) -> Outcome | None:
         action = left.action
-        inspected, looked = self.look_again(action, self.turn_of(action))
+        inspected, looked = self.intake.look_again(action, self.intake.turn_of(action))
         if left.begun_at is None:
             over = self._is_over(action)
             if action.decision.verdict == "ask" and not over:
@@ -409,15 +363,29 @@ class Conveyor:
                 return None  # its job takes it up again
             return await self._finish(action, never_begun(), stored=True, record=self.records.post(action))
         action = msgspec.structs.replace(action, status="APPROVED")
+        if inspected.facts.command is not None and self.records.never_released(action, left.worker):
+            return await self._again_or_never(action, inspected)
         end = died()
         fate = self._fate(end, action, inspected)
-        if fate.status == "APPROVED" and inspected.touches.target is None:
-            fate = Fate(status="APPROVED", uncertain=True)  # nothing is under way any more on this machine
-        keep = if_it_can(await self._upkeep.after_death(action, inspected, left.begun_at), self._trouble)
-        record = both(keep, self.records.post(action) if fate.status != "APPROVED" else None)
+        if fate.status == "APPROVED" and not inspected.touches.sends:
+            fate = NextStatus(status="APPROVED", uncertain=True)  # nothing is under way any more on this machine
+        keep = if_it_can(await self._labelling.after_death(action, inspected, left.begun_at), self._trouble)
+        end, asked = await self._inspection.after(action, end)
+        record = both(both(keep, asked), self.records.post(action) if fate.status != "APPROVED" else None)
         return await self._finish(action, end, stored=True, record=record, fate=fate)
 
-    async def alone(self, action_id: str, work: Awaitable[Outcome | None]) -> Outcome | None:
+    async def _again_or_never(self, action: Action, inspected: Inspected) -> Outcome:
+        """The process died between the claim and the effect: if the owner said yes to it, that still stands."""
+        release = self._labelling.release(action, inspected)
+        self._inspection.not_needed(action)
+        end = never_begun()
+        if action.approved_by is not None:
+            again = NextStatus(status="APPROVED", uncertain=action.uncertain)
+            return await self._finish(action, end, stored=True, record=release, fate=again)
+        end = too_late(end) if action.uncertain else end
+        return await self._finish(action, end, stored=True, record=both(release, self.records.post(action)))
+
+    async def guarded(self, action_id: str, work: Awaitable[Outcome | None]) -> Outcome | None:
         """Do something about one of many actions: whatever goes wrong with it is said and keeps nobody else waiting."""
         try:
             return await work
@@ -426,12 +394,12 @@ class Conveyor:
         except RowDamaged as error:  # its own row or its job's; said once, because it is tried again and again
             if action_id not in self._passed:
                 self._passed.add(action_id)
-                self._trouble(f"{action_id} is passed over: {error}")
+                self._trouble(f"{action_id} is skipped: {error}")
             return None
         except StorageError:
             raise  # the disk, not the action
         except Exception as error:
-            self._trouble(f"{action_id} cannot be gone on with: {type(error).__name__}.")
+            self._trouble(f"{action_id} cannot be resumed: {type(error).__name__}.")
             return None
 
     def _trouble(self, text: str) -> None:
@@ -447,20 +415,27 @@ class Conveyor:
         reasons = " ".join(action.decision.reasons)
         text = f"pending {action.action_id}: approval needed. {reasons} The owner can {where}."
         result = ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED", label=INTERNAL)
-        see = self._upkeep.see(action.action_id, inspected)
+        see = self._labelling.see(action.action_id, inspected)
         await self.records.wait(action, result, stored=stored, record=both(see, record))
         self.reached("waiting")
         self._observe("approval_needed", {"tool": action.call.tool, "action_id": action.action_id})
         return Outcome(action=action, result=result, receipt=None)
 
     async def _finish(
-        self, action: Action, end: End, *, stored: bool, record: Record | None, fate: Fate | None = None, by: str = ""
+        self,
+        action: Action,
+        end: End,
+        *,
+        stored: bool,
+        record: Record | None,
+        fate: NextStatus | None = None,
+        by: str = "",
     ) -> Outcome:
         """The last step of every attempt: receipt, status and memory in one transaction."""
         fate = fate or fate_of(msgspec.structs.replace(end, sequel="none"), 0, self._patience, "owner", 0)
         told = end
         if fate.status == "APPROVED":
-            text = f"{end.result.output} It will be tried again."
+            text = f"{end.result.output} It will be retried."
             told = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, output=text, error=text))
         try:
             receipt, result = await self.records.finish(action, told, fate, stored=stored, record=record, by=by)

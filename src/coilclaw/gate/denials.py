@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from coilclaw.gate.case import BACKGROUND, MATRIX, Case, Rule, describe, reaches_outside
+from coilclaw.gate.decision_input import BACKGROUND, MATRIX, Case, Rule, describe, reaches_outside
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.action import Source
 from coilclaw.packets.decision import Reason
@@ -36,8 +36,8 @@ def _deny_schema(case: Case) -> Iterator[Reason]:
         yield Reason(
             rule="tool.arguments",
             code="ARGS_INVALID",
-            text=f"The arguments do not fit the tool: {case.facts.schema_error}",
-            change="Send arguments that fit the tool's schema.",
+            text=f"The arguments do not match the tool's schema: {case.facts.schema_error.rstrip('.')}.",
+            change="Send arguments that match the tool's schema.",
         )
 
 
@@ -46,7 +46,7 @@ def _deny_secret(case: Case) -> Iterator[Reason]:
         yield Reason(
             rule="secret.not_granted",
             code="SECRET_NOT_GRANTED",
-            text="The arguments hold a secret that this tool was not granted.",
+            text="The arguments contain a secret that this tool was not granted.",
             change="Refer to the secret by the name of its environment variable.",
         )
 
@@ -94,7 +94,7 @@ def _deny_runtime(case: Case) -> Iterator[Reason]:
         yield Reason(
             rule="tool.runtime",
             code="TOOL_NOT_ALLOWED",
-            text=f"{case.facts.tool_name} is called by {places} only.",
+            text=f"{case.facts.tool_name} can only be called by {places}.",
             change="Ask the owner with ask_user.",
         )
 
@@ -110,8 +110,18 @@ def _deny_job(case: Case) -> Iterator[Reason]:
             rule="job.tools",
             code="JOB_TOOL",
             text=f"{case.facts.tool_name} is not among the tools this job may use ({', '.join(allowed) or 'none'}).",
-            change="Make a job that may use it.",
+            change="Create a job that may use it.",
         )
+    programs = job.constraints.allowed_programs
+    if programs is not None and case.facts.command is not None:
+        for program in case.facts.command.programs:
+            if program not in programs:
+                yield Reason(
+                    rule="job.programs",
+                    code="JOB_PROGRAM",
+                    text=f"The command runs {program}; this job may run {', '.join(programs) or 'no program'}.",
+                    change="Create a job that may run it.",
+                )
     most = job.constraints.max_files_changed
     if most is not None:
         written = {path.relative for path in case.facts.paths if path.write and path.relative is not None}
@@ -122,7 +132,7 @@ def _deny_job(case: Case) -> Iterator[Reason]:
                 rule="job.files",
                 code="JOB_FILES",
                 text=f"This job may change {files} and has changed {len(job.files_changed)}.",
-                change="Make a job that may change more.",
+                change="Create a job that may change more.",
             )
     if case.facts.tool.opens_pr and job.constraints.max_prs is not None and job.prs_opened >= job.constraints.max_prs:
         yield Reason(
@@ -138,7 +148,7 @@ def _deny_broken_policy(case: Case) -> Iterator[Reason]:
             rule="policy.broken",
             code="POLICY_BROKEN",
             text=f"A policy file is broken, so only reads run: {case.policy.broken}",
-            change="Mend the file; `coilclaw policy show` says where.",
+            change="Fix the file; `coilclaw policy show` says where.",
         )
 
 
@@ -150,13 +160,13 @@ def _deny_paths(case: Case) -> Iterator[Reason]:
             yield Reason(
                 rule="path.home",
                 code="PATH_HOME",
-                text=f"{path.asked} lies in CoilClaw's own home, which no tool sees.",
+                text=f"{path.asked} is inside CoilClaw's own home, which no tool may see.",
             )
         elif path.forbidden_by:
             yield Reason(
                 rule="path.forbidden",
                 code="PATH_FORBIDDEN",
-                text=f"{path.asked} lies under {path.forbidden_by}, which is forbidden.",
+                text=f"{path.asked} is under {path.forbidden_by}, which is forbidden.",
                 change="Use a path inside the workspace.",
             )
         elif case.policy.workspace_only and reaches_outside(path):
@@ -168,6 +178,9 @@ def _deny_paths(case: Case) -> Iterator[Reason]:
             )
 
 
+_WHAT_IT_DOES = {"guarded": "steers later work", "executed": "is run automatically by other programs"}
+
+
 def _deny_protected(case: Case) -> Iterator[Reason]:
     tainted = bool(case.facts.fresh or case.facts.inherited)
     for path in case.facts.paths:
@@ -177,8 +190,9 @@ def _deny_protected(case: Case) -> Iterator[Reason]:
             yield Reason(
                 rule="path.runtime",
                 code="PATH_PROTECTED",
-                text=f"{path.asked} is written by the runtime only (.git, audit, jobs).",
-                change="Write somewhere else in the workspace.",
+                text=f"{path.asked} may only be written by the runtime (.git and anything git treats as one,"
+                " audit, jobs).",
+                change="Write elsewhere in the workspace.",
             )
         elif path.path_class == "owner" and path.boxed:
             yield Reason(
@@ -187,18 +201,18 @@ def _deny_protected(case: Case) -> Iterator[Reason]:
                 text=f"{path.asked} governs the agent; commands cannot write it.",
                 change="Propose the change with file_write: the owner is asked.",
             )
-        elif path.path_class == "guarded" and path.boxed and case.setting.source in BACKGROUND:
+        elif path.path_class in ("guarded", "executed") and path.boxed and case.setting.source in BACKGROUND:
             yield Reason(
                 rule="path.background",
                 code="PATH_PROTECTED",
-                text=f"{path.asked} steers later work; a command in the background cannot write it.",
+                text=f"{path.asked} {_WHAT_IT_DOES[path.path_class]}; a background command cannot write it.",
                 change="Propose the change with file_write: the owner is asked.",
             )
-        elif path.path_class == "guarded" and tainted:
+        elif path.path_class in ("guarded", "executed") and tainted:
             yield Reason(
                 rule="path.tainted",
                 code="PATH_TAINTED",
-                text=f"{path.asked} steers later work, and this conversation took in untrusted content.",
+                text=f"{path.asked} {_WHAT_IT_DOES[path.path_class]}, and this conversation took in untrusted content.",
                 change="Start a new conversation, or let the owner make the change.",
             )
 
@@ -214,7 +228,7 @@ def _deny_commands(case: Case) -> Iterator[Reason]:
                 rule="command.forbidden",
                 code="COMMAND_FORBIDDEN",
                 text=f"The command runs {program}, which is forbidden.",
-                change="Do it another way, or take it off security.forbidden_commands.",
+                change="Do it another way, or remove it from security.forbidden_commands.",
             )
 
 
@@ -237,8 +251,9 @@ def _deny_fresh_taint(case: Case) -> Iterator[Reason]:
         yield Reason(
             rule="taint.fresh",
             code="POLICY_BLOCKED_UNTRUSTED_TURN",
-            text=f"This turn took in untrusted content ({', '.join(case.facts.fresh)}), so nothing goes out in it.",
-            change="The owner can lift it by hand: coilclaw actions repropose.",
+            text=f"This turn took in untrusted content ({', '.join(case.facts.fresh)}), so nothing may leave"
+            " the machine in it.",
+            change="The owner can propose it again by hand: coilclaw actions repropose.",
         )
 
 
@@ -254,6 +269,8 @@ def _deny_rules(case: Case) -> Iterator[Reason]:
 
 def _deny_autonomy(case: Case) -> Iterator[Reason]:
     autonomy = case.policy.autonomy
+    if case.facts.tool is None:
+        return  # that there is no such tool is all there is to say
     if autonomy == "readonly" and (case.lane != "A" or case.risk != "R0"):
         yield Reason(
             rule="autonomy.readonly",

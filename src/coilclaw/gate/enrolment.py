@@ -16,6 +16,7 @@ from coilclaw.store.passkeys import (
     Passkey,
     add_challenge,
     add_passkey,
+    clear_passkey,
     list_passkeys,
     load_challenge,
     load_passkey,
@@ -73,10 +74,10 @@ class Enrolment:
     def _may_add(self, db: sqlite3.Connection, device_id: str) -> None:
         known = list_passkeys(db)
         if len(known) >= MOST:
-            raise Conflict(f"there are {MOST} passkeys already.", remedy="Remove one first.")
+            raise Conflict(f"there are already {MOST} passkeys.", remedy="Remove one first.")
         if not known and self.window_ends(db, device_id) is None:
             raise ProofNeeded(
-                "the first passkey is registered within ten minutes after pairing, and they are over.",
+                "the first passkey must be registered within ten minutes after pairing, and that time has passed.",
                 remedy="Pair this device again from the terminal: `coilclaw pair --replace`.",
             )
 
@@ -98,9 +99,9 @@ class Enrolment:
         if known is not None and challenge.used_at and known.public_key == made.public_key and not known.removed_at:
             return known  # the answer to the first time got lost
         if challenge.used_at or from_stamp(challenge.expires_at) <= self._clock():
-            raise refused("its challenge is over", "Begin the registration again.")
+            raise refused("its challenge has ended", "Start the registration again.")
         if known is not None:
-            raise Conflict("this passkey was registered here before.", remedy="Make a new one.")
+            raise Conflict("this passkey was already registered here.", remedy="Create a new one.")
         self._may_add(tx, device_id)
         first = not self.owner.registered(tx)
         if not first:
@@ -116,7 +117,7 @@ class Enrolment:
     def _asked(self, db: sqlite3.Connection, challenge_id: str, device_id: str) -> Challenge:
         challenge = load_challenge(db, challenge_id)
         if challenge is None or challenge.device_id != device_id or challenge.purpose != REGISTER:
-            raise refused("there is no such registration of this device", "Begin the registration again.")
+            raise refused("this device has no such registration", "Start the registration again.")
         return challenge
 
     def _keep(
@@ -159,8 +160,25 @@ class Enrolment:
     def remove_at_terminal(self, tx: sqlite3.Connection, credential_id: str, typed: str) -> None:
         """The way back for an owner who lost their passkeys: at the terminal, with the end of its id typed out."""
         if typed != credential_id[-6:]:
-            raise UsageError("that is not the end of its id; nothing was removed.")
+            raise UsageError("those are not the last characters of its id; nothing was removed.")
         self._remove(tx, credential_id, TERMINAL)
+
+    def clear(self, tx: sqlite3.Connection, credential_id: str, *, by: str, proof: Assertion | None) -> None:
+        """Believe a suspended passkey again, by the word of another."""
+        self.owner.demand(tx, purpose="passkey.clear", subject=credential_id, assertion=proof, by=by)
+        self._clear(tx, credential_id, by)
+
+    def clear_at_terminal(self, tx: sqlite3.Connection, credential_id: str, typed: str) -> None:
+        """Believe a suspended passkey again, by the owner's word at the terminal; that is all the terminal may do for
+        it while it is the only one."""
+        if typed != credential_id[-6:]:
+            raise UsageError("those are not the last characters of its id; it stays suspended.")
+        self._clear(tx, credential_id, TERMINAL)
+
+    def _clear(self, tx: sqlite3.Connection, credential_id: str, by: str) -> None:
+        if not clear_passkey(tx, credential_id):
+            raise UsageError(f"the passkey {credential_id!r} is not suspended.", remedy="See `coilclaw passkeys list`.")
+        add_event(tx, self._clock, "passkey_cleared", credential_id, {"by": by})
 
     def _remove(self, tx: sqlite3.Connection, credential_id: str, by: str) -> None:
         if not remove_passkey(tx, self._clock, credential_id):

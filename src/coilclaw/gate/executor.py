@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coilclaw.gate.approvals import Approvals
 from coilclaw.gate.conveyor import Conveyor, Outcome
-from coilclaw.gate.ends import LONGEST_PAUSE
+from coilclaw.gate.outcomes import LONGEST_PAUSE
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.actions import due_actions
 from coilclaw.store.database import Database
@@ -36,7 +36,7 @@ class Executor:
         never_after = stamp(now + timedelta(seconds=2 * LONGEST_PAUSE))
         outcomes: list[Outcome] = []
         for action in due_actions(self._db.reader, stamp(now), never_after, BATCH):
-            outcome = await self._conveyor.alone(action.action_id, self._conveyor.execute(action))
+            outcome = await self._conveyor.guarded(action.action_id, self._conveyor.execute(action))
             if outcome is not None:
                 outcomes.append(outcome)
         return len(outcomes)

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from coilclaw.gate.case import Facts, ToolFact, UrlFact
-from coilclaw.gate.commands.facts import CommandFacts
+from coilclaw.gate.decision_input import Facts, ToolFact, UrlFact
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.paths import PathFact, Places, look_at
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import Label, ToolCall
+from coilclaw.lib.shell.facts import CommandFacts
+from coilclaw.packets.action import Label, Source, ToolCall, unparsed_fault
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.http import Principal
 from coilclaw.packets.labels import untrusted_only
 from coilclaw.packets.ports import Tool, Touches
 from coilclaw.sandbox.files import read_existing
+from coilclaw.store.conversation import NOTHING_SAID, Conversation
 
 if TYPE_CHECKING:
     from coilclaw.gate.labels import FileLabels
+    from coilclaw.gate.undoing import Undoing
 
 INPUT_BYTES = 1 << 20
 """The largest file that can be part of an effect."""
@@ -31,6 +33,12 @@ COMMANDS_KEPT = 16
 JudgeUrl: TypeAlias = Callable[[str, Principal, tuple[str, ...] | None], UrlFact]
 """What the airlock thinks of a URL before any look-up, narrowed to some domains or not."""
 
+Talk: TypeAlias = Callable[[str, str, str], Conversation]
+"""The conversation of a thread as it concerns one call of one turn."""
+
+BY_HAND: frozenset[Source] = frozenset({"cli", "gateway"})
+"""Sources of calls that the owner makes, with no model between."""
+
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """How much was going on before a call."""
@@ -38,7 +46,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     recent: int
     """Calls proposed within a minute."""
     waiting: int
-    """Actions that wait for the owner."""
+    """Actions waiting for the owner."""
     prs_today: int = 0
 
 
@@ -74,17 +82,21 @@ class Inspector:
         judge_url: JudgeUrl,
         count: Callable[[str, ToolFact | None], Counts],
         labels: "Callable[[], FileLabels]",
+        talk: Talk,
         seal: Callable[[str], str],
+        undoing: "Undoing",
         *,
         unsafe: bool,
     ) -> None:
         self.tools = tools
+        self._undoing = undoing
         self._places = places
         self._estop = estop
         self._judge_url = judge_url
         self._count = count
         self._labels = labels
         """Opened only when a call can carry labelled content."""
+        self._talk = talk
         self._seal = seal
         self._unsafe = unsafe
         self._read = lru_cache(maxsize=COMMANDS_KEPT)(_read)
@@ -100,6 +112,7 @@ class Inspector:
         counts = self._count(action_id, declared)
         narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
         paths = self._paths(touches, command)
+        talk = self._talk(turn.thread_id, turn.turn_id, action_id) if _asks_for_an_address(touches) else NOTHING_SAID
         inputs, unread = self._inputs(touches, paths)
         facts = Facts(
             tool_name=call.tool,
@@ -109,7 +122,7 @@ class Inspector:
             estop=self._estop.engaged(),
             paths=paths,
             command=command,
-            url=self._url(touches, turn, narrowing),
+            url=self._url(touches, turn, talk, narrowing),
             domains=tuple(self._judge_url(_address(domain), "box", narrowing) for domain in touches.domains),
             secret=call.withheld or any(self._holds_secret(data) for data in inputs),
             unsafe=self._unsafe,
@@ -117,10 +130,13 @@ class Inspector:
             open_proposals=counts.waiting,
             fresh=turn.fresh,
             inherited=self._inherited(touches, paths, command, turn),
+            private=talk.private,
             job=turn.job,
             prs_today=counts.prs_today,
             only_reads=_changes_nothing(declared, touches, command),
         )
+        if not schema_error and not facts.estop:
+            facts = msgspec.structs.replace(facts, irreversible=self._undoing.obstacle(touches, facts))
         return Inspected(facts=facts, tool=tool, args=args, touches=touches, inputs=inputs)
 
     def _inherited(
@@ -129,6 +145,8 @@ class Inspector:
         """What the conversation carries, and what the files carry whose content may become part of the effect."""
         if command is not None:
             return untrusted_only((*turn.inherited, *self._labels().labels_for_command(command)))
+        if touches.restores is not None:
+            return untrusted_only((*turn.inherited, *self._undoing.labels(touches.restores)))
         sent = [path.relative for path in paths if path.asked in touches.inputs and path.relative is not None]
         if not sent:
             return turn.inherited
@@ -148,18 +166,31 @@ class Inspector:
             if path.fault or path.in_home or path.forbidden_by:
                 return (), ""  # the gate says why
             if path.relative is None:
-                return (), f"{name!r} lies outside the workspace; only workspace files can be sent"
+                return (), f"{name!r} is outside the workspace; only workspace files can be sent"
             data = read_existing(Path(self._places.workspace), path.relative, INPUT_BYTES)
             if data is None:
-                return (), f"{name!r} is no plain file of at most {INPUT_BYTES} bytes"
+                return (), f"{name!r} is not a regular file of at most {INPUT_BYTES} bytes"
             read.append(data)
         return tuple(read), ""
 
-    def _url(self, touches: Touches, turn: Turn, narrowing: tuple[str, ...] | None) -> UrlFact | None:
+    def _url(
+        self, touches: Touches, turn: Turn, talk: Conversation, narrowing: tuple[str, ...] | None
+    ) -> UrlFact | None:
         if touches.url is None:
             return None
         judged = self._judge_url(touches.url, touches.principal or "http", narrowing)
-        return msgspec.structs.replace(judged, quoted=turn.quoted(touches.url))
+        if touches.target is not None:
+            return msgspec.structs.replace(judged, origin="configured")
+        if touches.principal == "web_search":
+            return msgspec.structs.replace(judged, origin="query")
+        if turn.source in BY_HAND and not turn.taint:
+            return msgspec.structs.replace(judged, origin="owner")
+        from coilclaw.gate.addresses import origin_of
+
+        origin, followed = origin_of(touches.url, talk)
+        holds = bool(turn.taint) or talk.private
+        stays = talk.sent if origin != "constructed" else holds
+        return msgspec.structs.replace(judged, origin=origin, followed=followed, stays=stays and origin != "owner")
 
     def in_short(self, call: ToolCall) -> str:
         """What a call would do, in the tool's own sentence; its name where there is none. Looks at nothing."""
@@ -175,7 +206,7 @@ class Inspector:
         try:
             return tool.parse(args), ""
         except msgspec.ValidationError as error:
-            return None, str(error)
+            return None, unparsed_fault(args) or str(error)
 
     def _paths(self, touches: Touches, command: CommandFacts | None) -> tuple[PathFact, ...]:
         named = [(path, False, False) for path in touches.reads] + [(path, True, False) for path in touches.writes]
@@ -185,9 +216,13 @@ class Inspector:
 
 
 def _read(text: str) -> CommandFacts:
-    from coilclaw.gate.commands.command import read_command
+    from coilclaw.lib.shell.command import read_command
 
     return read_command(text)
+
+
+def _asks_for_an_address(touches: Touches) -> bool:
+    return touches.url is not None and touches.target is None
 
 
 def _address(domain: str) -> str:

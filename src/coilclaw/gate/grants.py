@@ -6,22 +6,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote
 
 from coilclaw.gate.callers import is_runtime_only
-from coilclaw.gate.case import BACKGROUND, Policy
-from coilclaw.gate.facts import Inspected, only_reads
-from coilclaw.gate.paths import box_read_only, may_restore
+from coilclaw.gate.decision_input import BACKGROUND, Policy
+from coilclaw.gate.facts import Inspected
+from coilclaw.gate.paths import box_read_only, may_restore, may_restore_tainted
 from coilclaw.gate.policy_match import hidden_paths
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
 from coilclaw.packets.canonical import sha256_hex
-from coilclaw.packets.http import HttpRequest, HttpResponse, Principal, SendTarget
+from coilclaw.packets.errors import EffectUncertain, ToolError
+from coilclaw.packets.http import FetchRequest, HttpRequest, HttpResponse
 from coilclaw.packets.ids import Clock
-from coilclaw.packets.ports import Box, Context, Memory, Notes, Tool, Touches, Transport
+from coilclaw.packets.ports import Box, Context, Memory, Notes, Tool, Transport
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
 
 if TYPE_CHECKING:
+    from coilclaw.sandbox.quarantine import Quarantine
     from coilclaw.sandbox.snapshot import Snapshots
 
 
@@ -30,7 +33,7 @@ PAGE_BYTES = 2 * 1024 * 1024
 
 
 async def _read_page(response: HttpResponse) -> str:
-    from coilclaw.sandbox.airlock.readable import readable_text
+    from coilclaw.airlock.readable import readable_text
 
     return await asyncio.to_thread(readable_text, response.body, response.header("content-type"))
 
@@ -44,11 +47,14 @@ FollowUp: TypeAlias = Callable[[str, datetime | None, int | None], Awaitable[tup
 
 
 class Limits:
-    """How long a call may take."""
+    """How long a call may take, and how much it may bring in or write."""
 
-    def __init__(self, *, tool_seconds: float, shell_seconds: float, http_seconds: float, max_bytes: int) -> None:
+    def __init__(
+        self, *, tool_seconds: float, shell_seconds: float, shell_writes: int, http_seconds: float, max_bytes: int
+    ) -> None:
         self.tool_seconds = tool_seconds
         self.shell_seconds = shell_seconds
+        self.shell_writes = shell_writes
         self.http_seconds = http_seconds
         self.max_bytes = max_bytes
 
@@ -61,8 +67,8 @@ class Granter:
         *,
         workspace: Path,
         snapshots: Callable[[], "Snapshots"],
+        quarantine: Callable[[], "Quarantine"],
         policy: Callable[[], Policy],
-        warn: Callable[[str], None],
         forbidden_commands: frozenset[str],
         limits: Limits,
         clock: Clock,
@@ -76,8 +82,8 @@ class Granter:
     ) -> None:
         self.workspace = workspace
         self._snapshots = snapshots
+        self._quarantine = quarantine
         self._policy = policy
-        self._warn = warn
         self.limits = limits
         self._forbidden = tuple(sorted(forbidden_commands))
         self._clock = clock
@@ -89,20 +95,12 @@ class Granter:
         self._follow_up = follow_up
         self._ask_owner = ask_owner
 
-    def grant(self, action: Action, inspected: Inspected, turn: Turn) -> Context:
-        """The context for one call, from what was decided about it."""
+    def grant(self, action: Action, inspected: Inspected, turn: Turn, release: Callable[[], None]) -> Context:
+        """The context for one call, from what was decided about it; `release` comes before a command or a message."""
         touches = inspected.touches
         narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
         transport = lambda: self._transport(narrowing)  # noqa: E731 - opened only when something is sent
         guarded = bool(inspected.taint) or action.source in BACKGROUND
-        getter = sender = asker = None
-        if touches.target is not None:
-            sender, asker = (
-                self._sender(action, touches.target, transport),
-                self._asker(action, touches.target, transport),
-            )
-        elif touches.url and touches.principal:
-            getter = self._getter(touches.url, touches.principal, transport)
         return Context(
             source=action.source,
             thread_id=action.thread_id,
@@ -110,42 +108,42 @@ class Granter:
             idempotency_key=action.idempotency_key,
             timeout_seconds=self.limits.tool_seconds,
             files=self._workspace_files(action, inspected) if touches.reads or touches.writes else None,
-            run_command=self._runner(touches, transport, guarded=guarded) if touches.command else None,
-            http_get=getter,
-            send=sender,
-            look_up=asker,
+            run_command=self._runner(action, inspected, transport, release, guarded=guarded)
+            if touches.command
+            else None,
+            fetch=self._fetcher(action, inspected, transport, release),
             inputs=inspected.inputs,
             notes=self._notes(action, turn) if _keeps_notes(inspected.tool) else None,
             read_page=_read_page if touches.principal == "web_open" else None,
-            restore=self._restore if action.call.tool == "undo" else None,
+            restore=self._restorer(inspected) if action.call.tool == "undo" else None,
+            release=self._release if touches.releases is not None else None,
             follow_up=self._follow_up(action, turn) if action.call.tool == "schedule_followup" else None,
             memory=self._memory,
             ask_owner=self._ask_owner,
         )
 
-    async def keep(self, inspected: Inspected, turn: Turn, stopped: Callable[[], bool]) -> None:
-        """Before a turn's first writing command, keep the workspace as it is, unless everything is stopped already."""
-        command = inspected.facts.command
-        if turn.kept or command is None or only_reads(command) or stopped():
-            return
-        turn.kept = True
-        try:
-            note = f"before {turn.turn_id}: {command.text[:80]}"
-            turn.snapshot = await asyncio.to_thread(self._snapshots().take, note, stopped)
-        except Exception as error:  # the call is claimed by now: nothing here may keep it from its end
-            self._warn(f"the workspace could not be kept for `coilclaw undo`: {error}")
+    def _restorer(self, inspected: Inspected) -> Callable[[str], Awaitable[list[tuple[str, bool]]]]:
+        """Each file that was brought back or, when the second is False, removed."""
+        unkept = bool(inspected.facts.irreversible)
+        may = may_restore_tainted if inspected.taint else may_restore
 
-    async def _restore(self, snapshot_id: str) -> list[str]:
-        """In a thread, which no cancellation reaches: it is told to stop, and waited for."""
-        stop = threading.Event()
-        restore = asyncio.to_thread(self._snapshots().restore, snapshot_id, may_restore, stop.is_set)
-        work = asyncio.ensure_future(restore)
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            stop.set()
-            await asyncio.wait({work})
-            return work.result()  # what it did by then is what happened
+        async def restore(snapshot_id: str) -> list[tuple[str, bool]]:
+            """In a thread, which no cancellation reaches: it is told to stop, and waited for."""
+            stop = threading.Event()
+            going_back = self._snapshots().restore
+            work = asyncio.ensure_future(asyncio.to_thread(going_back, snapshot_id, may, stop.is_set, unkept=unkept))
+            try:
+                done = await asyncio.shield(work)
+            except asyncio.CancelledError:
+                stop.set()
+                await asyncio.wait({work})
+                done = work.result()  # what it did by then is what happened
+            return [(change.path, change.entry is not None) for change in done]
+
+        return restore
+
+    async def _release(self, action_id: str, files: dict[str, str]) -> list[str]:
+        return await asyncio.to_thread(self._quarantine().release, action_id, files)
 
     def _workspace_files(self, action: Action, inspected: Inspected) -> WorkspaceFiles:
         return WorkspaceFiles(self._files(inspected), sha256_hex(action.idempotency_key.encode())[:12])
@@ -162,14 +160,22 @@ class Granter:
                     root=str(self.workspace) if inside else "/",
                     relative=path.relative if path.relative is not None else path.absolute.lstrip("/"),
                     writable=path.write,
-                    alone=path.write and path.path_class == "owner",
+                    alone=path.write and path.path_class in ("owner", "executed"),
                 )
             )
         return tuple(grants)
 
     def _runner(
-        self, granted: Touches, transport: Callable[[], Transport], *, guarded: bool
+        self,
+        action: Action,
+        inspected: Inspected,
+        transport: Callable[[], Transport],
+        release: Callable[[], None],
+        *,
+        guarded: bool,
     ) -> Callable[[str], Awaitable[BoxResult]]:
+        granted = inspected.touches
+
         async def run(command: str) -> BoxResult:
             if command != granted.command:
                 raise ValueError("a tool ran another command than the one that was decided on")
@@ -178,18 +184,21 @@ class Granter:
                 command=command,
                 workspace=workspace,
                 cwd=workspace,
-                read_only=box_read_only(self.workspace, guarded=guarded),
+                read_only=box_read_only(
+                    self.workspace, self._quarantine().repositories(action.action_id), guarded=guarded
+                ),
+                workspace_writable=not inspected.facts.only_reads,
                 hidden=self._hidden(),
                 forbidden_binaries=self._forbidden,
                 environment=(("LANG", "C.UTF-8"), ("GIT_OPTIONAL_LOCKS", "0")),
                 domains=granted.domains,
-                limits=BoxLimits(wall_seconds=self.limits.shell_seconds),
+                limits=BoxLimits(wall_seconds=self.limits.shell_seconds, write_bytes=self.limits.shell_writes),
             )
             if not granted.domains:
-                return await self._open_box().run(spec)
+                return await self._open_box().run(spec, released=release)
             from coilclaw.sandbox.box import reaching
 
-            return await reaching(self._open_box(), transport()).run(spec)
+            return await reaching(self._open_box(), transport()).run(spec, released=release)
 
         return run
 
@@ -199,62 +208,43 @@ class Granter:
         paths = (self.workspace / name for name in names)
         return tuple(str(path) for path in paths if path.exists() and not path.is_symlink())
 
-    def _getter(
-        self, granted: str, principal: Principal, transport: Callable[[], Transport]
-    ) -> Callable[[str], Awaitable[HttpResponse]]:
-        async def get(url: str) -> HttpResponse:
-            if url != granted:
-                raise ValueError("a tool asked for another address than the one that was decided on")
-            return await transport().send(
-                HttpRequest(
-                    principal=principal,
-                    method="GET",
-                    url=url,
-                    headers=self._headers(principal),
-                    timeout_seconds=self.limits.http_seconds,
-                    max_bytes=PAGE_BYTES if principal == "web_open" else self.limits.max_bytes,
-                )
-            )
+    def _fetcher(
+        self, action: Action, inspected: Inspected, transport: Callable[[], Transport], release: Callable[[], None]
+    ) -> Callable[[FetchRequest], Awaitable[HttpResponse]]:
+        """Makes the declared requests, each once. A redirect is the airlock's to judge, never a new request."""
+        left = list(inspected.touches.requests)
+        sent = False
 
-        return get
+        async def fetch(request: FetchRequest) -> HttpResponse:
+            nonlocal sent
+            if request not in left:
+                # what was sent before may have had its effect, which a plain failure would deny
+                error = EffectUncertain if sent else ToolError
+                raise error("the call was not granted this request.", code="NOT_GRANTED", begun=sent)
+            left.remove(request)
+            if request.purpose == "effect":
+                release()
+                sent = True
+            return await transport().send(self._request(action, inspected, request))
 
-    def _sender(
-        self, action: Action, target: SendTarget, transport: Callable[[], Transport]
-    ) -> Callable[[bytes, str], Awaitable[HttpResponse]]:
-        async def send(body: bytes, content_type: str) -> HttpResponse:
-            key = (target.key_header, action.idempotency_key)
-            return await transport().send(
-                HttpRequest(
-                    principal="webhook",
-                    method="POST",
-                    url=target.url,
-                    headers=(("Content-Type", content_type), key, *self._headers(f"webhook:{target.name}")),
-                    body=body,
-                    timeout_seconds=target.timeout_seconds,
-                    max_bytes=self.limits.max_bytes,
-                )
-            )
+        return fetch
 
-        return send
-
-    def _asker(
-        self, action: Action, target: SendTarget, transport: Callable[[], Transport]
-    ) -> Callable[[], Awaitable[HttpResponse]] | None:
-        if not target.lookup_url:
-            return None
-
-        async def look_up() -> HttpResponse:
-            from urllib.parse import quote
-
-            return await transport().send(
-                HttpRequest(
-                    principal="webhook",
-                    method="GET",
-                    url=target.lookup_url.replace("{key}", quote(action.idempotency_key, safe="")),
-                    headers=self._headers(f"webhook:{target.name}"),
-                    timeout_seconds=target.timeout_seconds,
-                    max_bytes=self.limits.max_bytes,
-                )
-            )
-
-        return look_up
+    def _request(self, action: Action, inspected: Inspected, request: FetchRequest) -> HttpRequest:
+        """A declared request as it goes out, with what only the gate knows: key, credentials and limits."""
+        target, url = request.target, request.url
+        headers: tuple[tuple[str, str], ...] = (("Content-Type", request.content_type),) if request.content_type else ()
+        if request.purpose == "lookup":
+            url = url.replace("{key}", quote(action.idempotency_key, safe=""))
+        elif target is not None:
+            headers += ((target.key_header, action.idempotency_key),)
+        asked = inspected.facts.url
+        return HttpRequest(
+            principal=request.principal,
+            method=request.method,
+            url=url,
+            headers=(*headers, *self._headers(f"webhook:{target.name}" if target else request.principal)),
+            body=inspected.inputs[0] if request.body is None else request.body,
+            timeout_seconds=target.timeout_seconds if target else self.limits.http_seconds,
+            max_bytes=PAGE_BYTES if request.principal == "web_open" else self.limits.max_bytes,
+            same_host=target is None and (asked is None or asked.stays),
+        )

@@ -8,11 +8,11 @@ import msgspec
 
 from coilclaw.gate.binding import call_digest
 from coilclaw.gate.cards import render_card
-from coilclaw.gate.case import Policy, Setting
+from coilclaw.gate.decision_input import Policy, Setting
 from coilclaw.gate.facts import Inspected, Inspector
+from coilclaw.gate.labelling import Labelling
 from coilclaw.gate.policy import decide
 from coilclaw.gate.turn import Turn
-from coilclaw.gate.upkeep import Upkeep
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import Action, ToolCall
 from coilclaw.packets.canonical import Json
@@ -35,7 +35,7 @@ class Intake:
         *,
         db: Database,
         inspector: Inspector,
-        upkeep: Upkeep,
+        upkeep: Labelling,
         clock: Clock,
         policy: Callable[[], Policy],
         job_limits: Callable[[str], JobLimits | None],
@@ -47,11 +47,11 @@ class Intake:
         self._inspector = inspector
         self._upkeep = upkeep
         self._clock = clock
-        self._policy = policy
+        self.policy = policy
         self._job_limits = job_limits
         self._observe = observe
         self._seal = seal
-        self._ttl = ttl
+        self.ttl = ttl
 
     def decide(self, call: ToolCall, turn: Turn) -> Decision:
         """What the gate would say now, without doing anything."""
@@ -77,7 +77,7 @@ class Intake:
             decision=decision,
             status="PENDING",
             attempt=0,
-            expires_at=stamp(now + self._ttl),
+            expires_at=stamp(now + self.ttl),
             created_at=stamp(now),
             job_id=turn.job.job_id if turn.job is not None else None,
         )
@@ -94,7 +94,7 @@ class Intake:
             "idempotency_conflict", entity, {"tool": sealed.tool, "key": key, "args_hash": sealed.args_hash}
         )
         raise Conflict(
-            f"the key {key!r} was used for {sealed.tool} with other arguments ({entity}).",
+            f"the key {key!r} was already used for {sealed.tool} with other arguments ({entity}).",
             remedy="Use a new key for a new call.",
         )
 
@@ -118,7 +118,7 @@ class Intake:
     def _look(self, call: ToolCall, turn: Turn, action_id: str) -> tuple[Inspected, Decision]:
         inspected = self._inspector.inspect(call, turn, action_id)
         job_id = turn.job.job_id if turn.job is not None else None
-        return inspected, decide(inspected.facts, self._policy(), Setting(source=turn.source, job_id=job_id))
+        return inspected, decide(inspected.facts, self.policy(), Setting(source=turn.source, job_id=job_id))
 
     # What came in earlier
 

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import msgspec
 
-from coilclaw.gate.commands.facts import CommandFacts
-from coilclaw.gate.labelled import (
+from coilclaw.gate.label_lookup import (
     CLOSED,
     FOLDER,
     HOLD,
     LIMITS,
     NAME,
     UNREAD,
+    WORKSPACE,
     Limits,
     Question,
     Reading,
@@ -35,13 +35,28 @@ from coilclaw.gate.labelled import (
     is_text,
     sign_of,
 )
-from coilclaw.gate.paths import RUNTIME_ONLY, UPLOADS
+from coilclaw.gate.paths import UPLOADS
+from coilclaw.lib.shell.facts import CommandFacts
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.labels import untrusted_only
+from coilclaw.packets.workspace import RUNTIME_ONLY
 from coilclaw.store.database import Database
-from coilclaw.store.labels import HELD, LabelRow, any_labels, drop_labels, drop_path_labels, label_rows, put_label
+from coilclaw.store.labels import (
+    HELD,
+    LabelRow,
+    all_labels,
+    any_labels,
+    drop_labels,
+    drop_path_labels,
+    held_labels,
+    label_rows,
+    labelled_when,
+    path_rows,
+    put_label,
+    rows_of_size,
+)
 
 MOST_PATHS = 4000
 """More files than this at once are not labelled one by one: the workspace is, as a whole."""
@@ -74,19 +89,65 @@ class FileLabels:
         if not any_labels(self._db.reader) or inside(self._workspace, real) is None:
             return ()
         whole = real == str(self._workspace)
-        return self._question(besides=UPLOADS if whole else "").of([relative_path])
+        found = self._question(besides=UPLOADS if whole else "").of([relative_path])
+        if _in_repository(relative_path) or _in_repository(real):
+            return tuple(sorted({*found, *self._kept_by_git()}))
+        return found
+
+    def labels_of_kept(self, kept: Sequence[tuple[str, str, int]]) -> dict[str, tuple[Label, ...]]:
+        """The untrusted labels of contents kept for an undo, by the path each would be put back to.
+
+        Each is a path, what it held (empty when only the name counts) and its size. A name that was ever labelled is:
+        whoever made it chose it.
+        """
+        db = self._db.reader
+        if not kept or not any_labels(db):
+            return {}
+        if len(kept) > MOST_PATHS:
+            everything = tuple(sorted(all_labels(db)))
+            return {path: everything for path, _, _ in kept}
+        held = held_labels(db)
+        by_size: dict[int, list[LabelRow]] = {}
+        found: dict[str, tuple[Label, ...]] = {}
+        for path, content, size in kept:
+            around = [row for place in _folders(path) for row in path_rows(db, place)]
+            rows = [*path_rows(db, path), *(row for row in around if row.content_hash in (FOLDER, NAME))]
+            if content:
+                sign = sign_of(_as_labelled(content), size)
+                alike = by_size.setdefault(size, rows_of_size(db, size)) if sign else []
+                rows += [row for row in alike if sign_of(row.content_hash, row.size) in (sign, f"size:{size}")]
+            labels = {row.label for row in rows} | held
+            if labels:
+                found[path] = tuple(sorted(labels))
+        return found
 
     def labels_for_command(self, facts: CommandFacts) -> tuple[Label, ...]:
         """The labels of everything a boxed command could have read.
 
-        A plain command is told by the paths it names; any other by every labelled file that still stands.
+        A plain command is told by the paths it names; any other by every labelled file that still stands, and by
+        whatever git may have kept of those that do not.
         """
         if not any_labels(self._db.reader):
             return ()
-        from coilclaw.gate.reading import named_paths
+        from coilclaw.gate.command_reads import named_paths
 
         named = named_paths(facts)
-        return self._question().of([""] if named is None else named)
+        found = self._question().of([""] if named is None else named)
+        if named is None or any(_in_repository(path) for path in named):
+            found = tuple(sorted({*found, *self._kept_by_git()}))
+        return found
+
+    def _kept_by_git(self) -> set[Label]:
+        """The labels of everything that was labelled before somebody last wrote into the history around it."""
+        from coilclaw.gate.history import History
+
+        history = History(self._workspace)
+        rows = labelled_when(self._db.reader, self._limits.rows + 1)
+        found: set[Label] = {WORKSPACE} if len(rows) > self._limits.rows else set()
+        for path, label, since in rows:
+            if label not in found and history.may_hold(path, since):
+                found.add(label)
+        return found
 
     def standing(self, limit: int) -> list[tuple[LabelRow, str | None]]:
         """Every label with where it counts, for showing: its own path, else another that holds the same, or None."""
@@ -145,6 +206,16 @@ class FileLabels:
             return Looked(seen=(Seen(path=_nearest_text(path), content_hash=FOLDER, size=0, mtime_ns=0),))
         return Looked(seen=(Seen(path=path, content_hash=sha256_hex(data), size=len(data), mtime_ns=0),))
 
+    def names(self, paths: Iterable[str]) -> Looked:
+        """The names of these files, whatever they hold: who lists their folder reads them. For files that were made."""
+        places = dict.fromkeys(inside(self._workspace, path) for path in paths if not path.endswith("/"))
+        seen = [
+            Seen(path=place, content_hash=NAME, size=0, mtime_ns=0)
+            for place in places
+            if place and is_text(place) and place.split("/")[0] not in RUNTIME_ONLY
+        ]
+        return Looked(seen=tuple(seen) if len(seen) <= MOST_PATHS else ())
+
     def mark(self, tx: sqlite3.Connection, looked: Looked, labels: Iterable[Label]) -> None:
         """Label what was looked at with every untrusted source among `labels`; with none, nothing changes."""
         sources = untrusted_only(labels)
@@ -201,6 +272,23 @@ class FileLabels:
     def forget(self, tx: sqlite3.Connection, rows: Sequence[LabelRow]) -> None:
         """The owner vouches: these labels are no more."""
         drop_labels(tx, rows)
+
+
+def _in_repository(path: str) -> bool:
+    """Whether a path leads into what git keeps."""
+    return any(part.casefold() == ".git" for part in path.split("/"))
+
+
+def _folders(path: str) -> list[str]:
+    """The folders a path lies in, the workspace first."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(len(parts))]
+
+
+def _as_labelled(content: str) -> str:
+    """What a snapshot calls a content, as labels call it: of a link only a hash."""
+    target = content.removeprefix("link:")
+    return f"link:{sha256_hex(os.fsencode(target))}" if target != content else content
 
 
 def _below(path: str, folder: str) -> bool:

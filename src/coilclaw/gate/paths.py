@@ -1,17 +1,20 @@
 """Paths: what a name really points at, and which class of place that is."""
 
 import os
-from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from coilclaw.packets.errors import ToolError
+from coilclaw.packets.workspace import OWNER_ONLY, RUNTIME_ONLY
+from coilclaw.sandbox.executed import executed_part, is_dot_git
+from coilclaw.sandbox.survey import completes_repository
 
-PathClass: TypeAlias = Literal["never", "owner", "guarded", "informal", "plain"]
-"""never: the runtime's alone · owner: lane C · guarded: R2, denied when tainted · informal: R1 · plain: R2."""
+PathClass: TypeAlias = Literal["never", "owner", "executed", "guarded", "informal", "plain"]
+"""never: the runtime's alone · owner: lane C · executed: asks in every autonomy, denied when tainted ·
+guarded: R2, denied when tainted · informal: R1 · plain: R2."""
 
 CLASS_OF_TOP: dict[str, PathClass] = {
     "audit": "never",
@@ -79,11 +82,13 @@ def classify(relative: str) -> PathClass:
     parts = PurePosixPath(relative.casefold()).parts
     if not parts:
         return "plain"
-    if ".git" in parts:
+    if any(map(is_dot_git, parts)):
         return "never"
+    known = CLASS_OF_TOP.get(parts[0])
+    if known not in ("never", "owner") and executed_part(relative):
+        return "executed"
     if parts == ("memory", "preferences.md"):
         return "guarded"
-    known = CLASS_OF_TOP.get(parts[0])
     if known is not None:
         return known
     return "guarded" if any(part.startswith(".") for part in parts) else "plain"
@@ -101,7 +106,7 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
     """Resolve a path against links and dots, and say where it lies."""
     fault = ""
     if "\0" in asked:
-        fault = "the path holds a NUL byte"
+        fault = "the path contains a NUL byte"
     elif not asked:
         fault = "the path is empty"
     elif len(asked.encode("utf-8", "surrogatepass")) > 4096:
@@ -114,7 +119,7 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
     except (OSError, ValueError) as error:
         absolute, fault = "/", f"the path cannot be resolved ({error})"
     if write and not fault and not _is_text(absolute):
-        absolute, fault = "/", "it leads to a name that is not UTF-8 text"
+        absolute, fault = "/", "it points to a name that is not UTF-8 text"
     relative = None
     if not fault and _under(absolute, places.workspace):
         relative = absolute[len(places.workspace) :].lstrip("/")
@@ -127,13 +132,25 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
         asked=asked,
         absolute=absolute,
         relative=relative,
-        path_class=classify(relative) if relative is not None else "plain",
+        path_class=_class_of(relative, spelled, places, write=write) if relative is not None else "plain",
         forbidden_by="" if fault else forbidden_by,
         in_home=not fault and _under(absolute, places.home),
         write=write,
         boxed=boxed,
         fault=fault,
     )
+
+
+def _class_of(relative: str, spelled: str, places: Places, *, write: bool) -> PathClass:
+    """The class of a path by where it leads; a link does not excuse the name it was asked by."""
+    path_class = classify(relative)
+    if not write or path_class in ("never", "owner"):
+        return path_class
+    if completes_repository(Path(places.workspace), relative):
+        return "never"
+    if _under(spelled, places.workspace) and executed_part(spelled[len(places.workspace) :].lstrip("/")):
+        return "executed"
+    return path_class
 
 
 def _is_text(name: str) -> bool:
@@ -144,58 +161,30 @@ def _is_text(name: str) -> bool:
     return True
 
 
-MOST_FOLDERS = 20_000
-MOST_REPOSITORIES = 100
-
-
-def nested_repositories(workspace: Path) -> list[str]:
-    """The .git of every repository below the workspace, folder or file; the nearest are found first.
-
-    A workspace too large to look through is refused: a repository that was not found would be open to commands.
-    """
-    found: list[str] = []
-    folders = deque([str(workspace)])
-    looked = 0
-    while folders:
-        folder = folders.popleft()
-        looked += 1
-        if looked > MOST_FOLDERS or len(found) > MOST_REPOSITORIES:
-            raise ToolError(
-                f"the workspace has too many folders or repositories to protect them all (at {folder}).",
-                remedy="Remove what is not needed there, then try again.",
-                code="WORKSPACE_TOO_LARGE",
-                begun=False,
-            )
-        try:
-            entries = list(os.scandir(folder))
-        except OSError:
-            continue  # what the owner cannot open, their git cannot either
-        for entry in entries:
-            if entry.name == ".git" and not entry.is_symlink():
-                found.append(entry.path)
-            elif entry.name not in ("node_modules", ".venv", "__pycache__") and entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
-    return found
-
-
-RUNTIME_ONLY = (".git", "audit", "jobs")
-OWNER_ONLY = ("SYSTEM.md", "policies", ".github", "agent")
 UPLOADS = "attachments"
 """Where the owner's uploads go; the folder is made by the runtime."""
 GUARDED = ("skills", "sops", "cron", "memory/PREFERENCES.md")
 
 
-def box_read_only(workspace: Path, *, guarded: bool) -> tuple[str, ...]:
-    """The workspace paths a boxed command may not write; with `guarded` also what steers later work or is executed."""
+def box_read_only(workspace: Path, repositories: Iterable[str], *, guarded: bool) -> tuple[str, ...]:
+    """The workspace paths a boxed command may not write; with `guarded` also what steers later work.
+
+    The repositories are those below the workspace, as a survey found them.
+    """
     names = [*RUNTIME_ONLY, *OWNER_ONLY]
     if guarded:
         names += GUARDED
         with suppress(OSError):  # a vanished workspace is the box's to report
             names += sorted(entry.name for entry in workspace.iterdir() if entry.name.startswith("."))
-    paths = [os.path.join(workspace, name) for name in names] + nested_repositories(workspace)  # noqa: PTH118
-    return tuple(dict.fromkeys(paths))
+    found = (path for path in repositories if path and not os.path.islink(workspace / path))  # noqa: PTH114
+    return tuple(dict.fromkeys(os.path.join(workspace, name) for name in (*names, *found)))  # noqa: PTH118
 
 
 def may_restore(path: str) -> bool:
     """An undo brings back what commands can reach: not what the runtime or the owner alone writes."""
     return classify(path) not in ("never", "owner")
+
+
+def may_restore_tainted(path: str) -> bool:
+    """The same while untrusted content is about: nothing that other programs run by themselves."""
+    return classify(path) not in ("never", "owner", "executed")

@@ -4,9 +4,12 @@ All denies are looked at first, then all asks, then allow. Every rule has an id,
 """
 
 from coilclaw.gate.asks import ASKS
-from coilclaw.gate.case import Case, Facts, Policy, Setting, describe, lane_of, risk_of
+from coilclaw.gate.decision_input import Case, Facts, Policy, Setting, describe, lane_of, risk_of
 from coilclaw.gate.denials import DENIES
 from coilclaw.packets.decision import Decision, Reason, Verdict
+
+WHERE: dict[str, str] = {"owner": "in your own words", "search": "in search results", "page": "on a page it opened"}
+"""Where an address that needs no question stands."""
 
 
 def decide(facts: Facts, policy: Policy, setting: Setting) -> Decision:
@@ -34,16 +37,19 @@ def _queue_full(most: int) -> Reason:
     return Reason(
         rule="budget.proposals",
         code="TOO_MANY_PROPOSALS",
-        text=f"{most} actions already wait for the owner, which is the limit.",
+        text=f"{most} actions are already waiting for the owner, which is the limit.",
         change="Answer some with `coilclaw approvals`, or raise budgets.open_proposals.",
     )
 
 
 def _why_allowed(case: Case) -> Reason:
+    url = case.facts.url
+    if url is not None and url.origin in WHERE:  # later decisions of the turn count these by their rule
+        return Reason(rule=f"address.{url.origin}", code="ALLOWED", text=f"Its address was found {WHERE[url.origin]}.")
     return Reason(
         rule=f"autonomy.{case.policy.autonomy}",
         code="ALLOWED",
-        text=f"{describe(case, begin=True)} runs by itself when autonomy is {case.policy.autonomy}.",
+        text=f"{describe(case, begin=True)} runs without asking when autonomy is {case.policy.autonomy}.",
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from coilclaw.gate.case import Case
+from coilclaw.gate.decision_input import Case
 from coilclaw.gate.policy_file import PolicyRule, When
 from coilclaw.packets.decision import Reason, Verdict
 

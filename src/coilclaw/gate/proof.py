@@ -33,6 +33,7 @@ from coilclaw.store.passkeys import (
     list_passkeys,
     load_challenge,
     load_passkey,
+    suspend_passkey,
     use_challenge,
     use_passkey,
 )
@@ -48,7 +49,8 @@ CHALLENGE_LIFE = timedelta(minutes=5)
 TERMINAL = "terminal"
 DEVICE = "device:"
 UNATTENDED = "--yes"
-PANEL_ONLY = "A passkey is registered: a yes here leaves it waiting until you approve it in the panel."
+CLEAR = "Clear it at the terminal (`coilclaw passkeys clear`) or with another passkey, or remove it."
+PANEL_ONLY = "A passkey is registered: after a yes here it keeps waiting until you approve it in the panel."
 """Said where a question is put at a terminal that cannot answer it."""
 
 
@@ -83,6 +85,8 @@ class OwnerProof:
         self._db = db
         self._clock = clock
         self._lane_b = lane_b
+        self._going_back: set[str] = set()
+        """Passkeys that are about to be suspended: what comes in between is refused too."""
         self.place = place
         """Where passkeys belong now; the port is known only when somebody listens."""
 
@@ -140,7 +144,7 @@ class OwnerProof:
     def usable(self, db: sqlite3.Connection) -> list[Passkey]:
         """The passkeys that the panel can use where it is now."""
         rp_id = self.place().rp_id
-        return [each for each in list_passkeys(db) if each.rp_id == rp_id]
+        return [each for each in list_passkeys(db) if each.rp_id == rp_id and each.suspended_at is None]
 
     # Answering
 
@@ -218,18 +222,18 @@ class OwnerProof:
     ) -> Challenge:
         """The question this answers: put to this device, about this thing as it stands now, open."""
         challenge = load_challenge(tx, _plain(assertion.challenge_id))
-        again = "Ask for a new challenge and sign that."
+        again = "Request a new challenge and sign that."
         if challenge is None or challenge.device_id != device_id:
-            raise refused("there is no such challenge for this device", again)
+            raise refused("this device has no such challenge", again)
         if challenge.used_at is not None:
-            raise refused("its challenge was answered before", again)
+            raise refused("its challenge was already answered", again)
         if from_stamp(challenge.expires_at) <= self._clock():
             raise refused("its challenge has expired", again)
         until = challenge.expires_at if valid_until is None else valid_until
         if (challenge.purpose, challenge.subject) != (purpose, subject):
             raise refused("its challenge was for something else", again)
         if (challenge.digest, challenge.valid_until) != (digest, until):
-            raise refused("what it was asked about has changed since", "Look at it again, then sign anew.")
+            raise refused("what it was for has changed since", "Review it again, then sign again.")
         return challenge
 
     def _answered(
@@ -239,6 +243,8 @@ class OwnerProof:
         passkey = load_passkey(tx, _plain(assertion.id))
         if passkey is None or passkey.removed_at is not None:
             raise refused("no such passkey is registered here")
+        if passkey.suspended_at is not None or passkey.credential_id in self._going_back:
+            raise refused("the passkey is suspended because its counter went backwards: it may have been copied", CLEAR)
         place = self.place()
         if passkey.rp_id != place.rp_id:
             raise refused("the passkey belongs to another address of this panel", "Register one for this address.")
@@ -253,7 +259,7 @@ class OwnerProof:
         if not use_challenge(tx, self._clock, challenge.challenge_id) or not use_passkey(
             tx, self._clock, passkey, verified.new_count, backed_up=verified.backed_up
         ):
-            raise refused("it was used already", "Ask for a new challenge and sign that.")
+            raise refused("it was already used", "Request a new challenge and sign that.")
         row = AssertionRow(
             assertion_id=new_id("asr", self._clock()),
             purpose=purpose,
@@ -281,7 +287,19 @@ class OwnerProof:
         told["reason"] = error.message
         if isinstance(error, CounterBack):
             told["credential_id"] = assertion.id
+            self._suspend(assertion.id)
         self._db.submit(lambda tx: add_event(tx, self._clock, event, _plain(subject), told))
+
+    def _suspend(self, credential_id: str) -> None:
+        """At the first time its counter goes back: nobody can tell the owner's authenticator from the copy."""
+
+        def write(tx: sqlite3.Connection) -> None:
+            if suspend_passkey(tx, self._clock, credential_id):
+                add_event(tx, self._clock, "passkey_suspended", credential_id, {"why": "counter_back"})
+
+        self._going_back.add(credential_id)
+        done = self._db.submit(write)
+        done.add_done_callback(lambda _: self._going_back.discard(credential_id))
 
 
 def resolve_digest(digest: str, verdict: str) -> str:
@@ -315,11 +333,11 @@ def _check_device(tx: sqlite3.Connection, by: str) -> None:
         return
     device = load_device(tx, by.removeprefix(DEVICE))
     if device is None or device.revoked_at is not None:
-        raise ProofNeeded("this device is not paired any more.", remedy="Pair it again: `coilclaw pair` shows a code.")
+        raise ProofNeeded("this device is no longer paired.", remedy="Pair it again: `coilclaw pair` shows a code.")
 
 
 _MISSING: dict[Need, tuple[str, str]] = {
-    "passkey": ("this needs your passkey.", "Ask for a challenge and sign it with your passkey."),
+    "passkey": ("this needs your passkey.", "Request a challenge and sign it with your passkey."),
     "passkey_missing": (
         "this needs a passkey, and none is registered.",
         "Pair this device again from the terminal and register one, or answer at the terminal.",

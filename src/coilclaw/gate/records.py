@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from coilclaw.gate.ends import End, Fate
+from coilclaw.gate.outcomes import End, NextStatus
 from coilclaw.gate.proof import UNATTENDED, OwnerProof, Shown, resolve_digest
 from coilclaw.ledger.audit import add_event
 from coilclaw.ledger.ledger import Ledger
@@ -19,10 +19,12 @@ from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.proof import Assertion
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
 from coilclaw.store.actions import (
+    action_state,
     add_action,
     approve_action,
     begin_action,
     finish_action,
+    held_actions,
     keep_key,
     keep_result_hash,
     keep_seen,
@@ -32,7 +34,7 @@ from coilclaw.store.actions import (
     reopen_action,
 )
 from coilclaw.store.database import Database
-from coilclaw.store.lock import HeldLock
+from coilclaw.store.lock import HeldLock, holder_is_gone, notes_of, sweep_locks
 from coilclaw.store.threads import MessageRow, add_message, ensure_owner
 
 Record: TypeAlias = Callable[[sqlite3.Connection, ToolResult], None]
@@ -65,12 +67,35 @@ class Records:
         self._locks = locks
         self._reached = reached
         self._held: HeldLock | None = None
+        self._swept = False
 
     def worker(self) -> str:
         """The name this process goes by while actions are in its hands; its lock is held until it ends."""
         if self._held is None:
             self._held = HeldLock(self._locks / f"{new_id('worker', self._clock())}.lock")
         return self._held.path.stem
+
+    def is_gone(self, worker: str) -> bool:
+        """Whether nobody goes by that name any more: the actions in its hands are free."""
+        return holder_is_gone(self._locks / f"{worker}.lock")
+
+    def releasing(self, action: Action) -> None:
+        """Note that the effect of an attempt may begin from now on: one without this note never began."""
+        self.worker()
+        if self._held is not None:
+            self._held.note(_attempt(action))
+
+    def never_released(self, action: Action, worker: str) -> bool:
+        """Whether the attempt of a worker that is gone certainly never came to its effect."""
+        notes = notes_of(self._locks / f"{worker}.lock")
+        return notes is not None and _attempt(action) not in notes
+
+    def sweep(self, *, again: bool) -> None:
+        """Remove the lock files of dead processes of which nothing is left to take up: once, and after each of them."""
+        if self._swept and not again:
+            return
+        self._swept = True
+        sweep_locks(self._locks, {left.worker for left in held_actions(self.db.reader)})
 
     def close(self) -> None:
         """Let go of this process's name."""
@@ -84,8 +109,9 @@ class Records:
         self.note(tx, "tool_requested", action, _proposed(action))
 
     def note(self, tx: sqlite3.Connection, event_type: str, action: Action, payload: dict[str, Json]) -> None:
-        """Write an audit event of an action."""
-        add_event(tx, self._clock, event_type, action.action_id, payload)
+        """Write an audit event of an action, and with it how its row stands: what changes the row comes before."""
+        state = action_state(tx, action.action_id)
+        add_event(tx, self._clock, event_type, action.action_id, payload, state=state)
 
     def approve(
         self, tx: sqlite3.Connection, action: Action, by: str, seen: str | None, assertion: Assertion | None
@@ -144,7 +170,7 @@ class Records:
     ) -> Shown:
         if by == UNATTENDED and action.taint:
             raise ProofNeeded(
-                "untrusted content may have a hand in this, so nobody says yes to it unseen.",
+                "untrusted content may have influenced this, so it cannot be approved unseen.",
                 remedy="Answer in the panel, or at an interactive terminal.",
             )
         return self.owner.require(
@@ -170,7 +196,7 @@ class Records:
         approved_now: bool,
         stopped: Callable[[], bool],
         refused: Callable[[], End | None],
-        also: Write | None,
+        in_transaction: Write | None,
     ) -> bool:
         """Claim the action for one attempt, unless ESTOP came first. False when ESTOP did; an error when others did.
 
@@ -190,24 +216,25 @@ class Records:
             if late is not None:
                 raise Refused(late)
             if action.decision.verdict != "allow" and action.approved_by is None:
-                raise StorageError(f"{action.action_id} was let through without the owner's word.")
+                raise StorageError(f"{action.action_id} was let through without the owner's approval.")
             if not begin_action(tx, self._clock, action, self.worker()):
                 raise Taken(action.action_id)
             if action.decision.lane == "B" and not keep_key(tx, self._clock, action):
                 raise KeyBound(action.action_id)
             begun = {"attempt": action.attempt + 1, "worker": self.worker(), "lookup": action.uncertain}
             self.note(tx, "tool_begun", action, {**begun, "digest": action.digest})
-            if also is not None:
-                also(tx)
+            if in_transaction is not None:
+                in_transaction(tx)
             return True
 
+        self._ledger.ready()
         self._reached("claiming")
         begun = await self.db.write(write)
         self._reached("begun")
         return begun
 
     async def finish(
-        self, action: Action, end: End, fate: Fate, *, stored: bool, record: Record | None, by: str = ""
+        self, action: Action, end: End, fate: NextStatus, *, stored: bool, record: Record | None, by: str = ""
     ) -> tuple[Receipt, ToolResult]:
         """The last step of every attempt: receipt, status and memory in one transaction."""
         result_hash = sha256_hex(end.result.output.encode("utf-8", "surrogatepass"))
@@ -231,10 +258,12 @@ class Records:
             return receipt, result
 
         done = await self.db.write(write)
+        if self._held is not None:
+            self._held.done(_attempt(action))
         self._reached("finished")
         return done
 
-    def _settle(self, tx: sqlite3.Connection, action: Action, end: End, fate: Fate, result: ToolResult) -> None:
+    def _settle(self, tx: sqlite3.Connection, action: Action, end: End, fate: NextStatus, result: ToolResult) -> None:
         if fate.status == "APPROVED":
             ended = put_off_action(
                 tx, self._clock, action, result, seconds=fate.pause, uncertain=fate.uncertain or action.uncertain
@@ -248,16 +277,19 @@ class Records:
     async def wait(self, action: Action, result: ToolResult, *, stored: bool, record: Record | None) -> None:
         """Leave an action waiting for the owner, in nobody's hands."""
 
-        def write(tx: sqlite3.Connection) -> None:
-            if not stored:
-                self.store(tx, action)
-            if not let_go(tx, action.action_id, action.digest):
-                raise Taken(action.action_id)
-            self.note(tx, "approval_needed", action, {"expires_at": action.expires_at, "digest": action.digest})
-            if record is not None:
-                record(tx, result)
+        await self.db.write(lambda tx: self.leave(tx, action, result, stored=stored, record=record))
 
-        await self.db.write(write)
+    def leave(
+        self, tx: sqlite3.Connection, action: Action, result: ToolResult, *, stored: bool, record: Record | None
+    ) -> None:
+        """The same within a transaction."""
+        if not stored:
+            self.store(tx, action)
+        if not let_go(tx, action.action_id, action.digest):
+            raise Taken(action.action_id)
+        if record is not None:
+            record(tx, result)
+        self.note(tx, "approval_needed", action, {"expires_at": action.expires_at, "digest": action.digest})
 
     def post(self, action: Action) -> Record | None:
         """The outcome of an action that waited is posted to its thread."""
@@ -288,7 +320,7 @@ def if_it_can(keep: Record | None, trouble: Callable[[str], None]) -> Record | N
         try:
             keep(tx, result)
         except (ValueError, TypeError) as error:
-            trouble(f"what a call changed cannot be recorded ({type(error).__name__}).")
+            trouble(f"the changes of a call cannot be recorded ({type(error).__name__}).")
 
     return record
 
@@ -309,7 +341,7 @@ class Taken(StorageError):
     """Somebody else has the action, or it is over."""
 
     def __init__(self, action_id: str) -> None:
-        super().__init__(f"action {action_id} was claimed elsewhere.", remedy="Nothing was run twice.")
+        super().__init__(f"action {action_id} was claimed by another process.", remedy="Nothing was run twice.")
 
 
 class Refused(StorageError):
@@ -324,14 +356,18 @@ class Stopped(StorageError):
     """ESTOP holds the action; it goes on when the owner clears it."""
 
     def __init__(self) -> None:
-        super().__init__("ESTOP holds the action.", remedy="It goes on when ESTOP is cleared.")
+        super().__init__("ESTOP holds the action.", remedy="It continues when ESTOP is cleared.")
 
 
 class KeyBound(StorageError):
     """The idempotency key of the action belongs to other arguments."""
 
     def __init__(self, action_id: str) -> None:
-        super().__init__(f"the idempotency key of {action_id} was used with other arguments.")
+        super().__init__(f"the idempotency key of {action_id} was already used with other arguments.")
+
+
+def _attempt(action: Action) -> str:
+    return f"{action.action_id} {action.attempt}"
 
 
 def _proposed(action: Action) -> dict[str, Json]:

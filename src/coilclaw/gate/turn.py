@@ -1,15 +1,8 @@
 """A turn as the gate sees it: who started it, and which untrusted content it has met so far."""
 
-import re
-
 from coilclaw.packets.action import Label, Source
 from coilclaw.packets.job import JobLimits
 from coilclaw.packets.labels import untrusted_only
-
-FOLLOWED = 5
-"""How many addresses found in untrusted content a turn may follow by itself."""
-
-_URL = re.compile(r"https?://[^\s<>\"'`\\\x00-\x20]+")
 
 
 class Turn:
@@ -31,12 +24,6 @@ class Turn:
         self.job = job
         """What the job this turn belongs to leaves it, when it belongs to one."""
         self._fresh: dict[Label, None] = dict.fromkeys(untrusted_only(fresh))
-        self._urls: set[str] = set()
-        self._followed = 0
-        self.kept = False
-        """Whether the workspace was kept for an undo already."""
-        self.snapshot = ""
-        """The snapshot it was kept in."""
         self._inherited = dict.fromkeys(untrusted_only(inherited))
 
     @property
@@ -57,21 +44,3 @@ class Turn:
     def take_in(self, label: Label, *, kept: bool = False) -> None:
         """Note that content with this label entered the turn; `kept` content entered the machine in an earlier one."""
         (self._inherited if kept else self._fresh).update(dict.fromkeys(untrusted_only((label,))))
-
-    def hear(self, text: str) -> None:
-        """Note the addresses that stand word for word in what the owner or a fetched page said.
-
-        What a tool merely repeats (an error, a file the model wrote, a command's output) must never be heard: the model
-        could put an address there itself.
-        """
-        for found in _URL.findall(text):
-            self._urls.update((found, found.rstrip(".,;:!?)]}")))
-
-    def quoted(self, url: str) -> bool:
-        """Whether this very address stood in the conversation, and not too many were followed yet."""
-        return url in self._urls and self._followed < FOLLOWED
-
-    def follow(self, url: str) -> None:
-        """Note that the address was asked for."""
-        if url in self._urls:
-            self._followed += 1

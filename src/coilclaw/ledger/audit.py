@@ -29,12 +29,25 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     entity_id: str | None = None
 
 
-def add_event(tx: sqlite3.Connection, clock: Clock, event_type: str, entity_id: str, payload: dict[str, Json]) -> None:
-    """Write one event in the caller's transaction. Payloads carry ids, codes and hashes, never content."""
+def add_event(
+    tx: sqlite3.Connection,
+    clock: Clock,
+    event_type: str,
+    entity_id: str,
+    payload: dict[str, Json],
+    *,
+    state: bytes | None = None,
+) -> None:
+    """Write one event in the caller's transaction. Payloads carry ids, codes and hashes, never content.
+
+    `state` is that of the action it is about, when the event changed it: the row must stay as it is until the next.
+    """
     now = clock()
+    texts = (new_id("evt", now), event_type, entity_id, msgspec.json.encode(payload).decode(), stamp(now))
     tx.execute(
-        "INSERT INTO audit_log (entry_id, event_type, entity_id, payload_json, created_at) VALUES (?, ?, ?, ?, ?)",
-        (new_id("evt", now), event_type, entity_id, msgspec.json.encode(payload).decode(), stamp(now)),
+        "INSERT INTO audit_log (entry_id, event_type, entity_id, payload_json, created_at, state)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (*texts, state),
     )
 
 

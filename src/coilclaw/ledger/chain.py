@@ -7,10 +7,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from coilclaw.ledger.vouch import row_mac
 from coilclaw.packets.action import Action
+from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.receipt import GENESIS, Receipt, ReceiptStatus, sealed
 
+_MARK = b',"receipt_hash":"'
+_CUT = len(_MARK) + 64 + 1
 Randomness = Callable[[int], bytes]
 _RECEIPT = msgspec.json.Decoder(Receipt)
 
@@ -18,6 +22,15 @@ _RECEIPT = msgspec.json.Decoder(Receipt)
 def receipt_number(receipt_id: str) -> int:
     """The place in the chain that a receipt's id names: 12 for receipt-00000012-ab12cd34."""
     return int(receipt_id.split("-")[1])
+
+
+def hash_of_line(line: bytes) -> str:
+    """What the receipt's hash must be: over its canonical bytes without the hash itself.
+
+    The bytes are hashed as they stand. A quote inside a JSON string is always escaped, so the mark cannot occur there.
+    """
+    place = line.find(_MARK)
+    return sha256_hex(line[:place] + line[place + _CUT :]) if place >= 0 else ""
 
 
 def last_link(db: sqlite3.Connection) -> tuple[int, str]:
@@ -57,8 +70,15 @@ def append_receipt(
         }
     )
     tx.execute(
-        "INSERT INTO receipts (seq, receipt_id, action_id, receipt_hash, line) VALUES (?, ?, ?, ?, ?)",
-        (size + 1, receipt.id, action.action_id, receipt.receipt_hash, receipt.line().decode()),
+        "INSERT INTO receipts (seq, receipt_id, action_id, receipt_hash, line, mac) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            size + 1,
+            receipt.id,
+            action.action_id,
+            receipt.receipt_hash,
+            receipt.line().decode(),
+            row_mac(tx, b"receipt", receipt.receipt_hash.encode()),
+        ),
     )
     return receipt
 

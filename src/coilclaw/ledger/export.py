@@ -18,6 +18,7 @@ import msgspec
 from coilclaw.ledger.audit import audit_event
 from coilclaw.packets.canonical import Json, NotCanonical, canonical_bytes
 from coilclaw.packets.errors import StorageError
+from coilclaw.store.durable import write_all
 
 Row = tuple[int, str, str, str, str, str]
 Reached = Callable[[str], None]
@@ -131,7 +132,7 @@ class _DayFile:
         info = os.fstat(self._fd)
         if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
             raise StorageError(
-                f"{self.name} in the workspace is not a plain file of its own; nothing was deleted.",
+                f"{self.name} in the workspace is not a regular file; nothing was deleted.",
                 remedy="Move it aside, then prune again.",
             )
 
@@ -165,7 +166,7 @@ class _DayFile:
         found = _line_or_none(line)
         if found is None:
             raise StorageError(
-                f"{self.name} in the workspace holds a line that is no audit event; nothing was deleted.",
+                f"{self.name} in the workspace contains a line that is not an audit event; nothing was deleted.",
                 remedy="Move the file aside, then prune again.",
             )
         return found
@@ -215,7 +216,7 @@ class _DayFile:
     def _write(self, data: bytes) -> None:
         start = os.fstat(self._fd).st_size
         try:
-            _write_all(self._fd, data)
+            write_all(self._fd, data)
         except OSError:
             os.ftruncate(self._fd, start)  # never leave half a line behind
             raise
@@ -277,12 +278,6 @@ def _open_folder(parent: int, name: str) -> int:
         return os.open(name, _FOLDER, dir_fd=parent)
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    written = 0
-    while written < len(data):
-        written += os.write(fd, data[written:])
-
-
 def _explained(error: OSError, name: str) -> StorageError:
     """One sentence for what the system said. Whatever it was: nothing is deleted that is not safe in its file."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -292,7 +287,8 @@ def _explained(error: OSError, name: str) -> StorageError:
         )
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return StorageError(
-            f"a part of {name} in the workspace is a link or no folder; it is not followed, and nothing was deleted.",
+            f"a part of {name} in the workspace is a link or not a folder; it is not followed, and nothing was"
+            " deleted.",
             remedy="Move it aside, then prune again.",
         )
     return StorageError(

@@ -1,24 +1,29 @@
 """Signed heads: from time to time, and on exit, a signature over how long the chain is and where it ends."""
 
+import hmac
 import os
+import re
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from coilclaw.ledger.vouch import Count, first_count, read_count
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import LedgerBroken, StorageError
-from coilclaw.packets.ids import Clock, stamp
-from coilclaw.packets.receipt import GENESIS, Head
-from coilclaw.store.durable import sync_folder, write_durably
+from coilclaw.packets.receipt import GENESIS, Covered, Head
+from coilclaw.store.durable import sync_folder, write_all, write_durably
 
+TAIL = 4096
 _HEAD = msgspec.json.Decoder(Head)
+_KEY = re.compile(rb"[0-9a-f]{64}\n?")
+_ROWS = b"coilclaw rows 1"
 _NOTHING = b"\0 \n"
 _MEND = (
     "If nothing was put back: `tail -n 1 tool_receipts.log.heads > keys/ledger.mark` in the home, then run"
     " `coilclaw receipt verify`. Otherwise see SECURITY.md, 'An older database'."
 )
+_RESTORE = "Restore the keys folder from a backup; without it heads can be neither made nor checked."
 
 
 def key_name(public: bytes) -> str:
@@ -34,6 +39,9 @@ class SigningKey:
         self.public_file = keys / "ledger.pub"
         self.mark_file = keys / "ledger.mark"
         """The last signed head, kept beside the key from its first day: no head at all is a break, not a beginning."""
+        self.count_file = keys / "ledger.count"
+        """The last rows that were committed, overwritten with each commit."""
+        self._checked: tuple[tuple[int, int, int], bytes] | None = None
 
     def create(self) -> None:
         """Make the key if there is none; of several processes that try at once, one succeeds."""
@@ -44,9 +52,81 @@ class SigningKey:
         self.private_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._make(self.private_file, Ed25519PrivateKey.generate().private_bytes_raw())
         private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
+        public = private.public_key().public_bytes_raw()
         if not self.mark_file.exists():
-            self.keep_mark(self.sign(0, GENESIS, ""))
-        self._make(self.public_file, private.public_key().public_bytes_raw())  # last: with it the making is done
+            cover = Covered(audit=0, audit_hash=GENESIS, log=0, heads=0, previous=GENESIS)
+            self.keep_mark(self.sign(0, GENESIS, "", cover))
+        self.make_count(first_count(key_name(public)), replace=False)
+        self._make(self.public_file, public)  # last: with it the making is done
+
+    def make_count(self, count: Count, *, replace: bool) -> None:
+        """Begin the count, durably."""
+        write_durably(self.count_file, count.sealed(self.bare_row_key()).data(), replace=replace)
+
+    def bare_row_key(self) -> bytes:
+        """The key that rows are vouched for with, as the private key has it."""
+        return hmac.digest(self._read(self.private_file), _ROWS, "sha256")
+
+    def row_key(self) -> bytes:
+        """The key that rows are vouched for with.
+
+        An error when the signing key is not the one it was, or the count beside it cannot be believed: then nothing may
+        be done, because what is done could not be proved.
+        """
+        info = _stat(self.private_file)
+        if self._checked is not None and self._checked[0] == info:
+            return self._checked[1]
+        key = self.bare_row_key()
+        count = self.count_data()
+        if count is None or not _belongs(count, key, key_name(self._read(self.public_file))):
+            self.check_pair()
+            self.check_count(count)
+        self._checked = (info, key)
+        return key
+
+    def count_data(self) -> bytes | None:
+        """The count's file; None when it is gone."""
+        try:
+            return self.count_file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"{self.count_file} cannot be read ({error.strerror}).") from error
+
+    def check_pair(self) -> None:
+        """The private key must be the one that belongs to the public one."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
+        if private.public_key().public_bytes_raw() != self._read(self.public_file):
+            raise StorageError(
+                f"the ledger key is damaged: {self.private_file} and {self.public_file} do not match.",
+                remedy=_RESTORE,
+            )
+
+    def check_count(self, data: bytes | None) -> None:
+        """No count is a beginning only while the mark is one of an earlier version; a signed head may stand for it."""
+        if data is None:
+            mark = self.mark()
+            if mark is not None and mark.previous:
+                raise self._untold("gone", self.count_file)
+            return
+        head = decode_head(data.rstrip(b"\n"))
+        if head is None or not head.previous or not self.holds(head):
+            raise self._untold("damaged" if data.strip(_NOTHING) else "empty", self.count_file)
+
+    def count(self) -> Count | None:
+        """What was counted last; None when there is nothing to be had, or nothing that holds."""
+        data = self.count_data()
+        if data is None:
+            return None
+        count, key = read_count(data), self.bare_row_key()
+        if count is not None:
+            return count if count.holds(key) else None
+        head = decode_head(data.rstrip(b"\n"))
+        if head is None or not head.previous or not self.holds(head):
+            return None
+        return Count(receipts=head.size, hash=head.hash, audit=head.audit, link=head.audit_hash, key=head.key)
 
     def keep_mark(self, head: Head) -> None:
         """Remember the last head beside the key, durably."""
@@ -75,12 +155,13 @@ class SigningKey:
             raise self._untold("gone")
         return mark
 
-    def _untold(self, state: str) -> LedgerBroken:
+    def _untold(self, state: str, file: Path | None = None) -> LedgerBroken:
+        what = "the signed mark" if file is None else "the count"
         return LedgerBroken(
-            f"the signed mark {self.mark_file} is {state}, so nobody can tell whether the database is an older copy,"
-            " and nothing is done. A failing disk or a power cut can leave that; so can somebody who hides that older"
-            " files were put back.",
-            remedy=_MEND,
+            f"{what} {file or self.mark_file} is {state}, so it cannot be determined whether the database is an"
+            " older copy, and nothing runs. A failing disk or a power cut can cause this; so can somebody hiding that"
+            " older files were put back.",
+            remedy=_MEND if file is None else _MEND.replace(self.mark_file.name, file.name),
         )
 
     def _make(self, path: Path, secret: bytes) -> None:
@@ -89,24 +170,26 @@ class SigningKey:
 
     def _read(self, path: Path) -> bytes:
         try:
-            return bytes.fromhex(path.read_text().strip())
-        except (OSError, ValueError) as error:
-            raise StorageError(
-                f"the ledger key {path} cannot be read.",
-                remedy="Restore the keys folder from a backup; without it heads can be neither made nor checked.",
-            ) from error
+            data = path.read_bytes()
+        except OSError as error:
+            raise StorageError(f"the ledger key {path} cannot be read ({error.strerror}).", remedy=_RESTORE) from error
+        if not _KEY.fullmatch(data):
+            state = "damaged" if data.strip(_NOTHING) else "empty"
+            raise StorageError(f"the ledger key {path} cannot be read: it is {state}.", remedy=_RESTORE)
+        return bytes.fromhex(data.decode())
 
     def name(self) -> str:
         """How heads name this key."""
         return key_name(self._read(self.public_file))
 
-    def sign(self, size: int, chain_hash: str, time: str) -> Head:
-        """A signed head."""
+    def sign(self, size: int, chain_hash: str, time: str, cover: Covered | None = None) -> Head:
+        """A signed head; without a cover it speaks of receipts alone, as those of earlier versions do."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
         name = key_name(private.public_key().public_bytes_raw())
-        head = Head(size=size, hash=chain_hash, time=time, key=name, signature="")
+        more = {} if cover is None else msgspec.structs.asdict(cover)
+        head = Head(size=size, hash=chain_hash, time=time, key=name, signature="", **more)
         return msgspec.structs.replace(head, signature=private.sign(head.signed_bytes()).hex())
 
     def holds(self, head: Head) -> bool:
@@ -124,23 +207,53 @@ class SigningKey:
         return True
 
 
-def store_head(tx: sqlite3.Connection, key: SigningKey, clock: Clock, size: int, chain_hash: str) -> Head:
-    """Sign the chain as it stands and keep the head in the database."""
-    head = key.sign(size, chain_hash, stamp(clock()))
+def _stat(path: Path) -> tuple[int, int, int]:
+    try:
+        info = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (info.st_ino, info.st_mtime_ns, info.st_size)
+
+
+def _belongs(data: bytes, key: bytes, name: str) -> bool:
+    count = read_count(data)
+    return count is not None and count.key == name and count.holds(key)
+
+
+def decode_head(line: str | bytes) -> Head | None:
+    """The head that a line is, to the last byte; None when it is none."""
+    data = line if isinstance(line, bytes) else line.encode("utf-8", "surrogateescape")
+    try:
+        head = _HEAD.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return head if head.line() == data else None
+
+
+def last_head(db: sqlite3.Connection) -> tuple[Head | None, bytes]:
+    """The newest head the database has, and its line."""
+    row = db.execute("SELECT CAST(line AS BLOB) FROM ledger_heads ORDER BY size DESC LIMIT 1").fetchone()
+    return (None, b"") if row is None else (decode_head(row[0]), bytes(row[0]))
+
+
+def store_head(tx: sqlite3.Connection, head: Head) -> None:
+    """Keep the head in the database; one of an earlier version makes way."""
     tx.execute(
-        "INSERT INTO ledger_heads (size, line) VALUES (?, ?) ON CONFLICT (size) DO NOTHING",
-        (size, msgspec.json.encode(head).decode()),
+        "INSERT INTO ledger_heads (size, line) VALUES (?, ?) ON CONFLICT (size) DO UPDATE SET line = excluded.line",
+        (head.size, head.line().decode()),
     )
-    return head
 
 
-def append_head(path: Path, head: Head) -> None:
-    """Keep the head beside the log too."""
+def append_heads(path: Path, lines: list[bytes]) -> None:
+    """Keep heads beside the log too, durably. What a power cut left of a last line is written again from the rows."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         end = os.fstat(fd).st_size
-        torn = b"\n" if end and os.pread(fd, 1, end - 1) != b"\n" else b""
-        os.write(fd, torn + msgspec.json.encode(head) + b"\n")
+        tail = os.pread(fd, TAIL, max(0, end - TAIL))
+        torn = len(tail.rpartition(b"\n")[2])
+        if torn:
+            os.ftruncate(fd, end - torn)
+        write_all(fd, b"".join(line + b"\n" for line in lines))
         os.fsync(fd)
         if not end:
             sync_folder(path.parent)  # it is new, and so is its name
@@ -148,30 +261,20 @@ def append_head(path: Path, head: Head) -> None:
         os.close(fd)
 
 
-def heads_from_rows(db: sqlite3.Connection) -> list[Head]:
-    """Every head the database knows."""
-    return [_decode(row[0]) for row in db.execute("SELECT line FROM ledger_heads ORDER BY size")]
-
-
-def heads_from_file(path: Path) -> list[Head]:
-    """Every head kept beside the log. Damaged lines are passed over: whoever could damage one could remove it too."""
+def last_size_in(path: Path) -> int:
+    """The size of the last chained head beside the log; -1 when there is none (the first head has size 0)."""
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().split(b"\n")[:-1]
     except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error.strerror}).") from error
-    heads: list[Head] = []
-    for line in lines:
-        with suppress(LedgerBroken):
-            heads.append(_decode(line))
-    return heads
+        return -1
+    heads = (decode_head(line) for line in reversed(lines))
+    return next((head.size for head in heads if head is not None and head.previous), -1)
 
 
-def _decode(line: str | bytes) -> Head:
-    try:
-        return _HEAD.decode(line)
-    except msgspec.DecodeError as error:
-        raise LedgerBroken(
-            f"a signed head is damaged ({error}).", remedy="See SECURITY.md, 'A broken ledger'."
-        ) from error
+def chained_heads(db: sqlite3.Connection, size: int) -> list[tuple[int, bytes]]:
+    """The chained heads the database has beyond a size, in order."""
+    rows = db.execute("SELECT size, CAST(line AS BLOB) FROM ledger_heads WHERE size > ? ORDER BY size", (size,))
+    found = [(int(number), bytes(line)) for number, line in rows]
+    return [(number, line) for number, line in found if (head := decode_head(line)) is not None and head.previous]

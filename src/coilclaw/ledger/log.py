@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coilclaw.ledger.chain import receipt_number
+from coilclaw.ledger.heads import last_head
 from coilclaw.packets.canonical import NotCanonical, parse_object
 from coilclaw.packets.errors import StorageError
+from coilclaw.store.durable import write_all
 
 TAIL = 64 * 1024
 
@@ -15,7 +17,13 @@ TAIL = 64 * 1024
 def exported_size(db: sqlite3.Connection) -> int:
     """How many receipts are known to stand durably in the log."""
     row = db.execute("SELECT value FROM meta WHERE key = 'exported_seq'").fetchone()
-    return 0 if row is None else int(row[0])
+    return int(row[0]) if row is not None and str(row[0]).isascii() and str(row[0]).isdigit() else 0
+
+
+def known_size(db: sqlite3.Connection) -> int:
+    """The same as far as anything knows: the last signed head says it too, and nobody can lower that."""
+    head, _ = last_head(db)
+    return max(exported_size(db), head.log if head is not None else 0)
 
 
 def set_exported_size(tx: sqlite3.Connection, size: int) -> None:
@@ -51,7 +59,7 @@ class ReceiptLog:
             self._bytes = -1
             self._warn(
                 f"the receipts log {self.path} cannot be written ({error.strerror}); the receipts are safe in the"
-                " database and will be copied when it can."
+                " database and will be copied when it can be written."
             )
 
     def sync(self) -> int:
@@ -83,9 +91,7 @@ class ReceiptLog:
     def _append(self, fd: int, data: bytes) -> None:
         start = os.fstat(fd).st_size
         try:
-            written = 0
-            while written < len(data):
-                written += os.write(fd, data[written:])
+            write_all(fd, data)
         except OSError:
             os.ftruncate(fd, start)  # never leave half a line behind
             raise
@@ -103,13 +109,14 @@ class ReceiptLog:
         whole, newline, torn = tail.rpartition(b"\n")
         if torn:
             os.ftruncate(fd, end - len(torn))
-            self._warn(f"the receipts log {self.path} had a torn last line; it was repaired from the database.")
+            self._warn(f"the receipts log {self.path} had an incomplete last line; it was repaired from the database.")
         self._size = _number_of(whole.rpartition(b"\n")[2]) if newline else 0
-        if self._size < exported_size(db):
+        known = known_size(db)
+        if self._size < known:
             self._halted = True
             self._warn(
-                f"the receipts log {self.path} ends at receipt {self._size}, but {exported_size(db)} were in it:"
-                " it was cut. Receipts go on in the database; run `coilclaw receipt verify`."
+                f"the receipts log {self.path} ends at receipt {self._size}, but it contained {known}:"
+                " it was truncated. Receipts continue in the database; run `coilclaw receipt verify`."
             )
 
 

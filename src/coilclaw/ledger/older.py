@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from coilclaw.ledger.chain import last_link, receipt_number
+from coilclaw.ledger.cover import continues
 from coilclaw.ledger.heads import SigningKey
 from coilclaw.packets.receipt import Receipt
 
@@ -32,11 +33,14 @@ class Older(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_older(db: sqlite3.Connection, key: SigningKey, log: Path) -> Older | None:
     """What the rows lack, or None when they continue all that is known. A few reads, whatever the chain's length."""
-    mark, last = key.known_mark(), _last_receipt(log)  # before the rows, which are only ever ahead of both
+    key.row_key()  # with a key that is damaged nothing is done
+    mark, count, last = key.known_mark(), key.count(), _last_receipt(log)  # before the rows, which are only ever ahead
     rows, _ = last_link(db)
     logged = receipt_number(last.id) if last is not None else 0
-    if mark is not None and mark.size and _hash_at(db, mark.size) != mark.hash:
+    if mark is not None and not continues(db, mark):
         sign, known = f"mark {mark.hash}", max(mark.size, logged)
+    elif count is not None and not continues(db, count):
+        sign, known = f"count {count.hash} {count.link}", max(count.receipts, logged)
     elif last is not None and logged > rows:
         sign, known = f"log {last.receipt_hash}", logged
     else:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from coilclaw.ledger.audit_chain import forget_events
 from coilclaw.ledger.export import AuditExport, Reached
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock, from_stamp, stamp
-from coilclaw.store.apart import reading_apart
 from coilclaw.store.database import Database
 from coilclaw.store.lock import open_lock_file
+from coilclaw.store.read_connection import reading_apart
 from coilclaw.store.retention import (
     Cutoffs,
     Days,
@@ -104,7 +105,7 @@ class Pruner:
         cut = cutoffs(self._days, self._clock())
         numbers, files = self._export(cut)
         self._reached("deleting")
-        audit = delete_audit(self._db, numbers)
+        audit = delete_audit(self._db, numbers, forget_events)
         rest = delete_rows(self._db, cut)
         self._db.write_now(lambda tx: set_pruned_at(tx, stamp(self._clock())))
         return Pruned(gone=msgspec.structs.replace(rest, audit=audit), files=files, dry_run=False)
@@ -130,7 +131,7 @@ class Pruner:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise Busy("somebody else is pruning.", remedy="Wait until that is done.") from error
+                raise Busy("another process is already pruning.", remedy="Wait until it has finished.") from error
             yield
         finally:
             os.close(fd)

@@ -48,7 +48,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None
     """None when it cannot be read."""
     faults: tuple[str, ...]
-    """What does not hold; empty when all does."""
+    """What is wrong; empty when it is valid."""
 
 
 def page_of_receipts(
@@ -101,7 +101,7 @@ def place_of(db: sqlite3.Connection, key: str) -> Placed | None:
     previous = GENESIS if place == 1 else (before[0] if before is not None else None)
     checks = (
         (hash_of_line(line.encode()) == receipt.receipt_hash == stored, "the receipt does not match its own hash"),
-        (receipt.previous_hash == previous, "the receipt does not follow the one before it in the chain"),
+        (receipt.previous_hash == previous, "the receipt does not follow its predecessor in the chain"),
     )
     return Placed(number=place, receipt=receipt, faults=tuple(text for holds, text in checks if not holds))
 

@@ -15,7 +15,7 @@ DEVICE = "device:"
 
 
 class Signed(msgspec.Struct, frozen=True, kw_only=True):
-    """A signature of the owner's passkey, and what of it does not hold."""
+    """A signature of the owner's passkey, and what is wrong with it."""
 
     assertion_id: str
     purpose: str
@@ -58,9 +58,9 @@ def word_on(db: sqlite3.Connection, row: dict[str, Any], lanes: set[str], events
     elif str(row["approved_by"] or "").startswith(DEVICE) and not lanes <= {"A"}:
         pruned = not any(event.event_type == "tool_requested" for event in events)
         if not pruned or ("C" in lanes and not kept):
-            wrong.append("it was approved by a device, and no passkey is on record for that")
+            wrong.append("it was approved by a device, but no passkey signature is recorded")
         elif not kept:
-            notes.append("whether a passkey or a token stood behind its approval is no longer on record")
+            notes.append("it is no longer recorded whether a passkey or a token approved it")
     last = str(_payload(yes).get("assertion_id")) if yes is not None else ""
     signed = next((each for each in signatures if each.assertion_id == last), None)
     if yes is None and signatures:
@@ -90,9 +90,11 @@ def _against_event(event: AuditEvent, kept: list[AssertionRow], lanes: set[str])
     if told.get("proof") == "passkey":
         found = next((each for each in kept if each.assertion_id == told.get("assertion_id")), None)
         if found is None:
-            return [f"{event.event_type} names a signature that is not there"]
+            return [f"{event.event_type} refers to a signature that does not exist"]
         return (
-            [] if assertion_hash(found) == told.get("assertion_hash") else ["its signature is not the one noted then"]
+            []
+            if assertion_hash(found) == told.get("assertion_hash")
+            else ["its signature is not the one recorded then"]
         )
     if not str(told.get("by") or "").startswith(DEVICE) or lanes <= {"A"}:
         return []
@@ -104,9 +106,9 @@ def _against_event(event: AuditEvent, kept: list[AssertionRow], lanes: set[str])
 def _against_row(row: dict[str, Any], yes: dict[str, Any]) -> list[str]:
     """Whether the row still says what the last yes was given to."""
     checks = (
-        (row["approved_by"] in (None, yes.get("by")), "the row names another approver than the approval"),
+        (row["approved_by"] in (None, yes.get("by")), "the row names a different approver than the approval"),
         (yes.get("digest") in (None, row["digest"]), "the row's digest is not the one that was approved"),
-        (yes.get("expires_at") in (None, row["expires_at"]), "the row expires at another time than was approved"),
+        (yes.get("expires_at") in (None, row["expires_at"]), "the row expires at a different time than was approved"),
     )
     return [text for holds, text in checks if not holds]
 
@@ -137,12 +139,12 @@ def _of_question(kept: AssertionRow, event: AuditEvent | None, row: dict[str, An
     wanted = digest if kept.purpose == "approve" else f"{digest}:{told.get('verdict', kept.digest.rpartition(':')[2])}"
     wrong: list[str] = []
     if kept.digest != wanted:
-        wrong.append("another digest was signed than the one approved")
+        wrong.append("the signed digest is not the approved one")
     # Without its event nobody knows whether the action was reopened later, which gave the row another expiry.
     if kept.purpose == "approve" and kept.valid_until != told.get("expires_at", kept.valid_until):
-        wrong.append("another expiry was signed than the one approved")
+        wrong.append("the signed expiry is not the approved one")
     if event is not None and told.get("by") != f"{DEVICE}{kept.device_id}":
-        wrong.append("it was given at another device than the approval")
+        wrong.append("it was given on a different device than the approval")
     return wrong
 
 

@@ -70,7 +70,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     """It first asked whether an earlier try had its effect."""
     ended_at: str | None = None
     end: str | None = None
-    """The event it ended with; None when no end is on record."""
+    """The event it ended with; None when no outcome is recorded."""
     code: str | None = None
     receipt_id: str | None = None
     next_in_seconds: float | None = None
@@ -92,7 +92,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """A receipt, its place in the chain, and what of it does not hold."""
+    """A receipt, its place in the chain, and what is wrong with it."""
 
     place: int
     receipt: Receipt
@@ -296,11 +296,11 @@ def _proof(db: sqlite3.Connection, row: dict[str, Any], seq: int, stored: str, l
     previous = GENESIS if seq == 1 else (before[0] if before is not None else None)
     checks = (
         (hash_of_line(line.encode()) == receipt.receipt_hash == stored, "the receipt does not match its own hash"),
-        (receipt.previous_hash == previous, "the receipt does not follow the one before it in the chain"),
-        (receipt.action_id == row["action_id"], "the receipt names another action"),
-        (receipt.tool == row["tool"], "the row names another tool than the receipt"),
+        (receipt.previous_hash == previous, "the receipt does not follow its predecessor in the chain"),
+        (receipt.action_id == row["action_id"], "the receipt names a different action"),
+        (receipt.tool == row["tool"], "the row names a different tool than the receipt"),
         (receipt.args_hash == row["args_hash"], "the row's argument hash is not the receipt's"),
-        (receipt.conversation_id == row["thread_id"], "the row names another conversation than the receipt"),
+        (receipt.conversation_id == row["thread_id"], "the row names a different conversation than the receipt"),
     )
     return Proof(place=seq, receipt=receipt, disagreements=tuple(text for holds, text in checks if not holds))
 

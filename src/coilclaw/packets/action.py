@@ -23,6 +23,21 @@ def untrusted(source: str) -> Label:
     return f"untrusted:{source}"
 
 
+class Unparsed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stands in for arguments that are not a JSON object: the text as evidence. No tool's schema accepts it."""
+
+    not_an_argument_object: str
+    fault: str
+
+
+def unparsed_fault(args: bytes) -> str:
+    """Why the text of some arguments could not be read; empty when it could."""
+    try:
+        return msgspec.json.decode(args, type=Unparsed).fault
+    except msgspec.DecodeError:
+        return ""
+
+
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """A proposed call (the ToolCallPacket): tool, arguments as canonical bytes, and why."""
 
@@ -76,8 +91,13 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     receipt_id: str | None = None
     label: Label = INTERNAL
     exit: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    """What a command wrote, each stream by itself; `output` holds both."""
     fetched: bool = False
     """It came from an address that was asked for, whole and as it was sent."""
+    private: bool = False
+    """It holds what is kept on this machine: files, notes, memory, artifacts, the output of a command."""
     fresh: bool = False
     """It came in from outside this machine just now, and is untrusted."""
     artifacts: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ import msgspec
 Tier: TypeAlias = Literal["A", "B", "C", "unsafe"]
 BoxEnd: TypeAlias = Literal[
     "exited", "signalled", "timeout", "stopped", "output_limit", "memory_limit", "cpu_limit", "process_limit",
-    "left_behind",
+    "write_limit", "left_behind",
 ]  # fmt: skip
 """`left_behind`: it ended by itself, but something it had started was still running and had to be ended."""
 
@@ -15,13 +15,60 @@ BoxEnd: TypeAlias = Literal[
 class BoxLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds on everything a process can use up."""
 
-    wall_seconds: float = 15.0
-    cpu_seconds: int = 15
+    wall_seconds: float | None = 15.0
+    """None bounds nothing, which only a box that stays open may ask for."""
+    cpu_seconds: int | None = 15
+    """Of each process; None bounds nothing, which only a box that stays open may ask for."""
     memory_bytes: int = 1 << 30
     processes: int = 128
     output_bytes: int = 1 << 20
+    """What a command may write to both streams; of a box that stays open, what one line may have."""
     file_bytes: int = 64 << 20
+    write_bytes: int = 4 << 30
+    """What it may write to the workspace's file system in all; its /tmp and /dev/shm have sizes of their own. What
+    others take of that file system meanwhile counts too, so a box that stays open for hours needs more."""
     open_files: int = 256
+    address_space: bool = True
+    """Where no control group holds the memory, whether address space is bounded too. Programs that reserve far more
+    than they use (WebAssembly, some garbage collectors) do not start then; memory in use is bounded either way."""
+
+
+class BrokerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on what one box can do through its broker. The defaults are for one command; see `BROKER_FOR_HOURS`."""
+
+    head_seconds: float = 10.0
+    """For the whole of a request's head and body, or of a TLS client's first message."""
+    idle_seconds: float = 30.0
+    request_seconds: float = 120.0
+    bytes_in: int = 64 << 20
+    """To the box, over all its requests."""
+    bytes_out: int = 16 << 20
+    body_bytes: int = 1 << 20
+    """Of one plain request."""
+    connections: int = 32
+    """At a time; more wait."""
+    requests: int = 512
+
+
+BROKER_FOR_HOURS = BrokerLimits(
+    idle_seconds=600.0, request_seconds=3600.0, bytes_in=8 << 30, bytes_out=2 << 30, connections=64, requests=100_000
+)
+"""For a box that is open for hours and streams from a model: a thought may take minutes, an answer an hour."""
+
+
+class BoxMount(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or folder of this machine that stands inside as well.
+
+    It shares no ground with the workspace or with another mount, except that one may stand directly in another mounted
+    folder, on a real file or folder of the same kind. There it can be neither renamed nor removed from inside. While
+    such a box starts, no other box may write to the outer folder.
+    """
+
+    source: str
+    """Absolute, without links; never in, or around, what boxes hide."""
+    at: str
+    """Absolute, beside what every box has: not in /usr, /proc, /dev, /tmp and their like."""
+    writable: bool
 
 
 class BoxSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +92,20 @@ class BoxSpec(msgspec.Struct, frozen=True, kw_only=True):
     environment: tuple[tuple[str, str], ...] = ()
     domains: tuple[str, ...] = ()
     """Granted domains; empty means no network at all."""
+    broker: BrokerLimits = BrokerLimits()
+    """How much may pass to and from the granted domains."""
+    mounts: tuple[BoxMount, ...] = ()
+    listeners: tuple[int, ...] = ()
+    """Ports of its own loopback that are served from outside, by whoever opened the box."""
     stdin: bytes = b""
     limits: BoxLimits = BoxLimits()
 
 
 class BoxResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a boxed command ended; the streams are whatever was captured up to the cap."""
+    """How a boxed command ended; the streams are whatever was captured up to the cap.
+
+    Of a box that stayed open, `stdout` is what stood behind its last whole line and `stderr` the end of that stream.
+    """
 
     end: BoxEnd
     exit_code: int

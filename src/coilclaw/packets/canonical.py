@@ -28,7 +28,7 @@ def _pairs(pairs: list[tuple[str, Json]]) -> JsonObject:
     made: dict[str, Json] = {}
     for key, value in pairs:
         if key in made:
-            raise NotCanonical(f"the key {key!r} stands twice in one object")
+            raise NotCanonical(f"the key {key!r} appears twice in one object")
         made[key] = value
     return made
 
@@ -75,14 +75,14 @@ def parse_object(text: str | bytes) -> JsonObject:
     """Parse strict JSON that must be an object."""
     value = parse_json(text)
     if not isinstance(value, Mapping):
-        raise NotCanonical('a JSON object is needed here, like {"path": "."}')
+        raise NotCanonical('a JSON object is required here, such as {"path": "."}')
     return value
 
 
 def _number(value: float) -> str:
     """ECMAScript's number to string, as RFC 8785 asks."""
     if not math.isfinite(value):
-        raise NotCanonical("a non-finite number has no JSON")
+        raise NotCanonical("a non-finite number cannot be written as JSON")
     if value == 0:
         return "0"
     if value.is_integer() and abs(value) < 1e21:  # written without an exponent, so it reads back as an integer
@@ -110,7 +110,7 @@ def _text(value: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise NotCanonical("the text holds half a surrogate pair and has no UTF-8") from error
+        raise NotCanonical("the text contains half a surrogate pair and cannot be written as UTF-8") from error
     return encode_basestring(value)  # what json.dumps uses, without building an encoder for every string
 
 
@@ -129,7 +129,7 @@ def _encode(value: Json, depth: int) -> str:
         return _text(value)
     if isinstance(value, int):
         if abs(value) > SAFE_INTEGER:
-            raise NotCanonical("an integer beyond 2^53 has no safe JSON")
+            raise NotCanonical("an integer beyond 2^53 cannot be written safely as JSON")
         return str(value)
     if isinstance(value, float):
         return _number(value)

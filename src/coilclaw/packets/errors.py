@@ -1,7 +1,7 @@
 """The error tree. Every error carries a message, what to do next, and the exit code it ends a command with.
 
 CoilclawError
-├── ConfigError          2  the configuration does not hold; `problems` lists every fault found
+├── ConfigError          2  the configuration is invalid; `problems` lists every error found
 ├── UsageError           2  a name or an argument that does not exist or does not fit
 ├── ToolError            1  a tool ran and could not do what was asked
 │   ├── TryLater         1  it failed before it had any effect, for a reason that may pass
@@ -10,6 +10,7 @@ CoilclawError
 │   ├── ProviderUnavailable  network, timeout, 429, 5xx: another try or another provider may help
 │   ├── ProviderRefused      credentials or request refused: only another provider may help
 │   └── ModelOutputError     the answer is not one we can read
+│       └── StepOverrun      it wants more calls or tokens than one step may use: the step is tried again
 ├── EgressRefused        3  the airlock did not let a request out
 ├── TransportError       1  the network did not deliver: refused, timed out, broken TLS, a body over its cap
 ├── BoxUnavailable       1  no box passes its probes here, so nothing is run
@@ -39,7 +40,7 @@ class CoilclawError(Exception):
 
 
 class ConfigError(CoilclawError):
-    """The configuration does not hold; every fault found is in `problems`."""
+    """The configuration is invalid; every error found is in `problems`."""
 
     exit_code = 2
 
@@ -99,6 +100,10 @@ class ProviderRefused(ProviderError):
 
 class ModelOutputError(ProviderError):
     """The provider answered with something that is neither text nor a valid proposal."""
+
+
+class StepOverrun(ModelOutputError):
+    """An answer went beyond the calls or the tokens that one step may use; nothing of it was carried out."""
 
 
 class EgressRefused(CoilclawError):

@@ -7,6 +7,10 @@ import msgspec
 Principal: TypeAlias = Literal["provider", "web_open", "web_search", "http", "box", "forge", "webhook"]
 """Who asks. Each has its own listing in the airlock."""
 
+Origin: TypeAlias = Literal["owner", "search", "page", "configured", "query", "constructed"]
+"""Who wrote an address: the owner, a search result or a page. Or else: the owner configured it, it holds words for the
+configured search server, or the model put it together."""
+
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Headers may hold secrets and are never logged."""
@@ -18,6 +22,8 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     timeout_seconds: float = 20.0
     max_bytes: int = 1 << 20
+    same_host: bool = False
+    """A redirect to another host is the answer and is not followed."""
 
     def __repr__(self) -> str:
         return f"HttpRequest({self.principal} {self.method})"
@@ -48,3 +54,30 @@ class SendTarget(msgspec.Struct, frozen=True, kw_only=True):
     lookup_url: str
     """Where to ask whether a key was received; empty when it cannot be asked."""
     timeout_seconds: float
+
+
+Purpose: TypeAlias = Literal["read", "effect", "lookup"]
+"""What a request is for: to read something, to have the call's effect, or to ask whether that effect happened."""
+
+
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that a call declares before it is decided on. It can make exactly these, each once.
+
+    The gate adds what proves who asks, the idempotency key and the limits, so a tool never holds them.
+    """
+
+    purpose: Purpose
+    principal: Principal
+    method: Literal["GET", "POST"]
+    url: str
+    """In a lookup, `{key}` stands for the idempotency key."""
+    target: SendTarget | None = None
+    """The place the owner named, where the request goes to one."""
+    content_type: str = ""
+    body: bytes | None = b""
+    """None sends what the call's first declared input holds."""
+
+    def __post_init__(self) -> None:
+        # a card names the target: the request must not go anywhere else
+        if self.target is not None and self.url not in (self.target.url, self.target.lookup_url):
+            raise ValueError(f"the request does not go to {self.target.name}")

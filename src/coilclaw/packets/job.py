@@ -1,6 +1,6 @@
 """Messages and work: what an owner asked, what was understood, planned and proposed."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -40,6 +40,9 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
     """Limits a job puts on itself; they only ever narrow what the configuration grants."""
 
     allowed_tools: tuple[str, ...] | None = None
+    """Tools it may use. Names that are no tools are programs, and are moved to `allowed_programs`."""
+    allowed_programs: tuple[str, ...] | None = None
+    """Programs its commands may run."""
     allowed_domains: tuple[str, ...] | None = None
     max_files_changed: int | None = None
     max_prs: int | None = None
@@ -77,6 +80,17 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How many follow-ups led to it, one after the other; 0 for what the owner asked for."""
 
 
+class JobPacket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A JobSpecPacket as somebody hands it in. Its id is the sender's: the same id again is the same job."""
+
+    job_id: Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[A-Za-z0-9_.:-]*$")] = ""
+    intent: str
+    repo: str | None = None
+    inputs: dict[str, Json] = {}
+    constraints: Constraints = Constraints()
+    outputs: Outputs = Outputs()
+
+
 class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a plan and the evidence it must produce."""
 
@@ -103,3 +117,18 @@ class ChangeProposal(msgspec.Struct, frozen=True, kw_only=True):
     pr_summary: str
     risk_before: Risk
     risk_after: Risk
+
+
+class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one step of a job or procedure came."""
+
+    stage: Literal["called", "waiting", "answered", "held", "failed"]
+    """All calls have an end; some wait; nothing more is to be called; ESTOP holds the rest; it cannot be done."""
+    reason: str = ""
+    """Why it cannot be done."""
+    text: str = ""
+    """What the model said."""
+    waiting: tuple[str, ...] = ()
+    calls: int = 0
+    inherited: tuple[Label, ...] = ()
+    fresh: tuple[Label, ...] = ()

@@ -37,3 +37,11 @@ def join_labels(labels: Iterable[Label]) -> Label:
 def untrusted_only(labels: Iterable[Label]) -> tuple[Label, ...]:
     """Each untrusted source once, by itself, sorted."""
     return tuple(sorted({part for each in labels if is_untrusted(each) for part in split_label(each)}))
+
+
+def mark(content: str, label: str, message_id: str) -> str:
+    """Content as the model may see it: what somebody else wrote stands between marks it cannot have known."""
+    if not is_untrusted(label):
+        return content
+    name = f"{label} {message_id}"
+    return f"[{name} begins]\n{content}\n[{name} ends]"

@@ -13,6 +13,7 @@ Purpose: TypeAlias = Literal[
     "estop.clear",
     "passkey.add",
     "passkey.remove",
+    "passkey.clear",
     "device.add",
     "device.confirm",
     "device.revoke",

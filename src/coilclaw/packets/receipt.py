@@ -37,8 +37,23 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
         return canonical_bytes(fields)
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """A signed statement that the chain had this size and hash at this time."""
+class Covered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a head covers beside the receipts."""
+
+    audit: int
+    """The number of the last audit event."""
+    audit_hash: str
+    """Its link, which covers every event before it, and with them what became of every action."""
+    log: int
+    """So many receipts stood durably in the log."""
+    heads: int
+    """The size of the last head that stood durably beside the log."""
+    previous: str
+    """The hash of the heads before it, back to the last that was chained like this."""
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A signed statement that the chain had this size and hash at this time, and the audit that number and link."""
 
     size: int
     hash: str
@@ -46,10 +61,24 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """First 16 hex digits of the public key's hash."""
     signature: str
+    audit: int = 0
+    audit_hash: str = ""
+    log: int = 0
+    heads: int = 0
+    previous: str = ""
+    """Empty in heads of earlier versions, which cover receipts alone and are not chained."""
 
     def signed_bytes(self) -> bytes:
         """What the signature covers."""
-        return canonical_bytes({"size": self.size, "hash": self.hash, "time": self.time, "key": self.key})
+        stated: JsonObject = {"size": self.size, "hash": self.hash, "time": self.time, "key": self.key}
+        if self.previous:
+            stated |= {"audit": self.audit, "audit_hash": self.audit_hash, "log": self.log}
+            stated |= {"heads": self.heads, "previous": self.previous}
+        return canonical_bytes(stated)
+
+    def line(self) -> bytes:
+        """The bytes that rows and files hold, without a newline."""
+        return msgspec.json.encode(self)
 
 
 def sealed(fields: dict[str, str]) -> Receipt:

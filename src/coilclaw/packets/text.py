@@ -1,5 +1,6 @@
 """Text that people see: nothing in it may hide or move anything else."""
 
+import re
 from unicodedata import category
 
 MOST_MARKS = 3
@@ -7,6 +8,10 @@ MOST_MARKS = 3
 
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that count as printable and show nothing."""
+
+
+_CONTROL_OR_BREAK = re.compile(r"[^ -~]")
+_CONTROL = re.compile(r"[^ -~\n\t]")
 
 
 def _shows(character: str) -> bool:
@@ -25,7 +30,7 @@ def visible(text: str, *, lines: bool = True) -> str:
     """
     kept = "\n\t" if lines else ""
     if text.isascii():
-        return "".join(c if " " <= c <= "~" or c in kept else f"⟨U+{ord(c):04X}⟩" for c in text)
+        return (_CONTROL if lines else _CONTROL_OR_BREAK).sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
     shown: list[str] = []
     marks = 0
     for c in text:

@@ -27,9 +27,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         if parts.scheme not in {"http", "https"} or not host:
             problems.append(f"{where} must begin with http:// or https:// and a host")
         if parts.username is not None or parts.password is not None:
-            problems.append(f"{where} must hold no user name or password; name the key's variable in api_key_env")
+            problems.append(f"{where} must not contain a user name or password; name the key's variable in api_key_env")
         if parts.query or parts.fragment:
-            problems.append(f"{where} must have no ? or # part")
+            problems.append(f"{where} must not have a ? or # part")
         if any(character.isspace() or not character.isprintable() for character in base_url.strip()):
             problems.append(f"{where} must not contain spaces")
         if problems:
@@ -54,7 +54,7 @@ def usable_key(name: str, api_key: str | None) -> str | None:
         return None
     if not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError(
-            [f"the API key of {name} holds characters that no HTTP header can carry"],
-            remedy="Put the key alone into its environment variable, without quotes or line breaks.",
+            [f"the API key of {name} contains characters that are not allowed in an HTTP header"],
+            remedy="Set its environment variable to the key alone, without quotes or line breaks.",
         )
     return key

@@ -36,7 +36,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         """The answer is not one we can read."""
         beginning = self.quote(data[: 8 * QUOTED].decode("utf-8", "replace"))
         return ModelOutputError(
-            _ended(f"{self.name} sent an answer that cannot be read ({self.quote(why)}): {beginning or 'nothing'}"),
+            _ended(f"{self.name} sent a response that cannot be read ({self.quote(why)}): {beginning or 'nothing'}"),
             remedy="Check that base_url leads to an OpenAI-compatible server.",
         )
 
@@ -52,7 +52,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         remedy = (
             "Raise timeout_seconds of this provider or use a faster model."
             if timeout
-            else f"Check that the server at {self.base_url} runs; `coilclaw provider test {self.name}` tries it."
+            else f"Check that the server at {self.base_url} is running; `coilclaw provider test {self.name}` tries it."
         )
         return Transient(_ended(f"{self.name} did not answer: {self.quote(why)}"), remedy=remedy)
 
@@ -84,9 +84,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         if status in RETRIED:
             return Transient(said, remedy="Try again later.", retry_after=retry_after)
         if status >= 500:
-            return ProviderUnavailable(
-                said, remedy="The server failed; its own log tells why.", retry_after=retry_after
-            )
+            return ProviderUnavailable(said, remedy="The server failed; its own log says why.", retry_after=retry_after)
         if 300 <= status < 400:
             return ProviderRefused(said, remedy="The server redirects: put the address it leads to into base_url.")
         return ProviderRefused(said, remedy="The server does not accept this request; check model and base_url.")

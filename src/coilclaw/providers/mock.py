@@ -155,7 +155,7 @@ def _error(name: str, kind: "ScriptedError") -> ProviderError:
     if kind == "unavailable":
         return ProviderUnavailable(f"{name} is not available (scripted).", remedy="Try again later.")
     if kind == "rate_limit":
-        return ProviderUnavailable(f"{name} is asked too often (scripted).", remedy="Try again later.", retry_after=1.0)
+        return ProviderUnavailable(f"{name} is rate limited (scripted).", remedy="Try again later.", retry_after=1.0)
     if kind == "auth":
         return ProviderRefused(f"{name} refused the key (scripted).", remedy="Put a valid key into its variable.")
-    return ModelOutputError(f"{name} sent an answer that cannot be read (scripted).")
+    return ModelOutputError(f"{name} sent a response that cannot be read (scripted).")

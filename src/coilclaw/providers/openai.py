@@ -142,7 +142,7 @@ class OpenAIProvider:
     def _read_whole(self, body: bytes, assembly: Assembly) -> None:
         answer = self._decode(body)
         if not answer.choices:
-            raise self._faults.unreadable("it holds no choices", body)
+            raise self._faults.unreadable("it contains no choices", body)
         assembly.add(answer)
 
     async def _read_events(self, response: StreamedResponse, assembly: Assembly) -> None:

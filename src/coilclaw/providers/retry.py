@@ -56,7 +56,7 @@ async def with_retries(
             wait = backoff.wait(tried, error.retry_after, random) if may_repeat() else None
             if wait is None:
                 raise ProviderUnavailable(
-                    error.message if tried == 1 else f"{error.message} Tried {tried} times.",
+                    error.message if tried == 1 else f"{error.message} Attempted {tried} times.",
                     remedy=error.remedy,
                     retry_after=error.retry_after,
                 ) from error

@@ -109,7 +109,7 @@ class _Checker:
             self._fault("$", "the script must be a list of replies")
             return ()
         if not value:
-            self._fault("$", "the script holds no reply")
+            self._fault("$", "the script contains no reply")
         return tuple(self._reply(item, f"$[{index}]") for index, item in enumerate(value))
 
     def _reply(self, value: Json, at: str) -> Reply:
@@ -134,7 +134,7 @@ class _Checker:
         if not any(key in fields for key in ("text", "stream", "raw", "tool_calls", "error")):
             self._fault(at, "a reply needs text, stream, tool_calls, raw or error")
         if "text" in fields and "stream" in fields:
-            self._fault(at, "text and stream are two spellings of the same thing: give one")
+            self._fault(at, "text and stream mean the same: give one")
         if "raw" in fields and any(key in fields for key in ("text", "stream", "tool_calls", "error")):
             self._fault(at, "raw is the whole output and stands without text, stream, tool_calls and error")
         if "error" in fields and any(key in fields for key in ("text", "tool_calls")):
@@ -199,7 +199,7 @@ class _Checker:
             return {}
         for key in value:
             if key not in allowed:
-                self._fault(at, f"has the unknown key {key!r}; allowed are {', '.join(allowed)}")
+                self._fault(at, f"has the unknown key {key!r}; allowed keys are {', '.join(allowed)}")
         return value
 
     def _list(self, fields: JsonObject, key: str, at: str) -> Sequence[Json]:

@@ -48,7 +48,7 @@ def _whole_object(text: str) -> str | None:
 
 def _broken(why: str) -> ModelOutputError:
     return ModelOutputError(
-        f"The structured answer does not hold: {why}.",
+        f"The structured answer is invalid: {why}.",
         remedy='The whole message must be {"assistant_message": text, "proposed_actions": [{"tool", "identity", '
         '"args", "justification"}]}.',
     )
@@ -63,7 +63,7 @@ def _proposal(value: JsonObject, prefix: str) -> ChatResponse:
     if isinstance(actions, str | Mapping) or not isinstance(actions, list | tuple):
         raise _broken("proposed_actions must be a list")
     if len(actions) > MAX_ACTIONS:
-        raise _broken(f"proposed_actions holds {len(actions)} actions and {MAX_ACTIONS} are the most")
+        raise _broken(f"proposed_actions has {len(actions)} actions; at most {MAX_ACTIONS} are allowed")
     if not message.strip() and not actions:
         raise _broken("it neither says nor proposes anything")
     calls = [_action(action, f"proposed_actions[{index}]", f"{prefix}_{index}") for index, action in enumerate(actions)]
@@ -97,4 +97,4 @@ def _action(action: Json, where: str, call_id: str) -> ProposedCall:
 def _only(value: JsonObject, allowed: tuple[str, ...], where: str) -> None:
     unknown = [key for key in value if key not in allowed]
     if unknown:
-        raise _broken(f"{where} has the unknown key {unknown[0]!r:.60}; allowed are {', '.join(allowed)}")
+        raise _broken(f"{where} has the unknown key {unknown[0]!r:.60}; allowed keys are {', '.join(allowed)}")

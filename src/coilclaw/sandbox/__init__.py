@@ -1,5 +1,5 @@
-"""Boxes, their limits, and the airlock: the only room that starts processes or opens sockets.
+"""Boxes, their limits and granted files: the only room that starts processes.
 
-Owns the walls a command runs behind and the way bytes leave this machine. It never decides whether something may run,
+Owns the walls a command runs behind. It never decides whether something may run,
 never runs weaker than asked, and never keeps state: what cannot be held is refused with the remedy.
 """

@@ -9,6 +9,8 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.guard import inside
 from coilclaw.sandbox.layout import check_workspace
 
+_PORTS = range(1024, 65536)
+_MOST_LISTENERS = 8
 _LONGEST_WORD = 100_000
 """Bytes; the kernel's own bound on one word is 131072."""
 
@@ -18,8 +20,11 @@ def refusal(message: str, remedy: str, code: str = "BAD_COMMAND") -> ToolError:
     return ToolError(message, remedy=remedy, code=code, begun=False)
 
 
-def admit(spec: BoxSpec, *, brokered: bool = False) -> None:
-    """Raise unless the spec can be run as it stands; domains need a broker to stand for them."""
+def admit(spec: BoxSpec, *, brokered: bool = False, lasting: bool = False, served: bool = False) -> None:
+    """Raise unless the spec can be run as it stands.
+
+    Domains need a broker, listeners need somebody who serves them, and only a `lasting` box needs no end.
+    """
     words = [spec.command] if isinstance(spec.command, str) else list(spec.command)
     if not words or not words[0]:
         raise refusal("The command is empty.", "Give a shell text or an argv.")
@@ -36,15 +41,35 @@ def admit(spec: BoxSpec, *, brokered: bool = False) -> None:
             "This box cannot be given network access.", "Fetch what is needed with the http tool first.",
             "BOX_CANNOT_HOLD",
         )  # fmt: skip
-    _admit_limits(spec)
+    if lasting and spec.stdin:
+        raise refusal("A box that stays open is sent its input line by line.", "Leave its standard input empty.")
+    _admit_limits(spec, lasting=lasting)
+    _admit_listeners(spec, served=served)
     _admit_places(spec)
 
 
-def _admit_limits(spec: BoxSpec) -> None:
-    limits: dict[str, Any] = {name: getattr(spec.limits, name) for name in spec.limits.__struct_fields__}
-    for name, value in limits.items():
-        if not value > 0:
-            raise refusal(f"The limit {name} is {value}, which leaves nothing.", "Use a number above zero.")
+def _admit_limits(spec: BoxSpec, *, lasting: bool) -> None:
+    for struct in (spec.limits, spec.broker):
+        limits: dict[str, Any] = {name: getattr(struct, name) for name in struct.__struct_fields__}
+        for name, value in limits.items():
+            if value is None and not lasting:
+                raise refusal(f"The limit {name} is left out, so the command need never end.", "Give a number.")
+            if value is not None and not isinstance(value, bool) and not value > 0:
+                raise refusal(f"The limit {name} is {value}, which leaves nothing.", "Use a number above zero.")
+
+
+def _admit_listeners(spec: BoxSpec, *, served: bool) -> None:
+    ports = spec.listeners
+    if not ports:
+        return
+    from coilclaw.sandbox.box_listener import PORT  # it brings ctypes, which is slow to import
+
+    if not served:
+        raise refusal("Nobody serves the listeners of this box.", "Open it with somebody who does.", "BOX_CANNOT_HOLD")
+    if len(ports) > _MOST_LISTENERS or len(set(ports)) < len(ports):
+        raise refusal("Listeners are too many, or named twice.", f"Name at most {_MOST_LISTENERS} different ports.")
+    if any(port not in _PORTS or port == PORT for port in ports):
+        raise refusal("A listener is not at a free port.", f"Use 1024 to 65535, but not {PORT}.")
 
 
 def _admit_places(spec: BoxSpec) -> None:

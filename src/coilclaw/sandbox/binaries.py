@@ -92,7 +92,7 @@ def _indispensable(target: str, shell: str) -> bool:
 
 def _applet(name: str, target: str) -> ToolError:
     return ToolError(
-        f"{name!r} is one of many programs in {target}, so it cannot be taken out of a box alone.",
-        remedy="Install the stand-alone programs (dash, coreutils), or take the name off the forbidden list.",
+        f"{name!r} is one of many programs in {target}, so it cannot be excluded from a box on its own.",
+        remedy="Install the stand-alone programs (dash, coreutils), or remove the name from the forbidden list.",
         code="BOX_CANNOT_HOLD", begun=False,
     )  # fmt: skip

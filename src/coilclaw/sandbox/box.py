@@ -3,20 +3,24 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from coilclaw.packets.box import BoxResult, BoxSpec, Probe, Tier
 from coilclaw.packets.errors import BoxUnavailable, CoilclawError, UsageError
-from coilclaw.packets.ports import Box, Transport
+from coilclaw.packets.ports import Box, Serve, Transport
+from coilclaw.sandbox.abandoned import end_abandoned
+from coilclaw.sandbox.namespaced_box import NamespacedBox, Tools
 from coilclaw.sandbox.probes import in_own_loop, probe_box, probe_directory, quick_faults
-from coilclaw.sandbox.walled import Tools, WalledBox
 
 if TYPE_CHECKING:
-    from coilclaw.sandbox.broker.broker import Broker, BrokerLimits
+    from coilclaw.airlock.broker.broker import Broker
+    from coilclaw.sandbox.opened import RunningBox
+    from coilclaw.sandbox.unboxed import PlainBox
 
 _INSTALL = "Install bubblewrap 0.8 or later, or allow unprivileged user namespaces; `coilclaw doctor` shows each wall."
 
+_Real: TypeAlias = "NamespacedBox | PlainBox"
 _Candidate: TypeAlias = tuple[str, Tier, bool]
 """A name for messages, the tier, and whether it has namespaces."""
 _CANDIDATES: tuple[_Candidate, ...] = (
@@ -34,20 +38,23 @@ def tools(bwrap: str | None = None, python: str | None = None) -> Tools:
 
 
 def open_box(
-    *, hide: tuple[str, ...], unsafe: bool = False, prefer: Tier | None = None, bwrap: str | None = None,
-    python: str | None = None,
+    *, hide: tuple[str, ...], owned: tuple[str, ...] = (), unsafe: bool = False, prefer: Tier | None = None,
+    bwrap: str | None = None, python: str | None = None,
 ) -> Box:  # fmt: skip
     """The best box that passes its probe, which is run before the first command; `prefer` takes that tier or none.
 
-    `hide` names paths of this machine that must never be visible inside. Raises BoxUnavailable with the remedy, here
-    when no tier can exist and at the first use when none holds. Only `unsafe` gives a box without walls.
+    `hide` names paths of this machine that must never be visible inside, `owned` those that no mount may show: the
+    owner's workspace, whose rules hold only where it is the workspace of the box. Raises BoxUnavailable with the
+    remedy, here when no tier can exist and at the first use when none holds. Only `unsafe` gives a box without walls.
+    What an earlier process left behind is ended first.
     """
+    end_abandoned()
     used = tools(bwrap, python)
     hide = tuple(os.path.normpath(os.path.expanduser(path)) for path in hide)
     if unsafe:
         if prefer not in {None, "unsafe"}:
-            raise UsageError(f"Tier {prefer} and unsafe exclude each other.", remedy="Ask for one of them.")
-        from coilclaw.sandbox.plain import PlainBox
+            raise UsageError(f"Tier {prefer} and unsafe exclude each other.", remedy="Choose one of them.")
+        from coilclaw.sandbox.unboxed import PlainBox
 
         return PlainBox("unsafe", hide=hide, tools=used)
     if prefer == "unsafe":
@@ -57,35 +64,38 @@ def open_box(
     candidates = [one for one in _CANDIDATES if prefer in {None, one[1]} and (one[1] != "A" or used.bwrap)]
     if not candidates:
         raise BoxUnavailable("bubblewrap is not installed.", remedy=_INSTALL)
-    return ChosenBox(candidates, hide=hide, tools=used)
+    return ChosenBox(candidates, hide=hide, tools=used, owned=owned)
 
 
-def _made(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> Box:
+def _made(candidate: _Candidate, hide: tuple[str, ...], used: Tools, owned: tuple[str, ...] = ()) -> "_Real":
     _, tier, namespaces = candidate
     if not namespaces:
-        from coilclaw.sandbox.plain import PlainBox
+        from coilclaw.sandbox.unboxed import PlainBox
 
         return PlainBox("B", hide=hide, tools=used)
-    return WalledBox("A" if tier == "A" else "B", hide=hide, tools=used)
+    return NamespacedBox("A" if tier == "A" else "B", hide=hide, tools=used, owned=owned)
 
 
 class ChosenBox:
     """Settles on a tier when it is first used, by trying the walls once; after that it never changes."""
 
-    def __init__(self, candidates: list[_Candidate], *, hide: tuple[str, ...], tools: Tools) -> None:
+    def __init__(
+        self, candidates: list[_Candidate], *, hide: tuple[str, ...], tools: Tools, owned: tuple[str, ...] = ()
+    ) -> None:
         self._candidates = candidates
         self._hide = hide
+        self._owned = owned
         self._tools = tools
-        self._box: Box | None = None
+        self._box: _Real | None = None
 
-    async def _settle(self, workspace: str) -> Box:
+    async def _settle(self, workspace: str) -> "_Real":
         if self._box is not None:
             return self._box
         failures: list[str] = []
         remedy = ""
         for candidate in self._candidates:
             try:
-                box = _made(candidate, self._hide, self._tools)
+                box = _made(candidate, self._hide, self._tools, self._owned)
                 faults = await quick_faults(box, workspace, self._hide, namespaces=candidate[2])
                 if not faults:
                     self._box = box
@@ -104,28 +114,50 @@ class ChosenBox:
         with probe_directory() as workspace:
             return in_own_loop(lambda: self._settle(workspace)).tier
 
-    async def run(self, spec: BoxSpec, broker: "Callable[[tuple[str, ...]], Broker] | None" = None) -> BoxResult:
+    async def run(
+        self, spec: BoxSpec, broker: "Callable[[BoxSpec], Broker] | None" = None,
+        released: Callable[[], None] | None = None,
+    ) -> BoxResult:  # fmt: skip
         """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
         if self._box is None:  # no wall is tried for a spec that is refused anyway; later on the box refuses it
             from coilclaw.sandbox.admission import admit
 
             admit(spec, brokered=broker is not None)
         box = await self._settle(os.path.normpath(spec.workspace))
-        if not spec.domains:
-            return await box.run(spec)
-        if not isinstance(box, WalledBox):
-            raise BoxUnavailable("Without a network namespace a box cannot be held to its domains.", remedy=_INSTALL)
-        return await box.run(spec, broker)
+        if isinstance(box, NamespacedBox):
+            return await box.run(spec, broker, released)
+        _needs_no_network(spec)
+        return await box.run(spec, released=released)
+
+    async def open(
+        self, spec: BoxSpec, broker: "Callable[[BoxSpec], Broker] | None" = None, *,
+        stopped: Callable[[], Awaitable[None]], serve: Serve | None = None, released: Callable[[], None] | None = None,
+    ) -> "RunningBox":  # fmt: skip
+        """Start a command that is talked to; it lives until it is closed or stopped, and no longer than we do."""
+        if self._box is None:
+            from coilclaw.sandbox.admission import admit
+
+            admit(spec, brokered=broker is not None, lasting=True, served=serve is not None)
+        box = await self._settle(os.path.normpath(spec.workspace))
+        if isinstance(box, NamespacedBox):
+            return await box.open(spec, broker, stopped=stopped, serve=serve, released=released)
+        _needs_no_network(spec)
+        return await box.open(spec, stopped=stopped, serve=serve, released=released)
 
     def probes(self) -> list[Probe]:
         """Try each wall by behaviour."""
         return probe_tiers(hide=self._hide, bwrap=self._tools.bwrap, python=self._tools.python)
 
 
+def _needs_no_network(spec: BoxSpec) -> None:
+    if spec.domains:
+        raise BoxUnavailable("Without a network namespace a box cannot be held to its domains.", remedy=_INSTALL)
+
+
 class ReachingBox:
     """A box whose specs may grant domains: each run gets a broker of its own, and reaches nothing else."""
 
-    def __init__(self, box: ChosenBox | WalledBox, broker: "Callable[[tuple[str, ...]], Broker]") -> None:
+    def __init__(self, box: ChosenBox | NamespacedBox, broker: "Callable[[BoxSpec], Broker]") -> None:
         self._box = box
         self._broker = broker
 
@@ -134,26 +166,33 @@ class ReachingBox:
         """The walls are those of the box it is made from."""
         return self._box.tier
 
-    async def run(self, spec: BoxSpec) -> BoxResult:
+    async def run(self, spec: BoxSpec, *, released: Callable[[], None] | None = None) -> BoxResult:
         """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
-        return await self._box.run(spec, self._broker)
+        return await self._box.run(spec, self._broker, released)
+
+    async def open(
+        self, spec: BoxSpec, *, stopped: Callable[[], Awaitable[None]], serve: Serve | None = None,
+        released: Callable[[], None] | None = None,
+    ) -> "RunningBox":  # fmt: skip
+        """Start a command that is talked to; it lives until it is closed or stopped, and no longer than we do."""
+        return await self._box.open(spec, self._broker, stopped=stopped, serve=serve, released=released)
 
     def probes(self) -> list[Probe]:
         """Try each wall by behaviour."""
         return self._box.probes()
 
 
-def reaching(box: Box, transport: Transport, limits: "BrokerLimits | None" = None) -> Box:
+def reaching(box: Box, transport: Transport) -> Box:
     """The box with a way out by this airlock, for the domains its specs grant.
 
     Where box or transport cannot do that the box comes back as it is, and a real one refuses such specs.
     """
-    from coilclaw.sandbox.airlock.transport import Airlock
-    from coilclaw.sandbox.broker.broker import Broker
+    from coilclaw.airlock.broker.broker import Broker
+    from coilclaw.airlock.transport import Airlock
 
-    if not isinstance(box, ChosenBox | WalledBox) or not isinstance(transport, Airlock):
+    if not isinstance(box, ChosenBox | NamespacedBox) or not isinstance(transport, Airlock):
         return box
-    return ReachingBox(box, lambda domains: Broker(transport, domains, limits))
+    return ReachingBox(box, lambda spec: Broker(transport, spec.domains, spec.broker))
 
 
 def probe_tiers(*, hide: tuple[str, ...] = (), bwrap: str | None = None, python: str | None = None) -> list[Probe]:
@@ -180,7 +219,7 @@ def _tier(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> list[Pro
 
 
 def _broker(hide: tuple[str, ...], used: Tools) -> Probe:
-    from coilclaw.sandbox.broker.probe import probe_broker
+    from coilclaw.airlock.broker.probe import probe_broker
 
     candidates = [one for one in _CANDIDATES if one[1] != "A" or used.bwrap]
     return probe_broker(ChosenBox(candidates, hide=hide, tools=used))
@@ -202,7 +241,7 @@ def _user() -> Probe:
 
 def _landlock() -> Probe:
     from coilclaw.sandbox import landlock
-    from coilclaw.sandbox.plain import NEEDED_LANDLOCK
+    from coilclaw.sandbox.unboxed import NEEDED_LANDLOCK
 
     known = landlock.version()
     if known >= NEEDED_LANDLOCK:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from coilclaw.sandbox import stage
+from coilclaw.sandbox import mount_namespace
 from coilclaw.sandbox.layout import INSIDE_ID, Step
 
 _WALLS = (
@@ -30,11 +30,14 @@ class Arguments:
 
     def command(
         self, bwrap: str, steps: tuple[Step, ...], *, environment: dict[str, str], cwd: str, argv: list[str],
-        program: bytes, status: int, release: int, workspace: tuple[str, str], lifeline: int = -1,
+        gate: int, status: int, workspace: tuple[str, str], lifeline: int = -1,
     ) -> list[str]:  # fmt: skip
-        """The whole command line. All but the command travels by descriptor, out of sight of other users."""
+        """The whole command line. All but the command travels by descriptor, out of sight of other users.
+
+        The filter is read from `gate`, last of all: until it is there nothing starts, and without it nothing ever does.
+        """
         options = [
-            *_WALLS, "--seccomp", str(self._data(program)), "--json-status-fd", str(status), "--block-fd", str(release),
+            *_WALLS, "--seccomp", str(gate), "--json-status-fd", str(status),
             *(("--sync-fd", str(lifeline)) if lifeline >= 0 else ()),
             *(word for step in numbered(steps) for word in self._step(*step, workspace)),
             *(word for name, value in environment.items() for word in ("--setenv", name, value)),
@@ -52,7 +55,7 @@ class Arguments:
                 inside, source = workspace
                 yield from ("--bind" if step.writable else "--ro-bind", source + at.removeprefix(inside), at)
             case "tmpfs" if step.noexec:  # bubblewrap knows no noexec: the stage made this one
-                yield from ("--bind", stage.scratch(number), at)
+                yield from ("--bind", mount_namespace.scratch(number), at)
             case "tmpfs":
                 yield from ("--perms", f"{step.mode:o}", "--size", str(step.size), "--tmpfs", at)
             case "null":

@@ -4,7 +4,8 @@ import asyncio
 import os
 from collections.abc import Callable
 
-from coilclaw.sandbox.seat import Streams
+from coilclaw.packets.box import BoxEnd
+from coilclaw.sandbox.root_thread import Streams
 
 _CHUNK = 64 << 10
 
@@ -12,10 +13,10 @@ _CHUNK = 64 << 10
 class Capture:
     """The three streams of one command: ours are read and written by the loop, the command's are handed over."""
 
-    def __init__(self, stdin: bytes, cap: int, on_full: Callable[[], None]) -> None:
+    def __init__(self, stdin: bytes, cap: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._cap = cap
-        self._on_full = on_full
+        self._stop: Callable[[BoxEnd, str], None] | None = None
         self._taken = 0
         self._pending = memoryview(stdin)
         self._ours: set[int] = set()
@@ -23,13 +24,15 @@ class Capture:
         self._theirs: list[int] = []
         self._buffers: tuple[bytearray, bytearray] = (bytearray(), bytearray())
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        try:
-            self.streams = Streams(
-                stdin=self._input(), stdout=self._output(self._buffers[0]), stderr=self._output(self._buffers[1])
-            )
-        except BaseException:
-            self.close()
-            raise
+
+    def open(self, stop: Callable[[BoxEnd, str], None]) -> Streams:
+        """Make the command's ends; `stop` ends the box, with the reason."""
+        self._stop = stop
+        outputs = (self._output(buffer) for buffer in self._buffers)
+        return Streams(stdin=self._input(), stdout=next(outputs), stderr=next(outputs))
+
+    def begun(self) -> None:
+        """The command may begin now; whoever waits for its result needs not know."""
 
     def _input(self) -> int:
         if not self._pending:
@@ -73,8 +76,8 @@ class Capture:
         room = self._cap - self._taken
         buffer += data[:room]
         self._taken += min(len(data), room)
-        if len(data) > room:
-            self._on_full()
+        if len(data) > room and self._stop is not None:
+            self._stop("output_limit", f"It was stopped after {self._cap} bytes of output.")
         return len(data) <= room
 
     def _end(self, ours: int) -> None:

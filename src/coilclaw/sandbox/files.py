@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import msgspec
 
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import FileEntry
+from coilclaw.sandbox.guard import clear_stand_in
 
 _OPENAT2 = 437  # the same number on every architecture
 _RESOLVE = 0x08 | 0x04 | 0x02  # BENEATH, NO_SYMLINKS, NO_MAGICLINKS
@@ -41,7 +43,7 @@ def _explain(error: OSError, asked: str) -> ToolError:
         errno.EXDEV: f"{asked} leads out of the workspace; it is not followed.",
         errno.ENOTDIR: f"a part of {asked} is not a directory.",
         errno.EISDIR: f"{asked} is a directory.",
-        errno.EACCES: f"{asked} may not be opened by this user.",
+        errno.EACCES: f"this user may not open {asked}.",
         errno.ENOSPC: f"the disk is full; {asked} was left as it was.",
         errno.EROFS: f"{asked} is on a read-only file system.",
         errno.ENAMETOOLONG: f"the name {asked[:60]}… is too long.",
@@ -50,8 +52,8 @@ def _explain(error: OSError, asked: str) -> ToolError:
     return ToolError(text, code="FILE_ERROR", begun=False)
 
 
-def _open_beneath(root: int, relative: str, flags: int) -> int:
-    """openat2 where the kernel has it; otherwise the walk, which refuses links at every step as well."""
+def open_beneath(root: int, relative: str, flags: int) -> int:
+    """Open a path below a folder. openat2 where the kernel has it; otherwise the walk, which refuses links as well."""
     if "/" not in relative and relative not in ("", ".", ".."):
         return _walk(root, relative, flags)  # a single name needs no more than that
     import ctypes
@@ -107,7 +109,7 @@ class WorkspaceFiles:
         if not grant.relative:
             return root
         try:
-            return _open_beneath(root, grant.relative, flags)
+            return open_beneath(root, grant.relative, flags)
         finally:
             os.close(root)
 
@@ -159,9 +161,11 @@ class WorkspaceFiles:
             try:
                 if grant.alone:
                     _lock_alone(root)
+                    clear_stand_in(root, tuple(grant.relative.split("/")))
                 parent = self._make_parents(grant, folder)
                 try:
                     _replace(parent, name, data, self._tag)
+                    _refuse_repository(grant, parent, name)
                 finally:
                     os.close(parent)
             finally:
@@ -185,6 +189,19 @@ class WorkspaceFiles:
                 os.close(here)
             here = below
         return here
+
+
+def _refuse_repository(grant: FileGrant, parent: int, name: str) -> None:
+    """Two writes at once may complete what git takes for a repository, though neither would alone."""
+    from coilclaw.sandbox.survey import completes_repository
+
+    if grant.root != "/" and completes_repository(Path(grant.root), grant.relative):
+        os.unlink(name, dir_fd=parent)
+        raise ToolError(
+            f"with {grant.asked} git would treat the folder as a repository, so it was not written.",
+            remedy="Use another name.",
+            code="REPOSITORY_MADE",
+        )
 
 
 def _lock_alone(root: int) -> None:
@@ -224,7 +241,7 @@ def _replace(parent: int, name: str, data: bytes, tag: str) -> None:
     put_durably(parent, name, data, mode, tag)
 
 
-def put_durably(parent: int, name: str, data: bytes, mode: int | None, tag: str = "") -> None:
+def put_durably(parent: int, name: str, data: bytes | Iterable[bytes], mode: int | None, tag: str = "") -> None:
     """Put a file into an open folder: written aside, synced, renamed into place; whole and durable, or not there.
 
     With a mode it has exactly these permissions, whatever the umask; without one the umask decides. What a program gets
@@ -237,7 +254,8 @@ def put_durably(parent: int, name: str, data: bytes, mode: int | None, tag: str 
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, wanted, dir_fd=parent)
     try:
         with os.fdopen(fd, "wb") as file:
-            file.write(data)
+            for piece in (data,) if isinstance(data, bytes) else data:
+                file.write(piece)
             file.flush()
             if mode is not None and stat.S_IMODE(os.fstat(fd).st_mode) != wanted:
                 os.fchmod(fd, wanted)

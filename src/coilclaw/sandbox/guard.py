@@ -1,16 +1,21 @@
-# ruff: noqa: PTH118 - kernel paths and descriptors; pathlib adds nothing here
+# ruff: noqa: PTH116, PTH118 - kernel paths and descriptors; pathlib adds nothing here
 """Protected paths of a workspace: what each one is on disk, and how its name is kept from being swapped or made.
 
 A mount can only stand on something that exists. Where a protected path does not exist yet, an empty directory with the
 mark `_MARK` as its mode stands in for it while boxes run, and the last box to end takes it away again.
+
+Every box holds the workspace's shared lock from before the survey until it is dead; whoever replaces a protected file
+holds the exclusive one. Without the lock no box runs: a file that is replaced loses its mount in every running box.
+A box that stays open is no exception where it can write: it belongs into a folder of its own, or the owner's files
+could not be written for hours. Where it only reads it lets the lock go once it began, so it can hide nothing there.
 """
 
+import asyncio
 import contextlib
 import errno
 import fcntl
 import os
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
@@ -26,6 +31,13 @@ _MARK = stat.S_ISVTX
 """Mode of a stand-in: sticky, and open to nobody. Git does not see it, and no program makes such a directory."""
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _WALK = _PLACE | os.O_DIRECTORY
+_LOCK_SECONDS = 3.0
+_LOCK_EVERY = 0.005
+
+
+def is_stand_in(mode: int) -> bool:
+    """Whether a directory of that mode stands in for a protected path, or was left by a box that was killed."""
+    return stat.S_ISDIR(mode) and stat.S_IMODE(mode) == _MARK
 
 
 class Guarded(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,40 +109,75 @@ def _look(workspace: int, parts: tuple[str, ...]) -> tuple[tuple[str, ...], Foun
             found = os.fstat(here)
             if stat.S_ISLNK(found.st_mode) or not (stat.S_ISDIR(found.st_mode) or depth == len(parts)):
                 raise _unholdable(parts[:depth], "it is a symbolic link, or not a directory")
-            if stat.S_IMODE(found.st_mode) == _MARK and stat.S_ISDIR(found.st_mode):
+            if is_stand_in(found.st_mode):
                 return parts[:depth], "missing"  # a stand-in that another box left or still uses
         return parts, "dir" if stat.S_ISDIR(os.fstat(here).st_mode) else "file"
     finally:
         os.close(here)
 
 
+def _busy(why: str) -> ToolError:
+    return ToolError(why, remedy="Try again in a moment.", code="WORKSPACE_BUSY", begun=False)
+
+
+async def hold(spec: BoxSpec, hide: Iterable[str], *, lasting: bool = False) -> "Guard":
+    """Lock the workspace, find its protected paths and hold their names; refuses when others keep the lock."""
+    brief = lasting and not spec.workspace_writable
+    if brief and "hidden" in rules_of(spec, hide).values():
+        raise ToolError(
+            "A box that stays open cannot hide anything in a workspace it only reads: what comes later would show.",
+            remedy="Give it a folder of its own.", code="BOX_CANNOT_HOLD", begun=False,
+        )  # fmt: skip
+    guard = Guard(spec, brief=brief)
+    try:
+        await guard.lock()
+        guard.survey(spec, hide)
+    except BaseException:
+        guard.close()
+        raise
+    return guard
+
+
 class Guard:
     """Holds the protected paths of one run; `close` takes the stand-ins away when no other box uses the workspace."""
 
-    def __init__(self, spec: BoxSpec, hide: Iterable[str]) -> None:
+    def __init__(self, spec: BoxSpec, *, brief: bool = False) -> None:
+        """`brief`: the lock is let go as soon as the command may begin."""
+        self._brief = brief
         self.guarded: tuple[Guarded, ...] = ()
         self._stand_ins: list[tuple[str, ...]] = []
+        self._pinned: dict[tuple[str, ...], int] = {}
+        """A descriptor of each protected path and of all above it: while it is open, no other file gets its number."""
+        self._changed: dict[tuple[str, ...], int] = {}
+        self._locked = False
+        self._path = os.path.normpath(spec.workspace)
         try:
-            self._workspace = os.open(os.path.normpath(spec.workspace), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._workspace = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise ToolError(
                 f"The workspace {spec.workspace} cannot be opened: {error.strerror}.",
                 remedy="Create it with `coilclaw init`.", code="WORKSPACE_MISSING", begun=False,
             ) from error  # fmt: skip
-        try:
-            self._shared = _lock(self._workspace, fcntl.LOCK_SH)
-            self._mode = stat.S_IMODE(os.fstat(self._workspace).st_mode)
-            self.guarded = self._survey(spec, hide)
-        except BaseException:
-            self.close()
-            raise
+        self._mode = stat.S_IMODE(os.fstat(self._workspace).st_mode)
+
+    async def lock(self) -> None:
+        """Wait for the shared lock; refused when somebody keeps the exclusive one for longer than a write takes."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _LOCK_SECONDS
+        while not _lock(self._workspace, fcntl.LOCK_SH):
+            if loop.time() > deadline:
+                raise _busy("One of the owner's files in the workspace is being written, so no command can start.")
+            await asyncio.sleep(_LOCK_EVERY)
+        self._locked = True
+        self._mode = stat.S_IMODE(os.fstat(self._workspace).st_mode)
 
     @property
     def owner(self) -> os.stat_result:
         """Whose workspace it is."""
         return os.fstat(self._workspace)
 
-    def _survey(self, spec: BoxSpec, hide: Iterable[str]) -> tuple[Guarded, ...]:
+    def survey(self, spec: BoxSpec, hide: Iterable[str]) -> None:
+        """Find out what stands at every protected path, and put something where nothing does."""
         seen: dict[tuple[str, ...], Guarded] = {}
         for parts, rule in sorted(rules_of(spec, hide).items()):
             place, found = _look(self._workspace, parts)
@@ -142,10 +189,47 @@ class Guard:
                 seen[place] = Guarded(parts=place, rule="hidden", found="missing")
             elif rule == "hidden" or spec.workspace_writable:
                 seen.setdefault(place, Guarded(parts=place, rule=rule, found=found))
-        return tuple(sorted(seen.values(), key=lambda one: (len(one.parts), one.parts)))
+        self.guarded = tuple(sorted(seen.values(), key=lambda one: (len(one.parts), one.parts)))
+        for one in self.guarded:
+            self._pin(one.parts)
+
+    def _pin(self, parts: tuple[str, ...]) -> None:
+        above = self._workspace
+        for depth, name in enumerate(parts, start=1):
+            here = parts[:depth]
+            if here not in self._pinned:
+                try:
+                    self._pinned[here] = os.open(name, _PLACE, dir_fd=above)
+                except FileNotFoundError:
+                    return  # on a read-only file system nothing stands in for it
+                except OSError as error:
+                    raise _unholdable(here, error.strerror or "it cannot be opened") from error
+                self._changed[here] = _change(os.fstat(self._pinned[here]))
+            above = self._pinned[here]
+
+    def check(self) -> None:
+        """Refuse if a protected path, or a folder above it, is not what it was at the survey: nothing holds it then."""
+        try:
+            same = _same(os.stat(self._path), os.fstat(self._workspace))
+            for parts, pinned in self._pinned.items():
+                above = self._pinned.get(parts[:-1], self._workspace)
+                there = os.stat(parts[-1], dir_fd=above, follow_symlinks=False)
+                same = same and _same(there, os.fstat(pinned)) and self._changed[parts] == _change(there)
+        except OSError:
+            same = False
+        if not same:
+            raise _busy("A protected path in the workspace was replaced while the command was starting.")
+        self._unpin()
+        if self._brief:
+            fcntl.flock(self._workspace, fcntl.LOCK_UN)
+            self._locked = False
+
+    def _unpin(self) -> None:
+        while self._pinned:
+            os.close(self._pinned.popitem()[1])
 
     def _stand_in(self, place: tuple[str, ...]) -> None:
-        with self._directory(place[:-1]) as parent:
+        with _directory(self._workspace, place[:-1]) as parent:
             try:
                 os.mkdir(place[-1], _MARK, dir_fd=parent)
             except FileExistsError:
@@ -161,41 +245,60 @@ class Guard:
             if os.geteuid() == 0:
                 os.chown(place[-1], owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
 
-    @contextlib.contextmanager
-    def _directory(self, parts: tuple[str, ...]) -> Iterator[int]:
-        here = os.dup(self._workspace)
-        try:
-            for name in parts:
-                there = os.open(name, _WALK, dir_fd=here)
-                os.close(here)
-                here = there
-            yield here
-        finally:
-            os.close(here)
-
     def close(self) -> None:
         """Take stand-ins away if they are still ours and no other box needs them; never fails."""
+        self._unpin()
         try:
             with contextlib.suppress(OSError):  # who may enter the workspace is the owner's to say
                 if stat.S_IMODE(os.fstat(self._workspace).st_mode) != self._mode:
                     os.fchmod(self._workspace, self._mode)
-            if self._stand_ins and self._shared and _lock(self._workspace, fcntl.LOCK_EX):
+            if self._stand_ins and self._locked and _lock(self._workspace, fcntl.LOCK_EX):
                 for place in self._stand_ins:
-                    with contextlib.suppress(OSError), self._directory(place[:-1]) as parent:
-                        found = os.stat(place[-1], dir_fd=parent, follow_symlinks=False)
-                        if stat.S_ISDIR(found.st_mode) and stat.S_IMODE(found.st_mode) == _MARK:
-                            os.rmdir(place[-1], dir_fd=parent)
+                    with contextlib.suppress(OSError), _directory(self._workspace, place[:-1]) as parent:
+                        _remove_stand_in(place[-1], parent)
         finally:
             os.close(self._workspace)
 
 
+def clear_stand_in(workspace: int, parts: tuple[str, ...]) -> None:
+    """Take away what a box that was killed left at a path or above it. Only for who holds the exclusive lock."""
+    place, found = _look(workspace, parts)
+    if found == "missing":
+        with contextlib.suppress(OSError), _directory(workspace, place[:-1]) as parent:
+            _remove_stand_in(place[-1], parent)
+
+
+def _remove_stand_in(name: str, parent: int) -> None:
+    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if is_stand_in(found.st_mode):
+        os.rmdir(name, dir_fd=parent)
+
+
+@contextlib.contextmanager
+def _directory(workspace: int, parts: tuple[str, ...]) -> Iterator[int]:
+    here = os.dup(workspace)
+    try:
+        for name in parts:
+            there = os.open(name, _WALK, dir_fd=here)
+            os.close(here)
+            here = there
+        yield here
+    finally:
+        os.close(here)
+
+
 def _lock(descriptor: int, kind: int) -> bool:
-    """Try for a few milliseconds: the exclusive lock is only held while stand-ins are taken away."""
-    for _ in range(10 if kind == fcntl.LOCK_SH else 1):
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except OSError:
-            time.sleep(0.001)
-        else:
-            return True
-    return False
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _same(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+def _change(found: os.stat_result) -> int:
+    """When a file changed last. One that was unlinked and linked again is the same file, but its mounts are gone."""
+    return 0 if stat.S_ISDIR(found.st_mode) else found.st_ctime_ns

@@ -23,9 +23,8 @@ from typing import Any, NoReturn
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from coilclaw.sandbox import landlock, rootfs, stage, syscalls
-from coilclaw.sandbox.broker import listener
-from coilclaw.sandbox.kin import descendants
+from coilclaw.sandbox import box_listener, landlock, mount_namespace, rootfs, syscalls
+from coilclaw.sandbox.process_tree import descendants
 
 Order = dict[str, Any]
 SETUP_FAILED = 125
@@ -120,7 +119,7 @@ def _first_process(order: Order) -> NoReturn:
     syscalls.set_hostname("box")
     _loopback_up()
     if order["listener"] >= 0:
-        listener.hand_over(order["listener"])
+        box_listener.hand_over(order["listener"], order["ports"])
         os.close(order["listener"])
     syscalls.drop_capabilities()
     syscalls.no_new_privileges()
@@ -130,7 +129,7 @@ def _first_process(order: Order) -> NoReturn:
         landlock.restrict([(path, rights) for path in order["writable"]], handled=rights, network=False)
     syscalls.set_dumpable(dumpable=False)  # the command has our uid, but may not look into us
     os.setsid()
-    if os.read(order["release"], 1) != b"g":
+    if os.read(order["gate"], 1) != b"g":
         raise OSError(3, "the box was never released")
     syscalls.load_filter(order["filter"])
     child = os.fork()
@@ -200,8 +199,8 @@ def _loopback_up() -> None:
 
 def _stage(order: Order) -> NoReturn:
     _own_user_namespace(syscalls.CLONE_NEWNS, None)
-    stage.prepare(order["workspace"], userns=-1, noexec=True, scratches=order["scratches"])
-    os.execve(order["argv"][0], order["argv"], {})  # noqa: S606 - bubblewrap, with no environment
+    mount_namespace.prepare(order["trees"], order["scratches"])
+    os.execve(order["argv"][0], order["argv"], dict(os.environ))  # noqa: S606 - bubblewrap; ours holds only its mark
 
 
 def _plain(order: Order) -> NoReturn:
@@ -232,7 +231,7 @@ def _plain_command(order: Order) -> NoReturn:
     if order["rules"]:
         everything = (1 << 16) - 1
         landlock.restrict([tuple(rule) for rule in order["rules"]], handled=everything, network=True)
-    if os.read(order["release"], 1) != b"g":
+    if os.read(order["gate"], 1) != b"g":
         raise OSError(3, "the box was never released")
     if order["filter"]:
         syscalls.load_filter(order["filter"])

@@ -28,7 +28,8 @@ _ETC = (
     "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
     "/etc/pki/ca-trust/extracted", "/etc/pki/tls/certs",
 )  # fmt: skip
-_NOT_A_WORKSPACE = (*_SYSTEM, "/etc", "/proc", "/sys", "/dev", "/boot")
+SYSTEM_PLACES = (*_SYSTEM, "/etc", "/proc", "/sys", "/dev", "/boot")
+"""Nothing of it is a workspace, or is mounted as if it were somebody's."""
 _FILES = {
     "/etc/passwd": (
         "root:x:0:0:root:/:/usr/sbin/nologin\n"
@@ -39,6 +40,8 @@ _FILES = {
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "/etc/hosts": "127.0.0.1 localhost box\n::1 localhost\n",
 }
+OWN_PLACES = (*_SYSTEM, *_ETC, *_FILES, "/proc", "/sys", "/dev", "/boot", _TMP, "/var/tmp")  # noqa: S108 - inside the box
+"""What every box has, or must not have: no mount stands in it or around it."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,17 +72,24 @@ def command_line(spec: BoxSpec) -> list[str]:
 def check_workspace(spec: BoxSpec) -> None:
     """Refuse a workspace that would cover, or lie in, the system part of the inside."""
     for path in (os.path.normpath(spec.workspace), os.path.realpath(spec.workspace)):
-        if any(inside(path, system) or inside(system, path) for system in _NOT_A_WORKSPACE):
+        if any(inside(path, system) or inside(system, path) for system in SYSTEM_PLACES):
             raise ToolError(
-                f"{path} cannot be a workspace: it holds, or lies in, a directory of the system.",
+                f"{path} cannot be a workspace: it contains, or is inside, a system directory.",
                 remedy="Use a directory of its own, such as ~/coilclaw-workspace.", code="BOX_BAD_PATH", begun=False,
             )  # fmt: skip
 
 
 def steps_for(
-    spec: BoxSpec, *, guarded: tuple[Guarded, ...], hide: tuple[str, ...], programs: Programs, source: str
+    spec: BoxSpec,
+    *,
+    guarded: tuple[Guarded, ...],
+    hide: tuple[str, ...],
+    programs: Programs,
+    source: str,
+    mounts: tuple[str, ...] = (),
 ) -> tuple[Step, ...]:
-    """Every step of the inside of one box; `source` is where the workspace can be reached while it is built."""
+    """Every step of the inside of one box; `source` is where the workspace can be reached while it is built,
+    and `mounts` where the spec's mounts can."""
     noexec = spec.workspace_noexec
     return (
         *_system(os.path.normpath(spec.workspace)),
@@ -92,6 +102,7 @@ def steps_for(
         Step(kind="dir", at=HOME, mode=0o700),
         *(step for path in hide for step in _hidden_in_system(path)),
         *_workspace(spec, guarded, source),
+        *_mounts(spec, mounts),
         Step(kind="seal", at="/"),
     )
 
@@ -145,6 +156,13 @@ def _programs(programs: Programs) -> Iterator[Step]:
         yield Step(kind="bind", at=at, source=file)
     for path in programs.emptied:
         yield Step(kind="seal", at=path)
+
+
+def _mounts(spec: BoxSpec, sources: tuple[str, ...]) -> Iterator[Step]:
+    """The outer before the inner; where nothing of the workspace may be run, nothing that can be written may be."""
+    for mount, source in sorted(zip(spec.mounts, sources, strict=True), key=lambda one: len(one[0].at)):
+        noexec = spec.workspace_noexec and mount.writable
+        yield Step(kind="bind", at=mount.at, source=source, writable=mount.writable, noexec=noexec)
 
 
 def _workspace(spec: BoxSpec, guarded: tuple[Guarded, ...], source: str) -> Iterator[Step]:

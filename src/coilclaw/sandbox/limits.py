@@ -193,7 +193,6 @@ def bound_process(pid: int, limits: BoxLimits, *, grouped: bool, namespaced: boo
     if not (namespaced and _counts_by_namespace()):
         processes += _running_as(os.stat(f"/proc/{pid}").st_uid)
     wanted = {
-        resource.RLIMIT_CPU: limits.cpu_seconds,
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.open_files,
         resource.RLIMIT_CORE: 0,
@@ -203,7 +202,10 @@ def bound_process(pid: int, limits: BoxLimits, *, grouped: bool, namespaced: boo
     }
     if not grouped:  # RLIMIT_DATA leaves address space that is only reserved uncounted, unlike RLIMIT_AS
         wanted[resource.RLIMIT_DATA] = limits.memory_bytes
-        wanted[resource.RLIMIT_AS] = limits.memory_bytes + _SHARED_MEMORY_SLACK
+        if limits.address_space:
+            wanted[resource.RLIMIT_AS] = limits.memory_bytes + _SHARED_MEMORY_SLACK
+    if limits.cpu_seconds is not None:
+        wanted[resource.RLIMIT_CPU] = limits.cpu_seconds
     for kind, most in wanted.items():
         _, hard = resource.prlimit(pid, kind)
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)

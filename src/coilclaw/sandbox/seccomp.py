@@ -200,6 +200,4 @@ def this_machine() -> Machine:
     machine = os.uname().machine
     if machine == "x86_64" or machine == "aarch64":  # noqa: PLR1714 - `in` does not narrow to the literal
         return machine
-    raise BoxUnavailable(
-        f"No system-call filter is written for {machine}.", remedy="Run CoilClaw on x86_64 or aarch64."
-    )
+    raise BoxUnavailable(f"There is no system-call filter for {machine}.", remedy="Run CoilClaw on x86_64 or aarch64.")

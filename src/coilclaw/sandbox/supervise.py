@@ -1,4 +1,3 @@
-# ruff: noqa: PTH116, PTH123 - kernel paths and descriptors; pathlib adds nothing here
 """Watches one box from its start to the death of the last process inside.
 
 The monitor we start (bubblewrap or our launcher) tells the process id of the box's first process and waits. Only once
@@ -17,15 +16,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.packets.box import BoxEnd, BoxLimits, BoxResult, Tier
-from coilclaw.packets.errors import BoxUnavailable
+from coilclaw.packets.box import BoxEnd, BoxLimits, BoxResult
+from coilclaw.packets.errors import BoxUnavailable, ToolError
 from coilclaw.sandbox.capture import Capture
-from coilclaw.sandbox.kin import descendants, is_childless
-from coilclaw.sandbox.limits import Group, bound_process, memory_of
+from coilclaw.sandbox.leftover_processes import LeftoverProcesses, is_over
+from coilclaw.sandbox.limits import Group, bound_process
+from coilclaw.sandbox.monitor import Launch, Reports, Status, Walls, status_field
 from coilclaw.sandbox.outcome import (
     NOT_STARTED,
     complains_of_processes,
@@ -35,56 +36,37 @@ from coilclaw.sandbox.outcome import (
     like_a_shell,
     remedy_for,
 )
-from coilclaw.sandbox.seat import LentSeat, start
-from coilclaw.sandbox.stragglers import Stragglers, is_over
-from coilclaw.sandbox.wires import Wires
+from coilclaw.sandbox.pipes import Pipes
+from coilclaw.sandbox.process_tree import descendants, is_childless
+from coilclaw.sandbox.root_thread import RootThread, Streams, start
+from coilclaw.sandbox.usage import Usage
 
 if TYPE_CHECKING:
-    from coilclaw.sandbox.broker.door import Door
+    from coilclaw.sandbox.proxy_socket import ProxySocket
 
 _KILLED = 128 + signal.SIGKILL
-_MEMORY_EVERY = 0.05
 _DEATH_WAIT = 5.0
 _SWEEP_WAIT = 0.2
 _SETUP_SECONDS = 10
-_NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start and how to talk to it; the descriptors belong to whoever made them."""
-
-    argv: list[str]
-    descriptors: tuple[int, ...]
-    wires: Wires
-    """On which the monitor reports, one JSON object a line, and is told when the command may start."""
-    tier: Tier
-    walls: Literal["namespaces", "none"]
-    """`none`: no process namespace, so the monitor is asked to end everything before it is killed."""
-    uid: int = -1
-    """The uid the box must have when root started it."""
-    becomes: int = -1
-    """The uid that root's seat takes on after the start, where the started program gives up root by itself."""
-
-
-class _Status(msgspec.Struct, rename="kebab"):
-    child_pid: int = 0
-    exit_code: int | None = None
-    error: str = ""
-    ipc_namespace: int = 0
-    mnt_namespace: int = 0
-    net_namespace: int = 0
-    pid_namespace: int = 0
-    uts_namespace: int = 0
+class StillAlive(BoxUnavailable):
+    """A box that does not die, although it was killed."""
 
 
 class Supervision:
     """One run."""
 
     def __init__(
-        self, launch: Launch, *, limits: BoxLimits, stdin: bytes, seat: LentSeat | None, group: Group | None,
-        prepare: Callable[[], None] | None = None, door: "Door | None" = None,
+        self, launch: Launch, *, limits: BoxLimits, streams: Capture | Pipes, seat: RootThread | None,
+        group: Group | None, check: Callable[[], None], released: Callable[[], None] | None,
+        prepare: Callable[[], None] | None = None, door: "ProxySocket | None" = None,
     ) -> None:  # fmt: skip
+        """`released` is told right before the command may begin; then `check` is asked, which may raise ToolError."""
         self._launch = launch
+        self._check = check
+        self._tell = released
+        self._refused: ToolError | None = None
         self._door = door
         self._opening: asyncio.Task[None] | None = None
         self._way_stands = door is None
@@ -94,21 +76,23 @@ class Supervision:
         self._group = group
         self._prepare = prepare
         self._loop = asyncio.get_running_loop()
-        self._ours = {name: os.stat(f"/proc/self/ns/{name}").st_ino for name in _NAMESPACES}
-        self._capture = Capture(stdin, limits.output_bytes, self._full)
+        self._walls = Walls()
+        self._reports = Reports(launch.wires.status)
+        self._streams = streams
         self._process: subprocess.Popen[bytes] | None = None
         self._first = -1  # pidfd of the box's first process
         self._first_pid = 0
-        self._stragglers: Stragglers | None = None
+        self._stragglers: LeftoverProcesses | None = None
+        self._usage: Usage | None = None
         self._stopping = False
         self._released = False
         self._end: BoxEnd | None = None
         self._reason = ""
         self._error = ""
         self._code: int | None = None
-        self._pending = b""
-        self._status: _Status | None = None
+        self._status: Status | None = None
         self._timers: list[asyncio.TimerHandle] = []
+        self._looking: asyncio.TimerHandle | None = None
 
     async def run(self) -> BoxResult:
         """Run to the end and say how it ended. Cancelling kills everything inside first."""
@@ -116,36 +100,37 @@ class Supervision:
         self._timers.append(self._loop.call_later(_SETUP_SECONDS, self._never_came_up))
         starting = None
         try:
+            ends = self._streams.open(self._stop)
             if self._seat is None:
-                self._start()
+                self._start(ends)
             else:
-                starting = asyncio.ensure_future(self._seat.call(self._start_apart))
+                starting = asyncio.ensure_future(self._seat.call(partial(self._start_apart, ends)))
                 await asyncio.shield(starting)
                 self._open_door()
                 self._release()
-            self._capture.hand_over()
+            self._streams.hand_over()
             self._watch_clock()
             self._watch_status()
             await self._monitor_gone()
         finally:
             await self._bury(starting)
-            stdout, stderr = self._capture.close()
+            stdout, stderr = self._streams.close()
         return self._result(stdout, stderr, time.monotonic() - began)
 
-    def _start(self) -> None:
+    def _start(self, ends: Streams) -> None:
         """Everything the parent of the box must do itself, in its seat."""
         if self._prepare is not None:
             self._prepare()
         if self._stopping:
             return
-        self._process = start(self._launch.argv, self._capture.streams, self._launch.descriptors)
+        self._process = start(self._launch.argv, ends, self._launch.descriptors)
         self._wires.hand_over()
         if self._stopping:
             self._kill()
 
-    def _start_apart(self) -> None:
+    def _start_apart(self, ends: Streams) -> None:
         """In root's seat: that thread alone may set the limits, so it waits to learn whom to set them on."""
-        self._start()
+        self._start(ends)
         if self._launch.becomes >= 0:
             from coilclaw.sandbox.syscalls import thread_becomes
 
@@ -163,8 +148,6 @@ class Supervision:
                     return
         finally:
             os.close(monitor)
-        if self._group is None or self._group.joined:  # otherwise only root, in the loop's thread, can add to it
-            self._release()
 
     # -- the monitor's reports
 
@@ -184,18 +167,14 @@ class Supervision:
 
     def _read_status(self) -> bool:
         """Take what the monitor wrote; whether there was anything."""
-        try:
-            data = os.read(self._wires.status, 4096)
-        except BlockingIOError:
-            return False
-        *lines, self._pending = (self._pending + data).split(b"\n")
-        for line in lines:
-            self._take(line)
-        return bool(data)
+        reports = self._reports.read()
+        for report in reports or ():
+            self._take(report)
+        return reports is not None
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, report: bytes) -> None:
         try:
-            status = msgspec.json.decode(line, type=_Status)
+            status = msgspec.json.decode(report, type=Status)
         except msgspec.DecodeError:
             self._fail("its monitor speaks another language")
             return
@@ -209,10 +188,10 @@ class Supervision:
             with contextlib.suppress(ProcessLookupError, FileNotFoundError):
                 self._meet(status)
 
-    def _meet(self, status: _Status) -> None:
+    def _meet(self, status: Status) -> None:
         """Take hold of the first process, once it is sure that it is our monitor's child and nobody else's."""
         first = os.pidfd_open(status.child_pid)
-        if self._process is None or _field(status.child_pid, "PPid:") != [str(self._process.pid)]:
+        if self._process is None or status_field(status.child_pid, "PPid:") != [str(self._process.pid)]:
             os.close(first)
             self._fail("its monitor names a process that is not its own")
             return
@@ -230,15 +209,15 @@ class Supervision:
             self._fail(f"its limits cannot be set: {error}")
 
     def _open_door(self) -> None:
-        """A box that was granted domains waits until its way to the broker stands."""
+        """A box with domains or listeners waits until what it dials inside is served."""
         if self._door is not None and self._status is not None and self._opening is None and not self._stopping:
             self._opening = self._loop.create_task(self._open(self._door, self._status))
 
-    async def _open(self, door: "Door", status: _Status) -> None:
+    async def _open(self, door: "ProxySocket", status: Status) -> None:
         try:
             await door.open(status.child_pid, status.net_namespace)
         except OSError as error:
-            self._fail(f"it cannot be given its domains: {error}")
+            self._fail(f"it cannot be given its {door.what}: {error}")
             return
         self._way_stands = True
         self._release()
@@ -249,17 +228,26 @@ class Supervision:
         if self._status is None or self._stopping or self._released or not self._way_stands:
             return
         try:
-            self._check_walls(self._status)
+            self._walls.check(self._status, self._launch)
             if self._group is not None:
                 self._group.add(self._first_pid)
             self._wires.hold_back()
+            if self._tell is not None:
+                self._tell()
+            self._check()
         except (ProcessLookupError, FileNotFoundError):
+            return
+        except ToolError as error:
+            self._refused = error
+            self._kill()
             return
         except OSError as error:
             self._fail(str(error))
             return
         self._released = True
-        os.write(self._wires.release, b"g")
+        self._streams.begun()
+        with contextlib.suppress(BrokenPipeError):  # it died meanwhile, and its monitor will say why
+            self._wires.release(self._launch.word)
 
     def _watch_clock(self) -> None:
         """The command's time begins when it does, and so does the wait for its end."""
@@ -267,24 +255,14 @@ class Supervision:
             if self._wires.holding:
                 self._loop.add_reader(self._wires.ended, self._first_ended)
             plain = self._launch.walls == "none"
-            self._stragglers = Stragglers(
+            self._stragglers = LeftoverProcesses(
                 self._process.pid if plain else self._first_pid, command=self._first if plain else None,
                 left=lambda count: self._stop("left_behind", left_behind(count)),
             )  # fmt: skip
-            self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
-            self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
-
-    def _check_walls(self, status: _Status) -> None:
-        """The namespaces must be others than ours, and the uid the one that was asked for."""
-        if self._launch.walls == "namespaces":
-            for name in _NAMESPACES:
-                theirs: int = getattr(status, f"{name}_namespace")
-                if theirs in {0, self._ours[name]}:
-                    raise OSError(1, f"the box shares the {name} namespace of this machine")
-        if self._launch.uid >= 0:
-            ids = _field(self._first_pid, "Uid:")
-            if set(ids) != {str(self._launch.uid)}:
-                raise OSError(1, f"the box runs as uid {ids[0]} instead of {self._launch.uid}")
+            if self._limits.wall_seconds is not None:
+                self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
+            self._usage = Usage(self._first_pid, self._limits, self._group, self._launch.workspace)
+            self._looking = self._loop.call_later(self._usage.every, self._look_at_usage)
 
     def _first_ended(self) -> None:
         """The first process goes by itself once nothing is left inside: now its monitor may report, and end."""
@@ -307,9 +285,6 @@ class Supervision:
             self._end, self._reason = end, reason
         self._kill()
 
-    def _full(self) -> None:
-        self._stop("output_limit", f"It was stopped after {self._limits.output_bytes} bytes of output.")
-
     def _never_came_up(self) -> None:
         if not self._released:
             self._fail(f"it did not come up in {_SETUP_SECONDS} seconds")
@@ -317,17 +292,14 @@ class Supervision:
     def _out_of_time(self) -> None:
         self._stop("timeout", f"It was stopped after {self._limits.wall_seconds:g} seconds.")
 
-    def _look_at_memory(self) -> None:
-        """Over the limit, the whole box goes: with a group the kernel picks one process, without one nobody does."""
-        most = self._limits.memory_bytes
-        if self._group is not None:
-            over = self._group.ran_out_of_memory
-        else:
-            over = self._first_pid > 0 and memory_of([self._first_pid, *descendants(self._first_pid)], most) > most
-        if over:
-            self._stop("memory_limit", f"It was stopped for using more than {most} bytes of memory.")
-        elif self._end is None:
-            self._timers.append(self._loop.call_later(_MEMORY_EVERY, self._look_at_memory))
+    def _look_at_usage(self) -> None:
+        if self._usage is None:
+            return
+        over = self._usage.over()
+        if over is not None:
+            self._stop(*over)
+        elif self._end is None:  # one handle, however often: a box may be open for hours
+            self._looking = self._loop.call_later(self._usage.every, self._look_at_usage)
 
     # -- the end
 
@@ -379,7 +351,7 @@ class Supervision:
         try:
             await asyncio.wait_for(gone, seconds)
         except TimeoutError:
-            raise BoxUnavailable(
+            raise StillAlive(
                 "A box did not die when it was killed.", remedy="Look for a process stuck in the kernel (state D)."
             ) from None
         finally:
@@ -411,6 +383,8 @@ class Supervision:
             raise asyncio.CancelledError
 
     def _cancel_timers(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         while self._timers:
             self._timers.pop().cancel()
 
@@ -423,12 +397,12 @@ class Supervision:
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
-        self._capture.hand_over()
+        self._streams.hand_over()
         await self._monitor_gone()
         if self._first >= 0 and self._launch.walls == "namespaces" and not self._empty():
             await self._gone(os.dup(self._first), _DEATH_WAIT)
         if self._process is not None:
-            await self._capture.drain(_DEATH_WAIT)
+            await self._streams.drain(_DEATH_WAIT)
             while self._read_status():
                 pass
 
@@ -441,6 +415,8 @@ class Supervision:
         return is_over(self._first) or is_childless(self._first_pid)
 
     def _result(self, stdout: bytes, stderr: bytes, seconds: float) -> BoxResult:
+        if self._refused is not None:
+            raise self._refused
         code = self._code
         if code is None and not self._error and stderr.startswith(NOT_STARTED):
             code, stderr = like_a_shell(stderr)
@@ -467,8 +443,3 @@ class Supervision:
 
     def _died_of_memory(self) -> bool:
         return bool(self._group is not None and self._code != 0 and self._group.ran_out_of_memory)
-
-
-def _field(pid: int, name: str) -> list[str]:
-    with open(f"/proc/{pid}/status") as lines:
-        return next(line.split()[1:] for line in lines if line.startswith(name))

@@ -4,7 +4,7 @@ import re
 
 from coilclaw.secrets.labels import mark, parted, word_set
 from coilclaw.secrets.quoting import LONGEST, NAME_RUN
-from coilclaw.secrets.sieve import RUN_END, Hit, Window
+from coilclaw.secrets.stream_engine import RUN_END, Hit, Window
 from coilclaw.secrets.values import placeholder, random_word, unclosed
 
 _SLASHES = re.compile(r"[/\\]{0,40}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from coilclaw.secrets.sieve import Anchor, Hit, Window, places
+from coilclaw.secrets.stream_engine import Anchor, Hit, Window, places
 
 
 def _anchors() -> tuple[Anchor, ...]:

@@ -7,7 +7,7 @@ import re
 from coilclaw.secrets.fields import field_of
 from coilclaw.secrets.labels import mark, word_set
 from coilclaw.secrets.quoting import BLANKS, LONGEST, QUOTES, SOLID, TO_LINE_END, Operator, closing, past_mark, value_at
-from coilclaw.secrets.sieve import RUN_END, Hit, Window
+from coilclaw.secrets.stream_engine import RUN_END, Hit, Window
 from coilclaw.secrets.values import bare_name, code, one_word, placeholder, random_word, reference, unclosed
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_-]{1,24})[ \t]+")

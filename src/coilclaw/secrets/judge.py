@@ -19,7 +19,7 @@ from coilclaw.secrets.quoting import (
     outer_quote,
     value_at,
 )
-from coilclaw.secrets.sieve import Hit, Window
+from coilclaw.secrets.stream_engine import Hit, Window
 from coilclaw.secrets.values import (
     bare_name,
     code,

@@ -3,7 +3,7 @@
 import re
 
 from coilclaw.secrets.labels import mark
-from coilclaw.secrets.sieve import Hit, Window
+from coilclaw.secrets.stream_engine import Hit, Window
 
 _PEM_HEAD = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _PEM_TITLE = re.compile(r"[A-Z0-9 -]{0,96}")

@@ -1,4 +1,4 @@
-"""Passkey verification: pure functions over what a browser sent. What does not hold is one error with its reason."""
+"""Passkey verification: pure functions over what a browser sent. A failed check is one error with its reason."""
 
 import binascii
 from typing import Final
@@ -78,7 +78,7 @@ class _ClientData(msgspec.Struct, frozen=True, rename="camel"):
 
 def refused(reason: str, remedy: str = "Try again with the passkey that is registered here.") -> ProofNeeded:
     """The one error of this room."""
-    return ProofNeeded(f"the passkey's answer does not hold: {reason}.", remedy=remedy)
+    return ProofNeeded(f"the passkey's response is invalid: {reason}.", remedy=remedy)
 
 
 def encode(data: bytes) -> str:
@@ -95,7 +95,7 @@ def decode(text: str, what: str) -> bytes:
     except (binascii.Error, UnicodeError) as error:
         raise refused(f"{what} is not base64url") from error
     if encode(data) != text:
-        raise refused(f"{what} is not base64url as it should be written")
+        raise refused(f"{what} is not canonical base64url")
     return data
 
 
@@ -108,11 +108,13 @@ def _page(client_data: bytes, kind: str, challenge: bytes, place: Place) -> str:
     if told.type != kind:
         raise refused(f"it is not of type {kind}")
     if told.challenge != encode(challenge):
-        raise refused("it answers another challenge", "Ask for a new challenge and sign that.")
+        raise refused("it answers a different challenge", "Request a new challenge and sign that.")
     if told.origin not in place.origins:
-        raise refused("it was made for another origin", f"Open {place.origins[0] if place.origins else 'the panel'}.")
+        raise refused(
+            "it was made for a different origin", f"Open {place.origins[0] if place.origins else 'the panel'}."
+        )
     if told.cross_origin or told.top_origin is not None:
-        raise refused("it was made inside a page of somebody else")
+        raise refused("it was made in a frame of another site")
     return told.origin
 
 
@@ -128,7 +130,7 @@ def verify_assertion(
     """The answer holds: this passkey signed exactly this question, at our origin, with its user verified."""
     raw_id = decode(assertion.id, "the id")
     if assertion.id != credential_id:
-        raise refused("it is by another passkey")
+        raise refused("it is from a different passkey")
     client_data = decode(assertion.response.client_data_json, "clientDataJSON")
     authenticator_data = decode(assertion.response.authenticator_data, "authenticatorData")
     signature = decode(assertion.response.signature, "the signature")
@@ -136,7 +138,7 @@ def verify_assertion(
     count, backed_up = _signed(question, raw_id, client_data, authenticator_data, signature, origin, public_key, place)
     if (count or sign_count) and count <= sign_count:
         raise CounterBack(
-            "the passkey's counter went back: somebody may have copied it.",
+            "the passkey's counter went backwards: somebody may have copied it.",
             remedy="If that was not you, remove this passkey and register another.",
         )
     return Verified(
@@ -184,7 +186,7 @@ def _signed(
     except Exception as error:  # parsers of three formats and two libraries: none of their errors may leave
         raise refused(_reason(error)) from error
     if algorithm not in ALGORITHMS:
-        raise refused("its kind of signature is not believed here")
+        raise refused("its signature algorithm is not accepted here")
     return done.new_sign_count, done.credential_backed_up
 
 
@@ -238,7 +240,7 @@ def verify_registration(registration: Registration, *, challenge: bytes, place: 
     except Exception as error:  # as above
         raise refused(_reason(error)) from error
     if encode(done.credential_id) != registration.id:
-        raise refused("its id is not the one in what was signed")
+        raise refused("its id does not match the signed data")
     return NewPasskey(
         credential_id=registration.id,
         public_key=done.credential_public_key,
@@ -252,8 +254,8 @@ _REASONS = (
     ("user verification", "the authenticator did not verify you (fingerprint, face or PIN)"),
     ("user presence", "nobody touched the authenticator"),
     ("not present", "nobody touched the authenticator"),
-    ("rp id", "it was made for another site"),
-    ("alg", "its kind of signature is not believed here"),
+    ("rp id", "it was made for a different site"),
+    ("alg", "its signature algorithm is not accepted here"),
     ("signature", "the signature is not this passkey's"),
 )
 

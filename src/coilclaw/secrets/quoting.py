@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from coilclaw.secrets.sieve import RUN_END, More, Window
+from coilclaw.secrets.stream_engine import RUN_END, More, Window
 
 NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 NAME_RUN = re.compile(r"[A-Za-z0-9_.-]{0,96}")

@@ -7,8 +7,8 @@ from coilclaw.packets.canonical import Json
 from coilclaw.secrets.context import Context
 from coilclaw.secrets.registered import Registered, refusal
 from coilclaw.secrets.shapes import Shapes
-from coilclaw.secrets.sieve import Layer, sift
 from coilclaw.secrets.stream import RedactingBytes, RedactingStream
+from coilclaw.secrets.stream_engine import Layer, sift
 
 CHUNK = 65_536
 

@@ -8,9 +8,9 @@ Readings of 12 characters and more are also found when line breaks fall inside, 
 import re
 from typing import NamedTuple
 
+from coilclaw.secrets.encodings import BREAKS, NEVER, UNFINISHED, line_break, spelled
 from coilclaw.secrets.labels import FIELD_KINDS, MARK, label_of, mark, word_set
-from coilclaw.secrets.sieve import CAP, Hit, More, Window
-from coilclaw.secrets.spelling import NEVER, UNFINISHED, line_break, spelled
+from coilclaw.secrets.stream_engine import CAP, Hit, More, Window
 
 MIN_LENGTH = 6
 PIECE = 512
@@ -22,7 +22,7 @@ _WORST_UNIT = 22
 _PARTIAL = 12
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]{3,}")
 _ESCAPES = ("%", "\\u00", "\\x", "&#")
-_STOP = r"[\r\n\\=%&]|\Z"
+_STOP = rf"[{BREAKS}\\=%&]|\Z"
 _COMMON = word_set(
     "password passwd secret token apikey api_key api-key changeme change-me change_me example default localhost "
     "placeholder undefined redacted private public username coilclaw testing qwerty letmein unknown disabled "

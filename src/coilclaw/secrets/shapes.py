@@ -5,24 +5,32 @@ Cheap regexes find anchors (a rare character of a known prefix with a long run a
 
 import re
 
+from coilclaw.secrets.encodings import BREAKS, next_line
 from coilclaw.secrets.labels import mark
-from coilclaw.secrets.page import Page
-from coilclaw.secrets.shape_table import Shape, Table
-from coilclaw.secrets.sieve import Anchor, Hit, More, Window, places
+from coilclaw.secrets.scan_cache import Page
+from coilclaw.secrets.shape_table import Shape, Table, open_ended
+from coilclaw.secrets.stream_engine import Anchor, Hit, More, Window, places
+from coilclaw.secrets.webhooks import ANCHOR, is_anchor, webhook
 
 _LONGEST = 2_048
 _RUN = re.compile(r"[A-Za-z0-9_.:/=+$~-]*")
 _WAIT = re.compile(r"[A-Za-z0-9_.:/=+$~-]{0,2560}")
 """In a run that goes on and on the anchors of some more of it are decided together."""
 _RUN_END = re.compile(r"(?=[^A-Za-z0-9_.=+/-])")
-_BLANKS = re.compile(r"[ \t]*")
-_HALF = re.compile(r"[A-Za-z0-9_.:/=+$~-]{0,256}")
+_PIECE = re.compile(r"[A-Za-z0-9_.+/=~-]{0,512}")
+_CHANGES = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z])")
+_DATE = re.compile(r"\d{4}-?\d\d-?\d\d(?:T|\Z)")
+_MOST_LINES = 64
+_NEXT = re.compile(r"(?:[A-Za-z0-9_.:/=+$~-]*)")  # the same again, for the next line: a page keeps one run of each
+_HALF = 256
+_TOLD = 64
 _STARTS = re.compile(r"(?<![A-Za-z0-9])(?=[\w$~])|(?=/)", re.ASCII)
 _ALNUM = re.compile(r"[A-Za-z0-9]{0,2048}")
 _BEFORE = 48
 
 
-_LONG = r"(?=[A-Za-z0-9_+/-]{16}|[A-Za-z0-9_+/-]{4,15}+[\r\n])"
+_BROKEN = rf"(?:[{BREAKS}]|=(?:[\r\n]|\Z)|\\(?:[rn\r\n\\]|\Z))"
+_LONG = rf"(?=[A-Za-z0-9_+/-]{{16}}|[A-Za-z0-9_+/-]{{0,15}}+{_BROKEN})"
 # The last two characters before the separator are enough to tell most words from a prefix; the table is exact.
 _BEFORE_UNDERSCORE = (
     "hf r8 re hp ho hu hs hr pm sk fp tn lc bp hx at ps io gp ey o1 m2 v1 pi pt rg kn pw ve st od sa gd ua me ca pa ss "
@@ -45,7 +53,7 @@ def _anchors() -> tuple[Anchor, ...]:
         r"\.(?<=[A-Za-z0-9]\.)" + _LONG
         + "(?:" + _ends(_BEFORE_DOT, ".") + r"|(?<![\w.][sb]\.)(?<=[sb]\.)|(?=[0-9a-f]{64}))",
         r"\.(?=[\w-]{5,8}+\.[\w-]{26})",
-        r"J(?<=eyJ)(?<![A-Za-z0-9]eyJ)(?=[\w-]{8})",
+        rf"J(?<=eyJ)(?<![A-Za-z0-9]eyJ)(?=[\w-]{{8}}|[\w-]{{0,7}}+{_BROKEN})",
         r"A(?<![A-Za-z0-9]A)(?=KIA|SIA|BIA|CCA|3T[A-Z0-9]|Iza|TATT3|TCTT3|TBB|KCp|3-[A-Z0-9]{6}-)",
         r"S(?<![A-Za-z0-9]S)(?=K[0-9a-f]{16})",
         r"E(?<![A-Za-z0-9]E)(?=AA[A-Za-z0-9_-]{40}|Z[AT]K)",
@@ -56,7 +64,8 @@ def _anchors() -> tuple[Anchor, ...]:
         r"p(?<=dap)(?=i[0-9a-f]{32})",
         r"y(?<=oy)(?=2[a-z0-9]{43})",
         r"~(?<=\dQ~)",
-        r"k(?:(?<=slack)(?=\.com/|-gov\.)|(?<=webhook)(?=s/\d{10}|\.office))",
+        r"k(?<=webhook)(?=s/\d{10})",
+        ANCHOR,
         r"\$(?=2[abxy]\$|argon2|[156y]\$)",
         r"P(?<![\w\]-]P)(?=rivate-Lines:)",
     )  # fmt: skip
@@ -85,6 +94,9 @@ class Shapes:
             from coilclaw.secrets.keyblock import key_block  # rare, and its patterns cost start-up time
 
             return key_block(window, at)
+        hook = webhook(window, at) if is_anchor(window.text, at) else None
+        if hook is not None:
+            return hook._replace(end=_gone_on(window, hook.end))
         page = window.page
         end = min(page.run_end(_RUN, at), at + _LONGEST)
         if end >= len(window.text) and not window.final:
@@ -95,38 +107,40 @@ class Shapes:
         found = self._search(page, starts, at, end)
         if found is None:
             return self._split(window, starts, at, end)
-        start, stop, kind = found
+        start, stop, shape = found
         if stop >= at + _LONGEST:
-            return Hit(start, stop, mark(kind), _RUN_END)
-        return Hit(start, _glued(window, stop), mark(kind))
+            return Hit(start, stop, mark(shape.kind), _RUN_END)
+        return Hit(start, _ended(window, stop, shape), mark(shape.kind))
 
     def _search(
         self, page: Page, starts: list[int], at: int, end: int, *, sure: bool = False
-    ) -> tuple[int, int, str] | None:
-        """The match that holds the anchor, as (start, end, kind); `sure` leaves out shapes that chance makes too."""
+    ) -> tuple[int, int, Shape] | None:
+        """The match that holds the anchor, as (start, end, shape); `sure` leaves out shapes that chance makes too."""
         for place in starts:
             found = self._table.match(page, place, end)
             if found:
                 start, stop, shape = found
                 if stop > at and not (sure and shape.mixed) and _telling(page, start, stop, shape):
-                    return start, stop, shape.kind
+                    return start, stop, shape
         return None
 
     def _split(self, window: Window, starts: list[int], at: int, end: int) -> Hit | None:
         """A token that a line break cut in two: only together do the halves have the shape."""
-        if not starts or window.char(end) not in ("\r", "\n"):
+        if end > at + 1 and window.text[end - 1] == "=" and window.char(end) in ("\r", "\n"):
+            end -= 1  # a soft break of quoted-printable
+        after = next_line(window, end) if starts else end
+        if after == end:
             return None
-        after = end + 1
-        if window.text[end] == "\r" and window.char(after) == "\n":
-            after += 1
-        after = window.run(_BLANKS, after)
-        stop = window.run(_HALF, after)
+        stop = min(window.page.run_end(_NEXT, after), after + _HALF)
+        if stop >= len(window.text) and not window.final:
+            raise More
         page, low = window.page.halves(max(0, end - _LONGEST - _BEFORE), end, after, stop)
         size = end - low
-        whole = self._search(page, [start - low for start in starts], at - low, size + stop - after, sure=True)
-        if whole is None or whole[1] - size < 4:
+        sure = not random_piece(window.text[after : min(stop, after + _TOLD)])
+        whole = self._search(page, [start - low for start in starts], at - low, size + stop - after, sure=sure)
+        if whole is None or whole[1] <= size:
             return None
-        return Hit(low + whole[0], _glued(window, after + whole[1] - size), mark(whole[2]))
+        return Hit(low + whole[0], _ended(window, after + whole[1] - size, whole[2]), mark(whole[2].kind))
 
 
 def _starts(window: Window, at: int) -> list[int]:
@@ -136,6 +150,31 @@ def _starts(window: Window, at: int) -> list[int]:
         return [at]
     low = window.back(Shapes.word, at, _BEFORE)
     return window.page.points(_STARTS, low, at)[-(8 if first in ".~:" else 4) :]
+
+
+def _ended(window: Window, stop: int, shape: Shape) -> int:
+    """Where a token really ends: with what clings to it and, if it may go on, with its pieces on the next lines."""
+    stop = _glued(window, stop)
+    return _gone_on(window, stop) if open_ended(shape) else stop
+
+
+def _gone_on(window: Window, stop: int) -> int:
+    """Where a token that reaches the end of its line ends on a later one: as long as what follows looks like more."""
+    for _ in range(_MOST_LINES):
+        after = next_line(window, stop)
+        if after == stop:
+            break
+        end = window.run(_PIECE, after)
+        if not random_piece(window.text[after:end]) or window.char(end) in (":", "=", "(", "@"):
+            break
+        stop = end
+    return stop
+
+
+def random_piece(text: str) -> bool:
+    """Whether the beginning of a line is nobody's word, name, number or date: letters and digits all mixed up."""
+    bare = text.rstrip("=.")
+    return len(bare) >= 8 and "=" not in bare and len(_CHANGES.findall(bare)) >= 2 and not _DATE.match(bare)
 
 
 def _glued(window: Window, end: int) -> int:

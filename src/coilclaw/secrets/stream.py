@@ -2,7 +2,7 @@
 
 import codecs
 
-from coilclaw.secrets.sieve import Layer, Sieve
+from coilclaw.secrets.stream_engine import Layer, StreamEngine
 
 
 class RedactingStream:
@@ -13,7 +13,7 @@ class RedactingStream:
     """
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
-        self._sieves = [Sieve(layer) for layer in layers]
+        self._sieves = [StreamEngine(layer) for layer in layers]
 
     def feed(self, text: str) -> str:
         """The part that can be shown now."""

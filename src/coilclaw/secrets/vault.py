@@ -31,7 +31,7 @@ class UnknownKey(StorageError):
 
     def __init__(self, key_id: str) -> None:
         super().__init__(
-            f"what is stored was sealed with the key {key_id}, which is not here.",
+            f"the stored secrets are encrypted with the key {key_id}, which is missing.",
             remedy=f"Set {VARIABLE} to that key, or restore keys/encryption.key from a backup.",
         )
 
@@ -62,7 +62,7 @@ class Vault:
             self._make(os.urandom(KEY_BYTES))
             key = self._read(self.file)
         if key is None:
-            raise StorageError(f"{self.file} is gone.", remedy="Restore the keys folder from a backup.")
+            raise StorageError(f"{self.file} is missing.", remedy="Restore the keys folder from a backup.")
         return key.key_id
 
     def seal(self, key_id: str, table: str, row_id: str, plain: bytes) -> bytes:
@@ -170,8 +170,8 @@ class Vault:
         if in_force not in (None, current):
             return current
         raise UsageError(
-            f"the key is in {VARIABLE}, so the next one must come that way too.",
-            remedy=f"Put a new one into {NEW_VARIABLE} (openssl rand -base64 32), and keep it.",
+            f"the key comes from {VARIABLE}, so the next one must come from the environment too.",
+            remedy=f"Set {NEW_VARIABLE} to a new one (openssl rand -base64 32), and keep it.",
         )
 
     def _next_file(self, secret: bytes) -> str:
@@ -181,7 +181,7 @@ class Vault:
             os.link(self.file, self.old_file)  # refuses to replace a key that something may still need
         except OSError as error:
             partial.unlink()
-            raise StorageError(f"{self.old_file} cannot be made ({error.strerror}).") from error
+            raise StorageError(f"{self.old_file} cannot be created ({error.strerror}).") from error
         self._settle()  # the key before must be on the disk under its new name before it loses the old one
         partial.replace(self.file)
         self._settle()
@@ -211,14 +211,14 @@ def _decoded(text: str, where: str) -> _Key:
         secret = b""
     if len(secret) != KEY_BYTES:
         raise StorageError(
-            f"{where} does not hold a key: exactly {KEY_BYTES} bytes in base64.",
-            remedy="Put the right key back; a new one is made with: openssl rand -base64 32",
+            f"{where} does not contain a key of exactly {KEY_BYTES} bytes in base64.",
+            remedy="Restore the right key; generate a new one with: openssl rand -base64 32",
         )
     return _Key(secret)
 
 
 def _damaged(table: str, row_id: str) -> StorageError:
     return StorageError(
-        f"the sealed value of {row_id} in {table} is damaged, or belongs to another row.",
+        f"the encrypted value of {row_id} in {table} is damaged, or belongs to another row.",
         remedy="Set it again, or restore the database from a backup.",
     )

@@ -2,23 +2,26 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from litestar import Controller, Litestar, Request, Response, get
 from litestar.di import NamedDependency, Provide
+from litestar.exceptions import WebSocketException
 from litestar.openapi import OpenAPIConfig
+from litestar.types import Scope
 
 from coilclaw import __version__
 from coilclaw.packets.canonical import Json
 from coilclaw.server.core import Core
-from coilclaw.server.entry.caller import Caller
+from coilclaw.server.door.caller import Caller
 from coilclaw.server.part import Part
 from coilclaw.server.problems import Problem, answer_with_problem
+from coilclaw.server.query import Queries
 
 
-def caller_of(request: "Request[Any, Any, Any]") -> Caller:
-    """Who asks; the door has put it there."""
-    return request.scope["state"]["caller"]
+def caller_of(scope: Scope) -> Caller:
+    """Who asks, by request or by WebSocket; the door has put it there."""
+    return cast("dict[str, Any]", scope)["state"]["caller"]
 
 
 def request_key_of(request: "Request[Any, Any, Any]") -> str | None:
@@ -95,6 +98,10 @@ def build(core: Core, parts: Sequence[Part], *, say: Callable[[str, dict[str, Js
             say("request_failed", {"error": type(error).__name__, "place": place_of(error)})
         return told
 
+    async def note(error: Exception, scope: Scope) -> None:
+        if scope["type"] == "websocket" and not isinstance(error, WebSocketException):
+            say("request_failed", {"error": type(error).__name__, "place": place_of(error)})
+
     def describe() -> bytes:
         from coilclaw.server.document import completed
 
@@ -102,14 +109,18 @@ def build(core: Core, parts: Sequence[Part], *, say: Callable[[str, dict[str, Js
         described = Litestar(route_handlers=controllers, dependencies=given, openapi_config=config)
         return completed(described.openapi_schema.to_schema(), controllers)
 
+    queries = Queries()
     app = Litestar(
         route_handlers=[*controllers, DocumentController],
+        before_request=queries.check,
         dependencies={**given, "described": _always(Described(describe))},
         exception_handlers={Exception: answer},
+        after_exception=[note],
         openapi_config=None,
         debug=False,
         logging_config=None,
     )
+    queries.learn(app)
     app.state["core"] = core
     return app
 

@@ -20,47 +20,47 @@ _OPEN = frozenset({("get", "/health"), ("post", "/v1/pairing/bind")})
 _ALWAYS = (400, 403, 408, 413, 415, 421, 422, 429, 500, 503)
 _BODIES = (408, 413, 415)
 _SAID = {
-    400: "The request cannot be understood.",
-    401: "No device that is signed in sent this.",
-    403: "Not from there, not by this device, or not without the owner's proof.",
-    404: "There is no such thing.",
-    405: "Not with this method.",
-    408: "The request took too long to come.",
-    409: "It does not fit the state of things, or the Idempotency-Key was used for something else.",
+    400: "The request is malformed.",
+    401: "The request is not from a signed-in device.",
+    403: "This origin or device may not do this, or the owner's proof is missing.",
+    404: "Not found.",
+    405: "The path does not support this method.",
+    408: "The request did not arrive in time.",
+    409: "It conflicts with the current state, or the Idempotency-Key was used for another request.",
     413: "The body is too large.",
-    415: "The body is of a kind that is not taken.",
-    422: "It fits this document and makes no sense here.",
-    421: "The server does not answer to that name.",
-    429: "Too many requests; `Retry-After` says when to come again.",
+    415: "The body's media type is not supported.",
+    422: "The request matches the schema but is not valid here.",
+    421: "The server does not answer to that host name.",
+    429: "Too many requests; `Retry-After` says when to retry.",
     500: "Something unexpected went wrong.",
-    503: "The storage failed, or there is no room for more.",
+    503: "Storage failed, or a limit on open work is reached.",
 }
 _IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "Any text of the client's own: the same request with the same key is done once, and answered with"
-    " what was answered first. The key with another request is refused (409).",
+    "description": "Any text chosen by the client: the same request with the same key is executed once, and a"
+    " repeated request gets the first response. The same key with a different request is refused (409).",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
 }
 _IF_NONE_MATCH = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "description": "The `ETag` of what the client has; 304 when that is still how it is.",
+    "description": "The `ETag` the client has; 304 if nothing has changed.",
     "schema": {"type": "string"},
 }
 _SECURITY = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "The token that pairing gave to the device.",
+        "description": "The token the device received when it was paired.",
     },
     "cookie": {
         "type": "apiKey",
         "in": "cookie",
         "name": "__Host-coilclaw",
-        "description": "The same for browsers; counts only in requests of our own pages.",
+        "description": "The same for browsers; accepted only in requests from our own pages.",
     },
 }
 
@@ -86,14 +86,30 @@ def completed(document: Node, controllers: Sequence[type[Controller]]) -> bytes:
     components["responses"] = {f"Problem{status}": _problem(status) for status in sorted(_SAID)}
     document["security"] = [{"bearer": []}, {"cookie": []}]
     document["servers"] = [{"url": "/"}]
+    bare = _bodiless(controllers)
     for path, item in cast("dict[str, Node]", document.get("paths", {})).items():
         for method in _METHODS:
             if method in item:
                 _complete(cast("Node", item[method]), method, path)
+                if item[method].get("operationId") in bare:
+                    item[method]["requestBody"]["required"] = False
     named = msgspec.json.decode(_PAGE_NAME.sub(rb"PageOf\1", msgspec.json.encode(document)))
     text = msgspec.json.encode(named, order="sorted")
     # Python's `$` also matches before a last line break, which our patterns rule out; a schema's does not.
     return msgspec.json.format(text.replace(rb"$(?!\\n)", b"$"), indent=2)
+
+
+def _bodiless(controllers: Iterable[type[Controller]]) -> set[str]:
+    """The operations whose body may be left out: their handlers have a default for it."""
+    handlers = [
+        handler for controller in controllers for handler in vars(controller).values() if hasattr(handler, "fn")
+    ]
+    return {
+        str(handler.operation_id)
+        for handler in handlers
+        if (data := inspect.signature(handler.fn).parameters.get("data")) is not None
+        and data.default is not inspect.Parameter.empty
+    }
 
 
 def _tell_streams(document: Node) -> bool:
@@ -155,9 +171,9 @@ def _complete(operation: Node, method: str, path: str) -> None:
     if method == "get" and _is_json(responses.get("200")):
         if not any(each["in"] == "header" and each["name"].lower() == "if-none-match" for each in parameters):
             parameters.append(_IF_NONE_MATCH)
-        etag = {"schema": {"type": "string"}, "description": "Stands for this answer; see If-None-Match."}
+        etag = {"schema": {"type": "string"}, "description": "Identifies this response; see If-None-Match."}
         cast("Node", responses["200"]).setdefault("headers", {})["ETag"] = etag
-        responses["304"] = {"description": "What the client has is still how it is."}
+        responses["304"] = {"description": "Not modified: the client's copy is current."}
     if not parameters:
         operation.pop("parameters")
 

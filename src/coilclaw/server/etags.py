@@ -5,7 +5,7 @@ from typing import Any
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from coilclaw.server.entry.headers import headers_of
+from coilclaw.server.door.headers import headers_of
 
 MOST = 1 << 20
 

@@ -14,7 +14,7 @@ OfTool: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, descrip
 OfThread: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only of this conversation.")]
 OfJob: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only of this job.")]
 OfAction: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only of this action.")]
-Refused: TypeAlias = Annotated[Refusal | None, QueryParameter(description="Only those refused so.")]
+Refused: TypeAlias = Annotated[Refusal | None, QueryParameter(description="Only actions refused in this way.")]
 
 
 def actions_at(

@@ -13,9 +13,11 @@ import uvicorn
 from litestar.types import ASGIApp
 
 from coilclaw.packets.errors import UsageError
-from coilclaw.server.entry.slow import Limits, Patient, patient, room_for
+from coilclaw.server.door.slow_clients import Limits, TimedConnection, patient, room_for
 
 _TWINS = {"127.0.0.1": "::1", "::1": "127.0.0.1"}
+QUEUED = 2048
+"""Connections that the system holds until they are taken."""
 GRACE_SECONDS = 10
 """How long requests that are being answered may take once we are told to stop."""
 
@@ -46,6 +48,10 @@ class _Uvicorn(uvicorn.Server):
         other = _TWINS.get(self.config.host)
         if other is not None:
             await self._listen_beside(other, self.servers[0].sockets[0].getsockname()[1])
+        for server in self.servers:
+            for taken in server.sockets:
+                with taken.dup() as listening:  # the event loop takes `backlog` at a time; the system may hold more
+                    listening.listen(QUEUED)
 
     async def _listen_beside(self, host: str, port: int) -> None:
         """Take the same port of the other loopback address: browsers may mean either by `localhost`, and whoever
@@ -73,7 +79,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> UsageError:
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
         return UsageError(
-            f"another program listens on {place} already.",
+            f"another program is already listening on {place}.",
             remedy="Stop it, or choose another port: `--addr`, or `http_addr` in [server].",
         )
     return UsageError(
@@ -97,17 +103,25 @@ async def listen(
     stop: asyncio.Event,
     ready: Callable[[int], None],
     *,
-    protocol: type[Patient] | None = None,
+    protocol: type[TimedConnection] | None = None,
     tls: Tls | None = None,
 ) -> None:
     """Serve until `stop` is set; `ready` is told the port as soon as requests are taken."""
+    from coilclaw.server.door.timed_socket import MESSAGE_BYTES, PING_SECONDS, timed_socket
+
     _quiet()
+    protocol = protocol or patient(Limits(connections=room_for(Limits().connections)))
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        http=protocol or patient(Limits(connections=room_for(Limits().connections))),
-        ws="none",
+        http=protocol,
+        backlog=protocol.limits.at_once,
+        ws=timed_socket(protocol.limits),
+        ws_max_size=MESSAGE_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        ws_per_message_deflate=False,  # a few bytes could become megabytes
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -121,8 +135,8 @@ async def listen(
         config.load()
     except OSError as error:  # what is wrong with a certificate is one, too
         raise UsageError(
-            f"TLS cannot be spoken with these files ({error.strerror or type(error).__name__}).",
-            remedy="Check `tls_cert` and `tls_key` in [server]: PEM files that belong together and can be read.",
+            f"TLS cannot be set up with these files ({error.strerror or type(error).__name__}).",
+            remedy="Check `tls_cert` and `tls_key` in [server]: readable PEM files that match.",
         ) from error
     server = _Uvicorn(config)
     serving = asyncio.ensure_future(server.serve())

@@ -13,9 +13,9 @@ from coilclaw.server.problems import Trouble
 T = TypeVar("T")
 K = TypeVar("K")
 
-Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most.")]
+Limit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=200, description="Maximum number of items.")]
 Cursor: TypeAlias = Annotated[
-    str | None, QueryParameter(max_length=400, description="Where to go on: `next_cursor` of the page before.")
+    str | None, QueryParameter(max_length=400, description="Where to continue: `next_cursor` of the previous page.")
 ]
 
 
@@ -40,9 +40,7 @@ def read_cursor(cursor: str | None, kind: type[K]) -> K | None:
         data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         return msgspec.json.decode(data, type=kind)
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
-        raise Trouble(
-            422, "BAD_CURSOR", "the cursor is none of ours.", remedy="Start again without a cursor."
-        ) from error
+        raise Trouble(422, "BAD_CURSOR", "the cursor is invalid.", remedy="Start again without a cursor.") from error
 
 
 def page_of(rows: Sequence[T], limit: int, places: Sequence[object]) -> Page[T]:

@@ -50,7 +50,7 @@ class Trouble(CoilclawError):
 
 
 class NotThere(Trouble):
-    """There is no such thing."""
+    """Not found."""
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(404, "NOT_FOUND", f"there is no {what}.", remedy=remedy)
@@ -121,9 +121,11 @@ def _of_litestar(error: HTTPException) -> Problem:
 
 
 def _fault(found: dict[str, Any]) -> str:
-    """One thing that does not fit, by where it stands. The framework has its own words for a body that is not there."""
+    """One validation error by its location. The framework words a missing body in its own way."""
     where, what = found.get("key", "body"), found.get("message", "")
-    return "body: nothing was sent, and JSON is needed." if (where, what) == ("data", "'data'") else f"{where}: {what}"
+    return (
+        "body: nothing was sent, but JSON is required." if (where, what) == ("data", "'data'") else f"{where}: {what}"
+    )
 
 
 def answer_with_problem(request: "Request[Any, Any, Any]", error: Exception) -> Response[Problem]:

@@ -14,15 +14,17 @@ Standing: TypeAlias = Literal["pending", "approved", "rejected", "executed", "fa
 """Where an action that needed the owner's word stands; `expired` are those refused because nobody answered in time."""
 
 _ASKED = (
-    '(approved_by IS NOT NULL OR decision_json LIKE \'{"verdict":"ask"%\' OR EXISTS (SELECT 1 FROM audit_log'
+    '(decision_json LIKE \'{"verdict":"ask"%\' OR EXISTS (SELECT 1 FROM audit_log'
     " WHERE entity_id = proposed_actions.action_id AND event_type = 'approval_needed'))"
 )
+_YES = f"approved_by IS NOT NULL AND {_ASKED}"
+"""The owner was asked and said yes. Having an allowed call done again after an unknown end is no such yes."""
 _STANDING: dict[Standing, tuple[Status | None, str]] = {
     "pending": ("PENDING", "worker IS NULL"),
-    "approved": ("APPROVED", "approved_by IS NOT NULL"),
-    "executed": ("EXECUTED", "approved_by IS NOT NULL"),
-    "failed": ("FAILED", "approved_by IS NOT NULL"),
-    "unknown": ("UNKNOWN", "approved_by IS NOT NULL"),
+    "approved": ("APPROVED", _YES),
+    "executed": ("EXECUTED", _YES),
+    "failed": ("FAILED", _YES),
+    "unknown": ("UNKNOWN", _YES),
     "rejected": ("REJECTED", f"coalesce(rejection_reason, '') <> 'expired' AND {_ASKED}"),
     "expired": ("REJECTED", "rejection_reason = 'expired'"),
     "all": (None, _ASKED),
@@ -64,12 +66,17 @@ def page_of_actions(
     A page looks at a bounded number of rows: it may be short, or empty, and still not be the last.
     """
     indexed, rest = _terms(wanted, after)
-    terms = [*indexed, *rest]
-    edge = _edge(db, indexed) if rest and wanted.job_id is None else None
-    if edge is not None:
-        bound = (edge.created_at, edge.created_at, edge.row)
-        terms.append(("created_at >= ? AND (created_at > ? OR rowid >= ?)", bound))
-    found = select_actions(db, *_joined(terms), limit + 1)
+    looked = 4 * (limit + 1) if rest and wanted.job_id is None else 0
+    while True:  # a page that fills soon looks at few rows; only where hardly any fit is the whole bound looked at
+        edge = _edge(db, indexed, min(looked, SCANNED)) if looked else None
+        within: _Terms = []
+        if edge is not None:
+            bound = (edge.created_at, edge.created_at, edge.row)
+            within.append(("created_at >= ? AND (created_at > ? OR rowid >= ?)", bound))
+        found = select_actions(db, *_joined([*indexed, *rest, *within]), limit + 1)
+        if edge is None or len(found) > limit or looked >= SCANNED:
+            break
+        looked *= 4
     if len(found) > limit:
         edge = ActionPlace(*found[limit - 1][1:])
     return [action for action, _, _ in found[:limit] if action is not None], edge
@@ -120,13 +127,13 @@ def _joined(terms: _Terms) -> tuple[str, tuple[str | int, ...]]:
     return " AND ".join(term for term, _ in terms) or "1", tuple(value for _, values in terms for value in values)
 
 
-def _edge(db: sqlite3.Connection, indexed: _Terms) -> ActionPlace | None:
+def _edge(db: sqlite3.Connection, indexed: _Terms, looked: int) -> ActionPlace | None:
     """The last row this page may look at; None when there are fewer."""
     where, values = _joined(indexed)
     row = db.execute(
         f"SELECT created_at, rowid FROM proposed_actions WHERE {where}"  # noqa: S608
         " ORDER BY created_at DESC, rowid DESC LIMIT 1 OFFSET ?",
-        (*values, SCANNED - 1),
+        (*values, looked - 1),
     ).fetchone()
     return None if row is None else ActionPlace(row[0], row[1])
 
@@ -154,20 +161,28 @@ def page_of_waiting(
 ) -> tuple[list[Action], WaitingPlace | None]:
     """The next actions that wait for the owner, the soonest to expire first, and where to go on; None at the end."""
     table, terms = _waiting(wanted)
-    if after is not None:
-        place = (after.expires_at, after.expires_at, after.row)
-        terms.append(("expires_at >= ? AND (expires_at > ? OR rowid > ?)", place))
-    where, values = _joined(terms)
-    rows = db.execute(
-        f"SELECT expires_at, rowid FROM {table} WHERE {where} ORDER BY expires_at, rowid LIMIT ?",  # noqa: S608
-        (*values, limit + 1),
-    ).fetchall()
+    rows: list[tuple[str, int]] = []
+    for onward in _onward(after):
+        where, values = _joined([*terms, *onward])
+        rows += db.execute(
+            f"SELECT expires_at, rowid FROM {table} WHERE {where} ORDER BY expires_at, rowid LIMIT ?",  # noqa: S608
+            (*values, limit + 1 - len(rows)),
+        ).fetchall()
     places = [WaitingPlace(*row) for row in rows[:limit]]
     marks = ", ".join("?" * len(places))
     found = select_actions(db, f"rowid IN ({marks})", tuple(place.row for place in places), len(places))
     actions = {row: action for action, _, row in found}
     read = [action for place in places if (action := actions.get(place.row)) is not None]
     return read, places[-1] if len(rows) > limit else None
+
+
+def _onward(after: WaitingPlace | None) -> tuple[_Terms, ...]:
+    """From a place on: the rest of those with the same end, then the later ones. As one condition, the index would be
+    read from the first with that end on, and a crowd that ends at once would be paged through in quadratic time."""
+    if after is None:
+        return ([],)
+    same: _Terms = [("expires_at = ? AND rowid > ?", (after.expires_at, after.row))]
+    return same, [("expires_at > ?", (after.expires_at,))]
 
 
 def count_waiting(db: sqlite3.Connection, wanted: WaitingOf) -> dict[Lane, int]:

@@ -1,5 +1,6 @@
 """Action rows: proposed once, claimed once, finished once."""
 
+import hashlib
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,18 +17,18 @@ from coilclaw.store.threads import OWNER_ID
 _COLUMNS = (
     "action_id, thread_id, turn_id, source, source_id, tool, identity, args_json, call_id, justification,"
     " idempotency_key, digest, taint_json, decision_json, status, attempt, expires_at, created_at, rejection_reason,"
-    " job_id, approved_by, uncertain"
+    " job_id, approved_by, uncertain, expected_json"
 )
 _SELECTED = f"{_COLUMNS}, begun_at"
 _INSERT = (
     f"INSERT INTO proposed_actions ({_COLUMNS}, user_id, args_hash, risk_class, lane, updated_at, worker)"  # noqa: S608
-    f" VALUES ({', '.join('?' * 28)})"
+    f" VALUES ({', '.join('?' * 29)})"
 )
 TOO_MUCH = ("RATE_LIMITED", "TOO_MANY_PROPOSALS")
 AHEAD = timedelta(minutes=5)
 """How far ahead a row's time may be and still count: clocks are put right, and rows stay."""
 _DECISION = msgspec.json.Decoder(Decision)
-_LABELS = msgspec.json.Decoder(tuple[str, ...])
+_NAMES = msgspec.json.Decoder(tuple[str, ...])
 _RESULT = msgspec.json.Decoder(ToolResult)
 
 
@@ -58,6 +59,7 @@ def add_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str
             action.job_id,
             action.approved_by,
             int(action.uncertain),
+            msgspec.json.encode(action.call.expected_outputs).decode() if action.call.expected_outputs else None,
             OWNER_ID,
             action.call.args_hash,
             action.decision.risk_class,
@@ -74,7 +76,7 @@ def _action(row: tuple[str, ...]) -> Action:
     except (msgspec.DecodeError, ValueError, TypeError, AttributeError) as error:
         raise RowDamaged(
             f"the row of action {row[0]} cannot be read ({type(error).__name__}).",
-            remedy="It was damaged, or written by another version; other actions go on without it.",
+            remedy="It was damaged, or written by another version; other actions are not affected.",
         ) from error
 
 
@@ -94,6 +96,7 @@ def _decoded(row: tuple[str, ...]) -> Action:
         args=msgspec.Raw(row[7].encode("utf-8")),
         call_id=row[8],
         justification=row[9] or "",
+        expected_outputs=_NAMES.decode(row[22]) if row[22] else (),
     )
     return Action(
         action_id=row[0],
@@ -104,7 +107,7 @@ def _decoded(row: tuple[str, ...]) -> Action:
         call=call,
         idempotency_key=row[10],
         digest=row[11],
-        taint=_LABELS.decode(row[12]),
+        taint=_NAMES.decode(row[12]),
         decision=_DECISION.decode(row[13]),
         status=msgspec.convert(row[14], Status),
         attempt=int(row[15]),
@@ -114,7 +117,7 @@ def _decoded(row: tuple[str, ...]) -> Action:
         job_id=row[19],
         approved_by=row[20],
         uncertain=bool(row[21]),
-        begun=bool(row[22]),
+        begun=bool(row[23]),
     )
 
 
@@ -406,6 +409,49 @@ def seen_hash(db: sqlite3.Connection, action_id: str) -> str:
     """What they held; empty when nothing was noted."""
     row = db.execute("SELECT seen_hash FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()
     return str(row[0]) if row is not None and row[0] else ""
+
+
+STATE = (
+    "action_id, user_id, thread_id, turn_id, source, source_id, tool, identity, args_json, args_hash, call_id,"
+    " risk_class, lane, justification, idempotency_key, digest, taint_json, decision_json, status, rejection_reason,"
+    " attempt, worker, begun_at, result_json, expires_at, created_at, updated_at, job_id, approved_at, approved_by,"
+    " next_attempt_at, uncertain, seen_hash, expected_json"
+)
+"""The columns that make up an action's state, in their order. A new column is added at the end and must be null in
+earlier rows: there it does not count, so that states which were noted before stay what they are."""
+_FIRST = 33
+"""So many columns count even when they are null."""
+
+
+def state_of(row: Sequence[object]) -> bytes:
+    """The hash of an action's row, of the columns in STATE: it is another one when any of them is changed."""
+    told = hashlib.sha256()
+    for place, value in enumerate(row):
+        if place >= _FIRST and value is None:
+            continue
+        kind, data = _typed(value)
+        told.update(b"%s%d:" % (kind, len(data)))
+        told.update(data)
+    return told.digest()
+
+
+def _typed(value: object) -> tuple[bytes, bytes]:
+    if value is None:
+        return b"n", b""
+    if isinstance(value, str):
+        return b"t", value.encode("utf-8", "surrogateescape")
+    return (b"b", value) if isinstance(value, bytes) else (b"i", repr(value).encode())
+
+
+def action_state(db: sqlite3.Connection, action_id: str) -> bytes | None:
+    """The state of an action's row as it stands; None when there is none."""
+    row = db.execute(f"SELECT {STATE} FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()  # noqa: S608
+    return None if row is None else state_of(row)
+
+
+def keep_seal(tx: sqlite3.Connection, action_id: str, seal: bytes) -> None:
+    """Keep what shows that an ended action is as its last event left it."""
+    tx.execute("UPDATE proposed_actions SET seal = ? WHERE action_id = ?", (seal, action_id))
 
 
 def select_actions(

@@ -10,20 +10,26 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from coilclaw.packets.errors import StorageError
-from coilclaw.store.lock import FairLock
+from coilclaw.store.durable import full_disk
+from coilclaw.store.lock import FairLock, Patience, Wait, held_error
+from coilclaw.store.schema import fit
+
+if TYPE_CHECKING:
+    from coilclaw.store.holder import Holder
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 """What runs inside a write transaction; it must not commit, block or keep the connection."""
 
-MIGRATIONS = Path(__file__).parent / "migrations"
 BATCH = 64
 BUSY_SECONDS = 30.0
+_BUSY_LOOK_SECONDS = 0.25
+"""So long SQLite itself waits for a program that does not know our lock, before we look who it is."""
 
 
 class _Job(msgspec.Struct):
@@ -47,17 +53,19 @@ def storage_error(error: sqlite3.Error, path: Path) -> StorageError:
     text = str(error)
     if "not a database" in text or "malformed" in text:
         return StorageError(
-            f"{path} is not a sound SQLite database ({text}).",
+            f"{path} is not a valid SQLite database ({text}).",
             remedy="Move it aside and run `coilclaw init`, or restore it from a backup; receipts remain in the log.",
         )
     if "full" in text or ("I/O" in text and _no_space(path)):
-        return StorageError(f"the disk holding {path} is full; nothing was changed.", remedy="Free space, then retry.")
+        return full_disk(path)
     if "readonly" in text or "unable to open" in text:
         return StorageError(
             f"{path} cannot be written ({text}).", remedy="Check the owner and mode of the home and its files."
         )
     if "locked" in text or "busy" in text:
-        return StorageError(f"{path} is held by another program.", remedy="Close it, then retry.")
+        from coilclaw.store.holder import database_holder
+
+        return held_error(str(path), database_holder(path, path))
     return StorageError(f"the database {path} failed: {text}.", remedy="Run `coilclaw doctor`.")
 
 
@@ -69,38 +77,49 @@ def _no_space(path: Path) -> bool:
         return False
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+class Connection(sqlite3.Connection):
+    """A connection that knows what shows that rows were written by us."""
+
+    row_key: bytes | None = None
+    """The key their MACs are made with; None where nobody vouches for rows."""
+    vouched: bool = False
+    """Whether a row with a MAC may have been written that nobody outside the database was told of."""
+
+
+class Vouch(Protocol):
+    """Vouches for what is written; called in the writer, holding the lock."""
+
+    def prepare(self, connection: Connection, /) -> None:
+        """Before the first write of this process; if it fails, nothing is written."""
+        ...
+
+    def begun(self, connection: Connection, /) -> tuple[int, bytes]:
+        """At the beginning of every transaction; what it returns is handed to `ending`."""
+        ...
+
+    def ending(self, connection: Connection, begun: tuple[int, bytes], /) -> None:
+        """Before the transaction is committed."""
+        ...
+
+    def written(self, connection: Connection, /) -> None:
+        """After the commit, before anybody hears of it."""
+        ...
+
+
+def _connect(path: Path, busy: float = BUSY_SECONDS) -> Connection:
+    connection = sqlite3.connect(path, timeout=busy, isolation_level=None, check_same_thread=False, factory=Connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     return connection
 
 
-def _pending_migrations(version: int) -> list[tuple[int, Path]]:
-    numbered = [(int(file.name.split("_")[0]), file) for file in sorted(MIGRATIONS.glob("*.sql"))]
-    return [(number, file) for number, file in numbered if number > version]
+def _is_busy(error: sqlite3.Error) -> bool:
+    return "locked" in str(error) or "busy" in str(error)
 
 
-LATEST = 6
-"""The schema this code speaks; a test holds it against the migrations folder."""
-
-
-def _migrate(connection: sqlite3.Connection, lock: FairLock, path: Path) -> None:
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version == LATEST:
-        return
-    with lock:
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        if version > LATEST:
-            raise StorageError(
-                f"{path} was written by a newer CoilClaw (schema {version}, this one knows {LATEST}).",
-                remedy="Upgrade CoilClaw.",
-            )
-        connection.execute("PRAGMA journal_mode = WAL")
-        for number, file in _pending_migrations(version):
-            script = file.read_text(encoding="utf-8")
-            connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
+def _tell_nobody(_: str) -> None:
+    """Nobody listens."""
 
 
 def _tell_everybody(error: Exception) -> None:
@@ -111,9 +130,24 @@ def _tell_everybody(error: Exception) -> None:
 class Database:
     """One SQLite file. Reads go straight to `reader`; writes go through the writer thread and are durable when done."""
 
-    def __init__(self, path: Path, locks: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        locks: Path,
+        *,
+        patience: Patience | None = None,
+        waiting: Callable[[str], None] = _tell_nobody,
+    ) -> None:
+        """`waiting` hears who keeps us from writing, when that takes a while."""
         self.path = path
-        self._lock = FairLock(locks / "database")
+        self.held_by = ""
+        """Who keeps us from writing now, in words; empty when nobody does."""
+        self._patience = patience or Patience()
+        self._waiting = waiting
+        self._lock_file = locks / "database.lock"
+        self._lock = FairLock(
+            locks / "database", what=str(path), patience=self._patience, who=self._holder, tell=self._wait_told
+        )
         self._jobs: deque[_Job] = deque()
         self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """What the writer waits for: True says that there may be jobs, False that there will be no more."""
@@ -123,14 +157,26 @@ class Database:
         self._starting = threading.Lock()
         self._after_commit: Callable[[sqlite3.Connection], None] | None = None
         self._tell: Callable[[Exception], None] = _tell_everybody
+        self._vouch: Vouch | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.reader = _connect(path)
-            _migrate(self.reader, self._lock, path)
+            self.repaired = fit(self.reader, self._lock, path)
+            """What was missing and had to be added when the file was opened."""
         except sqlite3.Error as error:
             raise storage_error(error, path) from error
         except OSError as error:
-            raise StorageError(f"{path.parent} cannot be made ({error.strerror}).") from error
+            raise StorageError(f"{path.parent} cannot be created ({error.strerror}).") from error
+
+    def _holder(self) -> "Holder | None":
+        from coilclaw.store.holder import database_holder
+
+        return database_holder(self.path, self._lock_file)
+
+    def _wait_told(self, words: str) -> None:
+        self.held_by = words
+        if words:
+            self._waiting(words)
 
     def after_commit(
         self, hook: Callable[[sqlite3.Connection], None], tell: Callable[[Exception], None] | None = None
@@ -141,6 +187,10 @@ class Database:
         """
         self._after_commit = hook
         self._tell = tell or _tell_everybody
+
+    def vouch_with(self, vouch: Vouch) -> None:
+        """Have somebody vouch for what is written."""
+        self._vouch = vouch
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Queue a write; the future is done when it is durable, or carries why it is not."""
@@ -191,14 +241,20 @@ class Database:
         self._lock.close()
 
     def _write_forever(self) -> None:
-        connection: sqlite3.Connection | None = None
+        connection: Connection | None = None
+        prepared: Vouch | None = None
         called = True
         while called:
             called = self._calls.get()
             for batch in self._batches():
                 try:
-                    connection = connection or _connect(self.path)
+                    connection = connection or _connect(self.path, _BUSY_LOOK_SECONDS)
                     with self._lock:
+                        if self._vouch is not None and prepared is not self._vouch:
+                            self._vouch.prepare(connection)
+                            prepared = self._vouch
+                        self._begin(connection)
+                        self.held_by = ""
                         self._commit(connection, batch)
                 except Exception as error:  # handed to whoever asked; the writer itself must live on
                     self._fail(batch, error)
@@ -211,25 +267,47 @@ class Database:
         for start in range(0, waiting, BATCH):
             yield [self._jobs.popleft() for _ in range(min(BATCH, waiting - start))]
 
-    def _commit(self, connection: sqlite3.Connection, batch: list[_Job]) -> None:
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Begin to write; a program that does not know our lock may still be at it."""
+        tired = bool(self.held_by)  # we gave up on somebody, and nothing could be written since
+        with Wait(str(self.path), self._patience, self._holder, self._wait_told) as wait:
+            while True:
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError as error:
+                    if not _is_busy(error):
+                        raise
+                    wait.go_on(tired=tired)
+                else:
+                    return
+
+    def _commit(self, connection: Connection, batch: list[_Job]) -> None:
         """One transaction for the batch, one savepoint for each write, results handed out after the commit."""
-        connection.execute("BEGIN IMMEDIATE")
+        vouch = self._vouch
         results: list[tuple[_Job, object, Exception | None]] = []
         try:
+            begun = None if vouch is None else vouch.begun(connection)
             for job in batch:
                 self._run_one(connection, job, results)
+            if vouch is not None and begun is not None:
+                vouch.ending(connection, begun)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
         try:
-            if self._after_commit is not None:
-                self._after_commit(connection)
-        except Exception as error:  # the writes are done; that this went wrong must be heard all the same
-            self._tell(error)
+            for hook in (None if vouch is None else vouch.written, self._after_commit):
+                self._call_hook(hook, connection)
         finally:
             self._answer(results)
+
+    def _call_hook(self, hook: Callable[[Connection], None] | None, connection: Connection) -> None:
+        try:
+            if hook is not None:
+                hook(connection)
+        except Exception as error:  # the writes are done; that this went wrong must be heard all the same
+            self._tell(error)
 
     def _answer(self, results: list[tuple[_Job, object, Exception | None]]) -> None:
         """One wake-up for each loop that waits, however many of its writes are done."""

@@ -121,6 +121,11 @@ def renew_token(tx: sqlite3.Connection, token_id: str, *, now: str, expires_at: 
         )
 
 
+def forget_token(tx: sqlite3.Connection, token_id: str, now: str) -> None:
+    """Delete a token that has expired."""
+    tx.execute("DELETE FROM auth_tokens WHERE token_id = ? AND expires_at <= ?", (token_id, now))
+
+
 def settle_tokens(tx: sqlite3.Connection, *, now: str, latest: str) -> int:
     """Delete what has expired, and let nothing last beyond `latest`. Returns how many tokens that touched.
 

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from coilclaw.packets.errors import StorageError
+
 
 def write_durably(path: Path, data: bytes, *, replace: bool) -> bool:
     """Put a private file there whole and durable; False when something is there that must not be replaced.
@@ -27,6 +29,18 @@ def write_durably(path: Path, data: bytes, *, replace: bool) -> bool:
         aside.unlink(missing_ok=True)
     sync_folder(path.parent)
     return True
+
+
+def full_disk(path: Path) -> StorageError:
+    """One sentence for a disk without room, with what to do."""
+    return StorageError(f"the disk holding {path} is full; nothing was changed.", remedy="Free space, then retry.")
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of it: the system may take less at once, and does when the disk is nearly full."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def sync_folder(path: Path) -> None:

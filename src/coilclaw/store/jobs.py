@@ -157,7 +157,7 @@ def add_job(tx: sqlite3.Connection, clock: Clock, job: JobRow) -> JobRow:
 
 def _fitting(checkpoint: bytes | None) -> bytes | None:
     if checkpoint is not None and len(checkpoint) > CHECKPOINT_BYTES:
-        raise CheckpointTooLarge(f"the checkpoint is {len(checkpoint)} bytes; at most {CHECKPOINT_BYTES} are kept.")
+        raise CheckpointTooLarge(f"the checkpoint is {len(checkpoint)} bytes; at most {CHECKPOINT_BYTES} are allowed.")
     return checkpoint
 
 
@@ -187,7 +187,9 @@ def save(tx: sqlite3.Connection, clock: Clock, job: JobRow, expected_version: in
         ),
     )
     if changed.rowcount != 1:
-        raise JobMoved(f"job {job.job_id} was changed elsewhere.", remedy="Look at it again: `coilclaw job show`.")
+        raise JobMoved(
+            f"job {job.job_id} was changed by another process.", remedy="Look at it again: `coilclaw job show`."
+        )
     return job
 
 

@@ -84,6 +84,15 @@ def labelled_contents(db: sqlite3.Connection, limit: int) -> list[tuple[str, Lab
     ).fetchall()
 
 
+def labelled_when(db: sqlite3.Connection, limit: int) -> list[tuple[str, Label, str]]:
+    """Path, label and time of every label but holds, the oldest first, at most `limit`."""
+    return db.execute(
+        "SELECT path, label, created_at FROM file_labels WHERE NOT (path >= '/' AND path < '0')"
+        " ORDER BY created_at, path LIMIT ?",
+        (limit,),
+    ).fetchall()
+
+
 def held_labels(db: sqlite3.Connection) -> set[Label]:
     """The labels of everything, while actions may be writing anywhere."""
     return {row[0] for row in db.execute("SELECT label FROM file_labels WHERE path >= '/' AND path < '0'").fetchall()}

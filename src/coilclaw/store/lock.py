@@ -1,14 +1,26 @@
 """Locks held by processes, not by clocks: a file lock is free the instant its holder dies."""
 
+import errno
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from coilclaw.packets.errors import StorageError
+from coilclaw.store.durable import full_disk, write_all
+
+if TYPE_CHECKING:
+    from coilclaw.store.holder import Holder
+
+_MOST_NOTES = 1 << 16
 
 
 def open_lock_file(path: Path) -> int:
@@ -24,17 +36,91 @@ def open_lock_file(path: Path) -> int:
 
 
 class HeldLock:
-    """A lock a process holds for as long as it lives: whoever finds it free knows that its holder is gone."""
+    """A lock a process holds for as long as it lives: whoever finds it free knows that its holder is gone.
+
+    What the holder is about to do is noted in the file. A note outlives the death of the process, not that of the
+    machine: it is not synced, and counts only while the machine has not been started anew (`notes_of`).
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._fd = open_lock_file(path)
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._fd = _held(path)
+        self._open: set[str] = set()
+        self._size = self._write(_boot())
+
+    def note(self, word: str) -> None:
+        """Note something before it is done; what is over by then may be dropped from the file."""
+        if not self._open and self._size > _MOST_NOTES:
+            self._size = len(_boot())
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+        self._open.add(word)
+        self._size += self._write(word.encode() + b"\n")
+
+    def _write(self, data: bytes) -> int:
+        try:
+            write_all(self._fd, data)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise full_disk(self.path) from error
+            raise StorageError(
+                f"the lock file {self.path} cannot be written ({error.strerror}).",
+                remedy="Check the owner and mode of the home and its files.",
+            ) from error
+        return len(data)
+
+    def done(self, word: str) -> None:
+        """What was noted has its end on record."""
+        self._open.discard(word)
 
     def close(self) -> None:
         """Let go; the file goes too."""
         self.path.unlink(missing_ok=True)
         os.close(self._fd)
+
+
+def _held(path: Path) -> int:
+    """A descriptor that holds the lock of the file which has this name now."""
+    while True:
+        fd = open_lock_file(path)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # its name is new: only who sweeps can have it, for a moment
+            if _is_at(fd, path):
+                return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether the open file is still the one of that name."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    here = os.fstat(fd)
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _boot() -> bytes:
+    """Stands for the time since the machine was started; empty where nothing does."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:
+        return b"\n"
+
+
+def notes_of(path: Path) -> frozenset[str] | None:
+    """Everything a holder that is gone had noted and may not have seen the end of; None when that cannot be known."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    boot, *notes = data.split(b"\n")
+    if not boot or boot + b"\n" != _boot():
+        return None
+    return frozenset(note.decode(errors="replace") for note in notes)
 
 
 def holder_is_gone(path: Path) -> bool:
@@ -51,8 +137,29 @@ def holder_is_gone(path: Path) -> bool:
         return False
     finally:
         os.close(fd)
-    path.unlink(missing_ok=True)
     return True
+
+
+def sweep_locks(folder: Path, keep: Container[str]) -> int:
+    """Remove the lock files that holders left behind when they died, but for those whose notes are still needed."""
+    removed = 0
+    for path in folder.glob("*_*.lock"):  # names of holders are made of a kind and an id; no other lock has such a name
+        if path.stem not in keep:
+            with suppress(OSError):
+                removed += _removed(path)
+    return removed
+
+
+def _removed(path: Path) -> bool:
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_at(fd, path):
+            return False
+        path.unlink()  # while we hold it: whoever opened it meanwhile sees that it is gone, and makes another
+        return True
+    finally:
+        os.close(fd)
 
 
 @contextmanager
@@ -98,23 +205,100 @@ def _place(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}.{number}{path.suffix}") if number else path
 
 
+SAY_SECONDS = 3.0
+GIVE_UP_SECONDS = 30.0
+_LOOK_SECONDS = 0.25
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait for a lock that others hold."""
+
+    say: float = SAY_SECONDS
+    """After so many seconds it is said who holds it."""
+    give_up: float = GIVE_UP_SECONDS
+    """After so many the write fails: a process that is stopped may hold a lock for ever."""
+
+
+class Wait:
+    """One wait for others: says once who they are, and in the end gives up. `tell` gets "" when the wait is over."""
+
+    def __init__(
+        self, what: str, patience: Patience, who: "Callable[[], Holder | None]", tell: Callable[[str], None]
+    ) -> None:
+        self._what = what
+        self._patience = patience
+        self._who = who
+        self._tell = tell
+        self._begun = monotonic()
+        self._told = False
+
+    def __enter__(self) -> "Wait":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._told and error is None:
+            self._tell("")
+
+    def go_on(self, *, tired: bool = False) -> None:
+        """Called from time to time; raises StorageError when it has been long enough."""
+        waited = monotonic() - self._begun
+        if waited >= self._patience.give_up or (tired and waited >= min(2 * _LOOK_SECONDS, self._patience.give_up)):
+            raise held_error(self._what, self._who())
+        if waited >= self._patience.say and not self._told:
+            self._told = True
+            holder = self._who()
+            self._tell(f"Waiting: {held_error(self._what, holder)}")
+
+
+def held_error(what: str, holder: "Holder | None") -> StorageError:
+    """Says who holds it and what to do, as far as that can be found out."""
+    if holder is None:
+        return StorageError(f"{what} is held by another program.", remedy="Close it, then retry.")
+    return StorageError(f"{what} is held by {holder}.", remedy=holder.remedy)
+
+
+def _tell_nobody(_: str) -> None:
+    """Nobody listens."""
+
+
 class FairLock:
     """A lock between processes that a busy one cannot keep to itself.
 
     Whoever wants it first takes the queue, then the lock, then gives the queue back. The holder who comes round again
     finds the queue taken by whoever waits, so it cannot overtake.
+
+    A thread that waits in the kernel cannot be called back, so when the lock is not free another one goes there.
+    Whoever gives up leaves it in line; should the lock come after all, it is let go at once.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        what: str = "",
+        patience: Patience | None = None,
+        who: "Callable[[], Holder | None] | None" = None,
+        tell: Callable[[str], None] = _tell_nobody,
+    ) -> None:
+        self._path = path.with_suffix(".lock")
         self._queue = open_lock_file(path.with_suffix(".queue"))
-        self._lock = open_lock_file(path.with_suffix(".lock"))
+        self._lock = open_lock_file(self._path)
+        self._what = what or str(self._path)
+        self._patience = patience or Patience()
+        self._who = who or self._whoever
+        self._tell = tell
+        self._turn = threading.Condition()
+        self._in_line = False
+        """Whether a thread of ours stands in line."""
+        self._wanted = False
+        self._granted = False
+        self._closed = False
 
     def __enter__(self) -> "FairLock":
-        fcntl.flock(self._queue, fcntl.LOCK_EX)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-        finally:
-            fcntl.flock(self._queue, fcntl.LOCK_UN)
+        if self._in_line or not self._take_free():
+            self._take_turn()
         return self
 
     def __exit__(
@@ -124,5 +308,63 @@ class FairLock:
 
     def close(self) -> None:
         """Give the descriptors back."""
+        with self._turn:
+            self._closed = True
+            if not self._in_line:  # otherwise it does so itself: the numbers must not become another file's
+                self._give_back()
+
+    def _give_back(self) -> None:
         os.close(self._queue)
         os.close(self._lock)
+
+    def _take_free(self) -> bool:
+        """Take it if nobody has it and nobody waits."""
+        try:
+            fcntl.flock(self._queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
+        return True
+
+    def _take_turn(self) -> None:
+        with self._turn, Wait(self._what, self._patience, self._who, self._tell) as wait:
+            tired = self._in_line  # we gave up on whoever has it, and it has not been let go since
+            self._wanted = True
+            if not self._in_line:
+                self._in_line = True
+                threading.Thread(target=self._stand_in_line, name="lock", daemon=True).start()
+            try:
+                while not self._turn.wait_for(lambda: self._granted, _look(self._patience)):
+                    wait.go_on(tired=tired)
+            finally:
+                self._wanted = self._granted = False
+
+    def _stand_in_line(self) -> None:
+        fcntl.flock(self._queue, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        finally:
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
+        with self._turn:
+            self._in_line = False
+            if self._closed:
+                self._give_back()
+            elif self._wanted:
+                self._granted = True
+                self._turn.notify_all()
+            else:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def _whoever(self) -> "Holder | None":
+        from coilclaw.store.holder import file_holder
+
+        return file_holder(self._path)
+
+
+def _look(patience: Patience) -> float:
+    return min(_LOOK_SECONDS, patience.say or _LOOK_SECONDS, patience.give_up)

@@ -20,7 +20,7 @@ def match_expression(query: str) -> str:
     """
     words = "".join(c if c.isalnum() or c == "_" else " " for c in query).split()
     if not words:
-        raise UsageError("there is no word to search for.", remedy="Give at least one letter or digit.")
+        raise UsageError("the search has no words.", remedy="Give at least one letter or digit.")
     quoted = [f'"{word}"' for word in words[:16]]
     return " ".join([*quoted[:-1], quoted[-1] + "*"])
 

@@ -3,13 +3,13 @@
 import sqlite3
 
 from coilclaw.packets.action import Label
-from coilclaw.packets.canonical import digest_of, sha256_hex
+from coilclaw.packets.canonical import Json, digest_of, sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.packets.labels import join_labels
 from coilclaw.packets.ports import Note
 from coilclaw.store.database import Database
-from coilclaw.store.threads import ARTIFACT_BYTES
+from coilclaw.store.threads import ANNOUNCED, ARTIFACT_BYTES, MessageRow, add_message, thread_exists
 
 NOTE_BYTES = 64 * 1024
 
@@ -28,6 +28,7 @@ class NoteShelf:
         db: Database,
         clock: Clock,
         thread_id: str,
+        turn_id: str,
         job_id: str | None,
         label: Label,
         idempotency_key: str,
@@ -35,13 +36,14 @@ class NoteShelf:
         self._db = db
         self._clock = clock
         self._thread_id = thread_id or None
+        self._turn_id = turn_id
         self._job_id = job_id
         self._label = label
         self._key = idempotency_key
 
     async def write_note(self, title: str, content: str) -> None:
         """Keep a note under its title; a note of that title is replaced, its label too."""
-        _check_size(len(content.encode("utf-8")), NOTE_BYTES, "note", "Shorten it, or keep it with artifact_put.")
+        _check_size(len(content.encode("utf-8")), NOTE_BYTES, "note", "Shorten it, or store it with artifact_put.")
 
         def write(tx: sqlite3.Connection) -> None:
             now = self._clock()
@@ -95,9 +97,10 @@ class NoteShelf:
                     stamp(self._clock()),
                 ),
             )
+            self._announce(tx, artifact_id, f"Artifact {name} ({kind}, {len(content)} bytes): {artifact_id}.")
         elif (kept[0], kept[1], kept[2]) != (kind, name, content_hash):
             raise ToolError(
-                f"another artifact ({artifact_id}) was kept with this idempotency key.",
+                f"another artifact ({artifact_id}) was stored with this idempotency key.",
                 remedy="Use a new key for new content.",
                 code="ARTIFACT_CONFLICT",
                 begun=False,
@@ -106,6 +109,24 @@ class NoteShelf:
             label = join_labels((kept[3], self._label))
             tx.execute("UPDATE artifacts SET label = ? WHERE artifact_id = ?", (label, artifact_id))
         return artifact_id
+
+    def _announce(self, tx: sqlite3.Connection, artifact_id: str, text: str) -> None:
+        """Post the artifact into its thread, for whoever reads along; the model is told by its call."""
+        if self._thread_id is None or not thread_exists(tx, self._thread_id):
+            return
+        about: dict[str, Json] = {ANNOUNCED: artifact_id}
+        if self._job_id is not None:
+            about["job_id"] = self._job_id
+        row = MessageRow(
+            message_id=f"msg_{artifact_id.removeprefix('art_')}",
+            thread_id=self._thread_id,
+            turn_id=self._turn_id,
+            role="system",
+            content=text,
+            label=self._label,
+            metadata=about,
+        )
+        add_message(tx, self._clock, row)
 
     def get_artifact(self, artifact_id: str) -> tuple[bytes, Label] | None:
         """An artifact's bytes and where they came from."""
@@ -118,7 +139,7 @@ class NoteShelf:
 def _check_size(size: int, most: int, noun: str, remedy: str) -> None:
     if size > most:
         raise ToolError(
-            f"the {noun} is {size} bytes; at most {most} are kept.",
+            f"the {noun} is {size} bytes; at most {most} are allowed.",
             remedy=remedy,
             code=f"{noun.upper()}_TOO_LARGE",
             begun=False,

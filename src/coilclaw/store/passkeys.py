@@ -33,6 +33,8 @@ class Passkey(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
     last_used_at: str | None = None
     removed_at: str | None = None
+    suspended_at: str | None = None
+    """When its counter went back; it proves nothing until the owner clears it."""
 
 
 class Challenge(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +86,7 @@ class AssertionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 _PASSKEY = (
     "credential_id, device_id, name, public_key, sign_count, rp_id, aaguid, transports_json, backed_up, created_at,"
-    " last_used_at, removed_at"
+    " last_used_at, removed_at, suspended_at"
 )
 _CHALLENGE = "challenge_id, purpose, subject, digest, valid_until, nonce, device_id, expires_at, used_at, created_at"
 _ASSERTION = (
@@ -136,13 +138,14 @@ def _passkey(row: tuple[str, ...]) -> Passkey:
         created_at=row[9],
         last_used_at=row[10],
         removed_at=row[11],
+        suspended_at=row[12],
     )
 
 
 def add_passkey(tx: sqlite3.Connection, passkey: Passkey) -> bool:
     """Keep a new passkey; False when its id was here before, removed ones included."""
     added = tx.execute(
-        f"INSERT INTO passkeys ({_PASSKEY}, user_id) VALUES ({', '.join('?' * 13)}) ON CONFLICT DO NOTHING",  # noqa: S608
+        f"INSERT INTO passkeys ({_PASSKEY}, user_id) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING",  # noqa: S608
         (
             passkey.credential_id,
             passkey.device_id,
@@ -156,6 +159,7 @@ def add_passkey(tx: sqlite3.Connection, passkey: Passkey) -> bool:
             passkey.created_at,
             passkey.last_used_at,
             passkey.removed_at,
+            passkey.suspended_at,
             OWNER_ID,
         ),
     )
@@ -166,10 +170,40 @@ def use_passkey(tx: sqlite3.Connection, clock: Clock, passkey: Passkey, count: i
     """Note that it signed, and how far its counter is; False when it was removed or used meanwhile."""
     used = tx.execute(
         "UPDATE passkeys SET sign_count = ?, backed_up = ?, last_used_at = ?"
-        " WHERE credential_id = ? AND sign_count = ? AND removed_at IS NULL",
+        " WHERE credential_id = ? AND sign_count = ? AND removed_at IS NULL AND suspended_at IS NULL",
         (count, int(backed_up), stamp(clock()), passkey.credential_id, passkey.sign_count),
     )
     return used.rowcount == 1
+
+
+def suspend_passkey(tx: sqlite3.Connection, clock: Clock, credential_id: str) -> bool:
+    """Stop believing a passkey until the owner clears it; False when it was suspended already, or is removed."""
+    done = tx.execute(
+        "UPDATE passkeys SET suspended_at = ? WHERE credential_id = ? AND suspended_at IS NULL AND removed_at IS NULL",
+        (stamp(clock()), credential_id),
+    )
+    return done.rowcount == 1
+
+
+def clear_passkey(tx: sqlite3.Connection, credential_id: str) -> bool:
+    """Believe a suspended passkey again, whatever its counter says next; False when it was not suspended."""
+    done = tx.execute(
+        "UPDATE passkeys SET suspended_at = NULL, sign_count = 0"
+        " WHERE credential_id = ? AND suspended_at IS NOT NULL AND removed_at IS NULL",
+        (credential_id,),
+    )
+    return done.rowcount == 1
+
+
+def devices_that_used(db: sqlite3.Connection, credential_id: str) -> list[tuple[str, str]]:
+    """Devices that are still paired and registered this passkey or proved something with it: ids and names."""
+    rows = db.execute(
+        "SELECT device_id, coalesce(name, '') FROM devices WHERE revoked_at IS NULL AND device_id IN"
+        " (SELECT device_id FROM passkeys WHERE credential_id = ?1"
+        " UNION SELECT device_id FROM assertions WHERE credential_id = ?1) ORDER BY created_at",
+        (credential_id,),
+    ).fetchall()
+    return [(row[0], row[1]) for row in rows]
 
 
 def rename_passkey(tx: sqlite3.Connection, credential_id: str, name: str) -> bool:

@@ -5,15 +5,15 @@ stays. Receipts, actions, jobs and usage are never touched.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
 from coilclaw.packets.ids import stamp
-from coilclaw.store.apart import reading_apart
 from coilclaw.store.database import Database
 from coilclaw.store.meta import read_meta, write_meta
+from coilclaw.store.read_connection import reading_apart
 
 BATCH = 500
 """How many rows go in one transaction, so that nobody waits long for the writer."""
@@ -108,19 +108,31 @@ def old_audit(db: sqlite3.Connection, before: str | None) -> Iterator[tuple[int,
         seq = rows[-1][0]
 
 
-def delete_audit(db: Database, numbers: Sequence[int]) -> int:
-    """Delete exactly these audit rows, unless one is needed again by now. Returns how many went."""
+Taken = tuple[int, str, bytes | None, bytes | None]
+"""An audit row that went: its number, entity, state and link."""
+
+
+def delete_audit(
+    db: Database, numbers: Sequence[int], forget: Callable[[sqlite3.Connection, list[Taken]], None]
+) -> int:
+    """Delete exactly these audit rows, unless one is needed again by now. Returns how many went.
+
+    Those that go are handed to `forget`, in the transaction that deletes them.
+    """
+
+    def delete(tx: sqlite3.Connection, chosen: list[int]) -> int:
+        taken = tx.execute(
+            f"DELETE FROM audit_log WHERE seq IN (SELECT value FROM json_each(?)) AND {_AUDIT_GOES}"  # noqa: S608
+            " RETURNING seq, entity_id, state, link",
+            (str(chosen),),
+        ).fetchall()
+        forget(tx, taken)
+        return len(taken)
+
     gone = 0
     for start in range(0, len(numbers), BATCH):
         chosen = list(numbers[start : start + BATCH])
-        gone += db.write_now(
-            lambda tx, chosen=chosen: (
-                tx.execute(
-                    f"DELETE FROM audit_log WHERE seq IN (SELECT value FROM json_each(?)) AND {_AUDIT_GOES}",  # noqa: S608
-                    (str(chosen),),
-                ).rowcount
-            )
-        )
+        gone += db.write_now(lambda tx, chosen=chosen: delete(tx, chosen))
     return gone
 
 
@@ -335,6 +347,22 @@ def _delete_requests(db: Database, before: str) -> int:
         f" (SELECT device_id, key FROM requests WHERE {_REQUEST_GOES} LIMIT ?)"
     )
     return _delete_repeatedly(db, statement, before)
+
+
+_SHORT_LIVED = ("auth_tokens", "challenges", "pairing_codes")
+
+
+def any_expired(db: sqlite3.Connection, now: str) -> bool:
+    """Whether a token, a challenge or a pairing code has expired; only a look."""
+    return any(
+        db.execute(f"SELECT 1 FROM {table} WHERE {_OVER} LIMIT 1", (now,)).fetchone() is not None  # noqa: S608
+        for table in _SHORT_LIVED
+    )
+
+
+def forget_expired(tx: sqlite3.Connection, now: str) -> int:
+    """Delete every token, challenge and pairing code that has expired; how many that were."""
+    return sum(tx.execute(f"DELETE FROM {table} WHERE {_OVER}", (now,)).rowcount for table in _SHORT_LIVED)  # noqa: S608
 
 
 def _delete_over(db: Database, table: str, key: str, now: str) -> int:

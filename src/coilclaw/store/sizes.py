@@ -12,13 +12,13 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """What is open now."""
 
     waiting: int
-    """Actions that wait for the owner."""
+    """Actions waiting for the owner."""
     approved: int
     """Actions that are approved and not yet carried out."""
     unknown: int
     """Actions whose end nobody knows; the owner resolves them."""
     open_jobs: int
-    """Jobs that have not come to their end."""
+    """Jobs that have not ended."""
 
 
 def sizes_of(db: sqlite3.Connection) -> Sizes:

@@ -80,7 +80,7 @@ class RunBroken(RowDamaged):
     """A row of a run that cannot be read."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, remedy="Restore the database from a backup, or begin a new run.")
+        super().__init__(message, remedy="Restore the database from a backup, or start a new run.")
 
 
 def _run(row: tuple[object, ...]) -> RunRow:

@@ -80,6 +80,10 @@ def _clip(text: str, limit: int) -> str:
     return text if len(data) <= limit else data[:limit].decode("utf-8", "ignore")
 
 
+ANNOUNCED = "announces"
+"""In a message's metadata: the artifact whose keeping it tells of."""
+
+
 def add_message(tx: sqlite3.Connection, clock: Clock, message: MessageRow) -> None:
     """Store a message; content over 64 KB goes to an artifact, and the message keeps its beginning."""
     now = message.created_at or stamp(clock())
@@ -304,7 +308,7 @@ def delete_thread(tx: sqlite3.Connection, thread_id: str) -> int | None:
 
 
 def rename_thread(tx: sqlite3.Connection, thread_id: str, title: str) -> bool:
-    """Give a conversation another title; False when it is not there."""
+    """Give a conversation another title; False when it does not exist."""
     return tx.execute("UPDATE threads SET title = ? WHERE thread_id = ?", (title, thread_id)).rowcount == 1
 
 

@@ -7,9 +7,11 @@ import msgspec
 from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.card import BESIDE
 from coilclaw.packets.errors import ToolError
+from coilclaw.packets.job import JobLimits
 from coilclaw.packets.ports import Context, ToolOutput, Touches
 from coilclaw.tools.attachments import attachment_save
 from coilclaw.tools.declare import runtime_names, tool
+from coilclaw.tools.release import quarantine_release
 from coilclaw.tools.show import file_show
 
 
@@ -33,7 +35,7 @@ def _question(message: str) -> str:
     destination="internal",
     idempotent=True,
     always_ask=True,
-    touches=lambda args: Touches(says=args.message),
+    touches=lambda args: Touches(says=args.message, public=True),
     summary=lambda args: f"SOP {args.sop}, step {args.step}: {_question(args.message)[:500]}",
     callers=frozenset({"sop"}),
 )
@@ -49,5 +51,14 @@ async def sop_approval(args: ApprovalArgs, context: Context) -> ToolOutput:
     return ToolOutput(text=f"The owner approved step {args.step}.", label=INTERNAL)
 
 
-RUNTIME_TOOLS = runtime_names((sop_approval, attachment_save, file_show))
+RUNTIME_TOOLS = runtime_names((sop_approval, attachment_save, file_show, quarantine_release))
 """Tools that only the runtime calls, as each of them declares: offered to no model, named by no step."""
+
+
+def with_runtime_tools(limits: JobLimits) -> JobLimits:
+    """The limits of a job, which never keep its SOP from asking the owner."""
+    allowed = limits.constraints.allowed_tools
+    if allowed is None:
+        return limits
+    wider = msgspec.structs.replace(limits.constraints, allowed_tools=(*allowed, *sorted(RUNTIME_TOOLS)))
+    return msgspec.structs.replace(limits, constraints=wider)

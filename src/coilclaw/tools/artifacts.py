@@ -16,7 +16,7 @@ SHOWN_BYTES = 64 * 1024
 class PutArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of artifact_put."""
 
-    name: Annotated[str, msgspec.Meta(description="What to call it.", min_length=1, max_length=200)]
+    name: Annotated[str, msgspec.Meta(description="Its name.", min_length=1, max_length=200)]
     kind: Annotated[
         str,
         msgspec.Meta(description="What it is: report, patch, data, …", pattern=r"^[a-z][a-z0-9_-]{0,31}$"),
@@ -27,7 +27,9 @@ class PutArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class GetArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of artifact_get."""
 
-    artifact_id: Annotated[str, msgspec.Meta(description="The id artifact_put gave.", min_length=1, max_length=100)]
+    artifact_id: Annotated[
+        str, msgspec.Meta(description="The id returned by artifact_put.", min_length=1, max_length=100)
+    ]
 
 
 def _shelf(context: Context) -> Notes:
@@ -43,14 +45,14 @@ def _shelf(context: Context) -> Notes:
     idempotent=True,
     always_ask=False,
     touches=nothing,
-    summary=lambda args: f"Keep the {args.kind} {one_line(args.name)!r} ({len(args.content.encode())} bytes).",
+    summary=lambda args: f"Store the {args.kind} {one_line(args.name)!r} ({len(args.content.encode())} bytes).",
 )
 async def artifact_put(args: PutArgs, context: Context) -> ToolOutput:
     """Keep a piece of work (a report, a patch, data) that outlives this turn; its id reads it back."""
     shelf = _shelf(context)
     if any(one_line(text) != text for text in (args.name, args.kind)):
         raise ToolError(
-            "the name and the kind must each be a single line of visible text.",
+            "the name and the kind must each be one line of visible text.",
             remedy="Give it a plain name.",
             code="BAD_NAME",
             begun=False,
@@ -65,7 +67,7 @@ async def artifact_put(args: PutArgs, context: Context) -> ToolOutput:
     content = args.content.encode("utf-8")
     artifact_id = await shelf.put_artifact(kind=args.kind, name=args.name, content=content)
     return ToolOutput(
-        text=f"Kept {args.name} as {artifact_id}.",
+        text=f"Stored {args.name} as {artifact_id}.",
         label=INTERNAL,
         metadata={"artifact_id": artifact_id, "bytes": len(content)},
     )
@@ -86,7 +88,7 @@ async def artifact_get(args: GetArgs, context: Context) -> ToolOutput:
     if found is None:
         raise ToolError(
             f"there is no artifact {one_line(args.artifact_id)!r}.",
-            remedy="artifact_put says the id when it keeps one.",
+            remedy="artifact_put returns the id when it stores one.",
             code="NO_SUCH_ARTIFACT",
             begun=False,
         )

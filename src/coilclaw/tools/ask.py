@@ -6,8 +6,8 @@ import msgspec
 
 from coilclaw.packets.action import OWNER
 from coilclaw.packets.errors import ToolError
-from coilclaw.packets.ports import Context, ToolOutput
-from coilclaw.tools.declare import nothing, tool
+from coilclaw.packets.ports import Context, ToolOutput, Touches
+from coilclaw.tools.declare import tool
 
 
 class AskArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,14 +22,14 @@ class AskArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     destination="internal",
     idempotent=False,
     always_ask=False,
-    touches=nothing,
+    touches=lambda _: Touches(public=True),
     summary=lambda args: f"Ask the owner: {args.question[:120]}",
 )
 async def ask_user(args: AskArgs, context: Context) -> ToolOutput:
     """Ask the owner a question and wait for the answer."""
     if context.ask_owner is None:
         raise ToolError(
-            "there is nobody to ask here.",
+            "nobody can be asked here.",
             remedy="Say what you need in your answer instead.",
             code="NOBODY_THERE",
             begun=False,

@@ -24,7 +24,7 @@ class SaveArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[
         str,
         msgspec.Meta(
-            description="Where to put them: below attachments/, no name beginning with a dot.",
+            description="Where to put them: below attachments/, without names that begin with a dot.",
             pattern=r"^attachments(/[^/.\x00][^/\x00]*)+$",
             max_length=1024,
         ),
@@ -50,7 +50,7 @@ async def attachment_save(args: SaveArgs, context: Context) -> ToolOutput:
     found = context.notes.get_artifact(args.artifact_id)
     if found is None or found[1] != LABEL or sha256_hex(found[0]) != args.sha256:
         raise ToolError(
-            "the uploaded bytes are not there any more, or not those that were uploaded.",
+            "the uploaded bytes are gone or have changed.",
             remedy="Upload the file again.",
             code="NO_SUCH_UPLOAD",
             begun=False,
@@ -72,5 +72,5 @@ def _is_there(files: Files, path: str, data: bytes) -> bool:
             raise
         same = False
     if not same:
-        raise ToolError(f"{path} is there already.", remedy="Use another name.", code="FILE_EXISTS", begun=False)
+        raise ToolError(f"{path} already exists.", remedy="Use another name.", code="FILE_EXISTS", begun=False)
     return True

@@ -15,6 +15,7 @@ from coilclaw.tools.http import http
 from coilclaw.tools.memory import memory_search
 from coilclaw.tools.notes import notes_read, notes_write
 from coilclaw.tools.reach_out import Post, make_reach_out
+from coilclaw.tools.release import quarantine_release
 from coilclaw.tools.shell import shell
 from coilclaw.tools.show import file_show
 from coilclaw.tools.time import time
@@ -50,5 +51,6 @@ def builtin_tools(
             sop_approval,
             attachment_save,
             file_show,
+            quarantine_release,
         ]
     )

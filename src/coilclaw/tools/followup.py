@@ -15,7 +15,9 @@ from coilclaw.tools.declare import nothing, tool
 class FollowupArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of schedule_followup."""
 
-    goal: Annotated[str, msgspec.Meta(description="What is to be done then, in full.", min_length=1, max_length=8192)]
+    goal: Annotated[
+        str, msgspec.Meta(description="What should be done then, complete in itself.", min_length=1, max_length=8192)
+    ]
     at: Annotated[
         str | None, msgspec.Meta(description="When: RFC 3339 with an offset, such as 2026-12-01T09:00:00Z.")
     ] = None
@@ -41,9 +43,7 @@ async def schedule_followup(args: FollowupArgs, context: Context) -> ToolOutput:
     if context.follow_up is None:
         raise ToolError("follow-ups were not granted to this call.", code="NOT_GRANTED", begun=False)
     if (args.at is None) == (args.in_minutes is None):
-        raise ToolError(
-            "give either at or in_minutes.", remedy="Say when in one of the two ways.", code="BAD_TIME", begun=False
-        )
+        raise ToolError("give either at or in_minutes.", remedy="Use one of the two.", code="BAD_TIME", begun=False)
     made, when = await context.follow_up(args.goal, _moment(args.at), args.in_minutes)
     return ToolOutput(text=f"Planned {made} for {when}.", label=INTERNAL, metadata={"followup": made, "at": when})
 
@@ -58,7 +58,7 @@ def _moment(text: str | None) -> datetime | None:
     except (ValueError, OverflowError):  # no time, or one that has none in UTC
         pass
     raise ToolError(
-        f"{one_line(text[:40])!r} is no time with an offset.",
+        f"{one_line(text[:40])!r} is not a time with an offset.",
         remedy="Write it like 2026-12-01T09:00:00Z.",
         code="BAD_TIME",
         begun=False,

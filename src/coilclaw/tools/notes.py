@@ -43,7 +43,7 @@ def _title(text: str) -> str:
     title = text.strip()
     if not title or one_line(title) != title:
         raise ToolError(
-            f"the title {one_line(text)!r} is no single line of visible text.",
+            f"the title {one_line(text)!r} is not one line of visible text.",
             remedy="Give it a plain title.",
             code="BAD_TITLE",
             begun=False,
@@ -58,13 +58,15 @@ def _title(text: str) -> str:
     idempotent=True,
     always_ask=False,
     touches=nothing,
-    summary=lambda args: f"Keep a note titled {one_line(args.title)!r}.",
+    summary=lambda args: f"Store a note titled {one_line(args.title)!r}.",
 )
 async def notes_write(args: NoteArgs, context: Context) -> ToolOutput:
     """Keep a note for later conversations under a title; a note of the same title is replaced."""
     notes, title = _notes(context), _title(args.title)
     await notes.write_note(title, args.content)
-    return ToolOutput(text=f"Kept the note {title!r}.", label=INTERNAL, metadata={"bytes": len(args.content.encode())})
+    return ToolOutput(
+        text=f"Stored the note {title!r}.", label=INTERNAL, metadata={"bytes": len(args.content.encode())}
+    )
 
 
 @tool(
@@ -85,7 +87,7 @@ async def notes_read(args: NoteReadArgs, context: Context) -> ToolOutput:
     if note is None:
         raise ToolError(
             f"there is no note titled {one_line(title)!r}.",
-            remedy="Call notes_read without a title to see which there are.",
+            remedy="Call notes_read without a title to list them.",
             code="NO_SUCH_NOTE",
             begun=False,
         )

@@ -1,4 +1,4 @@
-"""reach_out: a word to the owner, who is not there."""
+"""reach_out: a message to the owner, who is away."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal, TypeAlias
@@ -11,8 +11,9 @@ from coilclaw.packets.ports import Context, ToolOutput
 from coilclaw.packets.text import one_line
 from coilclaw.tools.declare import Declared, nothing
 
-Post: TypeAlias = Callable[[str, str, str], Awaitable[str]]
-"""Posts a message for the call of an idempotency key, with a reason; gives the conversation it stands in."""
+Post: TypeAlias = Callable[[str, str, str], Awaitable[tuple[str, str | None]]]
+"""Posts a message for the call of an idempotency key, with a reason; gives the conversation it stands in and, where the
+owner is not notified of it because they were a short while ago, when they would be again."""
 
 MESSAGE = 2000
 WHEN = (
@@ -39,7 +40,7 @@ class ReachOutArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-async def _nowhere(_key: str, _reason: str, _message: str) -> str:
+async def _nowhere(_key: str, _reason: str, _message: str) -> tuple[str, str | None]:
     raise ToolError("reaching out was not granted to this call.", code="NOT_GRANTED", begun=False)
 
 
@@ -49,7 +50,7 @@ def make_reach_out(post: Post | None) -> Declared[ReachOutArgs]:
 
     async def reach_out(args: ReachOutArgs, context: Context) -> ToolOutput:
         if not args.message.strip() or "\0" in args.message:
-            raise ToolError("the message is empty or no text.", code="BAD_MESSAGE", begun=False)
+            raise ToolError("the message is empty or not text.", code="BAD_MESSAGE", begun=False)
         if not context.thread_id:
             raise ToolError(
                 "there is no conversation to post it to.",
@@ -57,9 +58,17 @@ def make_reach_out(post: Post | None) -> Declared[ReachOutArgs]:
                 code="NO_THREAD",
                 begun=False,
             )
-        thread_id = await say(context.idempotency_key, args.reason, args.message)
+        thread_id, again_at = await say(context.idempotency_key, args.reason, args.message)
+        if again_at is not None:
+            return ToolOutput(
+                text="RATE_LIMITED: the message is in this conversation, but the owner is not notified,"
+                f" because they were notified a short while ago. Reach out again after {again_at} if still needed.",
+                label=INTERNAL,
+                code="RATE_LIMITED",
+                metadata={"thread_id": thread_id, "reason": args.reason, "retry_at": again_at},
+            )
         return ToolOutput(
-            text="The owner is told. Their answer, if any, comes as a message in this conversation.",
+            text="The owner is notified. Their answer, if any, arrives as a message in this conversation.",
             label=INTERNAL,
             metadata={"thread_id": thread_id, "reason": args.reason},
         )

@@ -19,6 +19,7 @@ CODES = {
     "memory_limit": "MEMORY_LIMIT",
     "cpu_limit": "CPU_LIMIT",
     "process_limit": "PROCESS_LIMIT",
+    "write_limit": "WRITE_LIMIT",
     "left_behind": "LEFT_BEHIND",
     "signalled": "SIGNALLED",
     "exited": "EXIT_NONZERO",
@@ -95,5 +96,7 @@ async def shell(args: ShellArgs, context: Context) -> ToolOutput:
         success=success,
         code="" if success else CODES[result.end],
         exit=result.exit_code,
+        stdout=_text(result.stdout),
+        stderr=_text(result.stderr),
         metadata={"seconds": round(result.seconds, 3), "tier": result.tier, "end": result.end},
     )

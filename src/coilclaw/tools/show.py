@@ -19,7 +19,7 @@ MAX_SHOWN = 32 << 20
     idempotent=True,
     always_ask=False,
     touches=lambda args: Touches(reads=(args.path,)),
-    summary=lambda args: f"Show you {args.path}.",
+    summary=lambda args: f"Show {args.path}.",
     callers=frozenset({"gateway"}),
 )
 async def file_show(args: ReadArgs, context: Context) -> ToolOutput:

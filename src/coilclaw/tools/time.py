@@ -4,8 +4,8 @@ import msgspec
 
 from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.ids import stamp
-from coilclaw.packets.ports import Context, ToolOutput
-from coilclaw.tools.declare import nothing, tool
+from coilclaw.packets.ports import Context, ToolOutput, Touches
+from coilclaw.tools.declare import tool
 
 
 class TimeArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,7 +18,7 @@ class TimeArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     destination="internal",
     idempotent=True,
     always_ask=False,
-    touches=nothing,
+    touches=lambda _: Touches(public=True),
     summary=lambda _: "Look at the clock.",
 )
 async def time(args: TimeArgs, context: Context) -> ToolOutput:

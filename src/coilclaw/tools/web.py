@@ -1,15 +1,17 @@
 """web_open and web_search: the public web, read-only, through the airlock, marked as somebody else's words."""
 
 from typing import Annotated
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 import msgspec
 
 from coilclaw.packets.action import untrusted
 from coilclaw.packets.errors import ToolError
-from coilclaw.packets.http import HttpResponse
+from coilclaw.packets.http import FetchRequest, HttpResponse
 from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
 from coilclaw.tools.declare import tool
+
+MOST_HITS = 10
 
 
 class OpenArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,38 +31,49 @@ def host_of(url: str) -> str:
     return url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]
 
 
+def not_followed(response: HttpResponse) -> str:
+    """Where an answer leads that was not followed; nothing for any other answer."""
+    location = response.header("location") if 300 <= response.status < 400 else ""
+    if not location:
+        return ""
+    return f"\n\nIt redirects to another host, which was not followed: {urljoin(response.url, location)}"
+
+
+def _page(args: OpenArgs) -> FetchRequest:
+    return FetchRequest(purpose="read", principal="web_open", method="GET", url=args.url)
+
+
 @tool(
     OpenArgs,
     effect="READ",
     destination="external",
     idempotent=True,
     always_ask=False,
-    touches=lambda args: Touches(url=args.url, principal="web_open"),
+    touches=lambda args: Touches(requests=(_page(args),)),
     summary=lambda args: f"Open {args.url}.",
 )
 async def web_open(args: OpenArgs, context: Context) -> ToolOutput:
     """Open a public web page and return its readable text, at most 50 KB."""
-    if context.http_get is None or context.read_page is None:
-        raise ToolError("no request was granted to this call.", code="NOT_GRANTED", begun=False)
-    response = await context.http_get(args.url)
+    if context.read_page is None:
+        raise ToolError("no page was granted to this call.", code="NOT_GRANTED", begun=False)
+    response = await context.fetch(_page(args))
     text = await context.read_page(response)
     success = response.status < 400
     return ToolOutput(
-        text=f"HTTP {response.status} {response.url}\n\n{text}",
+        text=f"HTTP {response.status} {response.url}\n\n{text}{not_followed(response)}",
         label=untrusted(host_of(response.url)),
         success=success,
         code="" if success else f"HTTP_{response.status}",
-        metadata={"status": response.status, "bytes": len(response.body)},
+        metadata={"status": response.status, "bytes": len(response.body), "url": response.url},
     )
 
 
 def make_web_search(search_url: str) -> Tool:
     """web_search against the configured server; without one it says how to get one."""
 
-    def touches(args: SearchArgs) -> Touches:
-        if not search_url:
-            return Touches()
-        return Touches(url=f"{search_url}?q={quote(args.query)}&format=json", principal="web_search")
+    def request(args: SearchArgs) -> FetchRequest:
+        url = f"{search_url}?q={quote(args.query)}&format=json"
+        return FetchRequest(purpose="read", principal="web_search", method="GET", url=url)
 
     @tool(
         SearchArgs,
@@ -68,7 +81,7 @@ def make_web_search(search_url: str) -> Tool:
         destination="external",
         idempotent=True,
         always_ask=False,
-        touches=touches,
+        touches=lambda args: Touches(requests=(request(args),) if search_url else ()),
         summary=lambda args: f"Search the web for {args.query!r}.",
     )
     async def web_search(args: SearchArgs, context: Context) -> ToolOutput:
@@ -80,13 +93,16 @@ def make_web_search(search_url: str) -> Tool:
                 code="SEARCH_OFF",
                 begun=False,
             )
-        if context.http_get is None:
-            raise ToolError("no request was granted to this call.", code="NOT_GRANTED", begun=False)
-        url = touches(args).url or ""
-        response = await context.http_get(url)
+        response = await context.fetch(request(args))
         if response.status != 200:
             raise ToolError(f"the search server answered with {response.status}.", code=f"HTTP_{response.status}")
-        return ToolOutput(text=_hits(response), label=untrusted(host_of(search_url)))
+        hits = _hits(response)
+        lines = [f"{hit.title}\n{hit.url}\n{hit.content or hit.description}" for hit in hits]
+        return ToolOutput(
+            text="\n\n".join(lines) or "Nothing found.",
+            label=untrusted(host_of(search_url)),
+            metadata={"links": [hit.url for hit in hits]},
+        )
 
     return web_search
 
@@ -107,11 +123,9 @@ class _Answer(msgspec.Struct, frozen=True):
     web: _Web = _Web()
 
 
-def _hits(response: HttpResponse) -> str:
+def _hits(response: HttpResponse) -> list[_Hit]:
     try:
         answer = msgspec.json.decode(response.body, type=_Answer)
     except msgspec.DecodeError as error:
-        raise ToolError("the search server's answer could not be read.", code="SEARCH_UNREADABLE") from error
-    hits = [*answer.results, *answer.web.results][:10]
-    lines = [f"{hit.title}\n{hit.url}\n{hit.content or hit.description}" for hit in hits if hit.url]
-    return "\n\n".join(lines) or "Nothing found."
+        raise ToolError("the search server's response could not be read.", code="SEARCH_UNREADABLE") from error
+    return [hit for hit in (*answer.results, *answer.web.results) if hit.url][:MOST_HITS]

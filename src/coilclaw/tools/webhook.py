@@ -8,7 +8,7 @@ import msgspec
 from coilclaw.packets.action import untrusted
 from coilclaw.packets.canonical import Json, canonical_bytes
 from coilclaw.packets.errors import EffectUncertain, ToolError, TransportError, TryLater
-from coilclaw.packets.http import HttpResponse, SendTarget
+from coilclaw.packets.http import FetchRequest, HttpResponse, SendTarget
 from coilclaw.packets.ports import Context, Recovery, ToolOutput, Touches
 from coilclaw.tools.declare import Declared
 
@@ -34,7 +34,7 @@ class WebhookSend(Declared[WebhookArgs]):
 
     def __init__(self, targets: Mapping[str, SendTarget]) -> None:
         super().__init__(
-            webhook_send,
+            self.webhook_send,
             WebhookArgs,
             effect="EXFILTRATION",
             destination="external",
@@ -62,12 +62,27 @@ class WebhookSend(Declared[WebhookArgs]):
             return "repeat"
         return "lookup" if target.lookup_url else "owner"
 
+    async def webhook_send(self, args: WebhookArgs, context: Context) -> ToolOutput:
+        """Send a JSON object or a workspace file to one of the owner's webhooks."""
+        message = self._message(args)
+        size = len(context.inputs[0] if message.body is None else message.body)
+        if size > MAX_BODY:
+            raise ToolError(f"{size} bytes are more than the {MAX_BODY} that are sent.", code="TOO_LARGE", begun=False)
+        try:
+            response = await context.fetch(message)
+        except TransportError as error:
+            if not error.sent:
+                raise TryLater(f"{args.target} could not be reached: {error.message}", code="NO_CONNECTION") from error
+            raise EffectUncertain(f"{args.target} was sent the request, but did not answer: {error.message}") from error
+        return _answer(args.target, response)
+
     async def lookup(self, args: msgspec.Struct, context: Context) -> bool | None:
         """Whether the receiver knows the key."""
-        if context.look_up is None:
+        target = self._target(args)
+        if not target.lookup_url:
             return None
         try:
-            response = await context.look_up()
+            response = await context.fetch(_lookup(target))
         except TransportError:
             return None
         return {200: True, 404: False}.get(response.status)
@@ -83,27 +98,29 @@ class WebhookSend(Declared[WebhookArgs]):
     def _touch(self, args: WebhookArgs) -> Touches:
         target = self._targets[args.target]
         files = (args.file,) if args.file else ()
-        return Touches(reads=files, inputs=files, url=target.url, principal="webhook", target=target)
+        looks = (_lookup(target),) if target.lookup_url else ()
+        return Touches(reads=files, inputs=files, requests=(self._message(args), *looks))
+
+    def _message(self, args: WebhookArgs) -> FetchRequest:
+        """What is sent: the payload's canonical bytes, or the file as it was when it was hashed."""
+        target = self._targets[args.target]
+        return FetchRequest(
+            purpose="effect",
+            principal="webhook",
+            method="POST",
+            url=target.url,
+            target=target,
+            content_type="application/octet-stream" if args.file else "application/json",
+            body=None if args.file else canonical_bytes(args.payload),
+        )
 
     def _sum_up(self, args: WebhookArgs) -> str:
         what = f"the file {args.file}" if args.file else f"{len(canonical_bytes(args.payload))} bytes of JSON"
         return f"Send {what} to the webhook {args.target} ({self._targets[args.target].url})."
 
 
-async def webhook_send(args: WebhookArgs, context: Context) -> ToolOutput:
-    """Send a JSON object or a workspace file to one of the owner's webhooks."""
-    if context.send is None:
-        raise ToolError("no webhook was granted to this call.", code="NOT_GRANTED", begun=False)
-    body = context.inputs[0] if args.file else canonical_bytes(args.payload)
-    if len(body) > MAX_BODY:
-        raise ToolError(f"{len(body)} bytes are more than the {MAX_BODY} that are sent.", code="TOO_LARGE", begun=False)
-    try:
-        response = await context.send(body, "application/octet-stream" if args.file else "application/json")
-    except TransportError as error:
-        if not error.sent:
-            raise TryLater(f"{args.target} could not be reached: {error.message}", code="NO_CONNECTION") from error
-        raise EffectUncertain(f"{args.target} was sent to, but no answer came: {error.message}") from error
-    return _answer(args.target, response)
+def _lookup(target: SendTarget) -> FetchRequest:
+    return FetchRequest(purpose="lookup", principal="webhook", method="GET", url=target.lookup_url, target=target)
 
 
 def _answer(target: str, response: HttpResponse) -> ToolOutput:

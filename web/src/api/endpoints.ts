@@ -27,7 +27,8 @@ export function endpoints(client: Client) {
         client.post('/v1/devices/{device_id}/confirm', { path: { device_id }, body: { proof } }),
     },
     passkeys: {
-      challenge: (purpose: Purpose, subject: string) => client.post('/v1/passkeys/challenge', { body: { purpose, subject } }),
+      challenge: (purpose: Purpose, subject: string) =>
+        client.post('/v1/passkeys/challenge', { body: { purpose, subject, ...(purpose === 'device.add' ? { mode: 'add' as const } : {}) } }),
       registration: () => client.post('/v1/passkeys/registration'),
       register: (body: Body<'/v1/passkeys'>) => client.post('/v1/passkeys', { body }),
       list: () => client.kept('/v1/passkeys'),

@@ -65,7 +65,9 @@ export function receiptEndpoints(client: Client) {
 export function passkeyEndpoints(client: Client) {
   return {
     rename: (passkey_id: string, name: string) => client.patch('/v1/passkeys/{passkey_id}', { path: { passkey_id }, body: { name } }),
-    remove: (passkey_id: string, proof: Assertion | null = null) =>
-      client.post('/v1/passkeys/{passkey_id}/remove', { path: { passkey_id }, body: { proof } }),
+    remove: (passkey_id: string, sign_out: boolean, proof: Assertion | null = null) =>
+      client.post('/v1/passkeys/{passkey_id}/remove', { path: { passkey_id }, body: { proof, sign_out } }),
+    clear: (passkey_id: string, proof: Assertion | null = null) =>
+      client.post('/v1/passkeys/{passkey_id}/clear', { path: { passkey_id }, body: { proof } }),
   };
 }

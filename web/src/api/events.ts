@@ -79,6 +79,11 @@ export class EventStream {
     if (this.#state === 'down') void this.#connect();
   }
 
+  /** Something else is asked for from now on: go on after the last number seen, without a word to anybody. */
+  reopen(): void {
+    if (this.#state === 'live' || this.#state === 'connecting') void this.#connect(this.#state === 'live');
+  }
+
   stop(): void {
     this.#drop();
     this.#lastId = '';
@@ -99,11 +104,11 @@ export class EventStream {
     this.#parts.changed(state, error);
   }
 
-  async #connect(): Promise<void> {
+  async #connect(quietly = false): Promise<void> {
     this.#drop();
     const abort = new AbortController();
     this.#abort = abort;
-    this.#set('connecting', null);
+    if (!quietly) this.#set('connecting', null);
     this.#watch(abort);
     try {
       const headers: Record<string, string> = { Accept: 'text/event-stream' };

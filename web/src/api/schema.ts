@@ -26,6 +26,9 @@ export interface ActionOutcome {
   label: string;
   output: string;
   receipt_id: string | null;
+  /** What a command wrote, each stream by itself; `output` holds both. */
+  stderr: string | null;
+  stdout: string | null;
   success: boolean;
 }
 
@@ -61,7 +64,7 @@ export interface ActionSummary {
   thread_id: string;
   tool: string;
   turn_id: string;
-  /** An earlier attempt may have had its effect. */
+  /** An earlier attempt may have taken effect. */
   uncertain: boolean;
   /** What the gate said: allow, ask or deny. */
   verdict: 'allow' | 'ask' | 'deny';
@@ -190,7 +193,7 @@ export interface AssertionResponse {
 export interface Attempt {
   begun_at: string;
   code: string | null;
-  /** The event it ended with; None when no end is on record. */
+  /** The event it ended with; None when no outcome is recorded. */
   end: string | null;
   ended_at: string | null;
   /** It first asked whether an earlier try had its effect. */
@@ -234,7 +237,7 @@ export interface AuditLine {
 /** A new device that wants to come in. */
 export interface Binding {
   code: string;
-  /** What people call the device. */
+  /** The device's name. */
   name: string;
   /**
    * Its signature, in base64url, over `coilclaw pairing 1`, a newline, the code in capitals without dashes, a newline
@@ -247,10 +250,11 @@ export interface Binding {
   wants: 'bearer' | 'cookie';
 }
 
-/** The first link that does not hold. */
+/** One thing that failed verification. */
 export interface Broken {
   detail: string;
-  kind: 'edited' | 'missing' | 'reordered' | 'truncated' | 'forked' | 'forged';
+  kind: 'edited' | 'missing' | 'reordered' | 'truncated' | 'forked' | 'forged' | 'damaged';
+  /** The receipt it is about; 0 when it is about something else. */
   receipt: number;
 }
 
@@ -277,6 +281,8 @@ export interface Call {
 export interface CallToCheck {
   args?: { [key: string]: Json };
   file?: FileToTry | null;
+  /** In whose name it would act, where a tool needs to know. */
+  identity?: 'bot' | 'user' | null;
   /** Where the call would come from. */
   source?: 'chat' | 'cli' | 'gateway' | 'job' | 'schedule' | 'session' | 'sop';
   /** Untrusted content its turn would have taken in, such as `untrusted:example.com`. */
@@ -296,7 +302,7 @@ export interface CameOfIt {
 
 /** Calling a job off. */
 export interface CancelJob {
-  /** Why; it is kept with the job. */
+  /** The reason; it is stored with the job. */
   reason?: string;
 }
 
@@ -326,7 +332,7 @@ export interface ChainState {
 export interface ChallengeAsked {
   /** For `device.add`: what the new device shall be. It is signed too. */
   mode?: 'add' | 'first' | 'replace';
-  purpose: 'approve' | 'device.add' | 'device.confirm' | 'device.revoke' | 'estop.clear' | 'passkey.add' | 'passkey.remove' | 'resolve';
+  purpose: 'approve' | 'device.add' | 'device.confirm' | 'device.revoke' | 'estop.clear' | 'passkey.add' | 'passkey.clear' | 'passkey.remove' | 'resolve';
   /**
    * The id of what it is about: an action (approve, resolve), a device (device.*; for device.add the one that asks), a
    * passkey (passkey.*; for passkey.add the id of the new one), or `estop`.
@@ -396,13 +402,18 @@ export interface Code {
   /** To be typed in on the new device; case, spaces and dashes do not matter. */
   code: string;
   expires_at: string;
+  /** What becomes of the other devices when it is used. */
+  mode: 'first' | 'add' | 'replace';
   /** Opened on the new device it carries the code, in the part that browsers keep to themselves. */
   url: string;
 }
 
 /** What the new device shall be. */
 export interface CodeWanted {
-  /** `add` lets it in beside those there are, `replace` ends all others, `first` is refused while there is one. */
+  /**
+   * `replace` ends all other devices once the new one is in, `add` lets it in beside them, `first` is refused while
+   * there is one.
+   */
   mode?: 'add' | 'first' | 'replace';
   /** A passkey's assertion (purpose `device.add`, subject the id of the asking device); needed if there is any. */
   proof?: Assertion | null;
@@ -411,6 +422,9 @@ export interface CodeWanted {
 /** Limits a job puts on itself; they only ever narrow what the configuration grants. */
 export interface Constraints {
   allowed_domains: string[] | null;
+  /** Programs its commands may run. */
+  allowed_programs: string[] | null;
+  /** Tools it may use. Names that are no tools are programs, and are moved to `allowed_programs`. */
   allowed_tools: string[] | null;
   max_files_changed: number | null;
   max_prs: number | null;
@@ -479,22 +493,32 @@ export interface EditSchedule {
   cron?: string;
   /** Whether it runs; true also ends a pause. */
   enabled?: boolean;
+  /** Another name for `interval`. */
   every?: string;
   evidence?: string[];
   /** What each run is to do, in place of a goal or a procedure. */
   goal?: string;
   /** `hash` of the schedule as it was read: if it is another by now, nothing is changed (412). */
   if_hash?: string;
+  /** Inputs to be set; null takes one away. */
+  inputs?: { [key: string]: Json };
+  interval?: string;
   max_failures?: number | null;
   /** Null for what is usual; so for the four below. */
   misfire?: 'run_all' | 'run_once' | 'skip' | null;
   overlap?: 'allow' | 'queue_one' | 'replace' | 'skip' | null;
+  /** What each run does may stand in here instead. */
+  payload?: SchedulePayload;
   /** The procedure each run follows, in place of a goal or another procedure. */
   sop?: string;
   stagger?: string | null;
   steps?: string[];
   timezone?: string;
   trigger?: 'at' | 'cron' | 'interval';
+  /** `cron`, `interval` or `at` may stand in here instead. */
+  trigger_config?: TriggerConfig;
+  /** Another name for `trigger`. */
+  trigger_type?: 'at' | 'cron' | 'interval';
 }
 
 /** Where a change of a file stands: it is an action like any other. */
@@ -548,7 +572,7 @@ export interface EffectiveSetting {
 
 /** Stop everything. */
 export interface EngageEstop {
-  /** Why, for the record. */
+  /** The reason, for the audit. */
   reason?: string;
 }
 
@@ -558,6 +582,8 @@ export interface EstopNow {
   clear_needs: string;
   engaged: boolean;
   reason: string;
+  /** Whether the audit has been told; otherwise it is as soon as the database can be written. The state holds now. */
+  recorded: boolean;
   /** When it was engaged; null when it is not, or when nobody wrote it down. */
   since: string | null;
 }
@@ -593,13 +619,16 @@ export interface FirstMessage {
   message_id: string;
 }
 
-/** Somebody is there. Says nothing else, because anybody may ask. */
+/** Somebody is there. Says little else, because anybody may ask. */
 export interface Health {
+  /** `waiting` while another program keeps this one from writing; `/status` says which. */
+  database: 'ok' | 'waiting';
   status: 'ok';
 }
 
 /** A message that matches. */
 export interface Hit {
+  conversation_id: string;
   created_at: string;
   label: string;
   message_id: string;
@@ -607,6 +636,7 @@ export interface Hit {
   score: number;
   /** The part around the words. */
   snippet: string;
+  /** The same, by the name that other routes use. */
   thread_id: string;
   /** Somebody else's words may be in it. */
   untrusted: boolean;
@@ -768,7 +798,7 @@ export interface LiveEvent {
 export interface Message {
   /** The action that this is the result or the outcome of. */
   action_id: string | null;
-  /** Set when the message is longer than what stands here. */
+  /** What the message tells of; when it is `cut`, where the whole of it is kept. */
   artifact: Pointer | null;
   /** Workspace paths that were sent along. */
   attachments: string[];
@@ -812,13 +842,23 @@ export interface NewJob {
   constraints?: WorkLimits;
   /** Names of artifacts it must leave, or it has failed. */
   evidence?: string[];
-  /** What is to be done, in the owner's words; may be left out where an SOP is named. */
+  /** What is to be done, in the owner's words; may be left out where an SOP or an intent is named. */
   goal?: string;
+  /** Further inputs, kept with the job. */
+  inputs?: { [key: string]: Json };
+  /** The goal, as a JobSpecPacket calls it. */
+  intent?: string;
+  /** The sender's own id, as in a JobSpecPacket: the same again gives the job it made, which is also found by it. */
+  job_id?: string;
+  /** What it must leave behind, as a JobSpecPacket says it. */
+  outputs?: Outputs;
+  /** The repository it is about; null: the workspace. */
+  repo?: string | null;
   /** The procedure it runs; its steps are the job's then. */
   sop?: string | null;
   /** The steps of the plan, in order; without any, the goal is the plan. */
   steps?: string[];
-  /** The conversation it belongs to; a new one otherwise. */
+  /** The conversation it belongs to; a new one by default. */
   thread_id?: string | null;
 }
 
@@ -827,16 +867,18 @@ export interface NewMessage {
   /** Paths of workspace files to send along, as an upload gave them. */
   attachments?: string[];
   /** The owner's words. */
-  text: string;
+  content?: string | null;
+  /** Another name for `content`; give one of the two. */
+  text?: string | null;
 }
 
 /** What a device is to be called. */
 export interface NewName {
-  /** What people call the device. */
+  /** The device's name. */
   name: string;
 }
 
-/** A schedule to be made. One of `cron`, `every` and `at` says when; `goal` or `sop` says what. */
+/** A schedule to be made. One of `cron`, `interval` and `at` says when; `goal` or `sop` says what. */
 export interface NewSchedule {
   /** The one time it runs: local in its zone, or with an offset. */
   at?: string | null;
@@ -846,19 +888,25 @@ export interface NewSchedule {
   /** Five fields: minute, hour, day of the month, month, day of the week. */
   cron?: string | null;
   enabled?: boolean;
-  /** Time from one run to the next, such as 90m or 24h. */
+  /** Another name for `interval`. */
   every?: string | null;
   /** Names of artifacts each run must leave. */
   evidence?: string[];
-  /** What each run is to do. */
+  /** What each run should do. */
   goal?: string | null;
+  /** What is told to each run's job with its goal. */
+  inputs?: { [key: string]: Json };
+  /** Time from one run to the next, such as 90m or 24h. */
+  interval?: string | null;
   /** Failures in a row after which it pauses; 0 is never. */
   max_failures?: number | null;
   /** Missed slots: the newest is run (`run_once`), all of them are (`run_all`, at most 20), or none (`skip`). */
   misfire?: 'run_all' | 'run_once' | 'skip' | null;
   /** When the last run is not over: skip the slot, queue one, run beside it, or replace it. */
   overlap?: 'allow' | 'queue_one' | 'replace' | 'skip' | null;
-  /** Its name; made from the goal otherwise. */
+  /** What each run does may stand in here instead. */
+  payload?: SchedulePayload | null;
+  /** Its id; derived from the goal by default. */
   schedule_id?: string | null;
   /** The procedure that each run follows. */
   sop?: string | null;
@@ -870,11 +918,15 @@ export interface NewSchedule {
   timezone?: string | null;
   /** Which of the three says when; may be left out. */
   trigger?: 'at' | 'cron' | 'interval' | null;
+  /** `cron`, `interval` or `at` may stand in here instead. */
+  trigger_config?: TriggerConfig | null;
+  /** Another name for `trigger`. */
+  trigger_type?: 'at' | 'cron' | 'interval' | null;
 }
 
 /** A conversation to be made. */
 export interface NewThread {
-  /** What the conversation is called; one line. */
+  /** The conversation's title; one line. */
   title?: string;
 }
 
@@ -909,8 +961,8 @@ export interface Notifications {
 
 /** What a job must leave behind. */
 export interface Outputs {
-  evidence_required: string[];
-  pr_required: boolean;
+  evidence_required?: string[];
+  pr_required?: boolean;
 }
 
 /** Everything for the first screen. */
@@ -1155,6 +1207,11 @@ export interface Party {
   name: string;
 }
 
+/** The assertion of another passkey that stands behind it. */
+export interface PasskeyClearing {
+  proof?: Assertion | null;
+}
+
 /** A new passkey, and who vouches for it. */
 export interface PasskeyMade {
   challenge_id: string;
@@ -1172,6 +1229,8 @@ export interface PasskeyName {
 /** The assertion that stands behind it. */
 export interface PasskeyRemoval {
   proof?: Assertion | null;
+  /** Also sign out the other devices that used it. */
+  sign_out?: boolean;
 }
 
 /** A passkey as it is shown; its key stays here. */
@@ -1187,9 +1246,13 @@ export interface PasskeySeen {
   /** The credential id, in base64url. */
   passkey_id: string;
   removed_at: string | null;
+  /** When its counter went back: it may have been copied, and proves nothing until the owner clears it. */
+  suspended_at: string | null;
   transports: string[];
   /** Whether it belongs to the address the panel has now. */
   usable: boolean;
+  /** Names of the paired devices that registered it or proved something with it. */
+  used_on: string[];
 }
 
 /** Ordered steps and the evidence they need (the PlanPacket). */
@@ -1207,7 +1270,7 @@ export interface PlanStep {
   tool: string | null;
 }
 
-/** Where the whole of a long message is kept. */
+/** An artifact: where the whole of a long message is kept, or what was kept in the conversation. */
 export interface Pointer {
   artifact_id: string;
   /** Null when it is no longer kept. */
@@ -1219,7 +1282,7 @@ export interface PolicyFileListed {
   /** Everything that is wrong with it; one broken file lets nothing but reads run. */
   faults: FaultyLine[];
   name: string;
-  /** Empty when it is no plain file that could be read. */
+  /** Empty if it is not a regular file or cannot be read. */
   sha256: string;
   /** In bytes. */
   size: number;
@@ -1262,14 +1325,16 @@ export interface Preview {
   valid: boolean;
 }
 
-/** A trigger as far as it is written. One of `cron`, `every` and `at` says when. */
+/** A trigger as far as it is written. One of `cron`, `interval` and `at` says when. */
 export interface PreviewAsk {
   /** Runs after this moment are shown; now when left out. */
   after?: string | null;
   at?: string | null;
   count?: number;
   cron?: string | null;
+  /** Another name for `interval`. */
   every?: string | null;
+  interval?: string | null;
   /** The IANA zone; an interval needs none. */
   timezone?: string | null;
   /** Which of the three counts; may be left out when only one is there. */
@@ -1279,7 +1344,7 @@ export interface PreviewAsk {
 /** Something wrong, and in which field. */
 export interface PreviewFault {
   fault: string;
-  field: 'trigger' | 'cron' | 'every' | 'at' | 'timezone' | 'after';
+  field: 'trigger' | 'cron' | 'interval' | 'at' | 'timezone' | 'after';
   /** What could be written there instead. */
   meant: string[];
   /** The right spelling, where it can be told. */
@@ -1305,7 +1370,7 @@ export interface Problem {
   type: string;
 }
 
-/** A receipt, its place in the chain, and what of it does not hold. */
+/** A receipt, its place in the chain, and what is wrong with it. */
 export interface Proof {
   disagreements: string[];
   place: number;
@@ -1358,7 +1423,7 @@ export interface Question {
   digest: string;
   /** Random, so that no two questions are the same. */
   nonce: string;
-  purpose: 'approve' | 'resolve' | 'estop.clear' | 'passkey.add' | 'passkey.remove' | 'device.add' | 'device.confirm' | 'device.revoke';
+  purpose: 'approve' | 'resolve' | 'estop.clear' | 'passkey.add' | 'passkey.remove' | 'passkey.clear' | 'device.add' | 'device.confirm' | 'device.revoke';
   /** The id of what it is about: an action, a device, a passkey; `estop` for ESTOP. */
   subject: string;
   /** The action's `expires_at`; for other purposes, when the challenge ends. */
@@ -1425,7 +1490,7 @@ export interface RegistrationMade {
 
 /** A no. */
 export interface Reject {
-  /** Why; the agent is told. */
+  /** The reason; the agent sees it. */
   reason?: string;
 }
 
@@ -1472,7 +1537,7 @@ export interface RunStarted {
 
 /** What the owner says. */
 export interface Said {
-  /** Go on with this conversation; a new one without. */
+  /** Continue this conversation; leave it out for a new one. */
   conversation_id?: string | null;
   /** The owner's words. */
   message: string;
@@ -1501,12 +1566,12 @@ export interface Schedule {
   /** When it runs, in words. */
   cron_summary: string;
   enabled: boolean;
-  every: string | null;
   /** Runs that failed in a row. */
   failures: number;
   goal: string;
   /** Stands for what is declared; hand it back as `if_hash`, or quoted as If-Match, when changing it. */
   hash: string;
+  interval: string | null;
   /** Where a follow-up's words came from. */
   labels: string[];
   last_run: ScheduleLast | null;
@@ -1544,6 +1609,18 @@ export interface ScheduleOptions {
   stagger: string;
 }
 
+/** What each run does, by the names that stand beside it otherwise. */
+export interface SchedulePayload {
+  constraints?: WorkLimits | null;
+  evidence?: string[] | null;
+  goal?: string | null;
+  inputs?: { [key: string]: Json } | null;
+  /** Another name for `goal`. */
+  intent?: string | null;
+  sop?: string | null;
+  steps?: string[] | null;
+}
+
 /** One run, or neighbouring slots that were skipped together. */
 export interface ScheduleRun {
   /** On time; caught up after it was missed; asked for by the owner. */
@@ -1579,7 +1656,6 @@ export interface ScheduleShown {
   /** When its next run starts, shifted by the stagger. */
   due_at: string | null;
   enabled: boolean;
-  every: string | null;
   evidence: string[];
   /** Runs that failed in a row. */
   failures: number;
@@ -1588,6 +1664,7 @@ export interface ScheduleShown {
   hash: string;
   /** What is told to each run's job with its goal. */
   inputs: { [key: string]: Json };
+  interval: string | null;
   /** Where a follow-up's words came from. */
   labels: string[];
   last_run: ScheduleLast | null;
@@ -1705,7 +1782,7 @@ export interface ShownFile {
   untrusted: boolean;
 }
 
-/** A signature of the owner's passkey, and what of it does not hold. */
+/** A signature of the owner's passkey, and what is wrong with it. */
 export interface Signed {
   assertion_id: string;
   /** The device it was given at. */
@@ -1725,11 +1802,11 @@ export interface Signed {
 export interface Sizes {
   /** Actions that are approved and not yet carried out. */
   approved: number;
-  /** Jobs that have not come to their end. */
+  /** Jobs that have not ended. */
   open_jobs: number;
   /** Actions whose end nobody knows; the owner resolves them. */
   unknown: number;
-  /** Actions that wait for the owner. */
+  /** Actions waiting for the owner. */
   waiting: number;
 }
 
@@ -1870,7 +1947,7 @@ export interface StatusNow {
   autonomy: 'readonly' | 'supervised' | 'full';
   chain: ChainNow;
   estop: EstopNow;
-  /** The model that is asked for; empty for the provider's own. */
+  /** The model that is asked for. */
   model: string;
   /** A policy file is broken, so only reads run. */
   policy_broken: boolean;
@@ -1879,6 +1956,8 @@ export interface StatusNow {
   started_at: string;
   uptime_seconds: number;
   version: string;
+  /** Who keeps the database from being written, and what to do about it; empty when nobody does. */
+  waiting_for: string;
   /** Whether some process works on jobs and carries out what is approved. */
   worker: boolean;
 }
@@ -2034,6 +2113,15 @@ export type Topic =
   | 'settings'
   | 'ledger';
 
+/** When it runs: one of `cron`, `interval` and `at`. */
+export interface TriggerConfig {
+  at?: string | null;
+  cron?: string | null;
+  /** An interval in seconds. */
+  every_seconds?: number | null;
+  interval?: string | null;
+}
+
 /** One message of the owner and its answer. */
 export interface Turn {
   /** The last word, once it is answered. */
@@ -2102,12 +2190,12 @@ export interface User {
 export interface Verification {
   /** When it began. */
   at: string;
-  /** The first link that does not hold, and its kind. */
+  /** The first broken link, and its kind. */
   broken: Broken | null;
-  /** Signed heads it was held against. */
+  /** How many signed heads it was compared with. */
   heads: number;
   notes: string[];
-  /** How many hold, from the first on. */
+  /** How many are valid, counted from the first. */
   receipts: number;
   valid: boolean;
 }
@@ -2138,11 +2226,13 @@ export interface WithProof {
 export interface WorkLimits {
   /** The hosts it may reach; null: all that are listed. */
   allowed_domains?: string[] | null;
-  /** The tools it may use; null: all it is given. */
+  /** The programs its commands may run; null: all it is given. */
+  allowed_programs?: string[] | null;
+  /** The tools it may use; null: all it is given. Names that are no tools are programs its commands may run. */
   allowed_tools?: string[] | null;
-  /** Workspace files it may change. */
+  /** Number of workspace files it may change. */
   max_files_changed?: number | null;
-  /** Pull requests it may open. */
+  /** Number of pull requests it may open. */
   max_prs?: number | null;
 }
 
@@ -2180,7 +2270,7 @@ export interface Routes {
     '/v1/devices': { query?: { limit?: number; cursor?: string | null }; answer: PageOfDevice };
     '/v1/doctor': { query?: { short?: boolean }; answer: Checkup };
     '/v1/estop': { answer: EstopNow };
-    '/v1/events': { query?: { topics?: string | null; thread_id?: string | null; after?: number | null; follow?: boolean }; answer: Response };
+    '/v1/events': { query?: { topics?: string | null; thread_id?: string | null; text_of?: string | null; after?: number | null; follow?: boolean }; answer: Response };
     '/v1/jobs': { query?: { state?: 'RECEIVED' | 'PARSED' | 'POLICY_CHECKED' | 'PLANNED' | 'EXECUTING' | 'WAITING_APPROVAL' | 'PR_OPENED' | 'MERGED' | 'DEPLOYED' | 'DONE' | 'DENIED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'PAUSED_BUDGET' | 'PENDING' | 'RUNNING' | 'COMPLETED' | null; status?: 'PENDING' | 'RUNNING' | 'WAITING_APPROVAL' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'PAUSED_BUDGET' | null; thread_id?: string | null; since?: string | null; limit?: number; cursor?: string | null }; answer: PageOfJob };
     '/v1/jobs/{job_id}': { path: { job_id: string }; answer: JobShown };
     '/v1/memory/search': { query: { q: string; limit?: number }; answer: Hits };
@@ -2218,26 +2308,27 @@ export interface Routes {
     '/v1/actions/{action_id}/repropose': { path: { action_id: string }; answer: ActionSummary };
     '/v1/actions/{action_id}/resolve': { path: { action_id: string }; body: Resolve; answer: Answered };
     '/v1/approvals/{action_id}/approve': { path: { action_id: string }; body: Approve; answer: Answered };
-    '/v1/approvals/{action_id}/reject': { path: { action_id: string }; body: Reject; answer: Answered };
-    '/v1/chat/threads': { body: NewThread; answer: Thread };
+    '/v1/approvals/{action_id}/reject': { path: { action_id: string }; body?: Reject; answer: Answered };
+    '/v1/chat/threads': { body?: NewThread; answer: Thread };
     '/v1/chat/threads/{thread_id}/messages': { path: { thread_id: string }; body: NewMessage; answer: Posted };
     '/v1/chat/turns/{turn_id}/stop': { path: { turn_id: string }; answer: Turn };
-    '/v1/devices/{device_id}/confirm': { path: { device_id: string }; body: WithProof; answer: Device };
-    '/v1/devices/{device_id}/revoke': { path: { device_id: string }; body: WithProof; answer: Device };
-    '/v1/estop': { body: EngageEstop | null; answer: EstopNow };
-    '/v1/estop/clear': { body: ClearEstop; answer: EstopNow };
+    '/v1/devices/{device_id}/confirm': { path: { device_id: string }; body?: WithProof; answer: Device };
+    '/v1/devices/{device_id}/revoke': { path: { device_id: string }; body?: WithProof; answer: Device };
+    '/v1/estop': { body?: EngageEstop | null; answer: EstopNow };
+    '/v1/estop/clear': { body?: ClearEstop; answer: EstopNow };
     '/v1/files': { query?: { name?: string | null; folder?: string | null }; body: Blob | FormData; answer: Saved };
     '/v1/files/show': { body: ShowFile; answer: ShownFile };
     '/v1/jobs': { body: NewJob; answer: JobShown };
-    '/v1/jobs/{job_id}/cancel': { path: { job_id: string }; body: CancelJob; answer: JobShown };
+    '/v1/jobs/{job_id}/cancel': { path: { job_id: string }; body?: CancelJob; answer: JobShown };
     '/v1/jobs/{job_id}/resume': { path: { job_id: string }; answer: JobShown };
     '/v1/notifications/seen': { body: SeenUntil; answer: Seen };
     '/v1/pairing/bind': { body: Binding; answer: Paired };
-    '/v1/pairing/code': { body: CodeWanted; answer: Code };
+    '/v1/pairing/code': { body?: CodeWanted; answer: Code };
     '/v1/passkeys': { body: PasskeyMade; answer: PasskeySeen };
     '/v1/passkeys/challenge': { body: ChallengeAsked; answer: ChallengeMade };
     '/v1/passkeys/registration': { answer: RegistrationMade };
-    '/v1/passkeys/{passkey_id}/remove': { path: { passkey_id: string }; body: PasskeyRemoval; answer: PasskeySeen };
+    '/v1/passkeys/{passkey_id}/clear': { path: { passkey_id: string }; body?: PasskeyClearing; answer: PasskeySeen };
+    '/v1/passkeys/{passkey_id}/remove': { path: { passkey_id: string }; body?: PasskeyRemoval; answer: PasskeySeen };
     '/v1/policy/check': { body: CallToCheck; answer: CheckedCall };
     '/v1/providers/{name}/test': { path: { name: string }; answer: ProviderTried };
     '/v1/receipts/verify': { answer: Verification };

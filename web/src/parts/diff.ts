@@ -27,7 +27,7 @@ export interface Diff {
 }
 
 const HUNK = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/;
-/** How the gate ends a difference that is longer than a card: what is not here is counted too. */
+/** How a difference ends that is longer than a card shows at a glance: what is not here is counted too. */
 const LEFT_OUT = /^… (\d+) more lines?: (\d+) added, (\d+) removed$/;
 
 /** The diff in a preview; null when the preview is something else. */

@@ -23,11 +23,17 @@ export class Live {
   chainRead: number | null = $state(null);
   #chainTimer: ReturnType<typeof setTimeout> | undefined;
   #was: StreamState = 'closed';
+  /** The conversation whose text is wanted while it is written; that of all others is not even sent. */
+  #textOf = 'none';
+  #asked = 'none';
 
   constructor(api: Endpoints, client: Client) {
     this.#api = api;
     this.#stream = new EventStream({
-      open: (headers, signal) => client.open(linkTo('/v1/events'), headers, signal),
+      open: (headers, signal) => {
+        this.#asked = this.#textOf;
+        return client.open(linkTo('/v1/events', { query: { text_of: this.#asked } }), headers, signal);
+      },
       later: (call, milliseconds) => {
         const timer = setTimeout(call, milliseconds);
         return () => clearTimeout(timer);
@@ -48,8 +54,24 @@ export class Live {
     return this.#stream.onEvent(listener);
   }
 
-  onText(listener: (delta: TextDelta) => void): () => void {
-    return this.#stream.onText(listener);
+  /** Follow the text of one conversation as it is written; the answer stops it. The last one asked for is followed. */
+  onText(thread: string, listener: (delta: TextDelta) => void): () => void {
+    const off = this.#stream.onText((delta) => {
+      if (delta.thread_id === thread) listener(delta);
+    });
+    this.#want(thread);
+    return () => {
+      off();
+      if (this.#textOf === thread) this.#want('none');
+    };
+  }
+
+  /** Ask for it at the end of this turn of the loop: leaving one conversation for another is one wish. */
+  #want(thread: string): void {
+    this.#textOf = thread;
+    setTimeout(() => {
+      if (this.#textOf !== this.#asked) this.#stream.reopen();
+    }, 0);
   }
 
   /** Told when whatever is shown should be read again: the connection is back, or events were missed. */

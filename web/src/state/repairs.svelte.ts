@@ -16,6 +16,7 @@ const FIRST = 1_500;
 export type Fault =
   | { kind: 'policy' | 'faults' }
   | { kind: 'changed'; n: number }
+  | { kind: 'passkey'; name: string }
   | { kind: 'workspace' | 'probe'; probe: Probe };
 
 /** These are told elsewhere: by the policy, and by the chain that is always in sight. */
@@ -25,8 +26,8 @@ const ELSEWHERE: ReadonlySet<string> = new Set(['policy files', 'ledger', 'estop
 const COMMAND_LINE: ReadonlySet<string> = new Set(['server.http_addr']);
 
 /** What has to be mended, the worst first. Pure. */
-export function faultsOf(policy: Pick<EffectivePolicy, 'broken' | 'faults' | 'settings'> | null, probes: readonly Probe[]): Fault[] {
-  const found: Fault[] = [];
+export function faultsOf(policy: Pick<EffectivePolicy, 'broken' | 'faults' | 'settings'> | null, probes: readonly Probe[], suspended: readonly string[] = []): Fault[] {
+  const found: Fault[] = suspended.map((name) => ({ kind: 'passkey', name }));
   for (const probe of probes) {
     if (ELSEWHERE.has(probe.name)) continue;
     if (probe.state === 'fail') found.push({ kind: probe.name === 'workspace' ? 'workspace' : 'probe', probe });
@@ -39,17 +40,18 @@ export function faultsOf(policy: Pick<EffectivePolicy, 'broken' | 'faults' | 'se
 }
 
 export class Repairs {
-  readonly #api: Pick<Endpoints, 'policy' | 'doctor'>;
+  readonly #api: Pick<Endpoints, 'policy' | 'doctor' | 'passkeys'>;
   #policy: EffectivePolicy | null = $state.raw(null);
   #probes: readonly Probe[] = $state.raw([]);
+  #suspended: readonly string[] = $state.raw([]);
   #probed = -Infinity;
   #looked = -Infinity;
   /** Of two answers only that to the later question counts. */
   #asked = 0;
   #examined = 0;
-  readonly faults = $derived(faultsOf(this.#policy, this.#probes));
+  readonly faults = $derived(faultsOf(this.#policy, this.#probes, this.#suspended));
 
-  constructor(api: Pick<Endpoints, 'policy' | 'doctor'>) {
+  constructor(api: Pick<Endpoints, 'policy' | 'doctor' | 'passkeys'>) {
     this.#api = api;
   }
 
@@ -72,7 +74,7 @@ export class Repairs {
       look();
     });
     const offEvent = live.onEvent((event) => {
-      if (concerns(event, 'settings')) look();
+      if (concerns(event, 'settings') || concerns(event, 'device')) look();
     });
     document.addEventListener('visibilitychange', look);
     return () => {
@@ -88,13 +90,23 @@ export class Repairs {
   async look(now = Date.now()): Promise<void> {
     this.#looked = now;
     const asked = ++this.#asked;
-    await Promise.all([this.#readPolicy(asked), this.#examine(now)]);
+    await Promise.all([this.#readPolicy(asked), this.#readPasskeys(asked), this.#examine(now)]);
   }
 
   async #readPolicy(asked: number): Promise<void> {
     try {
       const { data, staleSince } = await this.#api.policy.effective();
       if (staleSince === null && asked === this.#asked) this.#policy = data;
+    } catch {
+      // As above.
+    }
+  }
+
+  /** A passkey that may have been copied. */
+  async #readPasskeys(asked: number): Promise<void> {
+    try {
+      const { data, staleSince } = await this.#api.passkeys.list();
+      if (staleSince === null && asked === this.#asked) this.#suspended = data.items.filter((each) => each.suspended_at).map((each) => each.name);
     } catch {
       // As above.
     }

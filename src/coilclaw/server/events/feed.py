@@ -85,7 +85,7 @@ class Feed:
         for event in self._kept:
             reader.tell(event)
         for thread_id, turn_id, text in self.partials():
-            if text and reader.wants_topics(("thread",)) and reader.wants_thread(thread_id):
+            if text and reader.wants_text(thread_id):
                 reader.put(_text(thread_id, turn_id, 0, text))
         self._readers.add(reader)
         return True
@@ -128,7 +128,7 @@ class Feed:
         """Tell everybody who follows a conversation a piece of text, already redacted. It is not kept anywhere."""
         sent = b""
         for reader in self._readers:
-            if reader.wants_topics(("thread",)) and reader.wants_thread(thread_id):
+            if reader.wants_text(thread_id):
                 sent = sent or _text(thread_id, turn_id, offset, piece)
                 reader.put(sent)
 

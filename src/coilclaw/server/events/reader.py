@@ -19,9 +19,17 @@ Ending: TypeAlias = Literal["", "gone", "overflow", "revoked", "over"]
 class Reader:
     """One who follows the events; `seq` is the number up to which everything was told or is not wanted."""
 
-    def __init__(self, *, topics: Iterable[Topic] | None = None, thread_id: str | None = None, seq: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        topics: Iterable[Topic] | None = None,
+        thread_id: str | None = None,
+        text_of: str | None = None,
+        seq: int = 0,
+    ) -> None:
         self.topics = None if topics is None else frozenset(topics)
         self.thread_id = thread_id
+        self.text_of = text_of
         self.seq = seq
         self.ending: Ending = ""
         self._waiting: deque[bytes] = deque()
@@ -35,6 +43,11 @@ class Reader:
     def wants_thread(self, thread_id: str) -> bool:
         """Whether an event of this conversation is asked for."""
         return self.thread_id is None or self.thread_id == thread_id
+
+    def wants_text(self, thread_id: str) -> bool:
+        """Whether text of this conversation is asked for while it is being written."""
+        named = self.text_of is None or self.text_of == thread_id
+        return named and self.wants_topics(("thread",)) and self.wants_thread(thread_id)
 
     def tell(self, event: Event) -> None:
         """Put an event behind what waits, unless it was told or is not wanted."""

@@ -6,34 +6,25 @@ once and without waiting for the next event.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from litestar import Response
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from coilclaw.server.entry.caller import Caller
+from coilclaw.server.door.caller import Caller
+from coilclaw.server.door.open_connections import OpenConnections
 from coilclaw.server.events.feed import Feed, gap_ahead
 from coilclaw.server.events.reader import Reader
 from coilclaw.server.events.stream_messages import MEDIA_TYPE
 from coilclaw.server.problems import Trouble
 
-CHECK_SECONDS = 0.5
+if TYPE_CHECKING:
+    from coilclaw.server.door.slow_clients import Line
 
 
-class Line(Protocol):
-    """The connection under a stream, where the listener offers it (slow.py)."""
-
-    on_shutdown: Callable[[], None] | None
-
-    def abort(self) -> None:
-        """Drop the connection, sent or not."""
-        ...
-
-
-class Streams:
+class Streams(OpenConnections[Reader]):
     """All open streams of a server."""
 
     def __init__(
@@ -45,69 +36,21 @@ class Streams:
         heartbeat_seconds: float = 15.0,
         stuck_seconds: float = 30.0,
     ) -> None:
-        self.feed = feed
-        self.heartbeat_seconds = heartbeat_seconds
-        self.stuck_seconds = stuck_seconds
-        self._still_valid = still_valid
-        self._most = most
-        # One device cannot keep all the others out.
-        self._most_of_one = max(1, most * 5 // 6)
-        self._open: dict[Reader, Caller] = {}
-        self._by_device: Counter[str] = Counter()
-        self._checking: asyncio.Task[None] | None = None
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def room_for(self, caller: Caller) -> None:
-        """An error when there are too many."""
-        if len(self._open) >= self._most or self._by_device[caller.device_id] >= self._most_of_one:
-            raise Trouble(
+        super().__init__(
+            still_valid=still_valid,
+            most=most,
+            end=lambda reader: reader.end("revoked"),
+            full=lambda: Trouble(
                 503,
                 "TOO_MANY_STREAMS",
                 "too many event streams are open.",
                 remedy="Close some, or raise `max_streams` in [server].",
                 headers={"Retry-After": "5"},
-            )
-
-    def add(self, reader: Reader, caller: Caller) -> None:
-        """Count a stream, and look after its device's right to be here."""
-        self._open[reader] = caller
-        self._by_device[caller.device_id] += 1
-        if self._checking is None or self._checking.done():
-            self._checking = asyncio.create_task(self._check_forever(), name="streams")
-
-    def remove(self, reader: Reader) -> None:
-        """A stream is over."""
-        caller = self._open.pop(reader, None)
-        if caller is None:
-            return
-        self._by_device[caller.device_id] -= 1
-        if not self._by_device[caller.device_id]:
-            del self._by_device[caller.device_id]
-        if not self._open and self._checking is not None:
-            self._checking.cancel()
-            self._checking = None
-
-    def check(self) -> None:
-        """End the streams of devices that were revoked and of tokens that are over."""
-        good: dict[str, bool] = {}
-        for reader, caller in self._open.items():
-            if caller.token_id not in good:
-                good[caller.token_id] = self._holds(caller)
-            if not good[caller.token_id]:
-                reader.end("revoked")
-
-    def _holds(self, caller: Caller) -> bool:
-        try:
-            return self._still_valid(caller)
-        except Exception:  # fail closed: who cannot be vouched for comes in again by the door
-            return False
-
-    async def _check_forever(self) -> None:
-        while True:
-            await asyncio.sleep(CHECK_SECONDS)
-            self.check()
+            ),
+        )
+        self.feed = feed
+        self.heartbeat_seconds = heartbeat_seconds
+        self.stuck_seconds = stuck_seconds
 
 
 class EventStream(Response[str]):

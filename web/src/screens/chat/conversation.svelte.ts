@@ -39,7 +39,7 @@ export class Conversation {
     const { live } = this.#panel;
     const off = [
       live.onEvent((event) => this.#heard(event)),
-      live.onText((delta) => this.#written(delta)),
+      live.onText(this.id, (delta) => this.#written(delta)),
       live.onAgain(() => this.#soon()),
     ];
     return () => {
@@ -129,7 +129,6 @@ export class Conversation {
   }
 
   #written(delta: TextDelta): void {
-    if (delta.thread_id !== this.id) return;
     const next = withPiece(this.partial, delta.turn_id, delta.offset, delta.text);
     this.turn = { id: delta.turn_id, begun: true };
     if (next) this.partial = next;

@@ -7,7 +7,7 @@ export interface ScheduleForm {
   name: string;
   kind: TriggerKind;
   cron: string;
-  every: string;
+  interval: string;
   at: string;
   zone: string;
   does: 'goal' | 'sop';
@@ -29,12 +29,9 @@ export const KINDS: readonly TriggerKind[] = ['cron', 'interval', 'at'];
 export const MISFIRES: readonly Misfire[] = ['run_once', 'run_all', 'skip'];
 export const OVERLAPS: readonly Overlap[] = ['skip', 'queue_one', 'allow', 'replace'];
 
-/** The field that says when, for each kind. */
-export const FIELD_OF = { cron: 'cron', interval: 'every', at: 'at' } as const satisfies Record<TriggerKind, PreviewField>;
-
 export function blank(zone: string): ScheduleForm {
   return {
-    name: '', kind: 'cron', cron: '0 9 * * 1-5', every: '', at: '', zone, does: 'goal', goal: '', sop: '', steps: '',
+    name: '', kind: 'cron', cron: '0 9 * * 1-5', interval: '', at: '', zone, does: 'goal', goal: '', sop: '', steps: '',
     tools: '', domains: '', files: '', evidence: '', misfire: 'run_once', catchUp: '', overlap: 'skip', stagger: '', failures: '',
   };
 }
@@ -46,7 +43,7 @@ export function formOf(schedule: ScheduleShown, zone: string): ScheduleForm {
     name: schedule.schedule_id,
     kind: schedule.trigger,
     cron: schedule.cron ?? '',
-    every: schedule.every ?? '',
+    interval: schedule.interval ?? '',
     at: schedule.at ?? '',
     zone: schedule.timezone || zone,
     does: schedule.sop === null ? 'goal' : 'sop',
@@ -66,9 +63,8 @@ export function formOf(schedule: ScheduleShown, zone: string): ScheduleForm {
 }
 
 /** What the preview is asked. */
-export function askOf(form: Pick<ScheduleForm, 'kind' | 'cron' | 'every' | 'at' | 'zone'>, known: readonly string[] = []): PreviewAsk {
-  const field = FIELD_OF[form.kind];
-  return { trigger: form.kind, [field]: form[field].trim(), ...(form.kind === 'interval' ? {} : { timezone: zoneOf(form.zone, known) }), count: 5 };
+export function askOf(form: Pick<ScheduleForm, 'kind' | 'cron' | 'interval' | 'at' | 'zone'>, known: readonly string[] = []): PreviewAsk {
+  return { trigger: form.kind, [form.kind]: form[form.kind].trim(), ...(form.kind === 'interval' ? {} : { timezone: zoneOf(form.zone, known) }), count: 5 };
 }
 
 /** What is wrong with a field, and how to write it. */
@@ -96,9 +92,8 @@ function limitsOf(form: ScheduleForm): WorkLimits {
 }
 
 /** When and what, as it is declared. */
-function whenOf(form: ScheduleForm): Pick<EditSchedule, 'trigger' | 'cron' | 'every' | 'at' | 'timezone'> {
-  const field = FIELD_OF[form.kind];
-  return { trigger: form.kind, [field]: form[field].trim(), ...(form.kind === 'interval' ? {} : { timezone: form.zone.trim() }) };
+function whenOf(form: ScheduleForm): Pick<EditSchedule, 'trigger' | 'cron' | 'interval' | 'at' | 'timezone'> {
+  return { trigger: form.kind, [form.kind]: form[form.kind].trim(), ...(form.kind === 'interval' ? {} : { timezone: form.zone.trim() }) };
 }
 
 function whatOf(form: ScheduleForm): Pick<EditSchedule, 'goal' | 'sop'> {
@@ -125,7 +120,7 @@ export function newOf(form: ScheduleForm): NewSchedule {
 export function changesOf(before: ScheduleForm, after: ScheduleForm): EditSchedule {
   const made: EditSchedule = {};
   const same = (...names: (keyof ScheduleForm)[]): boolean => names.every((name) => before[name].trim() === after[name].trim());
-  if (!same('kind', FIELD_OF[after.kind], ...(after.kind === 'interval' ? [] : (['zone'] as const)))) Object.assign(made, whenOf(after));
+  if (!same('kind', after.kind, ...(after.kind === 'interval' ? [] : (['zone'] as const)))) Object.assign(made, whenOf(after));
   if (!same('does', after.does === 'sop' ? 'sop' : 'goal')) Object.assign(made, whatOf(after));
   if (after.does === 'goal' && !same('steps')) made.steps = linesOf(after.steps);
   if (!same('tools', 'domains', 'files')) made.constraints = limitsOf(after);

@@ -80,9 +80,9 @@ export const parts = {
 
   'label.untrusted': 'Not your words',
   'label.from': 'From {source}',
-  'label.unknown': 'a source nobody knows',
+  'label.unknown': 'an unknown source',
   'label.source.attachment': 'an attachment',
-  'label.source.workspace': 'a file others had a hand in',
+  'label.source.workspace': 'a file influenced by others',
   'label.source.network': 'the network',
 
   'diff.added.one': '{n} line added',

@@ -1,0 +1,29 @@
+"""The airlock: the only way out of the process for network traffic.
+
+Owns the judge (pure: URL, listing, addresses), the one resolution, the dialling of exactly what was checked, the log.
+Never honours proxies, credentials or certificate stores named by the environment; never sends what was not decided.
+"""
+
+from coilclaw.airlock.judge import EgressVerdict, judge_addresses, judge_chain, judge_url
+from coilclaw.airlock.listing import DomainSet, Endpoint, Listing
+from coilclaw.airlock.log import EgressLine
+from coilclaw.airlock.row import check_row
+from coilclaw.airlock.transport import Airlock, Limits
+from coilclaw.airlock.url import Refusal, Target, parse_url
+
+__all__ = [
+    "Airlock",
+    "DomainSet",
+    "EgressLine",
+    "EgressVerdict",
+    "Endpoint",
+    "Limits",
+    "Listing",
+    "Refusal",
+    "Target",
+    "check_row",
+    "judge_addresses",
+    "judge_chain",
+    "judge_url",
+    "parse_url",
+]

@@ -1,0 +1,177 @@
+"""Who may reach what: an immutable snapshot of what the owner configured, and what a skill or a job left of it."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from coilclaw.airlock.names import local_name
+from coilclaw.airlock.ranges import special
+from coilclaw.airlock.url import Refusal, Scheme, Target, parse_url
+from coilclaw.packets.errors import ConfigError
+from coilclaw.packets.http import Principal
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """One place the owner named exactly."""
+
+    scheme: Scheme
+    host: str
+    port: int
+
+
+class DomainSet(msgspec.Struct, frozen=True, kw_only=True):
+    """Domains as the owner lists them, read once: `example.com`, `*.example.com`, `http://localhost:8080`."""
+
+    names: frozenset[str] = frozenset()
+    """Exact names, over https on 443."""
+    suffixes: frozenset[str] = frozenset()
+    """`.example.com` for `*.example.com`: any name below, never the apex, over https on 443."""
+    endpoints: frozenset[Endpoint] = frozenset()
+    """Exact scheme, host and port; the only form that can name plain http, another port, or a local host."""
+
+    @classmethod
+    def of(cls, entries: Iterable[str]) -> "DomainSet":
+        """Read the entries, or raise ConfigError naming every invalid one."""
+        names: set[str] = set()
+        suffixes: set[str] = set()
+        endpoints: set[Endpoint] = set()
+        problems: list[str] = []
+        for entry in entries:
+            read = _entry(entry)
+            if isinstance(read, Endpoint):
+                endpoints.add(read)
+            elif isinstance(read, Refusal):
+                problems.append(f"{entry!r}: {read.reason}")
+            else:
+                (suffixes if read.startswith(".") else names).add(read)
+        if problems:
+            raise ConfigError(problems, remedy="Write example.com, *.example.com or https://host:port.")
+        return cls(names=frozenset(names), suffixes=frozenset(suffixes), endpoints=frozenset(endpoints))
+
+    def has_endpoint(self, target: Target) -> bool:
+        """Whether exactly this scheme, host and port is listed."""
+        return Endpoint(target.scheme, target.host, target.port) in self.endpoints
+
+    def has_name(self, host: str) -> bool:
+        """Whether the name is listed, by itself or by a wildcard that ends at a dot."""
+        if host in self.names:
+            return True
+        parts = host.split(".")
+        return any("." + ".".join(parts[start:]) in self.suffixes for start in range(1, len(parts)))
+
+    def admits(self, target: Target) -> bool:
+        """Whether the target is listed, exactly or as an https page of a listed name."""
+        plain = target.scheme == "https" and target.port == 443 and target.kind == "name"
+        return self.has_endpoint(target) or (plain and self.has_name(target.host))
+
+    def covers(self, target: Target) -> bool:
+        """For narrowing, which grants nothing: the exact endpoint, or the name on whatever scheme and port."""
+        return self.has_endpoint(target) or (target.kind == "name" and self.has_name(target.host))
+
+
+Endpoints: TypeAlias = frozenset[Endpoint]
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """What each principal may reach. Only configuration grants; `narrowed` only takes away."""
+
+    providers: Endpoints = frozenset()
+    """Model servers, exactly as configured."""
+    searches: Endpoints = frozenset()
+    forges: Endpoints = frozenset()
+    webhooks: Endpoints = frozenset()
+    domains: DomainSet = DomainSet()
+    """The owner's `allowed_domains`, for `http` and for boxes."""
+    narrowing: tuple[DomainSet, ...] | None = None
+    """What skill and job declare: each set must admit the target too. None means no narrowing."""
+    own_ports: frozenset[int] = frozenset()
+    """Ports of our own server: never reachable on this machine, whoever lists them."""
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        providers: Iterable[str] = (),
+        searches: Iterable[str] = (),
+        forges: Iterable[str] = (),
+        webhooks: Iterable[str] = (),
+        allowed_domains: Iterable[str] = (),
+        own_ports: Iterable[int] = (),
+    ) -> "Listing":
+        """Read configured URLs and domains, or raise ConfigError with every fault."""
+        return cls(
+            providers=endpoints_of(providers),
+            searches=endpoints_of(searches),
+            forges=endpoints_of(forges),
+            webhooks=endpoints_of(webhooks),
+            domains=DomainSet.of(allowed_domains),
+            own_ports=frozenset(own_ports),
+        )
+
+    def narrowed(self, entries: Sequence[str] | None) -> "Listing":
+        """The same listing, further limited to these entries; None changes nothing, an empty list leaves nothing."""
+        if entries is None:
+            return self
+        return msgspec.structs.replace(self, narrowing=(*(self.narrowing or ()), DomainSet.of(entries)))
+
+    def endpoints_for(self, principal: Principal) -> Endpoints | None:
+        """The exact places of a principal that is bound to such, or None for one that goes by domains."""
+        match principal:
+            case "provider":
+                return self.providers
+            case "web_search":
+                return self.searches
+            case "forge":
+                return self.forges
+            case "webhook":
+                return self.webhooks
+            case "web_open" | "http" | "box":
+                return None
+
+
+def endpoints_of(urls: Iterable[str]) -> Endpoints:
+    """The scheme, host and port of each configured base URL, or ConfigError with every fault."""
+    found: set[Endpoint] = set()
+    problems: list[str] = []
+    for url in urls:
+        read = _endpoint(url)
+        if isinstance(read, Refusal):
+            problems.append(f"{url.partition('?')[0]!r}: {read.reason}")
+        else:
+            found.add(read)
+    if problems:
+        raise ConfigError(problems, remedy="Write a base URL such as https://host/v1 or http://127.0.0.1:8080/v1.")
+    return frozenset(found)
+
+
+def _endpoint(url: str) -> Endpoint | Refusal:
+    target = parse_url(url)
+    if isinstance(target, Refusal):
+        return target
+    if target.kind != "name" and (block := special(target.host)) and block.place == "never":
+        return Refusal("SPECIAL_ADDRESS", f"{target.host} is {block.name} ({block.source}) and cannot be listed")
+    return Endpoint(target.scheme, target.host, target.port)
+
+
+def _entry(entry: str) -> str | Endpoint | Refusal:
+    """An exact name, a `.suffix`, an endpoint, or why it is none of them."""
+    if "://" in entry:
+        read = _endpoint(entry)
+        tail = entry.partition("://")[2]
+        if isinstance(read, Endpoint) and any(mark in tail.rstrip("/") for mark in "/?#"):
+            return Refusal("BAD_ENTRY", "an entry must end after the port; a path cannot be listed")
+        return read
+    wildcard = entry.startswith("*.")
+    target = parse_url(f"https://{entry.removeprefix('*.')}")
+    if isinstance(target, Refusal):
+        return target
+    bare = entry.removeprefix("*.").lower() == target.host
+    if not bare:
+        return Refusal("BAD_ENTRY", f"a port or a path needs the full form, https://{target.authority}")
+    if target.kind != "name" or local_name(target.host):
+        kind = "a public suffix or local name" if wildcard else "a local host or an address"
+        return Refusal(
+            "BAD_ENTRY", f"{kind} must be listed one by one, with scheme and port: http://{target.host}:8080"
+        )
+    return f".{target.host}" if wildcard else target.host

@@ -1,0 +1,110 @@
+"""The wiring: the features listed, and what a server, a worker and an open home are made of. Nothing is discovered."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from coilclaw.runtime.extensions import Extensions, JobKind
+
+if TYPE_CHECKING:
+    from coilclaw.features import Feature
+    from coilclaw.gate.conveyor import Conveyor
+    from coilclaw.gate.grants import FollowUp
+    from coilclaw.gate.turn import Turn
+    from coilclaw.packets.action import Action
+    from coilclaw.runtime.runtime import Runtime
+    from coilclaw.server.door.rates import Rates
+    from coilclaw.server.panel import Panel
+    from coilclaw.server.serving import MakePart
+    from coilclaw.server.site import Site
+    from coilclaw.tools.reach_out import Post
+    from coilclaw.work.worker import Chore, Worker
+
+FEATURES = (
+    "devices",
+    "chat",
+    "approvals",
+    "records",
+    "policy",
+    "owner_files",
+    "jobs",
+    "schedules",
+    "sops",
+    "notifications",
+    "status",
+)
+"""Each a folder of `features` whose `feature.py` has FEATURE. Named, not imported: a command needs few of them."""
+
+
+def feature(name: str) -> "Feature":
+    """What a feature of that name gives."""
+    return import_module(f"coilclaw.features.{name}.feature").FEATURE
+
+
+# An open home
+
+
+def _reach_out(runtime: "Runtime") -> "Post":
+    from coilclaw.features.notifications.feature import reach_out_of
+
+    return reach_out_of(runtime)
+
+
+def _follow_up(runtime: "Runtime", action: "Action", turn: "Turn") -> "FollowUp":
+    from coilclaw.features.schedules.followups import follow_up_of
+
+    return follow_up_of(runtime, action, turn)
+
+
+def _job_kinds() -> Mapping[str, JobKind]:
+    from coilclaw.features.sops.sop_job import SOP_JOB
+
+    return {"sop": SOP_JOB}
+
+
+EXTENSIONS = Extensions(reach_out=_reach_out, follow_up=_follow_up, job_kinds=_job_kinds)
+"""What features add to every home that is opened."""
+
+
+# The server
+
+
+def build_server(
+    runtime: "Runtime", *more: "MakePart", rates: "Rates | None" = None, panel: "Panel | None" = None
+) -> "Site":
+    """The whole server: every feature's part, the event stream and the panel behind the one door."""
+    from coilclaw.server.events.part import events_part
+    from coilclaw.server.panel import Panel
+    from coilclaw.server.serving import Serving
+    from coilclaw.server.site import build_site
+
+    parts = (events_part, *(feature(name).part for name in FEATURES), *more)
+    return build_site(Serving(runtime), parts, rates=rates, panel=panel or Panel.load())
+
+
+# The worker
+
+
+def build_worker(runtime: "Runtime", conveyor: "Conveyor", name: str, *, slots: int = 0) -> "Worker":
+    """A worker of that name: it claims jobs, carries out what was approved, and does every feature's chores."""
+    from coilclaw.features.jobs.background import Background
+
+    chores = [chore for each in FEATURES for chore in feature(each).chores(runtime, conveyor)]
+    background = Background(runtime, conveyor)
+    return background.worker(name, slots=slots, chores=(*chores, _prune(runtime)))
+
+
+def _prune(runtime: "Runtime") -> "Chore":
+    """Once a day, whichever worker comes first."""
+    import asyncio
+
+    import msgspec
+
+    from coilclaw.cli.commands.prune import pruner
+    from coilclaw.work.worker import Chore
+
+    async def run() -> int:
+        done = await asyncio.to_thread(pruner(runtime).prune_if_due)
+        return 0 if done is None or not any(msgspec.structs.astuple(done.gone)) else 1
+
+    return Chore(name="prune", every=600.0, run=run)

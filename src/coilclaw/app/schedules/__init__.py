@@ -1,1 +1,0 @@
-"""Schedules, put together from an App: the clockwork, the owner's edits, and how they are shown."""

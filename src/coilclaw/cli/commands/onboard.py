@@ -1,0 +1,234 @@
+"""coilclaw onboard."""
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING, cast
+
+import click
+import msgspec
+
+from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
+from coilclaw.cli.open_home import here, opened
+from coilclaw.cli.output import tell
+from coilclaw.config import Home, load
+from coilclaw.packets.errors import CoilclawError, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tomlkit.items import Table
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider that could be configured."""
+
+    name: str
+    base_url: str
+    model: str
+    api_key_env: str
+    why: str
+
+
+HOSTED = tuple(
+    Choice(name=name, base_url=base_url, model=model, api_key_env=key, why="")
+    for name, base_url, model, key in (
+        ("openai", "https://api.openai.com/v1", "gpt-5-mini", "OPENAI_API_KEY"),
+        ("openrouter", "https://openrouter.ai/api/v1", "openrouter/auto", "OPENROUTER_API_KEY"),
+        ("openrouter", "https://openrouter.ai/api/v1", "openrouter/auto", "COILCLAW_OPENROUTER_API_KEY"),
+        ("groq", "https://api.groq.com/openai/v1", "openai/gpt-oss-120b", "GROQ_API_KEY"),
+        ("mistral", "https://api.mistral.ai/v1", "mistral-large-latest", "MISTRAL_API_KEY"),
+        ("deepseek", "https://api.deepseek.com/v1", "deepseek-chat", "DEEPSEEK_API_KEY"),
+    )
+)
+LOCAL_PORTS = {11434: "ollama", 1234: "lmstudio", 8080: "llamacpp", 8000: "vllm"}
+
+
+@click.command()
+@click.option("--provider", "name", help="A name for the provider, or mock to keep the built-in one.")
+@click.option("--base-url", help="The server's base URL, such as http://localhost:1234/v1.")
+@click.option("--model", help="The model to ask for.")
+@click.option("--api-key-env", help="The NAME of the environment variable that holds the key; never the key itself.")
+@click.option(
+    "--autonomy", type=click.Choice(["readonly", "supervised", "full"]), help="How much runs without asking you."
+)
+@click.option("--non-interactive", is_flag=True, help="Do not prompt; use the flags and what is found.")
+@click.option("--no-test", is_flag=True, help="Do not test the provider.")
+def onboard(
+    name: str | None,
+    base_url: str | None,
+    model: str | None,
+    api_key_env: str | None,
+    autonomy: str | None,
+    non_interactive: bool,
+    no_test: bool,
+) -> int:
+    """Set things up: find keys in the environment and model servers on this machine, choose, write, test."""
+    home = here()
+    interactive = not non_interactive and sys.stdin.isatty()
+    _prepare(home)
+    found = find_providers(os.environ, asyncio.run(find_local()))
+    choice = _from_flags(name, base_url, model, api_key_env, found)
+    if choice is None and name != "mock":
+        choice = _ask(found) if interactive else next(iter(found), None)
+    if interactive and choice is not None and model is None:
+        choice = msgspec.structs.replace(choice, model=click.prompt("Model", default=choice.model, err=True))
+    if interactive and autonomy is None:
+        autonomy = click.prompt(
+            "Autonomy", default="supervised", type=click.Choice(["readonly", "supervised", "full"]), err=True
+        )
+    _write(home, choice, autonomy)
+    load(home, os.environ)  # what was written must hold
+    tell(f"Wrote {home.config_file}: provider {choice.name if choice else 'local (mock)'}.")
+    return 0 if no_test else _test()
+
+
+def _prepare(home: Home) -> None:
+    try:
+        make_home(home)
+        config = load(home, os.environ).config
+        make_parts(home, config)
+        make_workspace(home, config.workspace_dir)
+    except OSError as error:
+        raise StorageError(f"{error.filename or home.root} cannot be written ({error.strerror}).") from error
+
+
+async def find_local() -> list[Choice]:
+    """Model servers that answer on loopback, asked through the airlock like any provider."""
+    from coilclaw.airlock import Listing
+    from coilclaw.airlock.transport import Airlock
+    from coilclaw.packets.errors import EgressRefused, TransportError
+    from coilclaw.packets.http import HttpRequest
+    from coilclaw.packets.ids import utc_now
+
+    urls = {f"http://127.0.0.1:{port}/v1": name for port, name in LOCAL_PORTS.items()}
+    airlock = Airlock(Listing.build(providers=list(urls)), log=lambda _: None, clock=utc_now)
+
+    async def look(url: str, name: str) -> Choice | None:
+        request = HttpRequest(principal="provider", method="GET", url=f"{url}/models", timeout_seconds=1.5)
+        try:
+            response = await airlock.send(request)
+            models = msgspec.json.decode(response.body, type=_Models) if response.status == 200 else None
+        except (TransportError, EgressRefused, msgspec.DecodeError):
+            return None
+        if models is None or not models.data:
+            return None
+        return Choice(name=name, base_url=url, model=models.data[0].id, api_key_env="", why=f"answers at {url}")
+
+    looked = await asyncio.gather(*(look(url, name) for url, name in urls.items()))
+    return [choice for choice in looked if choice is not None]
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def find_providers(environ: "Mapping[str, str]", local: list[Choice]) -> list[Choice]:
+    """What could be used here, local servers first."""
+    hosted = [
+        msgspec.structs.replace(choice, why=f"{choice.api_key_env} is set")
+        for choice in HOSTED
+        if environ.get(choice.api_key_env)
+    ]
+    return [*local, *hosted]
+
+
+def _from_flags(
+    name: str | None, base_url: str | None, model: str | None, api_key_env: str | None, found: list[Choice]
+) -> Choice | None:
+    if name == "mock" or (name is None and base_url is None):
+        return None
+    known = next((choice for choice in (*found, *HOSTED) if choice.name == name), None)
+    if base_url is None and known is None:
+        names = sorted({choice.name for choice in (*found, *HOSTED)})
+        raise UsageError(
+            f"--provider {name} needs --base-url and --model.", remedy=f"These need neither: {', '.join(names)}."
+        )
+    if base_url is not None and not model and known is None:
+        raise UsageError("--base-url needs --model.", remedy="Name the model the server should use.")
+    return Choice(
+        name=name or "model",
+        base_url=base_url or (known.base_url if known else ""),
+        model=model or (known.model if known else ""),
+        api_key_env=api_key_env if api_key_env is not None else (known.api_key_env if known else ""),
+        why="from the flags",
+    )
+
+
+def _ask(found: list[Choice]) -> Choice | None:
+    tell("Which model should answer?", err=True)
+    for number, choice in enumerate(found, start=1):
+        tell(f"  {number}) {choice.name}: {choice.model} ({choice.why})", err=True)
+    other = "another server" if found else "a model server at an address you type in"
+    tell(f"  {len(found) + 1}) {other} (any OpenAI-compatible one)", err=True)
+    tell(f"  {len(found) + 2}) none yet: use the built-in mock", err=True)
+    default = 1 if found else 2
+    picked = click.prompt("Number", default=default, type=click.IntRange(1, len(found) + 2), err=True)
+    if picked <= len(found):
+        return found[picked - 1]
+    if picked == len(found) + 2:
+        return None
+    return Choice(
+        name=click.prompt("A name for it", default="model", err=True),
+        base_url=click.prompt("Base URL", default="http://localhost:1234/v1", err=True),
+        model=click.prompt("Model", err=True),
+        api_key_env=click.prompt("Variable that holds the key (empty: none)", default="", err=True),
+        why="typed in",
+    )
+
+
+def _write(home: Home, choice: Choice | None, autonomy: str | None) -> None:
+    """Edit config.toml, keeping everything the owner wrote, comments too."""
+    import tomlkit
+
+    try:
+        document = tomlkit.parse(home.config_file.read_text(encoding="utf-8"))
+        providers = document.setdefault("providers", tomlkit.table(is_super_table=True))
+        models = cast("Table", providers.setdefault("models", tomlkit.table(is_super_table=True)))
+        name = choice.name if choice is not None else "local"
+        if choice is not None:
+            models[name] = _entry(choice)
+        elif name not in models:
+            models[name] = {"kind": "mock"}
+        document["default_provider"] = name
+        if autonomy is not None:
+            document.setdefault("security", tomlkit.table())["autonomy"] = autonomy
+        partial = home.config_file.with_suffix(".new")
+        partial.write_text(tomlkit.dumps(document), encoding="utf-8")
+        partial.chmod(0o600)
+        partial.replace(home.config_file)
+    except OSError as error:
+        raise StorageError(f"{home.config_file} cannot be written ({error.strerror}).") from error
+
+
+def _entry(choice: Choice) -> "Table":
+    import tomlkit
+
+    entry = tomlkit.table()
+    entry["kind"] = "openai-compatible"
+    entry["base_url"] = choice.base_url
+    entry["model"] = choice.model
+    if choice.api_key_env:
+        entry["api_key_env"] = choice.api_key_env
+    return entry
+
+
+def _test() -> int:
+    from coilclaw.runtime.provider_test import try_provider
+
+    with opened() as app:
+        name = app.config.default_provider
+        tell(f"Asking {name} for one word …", err=True)
+        try:
+            tried = asyncio.run(try_provider(app, name))
+        except CoilclawError as error:
+            tell(f"coilclaw: {name} did not answer: {error}", err=True)
+            tell("The configuration was written; try again with `coilclaw provider test`.", err=True)
+            return error.exit_code
+    tell(f"{name} answers ({tried.model}): {tried.text[:200]}")
+    tell("Next: `coilclaw agent`.")
+    return 0

@@ -1,0 +1,112 @@
+"""Words for people: one for each way things end. Policy denies, the owner rejects, what ran is done."""
+
+from typing import TYPE_CHECKING
+
+from coilclaw.cli.output import counted
+from coilclaw.packets.job import JobState
+from coilclaw.store.refusals import refusal_of
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    from coilclaw.packets.action import Action, ToolResult
+    from coilclaw.packets.canonical import Json
+
+_RECEIPTS = {"allowed": "done", "denied": "denied", "failed": "failed", "unknown": "unknown end"}
+_ACTIONS = {
+    "PENDING": "waits for you",
+    "APPROVED": "is approved, but not done yet",
+    "EXECUTED": "is done",
+    "FAILED": "failed",
+    "UNKNOWN": "has an unknown outcome",
+}
+_REFUSALS = {
+    "rejected": "was rejected by you",
+    "denied": "was denied by policy",
+    "withdrawn": "was withdrawn",
+    "expired": "has expired",
+}
+_TO_OWNER = {
+    "OWNER_REFUSED": (
+        ("The owner rejected it", "You rejected it"),
+        ("The owner refused it", "You rejected it"),  # as older rows have it
+    ),
+    "APPROVAL_NEEDED": ((" The owner can ", " You can "), ("with their passkey", "with your passkey")),
+}
+JOBS: dict[JobState, str] = {
+    "RECEIVED": "about to start",
+    "PARSED": "about to start",
+    "POLICY_CHECKED": "about to start",
+    "PLANNED": "about to start",
+    "EXECUTING": "under way",
+    "MERGED": "under way",
+    "DEPLOYED": "under way",
+    "PR_OPENED": "waiting for you",
+    "WAITING_APPROVAL": "waiting for you",
+    "DONE": "done",
+    "DENIED": "denied",
+    "FAILED": "failed",
+    "TIMED_OUT": "out of time",
+    "CANCELLED": "cancelled",
+    "PAUSED_BUDGET": "paused",
+}
+"""How a job stands, as the panel says it."""
+
+
+_WORKER = {
+    "worker_started": "working in the background ({name})",
+    "worker_stopping": "stopping: running work has ten seconds to finish",
+    "worker_stopped": "no longer working in the background ({name})",
+    "worker_held": "ESTOP is engaged: work is paused",
+    "worker_goes_on": "ESTOP is cleared: work continues",
+}
+_CHORES = {
+    "recover": ("recovered after a crash", "action"),
+    "expire": ("expired", "proposal"),
+    "execute": ("carried out", "approved action"),
+    "schedules": ("started, finished or skipped", "scheduled run"),
+    "sops": ("resumed", "procedure"),
+}
+
+
+def worker_words(event: str, fields: "Mapping[str, Json]") -> str | None:
+    """What a worker says of itself, in words; None where there are none for it."""
+    if event != "worker_chore":
+        words = _WORKER.get(event)
+        return None if words is None else words.format(name=fields.get("name", ""))
+    if fields.get("chore") == "prune":
+        return "deleted data past its retention"
+    words, noun = _CHORES.get(str(fields.get("chore")), ("", ""))
+    done = fields.get("done")
+    return f"{counted(done, noun)} {words}" if words and isinstance(done, int) else None
+
+
+def receipt_word(status: str, code: str = "") -> str:
+    """What a receipt says in prose; with its code also who said no."""
+    return refusal_of(code) if status == "denied" else _RECEIPTS.get(status, status)
+
+
+def action_words(db: "sqlite3.Connection", action: "Action") -> str:
+    """How an action stands, to go on after its id."""
+    if action.status != "REJECTED":
+        return _ACTIONS[action.status]
+    from coilclaw.store.actions import result_of
+
+    result = result_of(db, action.action_id)
+    said_no = "denied" if action.decision.verdict == "deny" else "rejected"
+    words = _REFUSALS[refusal_of(result.code) if result is not None else said_no]
+    reason = action.rejection_reason or ""
+    return words if not reason or reason.isupper() or reason == "expired" else f"{words} ({reason.rstrip('.')})"
+
+
+def result_words(result: "ToolResult") -> str:
+    """What came of a call, said to the owner, who is `the owner` only to the model."""
+    return to_owner(result.output, result.code)
+
+
+def to_owner(text: str, code: str | None) -> str:
+    """The same of a stored text."""
+    for said, instead in _TO_OWNER.get(code or "", ()):
+        text = text.replace(said, instead, 1)
+    return text

@@ -1,0 +1,1 @@
+"""Approvals: what waits for the owner, the owner's answers, and every action there is."""

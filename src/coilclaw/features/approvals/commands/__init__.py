@@ -1,0 +1,1 @@
+"""Commands of approvals, each imported when it runs."""

@@ -1,0 +1,185 @@
+"""coilclaw approvals."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from coilclaw.cli import completion
+from coilclaw.cli.open_home import opened
+from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
+from coilclaw.cli.phrases import action_words, result_words
+from coilclaw.packets.card import nobody
+from coilclaw.packets.errors import ProofNeeded, UsageError
+
+if TYPE_CHECKING:
+    from coilclaw.gate.conveyor import Conveyor, Outcome
+    from coilclaw.packets.action import Action
+    from coilclaw.packets.card import Card
+    from coilclaw.runtime import Runtime
+
+
+@click.group()
+def approvals() -> None:
+    """See what is waiting for your approval, and answer."""
+
+
+@approvals.command("list")
+@json_option
+def list_pending(as_json: bool) -> None:
+    """List what waits, the newest first."""
+    from coilclaw.store.actions import waiting_actions
+
+    with opened() as app:
+        asyncio.run(_tidy(app))
+        waiting = waiting_actions(app.db.reader, 1000)
+    if as_json:
+        print_json(waiting)
+        return
+    rows = [
+        (a.action_id, a.call.tool, a.decision.risk_word, a.decision.lane, a.source, moment(a.expires_at))
+        for a in waiting
+    ]
+    print_rows(rows, ("action", "tool", "risk", "lane", "from", "expires"), empty="Nothing is waiting for you.")
+
+
+@approvals.command(short_help="Show an action's approval card: what it would do, and why it asks.")
+@click.argument("action_id", shell_complete=completion.actions("PENDING", "APPROVED"))
+@json_option
+def show(action_id: str, as_json: bool) -> None:
+    """Show the card of an action: what it would do, the difference it makes, why it asks."""
+    with opened() as app:
+        card = app.conveyor(nobody).intake.card(_waiting(app, action_id))
+    if as_json:
+        print_json(card)
+        return
+    show_card(card)
+
+
+@approvals.command(short_help="Approve one action at the terminal.")
+@click.argument("action_id", shell_complete=completion.actions("PENDING", "APPROVED"))
+@click.option("--unsafe", is_flag=True, help="Run commands without a box. This is announced, logged and receipted.")
+def approve(action_id: str, unsafe: bool) -> int:
+    """Approve an action at the terminal: exactly the stored bytes, once.
+
+    It is carried out at once, or by the worker if one is running. What is yours alone (lane C) is approved in the panel
+    once you have a passkey.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("only the owner at an interactive terminal can approve.", remedy="Run it there.")
+    from coilclaw.cli.terminal import Terminal
+
+    with opened(unsafe=unsafe) as app:
+        return asyncio.run(_approve(app, _waiting(app, action_id), Terminal()))
+
+
+@approvals.command()
+@click.argument("action_id", shell_complete=completion.actions("PENDING", "APPROVED"))
+@click.option("--reason", default="", help="The reason; the agent sees it.")
+def reject(action_id: str, reason: str) -> int:
+    """Reject an action, with a reason."""
+    with opened() as app:
+        action = _waiting(app, action_id)
+        asyncio.run(app.approvals(app.conveyor(nobody)).reject(action, reason=reason))
+    tell(f"Rejected {action_id}.")
+    return 0
+
+
+def show_card(card: "Card") -> None:
+    """All of a card: page by page at a terminal, as text elsewhere."""
+    from coilclaw.cli.terminal import Terminal, describe
+
+    terminal = Terminal()
+    if terminal.interactive and sys.stdout.isatty():
+        asyncio.run(terminal.show(card))
+    else:
+        tell(describe(card))
+
+
+async def _approve(app: "Runtime", action: "Action", terminal: "Terminal") -> int:
+    from coilclaw.cli.commands.estop import way_out
+    from coilclaw.packets.ids import from_stamp
+
+    conveyor = app.conveyor(nobody)
+    if app.estop.engaged():
+        passkey = app.owner_proof.registered(app.db.reader)
+        tell(f"ESTOP is engaged: the action keeps waiting until you clear it. {way_out(passkey)}", err=True)
+        return 5
+    if from_stamp(action.expires_at) <= app.clock():
+        answered = await app.approvals(conveyor).approve(action, by="terminal", digest=action.digest)
+    elif action.status == "PENDING":
+        card = conveyor.intake.card(action)
+        if card.lane != action.decision.lane:
+            raise UsageError(
+                f"{action.action_id} was proposed to run in a box.",
+                remedy="Propose it again with --unsafe, or approve it without --unsafe.",
+            )
+        if app.owner_proof.needed(app.db.reader, action.decision.lane, "terminal"):
+            raise ProofNeeded(
+                f"a passkey is registered, so {action.action_id} needs it: the action keeps waiting.",
+                remedy="Approve it in the panel with your passkey.",
+            )
+        answer = await terminal.approve(card)
+        if not answer.approved:
+            outcome = await app.approvals(conveyor).reject(action, reason="")
+            print_result(result_words(outcome.result), success=False)
+            return 4
+        answered = await app.approvals(conveyor).approve(action, by="terminal", digest=card.digest, seen=card.seen)
+    else:
+        answered = action
+    return await carry_out(app, conveyor, answered)
+
+
+async def carry_out(app: "Runtime", conveyor: "Conveyor", answered: "Action | Outcome") -> int:
+    """Do what was approved, here and now, unless a worker does; the exit code of what came of it."""
+    from coilclaw.cli.commands.tool import exit_code
+    from coilclaw.gate.conveyor import Outcome
+    from coilclaw.gate.executor import worker_is_running
+
+    if isinstance(answered, Outcome):  # it could not be approved any more
+        print_result(result_words(answered.result), success=False)
+        return exit_code(answered)
+    if worker_is_running(app.home.locks_dir):
+        tell(f"Approved {answered.action_id}; the worker will execute it.")
+        return 0
+    outcome = await conveyor.execute(answered)
+    if outcome is None:
+        held = app.estop.engaged()
+        tell(f"Approved {answered.action_id}; {'ESTOP holds it' if held else 'it is held, or another process has it'}.")
+        return 5 if held else 0
+    print_result(result_words(outcome.result), success=outcome.result.success)
+    return exit_code(outcome)
+
+
+async def _tidy(app: "Runtime") -> None:
+    executor = app.executor(app.conveyor(nobody))
+    await executor.tidy()
+    await executor.expire()
+
+
+def find_action(app: "Runtime", action_id: str) -> "Action":
+    """A stored action, or an error with the nearest id."""
+    from coilclaw.packets.names import did_you_mean
+    from coilclaw.store.actions import list_actions, load_action
+
+    action = load_action(app.db.reader, action_id)
+    if action is None:
+        recent = [each.action_id for each in list_actions(app.db.reader, None, 100)]
+        raise UsageError(f"there is no action {action_id!r}.", remedy=did_you_mean(action_id, recent))
+    return action
+
+
+def _waiting(app: "Runtime", action_id: str) -> "Action":
+    """An action that waits for an answer, or was approved and not carried out yet."""
+    action = find_action(app, action_id)
+    if action.status not in ("PENDING", "APPROVED"):
+        raise UsageError(
+            f"{action_id} {action_words(app.db.reader, action)}; it is no longer waiting.",
+            remedy="`coilclaw approvals list` shows what is.",
+        )
+    return action
+
+
+if TYPE_CHECKING:
+    from coilclaw.cli.terminal import Terminal

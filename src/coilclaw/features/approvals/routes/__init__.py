@@ -1,0 +1,1 @@
+"""Routes of approvals: a file for each noun."""

@@ -1,0 +1,1 @@
+"""Chat: conversations, messages and turns, from the terminal and over HTTP; uploads, artifacts and memory."""

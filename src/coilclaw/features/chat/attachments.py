@@ -1,0 +1,64 @@
+"""Attached files: workspace files that the owner sends along with a message, named in it with where they came from."""
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.gate.paths import look_at
+from coilclaw.packets.action import Label
+from coilclaw.packets.errors import UsageError
+from coilclaw.packets.labels import join_labels, untrusted_only
+from coilclaw.packets.text import one_line
+from coilclaw.store.threads import MessageRow
+
+if TYPE_CHECKING:
+    from coilclaw.features.chat.store.turns import TurnRow
+    from coilclaw.runtime.runtime import Runtime
+
+
+class Attached(msgspec.Struct, frozen=True, kw_only=True):
+    """One file as it lies in the workspace."""
+
+    path: str
+    size: int
+    labels: tuple[Label, ...]
+
+
+def attached_files(app: "Runtime", paths: Sequence[str]) -> list[Attached]:
+    """The files of these names; a name that leads to no plain file of the workspace is refused."""
+    return [_attached(app, path) for path in dict.fromkeys(paths)]
+
+
+def _attached(app: "Runtime", path: str) -> Attached:
+    fact = look_at(path, app.places, write=False)
+    size = None if fact.fault or fact.in_home or fact.forbidden_by or not fact.relative else _size(fact.absolute)
+    if size is None or fact.relative is None:
+        raise UsageError(
+            f"{one_line(path)[:200]!r} is not a file in the workspace.", remedy="Upload it first, then name its path."
+        )
+    return Attached(path=fact.relative, size=size, labels=untrusted_only(app.file_labels.labels_of(fact.relative)))
+
+
+def _size(path: str) -> int | None:
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return None
+    return seen.st_size if stat.S_ISREG(seen.st_mode) else None
+
+
+def note_of(files: Sequence[Attached], turn: "TurnRow", message_id: str) -> MessageRow:
+    """What the model is told of attached files. Their names may be somebody else's words: they bear their labels."""
+    listed = "\n".join(f"- {one_line(file.path)} ({file.size} bytes)" for file in files)
+    return MessageRow(
+        message_id=message_id,
+        thread_id=turn.thread_id,
+        turn_id=turn.turn_id,
+        role="system",
+        content=f"Files in the workspace that the owner attached to the next message:\n{listed}",
+        label=join_labels(label for file in files for label in file.labels),
+        metadata={"attachments": [file.path for file in files]},
+    )

@@ -1,0 +1,1 @@
+"""Commands of chat, each imported when it runs."""

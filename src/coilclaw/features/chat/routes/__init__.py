@@ -1,0 +1,1 @@
+"""Routes of chat: a file for each noun."""

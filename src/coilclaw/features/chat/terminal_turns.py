@@ -1,0 +1,95 @@
+"""Turns at the terminal: on record like every other, so that what a dead process left is taken up, by whoever comes."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.features.chat.store.turns import TurnEnd, TurnRow, open_turns
+from coilclaw.features.chat.turn_ends import end_of_left, failure
+from coilclaw.features.chat.turn_record import TurnRecord
+from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.ids import new_id
+from coilclaw.store.claims import Claimant
+
+if TYPE_CHECKING:
+    from coilclaw.agent.loop import Agent, Reply
+    from coilclaw.gate.conveyor import Conveyor
+    from coilclaw.packets.job import UserMessage
+    from coilclaw.runtime.runtime import Runtime
+
+
+class TerminalTurns:
+    """Answers messages here and now. A turn is this process's for as long as it holds its lock."""
+
+    def __init__(self, app: "Runtime", agent: "Agent") -> None:
+        self._app = app
+        self._agent = agent
+        self._record = TurnRecord(app)
+        self._claimant = Claimant(app.home.locks_dir, "turns", app.clock)
+
+    def close(self) -> None:
+        """Let go of this process's name."""
+        self._claimant.close()
+
+    async def post(self, message: "UserMessage", on_text: Callable[[str], None] | None) -> "Reply":
+        """Keep the message with its turn, and answer it."""
+        turn = TurnRow(
+            turn_id=new_id("turn", self._app.clock()),
+            thread_id=message.thread_id,
+            message_id=message.message_id,
+            state="RUNNING",
+            worker=self._claimant.name,
+        )
+        return await self._seen_through(
+            turn,
+            self._agent.turn(
+                message,
+                on_text,
+                turn_id=turn.turn_id,
+                in_transaction=lambda tx, _: self._record.keep_running(tx, turn),
+                on_answer=lambda tx, ending: self._record.answered(tx, turn, ending),
+            ),
+        )
+
+    async def take_up(
+        self, thread_id: str, conveyor: "Conveyor", on_text: Callable[[str], None] | None, say: Callable[[str], None]
+    ) -> None:
+        """Go on with what a dead process left in this conversation, or say what it needs."""
+        here = [turn for turn in open_turns(self._app.db.reader) if turn.thread_id == thread_id]
+        left = [turn for turn in here if self._claimant.gone(turn.worker)]
+        if not left:
+            return
+        await conveyor.recover()
+        for turn in left:
+            end = end_of_left(self._app.db.reader, turn)
+            if end is not None:
+                await self._record.end(turn, *end)
+                say(end[1])
+            elif await self._record.claim(turn, self._claimant.name):
+                say("Resuming what was interrupted.")
+                await self._go_on(msgspec.structs.replace(turn, state="RUNNING", worker=self._claimant.name), on_text)
+
+    async def _go_on(self, turn: TurnRow, on_text: Callable[[str], None] | None) -> None:
+        from coilclaw.agent.loop import Accepted
+
+        accepted = Accepted(turn_id=turn.turn_id, thread_id=turn.thread_id, source="chat")
+        await self._seen_through(
+            turn,
+            self._agent.run(accepted, on_text, on_answer=lambda tx, ending: self._record.answered(tx, turn, ending)),
+        )
+
+    async def _seen_through(self, turn: TurnRow, answer: "Coroutine[None, None, Reply]") -> "Reply":
+        """However it ends, that is on record."""
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            await self._record.end(turn, TurnEnd(state="STOPPED"))
+            raise
+        except Exception as error:
+            with suppress(CoilclawError, sqlite3.Error):  # what broke it is what is told
+                await self._record.end(turn, failure(error, self._app.redact)[0])
+            raise

@@ -1,0 +1,1 @@
+"""Commands of devices, each imported when it runs."""

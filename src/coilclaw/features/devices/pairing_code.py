@@ -1,0 +1,65 @@
+"""Showing a pairing code: as text for everybody, as a QR code where there is a terminal to show it on."""
+
+import sys
+from typing import TYPE_CHECKING
+
+from coilclaw.cli.output import tell
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from coilclaw.features.devices.code_exchange import Issued
+    from coilclaw.features.devices.store import Mode
+    from coilclaw.runtime import Runtime
+
+
+def issue_code(app: "Runtime", mode: "Mode") -> "tuple[Issued, bool]":
+    """A fresh code, given out by the terminal, and whether one that was good until now counts no more."""
+    import os
+
+    from coilclaw.features.devices.code_exchange import Pairing
+    from coilclaw.features.devices.device_changes import TERMINAL
+
+    config = app.config.server
+    pairing = Pairing(clock=app.clock, minutes=config.pairing_minutes, token_days=config.token_days, random=os.urandom)
+
+    def issue(tx: "Connection") -> "tuple[Issued, bool]":
+        voided = pairing.any_good(tx)
+        return pairing.issue(tx, mode=mode, by=TERMINAL, vouched=False), voided
+
+    return app.db.write_now(issue)
+
+
+def code_url(address: str, issued: "Issued") -> str:
+    """What a phone opens: the code stands behind the #, which browsers send to nobody."""
+    return f"{address}/#pair={issued.code}"
+
+
+def reachable(address: str) -> bool:
+    """Whether an address leads here from another machine too: a machine's own name for itself does not."""
+    from urllib.parse import urlsplit
+
+    from coilclaw.config.listening import is_loopback
+
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    return parts.scheme == "https" and not is_loopback(host) and not host.endswith(".localhost")
+
+
+def show_code(app: "Runtime", issued: "Issued", address: str, *, voided: bool) -> None:
+    """Print a code, where to type it, and until when."""
+    minutes = app.config.server.pairing_minutes
+    url = code_url(address, issued)
+    beyond = reachable(address)
+    if beyond and sys.stdout.isatty():
+        from coilclaw.features.devices.qr_code import qr_text
+
+        tell(qr_text(url))
+    tell(f"Pairing code: {issued.code}")
+    tell(f"Open {url} on the device, within {minutes} minutes. The code works once and allows five attempts.")
+    if voided:
+        tell("The previous code is no longer valid: only one code is valid at a time.")
+    if not beyond:
+        tell("Other machines cannot reach this address: for a phone see docs/server.md, `Beyond this machine`.")
+    if issued.mode == "replace":
+        tell("Using it signs out every device that is paired now.")

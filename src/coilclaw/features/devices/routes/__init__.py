@@ -1,0 +1,1 @@
+"""Routes of devices: a file for each noun."""

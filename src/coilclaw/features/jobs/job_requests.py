@@ -1,0 +1,177 @@
+"""The desk: where the owner hands jobs in, calls them off, and sends them on."""
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import msgspec
+
+from coilclaw.features.jobs.changed_files import ChangedFiles
+from coilclaw.features.jobs.job_spec import Rules, check_goal, check_spec
+from coilclaw.features.jobs.record import create, end, keep, prepare
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.errors import CoilclawError, UsageError
+from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.packets.job import ENDED, Constraints, JobSpec, Outputs
+from coilclaw.packets.names import did_you_mean
+from coilclaw.store.database import Database
+from coilclaw.store.job_history import standing_of
+from coilclaw.store.jobs import JobBudget, JobRow, load_job, near_job_ids
+from coilclaw.store.request_keys import keep_made, made_by
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner asks for."""
+
+    goal: str
+    thread_id: str
+    channel: str
+    constraints: Constraints = Constraints()
+    steps: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
+    sop: str = ""
+    """The procedure it runs; its steps are the job's then."""
+    repo: str | None = None
+    pr_required: bool = False
+    inputs: dict[str, Json] = {}
+    """Further inputs of a packet; `steps` is the plan."""
+    packet_id: str = ""
+    """The id a packet came with: the same again gives the job it made, which is found by it."""
+    key: str = ""
+    """What stands for this very request: the same again gives the job it made. Empty: every request makes one."""
+
+
+class JobRequests:
+    """Takes jobs in."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        clock: Clock,
+        rules: Callable[[], Rules],
+        budget: JobBudget,
+        max_hours: int,
+        hash_file: Callable[[str], str | None],
+        withdraw: Callable[[str, str], Awaitable[None]],
+        redact: Callable[[str], str],
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._rules = rules
+        self._budget = budget
+        self._max_hours = max_hours
+        self._files = ChangedFiles(db, hash_file)
+        self._withdraw = withdraw
+        self._redact = redact
+
+    async def create(self, request: Request) -> JobRow:
+        """Take a job in and prepare it; one that the rules refuse comes back DENIED, with its reasons.
+
+        A request that makes no sense in itself is a UsageError, and nothing is stored.
+        """
+        goal = self._redact(check_goal(request.goal))
+        now = self._clock()
+        job_id = new_id("job", now)
+        spec = JobSpec(
+            job_id=job_id,
+            intent=goal,
+            repo=request.repo,
+            inputs=self._inputs(request),
+            constraints=request.constraints,
+            outputs=Outputs(pr_required=request.pr_required, evidence_required=request.evidence),
+        )
+        check_spec(spec)
+        job = JobRow(
+            job_id=job_id,
+            thread_id=request.thread_id,
+            goal=goal,
+            state="RECEIVED",
+            spec=spec,
+            budget=self._budget,
+            deadline_at=stamp(now + timedelta(hours=self._max_hours)),
+        )
+
+        def take_in(tx: sqlite3.Connection) -> JobRow:
+            keys = [(what, key) for what, key in (("job", request.key), ("packet", request.packet_id)) if key]
+            for what, key in keys:
+                before = made_by(tx, what, key)
+                if before is not None and (there := load_job(tx, before)) is not None:
+                    return there
+            for what, key in keys:
+                keep_made(tx, self._clock, what, key, job_id)
+            return prepare(tx, self._clock, create(tx, self._clock, job, request.channel), self._rules())
+
+        return await self._db.write(take_in)
+
+    def _inputs(self, request: Request) -> dict[str, Json]:
+        if request.sop:
+            return {"sop": request.sop}
+        told = {"packet_id": request.packet_id} if request.packet_id else {}
+        steps = {"steps": [self._redact(step) for step in request.steps]} if request.steps else {}
+        return {**request.inputs, **told, **steps}
+
+    def find(self, job_id: str) -> JobRow:
+        """The job of that id, or made from the packet of that id; or a UsageError that names the nearest ones."""
+        db = self._db.reader
+        job = load_job(db, job_id) or load_job(db, made_by(db, "packet", job_id) or "")
+        if job is None:
+            raise UsageError(f"there is no job {job_id!r}.", remedy=did_you_mean(job_id, near_job_ids(self._db.reader)))
+        return job
+
+    async def cancel(self, job_id: str, reason: str) -> JobRow:
+        """Call a job off; a step that runs is cut, and what waits for the owner is withdrawn."""
+        why = self._redact(reason.strip()) or "The owner cancelled it."
+
+        def call_off(tx: sqlite3.Connection, job: JobRow) -> JobRow:
+            return end(tx, self._clock, job, "CANCELLED", why, self._files.of(tx, job_id, known))
+
+        self._must_be_open(self.find(job_id))
+        known = await self._files.now([job_id])
+        job = await self._change(job_id, call_off)
+        failed: CoilclawError | None = None
+        for action in standing_of(self._db.reader, job.turn_id).values():
+            if action.status == "PENDING" and not action.held:
+                try:
+                    await self._withdraw(action.action_id, "its job was cancelled")
+                except CoilclawError as error:  # the others are withdrawn all the same
+                    failed = error
+        if failed is not None:
+            raise failed
+        return job
+
+    async def resume(self, job_id: str) -> JobRow:
+        """Make a job due that is paused or backs off."""
+
+        def send_on(tx: sqlite3.Connection, job: JobRow) -> JobRow:
+            now = stamp(self._clock())
+            story: dict[str, Json] = {"state": job.state, "was_due": job.next_wakeup_at}
+            return keep(tx, self._clock, msgspec.structs.replace(job, next_wakeup_at=now), "resume", story)
+
+        job = self.find(job_id)
+        if job.state == "WAITING_APPROVAL":
+            raise UsageError(f"{job_id} is waiting for your answer.", remedy=f"See `coilclaw job show {job_id}`.")
+        if job.worker is not None or job.next_wakeup_at is None or job.next_wakeup_at <= stamp(self._clock()):
+            self._must_be_open(job)
+            return job
+        return await self._change(job_id, send_on)
+
+    def _must_be_open(self, job: JobRow) -> None:
+        if job.state in ENDED:
+            raise UsageError(
+                f"{job.job_id} is {job.state}, which is final ({job.reason.rstrip('.')}).",
+                remedy="Create a new job with `coilclaw job create`.",
+            )
+
+    async def _change(self, job_id: str, change: Callable[[sqlite3.Connection, JobRow], JobRow]) -> JobRow:
+        """Change the job as it stands in the transaction: nobody can be faster."""
+
+        def write(tx: sqlite3.Connection) -> JobRow:
+            job = load_job(tx, job_id)
+            if job is None:
+                raise UsageError(f"there is no job {job_id!r}.")
+            self._must_be_open(job)
+            return change(tx, job)
+
+        self._must_be_open(self.find(job_id))
+        return await self._db.write(write)

@@ -1,0 +1,1 @@
+"""Routes of owner files: a file for each noun."""

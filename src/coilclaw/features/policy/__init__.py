@@ -1,0 +1,1 @@
+"""The policy: the rules in force, policy files, and calls tried against them."""

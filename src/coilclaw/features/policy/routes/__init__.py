@@ -1,0 +1,1 @@
+"""Routes of policy: a file for each noun."""

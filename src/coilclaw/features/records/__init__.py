@@ -1,0 +1,1 @@
+"""Records: the audit, receipts, and whether the chain of them holds."""

@@ -1,0 +1,1 @@
+"""Commands of records, each imported when it runs."""

@@ -1,0 +1,1 @@
+"""Routes of records: a file for each noun."""

@@ -1,0 +1,181 @@
+"""The story of an action in paragraphs, for `audit explain`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from coilclaw.cli.output import moment
+from coilclaw.cli.phrases import receipt_word, to_owner
+from coilclaw.packets.canonical import Json
+from coilclaw.store.refusals import refusal_of
+
+if TYPE_CHECKING:
+    from coilclaw.ledger.signed import Signed
+    from coilclaw.ledger.story import Attempt, Story
+
+Line: TypeAlias = tuple[str, str]
+"""A name and what there is to say."""
+
+SHOWN = 2000
+"""Of a long text, so many characters."""
+
+
+def paragraphs(story: "Story") -> Iterator[tuple[str, list[Line]]]:
+    """Titles with their lines, in the order in which things happened."""
+    yield f"{story.action_id}: {story.tool}, {story.status}", _head(story)
+    yield "Asked", _asked(story)
+    yield "Decided", _decided(story)
+    yield "Approved", _approved(story)
+    if story.attempts:
+        yield "Tried", [(f"attempt {each.number}", _attempt(each)) for each in story.attempts]
+    if story.result is not None:
+        yield "Result", _result(story)
+    yield "Receipts", _receipts(story)
+    yield (
+        "Events",
+        [(str(each.seq), f"{_when(each.created_at)} {each.event_type} {_json(each.payload)}") for each in story.events],
+    )
+    if story.notes:
+        yield "Notes", [("", note) for note in story.notes]
+
+
+def _when(stamp: str | None) -> str:
+    return moment(stamp, "milliseconds") if stamp else ""
+
+
+def _json(value: Json) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text) - SHOWN} more characters)"
+
+
+def _said(lines: list[tuple[str, str | None]]) -> list[Line]:
+    """The lines that say something."""
+    return [(name, text) for name, text in lines if text]
+
+
+def _head(story: "Story") -> list[Line]:
+    return _said(
+        [
+            ("arguments", _cut(_json(story.args))),
+            ("identity", story.identity),
+            ("digest", story.digest),
+            ("key", story.idempotency_key),
+            ("last change", _when(story.updated_at)),
+            ("next try", _when(story.next_attempt_at)),
+            ("uncertain", "an earlier attempt may have taken effect" if story.uncertain else ""),
+        ]
+    )
+
+
+def _asked(story: "Story") -> list[Line]:
+    asked = story.asked
+    said = asked.message
+    return _said(
+        [
+            ("when", _when(asked.created_at)),
+            ("source", f"{asked.source} {asked.source_id}"),
+            ("conversation", f"{asked.thread_id} ({asked.channel})" if asked.channel else asked.thread_id),
+            ("turn", asked.turn_id),
+            ("job", asked.job_id),
+            ("goal", _cut(asked.job_goal or "")),
+            ("owner said", _cut(said.content) if said is not None else "(no message is stored)"),
+            ("said at", _when(said.created_at) if said is not None else ""),
+            ("why", _cut(asked.justification)),
+        ]
+    )
+
+
+def _words(value: Json) -> str:
+    """A list as one sentence after the other, anything else as it is."""
+    if isinstance(value, list | tuple):
+        return " ".join(str(item) for item in value)
+    return "" if value is None else str(value)
+
+
+def _decided(story: "Story") -> list[Line]:
+    told = story.decision
+    risk = " ".join(filter(None, (_words(told.get(name)) for name in ("risk", "risk_word", "risk_class"))))
+    return _said(
+        [
+            ("verdict", _words(told.get("verdict"))),
+            ("rule", _words(told.get("rule"))),
+            ("code", _words(told.get("code"))),
+            ("reasons", _words(told.get("reasons"))),
+            ("risk", risk),
+            ("lane", _words(told.get("lane"))),
+            ("taint", _words(story.taint) or "none"),
+            ("policy", _words(told.get("policy_hash"))),
+            ("unreadable", _words(told.get("unreadable"))),
+        ]
+    )
+
+
+def _approved(story: "Story") -> list[Line]:
+    approval = story.approval
+    by = f"by {approval.approved_by} at {_when(approval.approved_at)}" if approval.approved_by else ""
+    return _said(
+        [
+            ("needed", "yes" if approval.needed else "no"),
+            ("approved", by or ("" if approval.rejection_reason or not approval.needed else "not yet")),
+            ("shown", approval.shown if approval.approved_by else ""),
+            (refusal_of(story.result.code if story.result else ""), approval.rejection_reason),
+            ("expires", _when(approval.expires_at) if approval.needed else ""),
+        ]
+    ) + [("signed", _signature(each)) for each in approval.signatures]
+
+
+def _signature(signed: "Signed") -> str:
+    by = f"passkey {signed.passkey_name!r}" if signed.passkey_name is not None else f"passkey {signed.passkey_id}"
+    lines = [f"{signed.purpose} by {by} at {_when(signed.signed_at)}, on {signed.device_id} at {signed.origin}"]
+    lines.append(f"{signed.assertion_id}: the signature {'still verifies' if signed.holds else 'DOES NOT VERIFY'}")
+    return "\n".join((*lines, *(f"BUT {each}" for each in signed.disagreements)))
+
+
+def _attempt(attempt: "Attempt") -> str:
+    end = "no outcome is recorded"
+    if attempt.end:
+        status = {"tool_completed": "allowed"}.get(attempt.end, attempt.end.removeprefix("tool_"))
+        end = f"{receipt_word(status, attempt.code or '')} at {_when(attempt.ended_at)}"
+    parts = [f"begun {_when(attempt.begun_at)}", f"in {attempt.worker}" if attempt.worker else ""]
+    parts += ["looked up first" if attempt.looked_up else "", end, attempt.code or "", attempt.receipt_id or ""]
+    if attempt.next_in_seconds is not None:
+        parts.append(f"next attempt in {attempt.next_in_seconds:g} s")
+    return ", ".join(filter(None, parts))
+
+
+def _result(story: "Story") -> list[Line]:
+    result = story.result
+    if result is None:
+        return []
+    box = f"tier {result.box_tier}, {result.box_end}" if result.box_tier else ""
+    return _said(
+        [
+            ("success", "yes" if result.success else "no"),
+            ("code", result.code),
+            ("exit", "" if result.exit is None else str(result.exit)),
+            ("box", box),
+            ("from", result.label),
+            ("hash", result.output_hash),
+            ("begins", _cut(to_owner(result.first_lines, result.code))),
+        ]
+    )
+
+
+def _receipts(story: "Story") -> list[Line]:
+    lines: list[Line] = []
+    for proof in story.receipts:
+        receipt = proof.receipt
+        said = receipt_word(receipt.status, receipt.code)
+        text = f"{receipt.id} at {_when(receipt.timestamp)}: {said}, {receipt.code}\nhash {receipt.receipt_hash}"
+        text += f"\nafter {receipt.previous_hash}"
+        lines.append((f"number {proof.place}", "\n".join((text, *(f"BUT {each}" for each in proof.disagreements)))))
+    lines += [("BUT", text) for text in story.disagreements]
+    if story.agrees:
+        lines.append(("", "The stored row and its receipts agree." if lines else "There is none yet."))
+    else:
+        lines.append(("", "The stored row and its receipts do not agree. Run `coilclaw receipt verify`."))
+    return lines

@@ -1,0 +1,1 @@
+"""Commands of schedules, each imported when it runs."""

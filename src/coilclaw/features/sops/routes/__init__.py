@@ -1,0 +1,1 @@
+"""Routes of sops: a file for each noun."""

@@ -1,0 +1,1 @@
+"""Status: the overview, usage, the doctor, providers, ESTOP, the gateway and metrics."""

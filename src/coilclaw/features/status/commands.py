@@ -1,0 +1,89 @@
+"""coilclaw usage, coilclaw doctor."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from coilclaw.cli.open_home import opened
+from coilclaw.cli.output import json_option, print_json, print_line, print_rows, tell
+from coilclaw.features.status.usage_cost import Bill, Report
+
+if TYPE_CHECKING:
+    from coilclaw.store.usage import By
+
+STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "info": ""}
+
+
+@click.command()
+@click.option("--days", default=7, show_default=True, type=click.IntRange(1, 36_500), help="How many days, with today.")
+@click.option("--by", default="model", show_default=True, type=click.Choice(["model", "day", "job"]))
+@json_option
+def usage(days: int, by: "By", as_json: bool) -> None:
+    """Show the tokens that were used, what they cost, and today's share of the budget. Days are UTC."""
+    from coilclaw.features.status.usage_cost import usage_report
+    from coilclaw.store.usage import day_began, usage_rows
+
+    with opened() as app:
+        since = day_began(app.clock(), days_ago=days - 1)
+        report = usage_report(app, app.db.reader, by, since, usage_rows(app.db.reader, since, by))
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+def cost_text(bill: Bill) -> str:
+    """`1.2345`, `≥ 1.2345` where a price is missing, `-` where every price is."""
+    if bill.cost_millionths is None:
+        return "-"
+    hundredths = (bill.cost_millionths + 50) // 100
+    text = f"{hundredths // 10_000}.{hundredths % 10_000:04d}"
+    return f"≥ {text}" if bill.unpriced_tokens else text
+
+
+def _print(report: Report) -> None:
+    shown = [*report.rows, report.total] if len(report.rows) > 1 else report.rows
+    rows = [
+        (bill.group or "(no job)", str(bill.answers), str(bill.input_tokens), str(bill.output_tokens), cost_text(bill))
+        for bill in shown
+    ]
+    print_rows(rows, (report.by, "answers", "tokens in", "tokens out", "cost"), empty="No tokens were used.")
+    if report.total.estimated_tokens:
+        tell(f"{report.total.estimated_tokens} of the tokens are estimated: a provider did not say.", err=True)
+    today = report.today
+    share = today.tokens * 1000 // today.daily_tokens
+    line = f"Today: {today.tokens} of {today.daily_tokens} tokens ({share // 10}.{share % 10} %)."
+    tell(line, err=not sys.stdout.isatty())
+
+
+@click.command()
+@click.option("--short", is_flag=True, help="Only the essential probes, without trying every box.")
+@click.option(
+    "--canaries", is_flag=True, help="Also run a canary against every guard on every path, in a temporary home."
+)
+@click.option("--quiet", is_flag=True, help="Print problems only, or one line if there are none.")
+@json_option
+def doctor(short: bool, canaries: bool, quiet: bool, as_json: bool) -> int:
+    """Probe everything the agent relies on, by behaviour, with a remedy for each fault.
+
+    Exit 1 when execution is disabled: something the agent cannot do without does not hold.
+    """
+    from coilclaw.runtime.checkup import examine
+
+    with opened() as app:
+        probes = examine(app, lambda: app.db.reader, short=short)
+    if canaries:
+        from coilclaw.features.status.canaries import run_canaries
+
+        probes += run_canaries()
+    if as_json:
+        print_json(probes)
+    else:
+        amiss = [probe for probe in probes if probe.state in ("warn", "fail")]
+        if quiet and not amiss:
+            print_line(f"Everything is in place: {app.home.root}, {app.workspace}")
+        for probe in amiss if quiet else probes:
+            remedy = f" -> {probe.remedy}" if probe.remedy and probe.state != "ok" else ""
+            print_line(f"[{probe.state:4}] {probe.name}: {probe.detail}{remedy}", style=STYLES[probe.state])
+    return 1 if any(probe.state == "fail" for probe in probes) else 0

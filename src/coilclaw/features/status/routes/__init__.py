@@ -1,0 +1,1 @@
+"""Routes of status: a file for each noun."""

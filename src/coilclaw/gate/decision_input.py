@@ -1,0 +1,223 @@
+"""A case: one call with the facts, the policy in force, and what kind of call that makes it. Pure."""
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from coilclaw.gate.paths import PathFact
+from coilclaw.gate.policy_file import PolicyRule
+from coilclaw.lib.shell.facts import CommandFacts
+from coilclaw.packets.action import Label, Source
+from coilclaw.packets.decision import Autonomy, Destination, Lane, Reason, Risk, RiskClass, Verdict
+from coilclaw.packets.http import Origin
+from coilclaw.packets.job import JobLimits
+
+
+class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tool declared about itself."""
+
+    name: str
+    effect: RiskClass
+    destination: Destination
+    always_ask: bool
+    callers: frozenset[Source]
+    """Where calls of it may come from; from elsewhere it is denied."""
+    opens_pr: bool = False
+
+
+FOLLOWED: dict[str, int] = {"page": 2, "search": 5}
+"""How many addresses a turn follows by itself, by where they stand."""
+
+
+class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
+    """What the airlock thinks of a URL before any look-up."""
+
+    host: str
+    code: str
+    """Empty when it may pass."""
+    reason: str
+    origin: Origin
+    """Who wrote it."""
+    followed: int
+    """How many addresses of that origin this turn has followed by itself already."""
+    stays: bool
+    """A redirect to another host is not followed but handed over: it may hold what the model wrote."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a decision may depend on, gathered before it."""
+
+    tool_name: str
+    tool: ToolFact | None
+    near_names: tuple[str, ...]
+    schema_error: str
+    estop: bool
+    paths: tuple[PathFact, ...]
+    command: CommandFacts | None
+    url: UrlFact | None
+    secret: bool
+    """The arguments held a secret that was not granted."""
+    unsafe: bool
+    """Commands would run without a box."""
+    recent_calls: int
+    """Calls proposed in the last minute, before this one."""
+    open_proposals: int
+    """Actions that wait for the owner, before this one."""
+    fresh: tuple[Label, ...]
+    """Untrusted content this turn took in."""
+    inherited: tuple[Label, ...]
+    """Untrusted content an earlier turn of this conversation took in."""
+    private: bool
+    """The conversation took in files, notes, memory, artifacts or a command's output. Looked up for addresses only."""
+    domains: tuple[UrlFact, ...] = ()
+    """What the airlock thinks of each place the command asks to reach."""
+    job: JobLimits | None = None
+    """What the job leaves this call, when it comes from one."""
+    prs_today: int = 0
+    """Pull requests opened within a day, before this one; counted only for calls that open one."""
+    only_reads: bool = True
+    """The command, if any, cannot change a file."""
+    irreversible: str = ""
+    """Why what it writes could not be undone; empty when it can be."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules in force: the configuration grants, every other layer narrows."""
+
+    autonomy: Autonomy
+    workspace_only: bool
+    allowed_commands: frozenset[str]
+    forbidden_commands: frozenset[str]
+    allowlists: tuple[tuple[str, frozenset[str]], ...]
+    """(layer, tools): a tool must be in every one of them."""
+    calls_per_minute: int
+    open_proposals: int
+    prs_per_day: int
+    rules: tuple[PolicyRule, ...]
+    broken: str
+    hash: str
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the call comes from."""
+
+    source: Source
+    job_id: str | None = None
+
+
+BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session"})
+"""Sources whose calls nobody watches."""
+
+
+def background_share(most: int) -> int:
+    """How much of a budget work in the background may use up: a quarter is left to conversations with the owner."""
+    return most - most // 4
+
+
+BY_OWNER: Source = "gateway"
+"""Calls that the owner makes from the panel, with no model between. The server bounds how often."""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One call on the table."""
+
+    facts: Facts
+    policy: Policy
+    setting: Setting
+    risk: Risk
+    lane: Lane
+    effect: RiskClass
+
+    @property
+    def by_owner(self) -> bool:
+        """Whether no budget of the agent's holds: it must not be able to keep the owner from fencing it in."""
+        return self.setting.source == BY_OWNER
+
+    def share(self, most: int) -> int:
+        """How much of a budget may be used up before this call is too much."""
+        return background_share(most) if self.setting.source in BACKGROUND else most
+
+
+Rule: TypeAlias = Callable[[Case], Iterator[Reason]]
+
+MATRIX: dict[Autonomy, dict[Risk, Verdict]] = {
+    "readonly": {"R0": "allow", "R1": "deny", "R2": "deny", "R3": "deny"},
+    "supervised": {"R0": "allow", "R1": "allow", "R2": "ask", "R3": "deny"},
+    "full": {"R0": "allow", "R1": "allow", "R2": "allow", "R3": "ask"},
+}
+
+BOX_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+BOX_SCRATCH = (
+    "/tmp",  # noqa: S108
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/stdin",
+    "/dev/stdout",
+    "/dev/stderr",
+    "/dev/fd",
+    "/dev/tty",
+    "/dev/random",
+    "/dev/urandom",
+)
+"""What a boxed command finds of its own inside the box; nothing of this machine is behind these names."""
+
+
+def reaches_outside(path: PathFact) -> bool:
+    """Outside the workspace, and not one of the box's own harmless places."""
+    if path.relative is not None or path.fault:
+        return False
+    if path.boxed:
+        spelled = path.asked
+        places = BOX_SCRATCH if path.write else BOX_SYSTEM + BOX_SCRATCH
+        return not any(spelled == top or spelled.startswith(top + "/") for top in places) or ".." in spelled
+    return True
+
+
+def lane_of(facts: Facts) -> Lane:
+    """A: this machine. B: outside it. C: what governs the agent itself, or leaves its walls."""
+    if facts.command is not None and facts.unsafe:
+        return "C"
+    if any(path.write and path.path_class == "owner" and path.relative is not None for path in facts.paths):
+        return "C"
+    if facts.domains or (facts.tool and facts.tool.destination == "external" and facts.tool.effect != "READ"):
+        return "B"
+    return "A"
+
+
+def risk_of(facts: Facts, policy: Policy, lane: Lane) -> Risk:
+    """R0 reads, R1 internal writes, R2 workspace writes and listed commands, R3 the rest."""
+    tool = facts.tool
+    if tool is None or lane == "C" or any(reaches_outside(path) for path in facts.paths):
+        return "R3"
+    if facts.command is not None:
+        return "R2" if set(facts.command.programs) <= policy.allowed_commands else "R3"
+    if tool.effect == "READ":
+        return "R0"
+    if tool.destination == "internal":
+        return "R1"
+    written = [path for path in facts.paths if path.write]
+    if written and all(path.path_class == "informal" for path in written):
+        return "R1"
+    return "R2"
+
+
+def describe(case: Case, *, begin: bool = False) -> str:
+    """The kind of call, in words; with `begin` as the beginning of a sentence."""
+    words = _kind(case)
+    return words[0].upper() + words[1:] if begin else words
+
+
+def _kind(case: Case) -> str:
+    command = case.facts.command
+    if case.risk == "R3" and command is not None:
+        strange = [program for program in command.programs if program not in case.policy.allowed_commands]
+        if strange:
+            return f"a command that is not on the allowlist ({', '.join(strange[:4])})"
+    return {
+        "R0": "a read",
+        "R1": "an internal write (R1)",
+        "R2": "a workspace write or command (R2)",
+        "R3": "a high-risk action (R3)",
+    }[case.risk]

@@ -1,0 +1,302 @@
+"""Labels around a call: those its content carries in and out, the files it changed, what its card shows."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.gate.facts import Inspected
+from coilclaw.gate.outcomes import End
+from coilclaw.gate.preview import Existing, Restored, Returning
+from coilclaw.gate.records import Record, Write
+from coilclaw.gate.turn import Turn
+from coilclaw.gate.undoing import Kept, Undoing
+from coilclaw.packets.action import Action, Label, ToolResult, untrusted
+from coilclaw.packets.canonical import digest_of, parse_object, sha256_hex
+from coilclaw.packets.labels import is_untrusted, join_labels, untrusted_only
+from coilclaw.sandbox.files import read_existing
+from coilclaw.store.actions import keep_seen, seen_hash
+from coilclaw.store.database import Database
+from coilclaw.store.jobs import add_job_files
+
+if TYPE_CHECKING:
+    from coilclaw.gate.labels import FileLabels
+
+SHOWN_BYTES = 1 << 19
+"""The largest file whose difference is shown on a card."""
+
+
+class Labelling:
+    """Keeps labels, changed files and shown content in step with what calls do."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        workspace: Path,
+        labels: "Callable[[], FileLabels]",
+        undoing: Undoing,
+    ) -> None:
+        self._db = db
+        self._workspace = workspace
+        self._labels = labels
+        self.undoing = undoing
+
+    # Before: what the owner is shown, and that it still is so
+
+    def existing(self, inspected: Inspected) -> Existing | None:
+        """What the file a call would write holds now, for the difference on its card."""
+        path = next((path for path in inspected.facts.paths if path.write and not path.boxed), None)
+        if path is None:
+            return None
+        try:
+            size = os.lstat(path.absolute).st_size
+        except OSError:
+            return None
+        data = read_existing(self._workspace, path.relative, SHOWN_BYTES) if path.relative else None
+        return Existing(size=size, data=data)
+
+    def restored(self, inspected: Inspected) -> Restored | None:
+        """What would come back, for a call that brings files back."""
+        wanted = inspected.touches.restores
+        if wanted is None:
+            return None
+        plan = self.undoing.plan(wanted, tainted=bool(inspected.taint))
+        if plan is None:
+            return Restored(snapshot="")
+        labels = self.undoing.labels_of(plan)
+        changes = [
+            Returning(path=each.path, removed=each.entry is None, since=each.since, labels=labels.get(each.path, ()))
+            for each in plan.changes
+        ]
+        kept = plan.snapshot
+        return Restored(
+            snapshot=kept.id,
+            time=kept.time,
+            note=kept.note,
+            changes=tuple(changes),
+            stays=plan.stays,
+            irreversible=bool(inspected.facts.irreversible),
+        )
+
+    def marked(self, action: Action) -> tuple[str, ...]:
+        """For what would leave this machine: values that stand in untrusted content but not in the owner's words."""
+        if action.decision.lane != "B" or not action.taint:
+            return ()
+        from coilclaw.gate.tainted_values import marked_values
+        from coilclaw.store.labels import conversation_texts
+
+        texts = conversation_texts(self._db.reader, action.thread_id, turn_id=action.turn_id)
+        if not texts.untrusted:
+            return ("(the untrusted content it may come from is not stored in this conversation)",)
+        marked = marked_values(parse_object(action.call.args_bytes), texts.untrusted, texts.owner)
+        return marked if texts.complete else (*marked, "(there is more untrusted content than could be compared)")
+
+    def see(self, action_id: str, inspected: Inspected) -> Record | None:
+        """Remembers where a waiting call's paths lead and what the files it would replace hold."""
+        seen = self.seen(inspected)
+        if not seen:
+            return None
+
+        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+            keep_seen(tx, action_id, seen)
+
+        return record
+
+    def is_as_seen(self, action_id: str, inspected: Inspected) -> bool:
+        """Whether everything still is as the owner was shown."""
+        noted = seen_hash(self._db.reader, action_id)
+        told = msgspec.structs.replace(inspected, facts=msgspec.structs.replace(inspected.facts, irreversible="told"))
+        if noted == self.seen(told):
+            return True  # that it could not be undone was said; that it can be by now is no worse
+        if not noted and not any(path.write and not path.boxed for path in inspected.facts.paths):
+            return not inspected.facts.irreversible  # it replaces nothing, so nothing had to be noted
+        return noted == self.seen(inspected)
+
+    def seen(self, inspected: Inspected, restored: Restored | None = None) -> str:
+        """Stands for where the paths of a call lead, and for what the files it would replace hold."""
+        parts: list[bytes] = []
+        for path in inspected.facts.paths:
+            if not path.boxed:
+                content = self._content(path.absolute) if path.write else b""
+                parts += [path.absolute.encode("utf-8", "surrogateescape"), content]
+        restored = restored or self.restored(inspected)
+        if restored is not None:
+            parts.append(restored.snapshot.encode())
+            parts += [f"{each.removed:d}{each.path}".encode("utf-8", "surrogateescape") for each in restored.changes]
+        if inspected.facts.irreversible:
+            parts.append(b"it cannot be undone")
+        return digest_of(*parts) if parts else ""
+
+    def _content(self, path: str) -> bytes:
+        try:
+            info = os.lstat(path)
+        except OSError:
+            return b"absent"
+        data = None
+        if info.st_size <= SHOWN_BYTES and path.startswith(f"{self._workspace}/"):
+            data = read_existing(self._workspace, os.path.relpath(path, self._workspace), SHOWN_BYTES)
+        return f"{info.st_size} {info.st_mtime_ns}".encode() if data is None else sha256_hex(data).encode()
+
+    # Around the effect: what comes in, and what is changed
+
+    def before(self, action: Action, inspected: Inspected, turn: Turn) -> Write | None:
+        """What must be on record before an effect that may write untrusted content: a crash must not launder it."""
+        if inspected.facts.only_reads and not any(path.write for path in inspected.facts.paths):
+            return None
+        labels = self._flowing(inspected, turn)
+        if not labels:
+            return None
+        if inspected.facts.command is not None:
+            return lambda tx: self._labels().hold(tx, action.action_id, labels)
+        content = parse_object(action.call.args_bytes).get("content")
+        path = next((path.relative for path in inspected.facts.paths if path.write and path.relative), None)
+        if path is None or not isinstance(content, str):
+            return None
+        expected = self._labels().expected(path, content.encode("utf-8"))
+        made = not os.path.lexists(self._workspace / path)
+        names = self._labels().names([path] if made else [])
+
+        def write(tx: sqlite3.Connection) -> None:
+            self._labels().mark(tx, expected, labels)
+            self._labels().mark(tx, names, labels)
+
+        return write
+
+    def _flowing(self, inspected: Inspected, turn: Turn) -> tuple[Label, ...]:
+        """Every untrusted source that may find its way into what the call writes."""
+        labels = [*turn.taint, *(untrusted(place.host or "network") for place in inspected.facts.domains)]
+        if inspected.facts.command is not None:
+            labels += self._labels().labels_for_command(inspected.facts.command)
+        return untrusted_only(labels)
+
+    def carried(self, inspected: Inspected) -> tuple[Label, ...]:
+        """What the files a call can read carry; asked before and after, because it may have read at either moment."""
+        if inspected.facts.command is not None:
+            return self._labels().labels_for_command(inspected.facts.command)
+        if inspected.touches.target is not None:
+            return ()
+        if inspected.touches.restores is not None:
+            return self.undoing.labels(inspected.touches.restores)
+        read = [path.relative for path in inspected.facts.paths if not path.write and path.relative is not None]
+        return tuple(label for path in read for label in self._labels().labels_of(path))
+
+    async def after(
+        self, action: Action, end: End, inspected: Inspected, turn: Turn, carried: tuple[Label, ...], kept: Kept
+    ) -> tuple[End, Record | None]:
+        """Label what a call brought, note it in the turn, and record what it changed with its end."""
+        end = self._labelled(end, inspected, carried)
+        turn.take_in(end.result.label, kept=not _is_external(inspected))
+        asked = inspected.touches.url is not None and inspected.touches.target is None
+        result = msgspec.structs.replace(
+            end.result,
+            fetched=asked and end.status == "allowed",  # an error may repeat our own words
+            private=_is_private(inspected),
+        )
+        end = msgspec.structs.replace(end, result=result)
+        settled = await self.undoing.settle(kept, inspected.facts)
+        labels = untrusted_only(turn.taint)  # the result's own label is part of it, and so is all that flowed into it
+        if not labels and turn.job is None:
+            return end, None
+        touched = self._touched(inspected, settled, end.result)
+        if inspected.touches.restores is not None:
+            labels = ()  # what is brought back has the labels it had, and no others
+        return self._within_job(end, turn, touched), await self._recording(action, inspected, touched, labels)
+
+    def _labelled(self, end: End, inspected: Inspected, carried: tuple[Label, ...]) -> End:
+        """The end with every source that its result may stem from."""
+        found = list(untrusted_only((*carried, *self.carried(inspected))))
+        asked = inspected.facts.url if inspected.touches.target is None else None
+        if asked is not None and end.status != "allowed":  # what went wrong may quote the server
+            found.append(untrusted(asked.host or "network"))
+        found += [untrusted(place.host or "network") for place in inspected.facts.domains]
+        label = join_labels((end.result.label, *found)) if found else end.result.label
+        fresh = _is_external(inspected) and is_untrusted(label)
+        return msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, label=label, fresh=fresh))
+
+    async def after_death(self, action: Action, inspected: Inspected, begun_at: str) -> Record | None:
+        """The same for a call whose process died: what changed since it was last kept before may be its doing."""
+        labels = (*action.taint, *self._labels().held(action.action_id))
+        if not labels and action.job_id is None:
+            return None
+        by_command = inspected.facts.command is not None and not inspected.facts.only_reads
+        found = await asyncio.to_thread(self.undoing.touched_since, begun_at) if by_command else None
+        touched = self._touched(inspected, found, None)
+        return await self._recording(action, inspected, touched, labels)
+
+    def release(self, action: Action, inspected: Inspected) -> Record | None:
+        """For a call that ended before its effect: it touched nothing."""
+        if inspected.facts.command is None or inspected.facts.only_reads:
+            return None
+
+        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+            self._labels().release(tx, action.action_id)
+
+        return record
+
+    def _touched(self, inspected: Inspected, found: list[str] | None, result: ToolResult | None) -> tuple[str, ...]:
+        """Workspace files a call changed, or may have; the whole workspace when that cannot be told."""
+        told = result.metadata.get("paths") if result is not None else None
+        if isinstance(told, list) and inspected.facts.command is None:
+            return tuple(str(path) for path in told)
+        named = tuple(path.relative for path in inspected.facts.paths if path.write and path.relative)
+        if inspected.facts.only_reads:
+            return named
+        return (*named, "") if found is None else tuple(dict.fromkeys((*named, *found)))
+
+    async def _recording(
+        self, action: Action, inspected: Inspected, touched: tuple[str, ...], labels: tuple[Label, ...]
+    ) -> Record | None:
+        looked = await asyncio.to_thread(self._labels().look, touched) if labels and touched else None
+        names = self._labels().names(touched if inspected.facts.command is not None else ())
+
+        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+            if looked is not None:
+                self._labels().mark(tx, looked, labels)
+                self._labels().mark(tx, names, labels)
+            if inspected.facts.command is not None:
+                self._labels().release(tx, action.action_id)
+            if action.job_id is not None:
+                add_job_files(tx, action.job_id, _files(touched))
+
+        return record
+
+    def _within_job(self, end: End, turn: Turn, touched: tuple[str, ...]) -> End:
+        """A command says only afterwards how many files it changed; too many is a failure, and it is said."""
+        if turn.job is None:
+            return end
+        files = turn.job.files_changed | frozenset(_files(touched))
+        if files == turn.job.files_changed and "" not in touched:
+            return end
+        turn.job = msgspec.structs.replace(turn.job, files_changed=files)
+        most = turn.job.constraints.max_files_changed
+        if most is None or (len(files) <= most and "" not in touched):
+            return end
+        count = "which files it changed is unknown" if "" in touched else f"it has now changed {len(files)}"
+        text = f"{end.result.output}\n\nThis job may change {most} files, and {count}."
+        result = msgspec.structs.replace(end.result, success=False, output=text, error=text, code="JOB_FILES")
+        return msgspec.structs.replace(end, status="failed", result=result, reason="JOB_FILES")
+
+
+def _is_external(inspected: Inspected) -> bool:
+    """Whether what a call brings comes from outside this machine."""
+    tool = inspected.tool
+    return bool(inspected.touches.domains) or (tool is not None and tool.destination == "external")
+
+
+def _is_private(inspected: Inspected) -> bool:
+    """Whether a call brings what is kept on this machine, and not merely a word about what it did."""
+    tool, touches = inspected.tool, inspected.touches
+    if tool is None or touches.public:
+        return False
+    named = touches.command is not None or bool(touches.reads) or touches.restores is not None
+    return named or (tool.effect == "READ" and tool.destination != "external")
+
+
+def _files(touched: tuple[str, ...]) -> list[str]:
+    """The files among what was touched: neither folders nor the workspace as a whole."""
+    return [path for path in touched if path and not path.endswith("/")]

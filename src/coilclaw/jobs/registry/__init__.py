@@ -1,1 +1,0 @@
-"""The registry: the owner's schedules as cron/jobs.json declares them."""

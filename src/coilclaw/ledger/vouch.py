@@ -1,0 +1,105 @@
+"""What shows that rows were written by this home, and how many there were: a MAC on each, and a count beside the key.
+
+Whoever can write the database, and cannot read the keys folder, can neither add a row that holds nor cut off the last.
+"""
+
+import hashlib
+import hmac
+import os
+import sqlite3
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.packets.errors import StorageError
+from coilclaw.packets.receipt import GENESIS
+from coilclaw.store.database import Connection
+
+SIZE = 512
+"""The count is one sector: it is overwritten in place, whole or not at all."""
+MAC_BYTES = 16
+
+
+def mac_of(key: bytes, kind: bytes, data: bytes) -> bytes:
+    """The MAC of something of a kind."""
+    return hashlib.blake2b(data, key=key, digest_size=MAC_BYTES, person=kind).digest()
+
+
+def macs_of(key: bytes, kind: bytes, data: list[bytes]) -> list[bytes]:
+    """The MACs of many of a kind, faster."""
+    keyed = hashlib.blake2b(key=key, digest_size=MAC_BYTES, person=kind)
+    found: list[bytes] = []
+    for each in data:
+        one = keyed.copy()
+        one.update(each)
+        found.append(one.digest())
+    return found
+
+
+def row_mac(tx: sqlite3.Connection, kind: bytes, data: bytes) -> bytes | None:
+    """The MAC of a row that is being written; None where nobody vouches for rows."""
+    if not isinstance(tx, Connection):
+        return None
+    tx.vouched = True
+    return None if tx.row_key is None else mac_of(tx.row_key, kind, data)
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """The last receipt and the last audit event that were committed, as far as was written down beside the key."""
+
+    receipts: int
+    hash: str
+    audit: int
+    link: str
+    key: str
+    """How heads name the key it belongs to."""
+    mac: str = ""
+
+    def sealed(self, key: bytes) -> "Count":
+        """The same with its MAC."""
+        return msgspec.structs.replace(self, mac=mac_of(key, b"count", self._stated()).hex())
+
+    def holds(self, key: bytes) -> bool:
+        """Whether it was made with this key."""
+        return hmac.compare_digest(self.mac, mac_of(key, b"count", self._stated()).hex())
+
+    def _stated(self) -> bytes:
+        return f"{self.receipts} {self.hash} {self.audit} {self.link} {self.key}".encode("utf-8", "replace")
+
+    def data(self) -> bytes:
+        """What the file holds: one line, filled up to a sector."""
+        return msgspec.json.encode(self).ljust(SIZE - 1) + b"\n"
+
+
+_COUNT = msgspec.json.Decoder(Count)
+
+
+def first_count(name: str) -> Count:
+    """The count of a home that has nothing yet."""
+    return Count(receipts=0, hash=GENESIS, audit=0, link=GENESIS, key=name)
+
+
+def read_count(data: bytes) -> Count | None:
+    """The count that these bytes are, to the last of them; None when they are none."""
+    try:
+        count = _COUNT.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return count if count.data() == data else None
+
+
+def write_count(file: Path, count: Count) -> None:
+    """Overwrite the count where it stands. It is not made here: that it is gone must stay visible.
+
+    It is not synced either: after a power cut it may be an older one, never one that is ahead of the rows.
+    """
+    try:
+        fd = os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise StorageError(f"{file} cannot be written ({error.strerror}).", remedy="Run `coilclaw doctor`.") from error
+    try:
+        os.pwrite(fd, count.data(), 0)
+        if os.fstat(fd).st_size != SIZE:
+            os.ftruncate(fd, SIZE)
+    finally:
+        os.close(fd)

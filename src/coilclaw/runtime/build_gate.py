@@ -1,0 +1,193 @@
+"""Builds the gate of an open home: the conveyor and everything it needs."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from coilclaw.gate.attempt import Attempts
+from coilclaw.gate.conveyor import Approver, Conveyor
+from coilclaw.gate.grants import FollowUp, Granter, Limits
+from coilclaw.gate.inspection import Inspection
+from coilclaw.gate.intake import Intake
+from coilclaw.gate.labelling import Labelling
+from coilclaw.gate.outcomes import Patience
+from coilclaw.gate.records import Records
+from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import INTERNAL, Action
+from coilclaw.packets.errors import CoilclawError, ToolError
+from coilclaw.packets.job import ENDED, JobLimits
+from coilclaw.packets.labels import join_labels
+from coilclaw.packets.ports import Notes, Transport
+from coilclaw.runtime.metrics import timed_boundaries
+from coilclaw.tools.approval import with_runtime_tools
+from coilclaw.tools.release import quarantine_release
+
+if TYPE_CHECKING:
+    from coilclaw.runtime.runtime import Runtime
+
+
+def build_conveyor(app: "Runtime", approve: Approver, ask_owner: Callable[[str], Awaitable[str]] | None) -> Conveyor:
+    """The conveyor of a home, with somebody to ask."""
+    _settle_repository(app)
+    reached = timed_boundaries(app)
+    labelling = Labelling(db=app.db, workspace=app.workspace, labels=lambda: app.file_labels, undoing=app.undoing)
+    intake = Intake(
+        db=app.db,
+        inspector=app.inspector,
+        upkeep=labelling,
+        clock=app.clock,
+        policy=app.policy,
+        job_limits=lambda job_id: _job_limits(app, job_id),
+        observe=app.observe,
+        seal=app.redactor.registered,
+        ttl=timedelta(hours=app.config.approvals.ttl_hours),
+    )
+    records = Records(
+        db=app.db,
+        ledger=app.ledger,
+        clock=app.clock,
+        locks=app.home.locks_dir,
+        reached=reached,
+        owner=app.owner_proof,
+    )
+    return Conveyor(
+        db=app.db,
+        ledger=app.ledger,
+        intake=intake,
+        records=records,
+        attempts=Attempts(_granter(app, ask_owner), app.estop, app.redact, records.releasing),
+        inspection=Inspection(
+            lambda: app.quarantine,
+            intake,
+            labelling,
+            quarantine_release.name,
+            records,
+            app.clock,
+            lambda text: app.observe("tool_trouble", {"message": text}),
+        ),
+        labelling=labelling,
+        estop=app.estop,
+        clock=app.clock,
+        is_over=lambda action: _is_over(app, action),
+        approve=approve,
+        observe=app.observe,
+        reached=reached,
+        redact=app.redact,
+        patience=Patience(
+            max_attempts=app.config.executor.max_attempts, pause_seconds=app.config.executor.backoff_seconds
+        ),
+    )
+
+
+def _settle_repository(app: "Runtime") -> None:
+    """A workspace that an earlier version made gets its git settings; one that another home works in is told."""
+    from coilclaw.sandbox.repository import is_settled, other_homes, settle
+
+    if is_settled(app.workspace, app.home.root):
+        return
+    try:
+        others = other_homes(app.workspace, app.home.root)
+        if others:
+            app.warn(
+                f"the workspace {app.workspace} also belongs to another home ({', '.join(others)})."
+                " Set workspace_dir, or run `coilclaw init --share-workspace` to let both work in it."
+            )
+        else:
+            settle(app.workspace, app.home.root)
+    except (CoilclawError, OSError) as error:
+        app.warn(f"the workspace's repository could not be configured: {error}")
+
+
+def _granter(app: "Runtime", ask_owner: Callable[[str], Awaitable[str]] | None) -> Granter:
+    bounds = app.config.agent
+    return Granter(
+        workspace=app.workspace,
+        snapshots=lambda: app.snapshots,
+        quarantine=lambda: app.quarantine,
+        policy=app.policy,
+        forbidden_commands=frozenset(app.config.security.forbidden_commands),
+        limits=Limits(
+            tool_seconds=bounds.tool_timeout_seconds,
+            shell_seconds=bounds.shell_timeout_seconds,
+            shell_writes=bounds.shell_write_bytes,
+            http_seconds=bounds.http_timeout_seconds,
+            max_bytes=bounds.max_response_bytes,
+        ),
+        clock=app.clock,
+        memory=app.memory,
+        open_box=app.open_box,
+        transport=lambda narrowing: _way_out(app, narrowing),
+        headers=lambda whom: _headers(app, whom),
+        notes=lambda action, turn: _notes(app, action, turn),
+        follow_up=lambda action, turn: _follow_up(app, action, turn),
+        ask_owner=ask_owner,
+    )
+
+
+def _way_out(app: "Runtime", narrowing: Sequence[str] | None) -> Transport:
+    """The airlock, limited further to what a job declares."""
+    from coilclaw.airlock.transport import Airlock
+
+    transport = app.transport
+    if narrowing is None:
+        return transport
+    return transport.narrowed(narrowing) if isinstance(transport, Airlock) else transport
+
+
+def _headers(app: "Runtime", whom: str) -> tuple[tuple[str, str], ...]:
+    """What the owner's own accounts need; added here, never shown to a tool."""
+    if whom == "web_search":
+        search = app.config.web_search
+        key = app.keyring.get(search.api_key_env, "") if search.api_key_env else ""
+        if not key:
+            return ()
+        return (("X-Subscription-Token", key),) if search.kind == "brave" else (("Authorization", f"Bearer {key}"),)
+    if whom.startswith("webhook:"):
+        hook = app.config.webhooks[whom.removeprefix("webhook:")]
+        secret = app.keyring.get(hook.secret_env, "") if hook.secret_env else ""
+        return ((hook.header, secret),) if secret else ()
+    return ()
+
+
+def _notes(app: "Runtime", action: Action, turn: Turn) -> Notes:
+    from coilclaw.store.notes import NoteShelf
+
+    return NoteShelf(
+        db=app.db,
+        clock=app.clock,
+        thread_id=action.thread_id,
+        turn_id=action.turn_id,
+        job_id=action.job_id,
+        label=join_labels(turn.taint) if turn.taint else INTERNAL,
+        idempotency_key=action.idempotency_key,
+    )
+
+
+def _follow_up(app: "Runtime", action: Action, turn: Turn) -> FollowUp:
+    plan = app.extensions.follow_up
+    return _plans_nothing if plan is None else plan(app, action, turn)
+
+
+async def _plans_nothing(_goal: str, _at: datetime | None, _minutes: int | None) -> tuple[str, str]:
+    raise ToolError("planning a follow-up was not granted to this call.", code="NOT_GRANTED", begun=False)
+
+
+def _job_limits(app: "Runtime", job_id: str) -> JobLimits | None:
+    from coilclaw.store.jobs import job_limits
+
+    limits = job_limits(app.db.reader, job_id)
+    return None if limits is None else with_runtime_tools(limits)
+
+
+def _is_over(app: "Runtime", action: Action) -> bool:
+    """Whether the job or the run of an SOP that an action belongs to has come to its end."""
+    if action.job_id is not None:
+        from coilclaw.store.jobs import load_job
+
+        job = load_job(app.db.reader, action.job_id)
+        return job is None or job.state in ENDED
+    if action.source != "sop":
+        return False
+    from coilclaw.store.sops import turn_is_over
+
+    return turn_is_over(app.db.reader, action.turn_id)

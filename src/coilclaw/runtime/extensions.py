@@ -1,0 +1,41 @@
+"""What features add to an open home. The wiring hands it in; without it, a home has the kernel alone."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from coilclaw.gate.conveyor import Conveyor
+    from coilclaw.gate.grants import FollowUp
+    from coilclaw.gate.turn import Turn
+    from coilclaw.packets.action import Action
+    from coilclaw.packets.job import JobLimits, Plan, StepReport
+    from coilclaw.runtime.runtime import Runtime
+    from coilclaw.store.jobs import JobRow
+    from coilclaw.tools.reach_out import Post
+
+
+class JobKind(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs whose steps are not the model's own: an input of the job names what they follow."""
+
+    check: "Callable[[Runtime, str], None]"
+    """Raises when what the input names cannot be followed."""
+    step: "Callable[[Runtime, Conveyor, JobRow, JobLimits], Awaitable[StepReport]]"
+    """Does the next step."""
+    place: "Callable[[Runtime, str], tuple[int, Plan] | None]"
+    """How many steps of a job are over, and the plan that counts them; None before it has begun."""
+
+
+class Extensions(msgspec.Struct, frozen=True, kw_only=True):
+    """What features add. Everything is a function, so that nothing is imported before it is used."""
+
+    reach_out: "Callable[[Runtime], Post] | None" = None
+    """Posts what the agent says to the owner by itself."""
+    follow_up: "Callable[[Runtime, Action, Turn], FollowUp] | None" = None
+    """Plans a job at a later time, for one call."""
+    job_kinds: "Callable[[], Mapping[str, JobKind]]" = dict
+    """By the input that names what such a job follows."""
+
+
+NO_EXTENSIONS = Extensions()

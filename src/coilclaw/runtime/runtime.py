@@ -1,0 +1,478 @@
+"""The runtime: one home, opened, with every part of the product built when it is first needed."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw import __version__
+from coilclaw.config import Config, Home, policy_inputs, secret_variables
+from coilclaw.config.environment import ENCRYPTION_KEY_NEW
+from coilclaw.gate.measure import Measure, unmeasured
+from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
+from coilclaw.packets.errors import UsageError
+from coilclaw.packets.ids import Clock, stamp, utc_now
+from coilclaw.runtime.extensions import NO_EXTENSIONS, Extensions
+
+if TYPE_CHECKING:
+    from coilclaw.airlock import Listing
+    from coilclaw.gate.approvals import Approvals
+    from coilclaw.gate.conveyor import Approver, Conveyor
+    from coilclaw.gate.decision_input import Policy, ToolFact, UrlFact
+    from coilclaw.gate.estop import Estop
+    from coilclaw.gate.executor import Executor
+    from coilclaw.gate.facts import Counts, Inspector
+    from coilclaw.gate.labels import FileLabels
+    from coilclaw.gate.paths import Places
+    from coilclaw.gate.policy_file import PolicyFolder
+    from coilclaw.gate.proof import OwnerProof
+    from coilclaw.gate.records import Reached
+    from coilclaw.gate.undoing import Undoing
+    from coilclaw.ledger.heads import SigningKey
+    from coilclaw.ledger.ledger import Ledger
+    from coilclaw.packets.http import Principal, SendTarget
+    from coilclaw.packets.ports import Box, Provider, Tool, Transport
+    from coilclaw.runtime.keyring import Keyring
+    from coilclaw.sandbox.quarantine import Quarantine
+    from coilclaw.sandbox.snapshot import Snapshots
+    from coilclaw.secrets.passkey import Place
+    from coilclaw.secrets.redactor import Redactor
+    from coilclaw.secrets.vault import Vault
+    from coilclaw.store.conversation import Conversation
+    from coilclaw.store.database import Database
+    from coilclaw.store.memory import MemorySearch
+
+Log = Callable[[str, str, dict[str, Json]], None]
+"""Says an event to the people and programs that watch: level, event name, fields."""
+
+
+def _nothing(_: str) -> None:
+    """Boundaries go by unnoticed."""
+
+
+class Runtime:
+    """One home, opened."""
+
+    def __init__(
+        self,
+        home: Home,
+        config: Config,
+        environ: Mapping[str, str],
+        say: Log,
+        *,
+        unsafe: bool = False,
+        reached: "Reached" = _nothing,
+        extensions: Extensions = NO_EXTENSIONS,
+    ) -> None:
+        self.home = home
+        self.config = config
+        self.environ = environ
+        self.clock: Clock = utc_now
+        self._say = say
+        self._unsafe = unsafe
+        self.extensions = extensions
+        self.reached = reached
+        """Told of every boundary the conveyor reaches; a test can make it the last one."""
+        self.measure: Measure = unmeasured
+        """Told how long decisions and providers take; a server's meters listen here."""
+        self.listening: int | None = None
+        """The port the server took, while it listens."""
+        self._conveyors: list[Conveyor] = []
+
+    def observe(self, event: str, fields: dict[str, Json]) -> None:
+        """Say an ordinary event, without secrets."""
+        self._say("info", event, fields)
+
+    def announce(self, channel: str) -> None:
+        """Say what a process that stays or talks has started with."""
+        self.observe("startup", {"version": __version__})
+        self.observe("config_path", {"path": str(self.home.config_file)})
+        self.observe("workspace_path", {"path": str(self.config.workspace_dir)})
+        self.observe("channel_started", {"channel": channel})
+
+    def warn(self, text: str) -> None:
+        """Say something the owner should know."""
+        self._say("warning", "warning", {"message": text})
+
+    # Storage and proof
+
+    @cached_property
+    def db(self) -> "Database":
+        """The database."""
+        from coilclaw.ledger.cover import Cover
+        from coilclaw.store.database import Database
+
+        db = Database(self.config.memory.path, self.home.locks_dir, waiting=self.warn)
+        if db.repaired:
+            self.warn(f"The database was made by an earlier version and was repaired; added: {', '.join(db.repaired)}.")
+        db.vouch_with(Cover(self.signing_key, self.clock))
+        return db
+
+    @cached_property
+    def signing_key(self) -> "SigningKey":
+        """The key that seals the ledger."""
+        from coilclaw.ledger.heads import SigningKey
+
+        return SigningKey(self.home.keys_dir)
+
+    @cached_property
+    def ledger(self) -> "Ledger":
+        """The ledger."""
+        from coilclaw.ledger.ledger import Ledger
+
+        receipts = self.config.receipts
+        return Ledger(
+            self.db,
+            receipts.path,
+            self.signing_key,
+            clock=self.clock,
+            warn=self.warn,
+            head_every=receipts.head_every,
+            head_seconds=receipts.head_seconds,
+            reached=self.reached,
+        )
+
+    @cached_property
+    def memory(self) -> "MemorySearch":
+        """Search over past conversations."""
+        from coilclaw.store.memory import MemorySearch
+
+        return MemorySearch(self.db.reader, self.clock)
+
+    def close(self) -> None:
+        """Seal the ledger and give everything back."""
+        for conveyor in self._conveyors:
+            conveyor.close()
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+        if "db" in self.__dict__:
+            self.db.close()
+
+    # Limits
+
+    @cached_property
+    def redactor(self) -> "Redactor":
+        """Takes secrets out of everything that leaves."""
+        from coilclaw.secrets.redactor import Redactor
+
+        named = ((name, self.environ.get(name, "")) for name in (*secret_variables(self.config), ENCRYPTION_KEY_NEW))
+        redactor = Redactor((name, value) for name, value in named if value)
+        self.keyring.register_stored(redactor)
+        return redactor
+
+    @cached_property
+    def keyring(self) -> "Keyring":
+        """Secrets by the name of their variable."""
+        from coilclaw.runtime.keyring import Keyring
+
+        return Keyring(self)
+
+    @cached_property
+    def vault(self) -> "Vault":
+        """Seals and opens what is stored encrypted."""
+        from coilclaw.secrets.vault import Vault
+
+        return Vault(self.home.keys_dir, self.environ)
+
+    def redact(self, text: str) -> str:
+        """The text without secrets; should redaction itself break, nothing of the text."""
+        try:
+            return self.redactor.text(text)
+        except Exception:  # fail closed: what cannot be redacted is not shown
+            return "[withheld: redaction failed]"
+
+    @cached_property
+    def estop(self) -> "Estop":
+        """The emergency stop."""
+        from coilclaw.gate.estop import Estop
+
+        return Estop(self.home.estop_file)
+
+    @cached_property
+    def workspace(self) -> Path:
+        """The workspace, checked to be a real directory."""
+        path = self.config.workspace_dir
+        if path.is_symlink():
+            raise UsageError(
+                f"the workspace {path} is a symbolic link.",
+                remedy=f"Set workspace_dir to the directory itself ({os.path.realpath(path)}).",
+            )
+        if not path.is_dir():
+            raise UsageError(f"the workspace {path} does not exist.", remedy="Run `coilclaw init` to create it again.")
+        return Path(os.path.realpath(path))
+
+    @cached_property
+    def places(self) -> "Places":
+        """What every path is held against."""
+        from coilclaw.gate.paths import Places
+
+        forbidden = tuple(str(path) for path in self.config.security.forbidden_paths)
+        user_home = Path(self.environ.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111
+        return Places.of(self.workspace, self.home.root, user_home, forbidden)
+
+    @cached_property
+    def tools(self) -> "dict[str, Tool]":
+        """Every tool there is."""
+        from coilclaw.tools.builtin import builtin_tools
+
+        reach_out = self.extensions.reach_out
+        return builtin_tools(
+            search_url=self.config.web_search.address(),
+            webhooks=self._send_targets(),
+            reach_out=None if reach_out is None else reach_out(self),
+        )
+
+    def _send_targets(self) -> "dict[str, SendTarget]":
+        from coilclaw.packets.http import SendTarget
+
+        return {
+            name: SendTarget(
+                name=name,
+                url=hook.url,
+                key_header=hook.key_header,
+                deduplicates=hook.deduplicates,
+                lookup_url=hook.lookup_url,
+                timeout_seconds=hook.timeout_seconds,
+            )
+            for name, hook in self.config.webhooks.items()
+        }
+
+    @cached_property
+    def listing(self) -> "Listing":
+        """Who may reach what."""
+        from coilclaw.airlock import Listing
+        from coilclaw.config import OpenAIModel
+
+        models = self.config.providers.models.values()
+        port = self.config.server.http_addr.rpartition(":")[2]
+        return Listing.build(
+            providers=[model.base_url for model in models if isinstance(model, OpenAIModel)],
+            searches=[url] if (url := self.config.web_search.address()) else [],
+            webhooks=[url for hook in self.config.webhooks.values() for url in (hook.url, hook.lookup_url) if url],
+            allowed_domains=self.config.security.allowed_domains,
+            own_ports=[int(port)],
+        )
+
+    def judge_url(self, url: str, principal: "Principal", narrowing: tuple[str, ...] | None = None) -> "UrlFact":
+        """What the airlock thinks of a URL before any look-up; `narrowing` is what a job leaves of it."""
+        from coilclaw.airlock import Target, judge_url
+        from coilclaw.gate.decision_input import UrlFact
+
+        judged = judge_url(url, principal, self.listing.narrowed(narrowing))
+        if isinstance(judged, Target):
+            return UrlFact(host=judged.host, code="", reason="", origin="constructed", followed=0, stays=False)
+        reason = judged.reason.rstrip(".") + "."
+        return UrlFact(host="", code=judged.code, reason=reason, origin="constructed", followed=0, stays=False)
+
+    @cached_property
+    def transport(self) -> "Transport":
+        """The way out."""
+        from coilclaw.airlock.log import EgressLine, line_json
+        from coilclaw.airlock.transport import Airlock
+
+        def note(line: EgressLine) -> None:
+            fields: dict[str, Json] = msgspec.to_builtins(line)
+            self._say("debug", "egress", fields)
+            self._keep_egress(line_json(line))
+
+        return Airlock(self.listing, log=note, clock=self.clock)
+
+    def _keep_egress(self, line: bytes) -> None:
+        """Every request leaves a line in the home's logs."""
+        try:
+            fd = os.open(
+                self.home.logs_dir / "airlock.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
+            try:
+                os.write(fd, line.rstrip(b"\n") + b"\n")
+            finally:
+                os.close(fd)
+        except OSError as error:
+            self.warn(f"the airlock's log cannot be written ({error.strerror}).")
+
+    def open_box(self) -> "Box":
+        """The best box that holds here."""
+        return self._box
+
+    @cached_property
+    def _box(self) -> "Box":
+        from coilclaw.sandbox.box import open_box
+
+        # A box has an /etc, /sys and /boot of its own or none; what else is forbidden must not be seen at all.
+        forbidden = (str(path) for path in self.config.security.forbidden_paths)
+        hidden = (str(self.home.root), *(path for path in forbidden if path not in ("/etc", "/sys", "/boot", "/proc")))
+        if self._unsafe:
+            self._say("warning", "unsafe_box", {"message": "--unsafe: commands run without a box."})
+        return open_box(hide=hidden, owned=(str(self.config.workspace_dir),), unsafe=self._unsafe)
+
+    # The gate
+
+    @cached_property
+    def owner_proof(self) -> "OwnerProof":
+        """What proves the owner."""
+        from coilclaw.gate.proof import OwnerProof
+
+        return OwnerProof(self.db, self.clock, lane_b=self.config.approvals.lane_b_proof, place=self.passkey_place)
+
+    @property
+    def address(self) -> str:
+        """The origin of the panel: scheme, name and port, as browsers write it."""
+        from coilclaw.runtime.panel_address import panel_origin
+
+        return panel_origin(self.config.server, self.listening)
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        """The host and port the configuration says to listen on."""
+        from coilclaw.config.listening import split_address
+
+        return split_address(self.config.server.http_addr)
+
+    def passkey_place(self) -> "Place":
+        """Where passkeys belong: the panel's own name, and its origin alone."""
+        from coilclaw.runtime.panel_address import passkey_place
+
+        return passkey_place(self.config.server, self.listening)
+
+    def policy(self) -> "Policy":
+        """The rules in force now; policy files are read again as soon as one was touched."""
+        from coilclaw.gate.decision_input import Policy
+        from coilclaw.tools.approval import RUNTIME_TOOLS
+
+        loaded = self._policies.current()
+        security = self.config.security
+        return Policy(
+            autonomy=security.autonomy,
+            workspace_only=security.workspace_only,
+            allowed_commands=self._allowed_commands,
+            forbidden_commands=self._forbidden_commands,
+            allowlists=(("channels.cli.tools_allow", self._cli_tools | RUNTIME_TOOLS),),
+            calls_per_minute=self.config.budgets.tool_calls_per_minute,
+            open_proposals=self.config.budgets.open_proposals,
+            prs_per_day=self.config.budgets.prs_per_day,
+            rules=loaded.rules,
+            broken=loaded.broken,
+            hash=sha256_hex(f"{self._config_hash}:{loaded.hash}:{loaded.broken}".encode()),
+        )
+
+    @cached_property
+    def _policies(self) -> "PolicyFolder":
+        from coilclaw.gate.policy_file import PolicyFolder
+
+        return PolicyFolder(self.workspace / "policies", self.tools)
+
+    @cached_property
+    def _config_hash(self) -> str:
+        return sha256_hex(canonical_bytes(policy_inputs(self.config)))
+
+    @cached_property
+    def _allowed_commands(self) -> frozenset[str]:
+        return frozenset(self.config.security.allowed_commands)
+
+    @cached_property
+    def _forbidden_commands(self) -> frozenset[str]:
+        return frozenset(self.config.security.forbidden_commands)
+
+    @cached_property
+    def _cli_tools(self) -> frozenset[str]:
+        return frozenset(self.config.channels.cli.tools_allow)
+
+    @cached_property
+    def snapshots(self) -> "Snapshots":
+        """The workspace as it was, for undo."""
+        from coilclaw.sandbox.snapshot import Snapshots
+
+        return Snapshots(self.workspace, self.home.root / "snapshots", self.clock, self.warn)
+
+    @cached_property
+    def undoing(self) -> "Undoing":
+        """Keeps what calls write, so that it can be undone."""
+        from coilclaw.gate.undoing import Undoing
+
+        return Undoing(lambda: self.snapshots, lambda: self.file_labels, self.warn)
+
+    @cached_property
+    def quarantine(self) -> "Quarantine":
+        """What runs made that may not stay in the workspace."""
+        from coilclaw.sandbox.quarantine import Quarantine
+
+        return Quarantine(self.workspace, self.home.root / "quarantine", self.clock)
+
+    @cached_property
+    def inspector(self) -> "Inspector":
+        """Gathers the facts of calls."""
+        from coilclaw.gate.facts import Inspector
+
+        return Inspector(
+            self.tools,
+            self.places,
+            self.estop,
+            self.judge_url,
+            self._count_actions,
+            lambda: self.file_labels,
+            self._conversation,
+            self.redactor.registered,
+            self.undoing,
+            unsafe=self._unsafe,
+        )
+
+    def _conversation(self, thread_id: str, turn_id: str, action_id: str) -> "Conversation":
+        from coilclaw.store.conversation import read_conversation
+
+        return read_conversation(self.db.reader, thread_id, turn_id, action_id)
+
+    @cached_property
+    def file_labels(self) -> "FileLabels":
+        """Which workspace files hold untrusted content."""
+        from coilclaw.gate.labels import FileLabels
+
+        return FileLabels(self.db, self.workspace, self.clock)
+
+    def _count_actions(self, before: str, tool: "ToolFact | None") -> "Counts":
+        from coilclaw.gate.decision_input import background_share
+        from coilclaw.gate.facts import Counts
+        from coilclaw.store.actions import count_actions, executed_since
+
+        exact_from = background_share(self.config.budgets.tool_calls_per_minute)
+        recent, waiting = count_actions(self.db.reader, self.clock, before, exact_from)
+        prs = 0
+        if tool is not None and tool.opens_pr:
+            prs = executed_since(self.db.reader, tool.name, stamp(self.clock() - timedelta(days=1)), None)
+        return Counts(recent=recent, waiting=waiting, prs_today=prs)
+
+    def conveyor(self, approve: "Approver", ask_owner: Callable[[str], Awaitable[str]] | None = None) -> "Conveyor":
+        """The gate's conveyor, with somebody to ask."""
+        from coilclaw.runtime.build_gate import build_conveyor
+        from coilclaw.runtime.older_copy import stop_if_older
+
+        if not self._conveyors:
+            stop_if_older(self)
+        conveyor = build_conveyor(self, approve, ask_owner)
+        self._conveyors.append(conveyor)
+        return conveyor
+
+    def executor(self, conveyor: "Conveyor") -> "Executor":
+        """Carries out what was approved."""
+        from coilclaw.gate.executor import Executor
+
+        return Executor(conveyor, self.approvals(conveyor), self.db, self.clock, self.home.locks_dir)
+
+    def approvals(self, conveyor: "Conveyor") -> "Approvals":
+        """The owner's side of the queue."""
+        from coilclaw.gate.approvals import Approvals
+
+        return Approvals(conveyor, self.db, self.clock)
+
+    # The model
+
+    def provider(self, name: str = "") -> "Provider":
+        """A configured provider by name, or the default one."""
+        from coilclaw.runtime.metrics import MeasuredProvider
+        from coilclaw.runtime.models import Models
+
+        models = Models(self.config, self.keyring, lambda: self.transport, self._say)
+        return MeasuredProvider(models.provider(name or self.config.default_provider), self)

@@ -1,0 +1,85 @@
+"""Answers the connections of one box to the ports it can dial: so many at a time, more wait, all end with the box."""
+
+import asyncio
+import errno
+import socket
+
+from coilclaw.packets.ports import Serve
+
+READ = 1 << 16
+"""How much of a connection is read ahead."""
+
+
+class Accepting:
+    """Serves the listeners of one box, which stand in its network namespace, until it is closed."""
+
+    def __init__(self, served: dict[int, tuple[Serve, int]]) -> None:
+        """By port: what answers a connection, and how many may be open at a time."""
+        self._served = served
+        self._accepting: list[asyncio.Task[None]] = []
+        self._serving: set[asyncio.Task[None]] = set()
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """What must be listened on."""
+        return tuple(self._served)
+
+    def start(self, listeners: list[socket.socket]) -> None:
+        """Answer what comes to these sockets, in the order of the ports; they are ours from here on."""
+        for listener, (port, (serve, most)) in zip(listeners, self._served.items(), strict=True):
+            task = asyncio.get_running_loop().create_task(self._accept(listener, port, serve, most))
+            self._accepting.append(task)
+
+    async def close(self) -> None:
+        """Stop listening, hang up on everybody."""
+        while tasks := [task for task in (*self._accepting, *self._serving) if not task.done()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _accept(self, listener: socket.socket, port: int, serve: Serve, most: int) -> None:
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        here: set[asyncio.Task[None]] = set()
+        with listener:
+            while True:
+                try:
+                    client, _ = await loop.sock_accept(listener)
+                except OSError as error:
+                    if error.errno not in {errno.ECONNABORTED, errno.EMFILE, errno.ENFILE, errno.EINTR}:
+                        return
+                    await asyncio.sleep(0.05)
+                    continue
+                task = loop.create_task(_answer(client, port, serve))
+                for group in (here, self._serving):
+                    group.add(task)
+                    task.add_done_callback(group.discard)
+                while len(here) >= most:
+                    await asyncio.wait(here, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _answer(client: socket.socket, port: int, serve: Serve) -> None:
+    with client:
+        try:
+            reader, writer = await asyncio.open_connection(sock=client, limit=READ)
+        except OSError:
+            return
+        try:
+            await serve(port, reader, writer)
+        except (OSError, EOFError, asyncio.LimitOverrunError):
+            return  # whoever dialled hung up, or would not stop
+        finally:
+            await hang_up(writer)
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    """Close, leaving a moment for what was written; then cut."""
+    try:
+        async with asyncio.timeout(1):
+            writer.close()
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise

@@ -1,0 +1,196 @@
+# ruff: noqa: PTH118 - text in, text out, for every name of a large workspace
+"""A survey of the workspace: its repositories, the names other programs run, and files that are linked elsewhere too.
+
+Links are never followed. Nothing is read but names and, for some, what the system tells about them.
+"""
+
+import os
+import stat
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.packets.errors import ToolError
+from coilclaw.sandbox.executed import (
+    GIT_PARTS,
+    Kind,
+    folded,
+    is_dot_git,
+    is_executed,
+    is_git_shaped,
+)
+from coilclaw.sandbox.moving import open_up
+
+MOST_ENTRIES = 2_000_000
+MOST_REPOSITORIES = 300
+"""Each of them is a mount of every box."""
+LONGEST = 3500
+"""Bytes of a path; what lies deeper is not looked into, and does not stay if a command made it."""
+
+
+class Facts(msgspec.Struct, frozen=True, array_like=True):
+    """What the system tells of an entry; the same facts are the same, unchanged entry."""
+
+    device: int
+    inode: int
+    mode: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, info: os.stat_result) -> "Facts":
+        """From what stat says."""
+        return cls(info.st_dev, info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+
+
+class Linked(msgspec.Struct, frozen=True, array_like=True):
+    """A file with more links than were found in the workspace."""
+
+    path: str
+    size: int
+
+
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is, by path below the workspace."""
+
+    repositories: dict[str, tuple[int, int]] = {}
+    """Every `.git` but the workspace's own, and every folder that git takes for a repository; device and inode."""
+    parts: dict[str, list[str]] = {}
+    """Folders that have some of what git goes by, and what they have of it."""
+    names: dict[str, Facts] = {}
+    """Files and links that other programs run."""
+    unseen: list[str] = []
+    """Folders that cannot be looked into."""
+    linked: list[Linked] = []
+    """Files that are linked outside the workspace as well; only looked for when asked."""
+    entries: int = 0
+
+
+class _Walk:
+    """One walk over the workspace, the nearest folders first."""
+
+    def __init__(self, root: Path, *, links: bool, closed: Collection[str] | None) -> None:
+        self.root = root
+        self.links = links
+        self.closed = closed
+        self.survey = Survey(repositories={}, parts={}, names={}, unseen=[], linked=[])
+        self.count = 0
+        self._linked: dict[tuple[int, int], list[Linked]] = {}
+        self._links: dict[tuple[int, int], int] = {}
+
+    def run(self) -> Survey:
+        folders: list[tuple[str, bool]] = [("", False)]
+        while folders:
+            folders = [below for folder, executed in folders for below in self._look(folder, executed)]
+        linked = [each for key, found in self._linked.items() if len(found) < self._links[key] for each in found]
+        linked.sort(key=lambda each: each.path)
+        return msgspec.structs.replace(self.survey, linked=linked, entries=self.count)
+
+    def _entries(self, folder: str) -> "list[os.DirEntry[str]]":
+        if len(folder) <= LONGEST:
+            with suppress(OSError):
+                return self._scanned(folder)
+            if self.closed is not None and folder not in self.closed:  # a run closed it: its owner may open it
+                with suppress(OSError):
+                    open_up(self.root, folder)
+                    return self._scanned(folder)
+        if os.path.lexists(self.root / folder):  # otherwise it went just now
+            self.survey.unseen.append(folder)
+        return []
+
+    def _scanned(self, folder: str) -> "list[os.DirEntry[str]]":
+        with os.scandir(os.path.join(self.root, folder) if folder else self.root) as found:
+            return list(found)
+
+    def _look(self, folder: str, executed: bool) -> list[tuple[str, bool]]:
+        """Note what a folder holds; the folders in it, and whether everything below them is run."""
+        entries = self._entries(folder)
+        self.count += len(entries)
+        if self.count > MOST_ENTRIES:
+            raise ToolError(
+                f"the workspace has more than {MOST_ENTRIES:,} files and folders.",
+                remedy="Remove what is not needed there, then try again.",
+                code="WORKSPACE_TOO_LARGE",
+                begun=False,
+            )
+        shape: dict[str, Kind] = {}
+        folders: list[tuple[str, bool]] = []
+        parent = folded(folder.rpartition("/")[2])
+        for entry in entries:
+            name = entry.name
+            path = f"{folder}/{name}" if folder else name
+            plain = folded(name)
+            if plain in GIT_PARTS:
+                shape[plain] = _kind(entry)
+            if (plain.startswith((".git", "git~")) or not name.isascii()) and is_dot_git(name):
+                self._note(path)
+                continue
+            runs = executed or is_executed(plain, parent)
+            if entry.is_dir(follow_symlinks=False):
+                folders.append((path, runs))
+            elif runs or self.links:
+                self._stat(entry, path, runs)
+        if shape:
+            self.survey.parts[folder] = sorted(shape)
+            if is_git_shaped(shape):
+                self._note(folder)
+                return folders if not folder else []  # whatever is in it belongs to the repository
+        return folders
+
+    def _note(self, path: str) -> None:
+        """A repository; the workspace's own is none of them."""
+        with suppress(FileNotFoundError):
+            if path != ".git":
+                info = os.lstat(self.root / path)
+                self.survey.repositories[path] = (info.st_dev, info.st_ino)
+
+    def _stat(self, entry: "os.DirEntry[str]", path: str, runs: bool) -> None:
+        with suppress(FileNotFoundError):
+            info = entry.stat(follow_symlinks=False)
+            if runs:
+                self.survey.names[path] = Facts.of(info)
+            if info.st_nlink > 1 and stat.S_ISREG(info.st_mode):
+                key = (info.st_dev, info.st_ino)
+                self._linked.setdefault(key, []).append(Linked(path, info.st_size))
+                self._links[key] = info.st_nlink
+
+
+def _kind(entry: "os.DirEntry[str]") -> Kind:
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
+
+
+def survey(workspace: Path, *, links: bool = False, closed: Collection[str] | None = None) -> Survey:
+    """Look over the whole workspace; with `links` also for files that are linked outside it.
+
+    With `closed`, folders that keep their own owner out are opened, but for those.
+    """
+    return _Walk(workspace, links=links, closed=closed).run()
+
+
+def completes_repository(workspace: Path, relative: str) -> str:
+    """The folder that would be a repository if something stood at that path, or already is one; or empty."""
+    parts = relative.split("/")
+    for depth in range(len(parts)):
+        folder = "/".join(parts[:depth])
+        is_leaf = depth == len(parts) - 1
+        shape: dict[str, Kind] = {}
+        try:
+            with os.scandir(workspace / folder) as found:
+                for entry in found:
+                    plain = folded(entry.name)
+                    if plain in GIT_PARTS:
+                        shape[plain] = _kind(entry)
+        except OSError:
+            return ""  # there is nothing below it yet
+        if folder or not is_git_shaped(shape):  # one at the very top was the owner's, or is found by its last part
+            shape.setdefault(folded(parts[depth]), "file" if is_leaf else "folder")
+            if is_git_shaped(shape):
+                return folder or "."
+    return ""

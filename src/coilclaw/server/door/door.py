@@ -1,0 +1,412 @@
+"""The door: stands before every path there is, and decides who comes in before anything else looks at a request.
+
+In this order: one spelling of every header that matters; the peer, the host and the origin are ours; a
+good token, unless the path is open; cookies only from our own pages; the device is confirmed; not too often, but the
+emergency stop always; a body that can be taken, and after it the token again: a body takes its time, and who was thrown
+out meanwhile is out; of one device a few at a time, so that none keeps the others waiting. What is refused is said as
+problem+json and never repeats what was sent.
+
+A WebSocket comes in by the same rules, as one more method. Browsers cannot set headers on it, so what a page or program
+shows stands in `Sec-WebSocket-Protocol: coilclaw, KEY`: a page the key of its page, beside its cookie; a program its
+token, unless it sends `Authorization`. Nothing is read from the address.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from typing import Any, TypeAlias
+
+import msgspec
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from coilclaw.packets.canonical import Json
+from coilclaw.server.application import place_of
+from coilclaw.server.door.body import BIND, Bodies, ClientGone, drain, replayed
+from coilclaw.server.door.caller import Caller
+from coilclaw.server.door.concurrency import Concurrency
+from coilclaw.server.door.headers import guarded, headers_of
+from coilclaw.server.door.hosts import Hosts
+from coilclaw.server.door.methods import WEBSOCKET, Methods
+from coilclaw.server.door.page_keys import PageKeys
+from coilclaw.server.door.rates import Rates
+from coilclaw.server.door.sockets import PROTOCOL, Sockets
+from coilclaw.server.door.tokens import Tokens, is_token
+from coilclaw.server.problems import MEDIA_TYPE, Trouble, problem_of
+
+COOKIE = "__Host-coilclaw"
+HEALTH = "/health"
+PAGE_KEY = "x-coilclaw-page"
+_PROVING = frozenset({("POST", "/v1/session/nonce"), ("POST", "/v1/session/page")})
+_READS = ("GET", "HEAD")
+_ONCE = (
+    "host",
+    "authorization",
+    "content-length",
+    "content-type",
+    "origin",
+    "sec-fetch-site",
+    "idempotency-key",
+    PAGE_KEY,
+    "sec-websocket-protocol",
+)
+_UNCONFIRMED = _PROVING | {("GET", "/v1/session"), ("POST", "/v1/session/end"), ("POST", "/v1/passkeys/challenge")}
+
+_ALWAYS = frozenset({("POST", "/estop"), ("POST", "/v1/estop")})
+"""Whoever may stop everything may do so however much they have asked for before."""
+
+_LISTENING = frozenset({("GET", "/v1/events"), ("GET", "/v1/estop"), ("POST", "/chat")})
+_EXPORT = ("GET", "/v1/audit/export")
+AT_ONCE = 4
+"""Requests of one device that are under way; an export counts apart, and there is one."""
+SENDING = 8
+"""Bodies of one device that are taken in at once: each is kept whole until it is there."""
+
+_STOPPING = Trouble(
+    503, "STOPPING", "the server is shutting down.", remedy="Try again in a moment.", headers={"Retry-After": "5"}
+)
+
+Log: TypeAlias = Callable[[str, dict[str, Json]], None]
+
+
+class _Visit:
+    """A request as the door looks at it: decoded, every name in small letters."""
+
+    def __init__(self, scope: Any) -> None:
+        self.method: str = scope.get("method", WEBSOCKET)
+        self.path: str = scope["path"]
+        self.headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            self.headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    def get(self, name: str) -> str | None:
+        found = self.headers.get(name)
+        return found[0] if found else None
+
+    @property
+    def shown(self) -> str:
+        """What a WebSocket shows behind the name of our protocol."""
+        _, _, shown = (self.get("sec-websocket-protocol") or "").partition(",")
+        return shown.strip() if self.method == WEBSOCKET else ""
+
+    def carries_body(self) -> bool:
+        return self.get("content-length") not in (None, "0") or "transfer-encoding" in self.headers
+
+
+class _Answer:
+    """What goes back to the client, with our headers on it."""
+
+    def __init__(self, send: Send, *, panel: bool, secure: bool, prefix: str = "") -> None:
+        self._send = send
+        self._prefix = prefix
+        self._panel = panel
+        self._secure = secure
+        self.started = False
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = guarded(headers_of(message), panel=self._panel, secure=self._secure)
+            message = {**message, "headers": headers}
+        told: Any = {**message, "type": self._prefix + message["type"]} if self._prefix else message
+        await self._send(told)
+
+    async def refuse(self, error: Exception, receive: Receive | None) -> None:
+        """Say why not; `receive` when the client may still be sending."""
+        told = problem_of(error)
+        body = msgspec.json.encode(told)
+        headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", str(len(body)).encode())]
+        if isinstance(error, Trouble):
+            headers += [(name.encode(), value.encode("latin-1")) for name, value in error.headers.items()]
+        if receive is not None or told.status == 408 or error is _STOPPING:
+            headers.append((b"connection", b"close"))
+        await self({"type": "http.response.start", "status": told.status, "headers": headers})
+        await self({"type": "http.response.body", "body": body, "more_body": receive is not None})
+        if receive is not None:
+            await drain(receive)
+            await self({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _no_path(_: str) -> bool:
+    return False
+
+
+class Door:
+    """An ASGI application around another: nobody reaches that one but through here."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Hosts,
+        tokens: Tokens,
+        page_keys: PageKeys,
+        rates: Rates,
+        bodies: Bodies,
+        methods: Methods,
+        sockets: Sockets,
+        say: Log,
+        is_asset: Callable[[str], bool] = _no_path,
+    ) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._tokens = tokens
+        self._page_keys = page_keys
+        self._rates = rates
+        self._bodies = bodies
+        self._methods = methods
+        self._sockets = sockets
+        self._say = say
+        self._is_asset = is_asset
+        self._crowd = Concurrency(AT_ONCE)
+        self._senders = Concurrency(SENDING)
+        self._exports = Concurrency(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] == "websocket":
+            await self._open_socket(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        visit = _Visit(scope)
+        panel = visit.method in _READS and self._is_asset(visit.path)
+        answer = _Answer(send, panel=panel, secure=self._hosts.secure)
+        coming: Receive | None = receive if visit.carries_body() else None
+        try:
+            state = self._admit(visit, scope.get("client"), panel=panel)
+            line: Any = scope.get("state", {}).get("line")
+            if "caller" in state and line is not None:
+                line.known()
+            whole = receive
+            if self._bodies.check(visit.path, visit.headers):
+                async with self._room(visit, state.get("caller"), self._senders):
+                    body = await self._bodies.read(visit.path, receive)
+                coming, whole = None, replayed(body, receive)
+                self._check_still(state.get("caller"))
+            async with self._room(visit, state.get("caller"), self._crowd):
+                await self._app(self._inside(scope, visit, state, panel=panel), whole, answer)
+        except ClientGone:
+            return
+        except asyncio.CancelledError:  # the server ends, and this took longer than it waits
+            if not answer.started:
+                await answer.refuse(_STOPPING, None)
+        except Trouble as refusal:
+            if answer.started:
+                raise
+            slow = refusal.status == 408
+            await answer.refuse(refusal, None if slow else coming)
+        except Exception as error:
+            self._say("request_failed", {"error": type(error).__name__, "place": place_of(error)})
+            if answer.started:  # half an answer cannot be taken back: the connection ends
+                raise _Broken from None
+            await answer.refuse(error, coming)
+
+    async def _open_socket(self, scope: Any, receive: Receive, send: Send) -> None:
+        visit = _Visit(scope)
+        answer = _Answer(send, panel=False, secure=self._hosts.secure, prefix="websocket.")
+        try:
+            state = self._admit(visit, scope.get("client"), panel=False)
+            caller = state["caller"]
+            assert isinstance(caller, Caller)  # noqa: S101 - no WebSocket is open to strangers
+            self._sockets.room_for(caller)
+        except Exception as error:
+            if not isinstance(error, Trouble):
+                self._say("request_failed", {"error": type(error).__name__, "place": place_of(error)})
+            with suppress(OSError):  # they left
+                await answer.refuse(error, None)
+            return
+        line: Any = scope["state"]["line"]
+        line.known()
+        inside = {**scope, "state": {**scope["state"], **state}}
+        try:
+            await self._sockets.serve(self._app, inside, receive, send, caller, line.abort)
+        except Exception as error:
+            self._say("request_failed", {"error": type(error).__name__, "place": place_of(error)})
+
+    def _room(self, visit: _Visit, caller: object, crowd: Concurrency) -> AbstractAsyncContextManager[None]:
+        """What stays open as long as somebody listens takes no room, and what stops everything waits for none."""
+        asked = (visit.method, visit.path)
+        if not isinstance(caller, Caller) or asked in _ALWAYS or asked in _LISTENING:
+            return nullcontext()
+        return (self._exports if asked == _EXPORT else crowd).room(caller.device_id)
+
+    def _inside(self, scope: Any, visit: _Visit, state: dict[str, object], *, panel: bool) -> Any:
+        """The request as the routes see it. A HEAD that is open is a GET whose body the listener leaves out."""
+        is_get = visit.method == "HEAD" and (panel or self._is_open("GET", visit.path))
+        method = "GET" if is_get else visit.method
+        return {**scope, "method": method, "state": {**scope.get("state", {}), **state}}
+
+    # Who comes in
+
+    def _admit(self, visit: _Visit, client: Any, *, panel: bool) -> dict[str, object]:
+        _check_shape(visit)
+        host = self._check_place(visit, client)
+        state: dict[str, object] = {"origin": self._hosts.origin_of(host)}
+        if panel or self._is_open(visit.method, visit.path):
+            self._check_rate("", visit)
+            return state
+        caller = self._caller(visit)
+        if caller.way == "cookie":
+            self._check_page(visit, caller)
+        self._check_rate(caller.device_id, visit)
+        if not caller.confirmed and not _may_unconfirmed(caller, visit):
+            raise Trouble(
+                403,
+                "UNCONFIRMED",
+                "this device has not been confirmed with a passkey.",
+                remedy="Confirm it with a passkey, on this device or on another.",
+            )
+        self._check_path(visit)
+        return {**state, "caller": caller}
+
+    def _check_path(self, visit: _Visit) -> None:
+        """What nobody answers to costs nothing more: no body is read, no key is bound."""
+        allowed = self._methods.allowed(visit.path) - {"OPTIONS"} if _is_normal(visit.path) else frozenset[str]()
+        if visit.method == WEBSOCKET:
+            if WEBSOCKET in allowed:
+                return
+            raise Trouble(400, "WEBSOCKET_REFUSED", "there is no WebSocket at this path.", remedy="Use GET /v1/events.")
+        allowed -= {WEBSOCKET}
+        if not allowed:
+            raise Trouble(404, "NOT_FOUND", "there is no such path.", remedy="See /v1/openapi.json.")
+        if visit.method not in allowed:
+            raise Trouble(
+                405,
+                "METHOD_NOT_ALLOWED",
+                "this path does not support that method.",
+                remedy="See /v1/openapi.json.",
+                headers={"Allow": ", ".join(sorted(allowed))},
+            )
+
+    def _is_open(self, method: str, path: str) -> bool:
+        return (method in _READS and path == HEALTH) or (method == "POST" and path == BIND)
+
+    def _check_place(self, visit: _Visit, client: Any) -> str:
+        """The peer, the host and the origin; gives back the host."""
+        if not self._hosts.admits_peer(client):
+            raise Trouble(
+                403, "PEER_REFUSED", "only the configured proxy may connect.", remedy="Open the public address instead."
+            )
+        host = visit.get("host")
+        if host is None or not self._hosts.admits_host(host):
+            raise Trouble(
+                421,
+                "HOST_REFUSED",
+                "this server does not answer to that host name.",
+                remedy="Open it as localhost, or set `public_url` in [server] to that name.",
+            )
+        origin = visit.get("origin")
+        if origin is not None and not self._hosts.admits_origin(origin):
+            raise Trouble(
+                403,
+                "ORIGIN_REFUSED",
+                "pages from other origins may not use this server.",
+                remedy="Use the panel, or a program that sends no Origin.",
+            )
+        return host
+
+    def _caller(self, visit: _Visit) -> Caller:
+        scheme, _, shown = (visit.get("authorization") or "").partition(" ")
+        if scheme.lower() == "bearer":  # whoever names a token means it: no falling back to a cookie
+            caller = self._tokens.caller(shown.strip(), "bearer")
+        elif is_token(visit.shown):
+            caller = self._tokens.caller(visit.shown, "bearer")
+        else:
+            cookie = _cookie(visit.headers.get("cookie", []))
+            caller = None if cookie is None else self._tokens.caller(cookie, "cookie")
+        if caller is None:
+            raise _unpaired()
+        return caller
+
+    def _check_still(self, caller: object) -> None:
+        if isinstance(caller, Caller) and not self._tokens.holds(caller):
+            raise _unpaired()
+
+    def _check_page(self, visit: _Visit, caller: Caller) -> None:
+        """A cookie comes along by itself, also to other ports: whoever sends one must prove to be a page of ours."""
+        site = visit.get("sec-fetch-site")
+        foreign = site is not None and site not in ("same-origin", "none")
+        ours = visit.get("origin") is not None or site == "same-origin"
+        if foreign or (visit.method not in _READS and not ours):
+            raise Trouble(
+                403,
+                "ORIGIN_REFUSED",
+                "a cookie is accepted only in requests from our own pages.",
+                remedy="Use the panel; programs send `Authorization: Bearer` instead of a cookie.",
+            )
+        if (visit.method, visit.path) in _PROVING:
+            return
+        if not self._page_keys.holds(caller.token_id, visit.shown or visit.get(PAGE_KEY) or ""):
+            raise Trouble(
+                401,
+                "PAGE_UNPROVED",
+                "this page has not proved that it belongs to the device.",
+                remedy="Reload the panel: it signs with the device's key (POST /v1/session/page).",
+            )
+
+    def _check_rate(self, who: str, visit: _Visit) -> None:
+        if who and (visit.method, visit.path) in _ALWAYS:
+            return
+        seconds = self._rates.wait(who, visit.method, visit.path.rstrip("/"))
+        if seconds:
+            whole = int(seconds) + 1
+            raise Trouble(
+                429,
+                "RATE_LIMITED",
+                "too many requests in a short time.",
+                remedy=f"Try again in {whole} s.",
+                headers={"Retry-After": str(whole)},
+            )
+
+
+class _Broken(Exception):
+    """An answer ended in the middle; says nothing of why, because the listener writes it to its log."""
+
+
+def _unpaired() -> Trouble:
+    return Trouble(
+        401,
+        "UNPAIRED",
+        "this request is not from a signed-in device.",
+        remedy="Pair this device: `coilclaw pair` at the terminal shows a code.",
+        headers={"WWW-Authenticate": 'Bearer realm="coilclaw"'},
+    )
+
+
+def _check_shape(visit: _Visit) -> None:
+    """Two of a header that decides something would let two readers see two requests."""
+    for name in _ONCE:
+        if len(visit.headers.get(name, ())) > 1:
+            raise Trouble(400, "BAD_REQUEST", f"the header {name} appears twice.", remedy="Send it once.")
+    if "transfer-encoding" in visit.headers and "content-length" in visit.headers:
+        raise Trouble(400, "BAD_REQUEST", "the request has two lengths.", remedy="Send one of them.")
+    if visit.method == WEBSOCKET:
+        name, _, _ = (visit.get("sec-websocket-protocol") or PROTOCOL).partition(",")
+        if name.strip() != PROTOCOL:
+            raise Trouble(
+                400,
+                "BAD_REQUEST",
+                "the WebSocket names no protocol of ours.",
+                remedy=f"Offer `{PROTOCOL}` first, and your key behind it.",
+            )
+    elif "websocket" in (visit.get("upgrade") or "").lower():
+        raise Trouble(400, "WEBSOCKET_REFUSED", "this asks for no WebSocket as it should.", remedy="See RFC 6455.")
+    if not visit.path.startswith("/"):
+        raise Trouble(400, "BAD_REQUEST", "the request names no path.", remedy="Request a path such as /health.")
+
+
+def _is_normal(path: str) -> bool:
+    """Whether a path is spelled as it is meant: what counts for one spelling must count for all."""
+    return path == "/" or all(path.split("/")[1:])
+
+
+def _cookie(lines: list[str]) -> str | None:
+    """The one cookie of ours; None when there is none, or more than one."""
+    pairs = [pair.strip().partition("=") for line in lines for pair in line.split(";")]
+    found = [value for name, _, value in pairs if name == COOKIE]
+    return found[0] if len(found) == 1 else None
+
+
+def _may_unconfirmed(caller: Caller, visit: _Visit) -> bool:
+    own = ("POST", f"/v1/devices/{caller.device_id}/confirm")
+    return (visit.method, visit.path) in _UNCONFIRMED or (visit.method, visit.path) == own

@@ -1,0 +1,89 @@
+"""WebSockets that are open: whoever passed the door keeps one for as long as a request of theirs would pass it."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from litestar.types import ASGIApp, Receive, Send
+
+from coilclaw.server.door.caller import Caller
+from coilclaw.server.door.open_connections import OpenConnections
+from coilclaw.server.problems import Trouble
+
+PROTOCOL = "coilclaw"
+"""What a client offers first in `Sec-WebSocket-Protocol`. Only this is said back, never the key behind it."""
+MOST_SOCKETS = 256
+CLOSE_SECONDS = 1.0
+_NORMAL, _POLICY_VIOLATION = 1000, 1008
+
+
+class Sockets(OpenConnections[asyncio.Event]):
+    """All open WebSockets of a server. ESTOP ends them and keeps new ones out: what they carry may have effects."""
+
+    def __init__(self, *, still_valid: Callable[[Caller], bool], stopped: Callable[[], bool], most: int) -> None:
+        super().__init__(
+            still_valid=lambda caller: not stopped() and still_valid(caller),
+            most=min(most, MOST_SOCKETS),
+            end=asyncio.Event.set,
+            full=lambda: Trouble(
+                503,
+                "TOO_MANY_SOCKETS",
+                "too many WebSockets are open.",
+                remedy="Close some.",
+                headers={"Retry-After": "5"},
+            ),
+        )
+        self._stopped = stopped
+
+    def room_for(self, caller: Caller) -> None:
+        """An error when there are too many, or while ESTOP is engaged."""
+        if self._stopped():
+            raise Trouble(409, "ESTOP", "ESTOP is engaged: no WebSocket is opened.", remedy="Clear ESTOP first.")
+        super().room_for(caller)
+
+    async def serve(
+        self, app: ASGIApp, scope: Any, receive: Receive, send: Send, caller: Caller, abort: Callable[[], None]
+    ) -> None:
+        """Run a route on a WebSocket until either side ends it or its caller may no longer be here."""
+        ended = asyncio.Event()
+
+        async def checked() -> Any:
+            message = await receive()
+            if message["type"] == "websocket.receive" and not self.holds(caller):
+                ended.set()  # as every request is, every message is checked: nothing slips in before the end
+                raise asyncio.CancelledError
+            return message
+
+        async def guarded(message: Any) -> None:
+            if ended.is_set():
+                raise ConnectionAbortedError
+            if message["type"] == "websocket.accept":
+                message = {"type": "websocket.accept", "subprotocol": PROTOCOL if scope["subprotocols"] else None}
+            elif message["type"] == "websocket.close":
+                message = {**message, "reason": ""}  # it might repeat what was sent
+            await send(message)
+
+        route = asyncio.ensure_future(app(scope, checked, guarded))
+        ending = asyncio.ensure_future(ended.wait())
+        self.add(ended, caller)
+        try:
+            await asyncio.wait({route, ending}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.remove(ended)
+            ending.cancel()
+            route.cancel()
+            # The client goes first: a route may take its time, or not hear of its end at all.
+            await _close(send, abort, _POLICY_VIOLATION if ended.is_set() else _NORMAL)
+            with suppress(asyncio.CancelledError, OSError):  # an OSError says that they left
+                await route
+
+
+async def _close(send: Send, abort: Callable[[], None], code: int) -> None:
+    """Say that it is over, and wait for nobody who does not take it."""
+    with suppress(OSError, RuntimeError):  # it was closed already
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await send({"type": "websocket.close", "code": code, "reason": ""})
+        except TimeoutError:
+            abort()

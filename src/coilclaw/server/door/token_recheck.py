@@ -1,0 +1,24 @@
+"""Re-check the token before a delayed response is sent."""
+
+from coilclaw.packets.ids import stamp
+from coilclaw.server.core import Core
+from coilclaw.server.door.caller import Caller
+from coilclaw.server.problems import Trouble
+from coilclaw.store.devices import token_holds
+
+
+def may_stay(core: Core, caller: Caller) -> bool:
+    """Whether a caller who came in earlier might still."""
+    return token_holds(core.db.reader, caller.token_id, stamp(core.clock()))
+
+
+def must_stay(core: Core, caller: Caller) -> None:
+    """An error for a device that was revoked while its request ran."""
+    if not may_stay(core, caller):
+        raise Trouble(
+            401,
+            "UNPAIRED",
+            "this device was signed out while it waited.",
+            remedy="Pair this device: `coilclaw pair` at the terminal shows a code.",
+            headers={"WWW-Authenticate": 'Bearer realm="coilclaw"'},
+        )

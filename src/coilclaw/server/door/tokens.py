@@ -1,0 +1,113 @@
+"""Tokens: opaque, random, kept as hashes. Each is looked up anew for every request, so a revoked one is out at once.
+
+Time. A token lasts for so many days after its last use, written down at most once an hour. One that has expired is
+deleted when it is shown, and by the worker within a minute, so setting the clock back does not bring it back. The
+hourly settling also cuts what would last longer than those days from now, so that what was made under a clock that ran
+ahead ends in time.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import datetime, timedelta
+
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.ids import Clock, stamp
+from coilclaw.server.door.caller import Caller
+from coilclaw.store.database import Database
+from coilclaw.store.devices import TokenRow, Way, find_token, forget_token, renew_token, settle_tokens, token_holds
+
+_SHAPE = re.compile(r"cc_[A-Za-z0-9_-]{43}\Z")
+_RENEW = timedelta(hours=1)
+_SETTLE_SECONDS = 3600.0
+
+
+def new_token(random: Callable[[int], bytes]) -> str:
+    """A fresh token of 256 random bits."""
+    return "cc_" + base64.urlsafe_b64encode(random(32)).decode().rstrip("=")
+
+
+def is_token(text: str) -> bool:
+    """Whether a text has a token's shape."""
+    return _SHAPE.match(text) is not None
+
+
+def token_hash(token: str) -> str:
+    """What is kept of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Tokens:
+    """The tokens of one home, as a server checks them."""
+
+    def __init__(
+        self,
+        *,
+        db: Database,
+        clock: Clock,
+        days: int,
+        monotonic: Callable[[], float],
+        say: Callable[[str, dict[str, Json]], None],
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._days = timedelta(days=days)
+        self._monotonic = monotonic
+        self._say = say
+        self._settled = monotonic()
+        self._renewing: set[str] = set()
+
+    def expiry(self) -> datetime:
+        """When a token that is used now ends."""
+        return self._clock() + self._days
+
+    def caller(self, token: str, way: Way) -> Caller | None:
+        """Whoever shows this token; None when it is not, or no longer, good."""
+        if not is_token(token):
+            return None
+        hashed = token_hash(token)
+        row = find_token(self._db.reader, hashed)
+        now = self._clock()
+        if row is None or not hmac.compare_digest(row.token_hash, hashed) or row.way != way:
+            return None
+        if row.expires_at <= stamp(now):
+            self._db.submit(lambda tx: forget_token(tx, row.token_id, stamp(now)))
+            return None
+        if row.revoked:
+            return None
+        self._settle_if_due(now)
+        self._renew_if_due(row, now)
+        return Caller(device_id=row.device_id, token_id=row.token_id, way=way, confirmed=row.confirmed)
+
+    def holds(self, caller: Caller) -> bool:
+        """Whether a caller who came in earlier might still; for what stays open long."""
+        return token_holds(self._db.reader, caller.token_id, stamp(self._clock()))
+
+    def _renew_if_due(self, row: TokenRow, now: datetime) -> None:
+        """Nobody waits for it, and a token is written at most once an hour."""
+        if row.last_used_at is not None and row.last_used_at > stamp(now - _RENEW):
+            return
+        if row.token_id in self._renewing:
+            return
+        self._renewing.add(row.token_id)
+        expires_at = stamp(now + self._days)
+        done = self._db.submit(lambda tx: renew_token(tx, row.token_id, now=stamp(now), expires_at=expires_at))
+        done.add_done_callback(lambda future: self._renewed(row.token_id, future))
+
+    def _renewed(self, token_id: str, future: "Future[None]") -> None:
+        self._renewing.discard(token_id)
+        if future.exception() is not None:  # the request itself goes on; the next one tries again
+            self._say("token_not_renewed", {"error": type(future.exception()).__name__})
+
+    def _settle_if_due(self, now: datetime) -> None:
+        if self._monotonic() - self._settled >= _SETTLE_SECONDS:
+            self._settled = self._monotonic()
+            self._db.submit(lambda tx: self.settle(tx, now))
+
+    def settle(self, tx: sqlite3.Connection, now: datetime) -> int:
+        """Make the clock's word last: delete what has expired, cut what would last too long."""
+        return settle_tokens(tx, now=stamp(now), latest=stamp(now + self._days))

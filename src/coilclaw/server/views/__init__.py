@@ -1,1 +1,0 @@
-"""Views: records as they are said over HTTP, without secrets."""

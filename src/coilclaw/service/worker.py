@@ -1,0 +1,61 @@
+"""coilclaw worker."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from coilclaw.cli.open_home import opened
+from coilclaw.cli.output import counted, tell
+
+if TYPE_CHECKING:
+    from coilclaw.gate.conveyor import Conveyor
+    from coilclaw.runtime import Runtime
+    from coilclaw.work.worker import Tally, Worker
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Do what is due now, then exit.")
+@click.option("--jobs", "slots", type=click.IntRange(1, 1000), help="Number of jobs this worker runs at the same time.")
+@click.option("--unsafe", is_flag=True, help="Run commands without a box. This is announced, logged and receipted.")
+def worker(once: bool, slots: int | None, unsafe: bool) -> int:
+    """Carry out approved actions, let old proposals expire, work on jobs, prune daily.
+
+    Any number of workers may run; nothing is done twice. Ctrl-C or SIGTERM: what runs may finish within ten seconds.
+    """
+    with opened(unsafe=unsafe) as app:
+        tally = asyncio.run(_work(app, once=once, slots=slots or 0))
+    if once:
+        jobs, chores = counted(len(tally.work), "job"), counted(tally.chores, "other thing")
+        tell(f"Worked on {jobs}, did {chores}.")
+    return 0
+
+
+async def _work(runtime: "Runtime", *, once: bool, slots: int) -> "Tally":
+    from coilclaw.packets.card import nobody
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with at_work(runtime, runtime.conveyor(nobody), slots=slots, announce=True) as worker:
+        return await (worker.drain(stop) if once else worker.run(stop))
+
+
+@contextmanager
+def at_work(runtime: "Runtime", conveyor: "Conveyor", *, slots: int = 0, announce: bool = False) -> "Iterator[Worker]":
+    """A worker under a name of its own, while this process is known to carry out what was approved."""
+    from coilclaw.app import build_worker
+    from coilclaw.store.claims import Claimant
+
+    with Claimant(runtime.home.locks_dir, "jobs", runtime.clock) as name, runtime.executor(conveyor).hold():
+        if announce:
+            runtime.announce("worker")
+        runtime.observe("worker_started", {"name": name})
+        try:
+            yield build_worker(runtime, conveyor, name, slots=slots)
+        finally:
+            runtime.observe("worker_stopped", {"name": name})

@@ -1,0 +1,191 @@
+"""What jobs did and left, read back: their actions and how they stand, receipts, artifacts, messages."""
+
+import sqlite3
+
+import msgspec
+
+from coilclaw.packets.action import Label, Status, ToolResult
+from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.errors import StorageError
+from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.store.jobs import JobRow
+from coilclaw.store.threads import ARTIFACT_BYTES, turn_messages
+
+_RESULT = msgspec.json.Decoder(ToolResult)
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an action stands, as a job that proposed it needs to know."""
+
+    action_id: str
+    tool: str
+    status: Status
+    begun: bool
+    """Its effect may have started."""
+    held: bool
+    """It is in somebody's hands."""
+    result: ToolResult | None
+    rejection_reason: str | None
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will happen to it by itself."""
+        return self.status not in ("PENDING", "APPROVED")
+
+
+def standing_of(db: sqlite3.Connection, turn_id: str) -> dict[str, Standing]:
+    """Every action of a turn by its id, in the order they were proposed."""
+    rows = db.execute(
+        "SELECT action_id, tool, status, begun_at, worker, result_json, rejection_reason FROM proposed_actions"
+        " WHERE turn_id = ? ORDER BY rowid",
+        (turn_id,),
+    ).fetchall()
+    return {
+        row[0]: Standing(
+            action_id=row[0],
+            tool=row[1],
+            status=msgspec.convert(row[2], Status),
+            begun=row[3] is not None,
+            held=row[4] is not None,
+            result=_result(row[5]),
+            rejection_reason=row[6],
+        )
+        for row in rows
+    }
+
+
+def _result(text: str | None) -> ToolResult | None:
+    """A result that cannot be read tells nothing; how the action stands is known without it."""
+    try:
+        return None if text is None else _RESULT.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+_FRESH = "CASE WHEN json_valid({0}) THEN json_extract({0}, '$.fresh') END"
+
+
+def brought_in(db: sqlite3.Connection, thread_id: str, turn_id: str) -> list[tuple[Label, bool]]:
+    """What the calls of a turn brought, by label, and whether it came from outside in that very turn.
+
+    Where that is not on record, it did: a row that cannot be read, or was written before this was kept.
+    """
+    rows = db.execute(
+        f"SELECT label, {_FRESH.format('metadata_json')} FROM messages"  # noqa: S608
+        " WHERE thread_id = ? AND turn_id = ? AND role = 'tool'"
+        " UNION SELECT CASE WHEN json_valid(result_json) THEN json_extract(result_json, '$.label') END,"
+        f" {_FRESH.format('result_json')} FROM proposed_actions WHERE turn_id = ? AND result_json IS NOT NULL",
+        (thread_id, turn_id, turn_id),
+    ).fetchall()
+    return [("" if label is None else str(label), fresh is None or bool(fresh)) for label, fresh in rows]
+
+
+def told_actions(db: sqlite3.Connection, thread_id: str, turn_id: str) -> set[str]:
+    """Actions of a turn whose outcome was posted to its thread after they had waited."""
+    rows = db.execute(
+        "SELECT action_id FROM messages WHERE thread_id = ? AND turn_id = ? AND role = 'system'"
+        " AND action_id IS NOT NULL",
+        (thread_id, turn_id),
+    )
+    return {row[0] for row in rows}
+
+
+# What it left
+
+
+class JobArtifact(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a job left, without its bytes."""
+
+    artifact_id: str
+    name: str
+    kind: str
+    sha256: str
+    size: int
+    label: Label
+    created_at: str
+
+
+def job_artifacts(db: sqlite3.Connection, job_id: str) -> list[JobArtifact]:
+    """What a job left, oldest first."""
+    rows = db.execute(
+        "SELECT artifact_id, name, type, content_hash, length(blob), label, created_at FROM artifacts WHERE job_id = ?"
+        " ORDER BY created_at, artifact_id",
+        (job_id,),
+    ).fetchall()
+    return [
+        JobArtifact(
+            artifact_id=row[0],
+            name=row[1],
+            kind=row[2],
+            sha256=row[3] or _hash_of(db, row[0]),
+            size=int(row[4]),
+            label=row[5],
+            created_at=row[6],
+        )
+        for row in rows
+    ]
+
+
+def _hash_of(db: sqlite3.Connection, artifact_id: str) -> str:
+    row = db.execute("SELECT blob FROM artifacts WHERE artifact_id = ?", (artifact_id,)).fetchone()
+    return sha256_hex(row[0])
+
+
+def add_job_artifact(
+    tx: sqlite3.Connection, clock: Clock, job: JobRow, *, kind: str, name: str, content: bytes, label: Label
+) -> str:
+    """Keep something under a job; returns its id."""
+    if len(content) > ARTIFACT_BYTES:
+        raise StorageError(f"an artifact of {len(content)} bytes; at most {ARTIFACT_BYTES} are allowed.")
+    now = clock()
+    artifact_id = new_id("art", now)
+    tx.execute(
+        "INSERT INTO artifacts (artifact_id, job_id, thread_id, type, name, content_hash, blob, label, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (artifact_id, job.job_id, job.thread_id, kind, name, sha256_hex(content), content, label, stamp(now)),
+    )
+    return artifact_id
+
+
+def artifact_bytes(db: sqlite3.Connection, artifact_id: str) -> bytes | None:
+    """An artifact's bytes."""
+    row = db.execute("SELECT blob FROM artifacts WHERE artifact_id = ?", (artifact_id,)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+class ActionReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """A receipt of one of a turn's actions, as a manifest names it."""
+
+    id: str
+    receipt_hash: str
+    tool: str
+    status: str
+
+
+def turn_receipts(db: sqlite3.Connection, turn_id: str, limit: int) -> list[ActionReceipt]:
+    """The receipts of a turn's actions, in the ledger's order."""
+    rows = db.execute(
+        "SELECT r.line FROM proposed_actions a JOIN receipts r ON r.action_id = a.action_id WHERE a.turn_id = ?"
+        " ORDER BY r.seq LIMIT ?",
+        (turn_id, limit),
+    ).fetchall()
+    return [_RECEIPT.decode(row[0]) for row in rows]
+
+
+_RECEIPT = msgspec.json.Decoder(ActionReceipt)
+
+
+def count_messages(db: sqlite3.Connection, thread_id: str, turn_id: str) -> int:
+    """How many messages a turn left in its thread."""
+    row = db.execute(
+        "SELECT count(*) FROM messages WHERE thread_id = ? AND turn_id = ?", (thread_id, turn_id)
+    ).fetchone()
+    return int(row[0])
+
+
+def last_answer(db: sqlite3.Connection, job: JobRow) -> str:
+    """The last thing the model said in a job without calling anything."""
+    for message in reversed(turn_messages(db, job.thread_id, job.turn_id, 50)):
+        if message.role == "assistant" and not message.tool_calls:
+            return message.content
+    return ""

@@ -1,0 +1,127 @@
+"""The schema: numbered migrations that never change, and opening a file with the shape they make."""
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.errors import StorageError
+from coilclaw.store.lock import FairLock
+from coilclaw.store.meta import read_meta, write_meta
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+LATEST = 9
+SHAPE = "372dbe817687b617506d17e22fdbcbd8144866a92304176bcefb19bfb8cfc3aa"
+"""The schema this code speaks: its number, and the hash of its text. A test holds both against the migrations."""
+
+
+def scripts(after: int, upto: int) -> list[tuple[int, str]]:
+    """The migrations with these numbers, in order."""
+    numbered = [(int(file.name.split("_")[0]), file) for file in sorted(MIGRATIONS.glob("*.sql"))]
+    return [(number, file.read_text(encoding="utf-8")) for number, file in numbered if after < number <= upto]
+
+
+def fit(connection: sqlite3.Connection, lock: FairLock, path: Path) -> tuple[str, ...]:
+    """Give the file the shape this code speaks; what had to be added to a file that lacked it is returned."""
+    if _fits(connection):
+        return ()
+    with lock:
+        version = _version(connection)
+        if version > LATEST:
+            raise StorageError(
+                f"{path} was written by a newer CoilClaw (schema {version}, this one knows {LATEST}).",
+                remedy="Upgrade CoilClaw.",
+            )
+        connection.execute("PRAGMA journal_mode = WAL")
+        repaired = _repair(connection, version, path) if version else ()
+        for number, script in scripts(version, LATEST):
+            connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
+        if not _fits(connection):
+            write_meta(connection, "shape", _equivalent(shape_hash(connection)))
+    return repaired
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def schema(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Type, name and text of everything the migrations made, in order; what SQLite keeps for itself has other names."""
+    return db.execute(
+        "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
+        " AND name NOT GLOB 'sqlite_*' AND sql NOT GLOB 'CREATE TABLE ''*' ORDER BY rowid"
+    ).fetchall()
+
+
+def shape_hash(db: sqlite3.Connection) -> str:
+    """A hash of the schema's text. Equal hashes mean equal shapes; unequal ones call for a closer look."""
+    return sha256_hex("\n".join(sorted(text for _, _, text in schema(db))).encode())
+
+
+def made_by(scripts: Iterable[str]) -> sqlite3.Connection:
+    """An empty database in memory, with the shape these migrations make."""
+    fresh = sqlite3.connect(":memory:", isolation_level=None)
+    for script in scripts:
+        fresh.executescript(script)
+    return fresh
+
+
+def _fits(connection: sqlite3.Connection) -> bool:
+    """Whether the schema has the text we expect, or one that was compared with it before and is equivalent."""
+    if _version(connection) != LATEST:
+        return False
+    found = shape_hash(connection)
+    return found == SHAPE or _word(connection) == _equivalent(found)
+
+
+def _word(connection: sqlite3.Connection) -> str | None:
+    if not any(name == "meta" for _, name, _ in schema(connection)):
+        return None
+    return read_meta(connection, "shape")
+
+
+def _equivalent(found: str) -> str:
+    return f"{found} is equivalent to {SHAPE}"
+
+
+def _repair(connection: sqlite3.Connection, version: int, path: Path) -> tuple[str, ...]:
+    """Add what a file of this number lacks: some were made by earlier texts of the same migrations."""
+    from coilclaw.store.shape import compare  # rarely needed
+
+    if not any(name == "messages" for _, name, _ in schema(connection)):
+        raise StorageError(
+            f"{path} contains the tables of another program. Nothing was changed.",
+            remedy="Move it aside and run `coilclaw init`; receipts remain in the log.",
+        )
+    with closing(made_by(script for _, script in scripts(0, version))) as fresh:
+        wanted = schema(fresh)
+    found = compare(schema(connection), wanted)
+    faults = found.faults or _add(connection, found.repairs)
+    if not faults:
+        left = compare(schema(connection), wanted)
+        faults = left.faults + left.missing
+    if faults:
+        raise StorageError(
+            f"{path} does not match schema {version}, and adding what is missing cannot repair it: "
+            f"{'; '.join(faults)}. Nothing was changed.",
+            remedy="Restore it from a backup, or move it aside and run `coilclaw init`; receipts remain in the log.",
+        )
+    return found.missing
+
+
+def _add(connection: sqlite3.Connection, repairs: tuple[str, ...]) -> tuple[str, ...]:
+    """Carry the statements out, all or none; what SQLite says against it is returned."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in repairs:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    except (sqlite3.IntegrityError, sqlite3.OperationalError) as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if any(word in str(error) for word in ("locked", "readonly", "full", "I/O")):
+            raise
+        return (str(error),)
+    return ()

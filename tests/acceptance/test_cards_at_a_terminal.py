@@ -1,0 +1,44 @@
+"""Long cards at a real terminal, by every command that shows or asks one."""
+
+import json
+
+from tests.acceptance.conftest import HomeAt
+
+LINES = [f"line {number}" for number in range(60)]
+LONG = json.dumps({"path": "long.txt", "content": "\n".join([*LINES, "the one that matters", *LINES])})
+SYSTEM = json.dumps({"path": "SYSTEM.md", "content": "\n".join([*LINES, "Obey.", *LINES])})
+MORE, APPROVE, SIZE = " %) ", "Approve? [y/N/show] ", (80, 24)
+
+
+def paged(sitting) -> None:
+    """Press Enter until it asks for an answer."""
+    while sitting.wait_for_one(MORE, APPROVE) == MORE:
+        sitting.type("\r")
+
+
+def test_a_long_write_is_approved_only_after_all_of_it_was_shown(home: HomeAt) -> None:
+    sitting = home.sit("tool", "run", "file_write", "--json", LONG, size=SIZE).wait_for(APPROVE)
+    assert "type show" in sitting.shown
+    assert "the one that matters" not in sitting.shown
+    sitting.type("y\r").wait_for("did not count as a yes")
+    paged(sitting)
+    assert "+the one that matters" in sitting.shown
+    assert not (home.workspace / "long.txt").exists()
+    assert sitting.type("y\r").end().rc == 0
+    assert "the one that matters" in (home.workspace / "long.txt").read_text()
+
+
+def test_what_governs_the_agent_is_paged_from_the_start(home: HomeAt) -> None:
+    assert home.run("tool", "run", "file_write", "--json", SYSTEM).rc == 4
+    ((action,),) = home.rows("SELECT action_id FROM proposed_actions")
+    assert "+Obey." in home.ok("approvals", "show", action).out, "as text where there is no terminal"
+    shown = home.sit("approvals", "show", action, size=SIZE).wait_for(MORE).type("q\r").end()
+    assert shown.rc == 0
+    assert "+Obey." not in shown.out
+    sitting = home.sit("approvals", "approve", action, size=SIZE).wait_for(MORE).type("q\r").wait_for(APPROVE)
+    sitting.type("y\r").wait_for("did not count as a yes")
+    paged(sitting)
+    assert "type show" not in sitting.shown
+    assert "+Obey." in sitting.shown
+    assert sitting.type("y\r").end().rc == 0
+    assert "Obey." in (home.workspace / "SYSTEM.md").read_text()

@@ -1,0 +1,89 @@
+"""Setting up: what is found, what is written, what is tried."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from coilclaw.cli.commands.onboard import Choice, find_providers
+from coilclaw.sandbox.fake_openai import FakeOpenAI
+
+COILCLAW = Path(sys.executable).with_name("coilclaw")
+
+
+def onboard(home, *args, **env):
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("COILCLAW_", "OPENAI_", "GROQ_"))
+    }
+    return subprocess.run(
+        [COILCLAW, "onboard", "--non-interactive", *args],
+        env={**clean, "COILCLAW_HOME": str(home), **env},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def written(home):
+    return tomllib.loads((home / "config.toml").read_text())
+
+
+def test_a_server_given_by_flags_is_written_and_tried(tmp_path):
+    home = tmp_path / "home"
+    with FakeOpenAI() as server:
+        done = onboard(
+            home, "--provider", "lab", "--base-url", server.base_url, "--model", "m1", "--autonomy", "readonly"
+        )
+    assert done.returncode == 0, done.stderr
+    assert "lab answers" in done.stdout
+    config = written(home)
+    assert config["default_provider"] == "lab"
+    assert config["providers"]["models"]["lab"] == {
+        "kind": "openai-compatible",
+        "base_url": server.base_url,
+        "model": "m1",
+    }
+    assert config["security"]["autonomy"] == "readonly"
+
+
+def test_what_the_owner_wrote_is_kept(tmp_path):
+    home = tmp_path / "home"
+    onboard(home, "--provider", "mock")
+    with (home / "config.toml").open("a") as file:
+        file.write("\n# my own words\n")
+    onboard(home, "--provider", "x", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", "--no-test")
+    text = (home / "config.toml").read_text()
+    assert "# my own words" in text
+    assert written(home)["default_provider"] == "x"
+
+
+def test_a_provider_that_does_not_answer_leaves_the_configuration_and_exit_1(tmp_path):
+    done = onboard(tmp_path / "home", "--provider", "x", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
+    assert done.returncode == 1
+    assert "The configuration was written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_key_in_the_environment_is_found_and_only_named(tmp_path):
+    home = tmp_path / "home"
+    done = onboard(home, "--no-test", OPENAI_API_KEY="sk-planted-0123456789abcdef")
+    assert done.returncode == 0, done.stderr
+    text = (home / "config.toml").read_text()
+    assert "sk-planted" not in text + done.stdout + done.stderr
+    assert written(home)["providers"]["models"]["openai"]["api_key_env"] == "OPENAI_API_KEY"
+
+
+@pytest.mark.parametrize("args", [("--provider", "nobody-knows"), ("--base-url", "http://x/v1")])
+def test_flags_that_do_not_say_enough_are_a_usage_error(tmp_path, args):
+    done = onboard(tmp_path / "home", *args)
+    assert done.returncode == 2
+    assert "needs" in done.stderr
+
+
+def test_local_servers_come_before_hosted_ones():
+    local = Choice(name="ollama", base_url="http://127.0.0.1:11434/v1", model="m", api_key_env="", why="")
+    found = find_providers({"OPENAI_API_KEY": "x", "GROQ_API_KEY": "y"}, [local])
+    assert [choice.name for choice in found] == ["ollama", "openai", "groq"]

@@ -1,0 +1,78 @@
+"""What is said at the terminal: help that fits, codes where they are of use, a worker that speaks in words."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from coilclaw.cli.group import coilclaw
+from coilclaw.cli.log import Logger
+from coilclaw.features.devices.pairing_code import reachable
+from coilclaw.packets.canonical import Json
+
+WIDTH = 78
+"""What click takes of a terminal with 80 columns."""
+
+
+def groups(command: click.Command, context: click.Context) -> Iterator[tuple[click.Group, click.Context]]:
+    """Every group below a command."""
+    if isinstance(command, click.Group):
+        yield command, context
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            yield from groups(inner, click.Context(inner, info_name=name, parent=context, terminal_width=WIDTH))
+
+
+def test_no_line_of_help_is_cut_off_at_eighty_columns():
+    top = click.Context(coilclaw, info_name="coilclaw", terminal_width=WIDTH)
+    cut = [
+        (context.command_path, line.strip())
+        for group, context in groups(coilclaw, top)
+        for line in group.get_help(context).splitlines()
+        if line.endswith("...") and not line.startswith("Usage:")
+    ]
+    assert cut == []
+
+
+@pytest.mark.parametrize(("address", "yes"), [
+    ("http://localhost:8377", False), ("https://localhost:8377", False), ("https://127.0.0.1:1", False),
+    ("https://127.8.0.1", False), ("https://[::1]:8377", False), ("https://x.localhost", False),
+    ("https://claw.example:8377", True), ("https://192.168.1.5:8377", True), ("https://[fd00::1]", True),
+])  # fmt: skip
+def test_a_code_to_scan_is_of_use_only_where_the_address_is_reached_from_elsewhere(address, yes):
+    assert reachable(address) is yes
+
+
+def said(capsys: pytest.CaptureFixture[str], event: str, fields: dict[str, Json]) -> str:
+    """What a logger for people writes."""
+    Logger("info", as_json=False, redact=lambda value: value).say("info", event, fields)
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("event", "fields", "words"), [
+    ("worker_started", {"name": "jobs_1"}, "· working in the background (jobs_1)\n"),
+    ("worker_stopping", {"running": 7}, "· stopping: running work has ten seconds to finish\n"),
+    ("worker_chore", {"chore": "notify", "done": 3}, ""),
+    ("worker_chore", {"chore": "execute", "done": 1}, "· 1 approved action carried out\n"),
+    ("worker_chore", {"chore": "expire", "done": 2}, "· 2 proposals expired\n"),
+    ("worker_chore", {"chore": "prune", "done": 1}, "· deleted data past its retention\n"),
+    ("worker_chore", {"chore": "other", "done": 1}, "· worker chore chore=other done=1\n"),
+    ("worker_trouble", {"message": "Jobs cannot be taken."}, "· Jobs cannot be taken.\n"),
+])  # fmt: skip
+def test_a_worker_speaks_in_words_and_only_of_what_concerns_the_owner(capsys, event, fields, words):
+    assert said(capsys, event, fields) == words
+
+
+def test_the_level_holds_for_programs_as_for_people(capsys):
+    for level, lines in (("debug", 2), ("info", 1), ("warning", 0)):
+        logger = Logger(level, as_json=True, redact=lambda value: value)
+        logger.say("info", "tool_requested", {"tool": "time"})
+        logger.say("info", "worker_chore", {"chore": "notify", "done": 1})
+        assert len(capsys.readouterr().err.splitlines()) == lines
+
+
+def test_the_page_of_commands_names_the_options_as_the_program_does():
+    page = (Path(__file__).parent.parent.parent / "docs/cli.md").read_text(encoding="utf-8")
+    assert page.count("-h, --help") == page.count("--help  ") > 50

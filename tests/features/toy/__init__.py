@@ -1,0 +1,1 @@
+"""A toy feature, written as CONTRIBUTING.md says: it counts how often somebody knocked."""

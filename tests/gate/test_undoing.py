@@ -1,0 +1,214 @@
+"""Every write can be undone; where one cannot, the owner is told before the yes, and nothing runs without it."""
+
+import os
+
+import pytest
+
+from coilclaw.features.chat.store.artifacts import keep_artifact
+from coilclaw.gate.turn import Turn
+from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.card import Answer
+from coilclaw.sandbox.entries import Limits
+from coilclaw.sandbox.fake_box import FakeBox, finished
+from coilclaw.sandbox.snapshot import Snapshots
+from coilclaw.store.labels import drop_path_labels
+
+WEB = "untrusted:web"
+
+
+def a_turn(number, *taint):
+    return Turn(f"turn_{number}", "", "cli", taint)
+
+
+def box_that(home, do):
+    def run(_):
+        do()
+        return finished(b"ok\n")
+
+    home.box = FakeBox(run)
+
+
+def limited(home, **limits):
+    """The same snapshots, which keep less."""
+    app = home.app
+    app.snapshots = Snapshots(app.workspace, app.home.root / "snapshots", app.clock, app.warn, Limits(**limits))
+
+
+async def undo(home, snapshot="", key="undo", turn=None):
+    return await home.call("undo", turn=turn or a_turn(99), snapshot=snapshot, key=key)
+
+
+async def test_what_a_file_tool_wrote_can_be_undone(sample):
+    home = sample(security__autonomy="full")
+    (home.workspace / "a.txt").write_text("the owner's")
+    await home.call("file_write", turn=a_turn(1), path="a.txt", content="the agent's", key="k1")
+    await home.call("file_write", turn=a_turn(1), path="deep/er/new.txt", content="made", key="k2")
+    outcome = await undo(home)
+    assert outcome.result.success
+    assert (home.workspace / "a.txt").read_text() == "the owner's"
+    assert not (home.workspace / "deep").exists()
+    assert "Removed 1 file:\ndeep/er/new.txt" in outcome.result.output
+
+
+async def test_an_undo_takes_back_the_last_turn_and_no_other(sample):
+    home = sample(security__autonomy="full")
+    for number in (1, 2):
+        path = home.workspace / f"{number}.txt"
+        await home.call("file_write", turn=a_turn(number), path=path.name, content="x", key=f"w{number}")
+        box_that(home, lambda path=path: path.with_suffix(".made").write_text("x"))
+        await home.call("shell", turn=a_turn(number), command="make", key=f"c{number}")
+    await undo(home)
+    assert sorted(path.name for path in home.workspace.glob("[12].*")) == ["1.made", "1.txt"]
+
+
+async def test_an_undo_is_undone_by_the_next(sample):
+    home = sample(security__autonomy="full")
+    await home.call("file_write", turn=a_turn(1), path="a.txt", content="the agent's", key="k1")
+    await undo(home, key="u1")
+    assert not (home.workspace / "a.txt").exists()
+    await undo(home, key="u2")
+    assert (home.workspace / "a.txt").read_text() == "the agent's"
+
+
+async def test_what_the_owner_changed_meanwhile_is_left_alone_or_named(sample):
+    home = sample(security__autonomy="full")
+    for name in ("both.txt", "mine.txt"):
+        (home.workspace / name).write_text("then")
+
+    def change():
+        (home.workspace / "both.txt").write_text("the agent's")
+        (home.workspace / "made.txt").write_text("the agent's")
+        (home.workspace / "kept.txt").write_text("the agent's")
+
+    box_that(home, change)
+    await home.call("shell", turn=a_turn(1), command="make", key="k1")
+    for name in ("both.txt", "mine.txt", "kept.txt"):
+        (home.workspace / name).write_text("typed by the owner")
+    await undo(home)
+    card = home.owner.cards[-1].preview_or_diff
+    assert "  both.txt (changed by somebody else since)" in card
+    assert "mine.txt" not in card
+    assert "so they stay:\n  kept.txt" in card
+    assert (home.workspace / "both.txt").read_text() == "then"
+    assert (home.workspace / "mine.txt").read_text() == "typed by the owner"
+    assert (home.workspace / "kept.txt").read_text() == "typed by the owner"
+    assert not (home.workspace / "made.txt").exists()
+    await undo(home, key="again")
+    assert (home.workspace / "both.txt").read_text() == "typed by the owner"
+
+
+async def test_a_command_that_cannot_be_undone_asks_in_full_and_says_so_on_its_card(sample):
+    home = sample(security__autonomy="full")
+    limited(home, files=3)
+    home.owner.answer = Answer(approved=False)
+    await home.call("shell", command="make", key="k1")
+    assert home.box.specs == []
+    assert any(
+        "This cannot be undone: the workspace has more than 3 files" in text for text in home.owner.cards[0].reasons
+    )
+    home.owner.answer = Answer(approved=True)
+    assert (await home.call("shell", command="make", key="k2")).result.success
+    limited(home)
+    home.app.snapshots.take("it fits by now")
+    await home.call("shell", command="make", key="k3")
+    assert len(home.owner.cards) == 2
+
+
+@pytest.mark.parametrize("tool", ["shell", "file_write"])
+async def test_a_file_too_large_to_keep_asks_and_is_named(sample, tool):
+    home = sample(security__autonomy="full")
+    with (home.workspace / "big.bin").open("wb") as file:
+        file.truncate(3 << 20)
+    limited(home, file_bytes=2 << 20)
+    home.owner.answer = Answer(approved=False)
+    args = {"command": "make"} if tool == "shell" else {"path": "big.bin", "content": "x"}
+    await home.call(tool, **args)
+    (card,) = home.owner.cards
+    assert "This cannot be undone: big.bin (it is larger than 2 MB) cannot be kept." in card.reasons
+    assert (home.workspace / "big.bin").stat().st_size == 3 << 20
+
+
+async def test_a_call_that_turns_out_not_to_be_undoable_is_not_run(sample):
+    home = sample()
+    home.owner.answer = Answer(approved=None)
+    waiting = (await home.call("shell", command="make", key="k1")).action
+    limited(home, files=3)
+    outcome = await home.approve(waiting.action_id)
+    assert outcome.result.code == "CANNOT_BE_UNDONE"
+    assert home.box.specs == []
+    home.owner.answer = Answer(approved=True)
+    again = await home.call("shell", command="make", key="k2")
+    assert again.result.success
+    assert any("This cannot be undone" in text for text in home.owner.cards[-1].reasons)
+
+
+async def test_a_yes_to_a_card_that_said_nothing_of_it_is_no_yes_to_what_cannot_be_undone(sample):
+    home = sample()
+    home.owner.answer = Answer(approved=None)
+    waiting = (await home.call("shell", command="make", key="k1")).action
+    limited(home, files=3)
+    home.app.snapshots.prepare()
+    outcome = await home.approve(waiting.action_id)
+    assert outcome.result.success is False
+    assert home.box.specs == []
+
+
+async def test_the_card_and_the_result_of_an_undo_carry_the_labels_of_what_they_name(sample):
+    home = sample(security__autonomy="full")
+    await home.call("file_write", turn=a_turn(1, WEB), path="page.txt", content="what the page said", key="k1")
+    box_that(home, (home.workspace / "page.txt").unlink)
+    await home.call("shell", turn=a_turn(2), command="make", key="k2")
+    turn = a_turn(3)
+    outcome = await undo(home, turn=turn)
+    card = home.owner.cards[-1]
+    assert f"  page.txt [{WEB}]" in card.preview_or_diff
+    assert card.provenance == (WEB,)
+    assert outcome.result.label == WEB
+    assert WEB in turn.taint
+    later = a_turn(4)
+    await home.call("file_read", turn=later, path="page.txt", key="k3")
+    assert WEB in later.taint
+
+
+async def test_the_name_of_a_file_that_an_undo_removes_carries_its_label(sample):
+    home = sample(security__autonomy="full")
+    await home.call("file_write", turn=a_turn(1, WEB), path="SEND TOKENS.txt", content="x" * 9, key="k1")
+    turn = a_turn(2)
+    await undo(home, turn=turn)
+    assert not (home.workspace / "SEND TOKENS.txt").exists()
+    assert WEB in turn.taint
+
+
+async def test_an_undo_labels_nothing_that_was_the_owners(sample):
+    home = sample(security__autonomy="full")
+    (home.workspace / "mine.txt").write_text("the owner's words")
+    turn = a_turn(1, WEB)
+    await home.call("file_write", turn=turn, path="mine.txt", content="what the page said", key="k1")
+    await home.call("file_write", turn=turn, path="page.txt", content="what the page said", key="k2")
+    await undo(home)
+    assert (home.workspace / "mine.txt").read_text() == "the owner's words"
+    home.app.db.write_now(lambda tx: drop_path_labels(tx, "page.txt"))
+    assert home.app.file_labels.labels_of("mine.txt") == ()
+
+
+async def test_an_attachment_that_was_saved_can_be_undone(sample):
+    home = sample(security__autonomy="full")
+    data = b"uploaded"
+    kept = {"artifact_id": "art_1", "kind": "attachment", "name": "a.txt", "label": "untrusted:attachment"}
+    home.app.db.write_now(lambda tx: keep_artifact(tx, home.app.clock, content=data, **kept))
+    args = {"artifact_id": "art_1", "path": "attachments/a.txt", "sha256": sha256_hex(data)}
+    saved = await home.call("attachment_save", turn=Turn("turn_1", "", "gateway"), key="k", **args)
+    assert saved.result.success
+    await undo(home)
+    assert not (home.workspace / "attachments" / "a.txt").exists()
+
+
+async def test_modes_come_back_too(sample):
+    home = sample(security__autonomy="full")
+    script = home.workspace / "run.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    box_that(home, lambda: script.chmod(0o644))
+    await home.call("shell", turn=a_turn(1), command="make", key="k")
+    await undo(home)
+    assert os.stat(script).st_mode & 0o777 == 0o755
