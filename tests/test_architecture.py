@@ -259,6 +259,14 @@ def test_sql_is_written_in_store_ledger_and_the_stores_of_features():
     assert {name.removeprefix("coilclaw.") for name in found if not keeps_sql(name)} == SQL_ELSEWHERE
 
 
+def test_only_store_knows_which_database_is_behind_a_transaction():
+    def names_sqlite(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == "Connection" and ast.unparse(node.value) == "sqlite3"
+
+    found = {name for name, tree in trees().items() if any(map(names_sqlite, ast.walk(tree)))}
+    assert {name for name in found if not name.startswith("coilclaw.store.")} == set()
+
+
 NAMED_TWICE = {
     "Asked", "Attempt", "Call", "Checked", "Context", "Declared", "Endpoint", "Entry", "Facts", "Fault", "Feed",
     "Field", "Findings", "Follower", "Found", "Head", "Hit", "Item", "Kept", "LastRun", "Limits", "Listing",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.config import Home, load, load_config
+from coilclaw.config import Home, load_config
 from coilclaw.packets.errors import ConfigError
 
 ENVIRON = {"HOME": "/home/owner"}
@@ -155,10 +155,3 @@ def test_an_error_never_repeats_a_secret(home: Home, text: str, secret: str) -> 
     said = " ".join(problems_of(home, text.replace("{secret}", secret)))
     assert secret not in said
     assert secret[4:] not in said
-
-
-def test_an_unknown_tool_is_a_warning_because_a_plugin_may_bring_it(home: Home) -> None:
-    home.config_file.write_text('[channels.cli]\ntools_allow = ["time", "file_reed"]')
-    loaded = load(home, ENVIRON)
-    assert loaded.config.channels.cli.tools_allow == ("time", "file_reed")
-    assert "file_reed; did you mean file_read?" in loaded.warnings[0]

@@ -44,7 +44,7 @@ def test_a_missing_file_means_the_defaults(home: Home) -> None:
     assert config.security.forbidden_commands == ("rm", "shutdown", "reboot", "mkfs", "dd")
     assert Path("/home/owner/.ssh") in config.security.forbidden_paths
     assert config.security.allowed_domains == ()
-    assert config.channels.cli.tools_allow[:2] == ("time", "file_list")
+    assert config.channels.cli.tools_allow == ("*",)
     assert config.memory.path == home.database
     assert config.receipts.path == home.receipts_log
     assert config.workspace_dir == home.root.parent / "coilclaw-workspace"

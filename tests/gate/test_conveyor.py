@@ -40,9 +40,8 @@ def with_tool(sample, run, **declared):
 
 def _channels(*more):
     from coilclaw.config import Channels, CliChannel
-    from coilclaw.config.schema import BUILT_IN_TOOLS
 
-    return Channels(cli=CliChannel(tools_allow=(*BUILT_IN_TOOLS, *more)))
+    return Channels(cli=CliChannel(tools_allow=("*", *more)))
 
 
 async def test_a_read_runs_and_leaves_an_allowed_receipt(sample):

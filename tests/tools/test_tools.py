@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from coilclaw.airlock.fake import FakeTransport
+from coilclaw.config import CliChannel
 from coilclaw.packets.http import HttpResponse
 from coilclaw.packets.ports import Touches
 from coilclaw.sandbox.fake_box import finished
@@ -168,3 +169,38 @@ async def test_undo_asks_and_brings_back(sample):
     assert len(home.owner.cards) == 1
     assert "notes.txt" in outcome.result.output
     assert (home.workspace / "notes.txt").read_text() == "precious"
+
+
+# Whose tools there are
+
+
+def knock_tool():
+    async def knock(_args, _context):
+        """Knocks."""
+        raise AssertionError
+
+    return tool(
+        TimeArgs,
+        effect="READ",
+        destination="local",
+        idempotent=True,
+        always_ask=False,
+        touches=lambda _: Touches(),
+        summary=lambda _: "knock",
+    )(knock)
+
+
+def test_a_feature_brings_its_tools(sample):
+    home = sample()
+    home.app.extensions = msgspec.structs.replace(home.app.extensions, tools=lambda _: (knock_tool(),))
+    assert "knock" in home.app.tools
+    assert "knock" in home.app.allowed_tools
+    assert "sop_approval" not in home.app.allowed_tools
+
+
+def test_an_unknown_tool_in_the_allowlist_is_a_warning_because_a_plugin_may_bring_it(sample):
+    home = sample(channels__cli=CliChannel(tools_allow=("time", "file_reed")))
+    assert home.app.allowed_tools == {"time", "file_reed"}
+    warned = [fields["message"] for event, fields in home.events if event == "warning"]
+    (words,) = warned
+    assert words.startswith("channels.cli.tools_allow: there is no tool file_reed. Did you mean file_read")

@@ -1,7 +1,6 @@
 """Calls: the proposals of one answer, stored together with it, then carried through the gate one by one."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -20,6 +19,7 @@ from coilclaw.store.actions import load_action
 from coilclaw.store.database import Database
 from coilclaw.store.job_history import standing_of
 from coilclaw.store.threads import MessageRow, add_message
+from coilclaw.store.tx import Tx
 
 
 class Calls:
@@ -77,7 +77,7 @@ class Calls:
             metadata = {**metadata, "actions": [action.action_id for action in actions]}
         row = self._row(turn, response.final_text, response, proposed, metadata)
 
-        def store(tx: sqlite3.Connection) -> None:
+        def store(tx: Tx) -> None:
             add_message(tx, self._clock, row)
             for action in actions:
                 self.conveyor.records.store(tx, action)
@@ -108,12 +108,12 @@ class Calls:
         response: ChatResponse,
         spent: list[Spent],
         metadata: dict[str, Json],
-        in_transaction: Callable[[sqlite3.Connection], None] | None = None,
+        in_transaction: Callable[[Tx], None] | None = None,
     ) -> str:
         """Store a last word; returns it as it was kept. `also` writes in the same transaction."""
         row = self._row(turn, text, response, (), metadata)
 
-        def store(tx: sqlite3.Connection) -> None:
+        def store(tx: Tx) -> None:
             add_message(tx, self._clock, row)
             write_spent(tx, self._clock, turn, spent)
             if in_transaction is not None:
@@ -140,7 +140,7 @@ class Calls:
     def recorder(self, turn: Turn, call_id: str, action_id: str, metadata: dict[str, Json]) -> Record:
         """Writes a call's result into its conversation."""
 
-        def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+        def record(tx: Tx, result: ToolResult) -> None:
             about: dict[str, Json] = {
                 **metadata,
                 "code": result.code,

@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import sqlite3
 from collections.abc import Callable, Collection
 from typing import Literal, TypeAlias
 
@@ -32,11 +31,12 @@ from coilclaw.store.threads import (
     thread_labels,
     turn_messages,
 )
+from coilclaw.store.tx import Tx
 
-Also: TypeAlias = Callable[[sqlite3.Connection, str], None]
+Also: TypeAlias = Callable[[Tx, str], None]
 """Writes what belongs to a message that is being accepted, given the id of its turn."""
 Ending: TypeAlias = Literal["answered", "max_rounds", "budget", "pending"]
-OnAnswer: TypeAlias = Callable[[sqlite3.Connection, Ending], None]
+OnAnswer: TypeAlias = Callable[[Tx, Ending], None]
 """Writes what belongs to the end of a turn, in the transaction that keeps its last word."""
 TURN_MESSAGES = 1000
 """More than the rounds and calls of a turn can make."""
@@ -195,7 +195,7 @@ class Agent:
                 remedy="Put the text in a workspace file and ask about that.",
             )
 
-    def _receive(self, tx: sqlite3.Connection, message: UserMessage, turn_id: str, in_transaction: Also | None) -> None:
+    def _receive(self, tx: Tx, message: UserMessage, turn_id: str, in_transaction: Also | None) -> None:
         ensure_thread(tx, self._clock, message.thread_id, message.channel, message.text.strip().splitlines()[0])
         if in_transaction is not None:
             in_transaction(tx, turn_id)
@@ -303,7 +303,7 @@ class Agent:
     ) -> Reply:
         text = response.final_text.strip() or _closing(ending, self._limits)
 
-        def in_transaction(tx: sqlite3.Connection) -> None:
+        def in_transaction(tx: Tx) -> None:
             if on_answer is not None:
                 on_answer(tx, ending)
 

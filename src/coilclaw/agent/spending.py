@@ -1,13 +1,12 @@
 """Spending: what every answer of a model cost, and the day's budget that all work shares."""
 
-import sqlite3
-
 import msgspec
 
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.chat import ChatRequest, ChatResponse
 from coilclaw.packets.errors import BudgetSpent
 from coilclaw.packets.ids import Clock
+from coilclaw.store.tx import Tx
 from coilclaw.store.usage import add_usage, day_began, tokens_since
 
 BYTES_PER_TOKEN = 4
@@ -49,7 +48,7 @@ def spent_on(request: ChatRequest, response: ChatResponse) -> Spent:
     )
 
 
-def write_spent(tx: sqlite3.Connection, clock: Clock, turn: Turn, spent: list[Spent]) -> None:
+def write_spent(tx: Tx, clock: Clock, turn: Turn, spent: list[Spent]) -> None:
     """Keep what was spent in a turn."""
     for each in spent:
         add_usage(
@@ -66,7 +65,7 @@ def write_spent(tx: sqlite3.Connection, clock: Clock, turn: Turn, spent: list[Sp
         )
 
 
-def check_day(db: sqlite3.Connection, clock: Clock, daily_tokens: int | None) -> None:
+def check_day(db: Tx, clock: Clock, daily_tokens: int | None) -> None:
     """Refuse when the day's tokens are used up."""
     if daily_tokens is None:
         return

@@ -7,11 +7,11 @@ from coilclaw.packets.job import JobState
 from coilclaw.store.refusals import refusal_of
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping
 
     from coilclaw.packets.action import Action, ToolResult
     from coilclaw.packets.canonical import Json
+    from coilclaw.store.tx import Tx
 
 _RECEIPTS = {"allowed": "done", "denied": "denied", "failed": "failed", "unknown": "unknown end"}
 _ACTIONS = {
@@ -87,7 +87,7 @@ def receipt_word(status: str, code: str = "") -> str:
     return refusal_of(code) if status == "denied" else _RECEIPTS.get(status, status)
 
 
-def action_words(db: "sqlite3.Connection", action: "Action") -> str:
+def action_words(db: "Tx", action: "Action") -> str:
     """How an action stands, to go on after its id."""
     if action.status != "REJECTED":
         return _ACTIONS[action.status]

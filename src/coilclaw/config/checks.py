@@ -9,7 +9,6 @@ from coilclaw.config.faults import Faults, display, safe_text
 from coilclaw.config.options import nearest
 from coilclaw.config.paths import BadPath, Home, absolute, resolved, stands_as
 from coilclaw.config.schema import (
-    BUILT_IN_TOOLS,
     Config,
     MockModel,
     OpenAIModel,
@@ -64,11 +63,6 @@ def check(config: Config, home: Home, declared: Set[str], faults: Faults) -> Non
     _check_providers(config, declared, faults)
     _check_webhooks(config, faults)
     _check_listening(config, faults)
-    strange = [tool for tool in config.channels.cli.tools_allow if tool not in BUILT_IN_TOOLS]
-    if strange:
-        close = nearest(strange[0], BUILT_IN_TOOLS)
-        hint = f"; did you mean {close}?" if close else ""
-        faults.warn(("channels", "cli", "tools_allow"), f"there is no built-in tool {_some(strange)}{hint}")
 
 
 def _check_workspace(config: Config, home: Home, faults: Faults) -> bool:

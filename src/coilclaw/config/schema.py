@@ -11,26 +11,8 @@ from msgspec import Meta
 
 from coilclaw.packets.decision import Autonomy
 
-BUILT_IN_TOOLS = (
-    "time",
-    "file_list",
-    "file_read",
-    "file_write",
-    "shell",
-    "http",
-    "web_open",
-    "web_search",
-    "memory_search",
-    "notes_write",
-    "notes_read",
-    "schedule_followup",
-    "reach_out",
-    "artifact_put",
-    "artifact_get",
-    "webhook_send",
-    "ask_user",
-    "undo",
-)
+EVERY_TOOL = "*"
+"""In an allowlist of tools: whatever there is."""
 
 # Reading, comparing, packing, version control and building. Interpreters are here because building needs them:
 # the box, not this list, is what keeps a command from doing harm.
@@ -56,7 +38,7 @@ Domain = Annotated[
     ),
 ]
 ToolName = Annotated[
-    str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,127}$", title='the name of a tool such as "file_read"')
+    str, Meta(pattern=r"^(\*|[A-Za-z][A-Za-z0-9_.:-]{0,127})$", title='the name of a tool such as "file_read", or "*"')
 ]
 EnvName = Annotated[
     str, Meta(pattern=r"^([A-Z_][A-Z0-9_]*)?$", title="the NAME of an environment variable such as OPENAI_API_KEY")
@@ -168,8 +150,8 @@ class CliChannel(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     """Whether the agent can be talked to at the terminal."""
-    tools_allow: tuple[ToolName, ...] = BUILT_IN_TOOLS
-    """The tools that this channel may use; any other is denied."""
+    tools_allow: tuple[ToolName, ...] = (EVERY_TOOL,)
+    """The tools that this channel may use, `"*"` for all of them; any other is denied."""
 
 
 class Channels(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,5 @@
 """Answers: what the owner says about actions that wait, and about those whose end nobody knows."""
 
-import sqlite3
 from contextlib import suppress
 
 import msgspec
@@ -16,6 +15,7 @@ from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.proof import Assertion
 from coilclaw.store.actions import load_action, waiting_actions
 from coilclaw.store.database import Database
+from coilclaw.store.tx import Tx
 
 BATCH = 100
 
@@ -95,7 +95,7 @@ class Approvals:
             )
         if verdict != "retry":
 
-            def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+            def record(tx: Tx, _: ToolResult) -> None:
                 self._conveyor.records.resolved(tx, action, verdict, by, proof)
 
             return await self._end(action, resolved(executed=verdict == "executed"), by=by, record=record)

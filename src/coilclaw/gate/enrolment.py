@@ -1,7 +1,6 @@
 """Enrolment: how passkeys come and go. The first right after pairing, a further one only with one that is there."""
 
 import os
-import sqlite3
 from datetime import datetime, timedelta
 
 from coilclaw.gate.proof import CHALLENGE_LIFE, DEVICE, TERMINAL, OwnerProof
@@ -26,6 +25,7 @@ from coilclaw.store.passkeys import (
     use_challenge,
 )
 from coilclaw.store.threads import ensure_owner
+from coilclaw.store.tx import Tx
 
 FIRST_WITHIN = timedelta(minutes=10)
 """How long after pairing a device may register the first passkey."""
@@ -41,7 +41,7 @@ class Enrolment:
         self.owner = owner
         self._clock = clock
 
-    def window_ends(self, db: sqlite3.Connection, device_id: str) -> datetime | None:
+    def window_ends(self, db: Tx, device_id: str) -> datetime | None:
         """Until when this device may register the first passkey; None when it may not."""
         paired = paired_at(db, device_id)
         if paired is None or self.owner.registered(db):
@@ -51,7 +51,7 @@ class Enrolment:
         # One paired in the future was paired by a wrong clock.
         return ends if now < ends <= now + FIRST_WITHIN else None
 
-    def begin(self, tx: sqlite3.Connection, device_id: str) -> tuple[Challenge, bytes]:
+    def begin(self, tx: Tx, device_id: str) -> tuple[Challenge, bytes]:
         """Have a browser make a passkey; the challenge, and its bytes."""
         self._may_add(tx, device_id)
         now = self._clock()
@@ -71,7 +71,7 @@ class Enrolment:
         add_challenge(tx, self._clock, challenge)
         return challenge, nonce
 
-    def _may_add(self, db: sqlite3.Connection, device_id: str) -> None:
+    def _may_add(self, db: Tx, device_id: str) -> None:
         known = list_passkeys(db)
         if len(known) >= MOST:
             raise Conflict(f"there are already {MOST} passkeys.", remedy="Remove one first.")
@@ -83,7 +83,7 @@ class Enrolment:
 
     def finish(
         self,
-        tx: sqlite3.Connection,
+        tx: Tx,
         *,
         challenge_id: str,
         registration: Registration,
@@ -114,7 +114,7 @@ class Enrolment:
         add_event(tx, self._clock, "passkey_registered", passkey.credential_id, told)
         return passkey
 
-    def _asked(self, db: sqlite3.Connection, challenge_id: str, device_id: str) -> Challenge:
+    def _asked(self, db: Tx, challenge_id: str, device_id: str) -> Challenge:
         challenge = load_challenge(db, challenge_id)
         if challenge is None or challenge.device_id != device_id or challenge.purpose != REGISTER:
             raise refused("this device has no such registration", "Start the registration again.")
@@ -122,7 +122,7 @@ class Enrolment:
 
     def _keep(
         self,
-        tx: sqlite3.Connection,
+        tx: Tx,
         made: NewPasskey,
         transports: tuple[str, ...],
         name: str,
@@ -145,42 +145,42 @@ class Enrolment:
         add_passkey(tx, passkey)
         return passkey
 
-    def rename(self, tx: sqlite3.Connection, credential_id: str, name: str, by: str) -> bool:
+    def rename(self, tx: Tx, credential_id: str, name: str, by: str) -> bool:
         """Give a passkey another name; False when there is none such."""
         renamed = rename_passkey(tx, credential_id, name)
         if renamed:
             add_event(tx, self._clock, "passkey_renamed", credential_id, {"by": by})
         return renamed
 
-    def remove(self, tx: sqlite3.Connection, credential_id: str, *, by: str, proof: Assertion | None) -> None:
+    def remove(self, tx: Tx, credential_id: str, *, by: str, proof: Assertion | None) -> None:
         """Stop believing a passkey, by the word of one that is registered; the last one goes only by its own."""
         self.owner.demand(tx, purpose="passkey.remove", subject=credential_id, assertion=proof, by=by)
         self._remove(tx, credential_id, by)
 
-    def remove_at_terminal(self, tx: sqlite3.Connection, credential_id: str, typed: str) -> None:
+    def remove_at_terminal(self, tx: Tx, credential_id: str, typed: str) -> None:
         """The way back for an owner who lost their passkeys: at the terminal, with the end of its id typed out."""
         if typed != credential_id[-6:]:
             raise UsageError("those are not the last characters of its id; nothing was removed.")
         self._remove(tx, credential_id, TERMINAL)
 
-    def clear(self, tx: sqlite3.Connection, credential_id: str, *, by: str, proof: Assertion | None) -> None:
+    def clear(self, tx: Tx, credential_id: str, *, by: str, proof: Assertion | None) -> None:
         """Believe a suspended passkey again, by the word of another."""
         self.owner.demand(tx, purpose="passkey.clear", subject=credential_id, assertion=proof, by=by)
         self._clear(tx, credential_id, by)
 
-    def clear_at_terminal(self, tx: sqlite3.Connection, credential_id: str, typed: str) -> None:
+    def clear_at_terminal(self, tx: Tx, credential_id: str, typed: str) -> None:
         """Believe a suspended passkey again, by the owner's word at the terminal; that is all the terminal may do for
         it while it is the only one."""
         if typed != credential_id[-6:]:
             raise UsageError("those are not the last characters of its id; it stays suspended.")
         self._clear(tx, credential_id, TERMINAL)
 
-    def _clear(self, tx: sqlite3.Connection, credential_id: str, by: str) -> None:
+    def _clear(self, tx: Tx, credential_id: str, by: str) -> None:
         if not clear_passkey(tx, credential_id):
             raise UsageError(f"the passkey {credential_id!r} is not suspended.", remedy="See `coilclaw passkeys list`.")
         add_event(tx, self._clock, "passkey_cleared", credential_id, {"by": by})
 
-    def _remove(self, tx: sqlite3.Connection, credential_id: str, by: str) -> None:
+    def _remove(self, tx: Tx, credential_id: str, by: str) -> None:
         if not remove_passkey(tx, self._clock, credential_id):
             raise UsageError(f"there is no passkey {credential_id!r}.", remedy="See `coilclaw passkeys list`.")
         left = len(list_passkeys(tx))

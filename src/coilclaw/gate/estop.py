@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import sqlite3
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from coilclaw.packets.ids import Clock
 from coilclaw.packets.text import one_line
 from coilclaw.store.durable import sync_folder
 from coilclaw.store.meta import read_meta, write_meta
+from coilclaw.store.tx import Tx
 
 POLL_SECONDS = 0.1
 LONGEST_REASON = 400
@@ -135,12 +135,12 @@ def _is_stamp(text: str) -> bool:
     return len(text) <= 32 and text[:4].isdigit() and "T" in text and text.isascii() and text.isprintable()
 
 
-def known_estop(db: sqlite3.Connection) -> bool:
+def known_estop(db: Tx) -> bool:
     """What the audit was last told: whether ESTOP is engaged."""
     return read_meta(db, _KNOWN) == "engaged"
 
 
-def note_estop(tx: sqlite3.Connection, clock: Clock, *, engaged: bool, by: str = "", reason: str = "") -> bool:
+def note_estop(tx: Tx, clock: Clock, *, engaged: bool, by: str = "", reason: str = "") -> bool:
     """Tell the audit of a change, once, whichever process notices it first; False when it was told already.
 
     The file alone decides and is set without the database, so that it works in a broken home; this only tells of it.

@@ -7,7 +7,6 @@ may have had a hand in it.
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action, ToolCall, ToolResult
 from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.packets.ids import Clock, new_id
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.sandbox.quarantine import Found, Item, Quarantine
@@ -123,7 +123,7 @@ class Inspection:
             return None
         see = self._upkeep.see(asked.action_id, self._intake.look_again(asked, turn)[0])
 
-        def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+        def record(tx: Tx, result: ToolResult) -> None:
             self._records.leave(tx, asked, result, stored=False, record=see)
 
         return asked, record

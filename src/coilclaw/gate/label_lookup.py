@@ -7,7 +7,6 @@ read. What is more than the limits allow counts as untrusted as a whole.
 """
 
 import os
-import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from coilclaw.store.labels import (
     path_rows,
     rows_of_size,
 )
+from coilclaw.store.tx import Tx
 
 MOST_BYTES = 16 << 20
 """A larger file is told by its size and time alone."""
@@ -174,7 +174,7 @@ class Reading:
 class Question:
     """Which labels paths bear."""
 
-    def __init__(self, workspace: Path, db: sqlite3.Connection, limits: Limits = LIMITS, *, besides: str = "") -> None:
+    def __init__(self, workspace: Path, db: Tx, limits: Limits = LIMITS, *, besides: str = "") -> None:
         self._workspace = workspace
         self._db = db
         self._besides = besides

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from coilclaw.sandbox.files import read_existing
 from coilclaw.store.actions import keep_seen, seen_hash
 from coilclaw.store.database import Database
 from coilclaw.store.jobs import add_job_files
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.gate.labels import FileLabels
@@ -102,7 +102,7 @@ class Labelling:
         if not seen:
             return None
 
-        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+        def record(tx: Tx, _: ToolResult) -> None:
             keep_seen(tx, action_id, seen)
 
         return record
@@ -161,7 +161,7 @@ class Labelling:
         made = not os.path.lexists(self._workspace / path)
         names = self._labels().names([path] if made else [])
 
-        def write(tx: sqlite3.Connection) -> None:
+        def write(tx: Tx) -> None:
             self._labels().mark(tx, expected, labels)
             self._labels().mark(tx, names, labels)
 
@@ -233,7 +233,7 @@ class Labelling:
         if inspected.facts.command is None or inspected.facts.only_reads:
             return None
 
-        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+        def record(tx: Tx, _: ToolResult) -> None:
             self._labels().release(tx, action.action_id)
 
         return record
@@ -254,7 +254,7 @@ class Labelling:
         looked = await asyncio.to_thread(self._labels().look, touched) if labels and touched else None
         names = self._labels().names(touched if inspected.facts.command is not None else ())
 
-        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+        def record(tx: Tx, _: ToolResult) -> None:
             if looked is not None:
                 self._labels().mark(tx, looked, labels)
                 self._labels().mark(tx, names, labels)

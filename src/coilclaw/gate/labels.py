@@ -13,7 +13,6 @@ A crash in between leaves the hold, which labels the whole workspace until recov
 """
 
 import os
-import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -57,6 +56,7 @@ from coilclaw.store.labels import (
     put_label,
     rows_of_size,
 )
+from coilclaw.store.tx import Tx
 
 MOST_PATHS = 4000
 """More files than this at once are not labelled one by one: the workspace is, as a whole."""
@@ -216,7 +216,7 @@ class FileLabels:
         ]
         return Looked(seen=tuple(seen) if len(seen) <= MOST_PATHS else ())
 
-    def mark(self, tx: sqlite3.Connection, looked: Looked, labels: Iterable[Label]) -> None:
+    def mark(self, tx: Tx, looked: Looked, labels: Iterable[Label]) -> None:
         """Label what was looked at with every untrusted source among `labels`; with none, nothing changes."""
         sources = untrusted_only(labels)
         if not sources:
@@ -233,7 +233,7 @@ class FileLabels:
                     mtime_ns=each.mtime_ns,
                 )
 
-    def hold(self, tx: sqlite3.Connection, action_id: str, labels: Iterable[Label]) -> None:
+    def hold(self, tx: Tx, action_id: str, labels: Iterable[Label]) -> None:
         """Label the whole workspace while an action may be writing anywhere in it."""
         for label in untrusted_only(labels):
             put_label(tx, self._clock, path=HELD + action_id, label=label, content_hash=HOLD, size=0, mtime_ns=0)
@@ -244,7 +244,7 @@ class FileLabels:
         rows = self._db.reader.execute("SELECT label FROM file_labels WHERE path = ? ORDER BY label", (path,))
         return tuple(row[0] for row in rows)
 
-    def release(self, tx: sqlite3.Connection, action_id: str) -> None:
+    def release(self, tx: Tx, action_id: str) -> None:
         """The action has ended and what it touched is marked."""
         drop_path_labels(tx, HELD + action_id)
 
@@ -269,7 +269,7 @@ class FileLabels:
             row for row in rows if row in own or (row.content_hash in contents and sign_of(row.content_hash, row.size))
         ]
 
-    def forget(self, tx: sqlite3.Connection, rows: Sequence[LabelRow]) -> None:
+    def forget(self, tx: Tx, rows: Sequence[LabelRow]) -> None:
         """The owner vouches: these labels are no more."""
         drop_labels(tx, rows)
 

@@ -6,7 +6,6 @@ are a closed list: whoever comes by another one speaks for nobody, in any lane.
 """
 
 import os
-import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Literal, TypeAlias
@@ -37,6 +36,7 @@ from coilclaw.store.passkeys import (
     use_challenge,
     use_passkey,
 )
+from coilclaw.store.tx import Tx
 
 LaneBProof: TypeAlias = Literal["passkey", "token"]
 Need: TypeAlias = Literal["", "passkey", "passkey_missing", "panel", "terminal"]
@@ -90,11 +90,11 @@ class OwnerProof:
         self.place = place
         """Where passkeys belong now; the port is known only when somebody listens."""
 
-    def registered(self, db: sqlite3.Connection) -> bool:
+    def registered(self, db: Tx) -> bool:
         """Whether the owner has a passkey."""
         return any_passkey(db)
 
-    def needed(self, db: sqlite3.Connection, lane: Lane, by: str) -> Need:
+    def needed(self, db: Tx, lane: Lane, by: str) -> Need:
         """What this door must show for this lane; the empty word when the door is enough. Lane C stands for all that
         is the owner's own, ESTOP included."""
         door = door_of(by)
@@ -116,7 +116,7 @@ class OwnerProof:
 
     def ask(
         self,
-        tx: sqlite3.Connection,
+        tx: Tx,
         *,
         purpose: Purpose,
         subject: str,
@@ -141,7 +141,7 @@ class OwnerProof:
         add_challenge(tx, self._clock, challenge)
         return challenge, _question(challenge, purpose)
 
-    def usable(self, db: sqlite3.Connection) -> list[Passkey]:
+    def usable(self, db: Tx) -> list[Passkey]:
         """The passkeys that the panel can use where it is now."""
         rp_id = self.place().rp_id
         return [each for each in list_passkeys(db) if each.rp_id == rp_id and each.suspended_at is None]
@@ -150,7 +150,7 @@ class OwnerProof:
 
     def require(
         self,
-        tx: sqlite3.Connection,
+        tx: Tx,
         *,
         lane: Lane,
         purpose: Purpose,
@@ -176,7 +176,7 @@ class OwnerProof:
 
     def demand(
         self,
-        tx: sqlite3.Connection,
+        tx: Tx,
         *,
         purpose: Purpose,
         subject: str,
@@ -212,7 +212,7 @@ class OwnerProof:
 
     def _asked(
         self,
-        tx: sqlite3.Connection,
+        tx: Tx,
         assertion: Assertion,
         purpose: Purpose,
         subject: str,
@@ -236,9 +236,7 @@ class OwnerProof:
             raise refused("what it was for has changed since", "Review it again, then sign again.")
         return challenge
 
-    def _answered(
-        self, tx: sqlite3.Connection, challenge: Challenge, assertion: Assertion, purpose: Purpose
-    ) -> AssertionRow:
+    def _answered(self, tx: Tx, challenge: Challenge, assertion: Assertion, purpose: Purpose) -> AssertionRow:
         """Verify the signature, use up the challenge, move the counter, keep the assertion."""
         passkey = load_passkey(tx, _plain(assertion.id))
         if passkey is None or passkey.removed_at is not None:
@@ -293,7 +291,7 @@ class OwnerProof:
     def _suspend(self, credential_id: str) -> None:
         """At the first time its counter goes back: nobody can tell the owner's authenticator from the copy."""
 
-        def write(tx: sqlite3.Connection) -> None:
+        def write(tx: Tx) -> None:
             if suspend_passkey(tx, self._clock, credential_id):
                 add_event(tx, self._clock, "passkey_suspended", credential_id, {"why": "counter_back"})
 
@@ -327,7 +325,7 @@ def _kind(by: str) -> Kind:
     return kinds.get(door_of(by), "none")
 
 
-def _check_device(tx: sqlite3.Connection, by: str) -> None:
+def _check_device(tx: Tx, by: str) -> None:
     """Whether the device is still one of the owner's: it may have been thrown out since it was let in."""
     if door_of(by) != "device":
         return

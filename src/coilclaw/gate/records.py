@@ -1,6 +1,5 @@
 """Records: the transactions an action is written in. Each leaves rows, receipts and audit that agree, or nothing."""
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -36,10 +35,11 @@ from coilclaw.store.actions import (
 from coilclaw.store.database import Database
 from coilclaw.store.lock import HeldLock, holder_is_gone, notes_of, sweep_locks
 from coilclaw.store.threads import MessageRow, add_message, ensure_owner
+from coilclaw.store.tx import Tx
 
-Record: TypeAlias = Callable[[sqlite3.Connection, ToolResult], None]
+Record: TypeAlias = Callable[[Tx, ToolResult], None]
 """Writes what the caller wants to remember of a result, in the transaction that ends the action."""
-Write: TypeAlias = Callable[[sqlite3.Connection], None]
+Write: TypeAlias = Callable[[Tx], None]
 """Something to write in somebody else's transaction."""
 Verdict: TypeAlias = Literal["executed", "not-executed", "retry"]
 """What the owner says of an end that nobody knows."""
@@ -102,20 +102,18 @@ class Records:
         if self._held is not None:
             self._held.close()
 
-    def store(self, tx: sqlite3.Connection, action: Action) -> None:
+    def store(self, tx: Tx, action: Action) -> None:
         """Write a proposed action and say so in the audit."""
         ensure_owner(tx, self._clock)
         add_action(tx, self._clock, action, self.worker())
         self.note(tx, "tool_requested", action, _proposed(action))
 
-    def note(self, tx: sqlite3.Connection, event_type: str, action: Action, payload: dict[str, Json]) -> None:
+    def note(self, tx: Tx, event_type: str, action: Action, payload: dict[str, Json]) -> None:
         """Write an audit event of an action, and with it how its row stands: what changes the row comes before."""
         state = action_state(tx, action.action_id)
         add_event(tx, self._clock, event_type, action.action_id, payload, state=state)
 
-    def approve(
-        self, tx: sqlite3.Connection, action: Action, by: str, seen: str | None, assertion: Assertion | None
-    ) -> bool:
+    def approve(self, tx: Tx, action: Action, by: str, seen: str | None, assertion: Assertion | None) -> bool:
         """Write down the owner's yes to this digest and to what was shown; False when others answered first.
 
         A yes that this door could not give for its lane is an error, and nothing is written.
@@ -129,9 +127,7 @@ class Records:
         self._note_yes(tx, stands, by, shown)
         return True
 
-    def reopen(
-        self, tx: sqlite3.Connection, action: Action, by: str, expires_at: str, assertion: Assertion | None
-    ) -> bool:
+    def reopen(self, tx: Tx, action: Action, by: str, expires_at: str, assertion: Assertion | None) -> bool:
         """The owner has an action of unknown end done again; False when it is unknown no more."""
         stands = self._as_it_stands(tx, action)
         if not reopen_action(tx, self._clock, action, by, expires_at):
@@ -141,7 +137,7 @@ class Records:
 
     def resolved(
         self,
-        tx: sqlite3.Connection,
+        tx: Tx,
         action: Action,
         verdict: Verdict,
         by: str,
@@ -156,12 +152,12 @@ class Records:
             told["expires_at"] = expires_at
         self.note(tx, "tool_resolved", action, told)
 
-    def _as_it_stands(self, tx: sqlite3.Connection, action: Action) -> Action:
+    def _as_it_stands(self, tx: Tx, action: Action) -> Action:
         return load_action(tx, action.action_id) or action
 
     def _prove(
         self,
-        tx: sqlite3.Connection,
+        tx: Tx,
         action: Action,
         purpose: Literal["approve", "resolve"],
         digest: str,
@@ -184,7 +180,7 @@ class Records:
             assertion=assertion,
         )
 
-    def _note_yes(self, tx: sqlite3.Connection, action: Action, by: str, shown: Shown) -> None:
+    def _note_yes(self, tx: Tx, action: Action, by: str, shown: Shown) -> None:
         told: dict[str, Json] = {"digest": action.digest, "by": by, "expires_at": action.expires_at, **shown.told()}
         self.note(tx, "tool_approved", action, told)
 
@@ -203,7 +199,7 @@ class Records:
         Getting here may have taken long: what can refuse it by now is asked once more, inside the transaction.
         """
 
-        def write(tx: sqlite3.Connection) -> bool:
+        def write(tx: Tx) -> bool:
             if not stored:
                 self.store(tx, action)
             if approved_now or (action.status != "APPROVED" and action.decision.verdict != "allow"):
@@ -239,7 +235,7 @@ class Records:
         """The last step of every attempt: receipt, status and memory in one transaction."""
         result_hash = sha256_hex(end.result.output.encode("utf-8", "surrogatepass"))
 
-        def write(tx: sqlite3.Connection) -> tuple[Receipt, ToolResult]:
+        def write(tx: Tx) -> tuple[Receipt, ToolResult]:
             if not stored:
                 self.store(tx, action)
             code = end.result.code or _code_of(action.decision)
@@ -263,7 +259,7 @@ class Records:
         self._reached("finished")
         return done
 
-    def _settle(self, tx: sqlite3.Connection, action: Action, end: End, fate: NextStatus, result: ToolResult) -> None:
+    def _settle(self, tx: Tx, action: Action, end: End, fate: NextStatus, result: ToolResult) -> None:
         if fate.status == "APPROVED":
             ended = put_off_action(
                 tx, self._clock, action, result, seconds=fate.pause, uncertain=fate.uncertain or action.uncertain
@@ -279,9 +275,7 @@ class Records:
 
         await self.db.write(lambda tx: self.leave(tx, action, result, stored=stored, record=record))
 
-    def leave(
-        self, tx: sqlite3.Connection, action: Action, result: ToolResult, *, stored: bool, record: Record | None
-    ) -> None:
+    def leave(self, tx: Tx, action: Action, result: ToolResult, *, stored: bool, record: Record | None) -> None:
         """The same within a transaction."""
         if not stored:
             self.store(tx, action)
@@ -296,7 +290,7 @@ class Records:
         if not action.thread_id:
             return None
 
-        def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+        def record(tx: Tx, result: ToolResult) -> None:
             row = MessageRow(
                 message_id=new_id("msg", self._clock()),
                 thread_id=action.thread_id,
@@ -316,7 +310,7 @@ def if_it_can(keep: Record | None, trouble: Callable[[str], None]) -> Record | N
     if keep is None:
         return None
 
-    def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+    def record(tx: Tx, result: ToolResult) -> None:
         try:
             keep(tx, result)
         except (ValueError, TypeError) as error:
@@ -330,7 +324,7 @@ def both(first: Record | None, second: Record | None) -> Record | None:
     if first is None or second is None:
         return first or second
 
-    def record(tx: sqlite3.Connection, result: ToolResult) -> None:
+    def record(tx: Tx, result: ToolResult) -> None:
         first(tx, result)
         second(tx, result)
 

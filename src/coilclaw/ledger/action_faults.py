@@ -1,6 +1,5 @@
 """Actions held against the audit: each row must be as its last event left it, and none may be gone."""
 
-import sqlite3
 from collections.abc import Iterator
 
 from coilclaw.ledger.audit_chain import Fault
@@ -8,6 +7,7 @@ from coilclaw.ledger.vouch import mac_of
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.text import one_line
 from coilclaw.store.actions import STATE, state_of
+from coilclaw.store.tx import Tx
 
 _LAST = "(SELECT state FROM audit_log WHERE entity_id = p.action_id AND state IS NOT NULL ORDER BY seq DESC LIMIT 1)"
 _GONE = """
@@ -19,7 +19,7 @@ WHERE NOT EXISTS (SELECT 1 FROM proposed_actions p WHERE p.action_id = r.action_
 _OPEN = ("PENDING", "APPROVED", "UNKNOWN")
 
 
-def action_faults(db: sqlite3.Connection, key: bytes | None) -> Iterator[Fault]:
+def action_faults(db: Tx, key: bytes | None) -> Iterator[Fault]:
     """What is wrong with the actions."""
     names = [name.strip() for name in STATE.split(",")]
     places = {name: number for number, name in enumerate(names)}

@@ -1,12 +1,12 @@
 """Audit events: the queryable story beside the receipts. Written in the caller's transaction, read in their order."""
 
-import sqlite3
 from typing import NamedTuple
 
 import msgspec
 
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.store.tx import Tx
 
 PAGE = 500
 
@@ -30,7 +30,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_event(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     event_type: str,
     entity_id: str,
@@ -76,7 +76,7 @@ def _where(wanted: Wanted) -> tuple[str, list[str]]:
     return "".join(terms), values
 
 
-def last_events(db: sqlite3.Connection, wanted: Wanted, limit: int) -> list[AuditEvent]:
+def last_events(db: Tx, wanted: Wanted, limit: int) -> list[AuditEvent]:
     """The newest events, oldest first."""
     terms, values = _where(wanted)
     rows = db.execute(
@@ -86,9 +86,7 @@ def last_events(db: sqlite3.Connection, wanted: Wanted, limit: int) -> list[Audi
     return [audit_event(row) for row in reversed(rows)]
 
 
-def events_after(
-    db: sqlite3.Connection, wanted: Wanted, seq: int, limit: int, *, until: int = 1 << 62
-) -> list[AuditEvent]:
+def events_after(db: Tx, wanted: Wanted, seq: int, limit: int, *, until: int = 1 << 62) -> list[AuditEvent]:
     """The events that follow a number, oldest first."""
     terms, values = _where(wanted)
     rows = db.execute(
@@ -118,17 +116,17 @@ WHERE a.seq > ? AND a.seq <= ? ORDER BY a.seq LIMIT ?
 """
 
 
-def told_after(db: sqlite3.Connection, seq: int, limit: int, *, until: int) -> list[Told]:
+def told_after(db: Tx, seq: int, limit: int, *, until: int) -> list[Told]:
     """The events that follow a number, oldest first, with their conversations."""
     return [Told(*row) for row in db.execute(_TOLD, (seq, until, limit)).fetchall()]
 
 
-def change_mark(db: sqlite3.Connection) -> int:
+def change_mark(db: Tx) -> int:
     """A number that is another one after any other connection, of any process, has committed. Costs microseconds."""
     return int(db.execute("PRAGMA data_version").fetchone()[0])
 
 
-def last_number(db: sqlite3.Connection) -> int:
+def last_number(db: Tx) -> int:
     """The number of the newest event. Numbers only grow, whatever is pruned."""
     row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'audit_log'").fetchone()
     return 0 if row is None else int(row[0])
@@ -137,7 +135,7 @@ def last_number(db: sqlite3.Connection) -> int:
 class Follower:
     """Follows the events from a number on, each once, in order; what was pruned meanwhile is passed over."""
 
-    def __init__(self, db: sqlite3.Connection, wanted: Wanted, seq: int) -> None:
+    def __init__(self, db: Tx, wanted: Wanted, seq: int) -> None:
         self._db = db
         self._wanted = wanted
         self._seq = seq

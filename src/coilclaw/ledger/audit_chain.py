@@ -5,13 +5,13 @@ away leaves a gap that says so, with the link to go on from.
 """
 
 import hashlib
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
 from coilclaw.ledger.vouch import mac_of, row_mac
 from coilclaw.store.actions import action_state, keep_seal
+from coilclaw.store.tx import Tx
 
 START = bytes(32)
 """What stands before the first event."""
@@ -54,7 +54,7 @@ FROM (SELECT 1) LEFT JOIN (SELECT seq, link FROM audit_log ORDER BY seq DESC LIM
 """
 
 
-def last_event(db: sqlite3.Connection) -> tuple[int, bytes]:
+def last_event(db: Tx) -> tuple[int, bytes]:
     """The number of the last event there ever was, and the link to go on from."""
     ever, seq, link = db.execute(_LAST).fetchone()
     if int(ever) > int(seq or 0):  # the last ones were pruned
@@ -63,7 +63,7 @@ def last_event(db: sqlite3.Connection) -> tuple[int, bytes]:
     return max(int(ever), int(seq or 0)), link if isinstance(link, bytes) else START
 
 
-def link_events(tx: sqlite3.Connection, seq: int, previous: bytes) -> None:
+def link_events(tx: Tx, seq: int, previous: bytes) -> None:
     """Give the events that this transaction added after a number their links, whoever added them: triggers do too."""
     made: list[tuple[bytes, bytes | None, int]] = []
     for raw in tx.execute(f"SELECT {ROW} FROM audit_log WHERE seq > ? ORDER BY seq", (seq,)):  # noqa: S608
@@ -88,12 +88,12 @@ class Gap(NamedTuple):
         return b"%d %d " % (self.first, self.last) + self.link
 
 
-def gaps_of(db: sqlite3.Connection) -> list[Gap]:
+def gaps_of(db: Tx) -> list[Gap]:
     """Every gap, in order."""
     return [Gap(*row) for row in db.execute("SELECT first, last, link, mac FROM audit_gaps ORDER BY first")]
 
 
-def add_gap(tx: sqlite3.Connection, first: int, last: int, link: bytes) -> None:
+def add_gap(tx: Tx, first: int, last: int, link: bytes) -> None:
     """Say that these events were taken away; gaps that touch become one."""
     before = tx.execute("SELECT first FROM audit_gaps WHERE last = ?", (first - 1,)).fetchone()
     after = tx.execute("SELECT last, link FROM audit_gaps WHERE first = ?", (last + 1,)).fetchone()
@@ -107,7 +107,7 @@ def add_gap(tx: sqlite3.Connection, first: int, last: int, link: bytes) -> None:
     )
 
 
-def forget_events(tx: sqlite3.Connection, taken: list[tuple[int, str, bytes | None, bytes | None]]) -> None:
+def forget_events(tx: Tx, taken: list[tuple[int, str, bytes | None, bytes | None]]) -> None:
     """Write down that events (number, entity, state, link) were taken away, and seal the actions they bound."""
     taken.sort()
     for _, run in groupby(enumerate(taken), key=lambda each: each[1][0] - each[0]):
@@ -131,7 +131,7 @@ class Fault(NamedTuple):
 
 
 def audit_faults(
-    db: sqlite3.Connection, key: bytes | None, points: Mapping[int, str], *, after: int = 0, previous: bytes = START
+    db: Tx, key: bytes | None, points: Mapping[int, str], *, after: int = 0, previous: bytes = START
 ) -> Iterator[Fault]:
     """What does not hold of the events that follow a number. `points`: links that were signed, by number."""
     gaps = {gap.first: gap for gap in gaps_of(db) if gap.last > after}
@@ -193,14 +193,14 @@ def _row_faults(row: EventRow, previous: bytes, key: bytes | None) -> Iterator[F
         yield Fault(row.seq, "forged", f"audit event {row.seq} was not written by this home")
 
 
-def type_faults(db: sqlite3.Connection) -> Iterator[Fault]:
+def type_faults(db: Tx) -> Iterator[Fault]:
     """Events whose columns are not of the type they were written with."""
     wrong = " OR ".join(f"typeof({name}) <> 'text'" for name in _TEXTS)
     for (seq,) in db.execute(f"SELECT seq FROM audit_log WHERE {wrong} ORDER BY seq LIMIT 100"):  # noqa: S608
         yield Fault(seq, "edited", f"audit event {seq} contains a value of the wrong type")
 
 
-def _paged(db: sqlite3.Connection) -> Iterator[EventRow]:
+def _paged(db: Tx) -> Iterator[EventRow]:
     """Every event in order, a page at a time, so that it may be changed meanwhile."""
     seq = 0
     while rows := db.execute(
@@ -211,7 +211,7 @@ def _paged(db: sqlite3.Connection) -> Iterator[EventRow]:
         seq = int(rows[-1][0])
 
 
-def cover_events(tx: sqlite3.Connection) -> None:
+def cover_events(tx: Tx) -> None:
     """Give every event of an earlier version its link, and each action's last event its state; seal the others."""
     place, previous = 0, START
     ever = last_event(tx)[0]

@@ -1,11 +1,11 @@
 """Pages of audit events: forwards or backwards along their numbers, within a span of time, bounded pieces."""
 
-import sqlite3
 from collections.abc import Iterator
 
 import msgspec
 
 from coilclaw.ledger.audit import COLUMNS, AuditEvent, audit_event, last_number
+from coilclaw.store.tx import Tx
 
 SCANNED = 20_000
 """How many numbers one page may look at; what lies beyond is left to the next."""
@@ -48,7 +48,7 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def numbers_of(db: sqlite3.Connection, span: Span) -> Numbers:
+def numbers_of(db: Tx, span: Span) -> Numbers:
     """Between which numbers the events of a span of time stand. A clock may have gone back: others may lie between."""
     if span.since is None and span.until is None:
         first = db.execute("SELECT min(seq) FROM audit_log").fetchone()[0]
@@ -60,9 +60,7 @@ def numbers_of(db: sqlite3.Connection, span: Span) -> Numbers:
     return Numbers(first=1, last=0) if found[0] is None else Numbers(first=found[0], last=found[1])
 
 
-def events_back(
-    db: sqlite3.Connection, sought: Sought, numbers: Numbers, limit: int
-) -> tuple[list[AuditEvent], Numbers | None]:
+def events_back(db: Tx, sought: Sought, numbers: Numbers, limit: int) -> tuple[list[AuditEvent], Numbers | None]:
     """The newest of these, newest first, and which numbers are left; None when none are."""
     first = numbers.first if sought.entity_id is not None else max(numbers.first, numbers.last - SCANNED + 1)
     events = _events(db, sought, Numbers(first=first, last=numbers.last), limit + 1, "DESC")
@@ -71,9 +69,7 @@ def events_back(
     return events, Numbers(first=numbers.first, last=first - 1) if first > numbers.first else None
 
 
-def events_on(
-    db: sqlite3.Connection, sought: Sought, numbers: Numbers, limit: int
-) -> tuple[list[AuditEvent], Numbers | None]:
+def events_on(db: Tx, sought: Sought, numbers: Numbers, limit: int) -> tuple[list[AuditEvent], Numbers | None]:
     """The oldest of these, oldest first, and which numbers are left; None when none are."""
     last = numbers.last if sought.entity_id is not None else min(numbers.last, numbers.first + SCANNED - 1)
     events = _events(db, sought, Numbers(first=numbers.first, last=last), limit + 1, "ASC")
@@ -82,7 +78,7 @@ def events_on(
     return events, Numbers(first=last + 1, last=numbers.last) if last < numbers.last else None
 
 
-def _events(db: sqlite3.Connection, sought: Sought, numbers: Numbers, limit: int, order: str) -> list[AuditEvent]:
+def _events(db: Tx, sought: Sought, numbers: Numbers, limit: int, order: str) -> list[AuditEvent]:
     terms = [
         ("event_type = ?", sought.event_type),
         ("entity_id = ?", sought.entity_id),
@@ -100,9 +96,7 @@ def _events(db: sqlite3.Connection, sought: Sought, numbers: Numbers, limit: int
     return [audit_event(row) for row in rows]
 
 
-def rows_in(
-    db: sqlite3.Connection, sought: Sought, numbers: Numbers
-) -> Iterator[list[tuple[int, str, str, str, str, str]]]:
+def rows_in(db: Tx, sought: Sought, numbers: Numbers) -> Iterator[list[tuple[int, str, str, str, str, str]]]:
     """The rows that are sought, oldest first, few at a time; nothing is held open in between."""
     place = numbers.first - 1
     while rows := db.execute(

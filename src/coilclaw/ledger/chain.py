@@ -1,7 +1,6 @@
 """The chain: one receipt per attempt, each carrying its predecessor's hash, written in the caller's transaction."""
 
 import os
-import sqlite3
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from coilclaw.packets.action import Action
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.receipt import GENESIS, Receipt, ReceiptStatus, sealed
+from coilclaw.store.tx import Tx
 
 _MARK = b',"receipt_hash":"'
 _CUT = len(_MARK) + 64 + 1
@@ -33,14 +33,14 @@ def hash_of_line(line: bytes) -> str:
     return sha256_hex(line[:place] + line[place + _CUT :]) if place >= 0 else ""
 
 
-def last_link(db: sqlite3.Connection) -> tuple[int, str]:
+def last_link(db: Tx) -> tuple[int, str]:
     """Size of the chain and the hash of its last receipt."""
     row = db.execute("SELECT seq, receipt_hash FROM receipts ORDER BY seq DESC LIMIT 1").fetchone()
     return (0, GENESIS) if row is None else (int(row[0]), str(row[1]))
 
 
 def append_receipt(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     action: Action,
     status: ReceiptStatus,
@@ -83,7 +83,7 @@ def append_receipt(
     return receipt
 
 
-def list_receipts(db: sqlite3.Connection, limit: int) -> list[Receipt]:
+def list_receipts(db: Tx, limit: int) -> list[Receipt]:
     """The newest receipts, newest first."""
     rows = db.execute("SELECT line FROM receipts ORDER BY seq DESC LIMIT ?", (limit,))
     return [_RECEIPT.decode(row[0]) for row in rows]
@@ -97,7 +97,7 @@ class Row(NamedTuple):
     line: str
 
 
-def receipt_at(db: sqlite3.Connection, key: str) -> Row | None:
+def receipt_at(db: Tx, key: str) -> Row | None:
     """The receipt with this id or number; None when there is none."""
     if not key.isascii():  # every id is, and Python takes other signs than 0 to 9 for digits too
         return None
@@ -108,7 +108,7 @@ def receipt_at(db: sqlite3.Connection, key: str) -> Row | None:
     return None if row is None else Row(*row)
 
 
-def find_receipts(db: sqlite3.Connection, key: str) -> list[Receipt]:
+def find_receipts(db: Tx, key: str) -> list[Receipt]:
     """Receipts whose id, id prefix, number or action is `key`."""
     found = receipt_at(db, key)
     if found is not None:

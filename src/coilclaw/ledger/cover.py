@@ -1,7 +1,5 @@
 """How a database comes under the ledger's cover: rows get MACs, commits are counted, an earlier home is signed once."""
 
-import sqlite3
-
 from coilclaw.ledger.audit_chain import START, audit_faults, cover_events, last_event, link_events
 from coilclaw.ledger.chain import hash_of_line, last_link
 from coilclaw.ledger.heads import SigningKey, decode_head, last_head, store_head
@@ -12,6 +10,7 @@ from coilclaw.packets.errors import LedgerBroken
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.receipt import GENESIS, Covered, Head
 from coilclaw.store.database import Connection
+from coilclaw.store.tx import Tx
 
 
 class Cover:
@@ -52,20 +51,20 @@ class Cover:
             write_count(self._key.count_file, counted(connection, self._name).sealed(connection.row_key))
 
 
-def counted(db: sqlite3.Connection, name: str) -> Count:
+def counted(db: Tx, name: str) -> Count:
     """The last rows there are."""
     (receipts, chain_hash), (audit, link) = last_link(db), last_event(db)
     return Count(receipts=receipts, hash=chain_hash, audit=audit, link=link.hex(), key=name)
 
 
-def covering_head(tx: sqlite3.Connection, key: SigningKey, clock: Clock, *, log: int, heads: int) -> Head:
+def covering_head(tx: Tx, key: SigningKey, clock: Clock, *, log: int, heads: int) -> Head:
     """A signed head over everything as it stands."""
     (size, chain_hash), (audit, link) = last_link(tx), last_event(tx)
     cover = Covered(audit=audit, audit_hash=link.hex(), log=log, heads=heads, previous=_hash_before(tx, size))
     return key.sign(size, chain_hash, stamp(clock()), cover)
 
 
-def _hash_before(tx: sqlite3.Connection, size: int) -> str:
+def _hash_before(tx: Tx, size: int) -> str:
     """The hash of the heads that stand before one of this size, back to the last that was chained."""
     lines: list[bytes] = []
     for (line,) in tx.execute("SELECT CAST(line AS BLOB) FROM ledger_heads WHERE size < ? ORDER BY size DESC", (size,)):
@@ -81,7 +80,7 @@ def hash_of_heads(lines: list[bytes]) -> str:
     return sha256_hex(b"\n".join(lines)) if lines else GENESIS
 
 
-def continues(db: sqlite3.Connection, known: Head | Count) -> bool:
+def continues(db: Tx, known: Head | Count) -> bool:
     """Whether the rows continue what was signed or counted."""
     size, audit, link = (
         (known.size, known.audit, known.audit_hash)
@@ -101,7 +100,7 @@ def continues(db: sqlite3.Connection, known: Head | Count) -> bool:
     return isinstance(event[0], bytes) and event[0].hex() == link
 
 
-def check_tail(tx: sqlite3.Connection, head: Head | None) -> None:
+def check_tail(tx: Tx, head: Head | None) -> None:
     """Nothing is signed that was not written by us: every row since the last head must hold and carry its MAC."""
     key = tx.row_key if isinstance(tx, Connection) else None
     size, previous = (head.size, head.hash) if head is not None else (0, GENESIS)

@@ -3,7 +3,6 @@
 import hmac
 import os
 import re
-import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -13,6 +12,7 @@ from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import LedgerBroken, StorageError
 from coilclaw.packets.receipt import GENESIS, Covered, Head
 from coilclaw.store.durable import sync_folder, write_all, write_durably
+from coilclaw.store.tx import Tx
 
 TAIL = 4096
 _HEAD = msgspec.json.Decoder(Head)
@@ -230,13 +230,13 @@ def decode_head(line: str | bytes) -> Head | None:
     return head if head.line() == data else None
 
 
-def last_head(db: sqlite3.Connection) -> tuple[Head | None, bytes]:
+def last_head(db: Tx) -> tuple[Head | None, bytes]:
     """The newest head the database has, and its line."""
     row = db.execute("SELECT CAST(line AS BLOB) FROM ledger_heads ORDER BY size DESC LIMIT 1").fetchone()
     return (None, b"") if row is None else (decode_head(row[0]), bytes(row[0]))
 
 
-def store_head(tx: sqlite3.Connection, head: Head) -> None:
+def store_head(tx: Tx, head: Head) -> None:
     """Keep the head in the database; one of an earlier version makes way."""
     tx.execute(
         "INSERT INTO ledger_heads (size, line) VALUES (?, ?) ON CONFLICT (size) DO UPDATE SET line = excluded.line",
@@ -273,7 +273,7 @@ def last_size_in(path: Path) -> int:
     return next((head.size for head in heads if head is not None and head.previous), -1)
 
 
-def chained_heads(db: sqlite3.Connection, size: int) -> list[tuple[int, bytes]]:
+def chained_heads(db: Tx, size: int) -> list[tuple[int, bytes]]:
     """The chained heads the database has beyond a size, in order."""
     rows = db.execute("SELECT size, CAST(line AS BLOB) FROM ledger_heads WHERE size > ? ORDER BY size", (size,))
     found = [(int(number), bytes(line)) for number, line in rows]

@@ -1,6 +1,5 @@
 """The ledger as the rest of the product uses it: write a receipt in your transaction; the rest happens by itself."""
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from coilclaw.packets.errors import CoilclawError, LedgerBroken, StorageError
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
 from coilclaw.store.database import Database
+from coilclaw.store.tx import Tx
 
 
 def heads_file(log: Path) -> Path:
@@ -57,9 +57,7 @@ class Ledger:
         db.vouch_with(Cover(key, clock))
         db.after_commit(self._copy, self._not_copied)
 
-    def add(
-        self, tx: sqlite3.Connection, action: Action, status: ReceiptStatus, *, code: str, result_hash: str
-    ) -> Receipt:
+    def add(self, tx: Tx, action: Action, status: ReceiptStatus, *, code: str, result_hash: str) -> Receipt:
         """Write a receipt in the caller's transaction."""
         receipt = append_receipt(tx, self._clock, action, status, code=code, result_hash=result_hash)
         self._unexported = True
@@ -96,7 +94,7 @@ class Ledger:
         """Nothing may be begun with a signing key that is gone, empty or damaged: its end could not be proved."""
         self._key.row_key()
 
-    def _copy(self, db: sqlite3.Connection) -> None:
+    def _copy(self, db: Tx) -> None:
         if self._unkept:
             self._unkept = False
             self._keep_beside(db)
@@ -114,7 +112,7 @@ class Ledger:
             " will be copied with the next one."
         )
 
-    def _seal(self, tx: sqlite3.Connection) -> int:
+    def _seal(self, tx: Tx) -> int:
         """A head over all that was written up to now; returns how many of our own that are."""
         exported = self._synced()
         if exported:
@@ -128,7 +126,7 @@ class Ledger:
         self._unkept = True
         return self._added
 
-    def _check_mark(self, tx: sqlite3.Connection) -> None:
+    def _check_mark(self, tx: Tx) -> None:
         """Never sign over a chain that is not the one that was signed last."""
         mark, count = self._key.known_mark(), self._key.count()
         counted = count is not None and continues(tx, count)
@@ -151,7 +149,7 @@ class Ledger:
         if sealed is not None:
             self._sealed, self._sealed_at = sealed, self._clock()
 
-    def _keep_beside(self, db: sqlite3.Connection) -> None:
+    def _keep_beside(self, db: Tx) -> None:
         """Once a head is committed, keep it beside the key and the log as well; still holding the lock."""
         head, _ = last_head(db)
         if head is None:
@@ -162,7 +160,7 @@ class Ledger:
         except OSError as error:
             self._warn(f"the signed head could not be written next to the log ({error.strerror}); the database has it.")
 
-    def _catch_up(self, db: sqlite3.Connection) -> int:
+    def _catch_up(self, db: Tx) -> int:
         """Bring the heads beside the log up to the rows; returns the size of the last one that is durable there."""
         path = heads_file(self._log_path)
         head, _ = last_head(db)

@@ -1,12 +1,12 @@
 """Verification of a home by itself: while others write to it, on read-only media, and whatever was damaged."""
 
-import sqlite3
 from pathlib import Path
 
 from coilclaw.ledger.findings import Findings, Report
 from coilclaw.ledger.heads import SigningKey
 from coilclaw.ledger.verify import verify_all
 from coilclaw.store.readonly import reading_only
+from coilclaw.store.tx import Tx
 
 TABLES = ("receipts", "ledger_heads", "audit_log", "audit_gaps", "proposed_actions", "meta")
 """What the ledger rests on; their indexes must agree with them too."""
@@ -34,7 +34,7 @@ def verify_live(path: Path, log_path: Path, key: SigningKey) -> Report:
     return found.report(receipts=report.receipts, heads=report.heads, events=report.events, actions=report.actions)
 
 
-def _check_pages(db: sqlite3.Connection, found: Findings) -> None:
+def _check_pages(db: Tx, found: Findings) -> None:
     """The file's own structure: the whole of it, and the indexes of what the ledger rests on."""
     for (said,) in db.execute("PRAGMA quick_check(20)"):
         if said != "ok":

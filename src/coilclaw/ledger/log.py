@@ -1,7 +1,6 @@
 """The receipts log: the rows copied in order, line for line, so that anyone can check them without a database."""
 
 import os
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,23 +9,24 @@ from coilclaw.ledger.heads import last_head
 from coilclaw.packets.canonical import NotCanonical, parse_object
 from coilclaw.packets.errors import StorageError
 from coilclaw.store.durable import write_all
+from coilclaw.store.tx import Tx
 
 TAIL = 64 * 1024
 
 
-def exported_size(db: sqlite3.Connection) -> int:
+def exported_size(db: Tx) -> int:
     """How many receipts are known to stand durably in the log."""
     row = db.execute("SELECT value FROM meta WHERE key = 'exported_seq'").fetchone()
     return int(row[0]) if row is not None and str(row[0]).isascii() and str(row[0]).isdigit() else 0
 
 
-def known_size(db: sqlite3.Connection) -> int:
+def known_size(db: Tx) -> int:
     """The same as far as anything knows: the last signed head says it too, and nobody can lower that."""
     head, _ = last_head(db)
     return max(exported_size(db), head.log if head is not None else 0)
 
 
-def set_exported_size(tx: sqlite3.Connection, size: int) -> None:
+def set_exported_size(tx: Tx, size: int) -> None:
     """Remember that so many receipts stand durably in the log. The number never goes down."""
     tx.execute(
         "INSERT INTO meta (key, value) VALUES ('exported_seq', ?) ON CONFLICT (key) "
@@ -46,7 +46,7 @@ class ReceiptLog:
         self._size = 0
         self._halted = False
 
-    def export(self, db: sqlite3.Connection) -> None:
+    def export(self, db: Tx) -> None:
         """Bring the log up to the rows. A log that cannot be written lags behind and is caught up later."""
         if self._halted:
             return
@@ -75,7 +75,7 @@ class ReceiptLog:
             os.close(self._fd)
             self._fd = None
 
-    def _catch_up(self, db: sqlite3.Connection) -> None:
+    def _catch_up(self, db: Tx) -> None:
         fd = self._open()
         if os.fstat(fd).st_size != self._bytes:
             self._find_end(fd, db)
@@ -102,7 +102,7 @@ class ReceiptLog:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         return self._fd
 
-    def _find_end(self, fd: int, db: sqlite3.Connection) -> None:
+    def _find_end(self, fd: int, db: Tx) -> None:
         """Learn where the log stands: repair a torn last line, refuse to write on after a cut one."""
         end = os.fstat(fd).st_size
         tail = os.pread(fd, TAIL, max(0, end - TAIL))

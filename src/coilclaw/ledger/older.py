@@ -5,7 +5,6 @@ second time, and whoever was shut out since would be back in.
 """
 
 import os
-import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -14,6 +13,7 @@ from coilclaw.ledger.chain import last_link, receipt_number
 from coilclaw.ledger.cover import continues
 from coilclaw.ledger.heads import SigningKey
 from coilclaw.packets.receipt import Receipt
+from coilclaw.store.tx import Tx
 
 TAIL = 64 * 1024
 _RECEIPT = msgspec.json.Decoder(Receipt)
@@ -31,7 +31,7 @@ class Older(msgspec.Struct, frozen=True, kw_only=True):
     """Actions that the log knows an attempt of and the rows do not."""
 
 
-def find_older(db: sqlite3.Connection, key: SigningKey, log: Path) -> Older | None:
+def find_older(db: Tx, key: SigningKey, log: Path) -> Older | None:
     """What the rows lack, or None when they continue all that is known. A few reads, whatever the chain's length."""
     key.row_key()  # with a key that is damaged nothing is done
     mark, count, last = key.known_mark(), key.count(), _last_receipt(log)  # before the rows, which are only ever ahead
@@ -48,7 +48,7 @@ def find_older(db: sqlite3.Connection, key: SigningKey, log: Path) -> Older | No
     return Older(rows=rows, known=known, sign=sign, attempted=_attempted(db, log))
 
 
-def _hash_at(db: sqlite3.Connection, number: int) -> str | None:
+def _hash_at(db: Tx, number: int) -> str | None:
     row = db.execute("SELECT receipt_hash FROM receipts WHERE seq = ?", (number,)).fetchone()
     return None if row is None else str(row[0])
 
@@ -66,7 +66,7 @@ def _last_receipt(log: Path) -> Receipt | None:
     return _decoded(lines[-2]) if len(lines) > 1 else None
 
 
-def _attempted(db: sqlite3.Connection, log: Path) -> tuple[str, ...]:
+def _attempted(db: Tx, log: Path) -> tuple[str, ...]:
     """The actions of receipts in the log that are not among the rows. A denial is no attempt."""
     found: dict[str, None] = {}
     if not log.is_file():

@@ -1,6 +1,5 @@
 """Pages of receipts, newest first, and one receipt held against its place in the chain."""
 
-import sqlite3
 from contextlib import suppress
 
 import msgspec
@@ -9,6 +8,7 @@ from coilclaw.ledger.chain import receipt_at
 from coilclaw.ledger.verify import hash_of_line
 from coilclaw.packets.receipt import GENESIS, Head, Receipt, ReceiptStatus
 from coilclaw.store.refusals import Refusal, refusal_of
+from coilclaw.store.tx import Tx
 
 SCANNED = 10_000
 """How many receipts one page may look at; what lies beyond is left to the next."""
@@ -52,7 +52,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page_of_receipts(
-    db: sqlite3.Connection, wanted: WantedReceipts, below: int | None, limit: int
+    db: Tx, wanted: WantedReceipts, below: int | None, limit: int
 ) -> tuple[list[Numbered], int | None]:
     """The newest receipts below a number, newest first, and below which to go on; None at the end.
 
@@ -76,7 +76,7 @@ def page_of_receipts(
     return found, place
 
 
-def _rows(db: sqlite3.Connection, wanted: WantedReceipts, below: int) -> list[tuple[int, str]]:
+def _rows(db: Tx, wanted: WantedReceipts, below: int) -> list[tuple[int, str]]:
     if wanted.action_id is not None:
         return db.execute(
             "SELECT seq, line FROM receipts WHERE action_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?",
@@ -87,7 +87,7 @@ def _rows(db: sqlite3.Connection, wanted: WantedReceipts, below: int) -> list[tu
     ).fetchall()
 
 
-def place_of(db: sqlite3.Connection, key: str) -> Placed | None:
+def place_of(db: Tx, key: str) -> Placed | None:
     """The receipt with this id or number; None when there is none."""
     row = receipt_at(db, key)
     if row is None:
@@ -106,7 +106,7 @@ def place_of(db: sqlite3.Connection, key: str) -> Placed | None:
     return Placed(number=place, receipt=receipt, faults=tuple(text for holds, text in checks if not holds))
 
 
-def last_head(db: sqlite3.Connection) -> Head | None:
+def last_head(db: Tx) -> Head | None:
     """The newest signed head in the database; None when there is none or it cannot be read."""
     row = db.execute("SELECT line FROM ledger_heads ORDER BY size DESC LIMIT 1").fetchone()
     with suppress(msgspec.DecodeError):

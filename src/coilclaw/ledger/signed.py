@@ -1,6 +1,5 @@
 """What stood behind the owner's word, verified again: every signature that an action was approved or resolved with."""
 
-import sqlite3
 from typing import Any, cast
 
 import msgspec
@@ -10,6 +9,7 @@ from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ProofNeeded
 from coilclaw.secrets.passkey import Place, verify_again
 from coilclaw.store.passkeys import AssertionRow, Passkey, assertion_hash, assertions_of, load_passkey
+from coilclaw.store.tx import Tx
 
 DEVICE = "device:"
 
@@ -44,7 +44,7 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def word_on(db: sqlite3.Connection, row: dict[str, Any], lanes: set[str], events: tuple[AuditEvent, ...]) -> Word:
+def word_on(db: Tx, row: dict[str, Any], lanes: set[str], events: tuple[AuditEvent, ...]) -> Word:
     """The owner's word on an action, held against its row, its events and the passkeys of the time."""
     kept = assertions_of(db, row["action_id"])
     given = [event for event in events if event.event_type in ("tool_approved", "tool_resolved")]
@@ -113,7 +113,7 @@ def _against_row(row: dict[str, Any], yes: dict[str, Any]) -> list[str]:
     return [text for holds, text in checks if not holds]
 
 
-def _signed(db: sqlite3.Connection, kept: AssertionRow, event: AuditEvent | None, row: dict[str, Any]) -> Signed:
+def _signed(db: Tx, kept: AssertionRow, event: AuditEvent | None, row: dict[str, Any]) -> Signed:
     passkey = load_passkey(db, kept.credential_id)
     wrong = [*_of_question(kept, event, row), *_of_passkey(db, kept, passkey)]
     holds = _still_verifies(kept)
@@ -148,7 +148,7 @@ def _of_question(kept: AssertionRow, event: AuditEvent | None, row: dict[str, An
     return wrong
 
 
-def _of_passkey(db: sqlite3.Connection, kept: AssertionRow, passkey: Passkey | None) -> list[str]:
+def _of_passkey(db: Tx, kept: AssertionRow, passkey: Passkey | None) -> list[str]:
     """Whether the key was the owner's at the time."""
     if passkey is None:
         return ["no such passkey was registered"]

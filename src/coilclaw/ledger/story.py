@@ -1,7 +1,6 @@
 """The story of an action, from stored data alone: who asked, what was decided and by whom allowed, what came of it,
 and whether the row still says what its receipts say."""
 
-import sqlite3
 from typing import Any, cast
 
 import msgspec
@@ -12,6 +11,7 @@ from coilclaw.ledger.verify import hash_of_line
 from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.errors import LedgerBroken
 from coilclaw.packets.receipt import GENESIS, Receipt
+from coilclaw.store.tx import Tx
 
 MOST_EVENTS = 10_000
 MOST_RECEIPTS = 1000
@@ -136,7 +136,7 @@ FROM proposed_actions WHERE action_id = ?
 """
 
 
-def story_of(db: sqlite3.Connection, action_id: str) -> Story | None:
+def story_of(db: Tx, action_id: str) -> Story | None:
     """The whole story of an action; None when there is no such action."""
     cursor = db.execute(_ROW, (action_id,))
     found = cursor.fetchone()
@@ -200,7 +200,7 @@ def _object(text: str) -> dict[str, Json]:
     return value if isinstance(value, dict) else {"unreadable": text}
 
 
-def _asked(db: sqlite3.Connection, row: dict[str, Any]) -> Asked:
+def _asked(db: Tx, row: dict[str, Any]) -> Asked:
     said = db.execute(
         "SELECT message_id, content, created_at FROM messages"
         " WHERE thread_id = ? AND turn_id = ? AND role = 'user' ORDER BY seq LIMIT 1",
@@ -279,7 +279,7 @@ def _result(text: str | None) -> Result | None:
     )
 
 
-def _proofs(db: sqlite3.Connection, row: dict[str, Any]) -> tuple[Proof, ...]:
+def _proofs(db: Tx, row: dict[str, Any]) -> tuple[Proof, ...]:
     rows = db.execute(
         "SELECT seq, receipt_hash, line FROM receipts WHERE action_id = ? ORDER BY seq LIMIT ?",
         (row["action_id"], MOST_RECEIPTS),
@@ -287,7 +287,7 @@ def _proofs(db: sqlite3.Connection, row: dict[str, Any]) -> tuple[Proof, ...]:
     return tuple(_proof(db, row, seq, stored, line) for seq, stored, line in rows)
 
 
-def _proof(db: sqlite3.Connection, row: dict[str, Any], seq: int, stored: str, line: str) -> Proof:
+def _proof(db: Tx, row: dict[str, Any], seq: int, stored: str, line: str) -> Proof:
     try:
         receipt = _RECEIPT.decode(line)
     except msgspec.DecodeError as error:

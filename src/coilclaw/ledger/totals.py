@@ -3,7 +3,6 @@
 Only rows that are new since the last look are read; what they add up to is kept in the database.
 """
 
-import sqlite3
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
@@ -12,6 +11,7 @@ import msgspec
 from coilclaw.ledger.audit import last_number
 from coilclaw.ledger.chain import last_link
 from coilclaw.store.meta import read_meta, write_meta
+from coilclaw.store.tx import Tx
 
 KEY = "totals"
 OTHER = "other"
@@ -51,7 +51,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """How often a provider could not answer, by its name."""
 
 
-def load_totals(db: sqlite3.Connection) -> Totals:
+def load_totals(db: Tx) -> Totals:
     """What was counted up to now; a record that cannot be read is counted anew."""
     kept = read_meta(db, KEY)
     try:
@@ -60,21 +60,19 @@ def load_totals(db: sqlite3.Connection) -> Totals:
         return Totals()
 
 
-def keep_totals(tx: sqlite3.Connection, totals: Totals) -> None:
+def keep_totals(tx: Tx, totals: Totals) -> None:
     """Keep what was counted, unless somebody has counted further."""
     if load_totals(tx).receipts > totals.receipts:
         return
     write_meta(tx, KEY, msgspec.json.encode(totals).decode())
 
 
-def is_counted(db: sqlite3.Connection, totals: Totals) -> bool:
+def is_counted(db: Tx, totals: Totals) -> bool:
     """Whether nothing new was written."""
     return (last_link(db)[0], last_number(db)) == (totals.receipts, totals.audit)
 
 
-def count_new(
-    db: sqlite3.Connection, totals: Totals, *, tools: Collection[str], codes: int, providers: Collection[str]
-) -> Totals:
+def count_new(db: Tx, totals: Totals, *, tools: Collection[str], codes: int, providers: Collection[str]) -> Totals:
     """The totals with everything that was written since. At most so many codes are told apart."""
     receipts, audit = last_link(db)[0], last_number(db)
     calls, denials = dict(totals.calls), dict(totals.denials)
@@ -104,7 +102,7 @@ def _ended(text: str | None) -> tuple[str, str, str]:
         return _DAMAGED
 
 
-def _conversations(db: sqlite3.Connection, after: int, until: int) -> int:
+def _conversations(db: Tx, after: int, until: int) -> int:
     """A conversation counts with the event of its first message: messages are forgotten, and their numbers come again.
 
     It was begun before when an earlier event says so, or an earlier message whose event is gone.
@@ -114,7 +112,7 @@ def _conversations(db: sqlite3.Connection, after: int, until: int) -> int:
 
 
 def _provider_errors(
-    db: sqlite3.Connection, known: Mapping[str, int], after: int, until: int, providers: Collection[str]
+    db: Tx, known: Mapping[str, int], after: int, until: int, providers: Collection[str]
 ) -> dict[str, int]:
     counted = dict(known)
     for name, number in db.execute(
@@ -150,7 +148,7 @@ class Waited(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-def waits_after(db: sqlite3.Connection, seq: int, until: int, limit: int) -> list[Waited]:
+def waits_after(db: Tx, seq: int, until: int, limit: int) -> list[Waited]:
     """The answers among the audit events that follow a number."""
     rows = db.execute(
         "SELECT a.event_type, (julianday(a.created_at) - julianday(p.created_at)) * 86400.0 FROM audit_log AS a"
@@ -166,7 +164,7 @@ def waits_after(db: sqlite3.Connection, seq: int, until: int, limit: int) -> lis
     ]
 
 
-def boxes_after(db: sqlite3.Connection, seq: int, until: int, limit: int) -> list[tuple[str, float]]:
+def boxes_after(db: Tx, seq: int, until: int, limit: int) -> list[tuple[str, float]]:
     """Tier and seconds of the boxed commands among the receipts that follow a number."""
     rows = db.execute(
         "SELECT p.result_json FROM receipts AS r JOIN proposed_actions AS p ON p.action_id = r.action_id"

@@ -19,6 +19,7 @@ from coilclaw.ledger.log import exported_size
 from coilclaw.ledger.vouch import macs_of
 from coilclaw.ledger.witnesses import HeadCheck, Witnesses, read_witnesses
 from coilclaw.packets.receipt import GENESIS, Head
+from coilclaw.store.tx import Tx
 
 __all__ = ["Broken", "Kind", "Report", "hash_of_line", "verify_all", "verify_ledger"]
 CHUNK = 1 << 20
@@ -120,7 +121,7 @@ def _name_gap(gap: _Gap, later: Iterator[list[bytes]], rest: list[bytes]) -> Sto
 
 
 @contextmanager
-def _one_moment(db: sqlite3.Connection) -> Iterator[None]:
+def _one_moment(db: Tx) -> Iterator[None]:
     """Everything that is read in here is as it was at one moment."""
     if db.in_transaction:
         yield
@@ -133,12 +134,12 @@ def _one_moment(db: sqlite3.Connection) -> Iterator[None]:
             db.execute("ROLLBACK")
 
 
-def verify_ledger(db: sqlite3.Connection, log_path: Path, key: SigningKey) -> Report:
+def verify_ledger(db: Tx, log_path: Path, key: SigningKey) -> Report:
     """Check receipts, log and heads against each other."""
     return _Verification(db, log_path, key).run(actions=False)
 
 
-def verify_all(db: sqlite3.Connection, log_path: Path, key: SigningKey) -> Report:
+def verify_all(db: Tx, log_path: Path, key: SigningKey) -> Report:
     """Check them, and the audit, and the actions."""
     return _Verification(db, log_path, key).run(actions=True)
 
@@ -146,7 +147,7 @@ def verify_all(db: sqlite3.Connection, log_path: Path, key: SigningKey) -> Repor
 class _Verification:
     """One verification."""
 
-    def __init__(self, db: sqlite3.Connection, log_path: Path, key: SigningKey) -> None:
+    def __init__(self, db: Tx, log_path: Path, key: SigningKey) -> None:
         self._db = db
         self._log_path = log_path
         self._key = key
@@ -307,12 +308,12 @@ class _Verification:
         return (counts[0], counts[1]) if len(counts) == 2 else (0, 0)
 
 
-def _counts(db: sqlite3.Connection) -> tuple[int, int]:
+def _counts(db: Tx) -> tuple[int, int]:
     row = db.execute("SELECT (SELECT count(*) FROM audit_log), (SELECT count(*) FROM proposed_actions)").fetchone()
     return int(row[0]), int(row[1])
 
 
-def _check_begun_anew(db: sqlite3.Connection, heads: list[Head]) -> None:
+def _check_begun_anew(db: Tx, heads: list[Head]) -> None:
     """A first row written after a head was signed over it belongs to a new database: the rows are lost, not forged.
 
     Where the signed row is there, a clock was set back in between, and nothing is lost.

@@ -6,7 +6,6 @@ Whoever can write the database, and cannot read the keys folder, can neither add
 import hashlib
 import hmac
 import os
-import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from coilclaw.packets.errors import StorageError
 from coilclaw.packets.receipt import GENESIS
 from coilclaw.store.database import Connection
+from coilclaw.store.tx import Tx
 
 SIZE = 512
 """The count is one sector: it is overwritten in place, whole or not at all."""
@@ -36,7 +36,7 @@ def macs_of(key: bytes, kind: bytes, data: list[bytes]) -> list[bytes]:
     return found
 
 
-def row_mac(tx: sqlite3.Connection, kind: bytes, data: bytes) -> bytes | None:
+def row_mac(tx: Tx, kind: bytes, data: bytes) -> bytes | None:
     """The MAC of a row that is being written; None where nobody vouches for rows."""
     if not isinstance(tx, Connection):
         return None

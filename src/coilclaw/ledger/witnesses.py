@@ -4,7 +4,6 @@ They are read before the rows. Whatever they say was written after the rows it s
 have all of it, however busy others are meanwhile.
 """
 
-import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ from coilclaw.ledger.log import known_size
 from coilclaw.ledger.vouch import Count, read_count
 from coilclaw.packets.errors import CoilclawError, LedgerBroken
 from coilclaw.packets.receipt import Head
+from coilclaw.store.tx import Tx
 
 
 class Witnesses(msgspec.Struct, kw_only=True):
@@ -43,7 +43,7 @@ class Witnesses(msgspec.Struct, kw_only=True):
         return self.mark is not None and bool(self.mark.previous)
 
 
-def read_witnesses(db: sqlite3.Connection, log: Path, heads: Path, key: SigningKey, found: Findings) -> Witnesses:
+def read_witnesses(db: Tx, log: Path, heads: Path, key: SigningKey, found: Findings) -> Witnesses:
     """Read them all; what cannot be read or believed is a finding."""
     seen = Witnesses()
 
@@ -126,7 +126,7 @@ class HeadCheck:
         self.late = Findings()
         """What is missing: told after what the receipts themselves show."""
 
-    def check(self, db: sqlite3.Connection) -> None:
+    def check(self, db: Tx) -> None:
         """Rows first, then those beside the log, then the mark."""
         rows = db.execute("SELECT size, CAST(line AS BLOB), typeof(line) FROM ledger_heads ORDER BY size").fetchall()
         before: list[bytes] = []

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from coilclaw.packets.box import Probe
 from coilclaw.packets.errors import CoilclawError
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
 
 
-Reader: TypeAlias = Callable[[], sqlite3.Connection]
+Reader: TypeAlias = Callable[[], Tx]
 """Opens the database, or says why that cannot be done."""
 
 _REMEDY = "See `coilclaw init`."
@@ -65,7 +66,7 @@ def _database(app: "Runtime", reader: Reader) -> list[Probe]:
     return [Probe(name="database", state=state, detail=detail, remedy="Restore it from a backup.")]
 
 
-def _lost(app: "Runtime", db: sqlite3.Connection) -> str:
+def _lost(app: "Runtime", db: Tx) -> str:
     """What the database lacks that was signed or logged; a ledger that cannot be read is the next probe's to tell."""
     from coilclaw.ledger.older import find_older
     from coilclaw.runtime.older_copy import in_words

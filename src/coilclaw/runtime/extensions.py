@@ -1,6 +1,6 @@
 """What features add to an open home. The wiring hands it in; without it, a home has the kernel alone."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.action import Action
     from coilclaw.packets.job import JobLimits, Plan, StepReport
+    from coilclaw.packets.ports import Tool
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.store.jobs import JobRow
     from coilclaw.tools.reach_out import Post
@@ -34,6 +35,8 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """Posts what the agent says to the owner by itself."""
     follow_up: "Callable[[Runtime, Action, Turn], FollowUp] | None" = None
     """Plans a job at a later time, for one call."""
+    tools: "Callable[[Runtime], Iterable[Tool]]" = lambda _runtime: ()
+    """The tools of features."""
     job_kinds: "Callable[[], Mapping[str, JobKind]]" = dict
     """By the input that names what such a job follows."""
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from coilclaw.packets.errors import CoilclawError, UsageError
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.config import Config
@@ -39,7 +40,7 @@ class Keyring(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._app.environ)
 
-    def holds(self, name: str, db: sqlite3.Connection | None = None) -> bool:
+    def holds(self, name: str, db: Tx | None = None) -> bool:
         """Whether a lookup would find a value. The vault is not opened for that; `db` is a database that stands in."""
         from coilclaw.store.stored_secrets import sealed_secret
 
@@ -94,7 +95,7 @@ def set_secret(app: "Runtime", name: str, value: str) -> str:
     if not value or "\0" in value or "\n" in value or len(value.encode("utf-8", "replace")) > MOST_BYTES:
         raise UsageError(f"a secret must be one non-empty line of at most {MOST_BYTES // 1024} KB.")
 
-    def write(tx: sqlite3.Connection) -> None:
+    def write(tx: Tx) -> None:
         put_secret(tx, app.clock, app.vault, name, value)
         add_event(tx, app.clock, "secret_stored", name, {})
 
@@ -107,7 +108,7 @@ def forget_secret(app: "Runtime", name: str) -> bool:
     from coilclaw.ledger.audit import add_event
     from coilclaw.store.stored_secrets import remove_secret
 
-    def write(tx: sqlite3.Connection) -> bool:
+    def write(tx: Tx) -> bool:
         removed = remove_secret(tx, name)
         if removed:
             add_event(tx, app.clock, "secret_removed", name, {})
@@ -146,7 +147,7 @@ def _seal_anew(app: "Runtime", key_id: str) -> int:
     from coilclaw.ledger.audit import add_event
     from coilclaw.store.sealed import seal_all_anew
 
-    def write(tx: sqlite3.Connection) -> int:
+    def write(tx: Tx) -> int:
         count = seal_all_anew(tx, app.vault, key_id)
         add_event(tx, app.clock, "keys_rotated", "vault", {"key_id": key_id, "values": count})
         app.reached("sealing_anew")

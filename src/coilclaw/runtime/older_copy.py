@@ -1,9 +1,9 @@
 """An older copy of the database was put back: all stops, nobody stays signed in, nothing is done twice."""
 
-import sqlite3
 from typing import TYPE_CHECKING
 
 from coilclaw.packets.ids import stamp
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.ledger.older import Older
@@ -40,7 +40,7 @@ def in_words(older: "Older") -> str:
     return f"the database is an older copy: it ends at receipt {older.rows}, and there were {older.known}."
 
 
-def _settle(app: "Runtime", tx: sqlite3.Connection, older: "Older") -> None:
+def _settle(app: "Runtime", tx: Tx, older: "Older") -> None:
     from coilclaw.ledger.audit import add_event
     from coilclaw.store.devices import end_all_tokens
     from coilclaw.store.meta import write_meta
@@ -56,7 +56,7 @@ def _settle(app: "Runtime", tx: sqlite3.Connection, older: "Older") -> None:
     write_meta(tx, TOLD, older.sign)
 
 
-def _doubt(app: "Runtime", tx: sqlite3.Connection, action_id: str) -> bool:
+def _doubt(app: "Runtime", tx: Tx, action_id: str) -> bool:
     """Leave an action that was attempted before to the owner, who alone can say how it ended."""
     from coilclaw.ledger.audit import add_event
     from coilclaw.packets.action import ToolResult

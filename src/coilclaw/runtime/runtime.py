@@ -224,7 +224,27 @@ class Runtime:
             search_url=self.config.web_search.address(),
             webhooks=self._send_targets(),
             reach_out=None if reach_out is None else reach_out(self),
+            more=self.extensions.tools(self),
         )
+
+    @cached_property
+    def allowed_tools(self) -> frozenset[str]:
+        """The tools a model may be offered: those of the configuration, or all but the runtime's own."""
+        from coilclaw.config.schema import EVERY_TOOL
+        from coilclaw.gate.callers import is_runtime_only
+
+        listed = frozenset(self.config.channels.cli.tools_allow)
+        if EVERY_TOOL in listed:
+            mine = (name for name, tool in self.tools.items() if not is_runtime_only(tool))
+            return (listed - {EVERY_TOOL}).union(mine)
+        self._warn_of_unknown(listed - self.tools.keys())
+        return listed
+
+    def _warn_of_unknown(self, names: frozenset[str]) -> None:
+        from coilclaw.packets.names import did_you_mean
+
+        for name in sorted(names):  # a warning and no fault: a plugin may bring it
+            self.warn(f"channels.cli.tools_allow: there is no tool {name}. {did_you_mean(name, list(self.tools))}")
 
     def _send_targets(self) -> "dict[str, SendTarget]":
         from coilclaw.packets.http import SendTarget
@@ -350,7 +370,7 @@ class Runtime:
             workspace_only=security.workspace_only,
             allowed_commands=self._allowed_commands,
             forbidden_commands=self._forbidden_commands,
-            allowlists=(("channels.cli.tools_allow", self._cli_tools | RUNTIME_TOOLS),),
+            allowlists=(("channels.cli.tools_allow", self.allowed_tools | RUNTIME_TOOLS),),
             calls_per_minute=self.config.budgets.tool_calls_per_minute,
             open_proposals=self.config.budgets.open_proposals,
             prs_per_day=self.config.budgets.prs_per_day,
@@ -376,10 +396,6 @@ class Runtime:
     @cached_property
     def _forbidden_commands(self) -> frozenset[str]:
         return frozenset(self.config.security.forbidden_commands)
-
-    @cached_property
-    def _cli_tools(self) -> frozenset[str]:
-        return frozenset(self.config.channels.cli.tools_allow)
 
     @cached_property
     def snapshots(self) -> "Snapshots":

@@ -1,7 +1,6 @@
 """Idempotent requests: the same request with the same key is done once, and answered with what was answered first."""
 
 import re
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from coilclaw.server.door.headers import headers_of
 from coilclaw.server.problems import Trouble
 from coilclaw.store.database import Database
 from coilclaw.store.requests import Kept, State, begin_request, finish_request, forget_request
+from coilclaw.store.tx import Tx
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 MOST = 256 << 10
@@ -69,7 +69,7 @@ class Requests:
         finally:
             self._running.discard(mine)
 
-    def _begin(self, tx: sqlite3.Connection, mine: tuple[str, str], asked: str) -> Kept | State:
+    def _begin(self, tx: Tx, mine: tuple[str, str], asked: str) -> Kept | State:
         device_id, key = mine
         found = begin_request(
             tx,
@@ -89,7 +89,7 @@ class Requests:
     async def _end(self, mine: tuple[str, str], kept: Kept | None) -> None:
         device_id, key = mine
 
-        def work(tx: sqlite3.Connection) -> None:
+        def work(tx: Tx) -> None:
             if kept is None:
                 forget_request(tx, device_id=device_id, key=key, worker=self._worker)
             else:

@@ -7,7 +7,6 @@ and requests. Labels are names that we gave ourselves; whatever else there is co
 
 import asyncio
 import math
-import sqlite3
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from coilclaw.ledger.totals import (
 from coilclaw.server.core import Core
 from coilclaw.store.read_connection import reading_apart
 from coilclaw.store.sizes import sizes_of
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -210,7 +210,7 @@ class Meters:
             self._observe_new(db, totals)
         return totals
 
-    def _observe_new(self, db: sqlite3.Connection, until: Totals) -> None:
+    def _observe_new(self, db: Tx, until: Totals) -> None:
         for waited in waits_after(db, self._audit_from, until.audit, AT_ONCE):
             self._waits.labels(waited.answer).observe(waited.seconds)
         for tier, seconds in boxes_after(db, self._receipts_from, until.receipts, AT_ONCE):

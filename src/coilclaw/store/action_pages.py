@@ -1,6 +1,5 @@
 """Pages of actions: a list by what is asked for, newest first or soonest end first, a bounded piece at a time."""
 
-import sqlite3
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -9,6 +8,7 @@ from coilclaw.packets.action import Action, Source, Status
 from coilclaw.packets.decision import Lane
 from coilclaw.store.actions import select_actions
 from coilclaw.store.refusals import CODES, Refusal
+from coilclaw.store.tx import Tx
 
 Standing: TypeAlias = Literal["pending", "approved", "rejected", "executed", "failed", "unknown", "expired", "all"]
 """Where an action that needed the owner's word stands; `expired` are those refused because nobody answered in time."""
@@ -59,7 +59,7 @@ class ActionPlace(msgspec.Struct, frozen=True, array_like=True):
 
 
 def page_of_actions(
-    db: sqlite3.Connection, wanted: WantedActions, after: ActionPlace | None, limit: int
+    db: Tx, wanted: WantedActions, after: ActionPlace | None, limit: int
 ) -> tuple[list[Action], ActionPlace | None]:
     """The next actions, newest first, and where to go on; None at the end.
 
@@ -127,7 +127,7 @@ def _joined(terms: _Terms) -> tuple[str, tuple[str | int, ...]]:
     return " AND ".join(term for term, _ in terms) or "1", tuple(value for _, values in terms for value in values)
 
 
-def _edge(db: sqlite3.Connection, indexed: _Terms, looked: int) -> ActionPlace | None:
+def _edge(db: Tx, indexed: _Terms, looked: int) -> ActionPlace | None:
     """The last row this page may look at; None when there are fewer."""
     where, values = _joined(indexed)
     row = db.execute(
@@ -157,7 +157,7 @@ class WaitingOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page_of_waiting(
-    db: sqlite3.Connection, wanted: WaitingOf, after: WaitingPlace | None, limit: int
+    db: Tx, wanted: WaitingOf, after: WaitingPlace | None, limit: int
 ) -> tuple[list[Action], WaitingPlace | None]:
     """The next actions that wait for the owner, the soonest to expire first, and where to go on; None at the end."""
     table, terms = _waiting(wanted)
@@ -185,7 +185,7 @@ def _onward(after: WaitingPlace | None) -> tuple[_Terms, ...]:
     return same, [("expires_at > ?", (after.expires_at,))]
 
 
-def count_waiting(db: sqlite3.Connection, wanted: WaitingOf) -> dict[Lane, int]:
+def count_waiting(db: Tx, wanted: WaitingOf) -> dict[Lane, int]:
     """How many actions wait for the owner, by lane."""
     table, terms = _waiting(wanted, otherwise="lane")
     where, values = _joined(terms)

@@ -1,7 +1,6 @@
 """Action rows: proposed once, claimed once, finished once."""
 
 import hashlib
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -13,6 +12,7 @@ from coilclaw.packets.decision import Decision
 from coilclaw.packets.errors import RowDamaged
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.threads import OWNER_ID
+from coilclaw.store.tx import Tx
 
 _COLUMNS = (
     "action_id, thread_id, turn_id, source, source_id, tool, identity, args_json, call_id, justification,"
@@ -32,7 +32,7 @@ _NAMES = msgspec.json.Decoder(tuple[str, ...])
 _RESULT = msgspec.json.Decoder(ToolResult)
 
 
-def add_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str) -> None:
+def add_action(tx: Tx, clock: Clock, action: Action, worker: str) -> None:
     """Store a new action as it stands, in the hands of the worker that will carry it."""
     tx.execute(
         _INSERT,
@@ -121,7 +121,7 @@ def _decoded(row: tuple[str, ...]) -> Action:
     )
 
 
-def load_action(db: sqlite3.Connection, action_id: str) -> Action | None:
+def load_action(db: Tx, action_id: str) -> Action | None:
     """One action by id."""
     row = db.execute(
         f"SELECT {_SELECTED} FROM proposed_actions WHERE action_id = ?",  # noqa: S608
@@ -130,7 +130,7 @@ def load_action(db: sqlite3.Connection, action_id: str) -> Action | None:
     return None if row is None else _action(row)
 
 
-def action_with_key(db: sqlite3.Connection, tool: str, key: str) -> Action | None:
+def action_with_key(db: Tx, tool: str, key: str) -> Action | None:
     """The action that already carries this idempotency key, if any."""
     row = db.execute(
         f"SELECT {_SELECTED} FROM proposed_actions WHERE user_id = ? AND tool = ? AND idempotency_key = ?",  # noqa: S608
@@ -139,7 +139,7 @@ def action_with_key(db: sqlite3.Connection, tool: str, key: str) -> Action | Non
     return None if row is None else _action(row)
 
 
-def list_actions(db: sqlite3.Connection, status: Status | None, limit: int) -> list[Action]:
+def list_actions(db: Tx, status: Status | None, limit: int) -> list[Action]:
     """Actions, newest first, of one status or all."""
     rows = db.execute(
         f"SELECT {_SELECTED} FROM proposed_actions WHERE ? IS NULL OR status = ?"  # noqa: S608
@@ -164,7 +164,7 @@ FROM place
 """
 
 
-def count_actions(db: sqlite3.Connection, clock: Clock, before: str, limit: int) -> tuple[int, int]:
+def count_actions(db: Tx, clock: Clock, before: str, limit: int) -> tuple[int, int]:
     """How many actions stored before this one were made in the last minute, and how many wait for the owner.
 
     What was refused for being too much is not counted, or a model that goes on would keep everybody out for ever; nor
@@ -184,7 +184,7 @@ def count_actions(db: sqlite3.Connection, clock: Clock, before: str, limit: int)
     return int(recent), int(waiting)
 
 
-def executed_since(db: sqlite3.Connection, tool: str, since: str, job_id: str | None) -> int:
+def executed_since(db: Tx, tool: str, since: str, job_id: str | None) -> int:
     """How many calls of a tool were carried out since then, by one job or by all."""
     row = db.execute(
         "SELECT count(*) FROM proposed_actions WHERE status IN ('EXECUTED', 'APPROVED', 'UNKNOWN') AND tool = ?"
@@ -203,7 +203,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """When its effect may have started; None while it cannot have."""
 
 
-def held_actions(db: sqlite3.Connection) -> list[Held]:
+def held_actions(db: Tx) -> list[Held]:
     """Every action in the hands of a worker."""
     rows = db.execute(
         f"SELECT {_SELECTED}, worker FROM proposed_actions"  # noqa: S608
@@ -216,7 +216,7 @@ def held_actions(db: sqlite3.Connection) -> list[Held]:
     return found
 
 
-def waiting_actions(db: sqlite3.Connection, limit: int, *, expired_at: str | None = None) -> list[Action]:
+def waiting_actions(db: Tx, limit: int, *, expired_at: str | None = None) -> list[Action]:
     """Actions that wait for the owner and are in nobody's hands, newest first; or only those expired by then."""
     rows = db.execute(
         f"SELECT {_SELECTED} FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL"  # noqa: S608
@@ -226,7 +226,7 @@ def waiting_actions(db: sqlite3.Connection, limit: int, *, expired_at: str | Non
     return _readable(rows)
 
 
-def due_actions(db: sqlite3.Connection, now: str, never_after: str, limit: int) -> list[Action]:
+def due_actions(db: Tx, now: str, never_after: str, limit: int) -> list[Action]:
     """Approved actions in nobody's hands whose time has come, oldest first.
 
     A time later than `never_after` can only have been set by a clock that ran ahead: it counts as come.
@@ -240,7 +240,7 @@ def due_actions(db: sqlite3.Connection, now: str, never_after: str, limit: int) 
     return _readable(rows)
 
 
-def let_go(tx: sqlite3.Connection, action_id: str, digest: str) -> bool:
+def let_go(tx: Tx, action_id: str, digest: str) -> bool:
     """Put an action in nobody's hands: it waits for the owner, as it will be shown. False when it was answered."""
     changed = tx.execute(
         "UPDATE proposed_actions SET worker = NULL, digest = ? WHERE action_id = ? AND status = 'PENDING'",
@@ -249,7 +249,7 @@ def let_go(tx: sqlite3.Connection, action_id: str, digest: str) -> bool:
     return changed.rowcount == 1
 
 
-def approve_action(tx: sqlite3.Connection, clock: Clock, action: Action, by: str) -> bool:
+def approve_action(tx: Tx, clock: Clock, action: Action, by: str) -> bool:
     """Write down the owner's yes to exactly this digest; False when it was answered, is over or in other hands."""
     now = stamp(clock())
     changed = tx.execute(
@@ -260,7 +260,7 @@ def approve_action(tx: sqlite3.Connection, clock: Clock, action: Action, by: str
     return changed.rowcount == 1
 
 
-def begin_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: str) -> bool:
+def begin_action(tx: Tx, clock: Clock, action: Action, worker: str) -> bool:
     """Claim the action for one attempt; False when somebody else has it or it is over."""
     now = stamp(clock())
     changed = tx.execute(
@@ -288,7 +288,7 @@ def begin_action(tx: sqlite3.Connection, clock: Clock, action: Action, worker: s
 
 
 def put_off_action(
-    tx: sqlite3.Connection, clock: Clock, action: Action, result: ToolResult, *, seconds: float, uncertain: bool
+    tx: Tx, clock: Clock, action: Action, result: ToolResult, *, seconds: float, uncertain: bool
 ) -> bool:
     """Give an attempt up for now: the action stays approved and is tried again later."""
     now = clock()
@@ -308,7 +308,7 @@ def put_off_action(
     return changed.rowcount == 1
 
 
-def reopen_action(tx: sqlite3.Connection, clock: Clock, action: Action, by: str, expires_at: str) -> bool:
+def reopen_action(tx: Tx, clock: Clock, action: Action, by: str, expires_at: str) -> bool:
     """The owner wants an action whose end is not known to be done again."""
     now = stamp(clock())
     changed = tx.execute(
@@ -321,7 +321,7 @@ def reopen_action(tx: sqlite3.Connection, clock: Clock, action: Action, by: str,
 
 
 def finish_action(
-    tx: sqlite3.Connection, clock: Clock, action: Action, status: Status, result: ToolResult, *, reason: str | None
+    tx: Tx, clock: Clock, action: Action, status: Status, result: ToolResult, *, reason: str | None
 ) -> bool:
     """Write the end of an action; False when it no longer stands as the caller saw it: somebody was faster."""
     changed = tx.execute(
@@ -345,13 +345,13 @@ def finish_action(
     return changed.rowcount == 1
 
 
-def result_of(db: sqlite3.Connection, action_id: str) -> ToolResult | None:
+def result_of(db: Tx, action_id: str) -> ToolResult | None:
     """What an action ended with, or its last attempt."""
     row = db.execute("SELECT result_json FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()
     return None if row is None or row[0] is None else _RESULT.decode(row[0])
 
 
-def end_codes(db: sqlite3.Connection, action_ids: Sequence[str]) -> dict[str, str]:
+def end_codes(db: Tx, action_ids: Sequence[str]) -> dict[str, str]:
     """The codes these actions ended with, as far as they can be read."""
     marks = ", ".join("?" * len(action_ids))
     found: dict[str, str] = {}
@@ -365,7 +365,7 @@ def end_codes(db: sqlite3.Connection, action_ids: Sequence[str]) -> dict[str, st
     return found
 
 
-def actions_of_turn(db: sqlite3.Connection, turn_id: str) -> list[Action]:
+def actions_of_turn(db: Tx, turn_id: str) -> list[Action]:
     """Everything a turn or job proposed, in order."""
     rows = db.execute(
         f"SELECT {_SELECTED} FROM proposed_actions WHERE turn_id = ? ORDER BY rowid",  # noqa: S608
@@ -374,7 +374,7 @@ def actions_of_turn(db: sqlite3.Connection, turn_id: str) -> list[Action]:
     return _readable(rows)
 
 
-def keep_key(tx: sqlite3.Connection, clock: Clock, action: Action) -> bool:
+def keep_key(tx: Tx, clock: Clock, action: Action) -> bool:
     """Bind an idempotency key to its arguments when they are first carried out; False when it is bound to others."""
     tx.execute(
         "INSERT INTO idempotency (owner_id, tool_name, key, args_hash, result_hash, created_at)"
@@ -384,7 +384,7 @@ def keep_key(tx: sqlite3.Connection, clock: Clock, action: Action) -> bool:
     return key_hash(tx, action.call.tool, action.idempotency_key) == action.call.args_hash
 
 
-def key_hash(db: sqlite3.Connection, tool: str, key: str) -> str | None:
+def key_hash(db: Tx, tool: str, key: str) -> str | None:
     """The hash of the arguments a key is bound to, if it is."""
     row = db.execute(
         "SELECT args_hash FROM idempotency WHERE owner_id = ? AND tool_name = ? AND key = ?", (OWNER_ID, tool, key)
@@ -392,7 +392,7 @@ def key_hash(db: sqlite3.Connection, tool: str, key: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def keep_result_hash(tx: sqlite3.Connection, action: Action, result_hash: str) -> None:
+def keep_result_hash(tx: Tx, action: Action, result_hash: str) -> None:
     """Note what came of a key."""
     tx.execute(
         "UPDATE idempotency SET result_hash = ? WHERE owner_id = ? AND tool_name = ? AND key = ?",
@@ -400,12 +400,12 @@ def keep_result_hash(tx: sqlite3.Connection, action: Action, result_hash: str) -
     )
 
 
-def keep_seen(tx: sqlite3.Connection, action_id: str, seen: str) -> None:
+def keep_seen(tx: Tx, action_id: str, seen: str) -> None:
     """Note what the files an action would replace held when it began to wait."""
     tx.execute("UPDATE proposed_actions SET seen_hash = ? WHERE action_id = ?", (seen, action_id))
 
 
-def seen_hash(db: sqlite3.Connection, action_id: str) -> str:
+def seen_hash(db: Tx, action_id: str) -> str:
     """What they held; empty when nothing was noted."""
     row = db.execute("SELECT seen_hash FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()
     return str(row[0]) if row is not None and row[0] else ""
@@ -443,19 +443,19 @@ def _typed(value: object) -> tuple[bytes, bytes]:
     return (b"b", value) if isinstance(value, bytes) else (b"i", repr(value).encode())
 
 
-def action_state(db: sqlite3.Connection, action_id: str) -> bytes | None:
+def action_state(db: Tx, action_id: str) -> bytes | None:
     """The state of an action's row as it stands; None when there is none."""
     row = db.execute(f"SELECT {STATE} FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()  # noqa: S608
     return None if row is None else state_of(row)
 
 
-def keep_seal(tx: sqlite3.Connection, action_id: str, seal: bytes) -> None:
+def keep_seal(tx: Tx, action_id: str, seal: bytes) -> None:
     """Keep what shows that an ended action is as its last event left it."""
     tx.execute("UPDATE proposed_actions SET seal = ? WHERE action_id = ?", (seal, action_id))
 
 
 def select_actions(
-    db: sqlite3.Connection, where: str, values: tuple[str | int, ...], limit: int
+    db: Tx, where: str, values: tuple[str | int, ...], limit: int
 ) -> list[tuple[Action | None, str, int]]:
     """Actions that meet a condition written by us, newest first, each with its time and row; None: it is unreadable."""
     rows = db.execute(

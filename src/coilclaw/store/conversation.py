@@ -3,7 +3,6 @@
 All of it comes from rows, so that a turn that is resumed, by another process or after a crash, is judged the same.
 """
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias, cast
 
@@ -11,6 +10,7 @@ import msgspec
 
 from coilclaw.packets.action import OWNER, Label
 from coilclaw.packets.chat import ProposedCall
+from coilclaw.store.tx import Tx
 
 MOST_MESSAGES = 20_000
 MODEL_CHARACTERS = 1_000_000
@@ -118,7 +118,7 @@ _RESULT = msgspec.json.Decoder(_Result)
 _CALLS = msgspec.json.Decoder(tuple[ProposedCall, ...])
 
 
-def read_conversation(db: sqlite3.Connection, thread_id: str, turn_id: str, action_id: str) -> Conversation:
+def read_conversation(db: Tx, thread_id: str, turn_id: str, action_id: str) -> Conversation:
     """The conversation as it concerns one call, stored or not yet."""
     followed = tuple(
         Followed(rule=str(rule), url=str(url or "")) for rule, url in db.execute(_FOLLOWED, (turn_id, action_id))

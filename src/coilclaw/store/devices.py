@@ -1,12 +1,12 @@
 """Devices and their tokens: who may come in, until when, and when each was seen last. A token is kept as its hash."""
 
-import sqlite3
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.threads import OWNER_ID
+from coilclaw.store.tx import Tx
 
 Way: TypeAlias = Literal["cookie", "bearer"]
 """How a token is shown: browsers send a cookie, programs a header."""
@@ -41,7 +41,7 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_device(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     *,
     device_id: str,
@@ -64,7 +64,7 @@ def add_device(
 
 
 def add_token(
-    tx: sqlite3.Connection, clock: Clock, *, token_id: str, device_id: str, token_hash: str, way: Way, expires_at: str
+    tx: Tx, clock: Clock, *, token_id: str, device_id: str, token_hash: str, way: Way, expires_at: str
 ) -> None:
     """Write a new token's hash down."""
     now = stamp(clock())
@@ -75,7 +75,7 @@ def add_token(
     )
 
 
-def find_token(db: sqlite3.Connection, token_hash: str) -> TokenRow | None:
+def find_token(db: Tx, token_hash: str) -> TokenRow | None:
     """The token with that hash, whatever its state."""
     row = db.execute(
         "SELECT t.token_id, t.device_id, t.token_hash, t.expires_at, t.last_used_at, d.confirmed_at, d.revoked_at,"
@@ -96,7 +96,7 @@ def find_token(db: sqlite3.Connection, token_hash: str) -> TokenRow | None:
     )
 
 
-def token_holds(db: sqlite3.Connection, token_id: str, now: str) -> bool:
+def token_holds(db: Tx, token_id: str, now: str) -> bool:
     """Whether a token that came in once is still good; for what stays open long."""
     row = db.execute(
         "SELECT 1 FROM auth_tokens t JOIN devices d ON d.device_id = t.device_id"
@@ -106,7 +106,7 @@ def token_holds(db: sqlite3.Connection, token_id: str, now: str) -> bool:
     return row is not None
 
 
-def renew_token(tx: sqlite3.Connection, token_id: str, *, now: str, expires_at: str) -> None:
+def renew_token(tx: Tx, token_id: str, *, now: str, expires_at: str) -> None:
     """Note that a token was used; one that is over or revoked stays so."""
     done = tx.execute(
         "UPDATE auth_tokens SET expires_at = ?, last_used_at = ? WHERE token_id = ? AND expires_at > ?"
@@ -121,12 +121,12 @@ def renew_token(tx: sqlite3.Connection, token_id: str, *, now: str, expires_at: 
         )
 
 
-def forget_token(tx: sqlite3.Connection, token_id: str, now: str) -> None:
+def forget_token(tx: Tx, token_id: str, now: str) -> None:
     """Delete a token that has expired."""
     tx.execute("DELETE FROM auth_tokens WHERE token_id = ? AND expires_at <= ?", (token_id, now))
 
 
-def settle_tokens(tx: sqlite3.Connection, *, now: str, latest: str) -> int:
+def settle_tokens(tx: Tx, *, now: str, latest: str) -> int:
     """Delete what has expired, and let nothing last beyond `latest`. Returns how many tokens that touched.
 
     Deleted tokens cannot come back when the clock is set back; and what was made under a clock that ran ahead ends in
@@ -153,13 +153,13 @@ def _device(row: tuple[str, str | None, str | None, str | None, str | None, str 
     )
 
 
-def load_device(db: sqlite3.Connection, device_id: str) -> DeviceRow | None:
+def load_device(db: Tx, device_id: str) -> DeviceRow | None:
     """A device by its id."""
     row = db.execute(f"SELECT {_COLUMNS} FROM devices WHERE device_id = ?", (device_id,)).fetchone()  # noqa: S608
     return None if row is None else _device(row)
 
 
-def list_devices(db: sqlite3.Connection, *, limit: int, before: tuple[str, str] | None = None) -> list[DeviceRow]:
+def list_devices(db: Tx, *, limit: int, before: tuple[str, str] | None = None) -> list[DeviceRow]:
     """Devices, the newest first, from a place (created_at, device_id) on."""
     when, device_id = before or ("\x7f", "")
     rows = db.execute(
@@ -170,7 +170,7 @@ def list_devices(db: sqlite3.Connection, *, limit: int, before: tuple[str, str] 
     return [_device(row) for row in rows]
 
 
-def active_devices(db: sqlite3.Connection, now: str) -> list[DeviceRow]:
+def active_devices(db: Tx, now: str) -> list[DeviceRow]:
     """Devices that can still come in: not revoked, with a token that has not expired."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM devices d WHERE d.revoked_at IS NULL AND {_LIVE} ORDER BY d.created_at",  # noqa: S608
@@ -179,7 +179,7 @@ def active_devices(db: sqlite3.Connection, now: str) -> list[DeviceRow]:
     return [_device(row) for row in rows]
 
 
-def devices_with_key(db: sqlite3.Connection, public_key: str) -> list[str]:
+def devices_with_key(db: Tx, public_key: str) -> list[str]:
     """The ids of devices that are not revoked and have that key."""
     rows = db.execute(
         "SELECT device_id FROM devices WHERE public_key = ? AND revoked_at IS NULL", (public_key,)
@@ -187,7 +187,7 @@ def devices_with_key(db: sqlite3.Connection, public_key: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def revoke_device(tx: sqlite3.Connection, device_id: str, now: str) -> bool:
+def revoke_device(tx: Tx, device_id: str, now: str) -> bool:
     """End a device and all its tokens; False when it was over already or never was."""
     done = tx.execute(
         "UPDATE devices SET revoked_at = ? WHERE device_id = ? AND revoked_at IS NULL", (now, device_id)
@@ -196,12 +196,12 @@ def revoke_device(tx: sqlite3.Connection, device_id: str, now: str) -> bool:
     return bool(done)
 
 
-def end_all_tokens(tx: sqlite3.Connection) -> int:
+def end_all_tokens(tx: Tx) -> int:
     """Sign every device out; how many tokens that were. The devices stay known."""
     return tx.execute("DELETE FROM auth_tokens").rowcount
 
 
-def confirm_device(tx: sqlite3.Connection, device_id: str, now: str) -> bool:
+def confirm_device(tx: Tx, device_id: str, now: str) -> bool:
     """Note that a device was vouched for; False when it was already, or is revoked."""
     return bool(
         tx.execute(
@@ -211,11 +211,11 @@ def confirm_device(tx: sqlite3.Connection, device_id: str, now: str) -> bool:
     )
 
 
-def rename_device(tx: sqlite3.Connection, device_id: str, name: str) -> bool:
+def rename_device(tx: Tx, device_id: str, name: str) -> bool:
     """Give a device another name; False when there is no such device."""
     return bool(tx.execute("UPDATE devices SET name = ? WHERE device_id = ?", (name, device_id)).rowcount)
 
 
-def count_passkeys(db: sqlite3.Connection) -> int:
+def count_passkeys(db: Tx) -> int:
     """How many passkeys there are to prove the owner with."""
     return int(db.execute("SELECT count(*) FROM passkeys WHERE removed_at IS NULL").fetchone()[0])

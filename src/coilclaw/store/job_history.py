@@ -1,7 +1,5 @@
 """What jobs did and left, read back: their actions and how they stand, receipts, artifacts, messages."""
 
-import sqlite3
-
 import msgspec
 
 from coilclaw.packets.action import Label, Status, ToolResult
@@ -10,6 +8,7 @@ from coilclaw.packets.errors import StorageError
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.store.jobs import JobRow
 from coilclaw.store.threads import ARTIFACT_BYTES, turn_messages
+from coilclaw.store.tx import Tx
 
 _RESULT = msgspec.json.Decoder(ToolResult)
 
@@ -33,7 +32,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return self.status not in ("PENDING", "APPROVED")
 
 
-def standing_of(db: sqlite3.Connection, turn_id: str) -> dict[str, Standing]:
+def standing_of(db: Tx, turn_id: str) -> dict[str, Standing]:
     """Every action of a turn by its id, in the order they were proposed."""
     rows = db.execute(
         "SELECT action_id, tool, status, begun_at, worker, result_json, rejection_reason FROM proposed_actions"
@@ -65,7 +64,7 @@ def _result(text: str | None) -> ToolResult | None:
 _FRESH = "CASE WHEN json_valid({0}) THEN json_extract({0}, '$.fresh') END"
 
 
-def brought_in(db: sqlite3.Connection, thread_id: str, turn_id: str) -> list[tuple[Label, bool]]:
+def brought_in(db: Tx, thread_id: str, turn_id: str) -> list[tuple[Label, bool]]:
     """What the calls of a turn brought, by label, and whether it came from outside in that very turn.
 
     Where that is not on record, it did: a row that cannot be read, or was written before this was kept.
@@ -80,7 +79,7 @@ def brought_in(db: sqlite3.Connection, thread_id: str, turn_id: str) -> list[tup
     return [("" if label is None else str(label), fresh is None or bool(fresh)) for label, fresh in rows]
 
 
-def told_actions(db: sqlite3.Connection, thread_id: str, turn_id: str) -> set[str]:
+def told_actions(db: Tx, thread_id: str, turn_id: str) -> set[str]:
     """Actions of a turn whose outcome was posted to its thread after they had waited."""
     rows = db.execute(
         "SELECT action_id FROM messages WHERE thread_id = ? AND turn_id = ? AND role = 'system'"
@@ -105,7 +104,7 @@ class JobArtifact(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
 
 
-def job_artifacts(db: sqlite3.Connection, job_id: str) -> list[JobArtifact]:
+def job_artifacts(db: Tx, job_id: str) -> list[JobArtifact]:
     """What a job left, oldest first."""
     rows = db.execute(
         "SELECT artifact_id, name, type, content_hash, length(blob), label, created_at FROM artifacts WHERE job_id = ?"
@@ -126,14 +125,12 @@ def job_artifacts(db: sqlite3.Connection, job_id: str) -> list[JobArtifact]:
     ]
 
 
-def _hash_of(db: sqlite3.Connection, artifact_id: str) -> str:
+def _hash_of(db: Tx, artifact_id: str) -> str:
     row = db.execute("SELECT blob FROM artifacts WHERE artifact_id = ?", (artifact_id,)).fetchone()
     return sha256_hex(row[0])
 
 
-def add_job_artifact(
-    tx: sqlite3.Connection, clock: Clock, job: JobRow, *, kind: str, name: str, content: bytes, label: Label
-) -> str:
+def add_job_artifact(tx: Tx, clock: Clock, job: JobRow, *, kind: str, name: str, content: bytes, label: Label) -> str:
     """Keep something under a job; returns its id."""
     if len(content) > ARTIFACT_BYTES:
         raise StorageError(f"an artifact of {len(content)} bytes; at most {ARTIFACT_BYTES} are allowed.")
@@ -147,7 +144,7 @@ def add_job_artifact(
     return artifact_id
 
 
-def artifact_bytes(db: sqlite3.Connection, artifact_id: str) -> bytes | None:
+def artifact_bytes(db: Tx, artifact_id: str) -> bytes | None:
     """An artifact's bytes."""
     row = db.execute("SELECT blob FROM artifacts WHERE artifact_id = ?", (artifact_id,)).fetchone()
     return None if row is None else bytes(row[0])
@@ -162,7 +159,7 @@ class ActionReceipt(msgspec.Struct, frozen=True, kw_only=True):
     status: str
 
 
-def turn_receipts(db: sqlite3.Connection, turn_id: str, limit: int) -> list[ActionReceipt]:
+def turn_receipts(db: Tx, turn_id: str, limit: int) -> list[ActionReceipt]:
     """The receipts of a turn's actions, in the ledger's order."""
     rows = db.execute(
         "SELECT r.line FROM proposed_actions a JOIN receipts r ON r.action_id = a.action_id WHERE a.turn_id = ?"
@@ -175,7 +172,7 @@ def turn_receipts(db: sqlite3.Connection, turn_id: str, limit: int) -> list[Acti
 _RECEIPT = msgspec.json.Decoder(ActionReceipt)
 
 
-def count_messages(db: sqlite3.Connection, thread_id: str, turn_id: str) -> int:
+def count_messages(db: Tx, thread_id: str, turn_id: str) -> int:
     """How many messages a turn left in its thread."""
     row = db.execute(
         "SELECT count(*) FROM messages WHERE thread_id = ? AND turn_id = ?", (thread_id, turn_id)
@@ -183,7 +180,7 @@ def count_messages(db: sqlite3.Connection, thread_id: str, turn_id: str) -> int:
     return int(row[0])
 
 
-def last_answer(db: sqlite3.Connection, job: JobRow) -> str:
+def last_answer(db: Tx, job: JobRow) -> str:
     """The last thing the model said in a job without calling anything."""
     for message in reversed(turn_messages(db, job.thread_id, job.turn_id, 50)):
         if message.role == "assistant" and not message.tool_calls:

@@ -1,6 +1,5 @@
 """Job rows: what is to be done, where it stands, who works on it. Every write names the version it read."""
 
-import sqlite3
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ from coilclaw.packets.errors import RowDamaged, StorageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.job import JobLimits, JobSpec, JobState, Plan
 from coilclaw.store.threads import OWNER_ID
+from coilclaw.store.tx import Tx
 
 CHECKPOINT_BYTES = 512 * 1024
 
@@ -123,7 +123,7 @@ def _job(row: tuple[object, ...]) -> JobRow:
         raise JobUnreadable(str(fields["job_id"]), str(error)) from error
 
 
-def add_job(tx: sqlite3.Connection, clock: Clock, job: JobRow) -> JobRow:
+def add_job(tx: Tx, clock: Clock, job: JobRow) -> JobRow:
     """Store a new job; its thread must be there."""
     now = stamp(clock())
     job = msgspec.structs.replace(job, created_at=job.created_at or now, updated_at=now)
@@ -161,7 +161,7 @@ def _fitting(checkpoint: bytes | None) -> bytes | None:
     return checkpoint
 
 
-def save(tx: sqlite3.Connection, clock: Clock, job: JobRow, expected_version: int) -> JobRow:
+def save(tx: Tx, clock: Clock, job: JobRow, expected_version: int) -> JobRow:
     """Write a job as it now stands, if nobody else did since `expected_version`; the stored row comes back."""
     job = msgspec.structs.replace(job, version=expected_version + 1, updated_at=stamp(clock()))
     changed = tx.execute(
@@ -193,20 +193,20 @@ def save(tx: sqlite3.Connection, clock: Clock, job: JobRow, expected_version: in
     return job
 
 
-def load_job(db: sqlite3.Connection, job_id: str) -> JobRow | None:
+def load_job(db: Tx, job_id: str) -> JobRow | None:
     """One job by id."""
     row = db.execute(f"SELECT {_COLUMNS} FROM jobs WHERE job_id = ?", (job_id,)).fetchone()  # noqa: S608
     return None if row is None else _job(row)
 
 
-def job_version(db: sqlite3.Connection, job_id: str) -> int | None:
+def job_version(db: Tx, job_id: str) -> int | None:
     """The version of a job, which is all that somebody who works on it must watch."""
     row = db.execute("SELECT version FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
     return None if row is None else int(row[0])
 
 
 def list_jobs(
-    db: sqlite3.Connection,
+    db: Tx,
     states: Iterable[JobState] | None,
     limit: int,
     skipped: Callable[[JobUnreadable], None] | None = None,
@@ -237,9 +237,7 @@ class JobsWanted(msgspec.Struct, frozen=True, kw_only=True):
     """Made at this time or later."""
 
 
-def jobs_before(
-    db: sqlite3.Connection, wanted: JobsWanted, before: str | None, limit: int
-) -> tuple[list[JobRow], list[str]]:
+def jobs_before(db: Tx, wanted: JobsWanted, before: str | None, limit: int) -> tuple[list[JobRow], list[str]]:
     """Jobs, the newest first, from below an id on, at most so many rows; and the ids of all those rows, also of those
     that cannot be read. Ids sort by birth, so that their own index gives the order."""
     terms, values = ["job_id < ?"], ["job_~" if before is None else before]
@@ -271,7 +269,7 @@ def _id_at(moment: datetime) -> str:
     return new_id("job", moment)[:13] if moment.timestamp() > 0 else "job_"
 
 
-def near_job_ids(db: sqlite3.Connection, limit: int = 200) -> list[str]:
+def near_job_ids(db: Tx, limit: int = 200) -> list[str]:
     """Recent ids, for a did-you-mean."""
     return [row[0] for row in db.execute("SELECT job_id FROM jobs ORDER BY created_at DESC LIMIT ?", (limit,))]
 
@@ -291,7 +289,7 @@ FARTHEST = timedelta(hours=25)
 
 
 def claim_job(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     *,
     worker: str,
@@ -328,7 +326,7 @@ def claim_job(
     return save(tx, clock, msgspec.structs.replace(job, worker=worker), job.version)
 
 
-def any_due(db: sqlite3.Connection, clock: Clock) -> bool:
+def any_due(db: Tx, clock: Clock) -> bool:
     """Whether a claim could find anything; a look that holds nobody up."""
     now = clock()
     return any(
@@ -342,7 +340,7 @@ def any_due(db: sqlite3.Connection, clock: Clock) -> bool:
 
 
 def _due(
-    tx: sqlite3.Connection,
+    tx: Tx,
     state: JobState,
     now: str,
     never_after: str,
@@ -377,7 +375,7 @@ def _due(
     return found
 
 
-def waited_enough(db: sqlite3.Connection) -> list[str]:
+def waited_enough(db: Tx) -> list[str]:
     """Jobs that wait for actions which all have an end by now. A procedure also waits for what nobody knows."""
     rows = db.execute(
         "SELECT job_id FROM jobs WHERE state = 'WAITING_APPROVAL' AND NOT EXISTS (SELECT 1 FROM proposed_actions"
@@ -387,7 +385,7 @@ def waited_enough(db: sqlite3.Connection) -> list[str]:
     return [row[0] for row in rows]
 
 
-def wake_job(tx: sqlite3.Connection, clock: Clock, job_id: str) -> bool:
+def wake_job(tx: Tx, clock: Clock, job_id: str) -> bool:
     """Make a job due that nobody works on and that sleeps; says whether that changed anything."""
     now = stamp(clock())
     changed = tx.execute(
@@ -398,7 +396,7 @@ def wake_job(tx: sqlite3.Connection, clock: Clock, job_id: str) -> bool:
     return changed.rowcount == 1
 
 
-def release_job(tx: sqlite3.Connection, clock: Clock, job_id: str, worker: str) -> bool:
+def release_job(tx: Tx, clock: Clock, job_id: str, worker: str) -> bool:
     """Give back a job that a worker holds; whoever comes next goes on with it."""
     changed = tx.execute(
         "UPDATE jobs SET worker = NULL, version = version + 1, updated_at = ? WHERE job_id = ? AND worker = ?",
@@ -410,7 +408,7 @@ def release_job(tx: sqlite3.Connection, clock: Clock, job_id: str, worker: str) 
 # What happened
 
 
-def add_job_event(tx: sqlite3.Connection, clock: Clock, job_id: str, kind: str, payload: dict[str, Json]) -> None:
+def add_job_event(tx: Tx, clock: Clock, job_id: str, kind: str, payload: dict[str, Json]) -> None:
     """Write one event of a job. Its id counts, so that events stay in order whatever the clock does."""
     number = tx.execute("SELECT count(*) FROM job_events WHERE job_id = ?", (job_id,)).fetchone()[0] + 1
     tx.execute(
@@ -419,7 +417,7 @@ def add_job_event(tx: sqlite3.Connection, clock: Clock, job_id: str, kind: str, 
     )
 
 
-def job_events(db: sqlite3.Connection, job_id: str, limit: int) -> list[JobEvent]:
+def job_events(db: Tx, job_id: str, limit: int) -> list[JobEvent]:
     """The last events of a job, oldest first."""
     rows = db.execute(
         "SELECT event_id, type, payload_json, created_at FROM job_events WHERE job_id = ?"
@@ -432,20 +430,20 @@ def job_events(db: sqlite3.Connection, job_id: str, limit: int) -> list[JobEvent
     ]
 
 
-def add_job_files(tx: sqlite3.Connection, job_id: str, paths: Iterable[str]) -> None:
+def add_job_files(tx: Tx, job_id: str, paths: Iterable[str]) -> None:
     """Note workspace files a job changed, each once."""
     tx.executemany(
         "INSERT INTO job_files (job_id, path) VALUES (?, ?) ON CONFLICT DO NOTHING", [(job_id, path) for path in paths]
     )
 
 
-def job_files(db: sqlite3.Connection, job_id: str) -> list[str]:
+def job_files(db: Tx, job_id: str) -> list[str]:
     """Workspace files a job changed, in order."""
     rows = db.execute("SELECT path FROM job_files WHERE job_id = ? ORDER BY path", (job_id,))
     return [row[0] for row in rows]
 
 
-def job_limits(db: sqlite3.Connection, job_id: str) -> JobLimits | None:
+def job_limits(db: Tx, job_id: str) -> JobLimits | None:
     """What a job leaves its calls: its constraints, and how much of them is used up."""
     row = db.execute("SELECT spec_json FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
     if row is None:

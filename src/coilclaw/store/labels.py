@@ -8,6 +8,7 @@ import msgspec
 from coilclaw.packets.action import OWNER, Label
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.labels import is_untrusted
+from coilclaw.store.tx import Tx
 
 TEXT_CHARACTERS = 4_000_000
 """How much of each side of a conversation is read back; the newest first."""
@@ -31,7 +32,7 @@ class LabelRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
 
 
-def label_rows(db: sqlite3.Connection, limit: int) -> list[LabelRow]:
+def label_rows(db: Tx, limit: int) -> list[LabelRow]:
     """Every labelled file, by path and label, at most `limit`."""
     return _rows(
         db.execute(
@@ -42,7 +43,7 @@ def label_rows(db: sqlite3.Connection, limit: int) -> list[LabelRow]:
     )
 
 
-def path_rows(db: sqlite3.Connection, path: str) -> list[LabelRow]:
+def path_rows(db: Tx, path: str) -> list[LabelRow]:
     """Every label of one path."""
     return _rows(
         db.execute(
@@ -51,7 +52,7 @@ def path_rows(db: sqlite3.Connection, path: str) -> list[LabelRow]:
     )
 
 
-def rows_of_size(db: sqlite3.Connection, size: int) -> list[LabelRow]:
+def rows_of_size(db: Tx, size: int) -> list[LabelRow]:
     """Every label of what had this size."""
     return _rows(
         db.execute(
@@ -60,7 +61,7 @@ def rows_of_size(db: sqlite3.Connection, size: int) -> list[LabelRow]:
     )
 
 
-def newest_labelled(db: sqlite3.Connection, folder: str, limit: int) -> list[tuple[str, Label]]:
+def newest_labelled(db: Tx, folder: str, limit: int) -> list[tuple[str, Label]]:
     """Paths below a folder with their labels, the newest label first; holds are left out."""
     if not folder:
         return db.execute(_NEWEST, (limit,)).fetchall()
@@ -76,7 +77,7 @@ SELECT path, label FROM file_labels WHERE path >= ? AND path < ? ORDER BY create
 """
 
 
-def labelled_contents(db: sqlite3.Connection, limit: int) -> list[tuple[str, Label, str, int]]:
+def labelled_contents(db: Tx, limit: int) -> list[tuple[str, Label, str, int]]:
     """Path, label, content and size of every label but holds, at most `limit`: what a search through files needs."""
     return db.execute(
         "SELECT path, label, content_hash, size FROM file_labels WHERE NOT (path >= '/' AND path < '0') LIMIT ?",
@@ -84,7 +85,7 @@ def labelled_contents(db: sqlite3.Connection, limit: int) -> list[tuple[str, Lab
     ).fetchall()
 
 
-def labelled_when(db: sqlite3.Connection, limit: int) -> list[tuple[str, Label, str]]:
+def labelled_when(db: Tx, limit: int) -> list[tuple[str, Label, str]]:
     """Path, label and time of every label but holds, the oldest first, at most `limit`."""
     return db.execute(
         "SELECT path, label, created_at FROM file_labels WHERE NOT (path >= '/' AND path < '0')"
@@ -93,12 +94,12 @@ def labelled_when(db: sqlite3.Connection, limit: int) -> list[tuple[str, Label, 
     ).fetchall()
 
 
-def held_labels(db: sqlite3.Connection) -> set[Label]:
+def held_labels(db: Tx) -> set[Label]:
     """The labels of everything, while actions may be writing anywhere."""
     return {row[0] for row in db.execute("SELECT label FROM file_labels WHERE path >= '/' AND path < '0'").fetchall()}
 
 
-def all_labels(db: sqlite3.Connection) -> set[Label]:
+def all_labels(db: Tx) -> set[Label]:
     """Every label there is."""
     return {row[0] for row in db.execute("SELECT DISTINCT label FROM file_labels").fetchall()}
 
@@ -110,14 +111,12 @@ def _rows(cursor: sqlite3.Cursor) -> list[LabelRow]:
     ]
 
 
-def any_labels(db: sqlite3.Connection) -> bool:
+def any_labels(db: Tx) -> bool:
     """Whether anything is labelled at all."""
     return db.execute("SELECT 1 FROM file_labels LIMIT 1").fetchone() is not None
 
 
-def put_label(
-    tx: sqlite3.Connection, clock: Clock, *, path: str, label: Label, content_hash: str, size: int, mtime_ns: int
-) -> None:
+def put_label(tx: Tx, clock: Clock, *, path: str, label: Label, content_hash: str, size: int, mtime_ns: int) -> None:
     """Label a file with what it holds now."""
     tx.execute(
         "INSERT OR REPLACE INTO file_labels (path, label, content_hash, size, mtime_ns, created_at)"
@@ -126,7 +125,7 @@ def put_label(
     )
 
 
-def drop_labels(tx: sqlite3.Connection, rows: Iterable[LabelRow]) -> None:
+def drop_labels(tx: Tx, rows: Iterable[LabelRow]) -> None:
     """Take away exactly these labels; one that was written anew since stays."""
     tx.executemany(
         "DELETE FROM file_labels WHERE path = ? AND label = ? AND content_hash = ? AND created_at = ?",
@@ -134,7 +133,7 @@ def drop_labels(tx: sqlite3.Connection, rows: Iterable[LabelRow]) -> None:
     )
 
 
-def drop_path_labels(tx: sqlite3.Connection, path: str) -> None:
+def drop_path_labels(tx: Tx, path: str) -> None:
     """Take away every label of one path."""
     tx.execute("DELETE FROM file_labels WHERE path = ?", (path,))
 
@@ -157,9 +156,7 @@ WHERE m.thread_id = ? ORDER BY m.seq DESC LIMIT ?
 """
 
 
-def conversation_texts(
-    db: sqlite3.Connection, thread_id: str, *, turn_id: str = "", most: int = TEXT_CHARACTERS
-) -> ConversationTexts:
+def conversation_texts(db: Tx, thread_id: str, *, turn_id: str = "", most: int = TEXT_CHARACTERS) -> ConversationTexts:
     """What untrusted content and what the owner said in a conversation, at most `most` characters of each.
 
     The owner's words are the owner's messages and answers to questions, not files that merely count as the owner's.

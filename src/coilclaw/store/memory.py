@@ -1,11 +1,11 @@
 """Search over what was said: FTS5, ranked by relevance and recency, bounded however common the words are."""
 
-import sqlite3
 from datetime import datetime
 
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock, from_stamp
 from coilclaw.packets.ports import MemoryHit
+from coilclaw.store.tx import Tx
 
 CANDIDATES = 1000
 """How many of the newest matches are ranked; rarer words are ranked in full."""
@@ -45,7 +45,7 @@ FROM (
 class MemorySearch:
     """The Memory port over the database."""
 
-    def __init__(self, reader: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, reader: Tx, clock: Clock) -> None:
         self._reader = reader
         self._clock = clock
 

@@ -1,7 +1,5 @@
 """The agent's own notes and artifacts, each kept with the label of the turn that wrote it."""
 
-import sqlite3
-
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import Json, digest_of, sha256_hex
 from coilclaw.packets.errors import ToolError
@@ -10,6 +8,7 @@ from coilclaw.packets.labels import join_labels
 from coilclaw.packets.ports import Note
 from coilclaw.store.database import Database
 from coilclaw.store.threads import ANNOUNCED, ARTIFACT_BYTES, MessageRow, add_message, thread_exists
+from coilclaw.store.tx import Tx
 
 NOTE_BYTES = 64 * 1024
 
@@ -45,7 +44,7 @@ class NoteShelf:
         """Keep a note under its title; a note of that title is replaced, its label too."""
         _check_size(len(content.encode("utf-8")), NOTE_BYTES, "note", "Shorten it, or store it with artifact_put.")
 
-        def write(tx: sqlite3.Connection) -> None:
+        def write(tx: Tx) -> None:
             now = self._clock()
             tx.execute(
                 "INSERT INTO notes (note_id, thread_id, title, content, label, created_at, updated_at)"
@@ -75,7 +74,7 @@ class NoteShelf:
         _check_size(len(content), ARTIFACT_BYTES, "artifact", "Split it, or write it to a workspace file.")
         return await self._db.write(lambda tx: self._put(tx, kind, name, content))
 
-    def _put(self, tx: sqlite3.Connection, kind: str, name: str, content: bytes) -> str:
+    def _put(self, tx: Tx, kind: str, name: str, content: bytes) -> str:
         artifact_id = artifact_id_of(self._key)
         content_hash = sha256_hex(content)
         kept = tx.execute(
@@ -110,7 +109,7 @@ class NoteShelf:
             tx.execute("UPDATE artifacts SET label = ? WHERE artifact_id = ?", (label, artifact_id))
         return artifact_id
 
-    def _announce(self, tx: sqlite3.Connection, artifact_id: str, text: str) -> None:
+    def _announce(self, tx: Tx, artifact_id: str, text: str) -> None:
         """Post the artifact into its thread, for whoever reads along; the model is told by its call."""
         if self._thread_id is None or not thread_exists(tx, self._thread_id):
             return

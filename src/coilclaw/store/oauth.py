@@ -1,13 +1,12 @@
 """OAuth refresh tokens, sealed: one for each provider and identity."""
 
-import sqlite3
-
 import msgspec
 
 from coilclaw.packets.action import Identity
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.store.sealed import Sealer, open_row, seal_row
 from coilclaw.store.threads import OWNER_ID, ensure_owner
+from coilclaw.store.tx import Tx
 
 TABLE = "oauth_tokens"
 
@@ -27,7 +26,7 @@ _COLUMNS = "token_id, provider, identity_type, scopes, created_at, updated_at"
 
 
 def put_token(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     sealer: Sealer,
     *,
@@ -55,7 +54,7 @@ def put_token(
     return token_id
 
 
-def get_token(db: sqlite3.Connection, sealer: Sealer, token_id: str) -> str | None:
+def get_token(db: Tx, sealer: Sealer, token_id: str) -> str | None:
     """The token itself; None when there is none of that id."""
 
     def read() -> bytes | None:
@@ -65,7 +64,7 @@ def get_token(db: sqlite3.Connection, sealer: Sealer, token_id: str) -> str | No
     return open_row(sealer, TABLE, token_id, read)
 
 
-def list_tokens(db: sqlite3.Connection) -> list[OAuthToken]:
+def list_tokens(db: Tx) -> list[OAuthToken]:
     """What there is, without the tokens themselves."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM oauth_tokens ORDER BY provider, identity_type").fetchall()  # noqa: S608
     return [
@@ -81,6 +80,6 @@ def list_tokens(db: sqlite3.Connection) -> list[OAuthToken]:
     ]
 
 
-def remove_token(tx: sqlite3.Connection, token_id: str) -> bool:
+def remove_token(tx: Tx, token_id: str) -> bool:
     """Forget a token; False when there was none."""
     return tx.execute("DELETE FROM oauth_tokens WHERE token_id = ?", (token_id,)).rowcount == 1

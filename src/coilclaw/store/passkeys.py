@@ -1,6 +1,5 @@
 """Passkeys, the challenges they are asked with, and what they signed."""
 
-import sqlite3
 from datetime import timedelta
 
 import msgspec
@@ -9,6 +8,7 @@ from coilclaw.packets.canonical import canonical_bytes, sha256_hex
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.proof import Purpose, Question
 from coilclaw.store.threads import OWNER_ID
+from coilclaw.store.tx import Tx
 
 FORGET_CHALLENGES = timedelta(hours=1)
 """Challenges end after minutes; whoever answers one that is forgotten is refused all the same."""
@@ -98,12 +98,12 @@ _ASSERTION = (
 # Passkeys
 
 
-def any_passkey(db: sqlite3.Connection) -> bool:
+def any_passkey(db: Tx) -> bool:
     """Whether the owner has a passkey here."""
     return db.execute("SELECT 1 FROM passkeys WHERE removed_at IS NULL LIMIT 1").fetchone() is not None
 
 
-def list_passkeys(db: sqlite3.Connection) -> list[Passkey]:
+def list_passkeys(db: Tx) -> list[Passkey]:
     """The passkeys that count, the oldest first."""
     rows = db.execute(
         f"SELECT {_PASSKEY} FROM passkeys WHERE removed_at IS NULL ORDER BY created_at, credential_id"  # noqa: S608
@@ -111,7 +111,7 @@ def list_passkeys(db: sqlite3.Connection) -> list[Passkey]:
     return [_passkey(row) for row in rows]
 
 
-def load_passkey(db: sqlite3.Connection, credential_id: str) -> Passkey | None:
+def load_passkey(db: Tx, credential_id: str) -> Passkey | None:
     """One passkey by its id, removed or not."""
     row = db.execute(
         f"SELECT {_PASSKEY} FROM passkeys WHERE credential_id = ?",  # noqa: S608
@@ -142,7 +142,7 @@ def _passkey(row: tuple[str, ...]) -> Passkey:
     )
 
 
-def add_passkey(tx: sqlite3.Connection, passkey: Passkey) -> bool:
+def add_passkey(tx: Tx, passkey: Passkey) -> bool:
     """Keep a new passkey; False when its id was here before, removed ones included."""
     added = tx.execute(
         f"INSERT INTO passkeys ({_PASSKEY}, user_id) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING",  # noqa: S608
@@ -166,7 +166,7 @@ def add_passkey(tx: sqlite3.Connection, passkey: Passkey) -> bool:
     return added.rowcount == 1
 
 
-def use_passkey(tx: sqlite3.Connection, clock: Clock, passkey: Passkey, count: int, *, backed_up: bool) -> bool:
+def use_passkey(tx: Tx, clock: Clock, passkey: Passkey, count: int, *, backed_up: bool) -> bool:
     """Note that it signed, and how far its counter is; False when it was removed or used meanwhile."""
     used = tx.execute(
         "UPDATE passkeys SET sign_count = ?, backed_up = ?, last_used_at = ?"
@@ -176,7 +176,7 @@ def use_passkey(tx: sqlite3.Connection, clock: Clock, passkey: Passkey, count: i
     return used.rowcount == 1
 
 
-def suspend_passkey(tx: sqlite3.Connection, clock: Clock, credential_id: str) -> bool:
+def suspend_passkey(tx: Tx, clock: Clock, credential_id: str) -> bool:
     """Stop believing a passkey until the owner clears it; False when it was suspended already, or is removed."""
     done = tx.execute(
         "UPDATE passkeys SET suspended_at = ? WHERE credential_id = ? AND suspended_at IS NULL AND removed_at IS NULL",
@@ -185,7 +185,7 @@ def suspend_passkey(tx: sqlite3.Connection, clock: Clock, credential_id: str) ->
     return done.rowcount == 1
 
 
-def clear_passkey(tx: sqlite3.Connection, credential_id: str) -> bool:
+def clear_passkey(tx: Tx, credential_id: str) -> bool:
     """Believe a suspended passkey again, whatever its counter says next; False when it was not suspended."""
     done = tx.execute(
         "UPDATE passkeys SET suspended_at = NULL, sign_count = 0"
@@ -195,7 +195,7 @@ def clear_passkey(tx: sqlite3.Connection, credential_id: str) -> bool:
     return done.rowcount == 1
 
 
-def devices_that_used(db: sqlite3.Connection, credential_id: str) -> list[tuple[str, str]]:
+def devices_that_used(db: Tx, credential_id: str) -> list[tuple[str, str]]:
     """Devices that are still paired and registered this passkey or proved something with it: ids and names."""
     rows = db.execute(
         "SELECT device_id, coalesce(name, '') FROM devices WHERE revoked_at IS NULL AND device_id IN"
@@ -206,7 +206,7 @@ def devices_that_used(db: sqlite3.Connection, credential_id: str) -> list[tuple[
     return [(row[0], row[1]) for row in rows]
 
 
-def rename_passkey(tx: sqlite3.Connection, credential_id: str, name: str) -> bool:
+def rename_passkey(tx: Tx, credential_id: str, name: str) -> bool:
     """Give a passkey another name; False when there is none such."""
     renamed = tx.execute(
         "UPDATE passkeys SET name = ? WHERE credential_id = ? AND removed_at IS NULL", (name, credential_id)
@@ -214,7 +214,7 @@ def rename_passkey(tx: sqlite3.Connection, credential_id: str, name: str) -> boo
     return renamed.rowcount == 1
 
 
-def remove_passkey(tx: sqlite3.Connection, clock: Clock, credential_id: str) -> bool:
+def remove_passkey(tx: Tx, clock: Clock, credential_id: str) -> bool:
     """Stop believing a passkey; its row stays, so that what it signed can still be verified."""
     removed = tx.execute(
         "UPDATE passkeys SET removed_at = ? WHERE credential_id = ? AND removed_at IS NULL",
@@ -226,7 +226,7 @@ def remove_passkey(tx: sqlite3.Connection, clock: Clock, credential_id: str) -> 
 # Challenges
 
 
-def add_challenge(tx: sqlite3.Connection, clock: Clock, challenge: Challenge) -> None:
+def add_challenge(tx: Tx, clock: Clock, challenge: Challenge) -> None:
     """Keep a question that was put; those that ended long ago are forgotten."""
     tx.execute("DELETE FROM challenges WHERE created_at < ?", (stamp(clock() - FORGET_CHALLENGES),))
     tx.execute(
@@ -235,7 +235,7 @@ def add_challenge(tx: sqlite3.Connection, clock: Clock, challenge: Challenge) ->
     )
 
 
-def load_challenge(db: sqlite3.Connection, challenge_id: str) -> Challenge | None:
+def load_challenge(db: Tx, challenge_id: str) -> Challenge | None:
     """A question by its id."""
     row = db.execute(
         f"SELECT {_CHALLENGE} FROM challenges WHERE challenge_id = ?",  # noqa: S608
@@ -244,7 +244,7 @@ def load_challenge(db: sqlite3.Connection, challenge_id: str) -> Challenge | Non
     return None if row is None else Challenge(**dict(zip(Challenge.__struct_fields__, row, strict=True)))
 
 
-def use_challenge(tx: sqlite3.Connection, clock: Clock, challenge_id: str) -> bool:
+def use_challenge(tx: Tx, clock: Clock, challenge_id: str) -> bool:
     """Mark a question as answered; False when it was before."""
     used = tx.execute(
         "UPDATE challenges SET used_at = ? WHERE challenge_id = ? AND used_at IS NULL", (stamp(clock()), challenge_id)
@@ -255,7 +255,7 @@ def use_challenge(tx: sqlite3.Connection, clock: Clock, challenge_id: str) -> bo
 # Assertions
 
 
-def add_assertion(tx: sqlite3.Connection, assertion: AssertionRow) -> None:
+def add_assertion(tx: Tx, assertion: AssertionRow) -> None:
     """Keep what was signed."""
     tx.execute(
         f"INSERT INTO assertions ({_ASSERTION}) VALUES ({', '.join('?' * 15)})",  # noqa: S608
@@ -263,7 +263,7 @@ def add_assertion(tx: sqlite3.Connection, assertion: AssertionRow) -> None:
     )
 
 
-def assertions_of(db: sqlite3.Connection, subject: str) -> list[AssertionRow]:
+def assertions_of(db: Tx, subject: str) -> list[AssertionRow]:
     """Everything that was signed about one thing, the oldest first."""
     rows = db.execute(
         f"SELECT {_ASSERTION} FROM assertions WHERE subject = ? ORDER BY created_at, rowid LIMIT 1000",  # noqa: S608
@@ -293,7 +293,7 @@ def assertion_hash(assertion: AssertionRow) -> str:
 # The device that asks
 
 
-def paired_at(db: sqlite3.Connection, device_id: str) -> str | None:
+def paired_at(db: Tx, device_id: str) -> str | None:
     """When a device was paired by the terminal's code; None when it was not, or is no longer.
 
     A code that a device gave out does not count: whoever stole a token could let a device of their own in.

@@ -1,12 +1,11 @@
 """Keys of requests that made something: the same request, come again after a crash, finds what it made."""
 
-import sqlite3
-
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.threads import OWNER_ID
+from coilclaw.store.tx import Tx
 
 
-def made_by(db: sqlite3.Connection, what: str, key: str) -> str | None:
+def made_by(db: Tx, what: str, key: str) -> str | None:
     """The id of what the request of that key made; None when it made nothing yet."""
     row = db.execute(
         "SELECT result_hash FROM idempotency WHERE owner_id = ? AND tool_name = ? AND key = ?",
@@ -15,7 +14,7 @@ def made_by(db: sqlite3.Connection, what: str, key: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def keep_made(tx: sqlite3.Connection, clock: Clock, what: str, key: str, made: str) -> None:
+def keep_made(tx: Tx, clock: Clock, what: str, key: str, made: str) -> None:
     """Note what a request made, in the transaction that makes it."""
     tx.execute(
         "INSERT INTO idempotency (owner_id, tool_name, key, args_hash, result_hash, created_at)"

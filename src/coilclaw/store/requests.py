@@ -1,12 +1,12 @@
 """Requests that carried an Idempotency-Key: begun by which process, and how they were answered."""
 
-import sqlite3
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.packets.ids import Clock, stamp
+from coilclaw.store.tx import Tx
 
 State: TypeAlias = Literal["begun", "running", "conflict"]
 _HEADERS = msgspec.json.Decoder(list[tuple[str, str]])
@@ -21,7 +21,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin_request(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     *,
     device_id: str,
@@ -54,7 +54,7 @@ def begin_request(
     return "begun"
 
 
-def finish_request(tx: sqlite3.Connection, *, device_id: str, key: str, worker: str, kept: Kept) -> None:
+def finish_request(tx: Tx, *, device_id: str, key: str, worker: str, kept: Kept) -> None:
     """Keep the answer of a request this process began."""
     tx.execute(
         "UPDATE requests SET status = ?, headers_json = ?, body = ?"
@@ -63,7 +63,7 @@ def finish_request(tx: sqlite3.Connection, *, device_id: str, key: str, worker: 
     )
 
 
-def forget_request(tx: sqlite3.Connection, *, device_id: str, key: str, worker: str) -> None:
+def forget_request(tx: Tx, *, device_id: str, key: str, worker: str) -> None:
     """Let a request that this process began be made again: its answer is not one to keep."""
     tx.execute(
         "DELETE FROM requests WHERE device_id = ? AND key = ? AND worker = ? AND status IS NULL",

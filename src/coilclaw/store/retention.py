@@ -4,7 +4,6 @@ What is still needed stays, however old: everything around an action without an 
 stays. Receipts, actions, jobs and usage are never touched.
 """
 
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
@@ -14,6 +13,7 @@ from coilclaw.packets.ids import stamp
 from coilclaw.store.database import Database
 from coilclaw.store.meta import read_meta, write_meta
 from coilclaw.store.read_connection import reading_apart
+from coilclaw.store.tx import Tx
 
 BATCH = 500
 """How many rows go in one transaction, so that nobody waits long for the writer."""
@@ -90,7 +90,7 @@ _AUDIT_GOES = f"""
 """  # noqa: S608
 
 
-def old_audit(db: sqlite3.Connection, before: str | None) -> Iterator[tuple[int, str, str, str, str, str]]:
+def old_audit(db: Tx, before: str | None) -> Iterator[tuple[int, str, str, str, str, str]]:
     """Audit rows that go, in their order: number, id, type, entity, payload, time. Read a page at a time."""
     if before is None:
         return
@@ -112,15 +112,13 @@ Taken = tuple[int, str, bytes | None, bytes | None]
 """An audit row that went: its number, entity, state and link."""
 
 
-def delete_audit(
-    db: Database, numbers: Sequence[int], forget: Callable[[sqlite3.Connection, list[Taken]], None]
-) -> int:
+def delete_audit(db: Database, numbers: Sequence[int], forget: Callable[[Tx, list[Taken]], None]) -> int:
     """Delete exactly these audit rows, unless one is needed again by now. Returns how many went.
 
     Those that go are handed to `forget`, in the transaction that deletes them.
     """
 
-    def delete(tx: sqlite3.Connection, chosen: list[int]) -> int:
+    def delete(tx: Tx, chosen: list[int]) -> int:
         taken = tx.execute(
             f"DELETE FROM audit_log WHERE seq IN (SELECT value FROM json_each(?)) AND {_AUDIT_GOES}"  # noqa: S608
             " RETURNING seq, entity_id, state, link",
@@ -155,7 +153,7 @@ _EMPTY = """
 """
 
 
-def _count_messages(db: sqlite3.Connection, before: str) -> tuple[int, int]:
+def _count_messages(db: Tx, before: str) -> tuple[int, int]:
     named = {"before": before}
     messages = db.execute(f"SELECT count(*) FROM messages m WHERE {_MESSAGE_GOES}", named)  # noqa: S608
     threads = db.execute(
@@ -166,7 +164,7 @@ def _count_messages(db: sqlite3.Connection, before: str) -> tuple[int, int]:
     return int(messages.fetchone()[0]), int(threads.fetchone()[0])
 
 
-def _delete_messages(db: Database, reader: sqlite3.Connection, before: str) -> tuple[int, int]:
+def _delete_messages(db: Database, reader: Tx, before: str) -> tuple[int, int]:
     """The owner's and our own first, then what is left of silent conversations: never a word before its source."""
     gone, place = 0, ("", 0)
     while True:
@@ -196,7 +194,7 @@ def _delete_messages(db: Database, reader: sqlite3.Connection, before: str) -> t
     return gone, threads
 
 
-def _delete_numbered(tx: sqlite3.Connection, numbers: list[int], before: str) -> int:
+def _delete_numbered(tx: Tx, numbers: list[int], before: str) -> int:
     return tx.execute(
         "DELETE FROM messages AS m WHERE m.seq IN (SELECT value FROM json_each(:numbers))"  # noqa: S608
         f" AND {_MESSAGE_GOES}",
@@ -204,7 +202,7 @@ def _delete_numbered(tx: sqlite3.Connection, numbers: list[int], before: str) ->
     ).rowcount
 
 
-def _delete_of_thread(tx: sqlite3.Connection, thread_id: str, before: str) -> int:
+def _delete_of_thread(tx: Tx, thread_id: str, before: str) -> int:
     """A batch of a silent conversation; nothing when somebody has spoken in it since."""
     return tx.execute(
         "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages m JOIN threads t USING (thread_id)"  # noqa: S608
@@ -216,7 +214,7 @@ def _delete_of_thread(tx: sqlite3.Connection, thread_id: str, before: str) -> in
 # Artifacts
 
 
-def _old_artifacts(db: sqlite3.Connection, before: str, messages_before: str | None) -> list[str]:
+def _old_artifacts(db: Tx, before: str, messages_before: str | None) -> list[str]:
     """Artifacts that go: old, of no job (a job's evidence names all it left), and nothing that stays points to them."""
     kept = {
         row[0]
@@ -275,7 +273,7 @@ def _delete_repeatedly(db: Database, statement: str, before: str) -> int:
     return gone
 
 
-def count_rows(db: sqlite3.Connection, cut: Cutoffs) -> Gone:
+def count_rows(db: Tx, cut: Cutoffs) -> Gone:
     """How many rows would go now."""
     messages, threads = _count_messages(db, cut.messages) if cut.messages else (0, 0)
     artifacts = len(_old_artifacts(db, cut.artifacts, cut.messages)) if cut.artifacts else 0
@@ -352,7 +350,7 @@ def _delete_requests(db: Database, before: str) -> int:
 _SHORT_LIVED = ("auth_tokens", "challenges", "pairing_codes")
 
 
-def any_expired(db: sqlite3.Connection, now: str) -> bool:
+def any_expired(db: Tx, now: str) -> bool:
     """Whether a token, a challenge or a pairing code has expired; only a look."""
     return any(
         db.execute(f"SELECT 1 FROM {table} WHERE {_OVER} LIMIT 1", (now,)).fetchone() is not None  # noqa: S608
@@ -360,7 +358,7 @@ def any_expired(db: sqlite3.Connection, now: str) -> bool:
     )
 
 
-def forget_expired(tx: sqlite3.Connection, now: str) -> int:
+def forget_expired(tx: Tx, now: str) -> int:
     """Delete every token, challenge and pairing code that has expired; how many that were."""
     return sum(tx.execute(f"DELETE FROM {table} WHERE {_OVER}", (now,)).rowcount for table in _SHORT_LIVED)  # noqa: S608
 
@@ -373,11 +371,11 @@ def _delete_over(db: Database, table: str, key: str, now: str) -> int:
 # When it was done
 
 
-def pruned_at(db: sqlite3.Connection) -> str | None:
+def pruned_at(db: Tx) -> str | None:
     """When everything was pruned last."""
     return read_meta(db, _PRUNED_AT)
 
 
-def set_pruned_at(tx: sqlite3.Connection, when: str) -> None:
+def set_pruned_at(tx: Tx, when: str) -> None:
     """Remember when everything was pruned."""
     write_meta(tx, _PRUNED_AT, when)

@@ -1,11 +1,11 @@
 """Sealed columns: which there are, the key they are sealed with, and sealing all of them anew."""
 
-import sqlite3
 from collections.abc import Callable
 from typing import Protocol
 
 from coilclaw.packets.errors import StorageError
 from coilclaw.store.meta import read_meta, write_meta
+from coilclaw.store.tx import Tx
 
 _KEY = "vault_key"
 """Under this name `meta` holds the id of the key in force."""
@@ -32,12 +32,12 @@ class Sealer(Protocol):
         ...
 
 
-def key_in_force(db: sqlite3.Connection) -> str | None:
+def key_in_force(db: Tx) -> str | None:
     """The id of the key that everything is sealed with; None while nothing ever was."""
     return read_meta(db, _KEY)
 
 
-def seal_row(tx: sqlite3.Connection, sealer: Sealer, table: str, row_id: str, plain: bytes) -> bytes:
+def seal_row(tx: Tx, sealer: Sealer, table: str, row_id: str, plain: bytes) -> bytes:
     """Seal a value with the key in force. Inside the transaction that stores it: so no rotation can miss it."""
     key_id = key_in_force(tx)
     if key_id is None:
@@ -60,7 +60,7 @@ def open_row(sealer: Sealer, table: str, row_id: str, read: Callable[[], bytes |
         return sealer.open(table, row_id, again).decode("utf-8")  # it was sealed anew between the two looks
 
 
-def seal_all_anew(tx: sqlite3.Connection, sealer: Sealer, key_id: str) -> int:
+def seal_all_anew(tx: Tx, sealer: Sealer, key_id: str) -> int:
     """Seal everything with another key, which is in force from now on; how many values that were."""
     count = 0
     for table, name, column in COLUMNS:
@@ -73,5 +73,5 @@ def seal_all_anew(tx: sqlite3.Connection, sealer: Sealer, key_id: str) -> int:
     return count
 
 
-def _put_in_force(tx: sqlite3.Connection, key_id: str) -> None:
+def _put_in_force(tx: Tx, key_id: str) -> None:
     write_meta(tx, _KEY, key_id)

@@ -1,11 +1,11 @@
 """Sizes: how much waits, in a few indexed counts."""
 
-import sqlite3
 from typing import get_args
 
 import msgspec
 
 from coilclaw.packets.job import ENDED, JobState
+from coilclaw.store.tx import Tx
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that have not ended."""
 
 
-def sizes_of(db: sqlite3.Connection) -> Sizes:
+def sizes_of(db: Tx) -> Sizes:
     """How much of each is open now."""
     open_states = [state for state in get_args(JobState) if state not in ENDED]
     waiting, approved, unknown = db.execute(

@@ -1,6 +1,5 @@
 """Rows of SOP runs: where a run stands, who works on it, and what each of its steps left."""
 
-import sqlite3
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -11,6 +10,7 @@ from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import RowDamaged
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.store.threads import ARTIFACT_BYTES, MESSAGE_BYTES
+from coilclaw.store.tx import Tx
 
 RunState: TypeAlias = Literal["RUNNING", "WAITING", "DONE", "FAILED"]
 StepState: TypeAlias = Literal["RUNNING", "WAITING", "HELD", "SUCCEEDED", "FAILED", "SKIPPED"]
@@ -109,7 +109,7 @@ def _text(labels: tuple[Label, ...]) -> str:
 # Runs
 
 
-def add_run(tx: sqlite3.Connection, clock: Clock, run: RunRow) -> RunRow:
+def add_run(tx: Tx, clock: Clock, run: RunRow) -> RunRow:
     """Store a new run."""
     now = stamp(clock())
     run = msgspec.structs.replace(run, created_at=now, updated_at=now)
@@ -124,31 +124,31 @@ def add_run(tx: sqlite3.Connection, clock: Clock, run: RunRow) -> RunRow:
     return run
 
 
-def load_run(db: sqlite3.Connection, run_id: str) -> RunRow | None:
+def load_run(db: Tx, run_id: str) -> RunRow | None:
     """One run by id."""
     row = db.execute(f"SELECT {_RUN} FROM sop_runs WHERE run_id = ?", (run_id,)).fetchone()  # noqa: S608
     return None if row is None else _run(row)
 
 
-def run_of_job(db: sqlite3.Connection, job_id: str) -> RunRow | None:
+def run_of_job(db: Tx, job_id: str) -> RunRow | None:
     """The run a job works on."""
     row = db.execute(f"SELECT {_RUN} FROM sop_runs WHERE job_id = ?", (job_id,)).fetchone()  # noqa: S608
     return None if row is None else _run(row)
 
 
-def turn_is_over(db: sqlite3.Connection, turn_id: str) -> bool:
+def turn_is_over(db: Tx, turn_id: str) -> bool:
     """Whether the run that a turn is has come to its end."""
     row = db.execute("SELECT state FROM sop_runs WHERE turn_id = ?", (turn_id,)).fetchone()
     return row is not None and row[0] in ("DONE", "FAILED")
 
 
-def near_run_ids(db: sqlite3.Connection) -> list[str]:
+def near_run_ids(db: Tx) -> list[str]:
     """Ids of the newest runs, for a did-you-mean."""
     rows = db.execute("SELECT run_id FROM sop_runs ORDER BY created_at DESC, run_id DESC LIMIT 200")
     return [row[0] for row in rows]
 
 
-def list_runs(db: sqlite3.Connection, limit: int) -> tuple[list[RunRow], list[RunBroken]]:
+def list_runs(db: Tx, limit: int) -> tuple[list[RunRow], list[RunBroken]]:
     """Runs, the newest first; those that cannot be read apart."""
     rows = db.execute(
         f"SELECT {_RUN} FROM sop_runs ORDER BY created_at DESC, run_id DESC LIMIT ?",  # noqa: S608
@@ -164,9 +164,7 @@ def list_runs(db: sqlite3.Connection, limit: int) -> tuple[list[RunRow], list[Ru
     return found, broken
 
 
-def claim_run(
-    tx: sqlite3.Connection, clock: Clock, run_id: str, worker: str, gone: Callable[[str], bool]
-) -> RunRow | None:
+def claim_run(tx: Tx, clock: Clock, run_id: str, worker: str, gone: Callable[[str], bool]) -> RunRow | None:
     """Take a run that is not over and that nobody alive works on; None when that cannot be.
 
     `gone` says whether the worker of that name is gone: ownership is a held lock, not a clock.
@@ -178,7 +176,7 @@ def claim_run(
     return msgspec.structs.replace(run, worker=worker)
 
 
-def release_run(tx: sqlite3.Connection, clock: Clock, run_id: str, worker: str) -> None:
+def release_run(tx: Tx, clock: Clock, run_id: str, worker: str) -> None:
     """Give a run back; whoever comes next goes on with it."""
     tx.execute(
         "UPDATE sop_runs SET worker = NULL, updated_at = ? WHERE run_id = ? AND worker = ?",
@@ -187,7 +185,7 @@ def release_run(tx: sqlite3.Connection, clock: Clock, run_id: str, worker: str) 
 
 
 def move_run(
-    tx: sqlite3.Connection, clock: Clock, run_id: str, *, state: RunState, reason: str = "", position: int | None = None
+    tx: Tx, clock: Clock, run_id: str, *, state: RunState, reason: str = "", position: int | None = None
 ) -> None:
     """Say where a run stands; one that is over is nobody's."""
     tx.execute(
@@ -197,7 +195,7 @@ def move_run(
     )
 
 
-def taint_run(tx: sqlite3.Connection, run_id: str, fresh: tuple[Label, ...], inherited: tuple[Label, ...]) -> None:
+def taint_run(tx: Tx, run_id: str, fresh: tuple[Label, ...], inherited: tuple[Label, ...]) -> None:
     """Keep which untrusted content a run has met."""
     tx.execute(
         "UPDATE sop_runs SET fresh_json = ?, inherited_json = ? WHERE run_id = ?",
@@ -208,7 +206,7 @@ def taint_run(tx: sqlite3.Connection, run_id: str, fresh: tuple[Label, ...], inh
 # Steps
 
 
-def steps_of_run(db: sqlite3.Connection, run_id: str) -> dict[str, StepRow]:
+def steps_of_run(db: Tx, run_id: str) -> dict[str, StepRow]:
     """Every step that is on record, by id, in order."""
     rows = db.execute(
         f"SELECT {_STEP} FROM sop_steps WHERE run_id = ? ORDER BY position",  # noqa: S608
@@ -217,7 +215,7 @@ def steps_of_run(db: sqlite3.Connection, run_id: str) -> dict[str, StepRow]:
     return {row[1]: _step(row) for row in rows}
 
 
-def put_step(tx: sqlite3.Connection, clock: Clock, step: StepRow, thread_id: str = "") -> StepRow:
+def put_step(tx: Tx, clock: Clock, step: StepRow, thread_id: str = "") -> StepRow:
     """Write a step as it stands; of output over 64 KB the row keeps the beginning, an artifact all of it."""
     now = stamp(clock())
     data = step.output.encode("utf-8", "replace")
@@ -254,7 +252,7 @@ def _clipped(data: bytes, limit: int) -> bytes:
     return data if len(data) <= limit else data[:limit].decode("utf-8", "ignore").encode("utf-8")
 
 
-def whole_output(db: sqlite3.Connection, step: StepRow) -> str | None:
+def whole_output(db: Tx, step: StepRow) -> str | None:
     """All that a step left; None when its artifact is gone or was too large to keep whole."""
     if step.artifact_id is None:
         return step.output
@@ -283,7 +281,7 @@ class ActionStand(msgspec.Struct, frozen=True, kw_only=True):
         return self.status not in ("PENDING", "APPROVED")
 
 
-def action_stand(db: sqlite3.Connection, action_id: str) -> ActionStand | None:
+def action_stand(db: Tx, action_id: str) -> ActionStand | None:
     """How an action stands now."""
     row = db.execute(
         "SELECT action_id, status, worker, next_attempt_at, result_json, rejection_reason FROM proposed_actions"
@@ -302,7 +300,7 @@ def action_stand(db: sqlite3.Connection, action_id: str) -> ActionStand | None:
     )
 
 
-def action_is_told(db: sqlite3.Connection, thread_id: str, action_id: str) -> bool:
+def action_is_told(db: Tx, thread_id: str, action_id: str) -> bool:
     """Whether the outcome of an action stands in its thread."""
     row = db.execute(
         "SELECT 1 FROM messages WHERE thread_id = ? AND action_id = ? LIMIT 1", (thread_id, action_id)

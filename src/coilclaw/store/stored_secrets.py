@@ -1,11 +1,10 @@
 """Secrets by name, sealed: what the owner keeps here instead of in the environment."""
 
-import sqlite3
-
 import msgspec
 
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.sealed import Sealer, open_row, seal_row
+from coilclaw.store.tx import Tx
 
 TABLE = "stored_secrets"
 
@@ -18,7 +17,7 @@ class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: str
 
 
-def put_secret(tx: sqlite3.Connection, clock: Clock, sealer: Sealer, name: str, value: str) -> None:
+def put_secret(tx: Tx, clock: Clock, sealer: Sealer, name: str, value: str) -> None:
     """Keep a secret under a name, in place of the one before."""
     sealed = seal_row(tx, sealer, TABLE, name, value.encode("utf-8"))
     now = stamp(clock())
@@ -29,23 +28,23 @@ def put_secret(tx: sqlite3.Connection, clock: Clock, sealer: Sealer, name: str, 
     )
 
 
-def sealed_secret(db: sqlite3.Connection, name: str) -> bytes | None:
+def sealed_secret(db: Tx, name: str) -> bytes | None:
     """The secret as it is stored; None when there is none of that name."""
     row = db.execute("SELECT sealed FROM stored_secrets WHERE name = ?", (name,)).fetchone()
     return None if row is None else bytes(row[0])
 
 
-def get_secret(db: sqlite3.Connection, sealer: Sealer, name: str) -> str | None:
+def get_secret(db: Tx, sealer: Sealer, name: str) -> str | None:
     """The secret itself; None when there is none of that name."""
     return open_row(sealer, TABLE, name, lambda: sealed_secret(db, name))
 
 
-def list_secrets(db: sqlite3.Connection) -> list[StoredSecret]:
+def list_secrets(db: Tx) -> list[StoredSecret]:
     """Names and dates."""
     rows = db.execute("SELECT name, created_at, updated_at FROM stored_secrets ORDER BY name").fetchall()
     return [StoredSecret(name=row[0], created_at=row[1], updated_at=row[2]) for row in rows]
 
 
-def remove_secret(tx: sqlite3.Connection, name: str) -> bool:
+def remove_secret(tx: Tx, name: str) -> bool:
     """Forget a secret; False when there was none."""
     return tx.execute("DELETE FROM stored_secrets WHERE name = ?", (name,)).rowcount == 1

@@ -1,13 +1,12 @@
 """Threads and messages: what was said, by whom, where it came from."""
 
-import sqlite3
-
 import msgspec
 
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ProposedCall, Role
 from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.store.tx import Tx
 
 OWNER_ID = "owner"
 MESSAGE_BYTES = 64 * 1024
@@ -50,7 +49,7 @@ MESSAGE_COLUMNS = (
 )
 
 
-def ensure_owner(tx: sqlite3.Connection, clock: Clock) -> None:
+def ensure_owner(tx: Tx, clock: Clock) -> None:
     """The one owner's row."""
     tx.execute(
         "INSERT INTO users (user_id, email, created_at) VALUES (?, '', ?) ON CONFLICT DO NOTHING",
@@ -58,7 +57,7 @@ def ensure_owner(tx: sqlite3.Connection, clock: Clock) -> None:
     )
 
 
-def ensure_thread(tx: sqlite3.Connection, clock: Clock, thread_id: str, channel: str, title: str) -> None:
+def ensure_thread(tx: Tx, clock: Clock, thread_id: str, channel: str, title: str) -> None:
     """Make the thread if it is new."""
     now = stamp(clock())
     ensure_owner(tx, clock)
@@ -69,7 +68,7 @@ def ensure_thread(tx: sqlite3.Connection, clock: Clock, thread_id: str, channel:
     )
 
 
-def name_thread(tx: sqlite3.Connection, thread_id: str, title: str) -> None:
+def name_thread(tx: Tx, thread_id: str, title: str) -> None:
     """Give a conversation a title unless it has one."""
     tx.execute("UPDATE threads SET title = ? WHERE thread_id = ? AND title = ''", (title[:80], thread_id))
 
@@ -84,7 +83,7 @@ ANNOUNCED = "announces"
 """In a message's metadata: the artifact whose keeping it tells of."""
 
 
-def add_message(tx: sqlite3.Connection, clock: Clock, message: MessageRow) -> None:
+def add_message(tx: Tx, clock: Clock, message: MessageRow) -> None:
     """Store a message; content over 64 KB goes to an artifact, and the message keeps its beginning."""
     now = message.created_at or stamp(clock())
     artifact_id = message.artifact_id
@@ -148,18 +147,18 @@ def message_of(row: tuple[str, ...]) -> MessageRow:
     )
 
 
-def title_of(db: sqlite3.Connection, thread_id: str) -> str:
+def title_of(db: Tx, thread_id: str) -> str:
     """A conversation's title; empty when it has none or is gone."""
     row = db.execute("SELECT title FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
     return "" if row is None else row[0]
 
 
-def thread_exists(db: sqlite3.Connection, thread_id: str) -> bool:
+def thread_exists(db: Tx, thread_id: str) -> bool:
     """Whether there is such a conversation."""
     return db.execute("SELECT 1 FROM threads WHERE thread_id = ?", (thread_id,)).fetchone() is not None
 
 
-def recent_messages(db: sqlite3.Connection, thread_id: str, limit: int) -> list[MessageRow]:
+def recent_messages(db: Tx, thread_id: str, limit: int) -> list[MessageRow]:
     """The last messages of a thread, oldest first."""
     rows = db.execute(
         f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE thread_id = ? ORDER BY seq DESC LIMIT ?",  # noqa: S608
@@ -168,7 +167,7 @@ def recent_messages(db: sqlite3.Connection, thread_id: str, limit: int) -> list[
     return [message_of(row) for row in reversed(rows)]
 
 
-def turn_messages(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+def turn_messages(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
     """The last messages of one turn, oldest first."""
     rows = db.execute(
         f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE thread_id = ? AND turn_id = ? ORDER BY seq DESC LIMIT ?",  # noqa: S608
@@ -177,7 +176,7 @@ def turn_messages(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: i
     return [message_of(row) for row in reversed(rows)]
 
 
-def messages_before(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+def messages_before(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
     """The last messages that stood in a thread before a turn began, oldest first."""
     rows = db.execute(
         f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE thread_id = ? AND seq <"  # noqa: S608
@@ -201,7 +200,7 @@ WITH own (began, answered) AS (
 """
 
 
-def messages_until(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+def messages_until(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
     """The last messages of turns that began before this one, as far as they came before its first answer."""
     rows = db.execute(
         f"{_OWN} SELECT {MESSAGE_COLUMNS} FROM messages, own WHERE thread_id = :thread AND turn_id <> :turn"  # noqa: S608
@@ -226,7 +225,7 @@ def _as_answered(rows: list[MessageRow]) -> list[MessageRow]:
     return ordered
 
 
-def messages_and_since(db: sqlite3.Connection, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+def messages_and_since(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
     """The messages of a turn, and what earlier ones added since its first answer, oldest first.
 
     Of a turn that has no message in the thread it is told everything.
@@ -240,7 +239,7 @@ def messages_and_since(db: sqlite3.Connection, thread_id: str, turn_id: str, lim
     return [message_of(row) for row in reversed(rows)]
 
 
-def list_threads(db: sqlite3.Connection, limit: int) -> list[ThreadRow]:
+def list_threads(db: Tx, limit: int) -> list[ThreadRow]:
     """Conversations, the most recent first."""
     rows = db.execute(
         "SELECT t.thread_id, t.channel, t.title, t.created_at, t.updated_at,"
@@ -254,7 +253,7 @@ def list_threads(db: sqlite3.Connection, limit: int) -> list[ThreadRow]:
     ]
 
 
-def near_thread_ids(db: sqlite3.Connection, limit: int = 200) -> list[str]:
+def near_thread_ids(db: Tx, limit: int = 200) -> list[str]:
     """Recent ids, for a did-you-mean."""
     return [row[0] for row in db.execute("SELECT thread_id FROM threads ORDER BY updated_at DESC LIMIT ?", (limit,))]
 
@@ -275,7 +274,7 @@ UNION SELECT thread_id FROM turns WHERE state IN ('QUEUED', 'RUNNING')
 """
 
 
-def clear_memory(tx: sqlite3.Connection) -> Forgotten:
+def clear_memory(tx: Tx) -> Forgotten:
     """Forget every conversation that nothing rests on any more; actions, receipts and audit stay."""
     open_threads = f"SELECT thread_id FROM threads WHERE thread_id IN ({_GOING_ON})"  # noqa: S608
     spared = tuple(row[0] for row in tx.execute(f"{open_threads} ORDER BY thread_id"))
@@ -291,7 +290,7 @@ def clear_memory(tx: sqlite3.Connection) -> Forgotten:
     return Forgotten(messages=gone, spared=spared)
 
 
-def delete_thread(tx: sqlite3.Connection, thread_id: str) -> int | None:
+def delete_thread(tx: Tx, thread_id: str) -> int | None:
     """Forget one conversation by the same rule; how many messages went, or None while something rests on it.
 
     One that jobs belong to stays as an empty name for them.
@@ -307,12 +306,12 @@ def delete_thread(tx: sqlite3.Connection, thread_id: str) -> int | None:
     return gone
 
 
-def rename_thread(tx: sqlite3.Connection, thread_id: str, title: str) -> bool:
+def rename_thread(tx: Tx, thread_id: str, title: str) -> bool:
     """Give a conversation another title; False when it does not exist."""
     return tx.execute("UPDATE threads SET title = ? WHERE thread_id = ?", (title, thread_id)).rowcount == 1
 
 
-def thread_labels(db: sqlite3.Connection, thread_id: str) -> tuple[Label, ...]:
+def thread_labels(db: Tx, thread_id: str) -> tuple[Label, ...]:
     """Every label that content of this conversation ever carried."""
     rows = db.execute("SELECT DISTINCT label FROM messages WHERE thread_id = ? ORDER BY label", (thread_id,))
     return tuple(row[0] for row in rows)

@@ -1,12 +1,12 @@
 """Usage: the tokens each answer took, by model, day and job. Days are UTC."""
 
-import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.packets.ids import Clock, new_id, stamp
+from coilclaw.store.tx import Tx
 
 By: TypeAlias = Literal["model", "day", "job"]
 
@@ -25,7 +25,7 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_usage(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     *,
     thread_id: str,
@@ -63,7 +63,7 @@ def day_began(moment: datetime, *, days_ago: int = 0) -> str:
     return stamp(day.replace(hour=0, minute=0, second=0, microsecond=0))
 
 
-def tokens_since(db: sqlite3.Connection, since: str) -> int:
+def tokens_since(db: Tx, since: str) -> int:
     """Tokens in and out from a moment on."""
     row = db.execute(
         "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage WHERE created_at >= ?", (since,)
@@ -71,7 +71,7 @@ def tokens_since(db: sqlite3.Connection, since: str) -> int:
     return int(row[0])
 
 
-def tokens_of_job(db: sqlite3.Connection, job_id: str) -> int:
+def tokens_of_job(db: Tx, job_id: str) -> int:
     """Tokens in and out that a job has used so far."""
     row = db.execute(
         "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage WHERE job_id = ?", (job_id,)
@@ -82,7 +82,7 @@ def tokens_of_job(db: sqlite3.Connection, job_id: str) -> int:
 _GROUPS: dict[By, str] = {"model": "model", "day": "substr(created_at, 1, 10)", "job": "coalesce(job_id, '')"}
 
 
-def usage_rows(db: sqlite3.Connection, since: str, by: By) -> list[UsageRow]:
+def usage_rows(db: Tx, since: str, by: By) -> list[UsageRow]:
     """What was used from a moment on: one row for each group and model, in the order of the groups."""
     rows = db.execute(
         f"SELECT {_GROUPS[by]} AS part, model, count(*), sum(input_tokens), sum(output_tokens),"  # noqa: S608

@@ -1,6 +1,6 @@
 """The built-in set."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from coilclaw.packets.http import SendTarget
 from coilclaw.packets.ports import Tool
@@ -25,9 +25,13 @@ from coilclaw.tools.webhook import WebhookSend
 
 
 def builtin_tools(
-    *, search_url: str = "", webhooks: Mapping[str, SendTarget] | None = None, reach_out: Post | None = None
+    *,
+    search_url: str = "",
+    webhooks: Mapping[str, SendTarget] | None = None,
+    reach_out: Post | None = None,
+    more: Iterable[Tool] = (),
 ) -> dict[str, Tool]:
-    """Every tool that ships with the product, by name."""
+    """Every tool that ships with the product, by name; `more` are those of features."""
     return registry(
         [
             time,
@@ -52,5 +56,6 @@ def builtin_tools(
             attachment_save,
             file_show,
             quarantine_release,
+            *more,
         ]
     )

@@ -85,11 +85,9 @@ class Shop:
 @pytest.fixture
 def shop(sample):
     def make(*tools, **overrides):
-        from coilclaw.config.schema import BUILT_IN_TOOLS
-
         config = {"executor": Executor(max_attempts=3, backoff_seconds=0.01), **overrides}
         made = Shop(sample(**config))
-        made.app.__dict__["_cli_tools"] = frozenset((*BUILT_IN_TOOLS, *tools))
+        made.app.__dict__["allowed_tools"] = made.app.allowed_tools | frozenset(tools)
         return made
 
     return make

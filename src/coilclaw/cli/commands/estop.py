@@ -14,6 +14,7 @@ from coilclaw.cli.output import tell
 from coilclaw.gate.estop import Estop, note_estop
 from coilclaw.packets.errors import CoilclawError, ProofNeeded, StorageError, UsageError
 from coilclaw.packets.ids import stamp, utc_now
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.runtime import Runtime
@@ -116,7 +117,7 @@ def _clear(stop: Estop) -> int:
     return 0
 
 
-def _cleared(app: "Runtime", tx: sqlite3.Connection) -> None:
+def _cleared(app: "Runtime", tx: Tx) -> None:
     """Asked once more where it counts: a passkey may have come while the question stood there."""
     app.owner_proof.require(tx, lane="C", purpose="estop.clear", subject="estop", by="terminal", assertion=None)
     why = app.redact(app.estop.state().reason)

@@ -11,11 +11,10 @@ from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from coilclaw.gate.labels import FileLabels
     from coilclaw.runtime import Runtime
     from coilclaw.store.labels import LabelRow
+    from coilclaw.store.tx import Tx
 
 MOST = 200_000
 
@@ -66,7 +65,7 @@ def forget(path: str) -> int:
     return 0
 
 
-def _forget(tx: "sqlite3.Connection", app: "Runtime", files: "FileLabels", rows: "list[LabelRow]") -> None:
+def _forget(tx: "Tx", app: "Runtime", files: "FileLabels", rows: "list[LabelRow]") -> None:
     from coilclaw.ledger.audit import add_event
 
     files.forget(tx, rows)

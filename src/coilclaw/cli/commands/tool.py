@@ -27,7 +27,7 @@ def tool() -> None:
 def list_tools(as_json: bool) -> None:
     """List every tool, what it does to the world, and whether this channel may use it."""
     with opened() as app:
-        allowed = app.config.channels.cli.tools_allow
+        allowed = app.allowed_tools
         if as_json:
             print_json(
                 [

@@ -24,7 +24,7 @@ def agent_of(runtime: "Runtime", conveyor: "Conveyor") -> Agent:
         provider=provider,
         model=runtime.config.default_model,
         fallback_model=runtime.config.fallback_model,
-        tools=offered_tools(runtime, frozenset(runtime.config.channels.cli.tools_allow)),
+        tools=offered_tools(runtime, runtime.allowed_tools),
         owner_prompt=partial(owner_prompt, runtime),
         read_proposal=read_structured,
         estop=runtime.estop,

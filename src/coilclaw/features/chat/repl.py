@@ -135,7 +135,7 @@ class Repl:
             case "/help":
                 print_rows(list(HELP.items()), ("command", "what it does"), empty="")
             case "/tools":
-                allowed = self._app.config.channels.cli.tools_allow
+                allowed = self._app.allowed_tools
                 rows = [(t.name, t.effect, t.description) for t in self._app.tools.values() if t.name in allowed]
                 print_rows(rows, ("tool", "effect", "what it does"), empty="This channel has no tools.")
             case "/memory":

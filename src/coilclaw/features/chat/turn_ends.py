@@ -1,6 +1,5 @@
 """How a turn can end without an answer, and what its conversation is told then."""
 
-import sqlite3
 from collections.abc import Callable
 
 from coilclaw.features.chat.store.turns import TurnEnd, TurnRow, answer_of, times_started, unknown_calls
@@ -13,6 +12,7 @@ from coilclaw.packets.errors import (
     StorageError,
 )
 from coilclaw.packets.text import one_line
+from coilclaw.store.tx import Tx
 
 STOPPED = "You stopped this answer. What was done before is listed above, each call with its receipt."
 STOPPED_BEFORE = "You stopped this before it started. Nothing was done."
@@ -59,7 +59,7 @@ def needs_to_know(calls: list[tuple[str, str]]) -> str:
     )
 
 
-def end_of_left(db: sqlite3.Connection, turn: TurnRow) -> tuple[TurnEnd, str] | None:
+def end_of_left(db: Tx, turn: TurnRow) -> tuple[TurnEnd, str] | None:
     """How a turn ends whose process died, and what its conversation is told; None when it can go on.
 
     Whoever asks has had the conveyor take up its calls: what became of them is on record.

@@ -1,7 +1,6 @@
 """How turns are written down: each change with its event, and with what the conversation is told, or not at all."""
 
 import asyncio
-import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import new_id
 from coilclaw.store.threads import MessageRow, add_message, name_thread, thread_exists
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
@@ -33,7 +33,7 @@ class TurnRecord:
     def __init__(self, app: "Runtime") -> None:
         self._app = app
 
-    def keep(self, tx: sqlite3.Connection, turn: TurnRow, text: str, files: Sequence[Attached]) -> None:
+    def keep(self, tx: Tx, turn: TurnRow, text: str, files: Sequence[Attached]) -> None:
         """Keep a turn that waits, in the transaction that keeps its message."""
         add_turn(tx, self._app.clock, turn)
         name_thread(tx, turn.thread_id, self._app.redact(text).strip().splitlines()[0])
@@ -41,7 +41,7 @@ class TurnRecord:
             add_message(tx, self._app.clock, note_of(files, turn, new_id("msg", self._app.clock())))
         self._tell(tx, "turn_queued", turn, {"message_id": turn.message_id})
 
-    def send(self, tx: sqlite3.Connection, thread_id: str, text: str) -> None:
+    def send(self, tx: Tx, thread_id: str, text: str) -> None:
         """Keep a message of the agent's that answers none, in a conversation that is there."""
         if not thread_exists(tx, thread_id):
             raise UsageError(
@@ -61,7 +61,7 @@ class TurnRecord:
     async def begin(self, turn: TurnRow, worker: str) -> bool:
         """Take a waiting turn in hand."""
 
-        def write(tx: sqlite3.Connection) -> bool:
+        def write(tx: Tx) -> bool:
             if not begin_turn(tx, self._app.clock, turn, worker):
                 return False
             self._tell(tx, "turn_started", turn, {})
@@ -74,18 +74,18 @@ class TurnRecord:
 
         await asyncio.shield(self._app.db.write(lambda tx: self._end(tx, turn, end, words)))
 
-    def answered(self, tx: sqlite3.Connection, turn: TurnRow, ending: str) -> None:
+    def answered(self, tx: Tx, turn: TurnRow, ending: str) -> None:
         """End a turn in the transaction that keeps its last word."""
         self._end(tx, turn, TurnEnd(state="ANSWERED", ending=ending))
 
-    def _end(self, tx: sqlite3.Connection, turn: TurnRow, end: TurnEnd, words: str = "") -> None:
+    def _end(self, tx: Tx, turn: TurnRow, end: TurnEnd, words: str = "") -> None:
         if not end_turn(tx, self._app.clock, turn, end):
             return
         if words:
             add_message(tx, self._app.clock, self._notice(turn, end, words))
         self._tell(tx, "turn_ended", turn, {"state": end.state, "code": end.code, "ending": end.ending})
 
-    def keep_running(self, tx: sqlite3.Connection, turn: TurnRow) -> None:
+    def keep_running(self, tx: Tx, turn: TurnRow) -> None:
         """Keep a turn that is answered at once, in the transaction that keeps its message."""
         add_running_turn(tx, self._app.clock, turn)
         self._tell(tx, "turn_started", turn, {"message_id": turn.message_id})
@@ -93,7 +93,7 @@ class TurnRecord:
     async def claim(self, turn: TurnRow, worker: str) -> bool:
         """Take in hand what a dead process left."""
 
-        def write(tx: sqlite3.Connection) -> bool:
+        def write(tx: Tx) -> bool:
             if not claim_turn(tx, self._app.clock, turn, worker):
                 return False
             self._tell(tx, "turn_started", turn, {"again": True})
@@ -104,7 +104,7 @@ class TurnRecord:
     async def queue_again(self, turn: TurnRow, worker: str) -> None:
         """Have a turn wait again that a dead process had in hand."""
 
-        def write(tx: sqlite3.Connection) -> None:
+        def write(tx: Tx) -> None:
             if queue_again(tx, turn, worker):
                 self._tell(tx, "turn_queued", turn, {"message_id": turn.message_id, "again": True})
 
@@ -121,5 +121,5 @@ class TurnRecord:
             metadata={"turn_state": end.state, "code": end.code},
         )
 
-    def _tell(self, tx: sqlite3.Connection, event: str, turn: TurnRow, payload: dict[str, Json]) -> None:
+    def _tell(self, tx: Tx, event: str, turn: TurnRow, payload: dict[str, Json]) -> None:
         add_event(tx, self._app.clock, event, turn.turn_id, {"thread_id": turn.thread_id, **payload})

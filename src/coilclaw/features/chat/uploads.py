@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sqlite3
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +17,7 @@ from coilclaw.packets.errors import Conflict
 from coilclaw.packets.ids import new_id
 from coilclaw.store.actions import action_with_key, load_action, result_of
 from coilclaw.store.notes import artifact_id_of
+from coilclaw.store.tx import Tx
 from coilclaw.tools.attachments import LABEL
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Uploads:
         finally:
             del self._by[action.action_id]
 
-    def _keep(self, tx: sqlite3.Connection, artifact_id: str, path: str, upload: Upload) -> None:
+    def _keep(self, tx: Tx, artifact_id: str, path: str, upload: Upload) -> None:
         """Keep the bytes, and label the file before it is there: no reader ever finds it without."""
         keep_artifact(
             tx,

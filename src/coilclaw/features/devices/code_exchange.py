@@ -10,7 +10,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
@@ -32,6 +31,7 @@ from coilclaw.store.devices import (
     devices_with_key,
     load_device,
 )
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -153,7 +153,7 @@ class Pairing:
 
     # Codes
 
-    def issue(self, tx: sqlite3.Connection, *, mode: Mode, by: str, vouched: bool) -> Issued:
+    def issue(self, tx: Tx, *, mode: Mode, by: str, vouched: bool) -> Issued:
         """A fresh code; the one before it is over. `vouched`: the owner's passkey stands behind it."""
         now = self._clock()
         if mode == "first":
@@ -172,7 +172,7 @@ class Pairing:
         add_event(tx, self._clock, "pairing_code_issued", row.code_id, {"by": by, "mode": mode, "vouched": vouched})
         return Issued(code_id=row.code_id, code=f"{code[:4]}-{code[4:]}", mode=mode, expires_at=row.expires_at)
 
-    def _check_first(self, db: sqlite3.Connection) -> None:
+    def _check_first(self, db: Tx) -> None:
         active = active_devices(db, stamp(self._clock()))
         if active:
             names = ", ".join(f"{device.name} ({device.device_id})" for device in active[:3])
@@ -181,14 +181,14 @@ class Pairing:
                 remedy="`coilclaw pair --add` adds another, `coilclaw pair --replace` replaces it.",
             )
 
-    def any_good(self, db: sqlite3.Connection) -> bool:
+    def any_good(self, db: Tx) -> bool:
         """Whether a guess could be right at all; cheap, and counts nothing."""
         moment = self._clock()
         return any_good_code(db, now=stamp(moment), latest=stamp(moment + self._life))
 
     # Devices
 
-    def bind(self, tx: sqlite3.Connection, attempt: Attempt) -> Bound | None:
+    def bind(self, tx: Tx, attempt: Attempt) -> Bound | None:
         """Let a device in; None when it may not. Never raises for a wrong guess: raising would take the count back."""
         moment = self._clock()
         now = stamp(moment)
@@ -205,7 +205,7 @@ class Pairing:
             add_event(tx, self._clock, "pairing_burned", code.code_id, {"tries": code.tries})
         return None
 
-    def _may_still(self, tx: sqlite3.Connection, code: CodeRow, now: str) -> bool:
+    def _may_still(self, tx: Tx, code: CodeRow, now: str) -> bool:
         """Whether what held when the code was given out holds still."""
         if code.mode == "first" and active_devices(tx, now):
             return False
@@ -214,7 +214,7 @@ class Pairing:
         device = load_device(tx, code.issued_by.removeprefix("device:"))
         return device is not None and device.revoked_at is None  # what a revoked device gave out is void
 
-    def _let_in(self, tx: sqlite3.Connection, code: CodeRow, attempt: Attempt, now: str) -> Bound:
+    def _let_in(self, tx: Tx, code: CodeRow, attempt: Attempt, now: str) -> Bound:
         leave = devices_with_key(tx, attempt.public_key)  # the same device again: it shall not stand there twice
         if code.mode == "replace":
             leave += [device.device_id for device in active_devices(tx, now) if device.device_id not in leave]

@@ -1,18 +1,18 @@
 """What happens to devices: renamed, confirmed, revoked; each leaves its event in the same transaction."""
 
-import sqlite3
 from typing import Literal
 
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.devices import confirm_device, rename_device, revoke_device
+from coilclaw.store.tx import Tx
 
 TERMINAL = "terminal"
 """Who acts when the owner does so at the terminal."""
 
 
 def end_device(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     device_id: str,
     *,
@@ -26,7 +26,7 @@ def end_device(
     return True
 
 
-def name_device(tx: sqlite3.Connection, clock: Clock, device_id: str, name: str, *, by: str) -> bool:
+def name_device(tx: Tx, clock: Clock, device_id: str, name: str, *, by: str) -> bool:
     """Give a device another name; False when there is no such device."""
     if not rename_device(tx, device_id, name):
         return False
@@ -34,7 +34,7 @@ def name_device(tx: sqlite3.Connection, clock: Clock, device_id: str, name: str,
     return True
 
 
-def vouch_for_device(tx: sqlite3.Connection, clock: Clock, device_id: str, *, by: str) -> bool:
+def vouch_for_device(tx: Tx, clock: Clock, device_id: str, *, by: str) -> bool:
     """Confirm a device; False when it was already, or is revoked."""
     if not confirm_device(tx, device_id, stamp(clock())):
         return False

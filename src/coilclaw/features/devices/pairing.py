@@ -1,7 +1,6 @@
 """The reception: what paired devices and those that want to be may ask for, each in one transaction."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Sequence
 
 from coilclaw.features.devices.code_exchange import Attempt, Bound, Issued, Pairing, key_proves, key_signed
@@ -16,6 +15,7 @@ from coilclaw.server.door.hosts import Hosts
 from coilclaw.server.door.page_keys import PageKeys, page_text
 from coilclaw.store.database import Database
 from coilclaw.store.devices import DeviceRow, Way, active_devices, count_passkeys, list_devices, load_device
+from coilclaw.store.tx import Tx
 
 
 class Reception:
@@ -76,7 +76,7 @@ class Reception:
     async def issue(self, caller: Caller, mode: Mode, proof: Assertion | None) -> Issued:
         """A code for a further device; with passkeys, one of them must stand behind it."""
 
-        def work(tx: sqlite3.Connection) -> Issued:
+        def work(tx: Tx) -> Issued:
             vouched = count_passkeys(tx) > 0
             if vouched:
                 self._proofs.demand(
@@ -134,7 +134,7 @@ class Reception:
             await self.sign_out(caller)
             return
 
-        def work(tx: sqlite3.Connection) -> None:
+        def work(tx: Tx) -> None:
             if count_passkeys(tx):
                 self._proofs.demand(tx, purpose="device.revoke", subject=device_id, by=caller.by, assertion=proof)
             end_device(tx, self._clock, device_id, by=caller.by, why="revoked")
@@ -146,7 +146,7 @@ class Reception:
         """End devices together with a passkey that was removed; whoever asks stays."""
         others = [each for each in device_ids if each != caller.device_id]
 
-        def work(tx: sqlite3.Connection) -> None:
+        def work(tx: Tx) -> None:
             for device_id in others:
                 end_device(tx, self._clock, device_id, by=caller.by, why="passkey_removed")
 
@@ -156,7 +156,7 @@ class Reception:
     async def confirm(self, caller: Caller, device_id: str, proof: Assertion | None) -> None:
         """Vouch for a device with a passkey. Where there is none left, only another confirmed device may."""
 
-        def work(tx: sqlite3.Connection) -> None:
+        def work(tx: Tx) -> None:
             if count_passkeys(tx):
                 self._proofs.demand(tx, purpose="device.confirm", subject=device_id, by=caller.by, assertion=proof)
             elif not caller.confirmed:

@@ -1,11 +1,11 @@
 """Pairing codes: one is good at a time, every guess counts against it, and what is over says why."""
 
-import sqlite3
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.packets.ids import Clock, stamp
+from coilclaw.store.tx import Tx
 
 Mode: TypeAlias = Literal["first", "add", "replace"]
 Closed: TypeAlias = Literal["used", "burned", "superseded"]
@@ -29,7 +29,7 @@ class CodeRow(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str
 
 
-def add_code(tx: sqlite3.Connection, clock: Clock, code: CodeRow) -> None:
+def add_code(tx: Tx, clock: Clock, code: CodeRow) -> None:
     """Keep a new code; the one before it is over."""
     now = stamp(clock())
     tx.execute("UPDATE pairing_codes SET closed_at = ?, closed_why = 'superseded' WHERE closed_at IS NULL", (now,))
@@ -40,7 +40,7 @@ def add_code(tx: sqlite3.Connection, clock: Clock, code: CodeRow) -> None:
     )
 
 
-def any_good_code(db: sqlite3.Connection, *, now: str, latest: str) -> bool:
+def any_good_code(db: Tx, *, now: str, latest: str) -> bool:
     """Whether a guess could be right at all; only a look, nothing is counted."""
     row = db.execute(
         f"SELECT 1 FROM pairing_codes WHERE {_GOOD} LIMIT 1",  # noqa: S608
@@ -49,7 +49,7 @@ def any_good_code(db: sqlite3.Connection, *, now: str, latest: str) -> bool:
     return row is not None
 
 
-def take_try(tx: sqlite3.Connection, *, now: str, latest: str) -> CodeRow | None:
+def take_try(tx: Tx, *, now: str, latest: str) -> CodeRow | None:
     """Count a guess against the good code and give the code out to be compared; None when no guess is left."""
     rows = tx.execute(
         f"UPDATE pairing_codes SET tries = tries + 1 WHERE {_GOOD}"  # noqa: S608
@@ -70,7 +70,7 @@ def take_try(tx: sqlite3.Connection, *, now: str, latest: str) -> CodeRow | None
     )
 
 
-def close_code(tx: sqlite3.Connection, code_id: str, now: str, why: Closed) -> None:
+def close_code(tx: Tx, code_id: str, now: str, why: Closed) -> None:
     """End a code."""
     tx.execute(
         "UPDATE pairing_codes SET closed_at = ?, closed_why = ? WHERE code_id = ? AND closed_at IS NULL",

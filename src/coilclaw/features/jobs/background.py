@@ -71,7 +71,7 @@ class Background:
         config = self._app.config
         return Rules(
             tools=frozenset(self._app.tools),
-            allowed_tools=frozenset(config.channels.cli.tools_allow),
+            allowed_tools=self._app.allowed_tools,
             allowed_domains=tuple(config.security.allowed_domains),
         )
 
@@ -171,7 +171,7 @@ class Background:
         from coilclaw.runtime.owner_prompt import owner_prompt
 
         app = self._app
-        offered = frozenset(app.config.channels.cli.tools_allow) - NOBODY_THERE
+        offered = app.allowed_tools - NOBODY_THERE
         return Stepper(
             db=app.db,
             model=Model(

@@ -1,6 +1,5 @@
 """Evidence: what a job leaves behind so that anybody can check later what it did, by hashes."""
 
-import sqlite3
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -17,6 +16,7 @@ from coilclaw.store.job_history import (
     turn_receipts,
 )
 from coilclaw.store.jobs import JobRow
+from coilclaw.store.tx import Tx
 from coilclaw.store.usage import tokens_of_job
 
 MANIFEST = "evidence_manifest"
@@ -24,13 +24,13 @@ MOST_RECEIPTS = 5000
 MOST_FILES = 5000
 
 
-def put_manifest(tx: sqlite3.Connection, clock: Clock, job: JobRow, files: Mapping[str, str | None]) -> str:
+def put_manifest(tx: Tx, clock: Clock, job: JobRow, files: Mapping[str, str | None]) -> str:
     """Keep the manifest of a job that ends as `job` stands; returns the artifact's id."""
     content = canonical_bytes(manifest(tx, clock, job, files))
     return add_job_artifact(tx, clock, job, kind=MANIFEST, name="manifest", content=content, label=INTERNAL)
 
 
-def manifest(db: sqlite3.Connection, clock: Clock, job: JobRow, files: Mapping[str, str | None]) -> dict[str, Json]:
+def manifest(db: Tx, clock: Clock, job: JobRow, files: Mapping[str, str | None]) -> dict[str, Json]:
     """Everything there is to show for a job: what was asked, how it ended, and the hashes of what it left."""
     receipts = turn_receipts(db, job.turn_id, MOST_RECEIPTS + 1)
     spec: JsonObject = msgspec.to_builtins(job.spec)

@@ -29,6 +29,7 @@ from coilclaw.store.jobs import (
     load_job,
     release_job,
 )
+from coilclaw.store.tx import Tx
 from coilclaw.store.usage import day_began, tokens_of_job, tokens_since
 
 Log: TypeAlias = Callable[[str, dict[str, Json]], None]
@@ -120,7 +121,7 @@ class JobLoop:
         await self._after_end(now)
         files = await self._files.now([job.job_id])
 
-        def amend(tx: sqlite3.Connection) -> None:
+        def amend(tx: Tx) -> None:
             manifest = put_manifest(tx, self._clock, now, files)
             add_job_event(tx, self._clock, job.job_id, "evidence", {"evidence": [manifest]})
 
@@ -143,7 +144,7 @@ class JobLoop:
             case _:
                 return await self._sleep(job, job.deadline_at)
 
-    async def _write(self, work: Callable[[sqlite3.Connection], JobRow]) -> JobRow:
+    async def _write(self, work: Callable[[Tx], JobRow]) -> JobRow:
         return await self._db.write(work)
 
     async def _sleep(self, job: JobRow, until: str | None) -> JobRow:
@@ -186,7 +187,7 @@ class JobLoop:
             msgspec.structs.replace(checkpoint, waiting=()),
         )
 
-        def go_on(tx: sqlite3.Connection) -> JobRow:
+        def go_on(tx: Tx) -> JobRow:
             told_outcomes(tx, self._clock, job, checkpoint.waiting)
             return to_state(tx, self._clock, awake, "EXECUTING")
 
@@ -277,7 +278,7 @@ class JobLoop:
             return await self._finish(_with(job, after))
         further = _with(job, msgspec.structs.replace(after, position=position))
 
-        def next_part(tx: sqlite3.Connection) -> JobRow:
+        def next_part(tx: Tx) -> JobRow:
             kept = keep(tx, self._clock, further, "step", story)
             say_step(tx, self._clock, kept, position)
             return kept
@@ -336,7 +337,7 @@ class JobLoop:
                     self._say("withdraw_failed", {"action_id": action.action_id, "message": str(error)})
 
 
-def _given_back(tx: sqlite3.Connection, clock: Clock, job: JobRow) -> JobRow:
+def _given_back(tx: Tx, clock: Clock, job: JobRow) -> JobRow:
     release_job(tx, clock, job.job_id, job.worker or "")
     return msgspec.structs.replace(job, worker=None)
 

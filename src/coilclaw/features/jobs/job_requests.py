@@ -1,6 +1,5 @@
 """The desk: where the owner hands jobs in, calls them off, and sends them on."""
 
-import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -18,6 +17,7 @@ from coilclaw.store.database import Database
 from coilclaw.store.job_history import standing_of
 from coilclaw.store.jobs import JobBudget, JobRow, load_job, near_job_ids
 from coilclaw.store.request_keys import keep_made, made_by
+from coilclaw.store.tx import Tx
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class JobRequests:
             deadline_at=stamp(now + timedelta(hours=self._max_hours)),
         )
 
-        def take_in(tx: sqlite3.Connection) -> JobRow:
+        def take_in(tx: Tx) -> JobRow:
             keys = [(what, key) for what, key in (("job", request.key), ("packet", request.packet_id)) if key]
             for what, key in keys:
                 before = made_by(tx, what, key)
@@ -123,7 +123,7 @@ class JobRequests:
         """Call a job off; a step that runs is cut, and what waits for the owner is withdrawn."""
         why = self._redact(reason.strip()) or "The owner cancelled it."
 
-        def call_off(tx: sqlite3.Connection, job: JobRow) -> JobRow:
+        def call_off(tx: Tx, job: JobRow) -> JobRow:
             return end(tx, self._clock, job, "CANCELLED", why, self._files.of(tx, job_id, known))
 
         self._must_be_open(self.find(job_id))
@@ -143,7 +143,7 @@ class JobRequests:
     async def resume(self, job_id: str) -> JobRow:
         """Make a job due that is paused or backs off."""
 
-        def send_on(tx: sqlite3.Connection, job: JobRow) -> JobRow:
+        def send_on(tx: Tx, job: JobRow) -> JobRow:
             now = stamp(self._clock())
             story: dict[str, Json] = {"state": job.state, "was_due": job.next_wakeup_at}
             return keep(tx, self._clock, msgspec.structs.replace(job, next_wakeup_at=now), "resume", story)
@@ -163,10 +163,10 @@ class JobRequests:
                 remedy="Create a new job with `coilclaw job create`.",
             )
 
-    async def _change(self, job_id: str, change: Callable[[sqlite3.Connection, JobRow], JobRow]) -> JobRow:
+    async def _change(self, job_id: str, change: Callable[[Tx, JobRow], JobRow]) -> JobRow:
         """Change the job as it stands in the transaction: nobody can be faster."""
 
-        def write(tx: sqlite3.Connection) -> JobRow:
+        def write(tx: Tx) -> JobRow:
             job = load_job(tx, job_id)
             if job is None:
                 raise UsageError(f"there is no job {job_id!r}.")

@@ -1,6 +1,5 @@
 """What happens to a job is one transaction: the row, the job's event, the audit event, and a word in its thread."""
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -19,9 +18,10 @@ from coilclaw.packets.labels import untrusted_only
 from coilclaw.store.job_history import standing_of, told_actions
 from coilclaw.store.jobs import JobRow, add_job, add_job_event, save
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread, thread_labels
+from coilclaw.store.tx import Tx
 
 
-def create(tx: sqlite3.Connection, clock: Clock, job: JobRow, channel: str) -> JobRow:
+def create(tx: Tx, clock: Clock, job: JobRow, channel: str) -> JobRow:
     """Receive a job: its thread, the owner's words that start it, the row."""
     ensure_thread(tx, clock, job.thread_id, channel, job.goal.strip().splitlines()[0])
     checkpoint = Checkpoint(inherited=untrusted_only(thread_labels(tx, job.thread_id)))
@@ -42,7 +42,7 @@ def create(tx: sqlite3.Connection, clock: Clock, job: JobRow, channel: str) -> J
     return job
 
 
-def prepare(tx: sqlite3.Connection, clock: Clock, job: JobRow, rules: Rules) -> JobRow:
+def prepare(tx: Tx, clock: Clock, job: JobRow, rules: Rules) -> JobRow:
     """Take a received job to where its first step can begin, or to its refusal."""
     if job.state == "RECEIVED":
         wrong = faults(job.spec)
@@ -69,7 +69,7 @@ def prepare(tx: sqlite3.Connection, clock: Clock, job: JobRow, rules: Rules) -> 
 
 
 def to_state(
-    tx: sqlite3.Connection, clock: Clock, job: JobRow, to: JobState, *, reason: str = "", evidence: Sequence[str] = ()
+    tx: Tx, clock: Clock, job: JobRow, to: JobState, *, reason: str = "", evidence: Sequence[str] = ()
 ) -> JobRow:
     """Move a job, with whatever else changed about it."""
     paused_from = move(job.state, to, paused_from=job.paused_from, reason=reason, evidence=evidence)
@@ -86,16 +86,14 @@ def to_state(
     return moved
 
 
-def end(
-    tx: sqlite3.Connection, clock: Clock, job: JobRow, to: JobState, reason: str, files: Mapping[str, str | None]
-) -> JobRow:
+def end(tx: Tx, clock: Clock, job: JobRow, to: JobState, reason: str, files: Mapping[str, str | None]) -> JobRow:
     """End a job with its reason and its evidence."""
     ended = msgspec.structs.replace(job, state=to, reason=reason)
     manifest = put_manifest(tx, clock, ended, files)
     return to_state(tx, clock, job, to, reason=reason, evidence=(manifest,))
 
 
-def keep(tx: sqlite3.Connection, clock: Clock, job: JobRow, kind: str, payload: dict[str, Json]) -> JobRow:
+def keep(tx: Tx, clock: Clock, job: JobRow, kind: str, payload: dict[str, Json]) -> JobRow:
     """Save a job that stays in its state, and say what happened."""
     kept = save(tx, clock, job, job.version)
     add_job_event(tx, clock, job.job_id, kind, payload)
@@ -116,14 +114,14 @@ def words_of(job: JobRow, position: int) -> tuple[str, ...]:
     return (job.goal, f"Step {position + 1} of {len(job.plan.steps)}: {step.description}")
 
 
-def say_step(tx: sqlite3.Connection, clock: Clock, job: JobRow, position: int) -> None:
+def say_step(tx: Tx, clock: Clock, job: JobRow, position: int) -> None:
     """Post the owner's next step of the plan."""
     for words in words_of(job, position)[1:]:
         _say(tx, clock, job, "user", words, {"plan_step": position}, f"msg_{job.job_id}_{position}")
 
 
 def _say(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     job: JobRow,
     role: str,
@@ -143,7 +141,7 @@ def _say(
     add_message(tx, clock, row)
 
 
-def told_outcomes(tx: sqlite3.Connection, clock: Clock, job: JobRow, action_ids: Sequence[str]) -> None:
+def told_outcomes(tx: Tx, clock: Clock, job: JobRow, action_ids: Sequence[str]) -> None:
     """See that the outcome of every action a job waited for stands in its thread, each once."""
     standing = standing_of(tx, job.turn_id)
     told = told_actions(tx, job.thread_id, job.turn_id)

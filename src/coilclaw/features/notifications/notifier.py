@@ -4,7 +4,6 @@ How far it has come and what it told are written in one transaction, so that nei
 lose or double anything.
 """
 
-import sqlite3
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.job import JobState
 from coilclaw.store.database import Database
+from coilclaw.store.tx import Tx
 
 WINDOW = 20_000
 """So many events are looked at in one transaction, so that others get to write in between."""
@@ -91,7 +91,7 @@ class Notifier:
             self._looked = newest
         return newest - place > FAR or bool(ending_soon(db, self._clock, self._passed))
 
-    def _tell(self, tx: sqlite3.Connection) -> tuple[int, bool]:
+    def _tell(self, tx: Tx) -> tuple[int, bool]:
         """One stretch of events and what is about to end: how many were told, and whether this was all."""
         place = get_place(tx)
         start = _first_place(tx, self._clock) if place is None else place
@@ -116,7 +116,7 @@ class Notifier:
             forget_old(tx, self._clock)
         return made, until == newest
 
-    def _say(self, tx: sqlite3.Connection, row: NotificationRow) -> None:
+    def _say(self, tx: Tx, row: NotificationRow) -> None:
         payload: dict[str, Json] = {
             "notification_id": row.notification_id,
             "type": row.type,
@@ -127,7 +127,7 @@ class Notifier:
         add_event(tx, self._clock, "notification_added", row.entity_id, payload)
 
 
-def _any_followed(db: sqlite3.Connection, start: int, until: int) -> bool:
+def _any_followed(db: Tx, start: int, until: int) -> bool:
     found = db.execute(
         f"SELECT 1 FROM audit_log WHERE seq > ? AND seq <= ? AND {_FOLLOWED} LIMIT 1",  # noqa: S608
         (start, until),
@@ -135,7 +135,7 @@ def _any_followed(db: sqlite3.Connection, start: int, until: int) -> bool:
     return found.fetchone() is not None
 
 
-def _followed(tx: sqlite3.Connection, start: int, until: int) -> list[_Event]:
+def _followed(tx: Tx, start: int, until: int) -> list[_Event]:
     rows = tx.execute(
         "SELECT seq, event_type, entity_id, payload_json FROM audit_log"  # noqa: S608
         f" WHERE seq > ? AND seq <= ? AND {_FOLLOWED} ORDER BY seq",
@@ -144,7 +144,7 @@ def _followed(tx: sqlite3.Connection, start: int, until: int) -> list[_Event]:
     return [_Event._make(row) for row in rows]
 
 
-def _first_place(tx: sqlite3.Connection, clock: Clock) -> int:
+def _first_place(tx: Tx, clock: Clock) -> int:
     """The number before the first event that is still news."""
     row = tx.execute(
         "SELECT seq FROM audit_log WHERE created_at >= ? ORDER BY created_at, seq LIMIT 1",
@@ -153,7 +153,7 @@ def _first_place(tx: sqlite3.Connection, clock: Clock) -> int:
     return last_number(tx) if row is None else int(row[0]) - 1
 
 
-def _news_of(tx: sqlite3.Connection, event: _Event) -> News | None:
+def _news_of(tx: Tx, event: _Event) -> News | None:
     """What an event means to the owner; None when it is over already, or nothing they need to be told."""
     try:
         match event.event_type:
@@ -175,7 +175,7 @@ def _news_of(tx: sqlite3.Connection, event: _Event) -> News | None:
         return None
 
 
-def _end_of_job(tx: sqlite3.Connection, event: _Event) -> News | None:
+def _end_of_job(tx: Tx, event: _Event) -> News | None:
     kind = _ENDS.get(COARSE[msgspec.json.decode(event.payload, type=_Moved).to])
     if kind is None:
         return None

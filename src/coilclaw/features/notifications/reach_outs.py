@@ -1,6 +1,5 @@
 """Reaching out: the agent says something to the owner by itself, in the conversation it works in."""
 
-import sqlite3
 from collections.abc import Callable
 
 import msgspec
@@ -15,6 +14,7 @@ from coilclaw.packets.labels import join_labels
 from coilclaw.store.actions import action_with_key
 from coilclaw.store.database import Database
 from coilclaw.store.threads import MessageRow, add_message, thread_exists
+from coilclaw.store.tx import Tx
 
 TOOL = "reach_out"
 
@@ -35,7 +35,7 @@ class ReachOuts:
         text = self._redact(message)
         return await self._db.write(lambda tx: self._post(tx, idempotency_key, why, text))
 
-    def _post(self, tx: sqlite3.Connection, key: str, reason: Reason, text: str) -> tuple[str, str | None]:
+    def _post(self, tx: Tx, key: str, reason: Reason, text: str) -> tuple[str, str | None]:
         action = action_with_key(tx, TOOL, key)
         if action is None or not action.begun:
             raise ToolError("no such call is in progress.", code="NOT_GRANTED", begun=False)
@@ -67,7 +67,7 @@ class ReachOuts:
             )
         return action.thread_id, again_at
 
-    def _again_at(self, tx: sqlite3.Connection, action: Action, reason: Reason) -> str | None:
+    def _again_at(self, tx: Tx, action: Action, reason: Reason) -> str | None:
         """When the owner may be notified again; None when they will be of this one.
 
         What was posted before counts from its event on: the notifier makes a notification of it a moment later.

@@ -1,6 +1,5 @@
 """Notifications: what the owner is told to look at, by ids alone."""
 
-import sqlite3
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -22,6 +21,7 @@ from coilclaw.server.core import Core
 from coilclaw.server.door.caller import Caller
 from coilclaw.server.pages import Cursor, Limit, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, problems
+from coilclaw.store.tx import Tx
 
 Entity: TypeAlias = Literal["action", "job", "thread"]
 
@@ -104,7 +104,7 @@ class NotificationRoutes(Controller):
     ) -> Seen:
         """Note that a notification and all before it were seen, by whichever device."""
 
-        def write(tx: sqlite3.Connection) -> int | None:
+        def write(tx: Tx) -> int | None:
             seen = see_until(tx, core.clock, data.until)
             if seen:
                 told: dict[str, Json] = {"until": data.until, "seen": seen, "by": caller.by}

@@ -1,6 +1,5 @@
 """Notifications: what the owner is told to look at. Rows hold ids and words of a fixed list, never content."""
 
-import sqlite3
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
@@ -9,6 +8,7 @@ import msgspec
 
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.store.meta import read_meta, write_meta
+from coilclaw.store.tx import Tx
 
 Type: TypeAlias = Literal["approval_needed", "approval_expiring", "job_failed", "job_completed", "proactive_reach_out"]
 Reason: TypeAlias = Literal[
@@ -78,7 +78,7 @@ def _notification(row: Sequence[Any]) -> NotificationRow:
 class Quota:
     """What may still be told: counts what was told lately, as one transaction sees it."""
 
-    def __init__(self, tx: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, tx: Tx, clock: Clock) -> None:
         self._tx = tx
         self._clock = clock
         self._told: dict[str, int] = {}
@@ -116,7 +116,7 @@ def _about(news: News) -> str:
     return news.job_id or news.thread_id or news.entity_id
 
 
-def _add(tx: sqlite3.Connection, clock: Clock, news: News) -> NotificationRow:
+def _add(tx: Tx, clock: Clock, news: News) -> NotificationRow:
     now = clock()
     notification_id, created_at = new_id("ntf", now), stamp(now)
     done = tx.execute(
@@ -137,7 +137,7 @@ def _add(tx: sqlite3.Connection, clock: Clock, news: News) -> NotificationRow:
     )
 
 
-def forget_old(tx: sqlite3.Connection, clock: Clock) -> int:
+def forget_old(tx: Tx, clock: Clock) -> int:
     """Drop some of what nobody needs any more; what was told stays in the audit as long as that is kept."""
     return tx.execute(
         "DELETE FROM notifications WHERE seq IN (SELECT seq FROM notifications ORDER BY seq LIMIT 200)"
@@ -149,9 +149,7 @@ def forget_old(tx: sqlite3.Connection, clock: Clock) -> int:
 # Reading
 
 
-def notifications_before(
-    db: sqlite3.Connection, before: int | None, limit: int, *, unseen: bool
-) -> list[NotificationRow]:
+def notifications_before(db: Tx, before: int | None, limit: int, *, unseen: bool) -> list[NotificationRow]:
     """Notifications, the newest first, from below a number on."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM notifications WHERE seq < ? AND seq > ? ORDER BY seq DESC LIMIT ?",  # noqa: S608
@@ -160,7 +158,7 @@ def notifications_before(
     return [_notification(row) for row in rows]
 
 
-def _seen(db: sqlite3.Connection) -> int:
+def _seen(db: Tx) -> int:
     """The number up to which all were seen. Everything up to one is seen at once, so what is not seen are the newest;
     what lies further back than a thousand counts as seen."""
     rows = db.execute("SELECT seq, seen_at FROM notifications ORDER BY seq DESC LIMIT ?", (MOST_COUNTED + 1,))
@@ -171,13 +169,13 @@ def _seen(db: sqlite3.Connection) -> int:
     return max(0, seq - 1)
 
 
-def count_unseen(db: sqlite3.Connection) -> int:
+def count_unseen(db: Tx) -> int:
     """How many were not seen yet; more than a thousand are a thousand."""
     row = db.execute("SELECT count(*) FROM notifications WHERE seq > ?", (_seen(db),)).fetchone()
     return int(row[0])
 
 
-def count_open(db: sqlite3.Connection) -> int:
+def count_open(db: Tx) -> int:
     """How many were not seen and still ask for something: a question that was answered does not."""
     row = db.execute(
         "SELECT count(*) FROM notifications n WHERE seq > ? AND NOT (type IN ('approval_needed', 'approval_expiring')"
@@ -187,7 +185,7 @@ def count_open(db: sqlite3.Connection) -> int:
     return int(row[0])
 
 
-def see_until(tx: sqlite3.Connection, clock: Clock, notification_id: str) -> int | None:
+def see_until(tx: Tx, clock: Clock, notification_id: str) -> int | None:
     """Note that this one and all before it were seen; how many that changed, None when there is no such one."""
     found = tx.execute("SELECT seq FROM notifications WHERE notification_id = ?", (notification_id,)).fetchone()
     if found is None:
@@ -201,13 +199,13 @@ def see_until(tx: sqlite3.Connection, clock: Clock, notification_id: str) -> int
 # What there is to tell
 
 
-def get_place(db: sqlite3.Connection) -> int | None:
+def get_place(db: Tx) -> int | None:
     """The number of the last event that was looked at; None when none ever was."""
     place = read_meta(db, _CURSOR)
     return None if place is None else int(place)
 
 
-def set_place(tx: sqlite3.Connection, seq: int) -> None:
+def set_place(tx: Tx, seq: int) -> None:
     """Keep that number, in the transaction that writes what came of the events up to it."""
     write_meta(tx, _CURSOR, str(seq))
 
@@ -232,7 +230,7 @@ _LIFTED = (
 """The owner lifted by hand what was refused in a turn with untrusted content: that is never pushed."""
 
 
-def waiting_action(db: sqlite3.Connection, action_id: str) -> Waiting | None:
+def waiting_action(db: Tx, action_id: str) -> Waiting | None:
     """The action, if it waits for an answer right now and may be pushed."""
     row = db.execute(
         f"{_WAITING} WHERE action_id = ? AND status = 'PENDING' AND worker IS NULL AND NOT {_LIFTED}"  # noqa: S608
@@ -242,7 +240,7 @@ def waiting_action(db: sqlite3.Connection, action_id: str) -> Waiting | None:
     return None if row is None else _waiting(row)
 
 
-def ending_soon(db: sqlite3.Connection, clock: Clock, without: Collection[str] = ()) -> list[Waiting]:
+def ending_soon(db: Tx, clock: Clock, without: Collection[str] = ()) -> list[Waiting]:
     """Actions whose time to be answered is nearly over, of which the owner was not reminded."""
     now = clock()
     rows = db.execute(

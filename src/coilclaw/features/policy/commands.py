@@ -50,7 +50,7 @@ def show(as_json: bool) -> None:
             "forbidden_commands": sorted(rules.forbidden_commands),
             "allowed_commands": sorted(rules.allowed_commands),
             "allowed_domains": list(app.config.security.allowed_domains),
-            "tools_allow": list(app.config.channels.cli.tools_allow),
+            "tools_allow": sorted(app.allowed_tools),
             "rules": rules.rules,
             "broken": rules.broken or None,
             "estop": app.estop.engaged(),

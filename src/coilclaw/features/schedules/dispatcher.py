@@ -1,7 +1,6 @@
 """The dispatcher: when a schedule's time has come, its slot is claimed, the schedule moved on and the job made, all in
 one transaction. Any number of dispatchers may run; a crash can neither lose a run nor double it."""
 
-import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -60,6 +59,7 @@ from coilclaw.packets.job import ENDED
 from coilclaw.store.database import Database
 from coilclaw.store.jobs import load_job
 from coilclaw.store.request_keys import keep_made, made_by
+from coilclaw.store.tx import Tx
 
 Log: TypeAlias = Callable[[str, dict[str, Json]], None]
 BATCH = 1000
@@ -151,15 +151,13 @@ class Dispatcher:
         replacing = [row.schedule_id for row in rows if row.options.overlap == "replace"]
         return [run.job_id for each in replacing for run in open_runs(self._db.reader, each) if run.job_id is not None]
 
-    def _claim_all(self, tx: sqlite3.Connection, works: Sequence[Work], now: datetime, making_way: MakingWay) -> int:
+    def _claim_all(self, tx: Tx, works: Sequence[Work], now: datetime, making_way: MakingWay) -> int:
         """How many slots were seen to."""
         making_way.cancelled.clear()  # a transaction may be tried again
         busy = busy_schedules(tx)
         return sum(self._claim(tx, work, now, busy, making_way) for work in works)
 
-    def _claim(
-        self, tx: sqlite3.Connection, work: Work, now: datetime, busy: Collection[str], making_way: MakingWay
-    ) -> int:
+    def _claim(self, tx: Tx, work: Work, now: datetime, busy: Collection[str], making_way: MakingWay) -> int:
         """Move the schedule on, if it still stands where it was read, and write down what comes of its slots."""
         row, told = work.row, work.told
         if not advance(tx, self._clock, row, work.to):
@@ -187,9 +185,7 @@ class Dispatcher:
             before = run.scheduled_at
         return done
 
-    def _take(
-        self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow, mine: Collection[str], making_way: MakingWay
-    ) -> int | str:
+    def _take(self, tx: Tx, row: ScheduleRow, run: RunRow, mine: Collection[str], making_way: MakingWay) -> int | str:
         """Start or queue a slot, as the schedule wants overlaps, or say why it is skipped. `mine` are slots that are
         caught up together."""
         overlap = row.options.overlap
@@ -204,9 +200,7 @@ class Dispatcher:
             return self._queue(tx, row, run)
         return "one is already queued" if overlap == "queue_one" else "the previous run has not finished"
 
-    def _start(
-        self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow, make_way: Callable[[], None] | None = None
-    ) -> int:
+    def _start(self, tx: Tx, row: ScheduleRow, run: RunRow, make_way: Callable[[], None] | None = None) -> int:
         """Claim the slot, and with it make its job, its wake-up and its story."""
         last = last_started(tx, row.schedule_id)
         run = msgspec.structs.replace(run, job_id=new_id("job", self._clock()))
@@ -219,7 +213,7 @@ class Dispatcher:
         add_event(tx, self._clock, "schedule_run", row.schedule_id, {**story(run), "job_id": job.job_id})
         return 1
 
-    def _queue(self, tx: sqlite3.Connection, row: ScheduleRow, run: RunRow) -> int:
+    def _queue(self, tx: Tx, row: ScheduleRow, run: RunRow) -> int:
         run = msgspec.structs.replace(run, state="QUEUED", reason="the previous run has not finished")
         if not claim_run(tx, self._clock, run):
             return 0
@@ -227,7 +221,7 @@ class Dispatcher:
         add_event(tx, self._clock, "schedule_queued", row.schedule_id, story(run))
         return 1
 
-    def _make_way(self, tx: sqlite3.Connection, before: Sequence[RunRow], making_way: MakingWay) -> None:
+    def _make_way(self, tx: Tx, before: Sequence[RunRow], making_way: MakingWay) -> None:
         """Call off what runs and drop what waits."""
         reason = "replaced by a newer run of its schedule"
         for run in before:
@@ -247,7 +241,7 @@ class Dispatcher:
         """Start a run at once, beside whatever runs; the next run stays where it is. A request that comes again with
         its key finds the run it started."""
 
-        def write(tx: sqlite3.Connection) -> RunRow:
+        def write(tx: Tx) -> RunRow:
             before = made_by(tx, "run", key) if key else None
             if before is not None and (there := load_run(tx, before)) is not None:
                 return there
@@ -282,7 +276,7 @@ class Dispatcher:
             return 0
         return await self._db.write(lambda tx: sum(self._start_next(tx, schedule_id) for schedule_id in waiting))
 
-    def _start_next(self, tx: sqlite3.Connection, schedule_id: str) -> int:
+    def _start_next(self, tx: Tx, schedule_id: str) -> int:
         """Start the oldest queued run of a schedule when nothing of it runs any more."""
         try:
             row = load_schedule(tx, schedule_id)

@@ -4,8 +4,9 @@ At the terminal the owner writes the file. A paired device proposes to write it,
 """
 
 import asyncio
-import sqlite3
 from typing import TYPE_CHECKING
+
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.features.schedules.registry_edit import Edit
@@ -141,7 +142,7 @@ def awake(app: "Runtime", schedule_id: str, *, on: bool, by: str) -> "Write":
     """What belongs to letting a schedule run: its pause, if it has one, is over."""
     from coilclaw.features.schedules.outcomes import end_pause
 
-    def in_transaction(tx: sqlite3.Connection) -> None:
+    def in_transaction(tx: Tx) -> None:
         if on:
             end_pause(tx, app.clock, schedule_id, by)
 

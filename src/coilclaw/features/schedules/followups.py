@@ -1,6 +1,5 @@
 """Follow-ups: the agent's own wake-up calls. Few, near, and with the labels of the turn that made them."""
 
-import sqlite3
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from coilclaw.packets.ids import Clock
 from coilclaw.packets.job import Constraints
 from coilclaw.packets.labels import untrusted_only
 from coilclaw.store.database import Database
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.gate.grants import FollowUp
@@ -79,7 +79,7 @@ class Followups:
         self._check(goal, when, now)
         row = self._row(goal, when)
 
-        def write(tx: sqlite3.Connection) -> tuple[str, str]:
+        def write(tx: Tx) -> tuple[str, str]:
             kept = load_schedule(tx, row.schedule_id)
             if kept is not None or ever_ran(tx, row.schedule_id):
                 return _same(kept, row, relative=at is None)
@@ -134,7 +134,7 @@ class Followups:
         return counted(row, self._clock() - SOONEST)
 
 
-def forget(tx: sqlite3.Connection, clock: Clock, schedule_id: str, by: str = "cli") -> None:
+def forget(tx: Tx, clock: Clock, schedule_id: str, by: str = "cli") -> None:
     """The owner takes a follow-up away, also one whose row cannot be read."""
     try:
         row = load_schedule(tx, schedule_id)

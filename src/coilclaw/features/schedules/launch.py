@@ -1,6 +1,5 @@
 """Launching a run: the job that a schedule's slot makes, in the transaction that claims the slot."""
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
@@ -20,6 +19,7 @@ from coilclaw.packets.labels import join_labels, untrusted_only
 from coilclaw.store.job_history import add_job_artifact
 from coilclaw.store.jobs import JobBudget, JobRow, save
 from coilclaw.store.threads import MessageRow, add_message
+from coilclaw.store.tx import Tx
 
 CHANNEL = "schedule"
 LATE_SECONDS = 600
@@ -34,9 +34,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     redact: Callable[[str], str]
 
 
-def launch(
-    tx: sqlite3.Connection, clock: Clock, row: ScheduleRow, run: RunRow, last: LastRun | None, terms: Terms
-) -> JobRow:
+def launch(tx: Tx, clock: Clock, row: ScheduleRow, run: RunRow, last: LastRun | None, terms: Terms) -> JobRow:
     """Make the job of a run, which names it; `last` is the run before it. The owner's own schedule text starts it; a
     follow-up's words stay the agent's."""
     now = clock()
@@ -126,7 +124,7 @@ def _asked(row: ScheduleRow) -> str:
     return f"The follow-up {row.schedule_id} that you planned on {row.created_at[:16]}Z is due. What did you plan?"
 
 
-def _tell_plan(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow, plan: str, job: JobRow) -> JobRow:
+def _tell_plan(tx: Tx, clock: Clock, row: ScheduleRow, plan: str, job: JobRow) -> JobRow:
     """The plan is told as the agent's own words with their label: nothing of it counts as said by the owner."""
     label = join_labels(row.labels) if row.labels else INTERNAL
     kept = add_job_artifact(
@@ -150,7 +148,7 @@ def _tell_plan(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow, plan: str
     return _inherit(tx, clock, job, row.labels)
 
 
-def _inherit(tx: sqlite3.Connection, clock: Clock, job: JobRow, labels: tuple[Label, ...]) -> JobRow:
+def _inherit(tx: Tx, clock: Clock, job: JobRow, labels: tuple[Label, ...]) -> JobRow:
     """A job starts with the labels of the turn that planned it."""
     if not untrusted_only(labels):
         return job

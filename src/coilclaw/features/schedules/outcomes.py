@@ -1,6 +1,5 @@
 """How runs ended: failures in a row pause a schedule, and that is said where the owner looks."""
 
-import sqlite3
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -23,6 +22,7 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.job import JobState
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread
+from coilclaw.store.tx import Tx
 
 FAILED: frozenset[JobState] = frozenset({"FAILED", "TIMED_OUT", "DENIED"})
 """Ends that count against a schedule. A job that the owner called off does not."""
@@ -34,7 +34,7 @@ def thread_of(schedule_id: str) -> str:
 
 
 def note_ends(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     ended: Sequence[tuple[RunRow, JobState]],
     say: Callable[[str, dict[str, Json]], None],
@@ -66,7 +66,7 @@ def note_ends(
     return done
 
 
-def pause_loudly(tx: sqlite3.Connection, clock: Clock, schedule_id: str, reason: str) -> None:
+def pause_loudly(tx: Tx, clock: Clock, schedule_id: str, reason: str) -> None:
     """Pause a schedule, with an audit event and a word in its conversation."""
     pause(tx, clock, schedule_id, reason)
     add_event(tx, clock, "schedule_paused", schedule_id, {"reason": reason})
@@ -85,7 +85,7 @@ def pause_loudly(tx: sqlite3.Connection, clock: Clock, schedule_id: str, reason:
     add_message(tx, clock, notice)
 
 
-def end_pause(tx: sqlite3.Connection, clock: Clock, schedule_id: str, by: str = "cli") -> bool:
+def end_pause(tx: Tx, clock: Clock, schedule_id: str, by: str = "cli") -> bool:
     """Let a paused schedule run again, counted from now; says whether it was paused."""
     row = load_schedule(tx, schedule_id)
     if row is None or row.paused_reason is None:

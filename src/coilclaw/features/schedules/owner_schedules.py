@@ -1,7 +1,6 @@
 """The owner's schedules over HTTP: every change is one edit of the registry, through the gate."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,6 +41,7 @@ from coilclaw.server.serving import Serving
 from coilclaw.store.job_history import last_answer
 from coilclaw.store.jobs import load_job
 from coilclaw.store.request_keys import keep_made, made_by
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.features.schedules.store.schedules import TriggerType
@@ -160,7 +160,7 @@ class OwnerSchedules:
             named[:] = [str(entry["job_id"])]
             jobs.append(entry)
 
-        def in_transaction(tx: sqlite3.Connection) -> None:
+        def in_transaction(tx: Tx) -> None:
             if key is not None:
                 keep_made(tx, self._app.clock, "schedule", key, named[0])
 
@@ -214,7 +214,7 @@ class OwnerSchedules:
         self,
         edit: Edit,
         by: str,
-        in_transaction: Callable[[sqlite3.Connection], None] | None = None,
+        in_transaction: Callable[[Tx], None] | None = None,
         key: str | None = None,
     ) -> None:
         try:

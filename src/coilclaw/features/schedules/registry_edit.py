@@ -4,7 +4,6 @@ The file is read, changed and replaced in the transaction that takes it over, so
 """
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TypeAlias, cast
@@ -30,6 +29,7 @@ from coilclaw.packets.canonical import Json, JsonObject, sha256_hex
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.names import did_you_mean
+from coilclaw.store.tx import Tx
 
 Fields: TypeAlias = dict[str, Json]
 Edit: TypeAlias = Callable[[list[Fields]], None]
@@ -39,7 +39,7 @@ TRIES = 5
 
 
 def edit_registry(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     source: Source,
     write: Callable[[bytes], None],
@@ -60,9 +60,7 @@ def edit_registry(
     raise UsageError("cron/jobs.json keeps changing.", remedy="Try again when nothing else is writing it.")
 
 
-def _drafted(
-    tx: sqlite3.Connection, now: datetime, source: Source, edit: Edit, objections: Objections
-) -> tuple[bytes, Registry]:
+def _drafted(tx: Tx, now: datetime, source: Source, edit: Edit, objections: Objections) -> tuple[bytes, Registry]:
     """The file as it will be."""
     known = good_hashes(tx)
     entries_read: EntriesRead = {}  # the file is read three times; what the edit leaves alone, once
@@ -86,7 +84,7 @@ def _drafted(
     return written, read_registry(written, known, source.redact, entries_read)
 
 
-def _there(tx: sqlite3.Connection, source: Source) -> bytes:
+def _there(tx: Tx, source: Source) -> bytes:
     """The file as it lies there; an empty one only if none was ever taken over, or nothing stood in it."""
     data = source.read()
     if data is None and source.stamp() is not None:
@@ -126,7 +124,7 @@ def _changed(before: Registry, after: Registry) -> dict[str, Declared | None]:
     return {name: old.get(name) for name in names}
 
 
-def _derive(tx: sqlite3.Connection, job: Fields, declared: Declared, now: datetime) -> None:
+def _derive(tx: Tx, job: Fields, declared: Declared, now: datetime) -> None:
     """The fields that are only for reading."""
     told = tell(trigger_of(declared.trigger_type, declared.trigger_config, declared.timezone), now)
     job["cron_summary"] = told.cron_summary

@@ -1,7 +1,5 @@
 """Slots on record: what is written down of a slot that is run, skipped or settled, and how the audit tells it."""
 
-import sqlite3
-
 import msgspec
 
 from coilclaw.features.schedules.store.schedule_runs import (
@@ -19,6 +17,7 @@ from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.job import JobState
+from coilclaw.store.tx import Tx
 
 
 def run_of(schedule_id: str, at: str, cause: Cause, late: int, told: Told) -> RunRow:
@@ -37,7 +36,7 @@ def run_of(schedule_id: str, at: str, cause: Cause, late: int, told: Told) -> Ru
     )
 
 
-def skip(tx: sqlite3.Connection, clock: Clock, run: RunRow, reason: str, *, after: str = "") -> int:
+def skip(tx: Tx, clock: Clock, run: RunRow, reason: str, *, after: str = "") -> int:
     """Write down that a slot is not run, once. `after` is the slot right before it: if that was skipped for the same
     reason, they share a row, and the audit hears of it only when their number has doubled."""
     run = msgspec.structs.replace(run, state="SKIPPED", reason=reason)
@@ -51,7 +50,7 @@ def skip(tx: sqlite3.Connection, clock: Clock, run: RunRow, reason: str, *, afte
     return 1
 
 
-def settle(tx: sqlite3.Connection, clock: Clock, run: RunRow, outcome: JobState) -> bool:
+def settle(tx: Tx, clock: Clock, run: RunRow, outcome: JobState) -> bool:
     """Write down how a started run ended; False when somebody did before."""
     if not end_run(tx, run.run_instance_id, outcome):
         return False
@@ -59,13 +58,13 @@ def settle(tx: sqlite3.Connection, clock: Clock, run: RunRow, outcome: JobState)
     return True
 
 
-def drop(tx: sqlite3.Connection, clock: Clock, run: RunRow, reason: str) -> None:
+def drop(tx: Tx, clock: Clock, run: RunRow, reason: str) -> None:
     """Write down that a run which waited will not be."""
     skip_run(tx, run.run_instance_id, reason)
     _settled(tx, clock, run, {"outcome": "SKIPPED", "reason": reason})
 
 
-def _settled(tx: sqlite3.Connection, clock: Clock, run: RunRow, more: dict[str, Json]) -> None:
+def _settled(tx: Tx, clock: Clock, run: RunRow, more: dict[str, Json]) -> None:
     """Nothing more comes of a run; whoever follows the events hears it with the row."""
     complete_wakeup(tx, run.run_instance_id)
     about: dict[str, Json] = {"schedule_id": run.schedule_id, "run_instance_id": run.run_instance_id}

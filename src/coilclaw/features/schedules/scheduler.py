@@ -1,7 +1,6 @@
 """Schedules of an open home: the registry in the workspace, the dispatcher, and the worker's chore."""
 
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from coilclaw.packets.ids import from_stamp, stamp
 from coilclaw.packets.job import JobSpec
 from coilclaw.store.job_history import standing_of
 from coilclaw.store.jobs import JobBudget, load_job
+from coilclaw.store.tx import Tx
 from coilclaw.work.worker import Chore, Log
 
 if TYPE_CHECKING:
@@ -133,12 +133,10 @@ class Scheduler:
         except ToolError as error:
             raise StorageError(str(error), remedy="Nothing was changed.") from error
 
-    async def edit(
-        self, edit: Edit, in_transaction: Callable[[sqlite3.Connection], None] | None = None, by: str = "cli"
-    ) -> Registry:
+    async def edit(self, edit: Edit, in_transaction: Callable[[Tx], None] | None = None, by: str = "cli") -> Registry:
         """Change the registry and take it over, in one transaction with whatever else belongs to it."""
 
-        def work(tx: sqlite3.Connection) -> Registry:
+        def work(tx: Tx) -> Registry:
             registry = edit_registry(tx, self._app.clock, self.source(), self.write, edit, self.objections, by)
             if in_transaction is not None:
                 in_transaction(tx)
@@ -162,7 +160,7 @@ class Scheduler:
         def stop_here(data: bytes) -> None:
             raise _Drafted(data)
 
-        def work(tx: sqlite3.Connection) -> Draft:
+        def work(tx: Tx) -> Draft:
             written = self._written()
             try:
                 edit_registry(tx, self._app.clock, self.source(), stop_here, edit, self.objections)
@@ -182,10 +180,10 @@ class Scheduler:
         finally:
             await self._app.db.write(lambda tx: set_mark(tx, "writing", ""))
 
-    async def take(self, draft: Draft, in_transaction: Callable[[sqlite3.Connection], None] | None, by: str) -> None:
+    async def take(self, draft: Draft, in_transaction: Callable[[Tx], None] | None, by: str) -> None:
         """Take over a draft that was written, in one transaction with whatever else belongs to it."""
 
-        def work(tx: sqlite3.Connection) -> tuple[str, ...]:
+        def work(tx: Tx) -> tuple[str, ...]:
             if self._read() != draft.data:
                 raise Conflict(
                     f"{REGISTRY} has changed since this request wrote it.", remedy="Check its current content."

@@ -2,7 +2,6 @@
 nothing, and that is said."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
@@ -39,6 +38,7 @@ from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock
 from coilclaw.store.database import Database
+from coilclaw.store.tx import Tx
 
 By: TypeAlias = str
 """Who made a change: `cli`, `file`, or a device."""
@@ -139,7 +139,7 @@ class Sync:
         written = self._source.written()
         fresh = [each for each in registry.declared if known.get(each.schedule_id) != each.declared_hash]
 
-        def take(tx: sqlite3.Connection) -> Applied:
+        def take(tx: Tx) -> Applied:
             # Whoever edits the file does so in a transaction of its own: in this one it stays as it is, and if it is
             # another by now, the next look takes that one over.
             same = self._source.stamp() == seen
@@ -165,7 +165,7 @@ class Sync:
         self._say("schedule_registry_broken", {"message": str(error)})
         digest = sha256_hex(data)
 
-        def write(tx: sqlite3.Connection) -> None:
+        def write(tx: Tx) -> None:
             if get_mark(tx, "broken") == digest:
                 return
             set_mark(tx, "broken", digest)
@@ -204,7 +204,7 @@ def untrusted_registry(labels: Iterable[Label], *, held: bool) -> RegistryBroken
     return RegistryBroken((_fault(text),))
 
 
-def good_hashes(db: sqlite3.Connection) -> dict[str, str]:
+def good_hashes(db: Tx) -> dict[str, str]:
     """What was declared of each schedule whose row can be read: of these, the same again needs no second look."""
     found = declared_hashes(db)
     for error in list_schedules(db, "registry")[1]:
@@ -212,9 +212,7 @@ def good_hashes(db: sqlite3.Connection) -> dict[str, str]:
     return found
 
 
-def apply(
-    tx: sqlite3.Connection, clock: Clock, registry: Registry, digest: str, *, by: By, written: datetime | None
-) -> Applied:
+def apply(tx: Tx, clock: Clock, registry: Registry, digest: str, *, by: By, written: datetime | None) -> Applied:
     """Make the table what a sound registry declares; every change leaves an audit event. `written` is when the owner
     last wrote the file. A row that cannot be read is written anew."""
     before, good = declared_hashes(tx), good_hashes(tx)
@@ -238,9 +236,7 @@ def apply(
     return Applied(changed=changed, hints=tuple(hints))
 
 
-def _put(
-    tx: sqlite3.Connection, clock: Clock, declared: Declared, was: str | None, written: datetime | None, by: By
-) -> ScheduleRow:
+def _put(tx: Tx, clock: Clock, declared: Declared, was: str | None, written: datetime | None, by: By) -> ScheduleRow:
     old = _old(tx, declared.schedule_id)
     timing = declared.timing_hash()
     row = ScheduleRow(
@@ -267,7 +263,7 @@ def _put(
     return row
 
 
-def _old(tx: sqlite3.Connection, schedule_id: str) -> ScheduleRow | None:
+def _old(tx: Tx, schedule_id: str) -> ScheduleRow | None:
     """What stands there; None also when it cannot be read: what is declared is written over it."""
     try:
         old = load_schedule(tx, schedule_id)
@@ -287,7 +283,7 @@ def _begins(row: ScheduleRow, now: datetime, written: datetime | None) -> dateti
     return max(min(now, written or now), now - UNSEEN) - GRACE
 
 
-def _passed(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow) -> list[str]:
+def _passed(tx: Tx, clock: Clock, row: ScheduleRow) -> list[str]:
     """A single time that will not come any more leaves a row and a word, unless it was run before."""
     trigger = trigger_of_row(row) if row.trigger_type == "at" and row.live and row.next_run_utc is None else None
     if not isinstance(trigger, AtTrigger):
@@ -327,7 +323,7 @@ def _apart_from_enabled(row: ScheduleRow) -> tuple[object, ...]:
 
 
 def _event(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     change: Change,
     schedule_id: str,

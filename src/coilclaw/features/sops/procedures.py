@@ -1,6 +1,5 @@
 """SOPs of an open home: starting runs and continuing them."""
 
-import sqlite3
 import time
 from contextlib import suppress
 from functools import partial
@@ -17,6 +16,7 @@ from coilclaw.packets.ids import new_id
 from coilclaw.packets.names import did_you_mean
 from coilclaw.runtime.tool_specs import offered_tools
 from coilclaw.store.claims import Claimant, is_gone
+from coilclaw.store.tx import Tx
 from coilclaw.tools.approval import RUNTIME_TOOLS
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Procedures:
 
         app = self._app
 
-        def event(tx: sqlite3.Connection, kind: str, entity: str, payload: dict[str, Json]) -> None:
+        def event(tx: Tx, kind: str, entity: str, payload: dict[str, Json]) -> None:
             add_event(tx, app.clock, kind, entity, payload)
 
         record = RunRecord(app.clock, event)
@@ -253,7 +253,7 @@ class Procedures:
 
         app, config = self._app, self._app.config
         without = RUNTIME_TOOLS if self._terminal is not None else RUNTIME_TOOLS | {"ask_user"}
-        offered = frozenset(config.channels.cli.tools_allow) - without
+        offered = app.allowed_tools - without
         model = StepModel(
             provider=app.provider(),
             model=config.default_model,

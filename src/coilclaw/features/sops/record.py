@@ -1,6 +1,5 @@
 """What happens to a run is written in one transaction each: its row, its step, the word in its thread, the event."""
 
-import sqlite3
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -30,8 +29,9 @@ from coilclaw.store.sops import (
     whole_output,
 )
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread, thread_labels
+from coilclaw.store.tx import Tx
 
-Event: TypeAlias = Callable[[sqlite3.Connection, str, str, dict[str, Json]], None]
+Event: TypeAlias = Callable[[Tx, str, str, dict[str, Json]], None]
 """Writes an audit event in somebody's transaction."""
 
 NOT_ITS_FAULT = frozenset({"ESTOP", "INTERRUPTED", "CANCELLED"})
@@ -97,7 +97,7 @@ class RunRecord:
         self._clock = clock
         self._event = event
 
-    def start(self, tx: sqlite3.Connection, run: RunRow, sop: Sop, channel: str) -> RunRow:
+    def start(self, tx: Tx, run: RunRow, sop: Sop, channel: str) -> RunRow:
         """A new run, in its thread; what the thread holds from earlier is inherited."""
         title = f"SOP {sop.name}: {sop.description}".rstrip(": ")
         ensure_thread(tx, self._clock, run.thread_id, channel, title)
@@ -109,7 +109,7 @@ class RunRecord:
         self._event(tx, "sop_started", run.run_id, {**story, "taint": list(earlier)})
         return run
 
-    def begin(self, tx: sqlite3.Connection, at: At) -> None:
+    def begin(self, tx: Tx, at: At) -> None:
         """A try of a step begins, or goes on."""
         before = steps_of_run(tx, at.run.run_id).get(at.step.id)
         row = StepRow(
@@ -127,7 +127,7 @@ class RunRecord:
         if at.step.kind == "agent":
             self._open(tx, at)
 
-    def _open(self, tx: sqlite3.Connection, at: At) -> None:
+    def _open(self, tx: Tx, at: At) -> None:
         """What the agent is shown: the output it works on, marked when others wrote it, and the owner's words.
 
         It is said once: another try goes on with the same conversation, so that it knows what was done already.
@@ -143,7 +143,7 @@ class RunRecord:
         label = at.run.file_label
         _say(tx, self._clock, at.run, "user", mark(at.step.prompt, label, name), label, name, about)
 
-    def skip(self, tx: sqlite3.Connection, run: RunRow, position: int, step: Step) -> None:
+    def skip(self, tx: Tx, run: RunRow, position: int, step: Step) -> None:
         """A step's condition is not met."""
         row = StepRow(run_id=run.run_id, step_id=step.id, position=position, state="SKIPPED", attempt=0)
         put_step(
@@ -152,7 +152,7 @@ class RunRecord:
         move_run(tx, self._clock, run.run_id, state="RUNNING", position=position)
         self._event(tx, "sop_step", run.run_id, {"step": step.id, "state": "SKIPPED"})
 
-    def settle(self, tx: sqlite3.Connection, at: At, ended: Ended) -> None:
+    def settle(self, tx: Tx, at: At, ended: Ended) -> None:
         """How a try of a step ended, once: whoever comes second finds it written."""
         before = steps_of_run(tx, at.run.run_id).get(at.step.id)
         known = before is not None and before.attempt == at.attempt
@@ -181,7 +181,7 @@ class RunRecord:
         story: dict[str, Json] = {"step": at.step.id, "state": ended.state, "code": ended.code, "attempt": at.attempt}
         self._event(tx, "sop_step", at.run.run_id, {**story, "action_id": ended.action_id, "label": ended.label})
 
-    def _tell(self, tx: sqlite3.Connection, at: At, ended: Ended) -> None:
+    def _tell(self, tx: Tx, at: At, ended: Ended) -> None:
         """The outcome of a call stands in the thread, whoever carried it out; the gate looks at its label."""
         action_id = ended.action_id or ""
         if action_is_told(tx, at.run.thread_id, action_id):
@@ -189,7 +189,7 @@ class RunRecord:
         text = f"Step {at.step.id}, {at.step.tool}: {ended.output}"
         _say(tx, self._clock, at.run, "system", text, ended.label, new_id("msg", self._clock()), {}, action_id)
 
-    def move(self, tx: sqlite3.Connection, run: RunRow, turn: Turn, state: RunState, reason: str) -> None:
+    def move(self, tx: Tx, run: RunRow, turn: Turn, state: RunState, reason: str) -> None:
         """Where a run stands now; one that is over stays so."""
         now = load_run(tx, run.run_id)
         if now is None or now.state in OVER:
@@ -217,7 +217,7 @@ def source_of(at: At, rows: dict[str, StepRow]) -> StepRow | None:
 
 
 def _say(
-    tx: sqlite3.Connection,
+    tx: Tx,
     clock: Clock,
     run: RunRow,
     role: str,

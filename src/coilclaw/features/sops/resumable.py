@@ -1,6 +1,6 @@
 """Runs that waited and need not any more: what they waited for has its end, and nobody has gone on with them yet."""
 
-import sqlite3
+from coilclaw.store.tx import Tx
 
 MOST_RUNS = 50
 WORKER_NAME = "behind"
@@ -12,7 +12,7 @@ WHERE s.run_id = r.run_id AND s.state = 'WAITING' AND coalesce(a.status, '') IN 
 """
 
 
-def is_answered(db: sqlite3.Connection, run_id: str) -> bool:
+def is_answered(db: Tx, run_id: str) -> bool:
     """Whether the owner has answered what a run waits for, by whatever door, and the run has not heard it yet."""
     row = db.execute(
         "SELECT 1 FROM sop_runs r JOIN sop_steps s USING (run_id) JOIN proposed_actions a ON a.action_id = s.action_id"
@@ -23,7 +23,7 @@ def is_answered(db: sqlite3.Connection, run_id: str) -> bool:
     return row is not None
 
 
-def to_go_on_with(db: sqlite3.Connection) -> list[tuple[str, str | None]]:
+def to_go_on_with(db: Tx) -> list[tuple[str, str | None]]:
     """Runs, no job's, that a worker goes on with, and who holds each: what waited and was answered, and what a worker
     held that may be gone. What was cut off at a terminal stays with the owner."""
     query = (

@@ -1,11 +1,11 @@
 """What a worker does for runs begun at a terminal: it goes on with those whose answer came elsewhere."""
 
 import asyncio
-import sqlite3
 from typing import TYPE_CHECKING
 
 from coilclaw.packets.errors import CoilclawError, Conflict
 from coilclaw.store.claims import is_gone
+from coilclaw.store.tx import Tx
 from coilclaw.work.worker import Chore
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def _go_on(app: "Runtime", conveyor: "Conveyor", run_id: str, given_up: se
     return 1
 
 
-def _put_back(app: "Runtime", tx: sqlite3.Connection, run_id: str, reason: str) -> None:
+def _put_back(app: "Runtime", tx: Tx, run_id: str, reason: str) -> None:
     """A run that stopped in the middle, and that nobody holds, waits: so a worker finds it again."""
     from coilclaw.ledger.audit import add_event
     from coilclaw.store.sops import load_run, move_run

@@ -1,7 +1,6 @@
 """The runner of SOPs: one step after the other, each on record before the next begins."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal, TypeAlias
@@ -26,6 +25,7 @@ from coilclaw.store.actions import actions_of_turn
 from coilclaw.store.database import Database
 from coilclaw.store.job_history import brought_in
 from coilclaw.store.sops import OVER, RunRow, StepRow, claim_run, load_run, release_run, run_of_job, steps_of_run
+from coilclaw.store.tx import Tx
 
 Stop: TypeAlias = Literal["over", "waiting", "held", "next"]
 """The run is over; it waits; ESTOP holds it; there is more to do."""
@@ -114,7 +114,7 @@ class SopRunner:
             updated_at="",
         )
 
-        def write(tx: sqlite3.Connection) -> RunRow:
+        def write(tx: Tx) -> RunRow:
             known = run_of_job(tx, beginning.job_id) if beginning.job_id is not None else None
             return known or self._record.start(tx, run, beginning.sop, beginning.channel)
 

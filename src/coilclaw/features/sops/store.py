@@ -1,13 +1,13 @@
 """Runs of SOPs in pages: which ones come next, the newest first."""
 
-import sqlite3
 from collections.abc import Sequence
 
 from coilclaw.store.sops import RunState
+from coilclaw.store.tx import Tx
 
 
 def run_ids_before(
-    db: sqlite3.Connection,
+    db: Tx,
     before: str | None,
     limit: int,
     *,

@@ -12,6 +12,7 @@ from coilclaw.packets.action import INTERNAL, Label, ToolCall, ToolResult
 from coilclaw.packets.canonical import Json, digest_of
 from coilclaw.store.database import Database
 from coilclaw.store.sops import action_stand, steps_of_run, whole_output
+from coilclaw.store.tx import Tx
 
 Stage: TypeAlias = Literal["settled", "waiting", "held"]
 """The try has its end on record; it waits for the owner or the worker; ESTOP holds it."""
@@ -84,7 +85,7 @@ class StepCalls:
         action = self._conveyor.intake.propose(call, at.turn, key)
         was_cut: list[bool] = []
 
-        def record(tx: sqlite3.Connection, _: ToolResult) -> None:
+        def record(tx: Tx, _: ToolResult) -> None:
             stand = action_stand(tx, action.action_id)
             if stand is not None:
                 self._record.settle(tx, at, ended_by(stand, cut=bool(was_cut)))

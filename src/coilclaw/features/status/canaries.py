@@ -6,7 +6,6 @@ holds it against the source, so that a new way in cannot be forgotten here.
 
 import asyncio
 import json
-import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from coilclaw.packets.card import nobody
 from coilclaw.packets.decision import Autonomy
 from coilclaw.packets.errors import CoilclawError, EgressRefused
 from coilclaw.runtime import Runtime
+from coilclaw.store.tx import Tx
 
 SECRET = "canary-7f3a91c2e5d84b06"  # noqa: S105 - planted on purpose
 SECRET_NAME = "COILCLAW_OPENROUTER_API_KEY"  # noqa: S105 - a variable's name
@@ -156,7 +156,7 @@ async def _through_executor(field: Range, shot: Shot) -> str:
     conveyor = field.app.conveyor(nobody)
     action = conveyor.intake.propose(ToolCall.of(shot.tool, shot.args), Turn("turn_canary", "", "chat"), "canary")
 
-    def approved(tx: sqlite3.Connection) -> None:
+    def approved(tx: Tx) -> None:
         conveyor.records.store(tx, action)
         let_go(tx, action.action_id, action.digest)
         if shot != SHOTS["approval"]:  # whose very point is that the owner's word is not there

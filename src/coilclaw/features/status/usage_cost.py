@@ -1,7 +1,6 @@
 """Bills: what answers took, by group, and what they cost as far as prices are known."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from coilclaw.store.read_connection import reading_apart
+from coilclaw.store.tx import Tx
 from coilclaw.store.usage import day_began, tokens_since
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     today: Today
 
 
-def usage_report(app: "Runtime", db: sqlite3.Connection, by: str, since: str, rows: "list[UsageRow]") -> Report:
+def usage_report(app: "Runtime", db: Tx, by: str, since: str, rows: "list[UsageRow]") -> Report:
     """What was used since then: a bill for each group, all together, and today's share of the budget."""
     prices = app.config.prices
     today = Today(tokens=tokens_since(db, day_began(app.clock())), daily_tokens=app.config.budgets.daily_tokens)

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import hmac
 import re
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import datetime, timedelta
@@ -20,6 +19,7 @@ from coilclaw.packets.ids import Clock, stamp
 from coilclaw.server.door.caller import Caller
 from coilclaw.store.database import Database
 from coilclaw.store.devices import TokenRow, Way, find_token, forget_token, renew_token, settle_tokens, token_holds
+from coilclaw.store.tx import Tx
 
 _SHAPE = re.compile(r"cc_[A-Za-z0-9_-]{43}\Z")
 _RENEW = timedelta(hours=1)
@@ -108,6 +108,6 @@ class Tokens:
             self._settled = self._monotonic()
             self._db.submit(lambda tx: self.settle(tx, now))
 
-    def settle(self, tx: sqlite3.Connection, now: datetime) -> int:
+    def settle(self, tx: Tx, now: datetime) -> int:
         """Make the clock's word last: delete what has expired, cut what would last too long."""
         return settle_tokens(tx, now=stamp(now), latest=stamp(now + self._days))

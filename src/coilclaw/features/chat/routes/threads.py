@@ -1,7 +1,6 @@
 """Conversations: the list, making one, its title, deleting it."""
 
 import asyncio
-import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Annotated, TypeAlias
@@ -28,6 +27,7 @@ from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.store.actions import load_action
 from coilclaw.store.refusals import Refusal
 from coilclaw.store.threads import delete_thread, ensure_thread, rename_thread, thread_exists
+from coilclaw.store.tx import Tx
 
 EXCERPT = 140
 Title = Annotated[str, msgspec.Meta(max_length=200, description="The conversation's title; one line.")]
@@ -128,7 +128,7 @@ class Threads(Controller):
         thread_id = id_of("conv", request_key) or new_id("conv", core.clock())
         title = one_line(core.said(data.title)).strip()
 
-        def write(tx: sqlite3.Connection) -> None:
+        def write(tx: Tx) -> None:
             if not thread_exists(tx, thread_id):
                 ensure_thread(tx, core.clock, thread_id, "panel", title)
                 add_event(tx, core.clock, "thread_created", thread_id, {})
@@ -154,7 +154,7 @@ class Threads(Controller):
         if not title:
             raise Trouble(422, "UNFIT", "the title is empty.", remedy="Give the conversation a title.")
 
-        def write(tx: sqlite3.Connection) -> None:
+        def write(tx: Tx) -> None:
             if rename_thread(tx, thread_id, title[:200]):
                 add_event(tx, core.clock, "thread_renamed", thread_id, {})
 
@@ -169,7 +169,7 @@ class Threads(Controller):
         waits for the owner, it is refused."""
         found_thread(core, thread_id)
 
-        def write(tx: sqlite3.Connection) -> bool:
+        def write(tx: Tx) -> bool:
             gone = delete_thread(tx, thread_id)
             if gone is not None:
                 add_event(tx, core.clock, "thread_deleted", thread_id, {"messages": gone})

@@ -1,12 +1,11 @@
 """Artifacts by their id, whoever left them: what they are, and their bytes."""
 
-import sqlite3
-
 import msgspec
 
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.ids import Clock, stamp
+from coilclaw.store.tx import Tx
 
 
 class ArtifactRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +23,7 @@ class ArtifactRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
 
 
-def load_artifact(db: sqlite3.Connection, artifact_id: str) -> ArtifactRow | None:
+def load_artifact(db: Tx, artifact_id: str) -> ArtifactRow | None:
     """One artifact by its id."""
     row = db.execute(
         "SELECT artifact_id, type, name, length(blob), content_hash, label, thread_id, job_id, created_at"
@@ -46,14 +45,14 @@ def load_artifact(db: sqlite3.Connection, artifact_id: str) -> ArtifactRow | Non
     )
 
 
-def artifact_content(db: sqlite3.Connection, artifact_id: str) -> bytes | None:
+def artifact_content(db: Tx, artifact_id: str) -> bytes | None:
     """An artifact's bytes."""
     row = db.execute("SELECT blob FROM artifacts WHERE artifact_id = ?", (artifact_id,)).fetchone()
     return None if row is None else bytes(row[0])
 
 
 def keep_artifact(
-    tx: sqlite3.Connection, clock: Clock, *, artifact_id: str, kind: str, name: str, content: bytes, label: Label
+    tx: Tx, clock: Clock, *, artifact_id: str, kind: str, name: str, content: bytes, label: Label
 ) -> None:
     """Keep bytes that belong to no conversation; the same id again changes nothing."""
     tx.execute(

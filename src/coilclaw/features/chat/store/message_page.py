@@ -1,6 +1,5 @@
 """The timeline of a conversation: its messages page by page, each call with how it stands."""
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -8,6 +7,7 @@ import msgspec
 from coilclaw.packets.action import Status
 from coilclaw.packets.decision import Decision, Lane, Risk, Verdict
 from coilclaw.store.threads import MESSAGE_COLUMNS, MessageRow, message_of
+from coilclaw.store.tx import Tx
 
 _DECISION = msgspec.json.Decoder(Decision)
 
@@ -20,7 +20,7 @@ class Numbered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def messages_page(
-    db: sqlite3.Connection, thread_id: str, limit: int, *, before: int | None = None, after: int | None = None
+    db: Tx, thread_id: str, limit: int, *, before: int | None = None, after: int | None = None
 ) -> list[Numbered]:
     """Messages in their order: the last ones, the last ones before a number, or the first ones after one."""
     backward = after is None
@@ -33,7 +33,7 @@ def messages_page(
     return list(reversed(numbered)) if backward else numbered
 
 
-def message_by_id(db: sqlite3.Connection, thread_id: str, message_id: str) -> MessageRow | None:
+def message_by_id(db: Tx, thread_id: str, message_id: str) -> MessageRow | None:
     """One message of a conversation."""
     row = db.execute(
         f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE message_id = ? AND thread_id = ?",  # noqa: S608
@@ -65,7 +65,7 @@ FROM proposed_actions a
 """
 
 
-def calls_standing(db: sqlite3.Connection, turns: Iterable[str]) -> list[CallStanding]:
+def calls_standing(db: Tx, turns: Iterable[str]) -> list[CallStanding]:
     """Every call of these turns in the order they were proposed; one that cannot be read is left out."""
     rows = db.execute(
         f"{_STANDING} WHERE a.turn_id IN (SELECT value FROM json_each(?)) ORDER BY a.rowid",  # noqa: S608
@@ -110,7 +110,7 @@ def actions_proposed(message: MessageRow, standing: Sequence[CallStanding]) -> l
     return [by_call.get(call.call_id) for call in message.tool_calls]
 
 
-def artifact_sizes(db: sqlite3.Connection, artifact_ids: Iterable[str]) -> dict[str, int]:
+def artifact_sizes(db: Tx, artifact_ids: Iterable[str]) -> dict[str, int]:
     """How large these artifacts are; those that are gone are left out."""
     rows = db.execute(
         "SELECT artifact_id, length(blob) FROM artifacts WHERE artifact_id IN (SELECT value FROM json_each(?))",

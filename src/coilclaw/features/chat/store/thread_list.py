@@ -1,12 +1,12 @@
 """Conversations as a list shows them: each with its last words and with what goes on in it."""
 
-import sqlite3
 from typing import Annotated, TypeAlias
 
 import msgspec
 
 from coilclaw.packets.action import Label
 from coilclaw.packets.chat import Role
+from coilclaw.store.tx import Tx
 
 MOST_COUNTED = 10_000
 """Messages of one conversation are counted up to here."""
@@ -70,7 +70,7 @@ _TALK = """
 
 
 def list_overviews(
-    db: sqlite3.Connection, limit: int, *, after: Place | None, words: str = "", talks: bool = False
+    db: Tx, limit: int, *, after: Place | None, words: str = "", talks: bool = False
 ) -> list[ThreadOverview]:
     """Conversations, the most recently touched first; with `words` only those whose title holds them, with `talks` only
     those that somebody began, not a job, a schedule or a procedure."""
@@ -86,7 +86,7 @@ def list_overviews(
     return _overviews(db, rows)
 
 
-def overview_of(db: sqlite3.Connection, thread_id: str) -> ThreadOverview | None:
+def overview_of(db: Tx, thread_id: str) -> ThreadOverview | None:
     """One conversation."""
     rows = db.execute(f"{_SELECT} WHERE t.thread_id = ?", (thread_id,)).fetchall()
     return next(iter(_overviews(db, rows)), None)
@@ -98,7 +98,7 @@ def _literally(words: str) -> str:
     return words
 
 
-def _overviews(db: sqlite3.Connection, rows: list[tuple[str, str, str, str, str, int, int]]) -> list[ThreadOverview]:
+def _overviews(db: Tx, rows: list[tuple[str, str, str, str, str, int, int]]) -> list[ThreadOverview]:
     approvals: dict[str, int] = dict(
         db.execute(
             "SELECT thread_id, count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL"
@@ -134,7 +134,7 @@ def _overviews(db: sqlite3.Connection, rows: list[tuple[str, str, str, str, str,
     ]
 
 
-def _last_words(db: sqlite3.Connection, thread_id: str) -> LastWords | None:
+def _last_words(db: Tx, thread_id: str) -> LastWords | None:
     row = db.execute(
         "SELECT role, substr(content, 1, ?), label, created_at, turn_id, seq FROM messages"
         " WHERE thread_id = ? AND role IN ('user', 'assistant') AND content <> '' ORDER BY seq DESC LIMIT 1",
@@ -147,7 +147,7 @@ def _last_words(db: sqlite3.Connection, thread_id: str) -> LastWords | None:
     )
 
 
-def _ended_since(db: sqlite3.Connection, thread_id: str, last: LastWords) -> str | None:
+def _ended_since(db: Tx, thread_id: str, last: LastWords) -> str | None:
     """The action whose end was posted after the agent's last words, the latest of several; None while one is open."""
     if last.role != "assistant":
         return None

@@ -1,12 +1,12 @@
 """Turns that outlive the request they came with: accepted, answered one at a time in each conversation, ended once."""
 
-import sqlite3
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.packets.ids import Clock, stamp
+from coilclaw.store.tx import Tx
 
 TurnState: TypeAlias = Literal["QUEUED", "RUNNING", "ANSWERED", "FAILED", "STOPPED", "INTERRUPTED"]
 OVER: frozenset[TurnState] = frozenset({"ANSWERED", "FAILED", "STOPPED", "INTERRUPTED"})
@@ -64,7 +64,7 @@ def _row(row: tuple[str, ...]) -> TurnRow:
     )
 
 
-def add_turn(tx: sqlite3.Connection, clock: Clock, turn: TurnRow) -> None:
+def add_turn(tx: Tx, clock: Clock, turn: TurnRow) -> None:
     """Keep a turn that waits; its conversation must be there."""
     tx.execute(
         f"INSERT INTO turns ({_COLUMNS}) VALUES (?, ?, ?, 'QUEUED', '', '', '', ?, ?, NULL, NULL)",  # noqa: S608
@@ -72,7 +72,7 @@ def add_turn(tx: sqlite3.Connection, clock: Clock, turn: TurnRow) -> None:
     )
 
 
-def add_running_turn(tx: sqlite3.Connection, clock: Clock, turn: TurnRow) -> None:
+def add_running_turn(tx: Tx, clock: Clock, turn: TurnRow) -> None:
     """Keep a turn that whoever accepted it answers at once."""
     now = stamp(clock())
     tx.execute(
@@ -81,19 +81,19 @@ def add_running_turn(tx: sqlite3.Connection, clock: Clock, turn: TurnRow) -> Non
     )
 
 
-def load_turn(db: sqlite3.Connection, turn_id: str) -> TurnRow | None:
+def load_turn(db: Tx, turn_id: str) -> TurnRow | None:
     """One turn by its id."""
     row = db.execute(f"SELECT {_COLUMNS} FROM turns WHERE turn_id = ?", (turn_id,)).fetchone()  # noqa: S608
     return None if row is None else _row(row)
 
 
-def open_turns(db: sqlite3.Connection) -> list[TurnRow]:
+def open_turns(db: Tx) -> list[TurnRow]:
     """Every turn that waits or runs, in the order they were accepted."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM turns WHERE {_OPEN} ORDER BY rowid")  # noqa: S608
     return [_row(row) for row in rows.fetchall()]
 
 
-def count_open(db: sqlite3.Connection, thread_id: str) -> tuple[int, int]:
+def count_open(db: Tx, thread_id: str) -> tuple[int, int]:
     """How many turns wait or run: in one conversation, and in all."""
     row = db.execute(
         f"SELECT coalesce(sum(thread_id = ?), 0), count(*) FROM turns WHERE {_OPEN}",  # noqa: S608
@@ -102,7 +102,7 @@ def count_open(db: sqlite3.Connection, thread_id: str) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def next_turn(db: sqlite3.Connection, worker: str, gone: Gone) -> TurnRow | None:
+def next_turn(db: Tx, worker: str, gone: Gone) -> TurnRow | None:
     """The turn that a worker may take up: its own or of a dead process, and the first of its conversation."""
     busy: set[str] = set()
     for turn in open_turns(db):
@@ -113,7 +113,7 @@ def next_turn(db: sqlite3.Connection, worker: str, gone: Gone) -> TurnRow | None
     return None
 
 
-def begin_turn(tx: sqlite3.Connection, clock: Clock, turn: TurnRow, worker: str) -> bool:
+def begin_turn(tx: Tx, clock: Clock, turn: TurnRow, worker: str) -> bool:
     """Take a waiting turn in hand; False when somebody else did, or it was stopped."""
     return (
         tx.execute(
@@ -125,7 +125,7 @@ def begin_turn(tx: sqlite3.Connection, clock: Clock, turn: TurnRow, worker: str)
     )
 
 
-def end_turn(tx: sqlite3.Connection, clock: Clock, turn: TurnRow, end: TurnEnd) -> bool:
+def end_turn(tx: Tx, clock: Clock, turn: TurnRow, end: TurnEnd) -> bool:
     """Write how a turn ended; False when it no longer stands as the caller saw it."""
     return (
         tx.execute(
@@ -146,7 +146,7 @@ def end_turn(tx: sqlite3.Connection, clock: Clock, turn: TurnRow, end: TurnEnd) 
     )
 
 
-def queue_again(tx: sqlite3.Connection, turn: TurnRow, worker: str) -> bool:
+def queue_again(tx: Tx, turn: TurnRow, worker: str) -> bool:
     """Have a turn wait again that a dead process had in hand."""
     return (
         tx.execute(
@@ -158,7 +158,7 @@ def queue_again(tx: sqlite3.Connection, turn: TurnRow, worker: str) -> bool:
     )
 
 
-def answer_of(db: sqlite3.Connection, thread_id: str, turn_id: str) -> str | None:
+def answer_of(db: Tx, thread_id: str, turn_id: str) -> str | None:
     """The last word of a turn; only it proposes no call."""
     row = db.execute(
         "SELECT content FROM messages WHERE thread_id = ? AND turn_id = ? AND role = 'assistant'"
@@ -168,7 +168,7 @@ def answer_of(db: sqlite3.Connection, thread_id: str, turn_id: str) -> str | Non
     return None if row is None else str(row[0])
 
 
-def times_started(db: sqlite3.Connection, turn: TurnRow) -> int:
+def times_started(db: Tx, turn: TurnRow) -> int:
     """How often a turn was taken in hand since it last left something in its conversation."""
     row = db.execute(
         "SELECT count(*) FROM audit_log WHERE entity_id = ? AND event_type = 'turn_started' AND created_at >= coalesce("
@@ -179,7 +179,7 @@ def times_started(db: sqlite3.Connection, turn: TurnRow) -> int:
     return int(row[0])
 
 
-def unknown_calls(db: sqlite3.Connection, turn: TurnRow) -> list[tuple[str, str]]:
+def unknown_calls(db: Tx, turn: TurnRow) -> list[tuple[str, str]]:
     """Calls of a turn that were cut off, so that nobody knows whether they had their effect: action and tool."""
     rows = db.execute(
         "SELECT a.action_id, a.tool FROM proposed_actions a WHERE a.turn_id = ? AND a.status = 'UNKNOWN' AND NOT EXISTS"
@@ -190,7 +190,7 @@ def unknown_calls(db: sqlite3.Connection, turn: TurnRow) -> list[tuple[str, str]
     return [(str(action_id), str(tool)) for action_id, tool in rows]
 
 
-def claim_turn(tx: sqlite3.Connection, clock: Clock, turn: TurnRow, worker: str) -> bool:
+def claim_turn(tx: Tx, clock: Clock, turn: TurnRow, worker: str) -> bool:
     """Take in hand what a dead process left, waiting or begun; False when somebody else was faster."""
     return (
         tx.execute(

@@ -10,10 +10,9 @@ from coilclaw.cli.output import json_option, moment, print_json, print_rows, tel
 from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from coilclaw.runtime import Runtime
     from coilclaw.store.passkeys import Passkey
+    from coilclaw.store.tx import Tx
 
 
 @click.group()
@@ -103,7 +102,7 @@ def _offer_sign_out(app: "Runtime", passkey_id: str, *, at_once: bool) -> None:
     if not (at_once or click.confirm(f"Sign out the devices that used it ({names})?", default=False, err=True)):
         return
 
-    def work(tx: "sqlite3.Connection") -> None:
+    def work(tx: "Tx") -> None:
         for device_id, _ in used:
             end_device(tx, app.clock, device_id, by=TERMINAL, why="passkey_removed")
 

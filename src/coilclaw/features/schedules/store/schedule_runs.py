@@ -1,6 +1,5 @@
 """Runs of schedules: every slot that came due, once, with what became of it."""
 
-import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -11,6 +10,7 @@ from coilclaw.features.schedules.store.schedules import Payload, text_of
 from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.job import ENDED, JobState
+from coilclaw.store.tx import Tx
 
 RunState: TypeAlias = Literal["QUEUED", "STARTED", "ENDED", "SKIPPED"]
 Cause: TypeAlias = Literal["due", "late", "manual"]
@@ -108,7 +108,7 @@ def _next_runs(text: str) -> dict[str, Json]:
         return {}
 
 
-def claim_run(tx: sqlite3.Connection, clock: Clock, run: RunRow) -> bool:
+def claim_run(tx: Tx, clock: Clock, run: RunRow) -> bool:
     """Write a run down; False when its slot was taken before, by whomever."""
     done = tx.execute(
         f"INSERT INTO schedule_runs ({_COLUMNS}) VALUES ({', '.join('?' * 15)}) ON CONFLICT DO NOTHING",  # noqa: S608
@@ -133,7 +133,7 @@ def claim_run(tx: sqlite3.Connection, clock: Clock, run: RunRow) -> bool:
     return done.rowcount == 1
 
 
-def extend_skip(tx: sqlite3.Connection, run: RunRow, after: str) -> RunRow | None:
+def extend_skip(tx: Tx, run: RunRow, after: str) -> RunRow | None:
     """Let a skipped slot share the row of the slot `after` right before it, if that was skipped for the same reason;
     the row as it is then, None when there is no such row. It bears the name of its last slot."""
     changed = tx.execute(
@@ -156,7 +156,7 @@ def extend_skip(tx: sqlite3.Connection, run: RunRow, after: str) -> RunRow | Non
     return _run(tx.execute(select, (run.run_instance_id,)).fetchone())
 
 
-def start_run(tx: sqlite3.Connection, run_instance_id: str, job_id: str) -> None:
+def start_run(tx: Tx, run_instance_id: str, job_id: str) -> None:
     """The run's job was made."""
     tx.execute(
         "UPDATE schedule_runs SET state = 'STARTED', job_id = ?, reason = '' WHERE run_instance_id = ?",
@@ -164,14 +164,14 @@ def start_run(tx: sqlite3.Connection, run_instance_id: str, job_id: str) -> None
     )
 
 
-def skip_run(tx: sqlite3.Connection, run_instance_id: str, reason: str) -> None:
+def skip_run(tx: Tx, run_instance_id: str, reason: str) -> None:
     """A run that will not be."""
     tx.execute(
         "UPDATE schedule_runs SET state = 'SKIPPED', reason = ? WHERE run_instance_id = ?", (reason, run_instance_id)
     )
 
 
-def end_run(tx: sqlite3.Connection, run_instance_id: str, outcome: JobState) -> bool:
+def end_run(tx: Tx, run_instance_id: str, outcome: JobState) -> bool:
     """The run's job is over; False when somebody noted that before."""
     changed = tx.execute(
         "UPDATE schedule_runs SET state = 'ENDED', outcome = ? WHERE run_instance_id = ? AND state = 'STARTED'",
@@ -180,7 +180,7 @@ def end_run(tx: sqlite3.Connection, run_instance_id: str, outcome: JobState) -> 
     return changed.rowcount == 1
 
 
-def open_runs(db: sqlite3.Connection, schedule_id: str) -> list[RunRow]:
+def open_runs(db: Tx, schedule_id: str) -> list[RunRow]:
     """Runs of a schedule that are queued or whose job is not over, oldest first; what is over counts at once."""
     marks = ", ".join("?" * len(ENDED))
     rows = db.execute(
@@ -192,13 +192,13 @@ def open_runs(db: sqlite3.Connection, schedule_id: str) -> list[RunRow]:
     return [_run(row) for row in rows.fetchall()]
 
 
-def busy_schedules(db: sqlite3.Connection) -> set[str]:
+def busy_schedules(db: Tx) -> set[str]:
     """Schedules that may have a run which is queued or not over."""
     rows = db.execute("SELECT DISTINCT schedule_id FROM schedule_runs WHERE state IN ('QUEUED', 'STARTED')")
     return {row[0] for row in rows}
 
 
-def ended_runs(db: sqlite3.Connection, limit: int) -> list[tuple[RunRow, JobState]]:
+def ended_runs(db: Tx, limit: int) -> list[tuple[RunRow, JobState]]:
     """Started runs whose job is over by now, in the order in which they were over."""
     names = ", ".join(f"r.{name}" for name in _Raw._fields)
     marks = ", ".join("?" * len(ENDED))
@@ -211,7 +211,7 @@ def ended_runs(db: sqlite3.Connection, limit: int) -> list[tuple[RunRow, JobStat
     return [(_run(row[:-1]), msgspec.convert(row[-1], JobState)) for row in rows]
 
 
-def queued_schedules(db: sqlite3.Connection) -> list[str]:
+def queued_schedules(db: Tx) -> list[str]:
     """Schedules that have a run waiting for an earlier one."""
     rows = db.execute(
         "SELECT DISTINCT schedule_id FROM schedule_runs WHERE state IN ('QUEUED', 'STARTED') AND state = 'QUEUED'"
@@ -219,7 +219,7 @@ def queued_schedules(db: sqlite3.Connection) -> list[str]:
     return [row[0] for row in rows.fetchall()]
 
 
-def recent_runs(db: sqlite3.Connection, schedule_id: str, limit: int) -> list[RunRow]:
+def recent_runs(db: Tx, schedule_id: str, limit: int) -> list[RunRow]:
     """The last runs of a schedule, newest first."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM schedule_runs WHERE schedule_id = ?"  # noqa: S608
@@ -229,7 +229,7 @@ def recent_runs(db: sqlite3.Connection, schedule_id: str, limit: int) -> list[Ru
     return [_run(row) for row in rows.fetchall()]
 
 
-def runs_before(db: sqlite3.Connection, schedule_id: str, place: tuple[str, str] | None, limit: int) -> list[RunRow]:
+def runs_before(db: Tx, schedule_id: str, place: tuple[str, str] | None, limit: int) -> list[RunRow]:
     """Runs of a schedule, newest first, from below a place (its `created_at`, its `scheduled_at`) on."""
     before = "" if place is None else " AND (created_at, scheduled_at) < (?, ?)"
     rows = db.execute(
@@ -240,7 +240,7 @@ def runs_before(db: sqlite3.Connection, schedule_id: str, place: tuple[str, str]
     return [_run(row) for row in rows.fetchall()]
 
 
-def load_run(db: sqlite3.Connection, run_instance_id: str) -> RunRow | None:
+def load_run(db: Tx, run_instance_id: str) -> RunRow | None:
     """One run by its name."""
     row = db.execute(
         f"SELECT {_COLUMNS} FROM schedule_runs WHERE run_instance_id = ?",  # noqa: S608
@@ -256,7 +256,7 @@ class LastRun(msgspec.Struct, frozen=True):
     status: str
 
 
-def last_started(db: sqlite3.Connection, schedule_id: str) -> LastRun | None:
+def last_started(db: Tx, schedule_id: str) -> LastRun | None:
     """The last run that made a job."""
     row = db.execute(
         "SELECT scheduled_at, coalesce(outcome, (SELECT j.state FROM jobs j WHERE j.job_id = r.job_id), r.state)"
@@ -267,13 +267,13 @@ def last_started(db: sqlite3.Connection, schedule_id: str) -> LastRun | None:
     return None if row is None else LastRun(row[0], row[1])
 
 
-def ever_ran(db: sqlite3.Connection, schedule_id: str) -> bool:
+def ever_ran(db: Tx, schedule_id: str) -> bool:
     """Whether a schedule of that id has left any run."""
     found = db.execute("SELECT 1 FROM schedule_runs WHERE schedule_id = ? LIMIT 1", (schedule_id,)).fetchone()
     return found is not None
 
 
-def slot_is_taken(db: sqlite3.Connection, schedule_id: str, slot: str) -> bool:
+def slot_is_taken(db: Tx, schedule_id: str, slot: str) -> bool:
     """Whether a slot has its row."""
     name = run_id(schedule_id, slot)
     return db.execute("SELECT 1 FROM schedule_runs WHERE run_instance_id = ?", (name,)).fetchone() is not None
@@ -283,7 +283,7 @@ def slot_is_taken(db: sqlite3.Connection, schedule_id: str, slot: str) -> bool:
 
 
 def add_wakeup(
-    tx: sqlite3.Connection, run: RunRow, payload: Payload, *, status: Literal["PENDING", "LEASED"], until: str | None
+    tx: Tx, run: RunRow, payload: Payload, *, status: Literal["PENDING", "LEASED"], until: str | None
 ) -> None:
     """Note that a slot is to be worked on: PENDING behind an earlier run, LEASED to its job until its deadline."""
     tx.execute(
@@ -300,7 +300,7 @@ def add_wakeup(
     )
 
 
-def lease_wakeup(tx: sqlite3.Connection, run_instance_id: str, until: str | None) -> None:
+def lease_wakeup(tx: Tx, run_instance_id: str, until: str | None) -> None:
     """A wake-up that waited is its job's now."""
     tx.execute(
         "UPDATE wakeup_events SET status = 'LEASED', lease_until = ? WHERE event_id = ?",
@@ -308,6 +308,6 @@ def lease_wakeup(tx: sqlite3.Connection, run_instance_id: str, until: str | None
     )
 
 
-def complete_wakeup(tx: sqlite3.Connection, run_instance_id: str) -> None:
+def complete_wakeup(tx: Tx, run_instance_id: str) -> None:
     """Nothing more comes of a wake-up."""
     tx.execute("UPDATE wakeup_events SET status = 'COMPLETED' WHERE event_id = ?", (f"wake_{run_instance_id}",))

@@ -14,6 +14,7 @@ from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.job import Constraints, Outputs
 from coilclaw.store.meta import read_meta, write_meta
 from coilclaw.store.threads import OWNER_ID, ensure_owner
+from coilclaw.store.tx import Tx
 
 Origin: TypeAlias = Literal["registry", "followup"]
 TriggerType: TypeAlias = Literal["cron", "interval", "at"]
@@ -192,7 +193,7 @@ def _sifted(rows: sqlite3.Cursor) -> Sifted:
     return found, broken
 
 
-def put_schedule(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow) -> ScheduleRow:
+def put_schedule(tx: Tx, clock: Clock, row: ScheduleRow) -> ScheduleRow:
     """Store a schedule, new or changed."""
     now = stamp(clock())
     row = msgspec.structs.replace(row, created_at=row.created_at or now, updated_at=now)
@@ -228,27 +229,25 @@ def put_schedule(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow) -> Sche
     return row
 
 
-def load_schedule(db: sqlite3.Connection, schedule_id: str) -> ScheduleRow | None:
+def load_schedule(db: Tx, schedule_id: str) -> ScheduleRow | None:
     """One schedule by id."""
     row = db.execute(f"SELECT {_COLUMNS} FROM schedules WHERE schedule_id = ?", (schedule_id,)).fetchone()  # noqa: S608
     return None if row is None else _schedule(row)
 
 
-def origin_of(db: sqlite3.Connection, schedule_id: str) -> Origin | None:
+def origin_of(db: Tx, schedule_id: str) -> Origin | None:
     """Where a schedule comes from, also of one whose row cannot be read; None when there is none."""
     row = db.execute("SELECT origin FROM schedules WHERE schedule_id = ?", (schedule_id,)).fetchone()
     return None if row is None else row[0]
 
 
-def list_schedules(db: sqlite3.Connection, origin: Origin) -> Sifted:
+def list_schedules(db: Tx, origin: Origin) -> Sifted:
     """Schedules of one origin, by id."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM schedules WHERE origin = ? ORDER BY schedule_id", (origin,))  # noqa: S608
     return _sifted(rows)
 
 
-def schedules_after(
-    db: sqlite3.Connection, origin: Origin, after: str, limit: int
-) -> tuple[list[ScheduleRow], list[str]]:
+def schedules_after(db: Tx, origin: Origin, after: str, limit: int) -> tuple[list[ScheduleRow], list[str]]:
     """Schedules of one origin by id, from after one on, at most so many rows; and the ids of all those rows, also of
     those that cannot be read."""
     rows = db.execute(
@@ -262,18 +261,18 @@ def schedules_after(
     return found, [row[0] for row in rows]
 
 
-def declared_hashes(db: sqlite3.Connection) -> dict[str, str]:
+def declared_hashes(db: Tx) -> dict[str, str]:
     """What the registry said of each of its schedules when it was last taken over."""
     rows = db.execute("SELECT schedule_id, declared_hash FROM schedules WHERE origin = 'registry'")
     return {row[0]: row[1] for row in rows}
 
 
-def schedule_ids(db: sqlite3.Connection) -> list[str]:
+def schedule_ids(db: Tx) -> list[str]:
     """Every id, for a did-you-mean."""
     return [row[0] for row in db.execute("SELECT schedule_id FROM schedules ORDER BY schedule_id")]
 
 
-def delete_schedule(tx: sqlite3.Connection, schedule_id: str) -> bool:
+def delete_schedule(tx: Tx, schedule_id: str) -> bool:
     """Forget a schedule; what it ran stays on record."""
     tx.execute("DELETE FROM wakeup_events WHERE schedule_id = ?", (schedule_id,))
     return tx.execute("DELETE FROM schedules WHERE schedule_id = ?", (schedule_id,)).rowcount == 1
@@ -282,7 +281,7 @@ def delete_schedule(tx: sqlite3.Connection, schedule_id: str) -> bool:
 # When
 
 
-def due_schedules(db: sqlite3.Connection, now: str, limit: int) -> Sifted:
+def due_schedules(db: Tx, now: str, limit: int) -> Sifted:
     """Schedules whose time has come, the longest due first."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM schedules WHERE {_LIVE} AND due_at <= ? ORDER BY due_at LIMIT ?",  # noqa: S608
@@ -291,7 +290,7 @@ def due_schedules(db: sqlite3.Connection, now: str, limit: int) -> Sifted:
     return _sifted(rows)
 
 
-def advance(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow, to: Advance) -> bool:
+def advance(tx: Tx, clock: Clock, row: ScheduleRow, to: Advance) -> bool:
     """Move a schedule on from the slot it stood at; False when it stands elsewhere by now."""
     changed = tx.execute(
         "UPDATE schedules SET counted_from = ?, next_run_utc = ?, due_at = ?, tzdata_version = ?, updated_at = ?"  # noqa: S608
@@ -311,7 +310,7 @@ def advance(tx: sqlite3.Connection, clock: Clock, row: ScheduleRow, to: Advance)
     return changed.rowcount == 1
 
 
-def set_next(tx: sqlite3.Connection, row: ScheduleRow, to: Advance) -> bool:
+def set_next(tx: Tx, row: ScheduleRow, to: Advance) -> bool:
     """Count a schedule's next run anew, if nobody else moved it since it was read."""
     changed = tx.execute(
         "UPDATE schedules SET counted_from = ?, next_run_utc = ?, due_at = ?, tzdata_version = ?"
@@ -330,7 +329,7 @@ def set_next(tx: sqlite3.Connection, row: ScheduleRow, to: Advance) -> bool:
     return changed.rowcount == 1
 
 
-def other_tzdata(db: sqlite3.Connection, version: str, limit: int) -> Sifted:
+def other_tzdata(db: Tx, version: str, limit: int) -> Sifted:
     """Schedules whose next run was counted with other rules about time zones."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM schedules WHERE {_LIVE} AND next_run_utc IS NOT NULL AND tzdata_version <> ?"  # noqa: S608
@@ -340,7 +339,7 @@ def other_tzdata(db: sqlite3.Connection, version: str, limit: int) -> Sifted:
     return _sifted(rows)
 
 
-def counted_ahead(db: sqlite3.Connection, now: str, limit: int) -> Sifted:
+def counted_ahead(db: Tx, now: str, limit: int) -> Sifted:
     """Schedules that were moved on by a clock that ran ahead."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM schedules WHERE {_LIVE} AND trigger_type <> 'at' AND counted_from > ? LIMIT ?",  # noqa: S608
@@ -349,12 +348,12 @@ def counted_ahead(db: sqlite3.Connection, now: str, limit: int) -> Sifted:
     return _sifted(rows)
 
 
-def set_failures(tx: sqlite3.Connection, schedule_id: str, failures: int) -> None:
+def set_failures(tx: Tx, schedule_id: str, failures: int) -> None:
     """How many of its runs failed in a row."""
     tx.execute("UPDATE schedules SET failures = ? WHERE schedule_id = ?", (failures, schedule_id))
 
 
-def pause(tx: sqlite3.Connection, clock: Clock, schedule_id: str, reason: str) -> None:
+def pause(tx: Tx, clock: Clock, schedule_id: str, reason: str) -> None:
     """Let a schedule rest until the owner enables it again."""
     tx.execute(
         "UPDATE schedules SET paused_reason = ?, next_run_utc = NULL, due_at = NULL, updated_at = ?"
@@ -363,7 +362,7 @@ def pause(tx: sqlite3.Connection, clock: Clock, schedule_id: str, reason: str) -
     )
 
 
-def open_followups(db: sqlite3.Connection) -> int:
+def open_followups(db: Tx) -> int:
     """Follow-ups that are still to come."""
     row = db.execute("SELECT count(*) FROM schedules WHERE origin = 'followup' AND next_run_utc IS NOT NULL").fetchone()
     return int(row[0])
@@ -372,11 +371,11 @@ def open_followups(db: sqlite3.Connection) -> int:
 # What was taken over
 
 
-def get_mark(db: sqlite3.Connection, name: str) -> str:
+def get_mark(db: Tx, name: str) -> str:
     """A word kept beside the schedules, such as which registry was taken over last; empty when there is none."""
     return read_meta(db, f"schedules.{name}") or ""
 
 
-def set_mark(tx: sqlite3.Connection, name: str, value: str) -> None:
+def set_mark(tx: Tx, name: str, value: str) -> None:
     """Keep such a word."""
     write_meta(tx, f"schedules.{name}", value)

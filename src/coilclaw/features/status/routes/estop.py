@@ -16,6 +16,7 @@ from coilclaw.packets.proof import Assertion
 from coilclaw.packets.text import one_line
 from coilclaw.server.core import Core
 from coilclaw.server.door.caller import Caller
+from coilclaw.store.tx import Tx
 
 NOTE_SECONDS = 1.0
 """A stop is answered whatever the database does; so long it may take to tell the audit first."""
@@ -124,7 +125,7 @@ class EstopController(Controller):
         mark = core.estop.mark()
         if mark:
 
-            def proved(tx: sqlite3.Connection) -> None:
+            def proved(tx: Tx) -> None:
                 core.approvals.owner.demand(
                     tx, purpose="estop.clear", subject="estop", by=caller.by, assertion=data.proof, digest=mark
                 )

@@ -2,7 +2,6 @@
 day that is long over is counted once for all who ask within a while."""
 
 import re
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,6 +18,7 @@ from coilclaw.packets.decision import Risk, Verdict
 from coilclaw.packets.ids import Clock, from_stamp, stamp
 from coilclaw.packets.job import ENDED, JobSpec, JobState
 from coilclaw.store.read_connection import reading_apart
+from coilclaw.store.tx import Tx
 from coilclaw.store.usage import UsageRow, day_began
 
 Table: TypeAlias = Literal["proposed_actions", "jobs", "schedule_runs"]
@@ -116,7 +116,7 @@ class OverviewReader:
             found = [self._day(db, now, start, end) for start, end in pairwise(starts)]
             return Counted(days=tuple(found), evidence=count_evidence(db, starts[0]), waits=count_waits(db))
 
-    def _day(self, db: sqlite3.Connection, now: datetime, start: str, end: str) -> DayCount:
+    def _day(self, db: Tx, now: datetime, start: str, end: str) -> DayCount:
         kept = self._kept.get(start)
         if kept is not None and timedelta() <= now - kept[0] < COUNTED_AGAIN:
             return kept[1]
@@ -126,7 +126,7 @@ class OverviewReader:
         return made
 
 
-def first_row(db: sqlite3.Connection, table: Table, since: str) -> int:
+def first_row(db: Tx, table: Table, since: str) -> int:
     """The first row of a table that was written at a time or later, found by halving: rows are numbered as they come,
     so that no index is needed."""
     low, high = db.execute(
@@ -145,7 +145,7 @@ def first_row(db: sqlite3.Connection, table: Table, since: str) -> int:
     return int(low)
 
 
-def count_day(db: sqlite3.Connection, start: str, end: str) -> DayCount:
+def count_day(db: Tx, start: str, end: str) -> DayCount:
     """Count what was made from one time on and before another."""
     places: dict[Table, tuple[int, int]] = {
         table: (first_row(db, table, start), first_row(db, table, end))
@@ -176,7 +176,7 @@ _DECIDED = re.compile(r'\{"verdict":"(allow|ask|deny)","risk":"(R[0-3])"')
 _Actions: TypeAlias = tuple[dict[Verdict, int], dict[Risk, int], dict[Said, int], dict[str, dict[str, int]]]
 
 
-def _actions(db: sqlite3.Connection, place: tuple[int, int]) -> _Actions:
+def _actions(db: Tx, place: tuple[int, int]) -> _Actions:
     """One pass over the actions. A decision begins with its verdict and its risk, so that its JSON need not be read.
 
     What the owner did through the panel (`gateway`) counts as a call; nobody asked them about it.
@@ -212,7 +212,7 @@ def _said(status: str, *, yes: bool, late: bool) -> Said:
     return "expired" if late else "rejected"
 
 
-def _waited(db: sqlite3.Connection, place: tuple[int, int]) -> tuple[float, ...]:
+def _waited(db: Tx, place: tuple[int, int]) -> tuple[float, ...]:
     rows = db.execute(
         "SELECT created_at, coalesce(approved_at, updated_at) FROM proposed_actions WHERE rowid >= ? AND rowid < ?"
         " AND source <> 'gateway'"
@@ -226,7 +226,7 @@ def _waited(db: sqlite3.Connection, place: tuple[int, int]) -> tuple[float, ...]
 # Schedules and tokens
 
 
-def _runs(db: sqlite3.Connection, place: tuple[int, int]) -> dict[str, int]:
+def _runs(db: Tx, place: tuple[int, int]) -> dict[str, int]:
     rows = db.execute(
         "SELECT state, outcome, count(*), sum(slots) FROM schedule_runs WHERE rowid >= ? AND rowid < ?"
         " GROUP BY +state, outcome",
@@ -238,7 +238,7 @@ def _runs(db: sqlite3.Connection, place: tuple[int, int]) -> dict[str, int]:
     return dict(ends)
 
 
-def _usage(db: sqlite3.Connection, start: str, end: str) -> tuple[UsageRow, ...]:
+def _usage(db: Tx, start: str, end: str) -> tuple[UsageRow, ...]:
     rows: Sequence[tuple[Any, ...]] = db.execute(
         "SELECT model, count(*), sum(input_tokens), sum(output_tokens),"
         " sum(CASE WHEN estimated THEN input_tokens + output_tokens ELSE 0 END)"
@@ -257,7 +257,7 @@ _SPEC = msgspec.json.Decoder(JobSpec)
 _ENDED = ", ".join(f"'{state}'" for state in sorted(ENDED))
 
 
-def count_evidence(db: sqlite3.Connection, since: str) -> Evidence:
+def count_evidence(db: Tx, since: str) -> Evidence:
     """How many of the newest jobs that are over left their manifest and everything that was required of them."""
     rows = db.execute(
         f"SELECT job_id, spec_json FROM jobs WHERE rowid >= ? AND +state IN ({_ENDED}) ORDER BY rowid DESC LIMIT ?",  # noqa: S608
@@ -280,7 +280,7 @@ def _required(spec: str) -> tuple[str, ...]:
         return ("",)  # nobody knows what it had to leave
 
 
-def _left(db: sqlite3.Connection, job_id: str, required: Iterable[str]) -> bool:
+def _left(db: Tx, job_id: str, required: Iterable[str]) -> bool:
     """Whether a job left everything it had to, as an artifact's name or kind."""
     wanted = set(required)
     if not wanted:
@@ -294,7 +294,7 @@ def _left(db: sqlite3.Connection, job_id: str, required: Iterable[str]) -> bool:
 # Now
 
 
-def count_waits(db: sqlite3.Connection) -> Waits:
+def count_waits(db: Tx) -> Waits:
     """What waits for the owner at this moment."""
 
     def count(rest: str) -> int:

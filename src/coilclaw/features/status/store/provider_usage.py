@@ -1,11 +1,10 @@
 """Usage by provider: the same counts as by model, grouped by who was asked."""
 
-import sqlite3
-
+from coilclaw.store.tx import Tx
 from coilclaw.store.usage import UsageRow
 
 
-def usage_by_provider(db: sqlite3.Connection, since: str) -> list[UsageRow]:
+def usage_by_provider(db: Tx, since: str) -> list[UsageRow]:
     """What was used from a moment on: one row for each provider and model, in the order of the providers."""
     rows = db.execute(
         "SELECT provider, model, count(*), sum(input_tokens), sum(output_tokens),"
