@@ -16,6 +16,7 @@ import typescript  # noqa: E402
 from contract import Contract  # noqa: E402
 from openapi import document  # noqa: E402
 
+from coilclaw.app import feature_tools  # noqa: E402
 from coilclaw.cli.group import COMMANDS, coilclaw  # noqa: E402
 from coilclaw.config import docs_markdown  # noqa: E402
 from coilclaw.features.schedules.registry import RegistryFile  # noqa: E402
@@ -94,7 +95,7 @@ def cli_page() -> str:
 def tools_page() -> str:
     """Every tool: what it does, what it declares, what it takes."""
     lines = ["# Tools", "", "Made from the tools' declarations by `scripts/docs.py`.", ""]
-    for tool in builtin_tools().values():
+    for tool in builtin_tools(more=feature_tools()).values():
         declared = (
             f"effect {tool.effect}, destination {tool.destination}, {'' if tool.idempotent else 'not '}idempotent"
         )

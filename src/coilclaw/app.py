@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.grants import FollowUp
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.action import Action
+    from coilclaw.packets.ports import Tool
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.server.door.rates import Rates
     from coilclaw.server.panel import Panel
@@ -62,7 +63,12 @@ def _job_kinds() -> Mapping[str, JobKind]:
     return {"sop": SOP_JOB}
 
 
-EXTENSIONS = Extensions(reach_out=_reach_out, follow_up=_follow_up, job_kinds=_job_kinds)
+def feature_tools(_runtime: "Runtime | None" = None) -> "tuple[Tool, ...]":
+    """The tools of features, each from its `tools.py`; without a home they can only be described."""
+    return ()
+
+
+EXTENSIONS = Extensions(reach_out=_reach_out, follow_up=_follow_up, tools=feature_tools, job_kinds=_job_kinds)
 """What features add to every home that is opened."""
 
 
