@@ -33,7 +33,7 @@ class JobRequests:
         for _ in range(number):
             self._number += 1
             turn = Turn("turn_bench", "", "cli")
-            call = ToolCall.of("shell", {"command": "ls -la src"})
+            call = ToolCall.of("shell", {"command": "touch made.txt"})
             outcome = await self._conveyor.carry(
                 self._conveyor.intake.propose(call, turn, f"key-{self._number}"), turn, stored=False
             )

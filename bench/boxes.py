@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bench.rounds import Case, Timing, timed, timings
 from bench.row import Plan, Row, alone, beside
-from coilclaw.packets.box import BoxSpec, Tier
+from coilclaw.gate.live_output import LiveOutput
+from coilclaw.packets.box import BoxLimits, BoxSpec, OutputName, Tier
 from coilclaw.packets.errors import BoxUnavailable
 from coilclaw.packets.ports import Box
 from coilclaw.sandbox.binaries import Programs, forbid
@@ -17,6 +18,7 @@ from coilclaw.sandbox.box import open_box, tools
 from coilclaw.sandbox.bubblewrap import Arguments
 from coilclaw.sandbox.layout import command_line, environment, steps_for
 from coilclaw.sandbox.seccomp import filter_bytes, this_machine
+from coilclaw.secrets.redactor import Redactor
 
 
 def _spec(workspace: Path) -> BoxSpec:
@@ -63,6 +65,44 @@ def _boxed(box: Box, spec: BoxSpec, loop: asyncio.Runner) -> Case:
     return timed(run)
 
 
+def _output(plan: Plan, workspace: Path) -> Iterator[Row]:
+    """A flood of output, shown as it is written, redacted and bounded, beside the same read from a bare pipe."""
+    size = plan.size(256 << 20, 128 << 20)  # so much that what starting the box costs hardly counts
+    command = f"head -c {size} /dev/zero"
+    limits = BoxLimits(wall_seconds=600.0, cpu_seconds=600, output_bytes=4 << 30, kept_bytes=64 << 10)
+    spec = BoxSpec(command=command, workspace=str(workspace), cwd=str(workspace), limits=limits)
+
+    def piped() -> None:
+        with subprocess.Popen(["/bin/sh", "-c", command], stdout=subprocess.PIPE) as process:
+            if process.stdout is not None:
+                while os.read(process.stdout.fileno(), 64 << 10):
+                    pass
+
+    with asyncio.Runner() as loop:
+        box = open_box(hide=())
+        heard: list[int] = []
+
+        def boxed() -> None:
+            heard.clear()
+            live = LiveOutput(Redactor(()).stream, lambda _offset, _piece: None)
+
+            def hear(name: OutputName, data: bytes) -> None:
+                heard.append(len(data))
+                live(name, data)
+
+            loop.run(box.run(spec, on_output=hear))
+            live.close()
+            if sum(heard) != size:
+                raise BoxUnavailable(f"{sum(heard)} bytes of {size} were heard")
+
+        boxed()
+        found = timings({"pipe": timed(piped), "box": timed(boxed)}, plan.rounds)
+    yield beside(
+        "boxes", "live output of a boxed command", "ms", found["box"].scaled(1e3), "a bare pipe",
+        found["pipe"].scaled(1e3), at_most=2.0, note=f"{size >> 20} MiB",
+    )  # fmt: skip
+
+
 def measure(plan: Plan) -> Iterator[Row]:
     """`true` in each tier, after each tier has been tried once."""
     workspace = plan.folder / "workspace"
@@ -85,5 +125,6 @@ def measure(plan: Plan) -> Iterator[Row]:
         note="as root, with a lent workspace" if os.geteuid() == 0 else "",
     )  # fmt: skip
     yield beside("boxes", "boxed `true`, tier B", "ms", found["B"].scaled(1e3), "tier A", found["A"].scaled(1e3))
+    yield from _output(plan, workspace)
     for tier, took in first.items():
         yield alone("boxes", f"first command of a process, tier {tier} (walls tried)", "ms", Timing.of([took]))

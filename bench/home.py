@@ -14,7 +14,7 @@ from coilclaw.packets.canonical import Json, JsonObject
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.decision import Autonomy
 from coilclaw.packets.errors import ToolError
-from coilclaw.packets.ports import Box
+from coilclaw.packets.ports import Box, Provider
 from coilclaw.runtime import Runtime
 from coilclaw.sandbox.fake_box import FakeBox
 
@@ -31,15 +31,26 @@ class _Boxed(Runtime):
     """The App, with a box that plays its answer at once: what remains is the gate."""
 
     _fake = FakeBox()
+    given: Provider | None = None
 
     def open_box(self) -> Box:
         return self._fake
+
+    def provider(self, name: str = "") -> Provider:
+        return self.given or super().provider(name)
 
 
 class BenchHome:
     """An App on a fresh home."""
 
-    def __init__(self, folder: Path, *, autonomy: Autonomy = "supervised", script: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        autonomy: Autonomy = "supervised",
+        script: Path | None = None,
+        provider: Provider | None = None,
+    ) -> None:
         home = Home(folder / "home")
         environ = {"HOME": str(folder / "user"), **({"COILCLAW_MOCK_SCRIPT": str(script)} if script else {})}
         make_home(home)
@@ -49,9 +60,12 @@ class BenchHome:
         config = msgspec.structs.replace(
             config,
             security=msgspec.structs.replace(config.security, autonomy=autonomy),
-            budgets=msgspec.structs.replace(config.budgets, tool_calls_per_minute=100_000, open_proposals=100_000),
+            budgets=msgspec.structs.replace(
+                config.budgets, tool_calls_per_minute=100_000, open_proposals=100_000, daily_tokens=1_000_000_000
+            ),
         )
         self.app = _Boxed(home, config, environ, _silent)
+        self.app.given = provider
         self.database = config.memory.path
         self._number = 0
 

@@ -52,7 +52,7 @@ def _fill(folder: Path, size: int, words: list[str], source: random.Random) -> D
     write.execute("INSERT INTO users VALUES ('owner', '', ?)", (stamp(NOW),))
     threads = size // 20 + 1
     write.executemany(
-        "INSERT INTO threads VALUES (?, 'owner', 'cli', '', ?, ?)",
+        "INSERT INTO threads VALUES (?, 'owner', 'cli', '', ?, ?, NULL)",
         ((f"conv_{number:08d}", stamp(NOW), stamp(NOW)) for number in range(threads)),
     )
     step = timedelta(days=730) / size

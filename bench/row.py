@@ -7,7 +7,7 @@ import msgspec
 
 from bench.rounds import Timing
 
-Unit = Literal["ms", "us", "MB", "MB/s", "calls/s", "rows"]
+Unit = Literal["ms", "us", "MB", "MB/s", "calls/s", "rows", "%"]
 _SHOWN = {"us": "µs"}
 
 

@@ -29,18 +29,21 @@ from bench import (  # noqa: E402
     growth,
     jobs,
     ledger,
+    live,
     memory,
     policy,
     processes,
     redactor,
     schedules,
     server,
+    turns,
 )
 from bench.row import HEADER, Plan, Row, line  # noqa: E402
 
 ROWS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "processes": processes.measure,
     "gate": gate.measure,
+    "turns": turns.measure,
     "approvals": approvals.measure,
     "jobs": jobs.measure,
     "audit": audit.measure,
@@ -53,6 +56,7 @@ ROWS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "cron": cron.measure,
     "schedules": schedules.measure,
     "server": server.measure,
+    "live": live.measure,
     "growth": growth.measure,
 }
 

@@ -49,7 +49,7 @@ def _dispatcher(db: Database, clock: _Clock) -> Dispatcher:
         db=db,
         clock=clock,
         sync=Sync(db=db, clock=clock, source=source, say=_nothing),
-        terms=Terms(budget=JobBudget(tokens=1, steps=1), max_hours=1, redact=lambda text: text),
+        terms=lambda: Terms(budget=JobBudget(tokens=1, steps=1), max_hours=1, redact=lambda text: text),
         stopped=lambda: False,
         hash_file=lambda path: None,
         withdraw=_none,

@@ -19,6 +19,7 @@ from openapi import document  # noqa: E402
 from coilclaw.app import feature_tools  # noqa: E402
 from coilclaw.cli.group import COMMANDS, coilclaw  # noqa: E402
 from coilclaw.config import docs_markdown  # noqa: E402
+from coilclaw.features.forge.job_file import JobFile  # noqa: E402
 from coilclaw.features.schedules.registry import RegistryFile  # noqa: E402
 from coilclaw.features.sops.sop import Sop  # noqa: E402
 from coilclaw.gate.policy_file import PolicyFile  # noqa: E402
@@ -26,6 +27,7 @@ from coilclaw.packets.action import ToolCall, ToolResult  # noqa: E402
 from coilclaw.packets.box import BoxSpec  # noqa: E402
 from coilclaw.packets.card import Card  # noqa: E402
 from coilclaw.packets.decision import Decision  # noqa: E402
+from coilclaw.packets.forge import PullRequest  # noqa: E402
 from coilclaw.packets.job import ChangeProposal, JobSpec, Plan, UserMessage  # noqa: E402
 from coilclaw.packets.receipt import Head, Receipt  # noqa: E402
 from coilclaw.tools.builtin import builtin_tools  # noqa: E402
@@ -45,6 +47,8 @@ PACKETS: dict[str, type[msgspec.Struct]] = {
     "PolicyFile": PolicyFile,
     "ScheduleRegistry": RegistryFile,
     "SopFile": Sop,
+    "PullRequest": PullRequest,
+    "JobFile": JobFile,
 }
 
 

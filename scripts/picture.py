@@ -27,7 +27,7 @@ PICTURE = ROOT / "docs" / "images" / "first-run.svg"
 COILCLAW = Path(sys.executable).with_name("coilclaw")
 COLUMNS = 104
 SECONDS = 60.0
-PROMPT = b"[y/N/show] "
+PROMPT = b"[?] "
 
 SCENES = (
     ("coilclaw agent -m 'What files are here?'", ""),
