@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { Arming, FOLLOWS, LOOK } from '../src/screens/approvals/arming.svelte.ts';
+import { Arming, FOLLOWS, LOOK } from '../src/cards/arming.svelte.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

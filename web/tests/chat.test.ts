@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { messages, threads } from './fake_data.ts';
 import { excerptOf } from '../src/parts/excerpt.ts';
+import { choices } from '../src/screens/chat/models.ts';
+import { writtenBy } from '../src/screens/chat/written.ts';
 import { ideasFor } from '../src/screens/chat/ideas.ts';
 import type { Message } from '../src/api/types.ts';
-import { briefly, isSaid, joined, transcript, withPiece, yieldOf, type ShownCall } from '../src/screens/chat/transcript.ts';
+import { briefly, isSaid, joined, transcript, withOutput, withPiece, yieldOf, type ShownCall } from '../src/screens/chat/transcript.ts';
 
 const mail = messages().get('conv_mail') ?? [];
 const named = (...ids: string[]): Message[] => ids.map((id) => ({ ...(mail[0] as Message), message_id: id }));
@@ -93,6 +95,29 @@ describe('text that is being written', () => {
   });
 });
 
+describe('what a running command writes', () => {
+  const missed = (count: number): string => `[${count} missed]`;
+
+  test('grows, and what is told again stands there once', () => {
+    let output = withOutput(undefined, 0, 'one 🦀', missed);
+    output = withOutput(output, 5, ' two', missed);
+    output = withOutput(output, 0, 'one 🦀 two and', missed);
+    expect(output).toEqual({ text: 'one 🦀 two and', length: 13 });
+  });
+
+  test('says what was missed, unless one came later', () => {
+    expect(withOutput({ text: 'a', length: 1 }, 5, 'b', missed).text).toBe('a\n[4 missed]\nb');
+    expect(withOutput(undefined, 5, 'b', missed)).toEqual({ text: 'b', length: 6 });
+  });
+
+  test('is shown by its end, however much there is', () => {
+    const output = withOutput(undefined, 0, `${'x'.repeat(100_000)}end`, missed);
+    expect(output.text.endsWith('end')).toBe(true);
+    expect(output.text.length).toBeLessThan(10_000);
+    expect(output.length).toBe(100_003);
+  });
+});
+
 describe('an answer that rests on words of others', () => {
   const base = mail[0] as Message;
   const said = (id: string, turn: string, content: string, more: Partial<Message> = {}): Message => ({ ...base, message_id: id, turn_id: turn, role: 'assistant', content, calls: [], attachments: [], label: 'untrusted:attachment', untrusted: true, ...more });
@@ -162,4 +187,41 @@ test('the mock is offered only what it understands', () => {
   expect(ideasFor([{ default: true, kind: 'mock' }])).not.toContain('chat.idea.3');
   expect(ideasFor([{ default: false, kind: 'mock' }, { default: true, kind: 'openai' }])).toContain('chat.idea.3');
   expect(ideasFor([])).toContain('chat.idea.3');
+});
+
+describe('what a finished call left', () => {
+  const call = { tool: 'file_write', arguments: '{"path":"./notes/a.md","content":"x"}', status: 'EXECUTED' as const, action_id: 'act_1' };
+
+  test('is the file it wrote, by its name in the workspace', () => {
+    expect(writtenBy(call)).toEqual({ path: 'notes/a.md' });
+    expect(writtenBy({ ...call, tool: 'file_move', arguments: '{"path":"a","target":"b"}' })).toEqual({ path: 'b' });
+  });
+
+  test('is nothing while it waits, when it failed, and when it only reads', () => {
+    expect(writtenBy({ ...call, status: 'PENDING' as never })).toBeNull();
+    expect(writtenBy({ ...call, status: 'FAILED' as never })).toBeNull();
+    expect(writtenBy({ ...call, tool: 'file_read' })).toBeNull();
+  });
+
+  test('can be taken back even where no one file is named', () => {
+    expect(writtenBy({ ...call, tool: 'shell', arguments: '{"command":"make"}' })).toEqual({ path: null });
+    expect(writtenBy({ ...call, arguments: '{"content":"cut off' })).toEqual({ path: null });
+    expect(writtenBy({ ...call, arguments: '{"path":"/etc/hosts"}' })).toEqual({ path: null });
+  });
+});
+
+describe('who answers', () => {
+  const providers = [
+    { name: 'big', model: 'large-1', default: true },
+    { name: 'mock', model: 'mock', default: false },
+  ];
+
+  test('is offered by name and model, the default first', () => {
+    expect(choices(providers, null).map((each) => each.text)).toEqual(['Default: big (large-1)', 'big (large-1)', 'mock']);
+  });
+
+  test('is still named when the configuration has lost it', () => {
+    expect(choices(providers, 'old').at(-1)).toEqual({ value: 'old', text: 'old, no longer configured' });
+    expect(choices([], null)).toEqual([{ value: '', text: 'Default' }]);
+  });
 });

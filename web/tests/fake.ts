@@ -34,6 +34,8 @@ export class FakeServer {
   passkeys: number;
   estop: T.EstopState;
   pending: T.ApprovalCard[];
+  /** What was said to hold from now on. */
+  always: T.FromNowOn[] = [];
   threads: T.Thread[];
   messages: Map<string, T.Message[]>;
   actions = new Map<string, T.ActionSummary>();
@@ -45,6 +47,8 @@ export class FakeServer {
   /** Questions that somebody else is answering. */
   readonly held = new Set<string>();
   readonly #fresh: boolean;
+  /** By the action that was held back: what the owner made of it. */
+  readonly #reproposed = new Map<string, string>();
   readonly #streams = new Set<ReadableStreamDefaultController<Uint8Array>>();
   #seq = 100;
   readonly #routes: [string, RegExp, Handler][];
@@ -125,6 +129,7 @@ export class FakeServer {
       ['GET', /^\/v1\/approvals\/([^/]+)$/, (_, id) => this.#approval(id)],
       ['POST', /^\/v1\/approvals\/([^/]+)\/approve$/, async (request, id) => this.#approve(id, (await request.json()) as T.Approve)],
       ['POST', /^\/v1\/approvals\/([^/]+)\/reject$/, async (request, id) => this.#reject(id, ((await request.json()) as { reason: string }).reason)],
+      ['POST', /^\/v1\/actions\/([^/]+)\/repropose$/, (_, id) => this.#repropose(id)],
       ['GET', /^\/v1\/actions\/([^/]+)$/, (_, id) => ({ action: this.#known(id), args: {}, card: null, outcome: null, story: null, fault: '' })],
       ['GET', /^\/v1\/chat\/threads$/, (request) => this.#listed(new URL(request.url).searchParams.get('q') ?? '')],
       ['POST', /^\/v1\/chat\/threads$/, () => this.#newThread()],
@@ -207,11 +212,23 @@ export class FakeServer {
     return found;
   }
 
+  /** What was held back becomes a card, marked with what was read; the conversation knows of it from then on. */
+  #repropose(id: string): T.ActionSummary {
+    const [like] = approvals().filter((each) => each.lane === 'B');
+    if (!like) throw new Refusal(404, 'NOT_FOUND', 'there is no such action.');
+    const card = { ...like, action_id: `${id}_again`, provenance: ['untrusted:mail.example.com'] };
+    if (!this.pending.some((each) => each.action_id === card.action_id)) this.pending = [...this.pending, card];
+    this.#reproposed.set(id, card.action_id);
+    this.tell('approval', 'tool_reproposed', card.action_id, card.thread_id);
+    return { action_id: card.action_id, status: 'PENDING', tool: card.tool_name, lane: card.lane } as T.ActionSummary;
+  }
+
   #approve(id: string, request: T.Approve): T.Answered {
     const card = this.#approval(id);
     if (card.status !== 'PENDING') throw new Refusal(409, 'ANSWERED', `${id} no longer waits.`, 'Nothing was done.');
     if (request.digest !== card.digest || request.seen !== card.seen) throw new Refusal(409, 'CHANGED', 'the card has changed since it was shown; nothing was done.', 'Review the card again, then answer.');
     if (card.proof === 'passkey' && !request.proof) throw new Refusal(403, 'PROOF_NEEDED', 'this needs your passkey.', 'Approve it with your passkey.');
+    if (request.from_now_on) this.always.push(request.from_now_on);
     setTimeout(() => this.#end(card, 'EXECUTED', 'tool_completed'), this.effect);
     return this.#answer(card, 'APPROVED', 'tool_approved');
   }
@@ -245,7 +262,7 @@ export class FakeServer {
   }
 
   #newThread(): T.Thread {
-    const thread: T.Thread = { thread_id: `conv_${random().slice(0, 8)}`, title: '', channel: 'panel', created_at: moment(), updated_at: moment(), messages: 0, last: null, came_of_it: null, running_turn_id: null, waiting_turns: 0, waiting_approvals: 0 };
+    const thread: T.Thread = { thread_id: `conv_${random().slice(0, 8)}`, title: '', channel: 'panel', model: null, project: null, created_at: moment(), updated_at: moment(), messages: 0, last: null, came_of_it: null, running_turn_id: null, waiting_turns: 0, waiting_approvals: 0 };
     this.threads = [thread, ...this.threads];
     return thread;
   }
@@ -258,13 +275,17 @@ export class FakeServer {
 
   #said(id: string): T.Message[] {
     this.#thread(id);
-    return this.messages.get(id) ?? [];
+    const stands = (call: T.Call): T.Call => {
+      const made = this.#reproposed.get(call.action_id ?? '');
+      return made ? { ...call, reproposed_id: made, reproposed_status: this.actions.get(made)?.status ?? 'PENDING' } : call;
+    };
+    return (this.messages.get(id) ?? []).map((each) => ({ ...each, calls: each.calls.map(stands) }));
   }
 
   #post(id: string, { text, attachments }: { text: string; attachments: string[] }): T.Posted {
     const thread = this.#thread(id);
     const turn = `turn_${random().slice(0, 8)}`;
-    const said = { turn_id: turn, label: 'owner', untrusted: false, created_at: moment(), provider: '', model: '', calls: [], call_id: '', action_id: null, success: null, code: '', receipt_id: null, artifact: null, turn_state: '', cut: false };
+    const said = { turn_id: turn, label: 'owner', untrusted: false, created_at: moment(), provider: '', model: '', calls: [], call_id: '', action_id: null, success: null, code: '', receipt_id: null, artifact: null, turn_state: '', summarised: 0, cut: false };
     const list = [...(this.messages.get(id) ?? []), { ...said, message_id: random(), role: 'user' as const, content: text, attachments }];
     this.messages.set(id, list);
     this.threads = this.threads.map((each) => (each.thread_id === id ? { ...each, title: thread.title || text, running_turn_id: turn, updated_at: moment() } : each));

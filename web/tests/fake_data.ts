@@ -34,6 +34,7 @@ const base: ApprovalCard = {
   reasons: [],
   provenance: [],
   marked: [],
+  offers: [],
   digest: '',
   seen: 'seen_1',
   args: '{}',
@@ -44,6 +45,7 @@ const base: ApprovalCard = {
   rejection_reason: null,
   thread_id: 'conv_week',
   job_id: null,
+  asked: 'Please tidy up my notes',
   created_at: at(-4 * MINUTE),
 };
 
@@ -117,6 +119,8 @@ export function threads(): Thread[] {
     thread_id: id,
     title,
     channel: 'panel',
+    model: null,
+    project: null,
     created_at: at(-minutes * MINUTE),
     updated_at: at(-minutes * MINUTE),
     messages: 6,
@@ -155,6 +159,7 @@ const message: Message = {
   cut: false,
   attachments: [],
   turn_state: '',
+  summarised: 0,
 };
 
 /** What a model might be made to say. */
@@ -166,7 +171,7 @@ const HOSTILE = [
   '<form action="/v1/estop"><button>go</button></form><iframe src="/"></iframe><svg onload="document.title=4"></svg>',
 ].join('\n\n');
 
-const call = { call_id: 'c1', justification: '', reasons: [], lane: 'A' as const, risk: 'R0' as const, code: 'OK', verdict: 'allow' as const, status: 'EXECUTED' as const, action_id: 'act_read', receipt_id: 'rcp_01HZX8N7Q4W3M2' };
+const call = { call_id: 'c1', justification: '', reasons: [], allows: [], lane: 'A' as const, risk: 'R0' as const, code: 'OK', verdict: 'allow' as const, status: 'EXECUTED' as const, action_id: 'act_read', receipt_id: 'rcp_01HZX8N7Q4W3M2', reproposed_id: null, reproposed_status: null };
 
 export function messages(): Map<string, Message[]> {
   return new Map([

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { ActionSummary, Overview } from '../src/api/types.ts';
+import { ended, running } from '../src/screens/home/lately.ts';
+import type { ActionSummary, Job, Overview, Thread } from '../src/api/types.ts';
 import { isFirstRun, percent, refusalBars, spendOf, stepOf, toolBars, verdictBars } from '../src/screens/home/figures.ts';
 
 const DAY = { day: '2026-03-01', completed: 0, failed: 0, cancelled: 0, open: 0, input_tokens: 10, output_tokens: 5, cost_millionths: null, unpriced_tokens: 15 };
@@ -71,5 +72,20 @@ describe('the first run', () => {
     expect(isFirstRun(0, 0)).toBe(true);
     expect(isFirstRun(1, 1)).toBe(false);
     expect(isFirstRun(0, 30)).toBe(false);
+  });
+});
+
+describe('what runs and what ended', () => {
+  const job = (id: string, status: string, state: string, at: string): Job => ({ job_id: id, goal: `${id}\nand more`, status, state, updated_at: at }) as Job;
+  const jobs = [job('a', 'COMPLETED', 'DONE', '2026-03-01'), job('b', 'RUNNING', 'EXECUTING', '2026-03-02'), job('c', 'FAILED', 'FAILED', '2026-03-03')];
+
+  test('a conversation that is being answered comes before jobs', () => {
+    const threads = [{ thread_id: 't', title: '', running_turn_id: 'turn', waiting_turns: 0, updated_at: '' }, { thread_id: 'u', title: 'quiet', running_turn_id: null, waiting_turns: 0 }] as Thread[];
+    expect(running(threads, jobs).map((each) => [each.title, each.href])).toEqual([['Untitled', '#/chat/t'], ['b', '#/work/jobs/b']]);
+  });
+
+  test('the last to end comes first', () => {
+    expect(ended(jobs, 5).map((each) => each.id)).toEqual(['c', 'a']);
+    expect(ended(jobs, 1)).toHaveLength(1);
   });
 });

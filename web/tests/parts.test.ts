@@ -14,6 +14,7 @@ test('a line of markdown in a list is plain words', () => {
   expect(plainly('# Today\n\n1. The **list** is in `shopping.md`.\n- *soon*, [see](https://example.com/x) 2 * 3 * 4')).toBe(
     'Today The list is in shopping.md. soon, see 2 * 3 * 4',
   );
+  expect(plainly('So it is: ```python print(1)\n``` and more')).toBe('So it is: print(1) and more');
   expect(plainly('snake_case and a__b and **open')).toBe('snake_case and a__b and **open');
 });
 
@@ -198,7 +199,7 @@ test('what others write is never the key of a list: said twice it would break th
   const keyed = Object.entries(found).flatMap(([path, text]) => [...text.matchAll(/\{#each (.+?) as \{?[^({]*?\(([^)]+)\)\}/g)].map(([, list = '', key = '']) => ({ path, list, key })));
   expect(keyed.length).toBeGreaterThan(60);
   const sure = (list: string, key: string): boolean =>
-    key === 'at' || /(?:_id|\.id|\.seq|\.key|\.name|\.value|\.href|\.day|\.moment|\.status|\.group|place)$/.test(key) || /^[A-Z_]+\b/.test(list);
+    key === 'at' || /(?:_id|\.id|\.seq|\.number|\.key|\.name|\.value|\.href|\.day|\.moment|\.status|\.group|place)$/.test(key) || /^[A-Z_]+\b/.test(list);
   const ours = new Set(['names', 'known', 'tools', 'files']);
   expect(keyed.filter(({ list, key }) => !sure(list, key) && !ours.has(list)).map(({ path, list, key }) => `${path}: ${list} (${key})`)).toEqual([]);
   expect(keyed.filter(({ key }) => key.endsWith('call_id'))).toEqual([]);

@@ -119,6 +119,20 @@ describe('the screen', () => {
     expect(panel.queue.pending.map((each) => each.action_id)).not.toContain('act_webhook');
   });
 
+  test('a yes can hold from now on, for what the card offers', async () => {
+    const offers: ApprovalCard['offers'] = [{ what: 'folder', text: 'writing ordinary files in notes/', until: ['conversation', 'today'] }];
+    server.pending = server.pending.map((each) => (each.action_id === 'act_write' ? { ...each, offers } : each));
+    await panel.queue.reload();
+    await open('act_write', 'notes/week.md');
+    await ready('Yes, and from now on…');
+    button('Yes, and from now on…')?.click();
+    await until('the choice', () => document.body.textContent?.includes('writing ordinary files in notes/') ?? false);
+    expect(button('Until I revoke it')).toBeUndefined();
+    button('Until midnight')?.click();
+    await until('answered', () => panel.queue.statusOf('act_write') !== null);
+    expect(server.always).toEqual([{ what: 'folder', until: 'today' }]);
+  });
+
   test('a card that has just come into sight cannot be answered yet', async () => {
     await open('act_write', 'notes/week.md');
     press('a');

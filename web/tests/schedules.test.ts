@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { PreviewAsk, SchedulePreview, ScheduleShown } from '../src/api/types.ts';
 import { ahead, clocks, ownDiffers, placeOf, zoneOf, zones } from '../src/screens/schedules/clocks.ts';
+import { cronOf, daysOf } from '../src/screens/schedules/days.ts';
 import { askOf, blank, changesOf, faultOf, formOf, meantOf, newOf, pickable } from '../src/screens/schedules/form.ts';
 import { PAUSE, Preview } from '../src/screens/schedules/preview.svelte.ts';
 import { causeOf, endOf, lastOf, startOf, tookOf } from '../src/screens/schedules/runs.ts';
@@ -61,7 +62,7 @@ describe('a run by two clocks', () => {
 
 const shown: ScheduleShown = {
   schedule_id: 'month-end', origin: 'registry', state: 'waits', enabled: true, paused_reason: null, trigger: 'cron', cron: '30 2 31 * *', interval: null, at: null,
-  timezone: 'America/New_York', cron_summary: '', plain_summary: '', plain_notes: [], cron_notes: null, next_run_utc: null, next_run_local: null, failures: 0, last_run: null, goal: 'Collect receipts', sop: null,
+  timezone: 'America/New_York', cron_summary: '', plain_summary: '', plain_notes: [], cron_notes: null, next_run_utc: null, next_run_local: null, failures: 0, last_run: null, goal: 'Collect receipts', sop: null, project: null,
   labels: [], hash: 'h', steps: ['a'], constraints: { allowed_tools: ['file_read'], max_files_changed: 2 }, evidence: [], inputs: {},
   options: { misfire: 'run_once', catch_up_window: '1d', overlap: 'skip', stagger: '0s', max_failures: 5 },
   next_runs_utc: [], next_runs_local: [], due_at: null, tzdata_version: '', running: [], runs: [],
@@ -168,5 +169,26 @@ describe('the preview', () => {
     }
     expect(preview.said?.valid).toBe(false);
     expect(preview.good?.cron_summary).toBe('Daily.');
+  });
+});
+
+describe('days and a time', () => {
+  test('are read from a calendar line that says no more than that', () => {
+    expect(daysOf('0 9 * * 1-5')).toEqual({ days: [1, 2, 3, 4, 5], time: '09:00' });
+    expect(daysOf('30 7 * * 0,6')).toEqual({ days: [6, 7], time: '07:30' });
+    expect(daysOf('5 23 * * *')?.days).toHaveLength(7);
+    for (const other of ['*/5 9 * * *', '0 9 1 * *', '0 9 * 2 1', '60 9 * * *', '0 24 * * *', '0 9 * * 5-1', '0 9 * * 8', '0 9 * * mon', '']) expect(daysOf(other)).toBeNull();
+  });
+
+  test('become the same line again', () => {
+    for (const cron of ['0 9 * * 1-5', '30 7 * * 0,6', '5 23 * * *', '0 0 * * 1,3,5', '0 8 * * 0,1-4', '0 8 * * 1,2']) {
+      const said = daysOf(cron);
+      expect(said && cronOf(said)).toBe(cron);
+    }
+  });
+
+  test('are no line while no day is chosen or the time is none', () => {
+    expect(cronOf({ days: [], time: '09:00' })).toBe('');
+    expect(cronOf({ days: [1], time: '' })).toBe('');
   });
 });

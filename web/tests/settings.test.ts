@@ -4,6 +4,7 @@ import { codedPieces } from '../src/parts/coded.ts';
 import { isLocal, sorted } from '../src/screens/settings/devices.ts';
 import { probeDetail, probeName } from '../src/screens/settings/doctor.ts';
 import { coming, items, originOf, parts, shortKey, written } from '../src/screens/settings/effective.ts';
+import { changeOf, editorOf } from '../src/screens/settings/editable.ts';
 import { Drafts, NEW, byLine, goodName, lineSpan, takesOf } from '../src/screens/settings/files.ts';
 import { sectionOf } from '../src/screens/settings/menu.ts';
 import { bookOf, isSettled, kindsOf, leadsTo } from '../src/screens/settings/notices.ts';
@@ -244,4 +245,19 @@ test('an address that names no section opens none', () => {
   expect(sectionOf('estop')).toBe('estop');
   expect(sectionOf('nowhere')).toBeNull();
   expect(sectionOf(undefined)).toBeNull();
+});
+
+describe('changing a setting', () => {
+  test('only what is listed is edited here, and of a provider its key is only named', () => {
+    expect(editorOf('security.autonomy')?.kind).toBe('choice');
+    expect(editorOf('providers.models.gpt-4.1.model')?.kind).toBe('text');
+    expect(['security.audit_log', 'providers.models.local.kind', 'server.http_addr', 'webhooks.a.url'].map(editorOf)).toEqual([null, null, null, null]);
+  });
+
+  test('a form asks for one change, and for none when nothing differs or nothing can be read', () => {
+    const tokens = { key: 'budgets.daily_tokens', value: 5 };
+    expect(changeOf(tokens, { kind: 'number' }, '1,000')).toEqual({ key: 'budgets.daily_tokens', op: 'set', value: 1000 });
+    expect(['5', '', 'many'].map((text) => changeOf(tokens, { kind: 'number' }, text))).toEqual([null, null, null]);
+    expect(changeOf({ key: 'security.allowed_domains', value: [] }, { kind: 'list' }, ' a.example ')).toEqual({ key: 'security.allowed_domains', op: 'add', value: 'a.example' });
+  });
 });

@@ -6,7 +6,7 @@ import type { Fresh } from '../src/api/client.ts';
 import type { ActionSummary, Assertion, Job, JobEvent, Page, Story } from '../src/api/types.ts';
 import { withProof } from '../src/auth/proof.ts';
 import { STANDS, canRepropose, fileOf, known, queryOf, standOf, standWords, standing as actionStands, storyline, wantedOf, wantedStand } from '../src/screens/work/actions.ts';
-import { altOf, pictureOf, unshown } from '../src/screens/work/file.ts';
+import { altOf, pictureOf, unshown } from '../src/parts/file.ts';
 import { canResume, digestOf, endedLately, evidenceOf, goalOf, isOver, progressOf, sentence, standing, timeline, viewOf } from '../src/screens/work/jobs.ts';
 import { linesOf, namesOf, wholeOf } from '../src/parts/typed.ts';
 import { endIcon, endOf, endTone } from '../src/text/refusal.ts';

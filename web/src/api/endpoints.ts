@@ -57,6 +57,9 @@ export function endpoints(client: Client) {
       create: (key?: string) => client.post('/v1/chat/threads', { body: {} }, key),
       rename: (thread_id: string, title: string) =>
         client.patch('/v1/chat/threads/{thread_id}', { path: { thread_id }, body: { title } }),
+      /** Who answers in it from now on; null for the default one. */
+      answerBy: (thread_id: string, model: string | null) =>
+        client.patch('/v1/chat/threads/{thread_id}', { path: { thread_id }, body: { model } }),
       remove: (thread_id: string) => client.delete('/v1/chat/threads/{thread_id}', { path: { thread_id } }),
       messages: (thread_id: string, before: string | null = null) =>
         client.kept('/v1/chat/threads/{thread_id}/messages', { path: { thread_id }, query: { limit: 50, before } }),
@@ -72,6 +75,10 @@ export function endpoints(client: Client) {
     },
     files: {
       show: (path: string, key: string) => client.post('/v1/files/show', { body: { path } }, key),
+      list: (folder: string) => client.kept('/v1/files/list', { query: { folder } }),
+      /** Takes back what an action wrote, or the last writing of a file. */
+      undo: (what: { action_id: string } | { path: string }, key: string) => client.post('/v1/files/undo', { body: what }, key),
+      vouch: (path: string, sha256: string, key: string) => client.post('/v1/files/vouch', { body: { path, sha256 } }, key),
     },
     estop: {
       read: () => client.get('/v1/estop'),

@@ -1,7 +1,7 @@
 /** The routes of the screens Audit, Settings and Overview. */
 import { linkTo } from './address.ts';
 import type { Client } from './client.ts';
-import type { Assertion, AuditWanted, FileToTry, ReceiptsWanted, SampleCall, UsageBy } from './types.ts';
+import type { Assertion, AuditWanted, FileToTry, NewSubscription, ReceiptsWanted, SampleCall, SettingChange, UsageBy } from './types.ts';
 
 /** Where the events that are asked for are, one JSON object a line; always a download. */
 export function exportAddress(wanted: AuditWanted): string {
@@ -19,6 +19,13 @@ export function houseEndpoints(client: Client) {
       effective: () => client.kept('/v1/settings/policy'),
       check: (call: SampleCall, file: FileToTry | null = null) => client.post('/v1/policy/check', { body: { ...call, file } }),
       tools: () => client.kept('/tools'),
+    },
+    settings: {
+      propose: (changes: SettingChange[], key: string) => client.post('/v1/settings', { body: { changes } }, key),
+    },
+    answers: {
+      list: () => client.kept('/v1/answers', { query: { ended: true } }),
+      revoke: (answer_id: string) => client.delete('/v1/answers/{answer_id}', { path: { answer_id } }),
     },
     policies: {
       list: () => client.kept('/v1/policies', { query: { limit: 200 } }),
@@ -41,6 +48,7 @@ export function houseEndpoints(client: Client) {
       list: () => client.kept('/v1/providers'),
       test: (name: string) => client.post('/v1/providers/{name}/test', { path: { name } }),
     },
+    projects: () => client.kept('/v1/projects'),
     doctor: (short: boolean) => client.kept('/v1/doctor', { query: { short } }),
     pairing: {
       code: (proof: Assertion | null = null) => client.post('/v1/pairing/code', { body: { mode: 'add', proof } }),
@@ -48,6 +56,11 @@ export function houseEndpoints(client: Client) {
     notices: {
       list: (cursor: string | null = null, limit = 50) => client.kept('/v1/notifications', { query: { cursor, limit } }),
       seen: (until: string) => client.post('/v1/notifications/seen', { body: { until } }),
+    },
+    push: {
+      state: () => client.get('/v1/push'),
+      add: (body: NewSubscription) => client.post('/v1/push/subscriptions', { body }),
+      remove: (subscription_id: string) => client.delete('/v1/push/subscriptions/{subscription_id}', { path: { subscription_id } }),
     },
   };
 }

@@ -1,7 +1,7 @@
 /** The routes of the screens Work and Schedules. */
 import { linkTo, type Body } from './address.ts';
 import type { Client } from './client.ts';
-import type { ActionsWanted, Assertion, EditSchedule, JobsWanted, Resolution } from './types.ts';
+import type { ActionsWanted, Assertion, EditSchedule, JobsWanted, PullState, Resolution } from './types.ts';
 
 /** Where the bytes of an artifact are; always a download. */
 export function artifactAddress(artifact_id: string): string {
@@ -18,8 +18,23 @@ export function workEndpoints(client: Client) {
       cancel: (job_id: string, reason: string) => client.post('/v1/jobs/{job_id}/cancel', { path: { job_id }, body: { reason } }),
       resume: (job_id: string) => client.post('/v1/jobs/{job_id}/resume', { path: { job_id } }),
     },
+    pulls: {
+      list: (state: PullState | null, cursor: string | null = null, limit = 50) => client.kept('/v1/pulls', { query: { state, cursor, limit } }),
+      one: (number: number) => client.kept('/v1/pulls/{number}', { path: { number } }),
+      /** Not kept: differences are long, and nobody answers one that may be old. */
+      diff: async (number: number, cursor: string | null = null, limit = 20) => ({
+        data: await client.get('/v1/pulls/{number}/diff', { path: { number }, query: { cursor, limit } }),
+        staleSince: null,
+      }),
+      changes: (number: number, words: string) => client.post('/v1/pulls/{number}/changes', { path: { number }, body: { words } }),
+      close: (number: number, reason: string) => client.post('/v1/pulls/{number}/close', { path: { number }, body: { reason } }),
+      ask: (number: number) => client.post('/v1/pulls/{number}/ask', { path: { number } }),
+      revert: (number: number) => client.post('/v1/pulls/{number}/revert', { path: { number } }),
+    },
+    bot: () => client.kept('/v1/bot'),
     sops: {
       list: () => client.kept('/v1/sops', { query: { limit: 200 } }),
+      run: (name: string, key: string) => client.post('/v1/sops/{name}/run', { path: { name } }, key),
     },
     /** Those begun at a terminal: the others are jobs. */
     sopRuns: {

@@ -4,7 +4,7 @@
  */
 import { asApiError, isAborted, type ApiError } from './problem.ts';
 import { SseParser, type SseEvent } from './sse.ts';
-import type { LiveEvent, StreamMessage, TextDelta } from './types.ts';
+import type { CommandOutput, LiveEvent, StreamMessage, TextDelta } from './types.ts';
 
 export type StreamState = 'connecting' | 'live' | 'down' | 'closed';
 
@@ -21,9 +21,9 @@ const FIRST_WAIT = 1_000;
 const LONGEST_WAIT = 30_000;
 /** Every message of the stream; a name that the server gives up or adds does not compile until it stands here. */
 const KNOWN: Record<StreamMessage['event'], true> = {
-  hello: true, gap: true, text: true,
+  hello: true, gap: true, text: true, command_output: true,
   thread: true, action: true, approval: true, job: true, sop: true, schedule: true, receipt: true,
-  notification: true, estop: true, device: true, settings: true, ledger: true,
+  notification: true, estop: true, device: true, settings: true, ledger: true, pull: true,
 };
 
 type Listener<T> = (value: T) => void;
@@ -32,6 +32,7 @@ export class EventStream {
   readonly #parts: StreamParts;
   readonly #events = new Set<Listener<LiveEvent>>();
   readonly #texts = new Set<Listener<TextDelta>>();
+  readonly #outputs = new Set<Listener<CommandOutput>>();
   readonly #gaps = new Set<Listener<void>>();
   #lastId = '';
   #fails = 0;
@@ -62,6 +63,12 @@ export class EventStream {
   onText(listener: Listener<TextDelta>): () => void {
     this.#texts.add(listener);
     return () => this.#texts.delete(listener);
+  }
+
+  /** Follow what running commands write. */
+  onOutput(listener: Listener<CommandOutput>): () => void {
+    this.#outputs.add(listener);
+    return () => this.#outputs.delete(listener);
   }
 
   /** Told when events may have been missed for good: whatever is shown has to be read again. */
@@ -169,6 +176,7 @@ export class EventStream {
       case 'hello': return;
       case 'gap': return tell(this.#gaps, undefined);
       case 'text': return tell(this.#texts, message.data);
+      case 'command_output': return tell(this.#outputs, message.data);
       default: return tell(this.#events, message.data);
     }
   }

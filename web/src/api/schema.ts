@@ -70,6 +70,36 @@ export interface ActionSummary {
   verdict: 'allow' | 'ask' | 'deny';
 }
 
+/** Standing answers, the newest first. */
+export interface AnswerList {
+  items: AnswerView[];
+}
+
+/** A yes that holds from now on. */
+export interface AnswerView {
+  /** The action whose card was answered. */
+  action_id: string;
+  answer_id: string;
+  created_at: string;
+  created_by: string;
+  expires_at: string | null;
+  /** It was neither revoked nor has it expired. */
+  holds: boolean;
+  last_used_at: string | null;
+  revoked_at: string | null;
+  /** The folder its calls work in. */
+  root: string;
+  /** What it covers, in words. */
+  scope: string;
+  /** The conversation it holds in; null for all. */
+  thread_id: string | null;
+  until: 'conversation' | 'today' | 'revoked';
+  /** How many calls ran by it. */
+  uses: number;
+  /** Exactly this command, its program with other arguments, or writes below a folder. */
+  what: 'command' | 'program' | 'folder' | 'anywhere';
+}
+
 /** Where an action stands after an answer. */
 export interface Answered {
   action: ActionSummary;
@@ -79,16 +109,16 @@ export interface Answered {
   outcome: ActionOutcome | null;
 }
 
-/** Whether it needed a yes, and what became of that. */
+/** Whether it needed an approval, and the outcome. */
 export interface Approval {
   approved_at: string | null;
   approved_by: string | null;
   expires_at: string;
   needed: boolean;
-  /** The passkey's signature behind it, verified again. */
+  /** The passkey signature, verified again. */
   proof: Signed | null;
   rejection_reason: string | null;
-  /** What stood behind the yes: passkey, token, terminal or none. */
+  /** The kind of proof: passkey, token, terminal or none. */
   shown: string | null;
   /** Every signature about this action: to approve it, and to resolve it. */
   signatures: Signed[];
@@ -100,6 +130,8 @@ export interface ApprovalCard {
   approved_by: string | null;
   /** The arguments, as JSON text in which nothing hides. */
   args: string;
+  /** What the owner had said in the turn it comes from, the beginning of it on one line; empty when nobody did. */
+  asked: string;
   /** It is no longer what was proposed: a yes would end it, and it would have to be proposed again. */
   changed: boolean;
   created_at: string;
@@ -111,6 +143,8 @@ export interface ApprovalCard {
   lane: 'A' | 'B' | 'C';
   /** Argument values that stand in untrusted content and not in the owner's own words. */
   marked: string[];
+  /** What a yes may cover from now on; hand one back as `from_now_on` when approving. */
+  offers: Offer[];
   /** What would be done or changed; empty once it is over. */
   preview_or_diff: string;
   proof: 'none' | 'token' | 'passkey';
@@ -136,6 +170,8 @@ export interface ApprovalCard {
 export interface Approve {
   /** `digest` of the card that was shown. */
   digest: string;
+  /** Makes a standing answer of the yes: one of the card's `offers`, and until when. */
+  from_now_on?: FromNowOn | null;
   /** A passkey's assertion over this action, where the card says that one is needed. */
   proof?: Assertion | null;
   /** `seen` of the card that was shown. */
@@ -159,6 +195,11 @@ export interface Artifact {
   untrusted: boolean;
 }
 
+/** What shall be changed. */
+export interface AskChanges {
+  words: string;
+}
+
 /** Who asked for it, and where. */
 export interface Asked {
   channel: string | null;
@@ -166,7 +207,7 @@ export interface Asked {
   job_goal: string | null;
   job_id: string | null;
   justification: string;
-  /** None when the turn began without one, or it is no longer kept. */
+  /** None if the turn had none, or it is no longer stored. */
   message: FirstMessage | null;
   source: string;
   source_id: string;
@@ -189,16 +230,16 @@ export interface AssertionResponse {
   userHandle?: string | null;
 }
 
-/** One try at the effect. */
+/** One attempt at the effect. */
 export interface Attempt {
   begun_at: string;
   code: string | null;
-  /** The event it ended with; None when no outcome is recorded. */
+  /** The event it ended with; None if no outcome is recorded. */
   end: string | null;
   ended_at: string | null;
-  /** It first asked whether an earlier try had its effect. */
+  /** It first looked up whether an earlier attempt had its effect. */
   looked_up: boolean;
-  /** How long the next try was put off. */
+  /** The delay until the next attempt. */
   next_in_seconds: number | null;
   number: number;
   receipt_id: string | null;
@@ -212,7 +253,7 @@ export interface AttestationResponse {
   transports?: string[];
 }
 
-/** Something that happened, as it was written down. */
+/** A recorded event. */
 export interface AuditEvent {
   created_at: string;
   entity_id: string;
@@ -250,17 +291,46 @@ export interface Binding {
   wants: 'bearer' | 'cookie';
 }
 
-/** One thing that failed verification. */
+/** The bot's repository and how it merges. */
+export interface BotView {
+  /** Paths that the mode whitelist merges. */
+  allow: string[];
+  /** What holds when yolo is over. */
+  configured: 'strict' | 'whitelist' | 'yolo';
+  /** The commit whose files the workspace holds. */
+  deployed: string;
+  /** Jobs end in pull requests. */
+  enabled: boolean;
+  /** Why pull requests cannot be made now, with the remedy; empty when they can. */
+  fault: string;
+  /** The commit in force; empty when there is none. */
+  main: string;
+  mode: 'strict' | 'whitelist' | 'yolo';
+  open_pulls: number;
+  /** Copies of main that jobs work in. */
+  trees: number;
+  yolo_until: string | null;
+}
+
+/** One fault. */
 export interface Broken {
   detail: string;
   kind: 'edited' | 'missing' | 'reordered' | 'truncated' | 'forked' | 'forged' | 'damaged';
-  /** The receipt it is about; 0 when it is about something else. */
+  /** The receipt concerned; 0 if it is about something else. */
   receipt: number;
+}
+
+/** What a message for this browser is encrypted with, in base64url. */
+export interface BrowserKeys {
+  auth: string;
+  p256dh: string;
 }
 
 /** A call that the model proposed, and how it stands now. */
 export interface Call {
   action_id: string | null;
+  /** What the owner could change so that such a call is no longer denied. */
+  allows: SettingChange[];
   /** JSON, as the model wrote it; in a page at most 4,000 characters of it. */
   arguments: string;
   call_id: string;
@@ -270,6 +340,9 @@ export interface Call {
   lane: 'A' | 'B' | 'C' | null;
   reasons: string[];
   receipt_id: string | null;
+  /** The action that the owner made of it, when it was refused and proposed again by hand. */
+  reproposed_id: string | null;
+  reproposed_status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null;
   risk: 'R0' | 'R1' | 'R2' | 'R3' | null;
   status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null;
   tool: string;
@@ -366,12 +439,31 @@ export interface ChangedProblem {
 /** An answer, or where it will be. */
 export interface ChatAnswer {
   conversation_id: string;
-  /** `pending` when calls wait for the owner. */
+  /** `pending` when calls wait for the owner; the same turn goes on once they are answered. */
   ending: string;
-  state: 'QUEUED' | 'RUNNING' | 'ANSWERED' | 'FAILED' | 'STOPPED' | 'INTERRUPTED';
+  state: 'QUEUED' | 'RUNNING' | 'WAITING' | 'ANSWERED' | 'FAILED' | 'STOPPED' | 'INTERRUPTED';
   /** Null while it is being worked on: see GET /v1/chat/turns/{turn_id}. */
   text: string | null;
   turn_id: string;
+}
+
+/** One required check of a pull request, run on what the merge would give. */
+export interface Check {
+  /** What is wrong, a line each; bounded. */
+  details: string[];
+  /** `coilclaw/paths` and the like, or the name the owner gave it. */
+  name: string;
+  passed: boolean;
+  seconds: number;
+  /** One line: what was found. */
+  summary: string;
+}
+
+/** The checks of a pull request. */
+export interface CheckList {
+  /** The commit on main they were run against; empty before they ran. */
+  checked_sha: string;
+  items: Check[];
 }
 
 /** What the gate would say. Nothing was run and nothing is stored. */
@@ -397,6 +489,11 @@ export interface ClearEstop {
   proof?: Assertion | null;
 }
 
+/** Why it is closed. */
+export interface ClosePull {
+  reason?: string;
+}
+
 /** A code that lets one device in, once. */
 export interface Code {
   /** To be typed in on the new device; case, spaces and dashes do not matter. */
@@ -419,12 +516,22 @@ export interface CodeWanted {
   proof?: Assertion | null;
 }
 
-/** Limits a job puts on itself; they only ever narrow what the configuration grants. */
+/** A piece of what a running command writes, redacted; it has no number and is not kept. */
+export interface CommandOutput {
+  action_id: string;
+  /** How many characters were said before; where it is more than was heard, this reader was too slow for the rest. */
+  offset: number;
+  piece: string;
+  thread_id: string;
+  turn_id: string;
+}
+
+/** A job's own limits; they only narrow what the configuration grants. */
 export interface Constraints {
   allowed_domains: string[] | null;
   /** Programs its commands may run. */
   allowed_programs: string[] | null;
-  /** Tools it may use. Names that are no tools are programs, and are moved to `allowed_programs`. */
+  /** Tools it may use. Other names are programs, and are moved to `allowed_programs`. */
   allowed_tools: string[] | null;
   max_files_changed: number | null;
   max_prs: number | null;
@@ -442,9 +549,14 @@ export interface CreationOptions {
   user: User;
 }
 
-/** The gate's answer to one call, explainable wherever it is shown (the PolicyDecisionPacket). */
+/** The gate's decision on one call, with its reasons (the PolicyDecisionPacket). */
 export interface Decision {
   allowed: boolean;
+  /**
+   * What the owner could change so that this call is no longer denied; empty if something else blocks it too, or if
+   * untrusted content is involved.
+   */
+  allows: SettingChange[];
   code: string;
   job_id: string | null;
   lane: 'A' | 'B' | 'C';
@@ -509,6 +621,8 @@ export interface EditSchedule {
   overlap?: 'allow' | 'queue_one' | 'replace' | 'skip' | null;
   /** What each run does may stand in here instead. */
   payload?: SchedulePayload;
+  /** The project that runs work in; null for the workspace. */
+  project?: string | null;
   /** The procedure each run follows, in place of a goal or another procedure. */
   sop?: string;
   stagger?: string | null;
@@ -606,21 +720,65 @@ export interface FaultyLine {
   text: string;
 }
 
+/** One file of a difference. */
+export interface FileDiff {
+  binary: boolean;
+  /** It is too long to be shown here as a whole. */
+  cut: boolean;
+  /** It can be run afterwards. */
+  executable: boolean;
+  kind: 'added' | 'changed' | 'removed';
+  new_size: number;
+  old_size: number;
+  /** The difference as text, hidden characters by their numbers; empty for binary and long files. */
+  patch: string;
+  path: string;
+}
+
+/** One name in a folder. */
+export interface FileListed {
+  /** A link is named, and never followed. */
+  kind: 'file' | 'dir' | 'link' | 'other';
+  /** Something there was labelled as untrusted; showing the file tells whether that still counts. */
+  labelled: boolean;
+  name: string;
+  /** In bytes; 0 for what is no file. */
+  size: number;
+}
+
 /** A policy file that is not written yet. */
 export interface FileToTry {
   content: string;
   name: string;
 }
 
-/** What the owner said to start it. */
+/** The owner's message that started it. */
 export interface FirstMessage {
   content: string;
   created_at: string;
   message_id: string;
 }
 
+/** A folder of the workspace. */
+export interface FolderListing {
+  /** There are more. */
+  cut: boolean;
+  /** Folders first, then by name; at most 1000. */
+  items: FileListed[];
+  /** Below the workspace; empty for the workspace itself. */
+  path: string;
+}
+
+/** An approval that is valid from now on. */
+export interface FromNowOn {
+  until: 'conversation' | 'revoked' | 'today';
+  what: 'anywhere' | 'command' | 'folder' | 'program';
+}
+
 /** Somebody is there. Says little else, because anybody may ask. */
 export interface Health {
+  /** `rejected` while config.toml as it is now is invalid and the last valid one stays in force. */
+  config: 'ok' | 'rejected';
   /** `waiting` while another program keeps this one from writing; `/status` says which. */
   database: 'ok' | 'waiting';
   status: 'ok';
@@ -645,6 +803,21 @@ export interface Hit {
 /** What was found, best first. */
 export interface Hits {
   items: Hit[];
+}
+
+/** A file of findings. */
+export interface IntelFile {
+  /** Hidden characters by their numbers; empty where it is too long or no text. */
+  content: string;
+  cut: boolean;
+  path: string;
+  size: number;
+}
+
+/** A file of the agent's findings that stands on main. */
+export interface IntelView {
+  path: string;
+  size: number;
 }
 
 /** A job in a list. */
@@ -674,7 +847,7 @@ export interface Job {
   working: boolean;
 }
 
-/** Something a job left, without its bytes. */
+/** An artifact of a job, without its bytes. */
 export interface JobArtifact {
   artifact_id: string;
   created_at: string;
@@ -685,18 +858,28 @@ export interface JobArtifact {
   size: number;
 }
 
-/** What a job may spend, fixed when it was made. */
+/** A job's budget, fixed when it was created. */
 export interface JobBudget {
   steps: number;
   tokens: number;
 }
 
-/** Something that happened to a job. */
+/** An event of a job. */
 export interface JobEvent {
   created_at: string;
   event_id: string;
   payload: { [key: string]: Json };
   type: string;
+}
+
+/** Which model did a part of a job. */
+export interface JobModel {
+  /** How many answers it gave for that. */
+  answers: number;
+  model: string;
+  /** `spec` (it read the goal), `plan`, or `step 1` and so on. */
+  part: string;
+  provider: string;
 }
 
 /** How far a job has come. */
@@ -707,6 +890,12 @@ export interface JobProgress {
   done: number;
   /** Steps of the plan. */
   of: number;
+}
+
+/** The pull request that a job ended in. */
+export interface JobPull {
+  number: number;
+  state: 'OPEN' | 'MERGED' | 'CLOSED';
 }
 
 /** What a job waits for the owner to answer. */
@@ -735,14 +924,18 @@ export interface JobShown {
   events: JobEvent[];
   /** The manifest of what there is to show for it, once it is over. */
   evidence: { [key: string]: Json } | null;
-  /** Workspace files it changed. */
+  /** Files it changed. */
   files: string[];
   goal: string;
   job_id: string;
+  /** Which model did what. */
+  models: JobModel[];
   /** When it goes on. */
   next_wakeup_at: string | null;
   plan: Plan | null;
   progress: JobProgress;
+  /** The pull request it ended in. */
+  pull: JobPull | null;
   /** Why it ended, waits or failed last. */
   reason: string;
   /** The schedule it is a run of. */
@@ -766,8 +959,10 @@ export interface JobShown {
 
 /** Intent, scope and constraints of a job (the JobSpecPacket). */
 export interface JobSpec {
+  /** The agent started it: its goal and steps are the agent's words and never count as the owner's. */
+  by_agent: boolean;
   constraints: Constraints;
-  /** How many follow-ups led to it, one after the other; 0 for what the owner asked for. */
+  /** Length of the chain of the agent's own follow-ups and jobs that led to it; 0 for the owner's own requests. */
   generation: number;
   inputs: { [key: string]: Json };
   intent: string;
@@ -776,7 +971,7 @@ export interface JobSpec {
   repo: string | null;
 }
 
-/** Something that happened, from the durable sequence; the name of the message is its first topic. */
+/** An event from the durable sequence; the name of the message is its first topic. */
 export interface LiveEvent {
   at: string;
   /** Ids, codes and hashes, never content. */
@@ -784,11 +979,11 @@ export interface LiveEvent {
   event: Topic;
   /** What it happened to: an action, a job, a conversation, a device. */
   id: string;
-  /** Its number: they grow by one from event to event, over all of them. */
+  /** Its number in the sequence of all events. */
   seq: number;
   /** The conversation it belongs to; empty when there is none. */
   thread_id: string;
-  /** Every list that it makes old. */
+  /** Every list that it makes stale. */
   topics: Topic[];
   /** What happened, such as `tool_completed`. */
   type: string;
@@ -819,8 +1014,10 @@ export interface Message {
   provider: string;
   receipt_id: string | null;
   role: 'system' | 'user' | 'assistant' | 'tool';
-  /** For role `tool`: whether it did what was asked. */
+  /** For role `tool`: whether it did what was asked. A call that had to wait tells what came of it. */
   success: boolean | null;
+  /** For code `SUMMARY`: how many earlier messages it sums up for the model; they all stay above. */
+  summarised: number;
   turn_id: string;
   /** For role `system`: how its turn ended, when the message tells that. */
   turn_state: string;
@@ -835,6 +1032,13 @@ export interface Messages {
   /** Hand it back as `before` for what was said earlier; null at the beginning. */
   before: string | null;
   items: Message[];
+}
+
+/** What became of it. */
+export interface ModeSet {
+  /** The action that waits for the owner's proof; null when it is done. */
+  action_id: string | null;
+  bot: BotView;
 }
 
 /** A job to be made. */
@@ -906,6 +1110,8 @@ export interface NewSchedule {
   overlap?: 'allow' | 'queue_one' | 'replace' | 'skip' | null;
   /** What each run does may stand in here instead. */
   payload?: SchedulePayload | null;
+  /** The project that runs work in; the workspace by default. */
+  project?: string | null;
   /** Its id; derived from the goal by default. */
   schedule_id?: string | null;
   /** The procedure that each run follows. */
@@ -924,8 +1130,19 @@ export interface NewSchedule {
   trigger_type?: 'at' | 'cron' | 'interval' | null;
 }
 
+/** A subscription, as a browser's `PushSubscription.toJSON()` writes it; further fields are ignored. */
+export interface NewSubscription {
+  /** Where its push service takes messages: a public https address. */
+  endpoint: string;
+  keys: BrowserKeys;
+}
+
 /** A conversation to be made. */
 export interface NewThread {
+  /** The configured provider that answers in it; null: the default one. */
+  model?: string | null;
+  /** The project it works in; empty: the workspace. */
+  project?: string;
   /** The conversation's title; one line. */
   title?: string;
 }
@@ -957,6 +1174,14 @@ export interface Notifications {
   next_cursor: string | null;
   /** Counted up to a thousand. */
   unseen: number;
+}
+
+/** One thing that approving a card may cover from now on. */
+export interface Offer {
+  /** A description for the owner. */
+  text: string;
+  until: ('conversation' | 'today' | 'revoked')[];
+  what: 'command' | 'program' | 'folder' | 'anywhere';
 }
 
 /** What a job must leave behind. */
@@ -1088,94 +1313,115 @@ export interface PageKey {
   page_key: string;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfActionSummary {
   items: ActionSummary[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfApprovalCard {
   items: ApprovalCard[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfAuditLine {
   items: AuditLine[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfDevice {
   items: Device[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
+export interface PageOfFileDiff {
+  items: FileDiff[];
+  /** Send it as `cursor` for the next page; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A page of a list. */
+export interface PageOfIntelView {
+  items: IntelView[];
+  /** Send it as `cursor` for the next page; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A page of a list. */
 export interface PageOfJob {
   items: Job[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfPasskeySeen {
   items: PasskeySeen[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfPolicyFileListed {
   items: PolicyFileListed[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
+export interface PageOfPullView {
+  items: PullView[];
+  /** Send it as `cursor` for the next page; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A page of a list. */
 export interface PageOfReceiptLine {
   items: ReceiptLine[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfScheduleRun {
   items: ScheduleRun[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfSkillListed {
   items: SkillListed[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfSopListed {
   items: SopListed[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfSopRun {
   items: SopRun[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
-/** A piece of a list. */
+/** A page of a list. */
 export interface PageOfThread {
   items: Thread[];
-  /** Hand it back as `cursor` for what follows; null at the end. */
+  /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
 
@@ -1257,6 +1503,8 @@ export interface PasskeySeen {
 
 /** Ordered steps and the evidence they need (the PlanPacket). */
 export interface Plan {
+  /** A model made it: its steps are the agent's words and never count as the owner's. */
+  by_model: boolean;
   job_id: string;
   required_evidence: string[];
   steps: PlanStep[];
@@ -1268,6 +1516,8 @@ export interface PlanStep {
   evidence: string[];
   step_id: string;
   tool: string | null;
+  /** Whether it should write files, if a model planned it. */
+  writes: boolean | null;
 }
 
 /** An artifact: where the whole of a long message is kept, or what was kept in the conversation. */
@@ -1300,7 +1550,7 @@ export interface PolicyFileShown {
 /** A message that is kept and will be answered, whatever becomes of the client. */
 export interface Posted {
   message_id: string;
-  state: 'QUEUED' | 'RUNNING' | 'ANSWERED' | 'FAILED' | 'STOPPED' | 'INTERRUPTED';
+  state: 'QUEUED' | 'RUNNING' | 'WAITING' | 'ANSWERED' | 'FAILED' | 'STOPPED' | 'INTERRUPTED';
   thread_id: string;
   turn_id: string;
 }
@@ -1351,7 +1601,7 @@ export interface PreviewFault {
   remedy: string;
 }
 
-/** One line of the doctor: what was tried, by behaviour, and what to do when it failed. */
+/** One line of the doctor: what was tested, by its behaviour, and what to do if it failed. */
 export interface Probe {
   detail: string;
   name: string;
@@ -1359,7 +1609,7 @@ export interface Probe {
   state: 'ok' | 'warn' | 'fail' | 'info';
 }
 
-/** An error as it is said over HTTP (RFC 9457). */
+/** An error over HTTP (RFC 9457). */
 export interface Problem {
   code: string;
   detail: string;
@@ -1370,11 +1620,33 @@ export interface Problem {
   type: string;
 }
 
-/** A receipt, its place in the chain, and what is wrong with it. */
+/** Projects, by name. */
+export interface ProjectList {
+  items: ProjectView[];
+}
+
+/** A folder of the owner's that the agent may work in. */
+export interface ProjectView {
+  added_at: string;
+  /** Why nothing works there now; empty when all is well. */
+  fault: string;
+  name: string;
+  path: string;
+  project_id: string;
+  /** Its files count as the owner's, unless they are labelled one by one; otherwise all are untrusted. */
+  vouched: boolean;
+}
+
+/** A receipt, its position in the chain, and what is wrong with it. */
 export interface Proof {
   disagreements: string[];
   place: number;
   receipt: Receipt;
+}
+
+/** Changes that belong together: all of them are made, or none. */
+export interface ProposeSettings {
+  changes: SettingChange[];
 }
 
 /** Every configured provider, in the order of the configuration. */
@@ -1410,6 +1682,80 @@ export interface ProviderTried {
   text: string;
 }
 
+/** Everything about a pull request but its difference. */
+export interface PullShown {
+  /** Its merge question, answered at /v1/approvals; null when nobody is asked now. */
+  action_id: string | null;
+  base_sha: string;
+  body: string;
+  branch: string;
+  /** The commit on main that the checks were run against; empty before they ran. */
+  checked_sha: string;
+  checks: 'passed' | 'failed' | 'not run';
+  /** When what it changed was put in place. */
+  deployed_at: string | null;
+  /** It is open, but nobody is asked: the question expired, or checks do not pass. */
+  dormant: boolean;
+  head_sha: string;
+  /** The job that made it; null for one that takes another back, and for those of the runtime. */
+  job_id: string | null;
+  labels: string[];
+  /** The commit on main that merged it; empty before. */
+  merged_sha: string;
+  /** The merge mode in force. */
+  mode: 'strict' | 'whitelist' | 'yolo';
+  number: number;
+  opened_at: string;
+  /** Why it was closed. */
+  reason: string;
+  /** Of its checks. */
+  results: Check[];
+  /** Of the riskiest path it touches. */
+  risk: 'R0' | 'R1' | 'R2' | 'R3';
+  /** How often its job was woken to resolve conflicts or to fix what checks found. */
+  rounds: number;
+  state: 'OPEN' | 'MERGED' | 'CLOSED';
+  /** Its job took in untrusted content. */
+  tainted: boolean;
+  title: string;
+  updated_at: string;
+  /** What the owner asked to be changed and its job has not taken up yet. */
+  wanted: string;
+}
+
+/** A pull request in a list. */
+export interface PullView {
+  /** Its merge question, answered at /v1/approvals; null when nobody is asked now. */
+  action_id: string | null;
+  branch: string;
+  checks: 'passed' | 'failed' | 'not run';
+  /** When what it changed was put in place. */
+  deployed_at: string | null;
+  /** It is open, but nobody is asked: the question expired, or checks do not pass. */
+  dormant: boolean;
+  /** The job that made it; null for one that takes another back, and for those of the runtime. */
+  job_id: string | null;
+  labels: string[];
+  number: number;
+  opened_at: string;
+  /** Why it was closed. */
+  reason: string;
+  /** Of the riskiest path it touches. */
+  risk: 'R0' | 'R1' | 'R2' | 'R3';
+  state: 'OPEN' | 'MERGED' | 'CLOSED';
+  /** Its job took in untrusted content. */
+  tainted: boolean;
+  title: string;
+  updated_at: string;
+}
+
+/** What a browser needs to subscribe, and what this device has subscribed. */
+export interface PushState {
+  /** The `applicationServerKey`, in base64url. */
+  public_key: string;
+  subscriptions: Subscription[];
+}
+
 /** The whole new content of a file. */
 export interface PutFile {
   content: string;
@@ -1417,22 +1763,24 @@ export interface PutFile {
   if_sha256?: string | null;
 }
 
-/** What is to be signed: one thing, in exactly this shape, once. */
+/** What a passkey signs: one thing, in exactly this shape, once. */
 export interface Question {
   /** The digest of an action; empty where there is none. */
   digest: string;
-  /** Random, so that no two questions are the same. */
+  /** Random, so that no two questions are alike. */
   nonce: string;
   purpose: 'approve' | 'resolve' | 'estop.clear' | 'passkey.add' | 'passkey.remove' | 'passkey.clear' | 'device.add' | 'device.confirm' | 'device.revoke';
-  /** The id of what it is about: an action, a device, a passkey; `estop` for ESTOP. */
+  /** The id of its subject: an action, a device, a passkey; `estop` for ESTOP. */
   subject: string;
-  /** The action's `expires_at`; for other purposes, when the challenge ends. */
+  /** The action's `expires_at`; for other purposes, the challenge's expiry. */
   valid_until: string;
 }
 
 /** One attempt's outcome, chained to the one before it. */
 export interface Receipt {
   action_id: string;
+  /** The standing answer that let it run without asking; omitted from the line if there was none. */
+  answer?: string;
   args_hash: string;
   code: string;
   conversation_id: string;
@@ -1494,9 +1842,11 @@ export interface Reject {
   reason?: string;
 }
 
-/** A conversation's new title. */
+/** A conversation's new title, or who answers in it from now on. */
 export interface Renamed {
-  title: string;
+  /** A configured provider; null for the default one. */
+  model?: string | null;
+  title?: string;
 }
 
 /** For `PublicKeyCredential.parseRequestOptionsFromJSON`, as it stands. */
@@ -1516,7 +1866,7 @@ export interface Resolve {
   verdict: 'executed' | 'not-executed' | 'retry';
 }
 
-/** What it gave back, and the box it ran in. */
+/** Its result, and the box it ran in. */
 export interface Result {
   box_end: string | null;
   box_tier: string | null;
@@ -1585,6 +1935,8 @@ export interface Schedule {
   plain_notes: string[];
   /** When it runs, as people say it. */
   plain_summary: string;
+  /** The project that runs work in; null for the workspace. */
+  project: string | null;
   schedule_id: string;
   sop: string | null;
   /** It waits for its next run; it is paused after failures; it is switched off; it has no further run. */
@@ -1681,6 +2033,8 @@ export interface ScheduleShown {
   plain_notes: string[];
   /** When it runs, as people say it. */
   plain_summary: string;
+  /** The project that runs work in; null for the workspace. */
+  project: string | null;
   /** Runs that are queued or not over. */
   running: ScheduleRun[];
   /** The last runs, newest first. */
@@ -1754,6 +2108,23 @@ export interface Session {
   way: 'cookie' | 'bearer';
 }
 
+/** Which pull requests merge without a question. */
+export interface SetMode {
+  /** How long yolo lasts; only for yolo. */
+  hours?: number | null;
+  mode: 'strict' | 'whitelist' | 'yolo';
+}
+
+/** One changed key. */
+export interface SettingChange {
+  /** Its dotted name in config.toml. */
+  key: string;
+  /** `add` and `remove` change one item of a list. */
+  op?: 'add' | 'remove' | 'set' | 'unset';
+  /** The value, or the item; omitted for `unset`. */
+  value?: string | boolean | number | string[] | { [key: string]: string } | null;
+}
+
 /** Which file is to be shown. */
 export interface ShowFile {
   /** Where it is in the workspace. */
@@ -1782,7 +2153,7 @@ export interface ShownFile {
   untrusted: boolean;
 }
 
-/** A signature of the owner's passkey, and what is wrong with it. */
+/** A passkey signature, and what is wrong with it. */
 export interface Signed {
   assertion_id: string;
   /** The device it was given at. */
@@ -1792,21 +2163,21 @@ export interface Signed {
   holds: boolean;
   origin: string;
   passkey_id: string;
-  /** None when no such passkey was ever registered here. */
+  /** None if no such passkey was ever registered here. */
   passkey_name: string | null;
   purpose: string;
   signed_at: string;
 }
 
-/** What is open now. */
+/** The open work. */
 export interface Sizes {
-  /** Actions that are approved and not yet carried out. */
+  /** Actions approved and not yet executed. */
   approved: number;
-  /** Jobs that have not ended. */
+  /** Unfinished jobs. */
   open_jobs: number;
-  /** Actions whose end nobody knows; the owner resolves them. */
+  /** Actions with an unknown outcome; the owner resolves them. */
   unknown: number;
-  /** Actions waiting for the owner. */
+  /** Actions pending approval. */
   waiting: number;
 }
 
@@ -1946,6 +2317,8 @@ export interface SopStepListed {
 export interface StatusNow {
   autonomy: 'readonly' | 'supervised' | 'full';
   chain: ChainNow;
+  /** Why config.toml as it is now is not in force; empty when it is. */
+  config_fault: string;
   estop: EstopNow;
   /** The model that is asked for. */
   model: string;
@@ -1962,10 +2335,10 @@ export interface StatusNow {
   worker: boolean;
 }
 
-/** Everything that is on record about one action. */
+/** Everything recorded about one action. */
 export interface Story {
   action_id: string;
-  /** Whether the row, its receipts and their places in the chain all say the same. */
+  /** Whether the row, its receipts and their positions in the chain agree. */
   agrees: boolean;
   approval: Approval;
   args: Json;
@@ -1995,7 +2368,7 @@ export interface StoryTold {
   /** What it is, in a sentence; empty when that cannot be told. */
   about: string;
   action_id: string;
-  /** Whether the row, its receipts and their places in the chain all say the same. */
+  /** Whether the row, its receipts and their positions in the chain agree. */
   agrees: boolean;
   approval: Approval;
   args: Json;
@@ -2022,17 +2395,17 @@ export interface StoryTold {
   updated_at: string;
 }
 
-/** These numbers are gone. `from` beyond `to`: they never were, and telling goes on at `to`. */
+/** These numbers are missing. `from` beyond `to`: they never existed, and the stream continues at `to`. */
 export interface StreamGap {
   from: number;
   to: number;
 }
 
-/** What every stream begins with. */
+/** The first message of every stream. */
 export interface StreamHello {
   /** The server's clock. */
   now: string;
-  /** The number of the newest event there is. */
+  /** The number of the newest event. */
   seq: number;
   version: string;
 }
@@ -2042,11 +2415,20 @@ export type StreamMessage =
   | { data: StreamHello; event: 'hello' }
   | { data: StreamGap; event: 'gap' }
   | { data: TextDelta; event: 'text' }
+  | { data: CommandOutput; event: 'command_output' }
   | { data: LiveEvent; event: Topic };
 
-/** A piece of an answer that is being written; it has no number and is not kept. */
+/** A browser of this device that is told while the panel is closed. */
+export interface Subscription {
+  created_at: string;
+  /** The push service. */
+  host: string;
+  subscription_id: string;
+}
+
+/** A piece of an answer that is being written; it has no number and is not stored. */
 export interface TextDelta {
-  /** How many characters were said before. */
+  /** The number of characters before it. */
   offset: number;
   text: string;
   thread_id: string;
@@ -2063,6 +2445,10 @@ export interface Thread {
   last: Excerpt | null;
   /** How many; counted up to 10,000. */
   messages: number;
+  /** The provider that was chosen to answer in it; null: the default one. */
+  model: string | null;
+  /** The name of the project it works in; null for the workspace. */
+  project: string | null;
   /** The turn that is being answered now. */
   running_turn_id: string | null;
   thread_id: string;
@@ -2104,6 +2490,7 @@ export type Topic =
   | 'action'
   | 'approval'
   | 'job'
+  | 'pull'
   | 'sop'
   | 'schedule'
   | 'receipt'
@@ -2138,10 +2525,26 @@ export interface Turn {
   partial: string;
   reason: string;
   started_at: string | null;
-  /** QUEUED and RUNNING go on; ANSWERED, FAILED, STOPPED and INTERRUPTED are final. */
-  state: 'QUEUED' | 'RUNNING' | 'ANSWERED' | 'FAILED' | 'STOPPED' | 'INTERRUPTED';
+  /** QUEUED and RUNNING go on, WAITING does once its calls are answered; the others are final. */
+  state: 'QUEUED' | 'RUNNING' | 'WAITING' | 'ANSWERED' | 'FAILED' | 'STOPPED' | 'INTERRUPTED';
   thread_id: string;
   turn_id: string;
+}
+
+/** An undo that waits for the owner: its card names every file. */
+export interface UndoProposed {
+  action_id: string;
+  /** `write`: only what was asked for. `turn`: everything since the turn began, where one write cannot be told. */
+  scope: 'write' | 'turn';
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+}
+
+/** What is to be taken back: what an action wrote, or the last writing of a file. */
+export interface UndoWrite {
+  /** An action that wrote in the workspace. Empty when a path is named. */
+  action_id?: string;
+  /** A file of the workspace. Empty when an action is named. */
+  path?: string;
 }
 
 /** What one group took, and what it cost as far as prices are known. */
@@ -2200,6 +2603,21 @@ export interface Verification {
   valid: boolean;
 }
 
+/** Which file the owner vouches for, as they were shown it. */
+export interface VouchFile {
+  path: string;
+  /** Of what was shown: nobody vouches for what they have not seen. */
+  sha256: string;
+}
+
+/** A vouching that waits for the owner's proof: its card names every label that goes. */
+export interface VouchProposed {
+  action_id: string;
+  /** What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing. */
+  needs: string;
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+}
+
 /** How many actions wait for the owner's word. */
 export interface Waiting {
   lanes: WaitingLanes;
@@ -2242,7 +2660,9 @@ export interface WorkLimits {
  */
 export interface Routes {
   DELETE: {
+    '/v1/answers/{answer_id}': { path: { answer_id: string }; answer: AnswerView };
     '/v1/chat/threads/{thread_id}': { path: { thread_id: string }; answer: undefined };
+    '/v1/push/subscriptions/{subscription_id}': { path: { subscription_id: string }; answer: undefined };
     '/v1/schedules/{schedule_id}': { path: { schedule_id: string }; answer: undefined };
   };
   GET: {
@@ -2254,6 +2674,7 @@ export interface Routes {
     '/tools': { answer: ToolList };
     '/v1/actions': { query?: { status?: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; lane?: 'A' | 'B' | 'C' | null; source?: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | null; thread_id?: string | null; job_id?: string | null; since?: string | null; until?: string | null; q?: string | null; limit?: number; cursor?: string | null }; answer: PageOfActionSummary };
     '/v1/actions/{action_id}': { path: { action_id: string }; answer: ActionDetail };
+    '/v1/answers': { query?: { ended?: boolean }; answer: AnswerList };
     '/v1/approvals': { query?: { status?: 'pending' | 'approved' | 'rejected' | 'executed' | 'failed' | 'unknown' | 'expired' | 'all'; order?: 'newest' | 'expiring'; lane?: 'A' | 'B' | 'C' | null; thread_id?: string | null; job_id?: string | null; limit?: number; cursor?: string | null }; answer: PageOfApprovalCard };
     '/v1/approvals/waiting': { query?: { thread_id?: string | null; job_id?: string | null }; answer: Waiting };
     '/v1/approvals/{action_id}': { path: { action_id: string }; answer: ApprovalCard };
@@ -2262,6 +2683,7 @@ export interface Routes {
     '/v1/audit': { query?: { event_type?: string | null; entity_id?: string | null; quiet?: boolean; since?: string | null; until?: string | null; after?: number | null; limit?: number; cursor?: string | null }; answer: PageOfAuditLine };
     '/v1/audit/export': { query?: { event_type?: string | null; entity_id?: string | null; quiet?: boolean; since?: string | null; until?: string | null }; answer: Response };
     '/v1/audit/{action_id}/story': { path: { action_id: string }; answer: StoryTold };
+    '/v1/bot': { answer: BotView };
     '/v1/chat/threads': { query?: { limit?: number; cursor?: string | null; q?: string; talks?: boolean }; answer: PageOfThread };
     '/v1/chat/threads/{thread_id}': { path: { thread_id: string }; answer: Thread };
     '/v1/chat/threads/{thread_id}/messages': { path: { thread_id: string }; query?: { limit?: number; before?: string | null; after?: string | null }; answer: Messages };
@@ -2271,6 +2693,9 @@ export interface Routes {
     '/v1/doctor': { query?: { short?: boolean }; answer: Checkup };
     '/v1/estop': { answer: EstopNow };
     '/v1/events': { query?: { topics?: string | null; thread_id?: string | null; text_of?: string | null; after?: number | null; follow?: boolean }; answer: Response };
+    '/v1/files/list': { query?: { folder?: string }; answer: FolderListing };
+    '/v1/intel': { query?: { limit?: number; cursor?: string | null }; answer: PageOfIntelView };
+    '/v1/intel/show': { query: { path: string }; answer: IntelFile };
     '/v1/jobs': { query?: { state?: 'RECEIVED' | 'PARSED' | 'POLICY_CHECKED' | 'PLANNED' | 'EXECUTING' | 'WAITING_APPROVAL' | 'PR_OPENED' | 'MERGED' | 'DEPLOYED' | 'DONE' | 'DENIED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'PAUSED_BUDGET' | 'PENDING' | 'RUNNING' | 'COMPLETED' | null; status?: 'PENDING' | 'RUNNING' | 'WAITING_APPROVAL' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'PAUSED_BUDGET' | null; thread_id?: string | null; since?: string | null; limit?: number; cursor?: string | null }; answer: PageOfJob };
     '/v1/jobs/{job_id}': { path: { job_id: string }; answer: JobShown };
     '/v1/memory/search': { query: { q: string; limit?: number }; answer: Hits };
@@ -2279,7 +2704,13 @@ export interface Routes {
     '/v1/passkeys': { answer: PageOfPasskeySeen };
     '/v1/policies': { query?: { limit?: number; cursor?: string | null }; answer: PageOfPolicyFileListed };
     '/v1/policies/{name}': { path: { name: string }; answer: PolicyFileShown };
+    '/v1/projects': { answer: ProjectList };
     '/v1/providers': { answer: ProviderList };
+    '/v1/pulls': { query?: { state?: 'OPEN' | 'MERGED' | 'CLOSED' | null; limit?: number; cursor?: string | null }; answer: PageOfPullView };
+    '/v1/pulls/{number}': { path: { number: number }; answer: PullShown };
+    '/v1/pulls/{number}/checks': { path: { number: number }; answer: CheckList };
+    '/v1/pulls/{number}/diff': { path: { number: number }; query?: { limit?: number; cursor?: string | null }; answer: PageOfFileDiff };
+    '/v1/push': { answer: PushState };
     '/v1/receipts': { query?: { status?: 'allowed' | 'denied' | 'failed' | 'unknown' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; action_id?: string | null; limit?: number; cursor?: string | null }; answer: PageOfReceiptLine };
     '/v1/receipts/head': { answer: ChainState };
     '/v1/receipts/{receipt_id}': { path: { receipt_id: string }; answer: ReceiptDetail };
@@ -2318,6 +2749,8 @@ export interface Routes {
     '/v1/estop/clear': { body?: ClearEstop; answer: EstopNow };
     '/v1/files': { query?: { name?: string | null; folder?: string | null }; body: Blob | FormData; answer: Saved };
     '/v1/files/show': { body: ShowFile; answer: ShownFile };
+    '/v1/files/undo': { body: UndoWrite; answer: UndoProposed };
+    '/v1/files/vouch': { body: VouchFile; answer: VouchProposed };
     '/v1/jobs': { body: NewJob; answer: JobShown };
     '/v1/jobs/{job_id}/cancel': { path: { job_id: string }; body?: CancelJob; answer: JobShown };
     '/v1/jobs/{job_id}/resume': { path: { job_id: string }; answer: JobShown };
@@ -2331,6 +2764,12 @@ export interface Routes {
     '/v1/passkeys/{passkey_id}/remove': { path: { passkey_id: string }; body?: PasskeyRemoval; answer: PasskeySeen };
     '/v1/policy/check': { body: CallToCheck; answer: CheckedCall };
     '/v1/providers/{name}/test': { path: { name: string }; answer: ProviderTried };
+    '/v1/pulls/{number}/ask': { path: { number: number }; answer: PullShown };
+    '/v1/pulls/{number}/changes': { path: { number: number }; body: AskChanges; answer: PullShown };
+    '/v1/pulls/{number}/close': { path: { number: number }; body?: ClosePull | null; answer: PullShown };
+    '/v1/pulls/{number}/reopen': { path: { number: number }; answer: PullShown };
+    '/v1/pulls/{number}/revert': { path: { number: number }; answer: PullShown };
+    '/v1/push/subscriptions': { body: NewSubscription; answer: Subscription };
     '/v1/receipts/verify': { answer: Verification };
     '/v1/schedules': { body: NewSchedule; answer: ScheduleShown };
     '/v1/schedules/preview': { body: PreviewAsk; answer: Preview };
@@ -2338,9 +2777,11 @@ export interface Routes {
     '/v1/session/end': { answer: undefined };
     '/v1/session/nonce': { answer: Nonce };
     '/v1/session/page': { body: PageProof; answer: PageKey };
+    '/v1/settings': { body: ProposeSettings; answer: Edited };
     '/v1/sops/{name}/run': { path: { name: string }; answer: JobShown };
   };
   PUT: {
+    '/v1/bot/mode': { body: SetMode; answer: ModeSet };
     '/v1/policies/{name}': { path: { name: string }; body: PutFile; answer: Edited };
     '/v1/skills/{name}': { path: { name: string }; body: PutFile; answer: Edited };
     '/v1/system-prompt': { body: PutFile; answer: Edited };

@@ -41,6 +41,7 @@ export type Resolution = S.Resolve['verdict'];
 export type Purpose = S.Question['purpose'];
 export type JobState = S.Job['state'];
 export type JobStatus = S.Job['status'];
+export type PullState = S.PullView['state'];
 export type TriggerKind = S.Schedule['trigger'];
 export type ScheduleState = S.Schedule['state'];
 export type Misfire = S.ScheduleOptions['misfire'];

@@ -4,6 +4,7 @@
  */
 import DOMPurify from 'dompurify';
 import MarkdownIt from 'markdown-it';
+import { coloured } from './highlight.ts';
 
 /** More than this is shown as the text it is: no text may keep the page, and the switch on it, from answering. */
 export const MOST = 20_000;
@@ -54,7 +55,8 @@ reader.renderer.rules['image'] = (tokens, at) => {
 
 /** Safe nodes for a text. */
 export function markdown(text: string): DocumentFragment {
-  const nodes = purifier.sanitize(reader.render(text), {
+  const tokens = reader.parse(text, {});
+  const nodes = purifier.sanitize(reader.renderer.render(tokens, reader.options, {}), {
     ALLOWED_TAGS: TAGS,
     ALLOWED_ATTR: ['href', 'start'],
     ALLOW_DATA_ATTR: false,
@@ -62,6 +64,12 @@ export function markdown(text: string): DocumentFragment {
     KEEP_CONTENT: true,
     RETURN_DOM_FRAGMENT: true,
     ...(policy ? { TRUSTED_TYPES_POLICY: policy } : {}),
+  });
+  // The languages are told by the reader: what the sanitiser lets through has no classes.
+  const languages = tokens.filter((token) => token.type === 'fence' || token.type === 'code_block').map((token) => token.info.trim());
+  nodes.querySelectorAll('pre > code').forEach((block, at) => {
+    const language = languages[at]?.split(/\s/)[0];
+    if (language) block.replaceChildren(coloured(block.textContent, language));
   });
   linkBare(nodes);
   for (const link of nodes.querySelectorAll('a[href]')) lead(link as HTMLAnchorElement);

@@ -17,6 +17,7 @@ export const SCREENS = {
   approvals: { title: 'nav.approvals', icon: 'approve', home: '#/approvals', load: () => import('../screens/approvals/Approvals.svelte') },
   chat: { title: 'nav.chat', icon: 'chat', home: '#/chat', load: () => import('../screens/chat/Chat.svelte') },
   work: { title: 'nav.work', icon: 'work', home: '#/work', load: () => import('../screens/work/Work.svelte') },
+  files: { title: 'nav.files', icon: 'folder', home: '#/files', load: () => import('../screens/files/Files.svelte') },
   schedules: { title: 'nav.schedules', icon: 'clock', home: '#/schedules', load: () => import('../screens/schedules/Schedules.svelte') },
   audit: { title: 'nav.audit', icon: 'audit', home: '#/audit', load: () => import('../screens/audit/Audit.svelte') },
   settings: { title: 'nav.settings', icon: 'settings', home: '#/settings', load: () => import('../screens/settings/Settings.svelte') },
@@ -25,7 +26,7 @@ export const SCREENS = {
 export type ScreenName = keyof typeof SCREENS;
 
 /** Parts of a screen that stand beside each other under its tabs: none of them lies deeper than the screen. */
-const TABS: Partial<Record<string, readonly string[]>> = { work: ['jobs', 'procedures', 'actions'], audit: ['receipts'] };
+const TABS: Partial<Record<string, readonly string[]>> = { work: ['jobs', 'pulls', 'procedures', 'actions'], audit: ['receipts'] };
 
 /** Whether there is a list above what is looked at, or something under a form. */
 export function isDeep(place: Place | null): boolean {
@@ -37,6 +38,8 @@ export function isDeep(place: Place | null): boolean {
 /** The name of a route is the name of its screen; a screen reads what follows from `panel.router.place.params`. */
 export const PATTERNS: readonly (Pattern & { name: ScreenName })[] = [
   { name: 'home', path: '/' },
+  { name: 'home', path: '/overview' },
+  { name: 'home', path: '/overview/:part' },
   { name: 'approvals', path: '/approvals' },
   { name: 'approvals', path: '/approvals/:id' },
   { name: 'chat', path: '/chat' },
@@ -44,6 +47,8 @@ export const PATTERNS: readonly (Pattern & { name: ScreenName })[] = [
   { name: 'work', path: '/work' },
   { name: 'work', path: '/work/:part' },
   { name: 'work', path: '/work/:part/:id' },
+  { name: 'files', path: '/files' },
+  { name: 'files', path: '/files/:id' },
   { name: 'schedules', path: '/schedules' },
   { name: 'schedules', path: '/schedules/:id' },
   { name: 'audit', path: '/audit' },

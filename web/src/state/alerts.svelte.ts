@@ -1,8 +1,9 @@
-/** The browser's own notifications, while the panel is open and not in front. They say that something waits, never what. */
+/** The browser's own notifications: pushed, or while the panel is open and not in front. They say that something waits, never what. */
 import type { LiveEvent } from '../api/types.ts';
 import { lookup, t } from '../text/t.ts';
 import type { Router } from '../route/router.svelte.ts';
 import type { Live } from './live.svelte.ts';
+import { managerHere, turnOff, turnOn, type PushRoutes } from './push.ts';
 
 export type AlertState = 'unsupported' | 'denied' | 'off' | 'on';
 const NAME = 'coilclaw.alerts';
@@ -35,6 +36,9 @@ export class Alerts {
   #wished = $state(wished());
   #permission: NotificationPermission | 'unsupported' = $state(typeof Notification === 'undefined' ? 'unsupported' : Notification.permission);
 
+  /** Whether this browser is told while the panel is closed too. */
+  pushed = $state(false);
+
   get state(): AlertState {
     if (this.#permission === 'unsupported' || this.#permission === 'denied') return this.#permission;
     return this.#wished && this.#permission === 'granted' ? 'on' : 'off';
@@ -42,18 +46,34 @@ export class Alerts {
 
   /** Listen; the answer stops it. */
   start(live: Live, router: Pick<Router, 'go'>): () => void {
+    void this.#look();
     return live.onEvent((event) => this.#heard(event, router));
   }
 
   /** The browser asks the owner; only a press may call this. */
-  async allow(): Promise<void> {
+  async allow(routes: PushRoutes): Promise<void> {
     if (this.#permission === 'unsupported') return;
     this.#permission = await Notification.requestPermission();
     this.#wish(this.#permission === 'granted');
+    const manager = this.state === 'on' ? await managerHere() : null;
+    if (!manager) return;
+    try {
+      await turnOn(manager, routes);
+    } catch {
+      // No push service, or none that may be used: it still tells while the panel is open, and the settings say so.
+    }
+    await this.#look();
   }
 
-  quiet(): void {
+  async quiet(routes: PushRoutes): Promise<void> {
     this.#wish(false);
+    const manager = await managerHere();
+    if (manager) await turnOff(manager, routes);
+    await this.#look();
+  }
+
+  async #look(): Promise<void> {
+    this.pushed = this.state === 'on' && (await (await managerHere())?.getSubscription().catch(() => null)) != null;
   }
 
   #wish(on: boolean): void {
@@ -68,7 +88,7 @@ export class Alerts {
 
   #heard(event: LiveEvent, router: Pick<Router, 'go'>): void {
     const alert = alertOf(event);
-    if (alert && this.state === 'on' && (document.hidden || !document.hasFocus())) void this.#show(alert, event.id, router);
+    if (alert && this.state === 'on' && !this.pushed && (document.hidden || !document.hasFocus())) void this.#show(alert, event.id, router);
   }
 
   async #show({ words, leads }: Alert, tag: string, router: Pick<Router, 'go'>): Promise<void> {

@@ -4,7 +4,7 @@ import { linkTo } from '../api/address.ts';
 import type { Client } from '../api/client.ts';
 import type { Endpoints } from '../api/endpoints.ts';
 import { concerns } from '../api/topics.ts';
-import type { ChainState, EstopState, LiveEvent, TextDelta } from '../api/types.ts';
+import type { ChainState, CommandOutput, EstopState, LiveEvent, TextDelta } from '../api/types.ts';
 
 const CHAIN_CALM = 800;
 
@@ -64,6 +64,13 @@ export class Live {
       off();
       if (this.#textOf === thread) this.#want('none');
     };
+  }
+
+  /** Follow what commands of one conversation write; it comes while its text is followed. */
+  onOutput(thread: string, listener: (output: CommandOutput) => void): () => void {
+    return this.#stream.onOutput((output) => {
+      if (output.thread_id === thread) listener(output);
+    });
   }
 
   /** Ask for it at the end of this turn of the loop: leaving one conversation for another is one wish. */

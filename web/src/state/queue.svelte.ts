@@ -2,7 +2,7 @@
 import type { Endpoints } from '../api/endpoints.ts';
 import { asApiError, type ApiError } from '../api/problem.ts';
 import { concerns } from '../api/topics.ts';
-import type { ActionStatus, ApprovalCard, Lane, LiveEvent } from '../api/types.ts';
+import type { ActionStatus, ApprovalCard, FromNowOn, Lane, LiveEvent } from '../api/types.ts';
 import { withProof, type Sign } from '../auth/proof.ts';
 import { t } from '../text/t.ts';
 import type { Live } from './live.svelte.ts';
@@ -147,10 +147,10 @@ export class Queue {
   }
 
   /** Say yes to exactly this card. Rejects when the passkey is not used or the server refuses; then nothing changed. */
-  async approve(card: ApprovalCard): Promise<void> {
+  async approve(card: ApprovalCard, fromNowOn?: FromNowOn): Promise<void> {
     const question = { purpose: 'approve', subject: card.action_id, expected: card.proof === 'passkey' } as const;
     const answer = await withProof(this.#api.passkeys, this.#sign, question, (proof) =>
-      this.#api.approvals.approve(card.action_id, { digest: card.digest, seen: card.seen, ...(proof ? { proof } : {}) }),
+      this.#api.approvals.approve(card.action_id, { digest: card.digest, seen: card.seen, ...(proof ? { proof } : {}), ...(fromNowOn ? { from_now_on: fromNowOn } : {}) }),
     );
     this.#settle(card, answer.action.status, answer.held);
   }

@@ -3,6 +3,7 @@
  * not part of the shell goes to the server as if there were no worker.
  */
 /// <reference lib="WebWorker" />
+import { toldOf } from './told.ts';
 
 const worker = self as unknown as ServiceWorkerGlobalScope;
 const PREFIX = 'coilclaw-shell-';
@@ -44,6 +45,20 @@ async function lead(place: unknown): Promise<void> {
   await open.focus();
   await open.navigate(url.href);
 }
+
+/** Words by the type of what was pushed; what cannot be read is told all the same, because the browser wants it so. */
+async function tell(data: PushMessageData | null): Promise<void> {
+  let read: unknown = null;
+  try {
+    read = data?.json();
+  } catch {
+    // Not JSON: fixed words.
+  }
+  const { body, tag, leads } = toldOf(read);
+  await worker.registration.showNotification('CoilClaw', { body, tag, data: leads, icon: '/icon-192.png' });
+}
+
+worker.addEventListener('push', (event) => event.waitUntil(tell(event.data)));
 
 worker.addEventListener('notificationclick', (event) => {
   event.notification.close();

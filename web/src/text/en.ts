@@ -3,9 +3,11 @@ import { approvals } from './en/approvals.ts';
 import { audit } from './en/audit.ts';
 import { chat } from './en/chat.ts';
 import { codes } from './en/codes.ts';
+import { files } from './en/files.ts';
 import { home } from './en/home.ts';
 import { pair } from './en/pair.ts';
 import { parts } from './en/parts.ts';
+import { pulls } from './en/pulls.ts';
 import { runs } from './en/runs.ts';
 import { schedules } from './en/schedules.ts';
 import { settings } from './en/settings.ts';
@@ -20,7 +22,9 @@ export const en = {
   ...home,
   ...approvals,
   ...chat,
+  ...files,
   ...work,
+  ...pulls,
   ...runs,
   ...schedules,
   ...audit,

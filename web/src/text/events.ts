@@ -10,17 +10,17 @@ export type EventGroup = 'action' | 'work' | 'schedule' | 'chat' | 'access' | 'h
 /** The types the filter offers, by what they are about. An event of another type is shown all the same. */
 export const TYPES: Record<EventGroup, readonly string[]> = {
   action: [
-    'tool_requested', 'approval_needed', 'approval_expiring', 'tool_approved', 'tool_begun', 'tool_retry', 'tool_trouble', 'tool_completed',
+    'tool_requested', 'approval_needed', 'approval_expiring', 'tool_approved', 'answer_created', 'answer_used', 'answer_revoked', 'tool_begun', 'tool_retry', 'tool_stopped', 'tool_trouble', 'tool_completed',
     'tool_denied', 'tool_failed', 'tool_unknown', 'tool_resolved', 'tool_reproposed', 'idempotency_conflict',
   ],
-  work: ['job_created', 'job_state', 'job_step', 'job_retry', 'job_resume', 'sop_started', 'sop_state', 'sop_step'],
+  work: ['job_created', 'job_state', 'job_step', 'job_retry', 'job_resume', 'sop_started', 'sop_state', 'sop_step', 'pr_opened', 'pr_updated', 'pr_checked', 'pr_merged', 'pr_deployed', 'pr_closed'],
   schedule: [
     'schedule_added', 'schedule_edited', 'schedule_removed', 'schedule_enabled', 'schedule_disabled', 'schedule_paused', 'schedule_run',
     'schedule_queued', 'schedule_skipped', 'schedule_run_settled', 'schedule_registry_broken', 'schedule_registry_mended', 'followup_planned',
   ],
-  chat: ['thread_created', 'thread_renamed', 'thread_deleted', 'message_added', 'message_redacted', 'turn_queued', 'turn_started', 'turn_ended'],
+  chat: ['thread_created', 'thread_renamed', 'thread_deleted', 'message_added', 'message_redacted', 'turn_queued', 'turn_started', 'turn_waiting', 'turn_ended'],
   access: [
-    'pairing_code_issued', 'pairing_failed', 'pairing_burned', 'device_paired', 'device_confirmed', 'device_renamed', 'device_revoked',
+    'pairing_code_issued', 'pairing_failed', 'pairing_burned', 'device_paired', 'device_confirmed', 'device_renamed', 'device_revoked', 'device_subscribed', 'device_unsubscribed',
     'passkey_registered', 'passkey_renamed', 'passkey_removed', 'passkey_counter_back', 'owner_proved', 'owner_proof_refused',
   ],
   house: [
@@ -111,6 +111,7 @@ export function placeOf(event: Pick<AuditEvent, 'event_type' | 'entity_id' | 'pa
   const { event_type: type, entity_id: id, payload } = event;
   if (id.startsWith('act_')) return address('audit', 'story', id);
   if (id.startsWith('job_')) return address('work', 'jobs', id);
+  if (id.startsWith('pr_')) return address('work', 'pulls', id.slice(3));
   if (id.startsWith('sop_')) return address('work', 'procedures', id);
   if (id.startsWith('conv_')) return type === 'thread_deleted' ? null : address('chat', id);
   if (id.startsWith('turn_') && word(payload, 'thread_id')) return address('chat', word(payload, 'thread_id'));

@@ -1,8 +1,9 @@
 /** One conversation while it is looked at: what was said, what is being said, and saying something. */
 import { ApiError, asApiError } from '../../api/problem.ts';
-import type { LiveEvent, Message, TextDelta, Thread } from '../../api/types.ts';
+import type { CommandOutput, LiveEvent, Message, TextDelta, Thread } from '../../api/types.ts';
 import type { Panel } from '../../panel.ts';
-import { isSaid, joined, withPiece, type Partial } from './transcript.ts';
+import { t } from '../../text/t.ts';
+import { isSaid, joined, withOutput, withPiece, type Output, type Partial } from './transcript.ts';
 
 const CALM = 60;
 
@@ -22,6 +23,8 @@ export class Conversation {
   error: ApiError | null = $state.raw(null);
   staleSince: number | null = $state(null);
   partial: Partial | null = $state.raw(null);
+  /** What running commands write, by action. */
+  outputs: Record<string, Output> = $state.raw({});
   /** The turn that is being answered, and whether it has begun. */
   turn: { id: string; begun: boolean } | null = $state.raw(null);
   /** Sent, and not yet in the list. */
@@ -40,6 +43,7 @@ export class Conversation {
     const off = [
       live.onEvent((event) => this.#heard(event)),
       live.onText(this.id, (delta) => this.#written(delta)),
+      live.onOutput(this.id, (output) => this.#ran(output)),
       live.onAgain(() => this.#soon()),
     ];
     return () => {
@@ -133,6 +137,11 @@ export class Conversation {
     this.turn = { id: delta.turn_id, begun: true };
     if (next) this.partial = next;
     else void this.#catchUp(delta.turn_id);
+  }
+
+  #ran({ action_id, offset, piece }: CommandOutput): void {
+    const missed = (count: number): string => t('chat.call.missed', { count });
+    this.outputs = { ...this.outputs, [action_id]: withOutput(this.outputs[action_id], offset, piece, missed) };
   }
 
   /** A piece is missing: the server knows all that was said so far. */

@@ -52,7 +52,7 @@ export function transcript(messages: readonly Message[]): Item[] {
       continue; // for the model: the owner's own message names the files
     } else if (message.role === 'system') {
       const asked = byAction.get(message.action_id ?? '') ?? null;
-      const outcome = outcomeOf(message, asked?.call.status ?? null);
+      const outcome = outcomeOf(message, asked ? standingOf(asked.call, message.action_id) : null);
       if (asked && outcome) asked.outcome = outcome;
       if (asked && outcome && message.untrusted) influences.took(message.label, asked.call.arguments);
       items.push(outcome ? { kind: 'outcome', message, outcome } : { kind: 'note', message });
@@ -61,10 +61,11 @@ export function transcript(messages: readonly Message[]): Item[] {
       for (const each of calls) {
         open.set(`${message.turn_id} ${each.call.call_id}`, each);
         if (each.call.action_id) byAction.set(each.call.action_id, each);
+        if (each.call.reproposed_id) byAction.set(each.call.reproposed_id, each);
       }
       const said: Said = { kind: 'said', message, calls, drawn: null };
       items.push(said);
-      if (message.role !== 'assistant' || !message.untrusted || !message.content) continue;
+      if (message.role !== 'assistant' || !message.untrusted) continue;
       const before = answers.get(message.turn_id);
       if (before) before.last.drawn = null;
       const labels = [...(before?.labels ?? []), message.label];
@@ -73,6 +74,21 @@ export function transcript(messages: readonly Message[]): Item[] {
     }
   }
   return items;
+}
+
+/** A call is one action; where it was held back and shown to the owner, that is another. */
+function standingOf(call: Call, action: string | null): ActionStatus | null {
+  return action === call.reproposed_id ? call.reproposed_status : call.status;
+}
+
+/** Whether the owner can have it shown to approve: the gate's code says so, never somebody's words. */
+export function isHeldBack(call: Call): boolean {
+  return call.action_id !== null && call.status === 'REJECTED' && call.verdict === 'deny' && call.code === 'POLICY_BLOCKED_UNTRUSTED_TURN';
+}
+
+/** Calls of one answer that wait for the owner together. */
+export function waitingOf(calls: readonly ShownCall[], statusOf: (id: string) => ActionStatus | null): ShownCall[] {
+  return calls.filter(({ call }) => call.action_id !== null && (statusOf(call.action_id) ?? call.status) === 'PENDING');
 }
 
 /** The runtime names an outcome by its tool and its action, which must be the one that the message is about. */
@@ -121,6 +137,24 @@ export function withPiece(partial: Partial | null, turn: string, offset: number,
   if (offset > now.length) return null;
   const kept = offset === now.length ? now.text : [...now.text].slice(0, offset).join('');
   return { turn_id: turn, text: kept + piece, length: offset + [...piece].length };
+}
+
+/** How much of a running command's output is shown: its end. */
+const SHOWN_OUTPUT = 8_000;
+
+/** What a running command has written, as far as it is shown; `length` counts all of it, in code points. */
+export interface Output {
+  text: string;
+  length: number;
+}
+
+/** The output with a piece behind it; what was told before is not shown twice, what was missed is said. */
+export function withOutput(known: Output | undefined, offset: number, piece: string, missed: (count: number) => string): Output {
+  const now = known ?? { text: '', length: 0 };
+  const points = [...piece];
+  const fresh = offset < now.length ? points.slice(now.length - offset).join('') : piece;
+  const gap = known && offset > now.length ? `\n${missed(offset - now.length)}\n` : '';
+  return { text: (now.text + gap + fresh).slice(-SHOWN_OUTPUT), length: Math.max(now.length, offset + points.length) };
 }
 
 /** Whether what was being written stands in the conversation by now. */

@@ -114,7 +114,7 @@ export function known(action: ActionSummary, story: Story | null, now: number): 
 
 /** The file that an action wrote; null when it wrote none. */
 export function fileOf({ action, args }: { action: Pick<ActionSummary, 'tool' | 'status'>; args: Json }): string | null {
-  if (action.tool !== 'file_write' || action.status !== 'EXECUTED') return null;
+  if (!['file_write', 'file_edit'].includes(action.tool) || action.status !== 'EXECUTED') return null;
   const path = typeof args === 'object' && args !== null && !Array.isArray(args) ? args['path'] : null;
   return typeof path === 'string' && path ? path : null;
 }

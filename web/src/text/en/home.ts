@@ -15,6 +15,14 @@ export const home = {
   'home.unseen.other': '{n} notifications not seen yet',
   'home.recent': 'Conversations',
 
+  'home.ask': 'Ask for something',
+  'home.running': 'Running now',
+  'home.running.none': 'Nothing is running.',
+  'home.ended': 'Ended lately',
+  'home.ended.none': 'No job has ended yet.',
+  'home.ended.all': 'All work',
+  'home.figures.title': 'Figures',
+  'home.figures.see': 'Figures of the last 14 days',
   'home.figures': 'The last 14 days',
   'home.alone.question': 'How much ran by itself?',
   'home.alone.allow': 'Ran by itself',
@@ -55,6 +63,8 @@ export const home = {
 
   'home.first.title': 'Get to your first approved action',
   'home.first.lead': 'Under a minute, and it shows how everything works here: the model proposes, you decide.',
+  'home.first.try': 'Try it in five steps',
+  'home.first.try.more': 'No model is connected yet. A script shows what runs by itself, what asks, what is denied, undone and blocked.',
   'home.first.paired': 'This device is paired',
   'home.first.passkey': 'Your passkey is ready',
   'home.first.passkey.do': 'Add passkey',

@@ -6,6 +6,7 @@ export const parts = {
   'do.close': 'Close',
   'do.copy': 'Copy',
   'do.copied': 'Copied',
+  'do.copy.code': 'Copy this code',
   'do.more': 'Show more',
   'do.retry': 'Try again',
   'do.back': 'Back',

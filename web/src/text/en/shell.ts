@@ -6,6 +6,7 @@ export const shell = {
   'nav.approvals': 'Approvals',
   'nav.chat': 'Chat',
   'nav.work': 'Work',
+  'nav.files': 'Files',
   'nav.schedules': 'Schedules',
   'nav.audit': 'Audit',
   'nav.settings': 'Settings',
@@ -36,6 +37,10 @@ export const shell = {
   'estop.clear.open': 'Clear …',
   'estop.clear.more': 'Clearing lets work continue where it stopped. It takes your passkey.',
   'estop.cleared': 'Cleared. Work continues.',
+
+  'yolo.on': 'Pull requests merge without asking you until {until}.',
+  'yolo.end': 'To end that now, at a terminal:',
+  'yolo.terminal': 'coilclaw bot mode strict',
 
   'chain.valid': 'Receipts intact',
   'chain.broken': 'Receipts broken',

@@ -5,7 +5,7 @@
 
 /** So long a card must have been in sight that somebody went to. */
 export const LOOK = 600;
-/** So long one that follows an answer: it came by itself, to where the thumb still is. */
+/** So long one that follows an answer, or stands in a conversation: it came by itself, to where the thumb still is. */
 export const FOLLOWS = 1500;
 
 export class Arming {

@@ -1,7 +1,7 @@
 /** What a file of the workspace is, and how much of it can be shown. Pure. */
-import type { ShownFile } from '../../api/types.ts';
-import { size } from '../../text/format.ts';
-import { t } from '../../text/t.ts';
+import type { ShownFile } from '../api/types.ts';
+import { size } from '../text/format.ts';
+import { t } from '../text/t.ts';
 
 /** Pictures that are shown: what draws, and nothing that runs. SVG is text, and is shown as such. */
 const PICTURES: ReadonlySet<ShownFile['kind']> = new Set(['png', 'jpeg', 'gif', 'webp']);

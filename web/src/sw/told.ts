@@ -1,0 +1,30 @@
+/**
+ * A pushed message in words. It holds ids alone, and of these only where a press leads is used: the words are fixed,
+ * whatever the message says. Part of the service worker, which shares no code with the pages.
+ */
+
+const WORDS: Readonly<Record<string, string>> = {
+  approval_needed: 'Something waits for your approval',
+  approval_expiring: 'An approval expires soon',
+  job_failed: 'A job failed',
+  job_completed: 'A job is done',
+  proactive_reach_out: 'The agent has something to tell you',
+};
+/** A browser must show something for every message it gets. */
+const OTHERWISE = 'There is something to look at';
+const AN_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$/;
+
+export interface Told {
+  body: string;
+  /** A newer one about the same thing takes its place. */
+  tag: string;
+  leads: string;
+}
+
+export function toldOf(data: unknown): Told {
+  const { type, entity_id: id } = typeof data === 'object' && data !== null ? (data as Record<string, unknown>) : {};
+  const body = typeof type === 'string' && Object.hasOwn(WORDS, type) ? WORDS[type] : undefined;
+  if (typeof type !== 'string' || !body || typeof id !== 'string' || !AN_ID.test(id)) return { body: body ?? OTHERWISE, tag: 'coilclaw', leads: '#/settings/notices' };
+  const area = type.startsWith('approval') ? 'approvals' : id.startsWith('job_') ? 'work/jobs' : 'chat';
+  return { body, tag: id, leads: `#/${area}/${id}` };
+}
