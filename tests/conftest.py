@@ -1,6 +1,7 @@
 """Shared parts: a clock the test owns, and a fresh home for tests that run the real executable."""
 
 import os
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,10 @@ hypothesis.settings.register_profile(
     "coilclaw", database=None, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("coilclaw")
+
+# A run that was started in the background may ignore SIGINT, and everything it starts would too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

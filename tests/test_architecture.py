@@ -232,7 +232,6 @@ SQL_ELSEWHERE = {
     "features.records.commands.audit",
     "features.sops.record",
     "features.sops.resumable",
-    "gate.labels",
     "runtime.checkup",
 }
 

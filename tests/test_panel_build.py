@@ -38,7 +38,7 @@ def test_the_wheel_has_the_panel_whole(tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     (wheel,) = tmp_path.glob("*.whl")

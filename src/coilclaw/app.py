@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from coilclaw.gate.grants import FollowUp
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.action import Action
+    from coilclaw.packets.box import Probe
     from coilclaw.packets.ports import Tool
+    from coilclaw.runtime.checkup import Reader
+    from coilclaw.runtime.job_forge import JobForge
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.server.door.rates import Rates
     from coilclaw.server.panel import Panel
@@ -25,6 +28,7 @@ FEATURES = (
     "devices",
     "chat",
     "approvals",
+    "answers",
     "records",
     "policy",
     "owner_files",
@@ -32,6 +36,8 @@ FEATURES = (
     "schedules",
     "sops",
     "notifications",
+    "projects",
+    "forge",
     "status",
 )
 """Each a folder of `features` whose `feature.py` has FEATURE. Named, not imported: a command needs few of them."""
@@ -63,12 +69,52 @@ def _job_kinds() -> Mapping[str, JobKind]:
     return {"sop": SOP_JOB}
 
 
-def feature_tools(_runtime: "Runtime | None" = None) -> "tuple[Tool, ...]":
+def _job_forge(runtime: "Runtime", conveyor: "Conveyor") -> "JobForge | None":
+    from coilclaw.features.forge.job_work import job_forge
+
+    return job_forge(runtime, conveyor)
+
+
+def _audit_on_main(runtime: "Runtime", before: str) -> int | None:
+    from coilclaw.features.forge.export import exported_on_main
+
+    return exported_on_main(runtime, before)
+
+
+def _probes(runtime: "Runtime", reader: "Reader") -> "list[Probe]":
+    from coilclaw.features.forge.probes import forge_probes
+
+    return forge_probes(runtime, reader())
+
+
+async def _resume(runtime: "Runtime", turn_id: str) -> None:
+    from coilclaw.features.chat.post_message import resume_here
+
+    await resume_here(runtime, turn_id)
+
+
+def feature_tools(runtime: "Runtime | None" = None) -> "tuple[Tool, ...]":
     """The tools of features, each from its `tools.py`; without a home they can only be described."""
-    return ()
+    from coilclaw.features.forge.tools import forge_tools
+    from coilclaw.features.jobs.tools import job_tools
+    from coilclaw.features.owner_files.vouching import vouch_tools
+    from coilclaw.features.projects.tools import project_tools
+    from coilclaw.features.schedules.tools import schedule_tools
+
+    made = (schedule_tools, job_tools, project_tools, forge_tools, vouch_tools)
+    return tuple(each for tools in made for each in tools(runtime))
 
 
-EXTENSIONS = Extensions(reach_out=_reach_out, follow_up=_follow_up, tools=feature_tools, job_kinds=_job_kinds)
+EXTENSIONS = Extensions(
+    reach_out=_reach_out,
+    follow_up=_follow_up,
+    resume=_resume,
+    tools=feature_tools,
+    job_forge=_job_forge,
+    audit_on_main=_audit_on_main,
+    probes=_probes,
+    job_kinds=_job_kinds,
+)
 """What features add to every home that is opened."""
 
 

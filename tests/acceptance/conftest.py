@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from coilclaw.sandbox.fake_openai import FakeOpenAI, Recorded
+from tests.home import slim
 
 COILCLAW = str(Path(sys.executable).with_name("coilclaw"))
-PATIENCE = 40.0
+PATIENCE = 120.0
 """Seconds after which a wait counts as hanging. Nothing here is expected to come near it."""
 
 
@@ -354,8 +355,10 @@ class HomeAt:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home and a workspace made once by the real `coilclaw init`; each test gets a copy."""
     base = tmp_path_factory.mktemp("template")
-    made = HomeAt(base).run("init")
-    assert made.rc == 0, made
+    made = HomeAt(base)
+    ran = made.run("init")
+    assert ran.rc == 0, ran
+    slim(made.workspace)
     return base
 
 

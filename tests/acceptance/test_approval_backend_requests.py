@@ -172,7 +172,9 @@ ROUTES = [
 def test_unknown_query_name_is_refused_on_every_route(
     backend: Backend, method: str, path: str, known: list[str]
 ) -> None:
-    answer = backend.http.request(method, re.sub(r"\{\w+\}", "none", path), params={"stauts": "pending"})
+    answer = backend.http.request(
+        method, re.sub(r"\{\w+\}", "none", path.replace("{number}", "1")), params={"stauts": "pending"}
+    )
     assert answer.status_code == 422, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     told = answer.json()

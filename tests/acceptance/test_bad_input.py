@@ -306,7 +306,8 @@ def test_a_mock_script_that_is_broken_is_one_sentence(used: HomeAt) -> None:
 
 
 def test_a_model_that_never_stops_calling_is_stopped(used: HomeAt) -> None:
-    ran = used.run("agent", "-m", "go", "--json", env=used.script({"tool_calls": [{"tool": "time"}]}))
+    env = {**used.script({"tool_calls": [{"tool": "time"}]}), "COILCLAW_AGENT_MAX_TOOL_ROUNDS": "5"}
+    ran = used.run("agent", "-m", "go", "--json", env=env)
     assert ran.rc == 0
     assert ran.json()["ending"] == "max_rounds"
     assert len(ran.json()["actions"]) == 5
@@ -464,18 +465,17 @@ def test_a_working_directory_that_was_deleted_is_at_most_one_sentence(used: Home
 
 def test_files_that_cannot_be_read_are_one_clear_failure(used: HomeAt) -> None:
     (used.workspace / "binary").write_bytes(b"\xff\xfe\x00")
-    (used.workspace / "huge").write_bytes(b"x" * (1 << 20))
     (used.workspace / "folder").mkdir()
     os.mkfifo(used.workspace / "pipe")
     (used.workspace / "link-out").symlink_to("/etc/hostname")
     (used.workspace / "link-home").symlink_to(used.root / "keys" / "ledger.key")
-    expected = {"binary": 1, "huge": 1, "folder": 1, "pipe": 1, "missing": 1, "link-out": 3, "link-home": 3}
+    expected = {"binary": 1, "folder": 1, "pipe": 1, "missing": 1, "link-out": 3, "link-home": 3}
     for name, code in expected.items():
         ran = used.tool("file_read", {"path": name})
         assert ran.rc == code, (name, ran)
         assert "Traceback" not in ran.err
         assert len(ran.sentence.splitlines()) == 1
-    nothing_lost(used, receipts=8)
+    nothing_lost(used, receipts=7)
 
 
 # Streams

@@ -7,7 +7,7 @@ from tests.acceptance.conftest import HomeAt
 LINES = [f"line {number}" for number in range(60)]
 LONG = json.dumps({"path": "long.txt", "content": "\n".join([*LINES, "the one that matters", *LINES])})
 SYSTEM = json.dumps({"path": "SYSTEM.md", "content": "\n".join([*LINES, "Obey.", *LINES])})
-MORE, APPROVE, SIZE = " %) ", "Approve? [y/N/show] ", (80, 24)
+MORE, APPROVE, SIZE = " %) ", "Approve? [y", (80, 24)
 
 
 def paged(sitting) -> None:
@@ -18,7 +18,7 @@ def paged(sitting) -> None:
 
 def test_a_long_write_is_approved_only_after_all_of_it_was_shown(home: HomeAt) -> None:
     sitting = home.sit("tool", "run", "file_write", "--json", LONG, size=SIZE).wait_for(APPROVE)
-    assert "type show" in sitting.shown
+    assert "type s to show" in sitting.shown
     assert "the one that matters" not in sitting.shown
     sitting.type("y\r").wait_for("did not count as a yes")
     paged(sitting)
@@ -26,6 +26,40 @@ def test_a_long_write_is_approved_only_after_all_of_it_was_shown(home: HomeAt) -
     assert not (home.workspace / "long.txt").exists()
     assert sitting.type("y\r").end().rc == 0
     assert "the one that matters" in (home.workspace / "long.txt").read_text()
+
+
+def test_a_yes_can_hold_from_now_on_and_be_revoked(home: HomeAt) -> None:
+    write = ("tool", "run", "file_write", "--json", json.dumps({"path": "docs/a.txt", "content": "a"}))
+    sitting = home.sit(*write, size=SIZE).wait_for(APPROVE)
+    sitting.type("a\r").wait_for("docs/, until you revoke it").wait_for("Number").type("9\r").wait_for(APPROVE)
+    assert not (home.workspace / "docs" / "a.txt").exists(), "no choice is no answer"
+    assert sitting.type("a\r").wait_for("Number").type("2\r").end().rc == 0
+    ((answer, until),) = home.rows("SELECT answer_id, expires_at FROM standing_answers")
+    assert until is None
+
+    other = json.dumps({"path": "docs/b.txt", "content": "b"})
+    assert home.ok("tool", "run", "file_write", "--json", other)
+    (listed,) = json.loads(home.ok("answers", "list", "--json").out)
+    assert (listed["answer_id"], listed["uses"], listed["what"]) == (answer, 1, "folder")
+    assert "writing ordinary files in docs/" in home.ok("answers", "list").out
+    assert answer in home.ok("receipt", "list", "--json").out
+    home.ok("receipt", "verify")
+
+    home.ok("answers", "revoke", answer)
+    assert home.run("tool", "run", "file_write", "--json", other).rc == 4
+    assert home.run("answers", "revoke", answer).rc == 2
+    assert home.run("answers", "revoke").rc == 2
+    assert json.loads(home.ok("answers", "list", "--json").out) == []
+    home.ok("answers", "revoke", "--all")
+    home.ok("receipt", "verify")
+
+
+def test_a_long_write_is_kept_from_now_on_only_after_all_of_it_was_shown(home: HomeAt) -> None:
+    sitting = home.sit("tool", "run", "file_write", "--json", LONG, size=SIZE).wait_for(APPROVE)
+    sitting.type("a\r").wait_for("did not count as a yes")
+    paged(sitting)
+    assert home.rows("SELECT * FROM standing_answers") == []
+    assert sitting.type("\r").end().rc == 4
 
 
 def test_what_governs_the_agent_is_paged_from_the_start(home: HomeAt) -> None:
@@ -38,7 +72,7 @@ def test_what_governs_the_agent_is_paged_from_the_start(home: HomeAt) -> None:
     sitting = home.sit("approvals", "approve", action, size=SIZE).wait_for(MORE).type("q\r").wait_for(APPROVE)
     sitting.type("y\r").wait_for("did not count as a yes")
     paged(sitting)
-    assert "type show" not in sitting.shown
+    assert "type s to show" not in sitting.shown
     assert "+Obey." in sitting.shown
     assert sitting.type("y\r").end().rc == 0
     assert "Obey." in (home.workspace / "SYSTEM.md").read_text()

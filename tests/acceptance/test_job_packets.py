@@ -29,7 +29,7 @@ def test_the_packet_of_the_document_is_taken_whole_and_what_is_not_there_yet_is_
     spec = job["spec"]
     assert (spec["intent"], spec["repo"], spec["outputs"]) == (PACKET["intent"], PACKET["repo"], PACKET["outputs"])
     assert spec["constraints"]["max_files_changed"] == 25
-    for word in ("owner/repo", "pull request", "github.com"):
+    for word in ("owner/repo", "github.com"):
         assert word in job["reason"]
     assert "git" not in job["reason"].replace("github.com", "")
 

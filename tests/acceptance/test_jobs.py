@@ -14,6 +14,7 @@ from tests.acceptance.test_repl import PROMPT, plain
 pytestmark = pytest.mark.slow
 
 FREE = '[security]\nautonomy = "full"\n[budgets]\ntool_calls_per_minute = 100000\n'
+IN_WORKSPACE = "[forge]\nenabled = false\n"
 
 
 def kill(process: "subprocess.Popen[str]") -> None:
@@ -78,12 +79,13 @@ def test_waiting_for_a_job_shows_how_it_goes_and_its_exit_code_tells_the_end(hom
 
 
 def test_a_yes_at_the_terminal_lets_the_job_go_on(home: HomeAt) -> None:
+    home.configure(IN_WORKSPACE)
     env = home.calling("file_write", {"path": "a.txt", "content": "x"}, "then: {last_tool_result}")
     job_id = make(home, "write it")
     home.ok("worker", "--once", env=env)
     (waiting,) = home.ok("job", "show", job_id, "--json").json()["waiting"]
     command = waiting["answer"].split()[1:]
-    assert home.sit(*command).wait_for("[y/N/show]").type("y\r").end().rc == 0
+    assert home.sit(*command).wait_for("Approve? [y").type("y\r").end().rc == 0
     home.ok("worker", "--once", env=env)
     assert state(home, job_id) == "DONE"
     assert (home.workspace / "a.txt").read_text() == "x"
@@ -167,7 +169,7 @@ def settle(home: HomeAt, job_id: str, env: dict[str, str]) -> None:
 
 
 def test_killed_at_any_moment_a_job_comes_to_its_end_and_nothing_is_done_twice(home: HomeAt) -> None:
-    home.configure(FREE)
+    home.configure(FREE + IN_WORKSPACE)
     env = long_script(home)
     job_id = make(home, "write them all")
     seen = 0
@@ -191,20 +193,24 @@ def test_killed_at_any_moment_a_job_comes_to_its_end_and_nothing_is_done_twice(h
     # A command that was cut may or may not have had its effect; whichever it is, that is what is on record.
     known = home.rows("SELECT count(*) FROM proposed_actions WHERE tool = 'shell' AND status = 'EXECUTED'")[0][0]
     unknown = home.rows("SELECT count(*) FROM proposed_actions WHERE tool = 'shell' AND status = 'UNKNOWN'")[0][0]
+    never = home.rows(
+        "SELECT count(*) FROM proposed_actions WHERE tool = 'shell' AND status = 'FAILED'"
+        " AND rejection_reason = 'INTERRUPTED'"
+    )[0][0]  # its process was killed before the command began, and that is known
     effects = len((home.workspace / "log.txt").read_text().split())
-    assert known + unknown == STEPS
+    assert known + unknown + never == STEPS
     assert known <= effects <= known + unknown
     assert json.loads(home.run("job", "show", job_id, "--json").out)["evidence"]["state"] == "DONE"
     home.intact()
 
 
 def test_several_workers_on_one_database_never_run_a_step_twice(home: HomeAt) -> None:
-    home.configure(FREE + "jobs_at_once = 8\n")
+    home.configure(FREE + "jobs_at_once = 8\n" + IN_WORKSPACE)
     env = home.script(*[calls(("shell", {"command": "echo {last_user} >> log.txt"}), delay=0.01)] * 3, {"text": "done"})
     jobs = [make(home, f"job number {n}") for n in range(6)]
     workers = [home.start("worker", "--once", env=env) for _ in range(3)]
     for worker in workers:
-        _, err = worker.communicate(timeout=90)
+        _, err = worker.communicate(timeout=280)
         assert worker.returncode == 0, err
         assert "Traceback" not in err
     home.ok("worker", "--once", env=env)

@@ -147,3 +147,20 @@ def test_help_names_every_command_and_each_has_its_own(home: HomeAt) -> None:
         assert f"  {name} " in text
     for name in ("agent", "receipt"):
         assert "Usage:" in home.ok(name, "--help").out
+
+
+def test_at_a_terminal_lists_begin_with_a_sentence_and_stories_are_short(home: HomeAt) -> None:
+    assert home.tool("file_write", {"path": "a.txt", "content": "x"}).rc == 4
+    ((action,),) = home.rows("SELECT action_id FROM proposed_actions")
+    for name in ("approvals", "actions"):
+        rows = home.sit(name, "list").end().out.splitlines()
+        assert rows[1].startswith("Write 1 bytes to a.txt.")
+        assert home.ok(name, "list").out.startswith(action)
+        assert home.ok(name, "list").out.rstrip("\n").endswith("\tWrite 1 bytes to a.txt.")
+    short = home.sit("audit", "explain", action).end().out
+    assert len(short.strip().splitlines()) <= 8
+    assert len(home.sit("audit", "explain", action, "--all").end().out.splitlines()) > 8
+    home.ok("approvals", "reject", action)
+    assert "file_write rejected" in home.sit("receipt", "show", action).end().out
+    assert "policy_hash" in home.sit("receipt", "show", action, "--all").end().out
+    assert "policy_hash" in home.ok("receipt", "show", action).out

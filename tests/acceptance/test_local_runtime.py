@@ -20,8 +20,15 @@ def test_the_named_events_are_in_the_log_by_default(home: HomeAt) -> None:
 def test_a_person_at_a_terminal_is_spared_the_housekeeping(home: HomeAt) -> None:
     sitting = home.sit("agent", "-m", "list", env=home.calling("file_list", {"path": "."}))
     assert sitting.end().rc == 0
-    assert "tool requested" in sitting.shown
-    assert "memory persisted" not in sitting.shown
+    assert "✓ listed " in sitting.shown
+    assert [event for event in NAMED if f"· {event}" in sitting.shown] == []
+
+
+def test_a_person_who_asks_for_the_log_gets_it_at_a_terminal(home: HomeAt) -> None:
+    environ = {**home.calling("file_list", {"path": "."}), "COILCLAW_LOG": "text"}
+    sitting = home.sit("agent", "-m", "list", env=environ)
+    assert sitting.end().rc == 0
+    assert [event for event in NAMED if f"· {event}" not in sitting.shown] == []
 
 
 def test_json_logs_obey_the_level(home: HomeAt) -> None:

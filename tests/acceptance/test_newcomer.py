@@ -6,9 +6,11 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from coilclaw.features.chat.commands.tour import LETTER_TEXT, STEPS
 from tests.acceptance.conftest import COILCLAW, HomeAt, one_sentence
 
 pytestmark = pytest.mark.slow
@@ -41,7 +43,7 @@ def completed(home: HomeAt, words: str, *, shell: str = "fish") -> list[str]:
 
 
 def test_what_the_owner_says_no_to_is_rejected_and_nothing_else(home: HomeAt) -> None:
-    assert "You can answer with `coilclaw approvals`." in home.tool("file_write", WRITE).err
+    assert "file_write waits for your approval: `coilclaw approvals approve act_" in home.tool("file_write", WRITE).err
     action = proposed(home)
     assert home.ok("approvals", "reject", action, "--reason", "not today").out == f"Rejected {action}.\n"
     one_sentence(home.run("approvals", "show", action), 2, f"{action} was rejected by you (not today)")
@@ -52,7 +54,7 @@ def test_what_the_owner_says_no_to_is_rejected_and_nothing_else(home: HomeAt) ->
     assert "  rejected      not today" in story
     assert re.search(r"receipt-\S+ at .*: rejected, OWNER_REFUSED", story)
     assert "refused" not in story + shown
-    asked = home.sit("approvals", "approve", proposed(home)).wait_for("[y/N/show]").type("n\r").end()
+    asked = home.sit("approvals", "approve", proposed(home)).wait_for("Approve? [y").type("n\r").end()
     assert asked.rc == 4
     assert "You rejected it." in asked.out
     assert "The owner" not in asked.out
@@ -80,7 +82,7 @@ def test_no_help_says_refused(home: HomeAt) -> None:
 def test_a_decision_is_told_in_words_at_a_terminal_and_says_the_risk_once(home: HomeAt) -> None:
     command = ["policy", "check", "--json", '{"tool": "file_write", "args": {"path": "a", "content": ""}}']
     told = home.sit(*command).end().out
-    assert told.count("R2") == 2  # once as the risk, once in the reason
+    assert told.count("R2") == 1
     assert "risk_level" not in told
     assert "verdict  ask" in told
     assert home.ok(*command).json()["risk_level"] == "R2"  # programs get the whole packet
@@ -240,6 +242,35 @@ def test_the_tour_does_not_begin_in_a_new_home_that_is_stopped(home: HomeAt) -> 
     assert home.receipts() == []
 
 
+def test_the_tour_shows_what_runs_asks_is_denied_is_undone_and_is_blocked(home: HomeAt) -> None:
+    sitting = home.sit("tour").wait_for("2 of 5").wait_for("Approve? [y").type("y\r")
+    ended = sitting.wait_for("4 of 5").wait_for("Approve? [y").type("y\r").end()
+    assert ended.rc == 0, ended
+    assert "Removed 1 file" in ended.out
+    told = [(row["tool"], row["status"], row["code"]) for row in home.receipts()]
+    assert told == [
+        ("file_write", "allowed", "ALLOWED"),
+        ("file_write", "allowed", "ALLOWED"),
+        ("file_list", "allowed", "ALLOWED"),
+        ("file_write", "allowed", "APPROVED"),
+        ("shell", "denied", "COMMAND_DESTRUCTIVE"),
+        ("undo", "allowed", "APPROVED"),
+        ("attachment_save", "allowed", "APPROVED"),
+        ("file_read", "allowed", "ALLOWED"),
+        ("file_write", "denied", "PATH_TAINTED"),
+    ]
+    assert not (home.workspace / "shopping.md").exists()
+    assert not (home.workspace / "skills" / "obey").exists()
+    assert (home.workspace / "intel" / "sample" / "plan.md").exists()
+
+
+def test_the_panel_says_the_sentences_of_the_tour() -> None:
+    panel = (Path(__file__).parents[2] / "web" / "src" / "talk" / "tour.ts").read_text(encoding="utf-8")
+    for _, message, _ in STEPS:
+        assert f"'{message}'" in panel
+    assert json.dumps(LETTER_TEXT) in panel.replace("'", '"')
+
+
 # A first start
 
 
@@ -265,7 +296,7 @@ def test_a_worker_tells_of_pruning_only_where_something_went(home: HomeAt) -> No
     assert "data past its retention" not in home.ok("worker", "--once").err
     with closing(sqlite3.connect(home.root / "memory.sqlite")) as db, db:
         db.execute("INSERT INTO users VALUES ('owner', '', 'x') ON CONFLICT DO NOTHING")
-        db.execute("INSERT INTO threads VALUES ('conv_old', 'owner', 'cli', 'old', ?, ?)", (OLD, OLD))
+        db.execute("INSERT INTO threads VALUES ('conv_old', 'owner', 'cli', 'old', ?, ?, NULL)", (OLD, OLD))
         db.execute(
             "INSERT INTO messages (message_id, thread_id, turn_id, role, content, label, created_at)"
             " VALUES ('msg_old', 'conv_old', 'turn_old', 'user', 'hello', 'OWNER', ?)",

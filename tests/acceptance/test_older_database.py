@@ -44,7 +44,7 @@ def last_event(home: HomeAt) -> dict[str, Any]:
 def test_what_was_done_since_is_not_done_again(home: HomeAt) -> None:
     action = propose(home)
     keep(home)
-    home.sit("approvals", "approve", action).wait_for("[y/N/show]").type("y\r").end()
+    home.sit("approvals", "approve", action).wait_for("Approve? [y").type("y\r").end()
     assert (home.workspace / "a.txt").read_text() == "once\n"
     (home.workspace / "a.txt").unlink()
     put_back(home)

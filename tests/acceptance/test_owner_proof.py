@@ -48,11 +48,10 @@ def test_what_needs_the_passkey_is_shown_at_the_terminal_and_not_asked_there(hom
     register(home)
     ran = home.sit("tool", "run", "file_write", "--json", json.dumps(SYSTEM)).end()
     assert ran.rc == 4, ran
-    assert "[y/N" not in ran.out
+    assert "Approve?" not in ran.out
     assert "a yes here" not in ran.out
-    assert "tool:    file_write" in ran.out  # the card is shown all the same
+    assert "Write 5 bytes to SYSTEM.md" in ran.out  # the card is shown all the same
     assert "waiting for your passkey in the panel" in ran.out
-    assert "with your passkey" in ran.out
     assert home.rows("SELECT status FROM proposed_actions") == [("PENDING",)]
     assert untouched(home)
     ((action_id,),) = home.rows("SELECT action_id FROM proposed_actions")
@@ -63,7 +62,7 @@ def test_what_needs_the_passkey_is_shown_at_the_terminal_and_not_asked_there(hom
 def test_the_built_in_mock_says_where_it_is_approved(home: HomeAt) -> None:
     register(home)
     ran = home.sit("agent", "-m", "write be nice to SYSTEM.md").end()
-    assert "[y/N" not in ran.out
+    assert "Approve?" not in ran.out
     assert "file_write waits for your passkey in the panel; nothing is done before that." in ran.out
     assert "say yes" not in ran.out
 
@@ -112,7 +111,7 @@ def test_what_is_not_the_owners_own_is_still_approved_at_the_terminal(home: Home
     assert home.tool("file_write", {"path": "a.txt", "content": "x"}).rc == 4
     ((action_id,),) = home.rows("SELECT action_id FROM proposed_actions")
     sitting = home.sit("approvals", "approve", action_id)
-    sitting.wait_for("Approve? [y/N/show]").type("y\r")
+    sitting.wait_for("Approve? [y").type("y\r")
     assert sitting.end().rc == 0
     assert (home.workspace / "a.txt").read_text() == "x"
 
@@ -147,7 +146,7 @@ def test_a_lost_passkey_is_removed_at_the_terminal_and_the_terminal_counts_again
     ((told,),) = home.rows("SELECT payload_json FROM audit_log WHERE event_type = 'passkey_removed'")
     assert json.loads(told) == {"by": "terminal", "left": 0}
     sitting = home.sit("approvals", "approve", action_id)
-    sitting.wait_for("Approve? [y/N/show]").type("y\r")
+    sitting.wait_for("Approve? [y").type("y\r")
     assert sitting.end().rc == 0
     assert not untouched(home)
 

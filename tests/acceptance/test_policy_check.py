@@ -27,7 +27,7 @@ def everything(home: HomeAt) -> dict[str, bytes]:
 
 
 def test_the_decision_carries_every_field(home: HomeAt) -> None:
-    decision = home.ok("policy", "check", "--json", call("shell", command="git status")).json()
+    decision = home.ok("policy", "check", "--json", call("shell", command="git stash")).json()
     assert set(decision) == FIELDS
     assert decision["verdict"] == "ask"
     assert (decision["risk"], decision["risk_level"], decision["risk_word"]) == ("R2", "R2", "medium")
@@ -59,7 +59,7 @@ def test_one_decision_per_line_in_order(home: HomeAt) -> None:
         (call("file_write", path=".git/config", content="x"), "deny"),
         (call("shell", command="rm -rf /"), "deny"),
         (call("shell", command="python3 -c 'print(1)'"), "ask"),
-        (call("shell", command="echo 'rm -rf /'"), "ask"),
+        (call("shell", command="echo 'rm -rf /'"), "allow"),
         (call("http", url="http://169.254.169.254/"), "deny"),
         (call("no_such_tool"), "deny"),
         ("this is not JSON", "deny"),

@@ -69,11 +69,12 @@ def test_ctrl_d_leaves_and_ctrl_c_at_the_prompt_does_not(home: HomeAt) -> None:
 def test_ctrl_c_cancels_a_running_command_and_the_conversation_goes_on(home: HomeAt) -> None:
     home.configure(LONG)
     sleep = mark()
-    call = {"tool_calls": [{"tool": "shell", "args": {"command": f"sleep {sleep}"}}], "match": "wait"}
-    sitting = sit(home, call, {"text": "still here", "match": "there"}, more=("--yes",))
+    call = {"tool_calls": [{"tool": "shell", "args": {"command": f"sleep {sleep}"}}]}
+    told = {"text": "the agent knows: {last_tool_result}"}
+    sitting = sit(home, call, told, {"text": "still here", "match": "there"}, more=("--yes",))
     sitting.type("wait\r")
     until(lambda: sitting._read(0.01) and sleepers(sleep), "the command to run")
-    sitting.type(CTRL_C).wait_for("cancelled").wait_for(PROMPT)
+    sitting.type(CTRL_C).wait_for("the agent knows: It was cancelled").wait_for(PROMPT)
     until(lambda: not sleepers(sleep), "the command to be gone")
     say(sitting, "are you there?", "still here")
     assert sitting.type("/exit\r").end().rc == 0
@@ -81,11 +82,46 @@ def test_ctrl_c_cancels_a_running_command_and_the_conversation_goes_on(home: Hom
     home.intact()
 
 
+def test_ctrl_c_once_more_ends_the_turn(home: HomeAt) -> None:
+    home.configure(LONG)
+    sleep = mark()
+    call = {"tool_calls": [{"tool": "shell", "args": {"command": f"sleep {sleep}"}}]}
+    sitting = sit(home, call, {"text": "never", "delay": 600}, more=("--yes",))
+    sitting.type("wait\r")
+    until(lambda: sitting._read(0.01) and sleepers(sleep), "the command to run")
+    sitting.type(CTRL_C).wait_for("failed: run").type(CTRL_C).wait_for("Cancelled").wait_for(PROMPT)
+    assert sitting.type("/exit\r").end().rc == 0
+    home.intact()
+
+
+def test_the_last_conversation_is_continued_and_an_earlier_one_resumed(home: HomeAt) -> None:
+    home.ok("agent", "-m", "about zebras", env=home.script({"text": "so we did"}))
+    home.ok("agent", "-m", "about giraffes", env=home.script({"text": "indeed"}))
+    assert home.ok("agent", "--continue", "-m", "more", env=home.script({"text": "tall"})).out.strip() == "tall"
+    sitting = sit(home, {"text": "fine"}, more=("-c", "last"))
+    say(sitting, "/resume", "about zebras")
+    say(sitting, "/resume 7", "no conversation '7'")
+    say(sitting, "/resume 2", "about zebras")
+    say(sitting, "striped", "fine")
+    say(sitting, "/cost", "tokens")
+    say(sitting, "/plan", "no plan")
+    say(sitting, "/approvals", "Nothing is waiting")
+    say(sitting, "/answers", "no standing answers")
+    say(sitting, "/undo", "snapshot")
+    assert sitting.type("/exit\r").end().rc == 0
+    rows = home.rows("SELECT thread_id FROM messages WHERE role = 'user' ORDER BY rowid")
+    assert [row == rows[0] for row in rows] == [True, False, False, True]
+
+
+def test_there_is_nothing_to_continue_in_a_new_home(home: HomeAt) -> None:
+    assert home.run("agent", "--continue", "-m", "x").rc == 2
+
+
 def test_ctrl_c_cancels_a_waiting_model_and_the_conversation_goes_on(home: HomeAt) -> None:
     sitting = sit(home, {"text": "never", "delay": 600, "match": "slow"}, {"text": "quick", "match": "fast"})
     sitting.type("slow\r")
     until(lambda: sitting._read(0.01) and ("user", "slow") in home.messages(), "the turn to begin")
-    sitting.type(CTRL_C).wait_for("cancelled").wait_for(PROMPT)
+    sitting.type(CTRL_C).wait_for("Cancelled").wait_for("message and every finished step are kept").wait_for(PROMPT)
     say(sitting, "fast", "quick")
     assert sitting.type("/exit\r").end().rc == 0
     assert [text for _, text in home.messages()] == ["slow", "fast", "quick"]
@@ -119,13 +155,53 @@ def test_history_outlives_the_sitting(home: HomeAt) -> None:
 def test_an_approval_in_the_conversation_and_its_history(home: HomeAt) -> None:
     write = {"tool_calls": [{"tool": "file_write", "args": {"path": "a.txt", "content": "x\n"}}]}
     sitting = sit(home, write, {"text": "it ended: {last_tool_result}"})
-    sitting.type("write\r").wait_for("Approve? [y/N/show]").type("\r").wait_for("it ended").wait_for(PROMPT)
+    sitting.type("write\r").wait_for("Approve? [y").type("\r").wait_for("it ended").wait_for(PROMPT)
     assert not (home.workspace / "a.txt").exists()
-    sitting.type("write\r").wait_for("Approve? [y/N/show]").type("y\r").wait_for("it ended").wait_for(PROMPT)
+    sitting.type("write\r").wait_for("Approve? [y").type("y\r").wait_for("it ended").wait_for(PROMPT)
     assert (home.workspace / "a.txt").read_text() == "x\n"
     say(sitting, "/approve-history", "approved")
     assert "rejected" in plain(sitting.shown)
     assert sitting.type("/exit\r").end().rc == 0
+
+
+def test_the_owner_edits_a_call_and_the_agent_is_told_what_came_of_it(home: HomeAt) -> None:
+    """The old action is rejected; the owner's bytes are a new one, which passes the gate. Enter was the yes to them."""
+    run = {"tool_calls": [{"tool": "shell", "args": {"command": "mkdir old"}}]}
+    sitting = sit(home, run, {"text": "it ended: {last_tool_result}"})
+    sitting.type("go\r").wait_for("Approve? [y").type("e\r").wait_for("$ ")
+    sitting.type("\x7f" * 3 + "mine\r").wait_for("mkdir mine").wait_for("not asked again")
+    sitting.wait_for("it ended").wait_for(PROMPT)
+    assert (home.workspace / "mine").is_dir()
+    assert not (home.workspace / "old").exists()
+    assert sitting.type("/exit\r").end().rc == 0
+    rows = home.rows("SELECT status, rejection_reason FROM proposed_actions ORDER BY rowid")
+    assert [row[0] for row in rows] == ["REJECTED", "EXECUTED"]
+    assert "Edited by the owner" in rows[0][1]
+    assert [role for role, _ in home.messages()] == ["user", "assistant", "tool", "system", "assistant"]
+    home.intact()
+
+
+def test_what_the_owner_writes_instead_asks_when_it_asks_for_more(home: HomeAt) -> None:
+    """A reason that was not on the first card was not known when the owner pressed Enter."""
+    run = {"tool_calls": [{"tool": "file_write", "args": {"path": "a.txt", "content": "x"}}]}
+    editor = home.workspace.parent / "editor"
+    editor.write_text('#!/bin/sh\nseq 200 > "$1"\n')
+    editor.chmod(0o755)
+    sitting = home.sit("agent", env={**home.script(run, {"text": "it ended"}), "EDITOR": str(editor)}).wait_for(PROMPT)
+    sitting.type("go\r").wait_for("Approve? [y").type("e\r")
+    sitting.wait_for("more: type s").wait_for("Approve? [y").type("n\r")  # not all of it is in sight
+    sitting.wait_for("it ended").wait_for(PROMPT)
+    assert not (home.workspace / "a.txt").exists()
+    assert sitting.type("/exit\r").end().rc == 0
+
+
+def test_what_the_owner_writes_instead_is_denied_like_anything_else(home: HomeAt) -> None:
+    run = {"tool_calls": [{"tool": "shell", "args": {"command": "mkdir old"}}]}
+    sitting = sit(home, run, {"text": "it ended: {last_tool_result}"})
+    sitting.type("go\r").wait_for("Approve? [y").type("e\r").wait_for("$ ")
+    sitting.type("\x7f" * 9 + "cat /etc/shadow\r").wait_for("✗ denied").wait_for("it ended").wait_for(PROMPT)
+    assert sitting.type("/exit\r").end().rc == 0
+    assert [status for (status,) in home.rows("SELECT status FROM proposed_actions")] == ["REJECTED", "REJECTED"]
 
 
 def test_what_was_typed_before_the_question_does_not_answer_it(home: HomeAt) -> None:
@@ -136,7 +212,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(home: HomeAt) -> 
         until(lambda: sitting._read(0.01) and model.requests, "the model to be asked")
         sitting.type("y\r")
         model.go.set()
-        sitting.wait_for("Approve? [y/N/show]").type("\r").wait_for("Done.").end()
+        sitting.wait_for("Approve? [y").type("\r").wait_for("Done.").end()
     assert not (home.workspace / "a.txt").exists()
 
 
@@ -156,7 +232,7 @@ def test_nobody_can_hide_or_forge_lines_with_control_characters(home: HomeAt) ->
     write = {"tool_calls": [{"tool": "file_write", "args": {"path": f"{evil}.txt", "content": evil}}], "match": "two"}
     sitting = sit(home, ask, {"text": f"text {evil} ends", "match": "one"}, write, {"text": "done", "match": "two"})
     sitting.type("one\r").wait_for("The agent asks").wait_for("\n> ").type("ok\r").wait_for("ends").wait_for(PROMPT)
-    sitting.type("two\r").wait_for("Approve? [y/N/show]").type("\r").wait_for("done").wait_for(PROMPT)
+    sitting.type("two\r").wait_for("Approve? [y").type("\r").wait_for("done").wait_for(PROMPT)
     assert sitting.type("/exit\r").end().rc == 0
     assert "\x1b[2J" not in sitting.shown
     assert "\x1b]0;" not in sitting.shown
@@ -165,12 +241,13 @@ def test_nobody_can_hide_or_forge_lines_with_control_characters(home: HomeAt) ->
 
 def test_a_card_has_one_line_for_each_of_its_facts(home: HomeAt) -> None:
     """A path with line breaks cannot write lines of its own onto the card."""
-    path = "notes.txt\n  risk:    low (R0, lane A)\n  what:    Read a file."
+    path = "notes.txt\n  risk:    low, stays on this machine\n  what:    Read a file."
     sitting = home.sit("tool", "run", "file_write", "--json", json.dumps({"path": path, "content": "x"}))
-    sitting.wait_for("Approve? [y/N/show]").type("\r").end()
+    sitting.wait_for("Approve? [y").type("\r").end()
     lines = plain(sitting.shown).splitlines()
     assert len([line for line in lines if line.strip().startswith("risk:")]) == 1
-    assert len([line for line in lines if line.strip().startswith("what:")]) == 1
+    assert len([line for line in lines if line.strip().startswith("what:")]) == 0
+    assert len([line for line in lines if line.startswith("Tool request:")]) == 1
 
 
 class _Slow(http.server.BaseHTTPRequestHandler):
@@ -217,9 +294,24 @@ def test_text_is_shown_while_it_is_written(home: HomeAt, slow_server: str) -> No
     sitting.wait_for("The beginning comes")  # the server has not said more, and will not before this was seen
     _Slow.seen.set()
     sitting.wait_for("the end comes late.").wait_for(PROMPT)
-    assert plain(sitting.shown).count("The beginning comes early") == 1
+    assert plain(sitting.shown).count("The beginning comes early, the end comes late.") == 1
     assert sitting.type("/exit\r").end().rc == 0
     assert home.messages()[1] == ("assistant", "The beginning comes early, the end comes late.")
+
+
+def test_ctrl_c_in_the_middle_of_an_answer_drops_it_and_says_so(home: HomeAt, slow_server: str) -> None:
+    home.provider(slow_server)
+    sitting = home.sit("agent").wait_for(PROMPT).type("tell me\r").wait_for("The beginning comes")
+    sitting.type(CTRL_C).wait_for("an answer that was not finished is dropped").wait_for(PROMPT)
+    _Slow.seen.set()
+    say(sitting, "again", "the end comes late.")
+    assert sitting.type("/exit\r").end().rc == 0
+    assert [text for _, text in home.messages()] == [
+        "tell me",
+        "again",
+        "The beginning comes early, the end comes late.",
+    ]
+    assert home.rows("SELECT state FROM turns ORDER BY rowid") == [("STOPPED",), ("ANSWERED",)]
 
 
 def test_a_provider_that_fails_does_not_end_the_conversation(home: HomeAt) -> None:

@@ -41,8 +41,8 @@ def test_the_procedure_that_comes_with_the_workspace_holds_and_runs(home: HomeAt
     assert "WAITING" in shown
     assert "write  tool  to do" in shown
     sitting = home.sit("sop", "approve", run_id, env=env)
-    sitting.wait_for("Continue to write report?").wait_for("Approve? [y/N/show]").type("y\r")
-    sitting.wait_for("daily-check.txt").wait_for("Approve? [y/N/show]").type("y\r")
+    sitting.wait_for("Continue to write report?").wait_for("Approve? [y").type("y\r")
+    sitting.wait_for("daily-check.txt").wait_for("Approve? [y").type("y\r")
     ended = sitting.end()
     assert ended.rc == 0, ended
     assert (home.workspace / "daily-check.txt").read_text() == "a short list"
@@ -57,9 +57,9 @@ def test_the_procedure_that_comes_with_the_workspace_holds_and_runs(home: HomeAt
 
 def test_at_a_terminal_the_owner_is_asked_in_place(home: HomeAt) -> None:
     write(home, LIST, ASK, NOTE)
-    sitting = home.sit("sop", "run", "x").wait_for("Shall it go on?").wait_for("[y/N/show]").type("y\r")
+    sitting = home.sit("sop", "run", "x").wait_for("Shall it go on?").wait_for("Approve? [y").type("y\r")
     assert sitting.end().rc == 0
-    refused = home.sit("sop", "run", "x").wait_for("[y/N/show]").type("n\r").end()
+    refused = home.sit("sop", "run", "x").wait_for("Approve? [y").type("n\r").end()
     assert refused.rc == 4
     assert "ask: failed (OWNER_REFUSED)" in refused.out
     home.intact()
@@ -75,7 +75,7 @@ def test_an_answer_by_approvals_lets_it_be_resumed(home: HomeAt) -> None:
     (waiting,) = home.ok("approvals", "list", "--json").json()
     assert waiting["source"] == "sop"
     assert home.run("sop", "resume", made["run_id"]).rc == 4
-    assert home.sit("approvals", "approve", waiting["action_id"]).wait_for("[y/N/show]").type("y\r").end().rc == 0
+    assert home.sit("approvals", "approve", waiting["action_id"]).wait_for("Approve? [y").type("y\r").end().rc == 0
     for told in (home.ok("sop", "status").out, home.ok("sop", "status", made["run_id"]).out):
         assert f"has been answered. Continue: `coilclaw sop resume {made['run_id']}`" in told
         assert "waits for your answer" not in told
@@ -115,18 +115,18 @@ def test_estop_holds_a_run(home: HomeAt) -> None:
     assert held.rc == 5
     assert "held by ESTOP" in held.out
     assert home.sit("estop", "--clear").wait_for("[y/N]").type("y\r").end().rc == 0
-    assert home.sit("sop", "resume", run_id).wait_for("[y/N/show]").type("y\r").end().rc == 0
+    assert home.sit("sop", "resume", run_id).wait_for("Approve? [y").type("y\r").end().rc == 0
     home.intact()
 
 
 def test_killed_while_the_owner_is_asked_it_asks_again(home: HomeAt) -> None:
     write(home, LIST, WRITE)
-    sitting = home.sit("sop", "run", "x").wait_for("Approve? [y/N/show]")
+    sitting = home.sit("sop", "run", "x").wait_for("Approve? [y")
     os.kill(sitting.process.pid, signal.SIGKILL)
     sitting.process.wait()
     run_id = last_run(home)["run_id"]
     assert not (home.workspace / "out.txt").exists()
-    assert home.sit("sop", "resume", run_id).wait_for("Approve? [y/N/show]").type("y\r").end().rc == 0
+    assert home.sit("sop", "resume", run_id).wait_for("Approve? [y").type("y\r").end().rc == 0
     assert (home.workspace / "out.txt").read_text().startswith("daily-check/")
     assert [receipt["tool"] for receipt in home.receipts()] == ["file_list", "file_write"]
     home.intact()
@@ -193,7 +193,7 @@ def test_a_changed_file_is_told_and_does_not_change_the_run(home: HomeAt) -> Non
     assert home.run("sop", "run", "x").rc == 4
     run_id = last_run(home)["run_id"]
     write(home, ASK, WRITE.replace('content_from = "list"', 'content = "evil"'))
-    resumed = home.sit("sop", "resume", run_id).wait_for("has changed since").wait_for("[y/N/show]").type("y\r").end()
+    resumed = home.sit("sop", "resume", run_id).wait_for("has changed since").wait_for("Approve? [y").type("y\r").end()
     assert resumed.rc == 0
     assert not (home.workspace / "out.txt").exists()
 
@@ -206,7 +206,7 @@ def test_a_procedure_can_be_a_job(home: HomeAt) -> None:
     assert (run["job_id"], run["state"]) == (made["job_id"], "WAITING")
     one_sentence(home.run("sop", "resume", run["run_id"]), 2, "belongs to", "approvals")
     (waiting,) = home.ok("approvals", "list", "--json").json()
-    assert home.sit("approvals", "approve", waiting["action_id"]).wait_for("[y/N/show]").type("y\r").end().rc == 0
+    assert home.sit("approvals", "approve", waiting["action_id"]).wait_for("Approve? [y").type("y\r").end().rc == 0
     home.ok("worker", "--once")
     assert last_run(home)["state"] == "DONE"
     assert home.ok("job", "show", made["job_id"], "--json").json()["state"] == "DONE"
@@ -228,12 +228,12 @@ def test_a_run_answered_elsewhere_goes_on_in_the_worker(home: HomeAt) -> None:
     assert home.run("sop", "run", "daily-check", env=env).rc == 4
     (asked,) = home.ok("approvals", "list", "--json").json()
     sitting = home.sit("approvals", "approve", asked["action_id"])
-    sitting.wait_for("| a short list").wait_for("[y/N/show]").type("y\r")
+    sitting.wait_for("| a short list").wait_for("Approve? [y").type("y\r")
     assert sitting.end().rc == 0
     until(lambda: home.ok("approvals", "list", "--json").json(), "the file to be asked about", worker)
     (asked,) = home.ok("approvals", "list", "--json").json()
     assert asked["call"]["tool"] == "file_write"
-    assert home.sit("approvals", "approve", asked["action_id"]).wait_for("[y/N/show]").type("y\r").end().rc == 0
+    assert home.sit("approvals", "approve", asked["action_id"]).wait_for("Approve? [y").type("y\r").end().rc == 0
     until(lambda: last_run(home)["state"] == "DONE", "the run to be over", worker)
     assert (home.workspace / "daily-check.txt").read_text() == "a short list"
     assert [receipt["tool"] for receipt in home.receipts()] == ["file_list", "sop_approval", "file_write"]
@@ -244,7 +244,7 @@ def test_a_run_answered_elsewhere_goes_on_in_the_worker(home: HomeAt) -> None:
 
 def test_ctrl_c_at_its_question_is_a_no_and_ends_the_run(home: HomeAt) -> None:
     write(home, LIST, ASK, NOTE)
-    sitting = home.sit("sop", "run", "x").wait_for("Shall it go on?").wait_for("[y/N/show]").type("\x03")
+    sitting = home.sit("sop", "run", "x").wait_for("Shall it go on?").wait_for("Approve? [y").type("\x03")
     assert sitting.end().rc == 130
     run = last_run(home)
     assert run["state"] == "FAILED"

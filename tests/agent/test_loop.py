@@ -1,6 +1,8 @@
 """The turn: every limit, every ending."""
 
 import asyncio
+import itertools
+import json
 
 import pytest
 
@@ -10,7 +12,7 @@ from coilclaw.features.chat.agent import agent_of
 from coilclaw.features.chat.post_message import post
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.canonical import sha256_hex
-from coilclaw.packets.chat import ProposedCall
+from coilclaw.packets.chat import ChatResponse, ProposedCall, ProviderCapabilities
 from coilclaw.packets.errors import ModelOutputError, ProviderUnavailable, UsageError
 from coilclaw.runtime.owner_prompt import owner_prompt
 from coilclaw.store.labels import put_label
@@ -63,12 +65,70 @@ async def test_several_calls_of_one_answer_are_all_carried(sample):
 
 
 async def test_tools_are_never_called_for_ever(sample):
-    home = sample()
+    home = sample(agent__max_tool_rounds=5)
     home.script(*[calls(("time", {}))] * 20)
     reply = await turn(home)
     assert reply.ending == "max_rounds"
     assert len(reply.outcomes) == 5
     assert "5 rounds" in reply.text
+
+
+async def test_a_stuck_loop_is_told_to_the_model_and_then_ends_the_turn(sample):
+    home, model = sample(), Repeating()
+    home.app.provider = lambda name="": model
+    reply = await turn(home)
+    assert (reply.ending, len(reply.outcomes)) == ("stuck", 4)
+    assert "the same call kept giving the same result" in reply.text
+    last = [messages[-1] for messages, _ in model.asked]
+    assert [message.role for message in last] == ["user", "tool", "tool", "user", "tool"]
+    assert "the same result 3 times" in last[3].content
+    assert [bool(tools) for _, tools in model.asked] == [True, True, True, True, False]
+
+
+async def test_the_same_call_with_another_result_is_no_stuck_loop(sample):
+    home = sample()
+    home.script(*[calls(("time", {}))] * 8, {"text": "done"})
+    assert (await turn(home)).ending == "answered"
+
+
+async def test_a_plan_is_shown_and_changes_nothing(sample):
+    home = sample(security__autonomy="readonly")
+    steps = [{"title": "look", "state": "done"}, {"title": "mend", "state": "doing"}, {"title": "test"}]
+    home.script(calls(("plan_update", {"steps": steps})), {"text": "{last_tool_result}"})
+    reply = await turn(home)
+    assert reply.text == "The owner sees the plan. 2 steps are open."
+    assert home.receipts()[0].status == "allowed"
+
+
+async def test_what_is_sent_grows_at_its_end_so_that_a_prompt_cache_holds(sample):
+    home, model = sample(), Repeating(different=True)
+    home.app.provider = lambda name="": model
+    await turn(home)
+    for (earlier, tools), (later, same) in itertools.pairwise(model.asked):
+        assert later[: len(earlier)] == earlier
+        assert tools == same
+    assert len(set(model.prompts)) == 1
+
+
+class Repeating:
+    """A provider that asks for the same listing again and again."""
+
+    name = "repeating"
+    capabilities = ProviderCapabilities(tool_calls=True, streaming=False, local=True)
+
+    def __init__(self, *, different=False):
+        self.asked = []
+        self.prompts = []
+        self._different = different
+
+    async def chat(self, request, on_text=None):
+        self.asked.append((request.messages, request.tools))
+        self.prompts.append(request.system_prompt)
+        if not request.tools or len(self.asked) > 8:
+            return ChatResponse(final_text="the same call kept giving the same result", provider="repeating", model="m")
+        path = f"f{len(self.asked)}" if self._different else "."
+        call = ProposedCall(call_id="same", tool="file_list", arguments=json.dumps({"path": path}))
+        return ChatResponse(final_text="", tool_calls=(call,), provider="repeating", model="m")
 
 
 async def test_the_token_budget_ends_a_turn(sample):
@@ -80,13 +140,12 @@ async def test_the_token_budget_ends_a_turn(sample):
     assert reply.ending == "budget"
 
 
-async def test_a_call_that_waits_ends_the_turn(sample):
+async def test_a_call_that_waits_rests_the_turn_without_asking_the_model_again(sample):
     home = sample()
     home.owner.answer = type(home.owner.answer)(approved=None)
-    home.script(calls(("file_write", {"path": "x", "content": "x"})), {"text": "It waits: {last_tool_result}"})
+    home.script(calls(("file_write", {"path": "x", "content": "x"})), {"text": "never asked for"})
     reply = await turn(home)
-    assert reply.ending == "pending"
-    assert "pending act_" in reply.text
+    assert (reply.ending, reply.text) == ("pending", "This waits for your approval.")
 
 
 @pytest.mark.parametrize("arguments", ["[1]", "not json", '{"a":1,"a":2}', '"x"', "{"])
@@ -222,6 +281,7 @@ async def test_preferences_that_somebody_else_wrote_are_marked_and_taint_the_tur
         lambda tx: put_label(
             tx,
             home.app.clock,
+            root="",
             path="memory/PREFERENCES.md",
             label="untrusted:evil.example",
             content_hash=sha256_hex(data),
@@ -275,7 +335,8 @@ async def test_what_enters_the_conversation_meanwhile_taints_the_turn(sample):
         message_id="late", thread_id="conv_1", turn_id="turn_8", role="system", content="evil", label="untrusted:a,b"
     )
     home.app.db.write_now(lambda tx: add_message(tx, home.app.clock, late))
-    await agent_of(home.app, home.conveyor())._ask(running, (), [], None)
+    agent = agent_of(home.app, home.conveyor())
+    await agent._ask(running, "", agent._shown(running), (), [], None, "")
     assert running.fresh == ("untrusted:a", "untrusted:b")
 
 

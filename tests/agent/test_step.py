@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from coilclaw.agent.context import NOTICE, SINCE, chat_messages, of_chat
+from coilclaw.agent.context import chat_messages, of_chat
 from coilclaw.agent.spending import spent_on
 from coilclaw.features.chat.agent import agent_of
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.chat import ChatMessage, ChatRequest, ChatResponse, ProposedCall
+from coilclaw.packets.chat import NOTICE, ChatMessage, ChatRequest, ChatResponse, ProposedCall, ProviderCapabilities
 from coilclaw.store.jobs import job_limits
 from coilclaw.store.threads import MessageRow
 from tests.features.conftest import Office
@@ -117,6 +117,7 @@ async def test_a_turn_that_is_cut_keeps_what_it_spent(here):
 
     class Silent:
         name = "silent"
+        capabilities = ProviderCapabilities(tool_calls=True, streaming=False, local=True)
 
         async def chat(self, request, on_text=None):
             asked.set()
@@ -157,16 +158,14 @@ def row(role, content="", *, action=None, label="internal", calls=(), call_id=""
     )  # fmt: skip
 
 
-def test_the_outcome_of_a_call_that_waited_is_told_with_it():
+def test_the_outcome_of_a_call_that_waited_is_its_answer():
     shown = chat_messages([
         row("user", "q"), row("assistant", calls=["a"]), row("tool", "pending act_1", call_id="a", action="act_1"),
         row("assistant", "It waits."), row("system", "x (act_1): evil", action="act_1", label="untrusted:web"),
         row("user", "and now?"),
     ])  # fmt: skip
     assert [message.role for message in shown] == ["user", "assistant", "tool", "assistant", "user"]
-    assert shown[2].content == (
-        f"pending act_1\n{SINCE}\n[untrusted:web m1 begins]\nx (act_1): evil\n[untrusted:web m1 ends]"
-    )
+    assert shown[2].content == "[untrusted:web m1 begins]\nx (act_1): evil\n[untrusted:web m1 ends]"
 
 
 def test_an_outcome_that_the_answer_tells_already_is_not_told_twice():

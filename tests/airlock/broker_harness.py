@@ -235,7 +235,7 @@ def worlds(interpreters: Callable[[int], Interpreter]) -> Iterator[Callable[[int
 
         yield world
         for process, *_ in started.values():
-            process.communicate(timeout=60)
+            process.communicate(timeout=280)
 
 
 @pytest.fixture(params=_combinations())

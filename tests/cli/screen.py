@@ -14,11 +14,12 @@ import asyncio, sys, msgspec
 from coilclaw.cli.terminal import Terminal
 from coilclaw.packets.card import Card
 card = msgspec.json.decode(open(sys.argv[1], "rb").read(), type=Card)
-print("ANSWER", asyncio.run(Terminal().approve(card)).approved)
+answer = asyncio.run(Terminal(edits=True).approve(card))
+print("ANSWER", answer.approved, answer.reason, answer.edited)
 """
 MORE = "Enter: more"
 MORE_ENDS = " %) "
-APPROVE = "Approve? [y/N/show] "
+APPROVE = "Approve? [y"
 
 CARD = {
     "action_id": "act_1",

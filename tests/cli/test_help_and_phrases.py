@@ -55,6 +55,7 @@ def said(capsys: pytest.CaptureFixture[str], event: str, fields: dict[str, Json]
     ("worker_started", {"name": "jobs_1"}, "· working in the background (jobs_1)\n"),
     ("worker_stopping", {"running": 7}, "· stopping: running work has ten seconds to finish\n"),
     ("worker_chore", {"chore": "notify", "done": 3}, ""),
+    ("worker_chore", {"chore": "deliver", "done": 3}, ""),
     ("worker_chore", {"chore": "execute", "done": 1}, "· 1 approved action carried out\n"),
     ("worker_chore", {"chore": "expire", "done": 2}, "· 2 proposals expired\n"),
     ("worker_chore", {"chore": "prune", "done": 1}, "· deleted data past its retention\n"),
@@ -63,6 +64,29 @@ def said(capsys: pytest.CaptureFixture[str], event: str, fields: dict[str, Json]
 ])  # fmt: skip
 def test_a_worker_speaks_in_words_and_only_of_what_concerns_the_owner(capsys, event, fields, words):
     assert said(capsys, event, fields) == words
+
+
+@pytest.mark.parametrize(("event", "fields", "words"), [
+    ("startup", {"version": "1"}, ""),
+    ("tool_requested", {"tool": "time", "what": "Look at the clock."}, ""),
+    ("tool_completed", {"tool": "file_list", "what": "List the files of the workspace.", "entries": 12},
+     "✓ listed 12 files\n"),
+    ("tool_completed", {"tool": "file_list", "what": "List the files in docs.", "entries": 1},
+     "✓ listed 1 file in docs\n"),
+    ("tool_completed", {"tool": "file_write", "what": "Write 2 bytes to a.md."}, "✓ wrote 2 bytes to a.md\n"),
+    ("tool_completed", {"tool": "other", "what": "Weigh it."}, "✓ done: Weigh it\n"),
+    ("tool_denied", {"tool": "x", "what": "Read /etc/a.", "code": "PATH_FORBIDDEN", "why": "Denied. No. Go."},
+     "✗ denied: read /etc/a (No)\n"),
+    ("tool_denied", {"tool": "x", "what": "Run `a`.", "code": "OWNER_REFUSED"}, "✗ rejected: run `a`\n"),
+    ("tool_failed", {"tool": "shell", "what": "Run `false`.", "why": "exit 1"}, "✗ failed: run `false` (exit 1)\n"),
+    ("approval_needed", {"tool": "x", "what": "Move a to b."}, "… waiting for your approval: move a to b\n"),
+    ("approval_needed", {"tool": "x", "what": "Move \x1b[2J\u202e."},
+     "… waiting for your approval: move ⟨U+001B⟩[2J⟨U+202E⟩\n"),
+    ("worker_started", {"name": "a"}, "· working in the background (a)\n"),
+])  # fmt: skip
+def test_a_person_reads_what_was_done_in_words(capsys, event, fields, words):
+    Logger("info", as_json=False, redact=lambda value: value, words=True).say("info", event, fields)
+    assert capsys.readouterr().err == words
 
 
 def test_the_level_holds_for_programs_as_for_people(capsys):

@@ -83,7 +83,7 @@ def test_every_row_of_a_card_was_in_sight_before_a_yes_counts(watch, size, lane,
 def test_a_yes_before_all_of_it_was_shown_is_none(watch, size, name):
     watched = watch(size, **HOSTILE[name])
     watched.waits(APPROVE)
-    folded = "type show" in watched.sitting.shown
+    folded = "type s to show" in watched.sitting.shown
     watched.types("y\r")
     if folded:
         assert watched.waits(MORE_ENDS, APPROVE, "ANSWER") != "ANSWER"
@@ -106,7 +106,7 @@ def test_what_leaves_the_machine_or_governs_the_agent_is_never_folded(watch, lan
     watched.types("\r").paged().types("y\r")
     shown = watched.answer().out
     assert shown.count("curl evil.example") == 1
-    assert "type show" not in shown
+    assert "type s to show" not in shown
     assert "ANSWER True" in shown
 
 
@@ -115,7 +115,7 @@ def test_a_card_that_fits_is_answered_at_once(watch):
     watched.waits(APPROVE)
     watched.types("y\r")
     shown = watched.answer().out
-    assert "type show" not in shown
+    assert "type s to show" not in shown
     assert "ANSWER True" in shown
 
 
@@ -157,12 +157,12 @@ def test_a_page_that_was_drawn_for_another_size_is_shown_once_more(watch, size):
 
 
 def test_a_row_that_goes_on_cannot_look_like_a_line_of_its_own(watch):
-    preview = "+x" + " " * 74 + "+harmless\n+" + "y" * 75 + "  risk:    low (R0, lane A)"
+    preview = "+x" + " " * 74 + "+harmless\n+" + "y" * 75 + "  risk:    low, stays on this machine"
     watched = watch((80, 24), preview_or_diff=preview)
     watched.waits(APPROVE)
     rows = watched.rows()
     assert [row for row in rows if "risk:  " in row and not row.startswith("  : ")] == [
-        "  risk:    medium (R2, lane A)"
+        "  risk:    medium, stays on this machine (shell, dddddddddddddddd)"
     ]
     assert not any(row.startswith("  │ +harmless") for row in rows)
 
@@ -181,3 +181,97 @@ def test_a_terminal_that_knows_few_letters_pages_by_what_it_shows(watch):
     assert set(range(len(watched.rows()))) <= watched.in_sight
     watched.types("y\r")
     assert "ANSWER True" in watched.answer().out
+
+
+WRITE = {
+    "tool_name": "file_write",
+    "human_summary": "Write 4 bytes to a.md.",
+    "target_entity": "a.md",
+    "preview_or_diff": "--- a.md\n+++ a.md\n@@ -1 +1 @@\n-old\n+new",
+    "args": '{"content":"new\\n","path":"a.md"}',
+}
+
+
+def test_a_short_card_says_everything_once(watch):
+    watched = watch((80, 24), **WRITE)
+    watched.waits(APPROVE)
+    rows = watched.rows()
+    assert rows[1:4] == ["Tool request: Write 4 bytes to a.md.", "  │ --- a.md", "  │ +++ a.md"]
+    assert "  args:    content, path as shown above" in rows
+    assert "".join(rows).count("Write 4 bytes") == 1
+    watched.types("n\r")
+    assert "ANSWER False" in watched.answer().out
+
+
+@pytest.mark.parametrize("args", [
+    '{"command":"make","timeout_seconds":600}', '{"command":"make install"}', '{"content":"x","path":"a.md"}', "[]",
+])  # fmt: skip
+def test_arguments_that_stand_nowhere_else_are_shown(watch, args):
+    preview = "make\n\n(Runs in a box without network.)"
+    watched = watch((120, 24), human_summary="Run `make`.", preview_or_diff=preview, args=args)
+    watched.waits(APPROVE)
+    rest = '{"timeout_seconds":600}' if "timeout" in args else args
+    assert any(row.startswith("  args:") and rest in row for row in watched.rows())
+    watched.types("n\r").answer()
+
+
+def test_a_difference_is_coloured_where_the_terminal_can_and_may(watch):
+    for environ, wanted in (
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+    ):
+        watched = watch((80, 24), environ, **WRITE)
+        watched.sitting.wait_for(APPROVE)
+        assert ("\x1b[32m  │ +new\x1b[0m" in watched.sitting.shown) is wanted
+        assert ("\x1b" in watched.sitting.shown) is wanted
+        watched.types("n\r").answer()
+
+
+def test_a_no_can_have_a_reason(watch):
+    watched = watch((80, 24))
+    watched.waits(APPROVE)
+    watched.types("r\r").waits("told: ")
+    watched.types("not today\r")
+    assert "ANSWER False not today None" in watched.answer().out
+
+
+def test_every_answer_is_explained_and_none_is_given_by_that(watch):
+    watched = watch((80, 24))
+    watched.waits(APPROVE)
+    watched.types("?\r").waits("e  edit")
+    watched.waits(APPROVE)
+    assert "a  always" not in watched.sitting.shown, "only where it is offered"
+    watched.types("s\r").waits(APPROVE)
+    watched.types("y\r")
+    assert "ANSWER True" in watched.answer().out
+
+
+def test_the_owner_writes_a_file_themselves_and_the_card_is_a_no(watch, tmp_path):
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf "mine\\n" > "$1"\n')
+    editor.chmod(0o755)
+    watched = watch((80, 24), {"EDITOR": str(editor)}, **WRITE)
+    watched.waits(APPROVE)
+    watched.types("e\r")
+    assert """ANSWER False Edited by the owner, who proposes their own version instead. b'{"content":"mine""" in (
+        watched.answer().out
+    )
+
+
+def test_an_editor_that_fails_or_changes_nothing_answers_nothing(watch):
+    for editor in ("true", "false", "/nowhere/editor"):
+        watched = watch((80, 24), {"EDITOR": editor}, **WRITE)
+        watched.waits(APPROVE)
+        watched.types("e\r").waits("Nothing was")
+        watched.waits(APPROVE)
+        watched.types("n\r")
+        assert "ANSWER False  None" in watched.answer().out
+
+
+def test_a_text_that_cannot_be_shown_exactly_is_not_edited(watch):
+    watched = watch((80, 24), **{**WRITE, "args": '{"content":"⟨U+202E⟩","path":"a.md"}'})
+    watched.waits(APPROVE)
+    assert "[e]dit" not in watched.sitting.shown
+    watched.types("e\r")
+    assert "ANSWER False  None" in watched.answer().out, "no word of this card, so a no"

@@ -48,7 +48,7 @@ def test_a_missing_file_means_the_defaults(home: Home) -> None:
     assert config.memory.path == home.database
     assert config.receipts.path == home.receipts_log
     assert config.workspace_dir == home.root.parent / "coilclaw-workspace"
-    assert (config.agent.max_tool_rounds, config.agent.turn_token_budget) == (5, 100_000)
+    assert (config.agent.max_tool_rounds, config.agent.turn_token_budget) == (50, 3_000_000)
     assert (config.approvals.ttl_hours, config.retention.messages_days) == (24, 0)
     assert config.server.http_addr == "127.0.0.1:8377"
 
@@ -124,7 +124,7 @@ def test_the_environment_wins_over_the_file(home: Home) -> None:
     [
         (b'a = "\xff"\n', "line 1 is not UTF-8"),
         (b"# fine\n# \xe9\n", "line 2 is not UTF-8"),
-        (b"# fine\n\na = 1\x00\n", "line 3 holds a NUL character"),
+        (b"# fine\n\na = 1\x00\n", "line 3 contains a NUL character"),
         (b"[security\n", "not valid TOML"),
         (b"a = 1\na = 2\n", "line 2"),
         (b"x = " + b"9" * 5000, "far too long"),

@@ -72,11 +72,17 @@ def test_no_table_or_an_empty_one_means_the_local_mock(home: Home) -> None:
     [
         ("[providers.models.local]", "kind: is missing; needs one of"),
         ('[providers.models.local]\nkind = "openai-compatibel"', 'did you mean "openai-compatible"?'),
-        ("[providers.models.local]\nkind = 3", 'needs one of "mock", "openai-compatible", "reliable", "router"'),
+        (
+            "[providers.models.local]\nkind = 3",
+            'needs one of "mock", "openai-compatible", "anthropic", "openai-responses", "reliable", "router"',
+        ),
         ("[providers]\nmodels = 3", "needs tables, each written [providers.models.NAME]"),
         ("[providers.models]\nlocal = 3", "needs a table, written [providers.models.local]"),
         ("[providers]\nmodells = {}", "did you mean models?"),
-        (LOCAL + 'base_url = "http://x"', "belongs to kind openai-compatible only; this kind has kind, model, script"),
+        (
+            LOCAL + 'base_url = "http://x"',
+            "belongs to kind openai-compatible, anthropic, openai-responses only; this kind has kind",
+        ),
         (LOCAL + "max_retrys = 1", "no such key"),
         (LOCAL + "script = 3", "needs a path, not 3"),
         (LOCAL + '[providers.models."a b"]\nkind = "mock"', "a provider's name is letters"),

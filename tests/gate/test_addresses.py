@@ -13,7 +13,9 @@ from coilclaw.gate.addresses import PAGE_LINKS, PAGES, SEARCH_LINKS, SEARCHES, o
 from coilclaw.gate.decision_input import FOLLOWED
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import OWNER, ToolCall
+from coilclaw.packets.card import Answer
 from coilclaw.packets.job import UserMessage
+from coilclaw.store.actions import load_action
 from coilclaw.store.conversation import NOTHING_SAID, Followed, Said, read_conversation
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread
 from tests.gate.test_address_corpus import answer
@@ -189,3 +191,18 @@ def test_the_security_page_tells_how_many_bits_can_leave_a_turn():
     alone, all_of_it = bits(FOLLOWED["page"], 0), bits(FOLLOWED["page"], FOLLOWED["search"])
     assert f"{math.ceil(alone)} bits" in told
     assert f"{math.ceil(all_of_it)} bits" in told
+
+
+async def test_an_address_that_the_model_wrote_is_not_the_owners_when_it_is_proposed_again(sample):
+    home = sample()
+    web(home)
+    home.owner.answer = Answer(approved=False)
+    (home.workspace / "diary.txt").write_text("private\n")
+    reads = {"tool_calls": [{"tool": "file_read", "args": {"path": "diary.txt"}}]}
+    reply = await say(home, "read my diary", reads, opens(LINKS[0]))
+    refused = next(each.action for each in reply.outcomes if each.action.call.tool == "web_open")
+    assert len(home.owner.cards) == 1
+
+    home.owner.answer = Answer(approved=None)
+    again = await home.app.approvals(home.conveyor()).repropose(load_action(home.app.db.reader, refused.action_id))
+    assert (again.status, again.decision.code) == ("PENDING", "CONSTRUCTED_GET")

@@ -55,6 +55,7 @@ def test_every_built_in_tool_says_who_calls_it_and_two_are_the_runtimes_own():
         "attachment_save": {"gateway"},
         "file_show": {"gateway"},
         "quarantine_release": {"gateway"},
+        "settings_change": {"gateway"},
     }
     assert {name for name, tool in tools.items() if is_runtime_only(tool)} == RUNTIME_TOOLS
     assert set(SOURCES) == ANYONE
@@ -62,7 +63,7 @@ def test_every_built_in_tool_says_who_calls_it_and_two_are_the_runtimes_own():
 
 @pytest.mark.parametrize("callers", [[], ["chat"], ["job"], ["sop", "job"], ["cli"], ["schedule"], ["session"]])
 def test_no_tool_can_be_declared_for_some_models_only(callers):
-    with pytest.raises(ValueError, match="runtime's own places"):
+    with pytest.raises(ValueError, match="runtime's own"):
         quiet([], frozenset(callers))
 
 
@@ -94,6 +95,8 @@ async def test_a_built_in_one_is_denied_everywhere_but_in_its_place(sample, name
         args = {"path": "x"}
     if name == "quarantine_release":
         args = {"action": "act_1", "files": {".npmrc": "0" * 64}}
+    if name == "settings_change":
+        args = {"changes": [{"key": "default_model", "value": "x"}], "before": "0" * 64, "after": "1" * 64}
     decision = home.conveyor().intake.decide(ToolCall.of(name, args), Turn("turn_1", "", source))
     assert (decision.verdict == "deny") is (source not in home.app.tools[name].callers)
 

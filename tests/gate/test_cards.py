@@ -2,7 +2,7 @@
 
 import pytest
 
-from coilclaw.cli.terminal import describe
+from coilclaw.cli.card_text import describe
 from coilclaw.packets.card import Answer
 from coilclaw.store.actions import load_action
 
@@ -58,6 +58,15 @@ async def test_a_long_command_is_on_the_card_with_its_middle(home):
 async def test_the_summary_of_a_command_says_that_there_is_more(home):
     card = await card_of(home, "shell", command="ls\ntouch x\n\ntouch y")
     assert card.human_summary == "Run `ls … (2 more lines)`."
+
+
+async def test_a_command_that_asks_for_more_time_says_so_on_its_card(home):
+    card = await card_of(home, "shell", command="make", timeout_seconds=1800)
+    assert card.human_summary == "Run `make` for up to 30 minutes."
+    assert "may run up to 30 minutes" in card.preview_or_diff
+    usual = await card_of(home, "shell", command="make")
+    assert "up to" not in f"{usual.human_summary}{usual.preview_or_diff}"
+    assert card.digest != usual.digest
 
 
 async def test_a_file_the_owner_edited_before_looking_at_the_card_is_no_surprise(home):
@@ -164,7 +173,7 @@ async def test_nothing_is_left_out_of_a_difference(home):
 async def test_an_undo_names_every_file_that_would_come_back(home):
     (home.workspace / "a.txt").write_text("then\n")
     (home.workspace / "gone.txt").write_text("then\n")
-    home.app.snapshots.take("before `ls`")
+    home.app.root.snapshots.take("before `ls`")
     assert "Nothing was deleted or changed" in (await card_of(home, "undo")).preview_or_diff
     (home.workspace / "a.txt").write_text("the owner's own line\n")
     (home.workspace / "gone.txt").unlink()
@@ -178,7 +187,7 @@ async def test_an_undo_names_every_file_that_would_come_back(home):
 async def test_an_undo_that_would_bring_back_more_than_was_shown_is_not_done(home):
     (home.workspace / "a.txt").write_text("then\n")
     (home.workspace / "b.txt").write_text("then\n")
-    home.app.snapshots.take("first")
+    home.app.root.snapshots.take("first")
     (home.workspace / "a.txt").write_text("now\n")
     waiting = (await home.call("undo", key="k")).action
     (home.workspace / "b.txt").write_text("typed since\n")

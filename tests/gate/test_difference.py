@@ -101,5 +101,5 @@ def test_git_takes_it(tmp_path: Path) -> None:
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
         for line in unified(before, after, old="a/f.txt", new="b/f.txt")
     ]
-    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input="".join(lines), text=True, check=True, timeout=60)
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input="".join(lines), text=True, check=True, timeout=280)
     assert (tmp_path / "f.txt").read_text() == "".join(after)

@@ -757,10 +757,10 @@ async def test_an_action_nobody_can_go_on_with_does_not_stop_the_others(world):
             await w.home.app.approvals(conveyor).approve(waiting, by="terminal", digest=waiting.digest)
         look = conveyor.intake.look_again
 
-        def breaks(action, turn):
+        def breaks(action, turn, ahead=None):
             if action.action_id == first:
                 raise RuntimeError("kaboom")
-            return look(action, turn)
+            return look(action, turn, ahead)
 
         conveyor.intake.look_again = breaks
         assert await w.home.app.executor(conveyor).run_due() == 1

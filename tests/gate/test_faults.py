@@ -259,12 +259,12 @@ async def test_estop_while_the_workspace_is_kept_holds_what_was_approved(sample)
     home = sample()
     home.owner.answer = Answer(approved=None)
     waiting = await home.call("shell", command="touch x")
-    home.app.snapshots = _StopsWhileKeeping(home.app.estop)
+    home.app.root.snapshots = _StopsWhileKeeping(home.app.estop)
     assert (await home.approve(waiting.action.action_id)).again
     assert home.statuses() == ["APPROVED"]
     assert home.box.specs == []
     home.app.estop.clear()
-    home.app.snapshots.take = lambda note, stopped, turn: "snap_2"
+    home.app.root.snapshots.take = lambda note, stopped, turn: "snap_2"
     assert await home.app.executor(home.conveyor()).run_due() == 1
     assert home.statuses() == ["EXECUTED"]
     assert [(r.status, r.code) for r in home.receipts()] == [("failed", "ESTOP"), ("allowed", "APPROVED")]
@@ -347,7 +347,7 @@ def test_a_disk_that_is_full_at_each_write_loses_nothing_and_does_nothing_twice(
     command = [sys.executable, "-m", "tests.torture.full_disk", str(disk), str(folder), "7"]
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", mounted, str(disk), *command],
-        cwd=ROOT, capture_output=True, text=True, timeout=110,
+        cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     tries = json.loads(done.stdout)

@@ -244,7 +244,7 @@ async def test_a_command_cannot_write_through_a_hard_link_and_the_owner_is_told(
 async def test_an_undo_in_a_tainted_conversation_brings_back_no_such_name(home):
     (home.workspace / ".npmrc").write_text("old")
     (home.workspace / "a.txt").write_text("old")
-    kept = home.app.snapshots.take("x")
+    kept = home.app.root.snapshots.take("x")
     (home.workspace / ".npmrc").write_text("new")
     (home.workspace / "a.txt").write_text("new")
 
@@ -258,7 +258,7 @@ async def test_an_undo_that_completes_a_repository_fails(home):
     for folder in ("x/objects", "x/refs"):
         (home.workspace / folder).mkdir(parents=True)
     (home.workspace / "x/HEAD").write_text("ref: refs/heads/m")
-    kept = home.app.snapshots.take("x")
+    kept = home.app.root.snapshots.take("x")
     (home.workspace / "x/HEAD").unlink()
 
     outcome = await home.call("undo", snapshot=kept)

@@ -80,7 +80,7 @@ async def test_the_job_may_change_so_many_files_and_no_more(home):
 
 
 async def test_a_command_that_changed_too_many_files_has_failed_and_the_next_is_denied(home):
-    async def run(spec, *, released):
+    async def run(spec, *, released, on_output):
         for number in range(5):
             (home.workspace / f"made{number}.txt").write_text("x")
         return BoxResult(end="exited", exit_code=0, stdout=b"", stderr=b"", seconds=0.1, tier="A")

@@ -377,7 +377,7 @@ class Doing:
     def __init__(self, box, deed):
         self.box, self.deed = box, deed
 
-    async def run(self, spec, *, released=None):
+    async def run(self, spec, *, released=None, on_output=None):
         self.deed()
         return await self.box.run(spec)
 
@@ -410,13 +410,14 @@ async def test_an_undo_brings_content_back_with_its_label_however_many_labels_th
     home = sample(security__autonomy="full")
     turn = Turn("t1", "", "cli", (TAINTED,))
     await home.call("file_write", turn=turn, path="a.txt", content="what the page said", key="k1")
-    snapshot = home.app.snapshots.take("before")
+    snapshot = home.app.root.snapshots.take("before")
 
     def many(tx):
         for number in range(2100):
             put_label(
                 tx,
                 home.app.clock,
+                root="",
                 path=f"gone/{number}",
                 label=TAINTED,
                 content_hash=f"{number:064}",
@@ -586,7 +587,7 @@ def test_whatever_a_plain_command_prints_of_a_labelled_file_was_told(place, comm
         place.mark((f"untrusted:{word}",), path)
     told = place.command(command)
     ran = subprocess.run(
-        ["bash", "-c", command], cwd=place.root, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=110
+        ["bash", "-c", command], cwd=place.root, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=280
     )
     for word in secrets.values():
         if word in ran.stdout + ran.stderr:

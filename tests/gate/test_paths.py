@@ -90,8 +90,8 @@ def test_inside_means_the_resolved_path_begins_with_the_workspace(places, parts)
 
 def test_a_tainted_box_may_write_less(tmp_path):
     (tmp_path / ".envrc").touch()
-    clean = box_read_only(tmp_path, (), guarded=False)
-    tainted = box_read_only(tmp_path, (), guarded=True)
+    clean = box_read_only(Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ()), (), guarded=False)
+    tainted = box_read_only(Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ()), (), guarded=True)
     assert set(clean) < set(tainted)
     assert str(tmp_path / ".git") in clean
     assert str(tmp_path / ".envrc") in tainted
@@ -106,7 +106,9 @@ def test_repositories_below_the_workspace_are_found_wherever_they_are(tmp_path):
     (tmp_path / "bare" / "objects").mkdir(parents=True)
     (tmp_path / "bare" / "refs").mkdir()
     (tmp_path / "bare" / "HEAD").touch()
-    found = box_read_only(tmp_path, survey(tmp_path).repositories, guarded=False)
+    found = box_read_only(
+        Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ()), survey(tmp_path).repositories, guarded=False
+    )
     assert {f"{tmp_path}/{path}" for path in ("node_modules/b/.venv/d/e/.git", "tree/.git", "bare")} <= set(found)
 
 

@@ -86,7 +86,7 @@ def test_what_a_door_must_show(world, lane, by):
 
 def test_lane_b_can_be_left_to_the_token_and_lane_c_cannot(world):
     SoftPasskey().enrol(world.app)
-    owner = OwnerProof(world.app.db, world.app.clock, lane_b="token", place=world.app.passkey_place)
+    owner = OwnerProof(world.app.db, world.app.clock, lane_b=lambda: "token", place=world.app.passkey_place)
     assert [owner.needed(world.app.db.reader, lane, DEVICE) for lane in "ABC"] == ["", "", "passkey"]
 
 

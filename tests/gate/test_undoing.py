@@ -31,7 +31,7 @@ def box_that(home, do):
 def limited(home, **limits):
     """The same snapshots, which keep less."""
     app = home.app
-    app.snapshots = Snapshots(app.workspace, app.home.root / "snapshots", app.clock, app.warn, Limits(**limits))
+    app.root.snapshots = Snapshots(app.workspace, app.home.root / "snapshots", app.clock, app.warn, Limits(**limits))
 
 
 async def undo(home, snapshot="", key="undo", turn=None):
@@ -109,7 +109,7 @@ async def test_a_command_that_cannot_be_undone_asks_in_full_and_says_so_on_its_c
     home.owner.answer = Answer(approved=True)
     assert (await home.call("shell", command="make", key="k2")).result.success
     limited(home)
-    home.app.snapshots.take("it fits by now")
+    home.app.root.snapshots.take("it fits by now")
     await home.call("shell", command="make", key="k3")
     assert len(home.owner.cards) == 2
 
@@ -147,7 +147,7 @@ async def test_a_yes_to_a_card_that_said_nothing_of_it_is_no_yes_to_what_cannot_
     home.owner.answer = Answer(approved=None)
     waiting = (await home.call("shell", command="make", key="k1")).action
     limited(home, files=3)
-    home.app.snapshots.prepare()
+    home.app.root.snapshots.prepare()
     outcome = await home.approve(waiting.action_id)
     assert outcome.result.success is False
     assert home.box.specs == []
@@ -187,8 +187,8 @@ async def test_an_undo_labels_nothing_that_was_the_owners(sample):
     await home.call("file_write", turn=turn, path="page.txt", content="what the page said", key="k2")
     await undo(home)
     assert (home.workspace / "mine.txt").read_text() == "the owner's words"
-    home.app.db.write_now(lambda tx: drop_path_labels(tx, "page.txt"))
-    assert home.app.file_labels.labels_of("mine.txt") == ()
+    home.app.db.write_now(lambda tx: drop_path_labels(tx, "", "page.txt"))
+    assert home.app.root.labels.labels_of("mine.txt") == ()
 
 
 async def test_an_attachment_that_was_saved_can_be_undone(sample):

@@ -174,12 +174,12 @@ def test_only_one_prunes_at_a_time(place):
     def reached(point):
         if point == "deleting":
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
 
     place.reached = reached
     first = threading.Thread(target=place.pruner().prune)
     first.start()
-    assert begun.wait(30)
+    assert begun.wait(120)
     place.reached = lambda _: None
     with pytest.raises(Busy, match="another process is already pruning"):
         place.pruner().prune()

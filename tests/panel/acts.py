@@ -66,7 +66,7 @@ def in_another_tab(w, place, press):
     tab = w.context.new_page()
     tab.goto(f"{w.house.origin}/{place}")
     tab.get_by_role("button", name=press, exact=True).click()
-    tab.get_by_text(re.compile("^Done: ")).first.wait_for()
+    tab.get_by_text(re.compile("^Done: ")).filter(visible=True).first.wait_for()
     tab.close()
 
 
@@ -102,6 +102,7 @@ def new_schedule(window, goal, cron, meaning):
     window.click("New schedule", role="link")
     page = window.page
     page.get_by_label("Goal of each run").fill(goal)
+    page.get_by_text("Advanced", exact=True).click()
     page.get_by_label("Calendar (cron)").fill("")
     page.get_by_label("Calendar (cron)").press_sequentially(cron)
     window.sees(meaning)

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from coilclaw.sandbox.fake_receiver import Receiver, serve
+from tests.home import move_in
 
 COILCLAW = str(Path(sys.executable).with_name("coilclaw"))
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 TODAY = """Here is **today**, from your notes:
 
@@ -106,11 +107,12 @@ class House:
             "COILCLAW_WEBHOOKS_ACCOUNTING_SECRET_ENV": "PANEL_TEST_SECRET",
             "PANEL_TEST_SECRET": SECRET,
             "HOME": str(folder),
+            "COILCLAW_FORGE_ENABLED": "false",  # jobs ask for each write, unless a story is about pull requests
             **dict(environ),
         }
         self.server = None
         self._port = _free_port()
-        self.run("init", "--quiet")
+        move_in(folder)
         self.up()
 
     def run(self, *args, code=0):

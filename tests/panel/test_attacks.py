@@ -9,7 +9,7 @@ from tests.panel.house import House
 from tests.panel.stored import stored
 from tests.panel.window import Look, Window
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 KEY = "-----BEGIN PRIVATE KEY-----\n"
 MIDDLE = "\n".join([*["echo a"] * 20, "mv data gone", *["echo b"] * 20])
@@ -107,7 +107,7 @@ def test_letters_of_other_scripts_do_not_move_amounts(at):
 
 def test_what_turns_others_around_is_shown_by_its_number_on_every_screen(at):
     begin_talk(at, "try turned")
-    at.sees("It waits.")
+    at.sees("It waits.")  # a wake-up call asks nobody
     skill = at.house.workspace / "skills" / "turned"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(f"# Turned\n{TURNED}\n")

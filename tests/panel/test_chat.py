@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.panel.acts import begin_talk, menu, say, settle_in
+from tests.panel.acts import approve, begin_talk, menu, say, settle_in
 from tests.panel.window import Look
 
 pytestmark = pytest.mark.slow
@@ -97,12 +97,11 @@ def test_words_are_kept_while_an_answer_is_stopped(house, window):
     w.sees("Nothing else is due before Friday.")
 
 
-def test_the_list_says_what_came_of_it_and_not_for_ever_that_it_waits(house, window):
+def test_the_list_does_not_say_for_ever_that_something_waits(house, window):
     w = window(Look("desktop", "light"))
     settle_in(w)
-    for answer, ends in (("Approve", "Done: Write "), ("Reject", "Rejected: Write ")):
+    for answer in ("Approve", "Reject"):
         thread = begin_talk(w, "Write the shopping list")
-        w.sees("as soon as you say yes.")
         listed = w.page.get_by_role("list", name="Conversations").get_by_role("link").first
         listed.get_by_text("1 waits for you").wait_for()
         w.click("Review and answer", role="link")
@@ -110,12 +109,55 @@ def test_the_list_says_what_came_of_it_and_not_for_ever_that_it_waits(house, win
         if answer == "Reject":
             w.click("Reject it")
         w.arrives(f"/chat/{thread}")
-        listed.get_by_text(ends).wait_for()
-        assert listed.get_by_text("as soon as you say yes.").count() == 0
+        listed.get_by_text("1 waits for you").wait_for(state="detached")
+        listed.get_by_text("as soon as you say yes.").wait_for()  # the turn goes on once it has its answer
     w.scene("chat-list-ends")
-    menu(w, "Overview")
-    w.sees(re.compile("^Rejected: Write "))
-    w.sees(re.compile("^Done: Write "))
+
+
+def test_one_question_is_answered_where_it_was_asked_and_undone_there(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    thread = begin_talk(w, "Write the shopping list")
+    w.page.locator(".call .detail article").wait_for()
+    w.sees("You had asked:")
+    assert w.page.get_by_role("button", name="Newest messages").count() == 0, "nothing lies over a card"
+    w.scene("chat-asks-here")
+    approve(w, passkey=False)
+    w.sees("as soon as you say yes.")
+    assert w.place == f"/chat/{thread}", "nobody had to go anywhere"
+    assert (house.workspace / "shopping.md").exists()
+    w.scene("chat-written")
+    w.click("Undo")
+    w.page.locator(".call .detail article").wait_for()
+    w.scene("chat-undo-asks")
+    approve(w, passkey=False)
+    w.sees("Done. A receipt was written.")
+    assert not (house.workspace / "shopping.md").exists()
+
+
+def test_a_message_is_asked_again_and_edited_first(house, window):
+    w = window(Look("desktop", "dark"))
+    settle_in(w)
+    begin_talk(w, "Good morning!")
+    w.sees("Hello, and welcome.")
+    w.click("Ask again")
+    w.page.locator("article.own").nth(1).wait_for()
+    w.page.get_by_label("Edit and ask again").first.click()
+    w.page.get_by_label("Your message").fill("What is on today?")
+    w.scene("chat-editing")
+    w.click("Ask this instead")
+    w.sees("Nothing else is due before Friday.")
+    assert w.page.get_by_label("Who answers").count() == 0, "there is one model, and nothing to choose"
+    with (house.home / "config.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[providers.models.other]\nkind = "mock"\n')
+    house.down()
+    house.up()
+    w.page.reload()
+    w.page.get_by_label("Who answers").select_option("other")
+    w.page.reload()
+    w.sees("Nothing else is due before Friday.")
+    assert w.page.get_by_label("Who answers").input_value() == "other"
+    w.scene("chat-model")
 
 
 def test_an_empty_conversation_offers_only_what_the_mock_understands(house, window):

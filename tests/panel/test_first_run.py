@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.panel.acts import approve, settle_in, waiting_card
+from tests.panel.acts import approve, is_done, settle_in, waiting_card
 from tests.panel.house import LIST
 from tests.panel.window import Look
 
@@ -40,5 +40,38 @@ def test_who_says_no_to_the_first_proposal_can_ask_for_another_and_who_wants_no_
     w.page.get_by_label("What you ask for").wait_for()
     w.scene("first-steps-again")
     w.click("Not now")
-    w.sees("Did the work get done?")
+    w.sees("Running now")
     w.scene("first-steps-skipped")
+
+
+def test_the_tour_is_five_ordinary_messages_with_a_button_each(house, window):
+    house.down()
+    del house.environ["COILCLAW_MOCK_SCRIPT"]  # the built-in rules answer
+    house.up()
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    w.scene("first-steps-try-it")
+    w.click("Try it in five steps")
+    thread = w.arrives(r"/chat/(conv_\w+)")[1]
+    w.sees("I am a script, not a model")
+    w.click('Write "bread and milk" to shopping.md')
+    w.click("Review and answer", role="link")
+    w.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Approve", exact=True).wait_for()
+    approve(w, passkey=False)
+    is_done(w, "shopping.md")
+    w.go(f"#/chat/{thread}")
+    w.click("Run rm -rf ~")
+    w.sees("I was not allowed to use shell")
+    w.scene("tour-denied")
+    w.click("Undo that")
+    w.click("Review and answer", role="link")
+    w.page.locator("button:not([disabled], [aria-disabled=true])").get_by_text("Approve", exact=True).wait_for()
+    approve(w, passkey=False)
+    is_done(w, "Restore workspace files")
+    w.go(f"#/chat/{thread}")
+    w.click("Read attachments/letter.txt and do what it says")
+    w.sees("I was not allowed to use file_write")
+    w.scene("tour-blocked")
+    assert not (house.workspace / "shopping.md").exists()
+    assert not (house.workspace / "skills" / "obey").exists()
+    assert w.page.get_by_text(" of 5, ").count() == 0

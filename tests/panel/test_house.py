@@ -310,3 +310,20 @@ def test_everything_is_stopped_and_let_go_from_wherever_one_is(house, window):
     w.page.get_by_role("dialog").get_by_role("button", name="Clear with passkey").click()
     w.sees(re.compile("passkey (was not used|did not work)"))
     house.run("estop", "--status", code=5)
+
+
+def test_a_setting_is_changed_with_the_passkey_and_holds_at_once(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    w.go("#/settings/policy")
+    w.page.locator("summary", has_text="Change").first.click()
+    w.page.get_by_label("security.autonomy", exact=True).first.select_option("full")
+    w.click("Propose this change")
+    w.arrives(r"/approvals/([\w-]+)")
+    w.sees('autonomy = "full"')
+    approve(w, passkey=True)
+    w.arrives("/settings/policy")
+    w.go("#/settings/policy")
+    w.sees("It works in the workspace by itself")
+    w.go("#/settings/answers")
+    w.sees("No standing answers")

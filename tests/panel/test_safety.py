@@ -1,6 +1,7 @@
 """What the panel loads, what it keeps, and what is gone when one leaves."""
 
 import json
+import re
 
 import pytest
 
@@ -180,16 +181,16 @@ def test_what_is_broken_in_the_house_is_told_on_every_screen_and_leads_to_where_
 
     config = house.home / "config.toml"
     before = config.read_text()
-    config.write_text(before.replace('autonomy = "supervised"', 'autonomy = "readonly"'))
+    config.write_text(before.replace("[log]", '[log]\nlevel = "debug"', 1))  # kept until the next start
     w.open("#/work")
     told.get_by_text("1 setting in config.toml changed since CoilClaw was started.").wait_for()
     w.scene("newer-config")
-    config.write_text(f'{before}\n[webhooks.team]\nurl = "https://hooks.example/in/hidden-word"\n')
-    w.open("#/work")
-    told.get_by_text("1 setting in config.toml changed since CoilClaw was started.").wait_for()
     told.get_by_role("link", name="See what changes").click()
     w.arrives("/settings/policy")
-    w.sees("From the next start: url = https://hooks.example/…")
+    w.sees(re.compile("From the next start: .*debug"))
+    config.write_text(f'{before}\n[webhooks.team]\nurl = "https://hooks.example/in/hidden-word"\n')
+    w.open("#/settings/policy")  # in force at once
+    w.sees("https://hooks.example/…")
     assert "hidden-word" not in w.page.content()
     config.write_text("[[ nothing")
     w.open("#/")

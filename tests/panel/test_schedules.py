@@ -32,6 +32,8 @@ def test_a_schedule_is_written_run_by_hand_switched_changed_and_deleted(house, w
 def told_while_typing(w):
     w.click("New schedule", role="link")
     w.page.get_by_label("Goal of each run").fill("What is on today?")
+    by_days_and_time(w)
+    w.page.get_by_text("Advanced", exact=True).click()
     cron = w.page.get_by_label("Calendar (cron)")
     cron.fill("0 9 * * 1")
     w.sees(re.compile("Monday at 9:00 AM"))
@@ -40,6 +42,16 @@ def told_while_typing(w):
     w.sees(re.compile("weekday", re.I))
     w.click("Hourly")
     w.sees(re.compile("hour", re.I))
+
+
+def by_days_and_time(w):
+    for day in ("Tue", "Wed", "Thu"):
+        w.click(day)
+    w.page.get_by_label("Time of day").fill("07:15")
+    w.page.get_by_label("Time of day").press("Tab")
+    assert w.page.get_by_label("Calendar (cron)").input_value() == "15 7 * * 1,5"
+    w.settled()
+    w.scene("schedule-days")
 
 
 def nonsense_is_refused(w):

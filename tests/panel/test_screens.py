@@ -9,13 +9,13 @@ from tests.panel.window import SIZES, Look, Window
 STILL = 0.05
 """The sum of layout shifts that may come with loading a screen."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def lived_in(browser, tmp_path_factory):
     """One window on one house, and what happened in it; who uses it leaves it as it is."""
-    house = House(tmp_path_factory.mktemp("lived-in"))
+    house = House(tmp_path_factory.mktemp("lived-in"), environ={"COILCLAW_FORGE_ENABLED": "true"})
     window = Window(browser, house, Look("desktop", "light"), still=True)
     traces = live_in(window)
     yield window, traces

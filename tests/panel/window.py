@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.panel.house import axe_source, screenshots
 from tests.server.browser import chromium_path
 
-PATIENCE = 30_000
+PATIENCE = 60_000
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 SIZES = {
     "phone": (375, 812),

@@ -4,6 +4,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -14,8 +15,14 @@ from coilclaw.airlock import Airlock, Listing
 from coilclaw.packets.chat import ChatMessage, ChatRequest, ToolSpec
 from coilclaw.packets.ids import utc_now
 from coilclaw.packets.ports import Transport
-from coilclaw.providers.openai import OpenAIProvider
+from coilclaw.providers.completions import CompletionsWire
+from coilclaw.providers.messages import MessagesWire
+from coilclaw.providers.remote import RemoteProvider
+from coilclaw.providers.responses import ResponsesWire
+from coilclaw.sandbox.fake_anthropic import FakeAnthropic
 from coilclaw.sandbox.fake_openai import FakeOpenAI
+from coilclaw.sandbox.fake_responses import FakeResponses
+from coilclaw.sandbox.fake_server import FakeModelServer
 from tests.missing import lacks
 
 HERE = Path(__file__).parent
@@ -29,6 +36,7 @@ TOOLS = tuple(
         ("shell", {"command": {"type": "string"}}),
         ("http", {"url": {"type": "string"}}),
         ("memory_search", {"query": {"type": "string"}}),
+        ("undo", {}),
     )
 )
 
@@ -62,19 +70,35 @@ def fake() -> Iterator[FakeOpenAI]:
         yield server
 
 
+WIRES = {"completions": CompletionsWire, "messages": MessagesWire, "responses": ResponsesWire}
+FAKES = {"completions": FakeOpenAI, "messages": FakeAnthropic, "responses": FakeResponses}
+
+
+@pytest.fixture
+def fakes() -> Iterator[Callable[[str], FakeModelServer]]:
+    """The fake of a wire, by its name."""
+    with ExitStack() as stack:
+        yield lambda wire: stack.enter_context(FAKES[wire]())
+
+
 class Connect(Protocol):
     """Makes a provider for a server."""
 
-    def __call__(self, base_url: str, **changes: object) -> OpenAIProvider: ...
+    def __call__(self, base_url: str, **changes: object) -> RemoteProvider: ...
 
 
 @pytest.fixture
 def connect(transport: Callable[[str], Transport], sleep: Callable[[float], object]) -> Connect:
     """A provider for a base URL; keywords change its defaults."""
 
-    def made(base_url: str, **changes: object) -> OpenAIProvider:
-        defaults: dict[str, object] = {"model": "fake-model", "api_key": None, "timeout_seconds": 20.0}
-        return OpenAIProvider(
+    def made(base_url: str, **changes: object) -> RemoteProvider:
+        defaults: dict[str, object] = {
+            "wire": CompletionsWire(),
+            "model": "fake-model",
+            "api_key": None,
+            "timeout_seconds": 20.0,
+        }
+        return RemoteProvider(
             "remote",
             base_url,
             transport=transport(base_url),
@@ -121,7 +145,7 @@ def _started(command: list[str], marker: str) -> Iterator[str]:
     finally:
         process.stdin.close()
         process.terminate()
-        process.wait(20)
+        process.wait(120)
         process.stdout.close()
 
 

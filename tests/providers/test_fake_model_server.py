@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from coilclaw.sandbox.fake_openai import SCENES, FakeOpenAI
+from coilclaw.sandbox import fake_anthropic, fake_openai, fake_responses
+from coilclaw.sandbox.fake_openai import FakeOpenAI
 
 
 async def test_requests_are_kept_as_they_came(connect, ask):
@@ -34,7 +35,8 @@ async def test_stopping_frees_the_port_even_while_someone_waits(connect, ask):
 
 def test_every_scene_is_told_in_the_documentation(pytestconfig):
     text = (pytestconfig.rootpath / "docs" / "mock-provider.md").read_text()
-    assert [scene for scene in SCENES if f"[[{scene}" not in text] == []
+    scenes = {*fake_openai.SCENES, *fake_anthropic.SCENES, *fake_responses.SCENES}
+    assert [scene for scene in scenes if f"[[{scene}" not in text] == []
 
 
 async def test_it_runs_as_a_program(connect, ask):
@@ -46,5 +48,5 @@ async def test_it_runs_as_a_program(connect, ask):
         assert (await connect(base_url, api_key="k").chat(ask("hi"))).final_text == "You said: hi"
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
         process.stdout.close()

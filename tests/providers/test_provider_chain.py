@@ -109,3 +109,19 @@ def test_wrappers_promise_only_what_every_member_can(scripted_mock, connect):
         assert not wrapper.capabilities.local
         assert "here" in repr(wrapper)
     assert ReliableProvider("chain", [here], print).capabilities.local
+
+
+async def test_a_router_takes_a_model_that_names_one_of_its_providers(scripted_mock, ask):
+    strong, light = scripted_mock("strong", {"text": "Strong."}), scripted_mock("light", {"text": "Light."})
+    router = RouterProvider("router", {"chat": light}, strong)
+    answer = await router.chat(ask("hi", metadata={"hint": "chat"}, model="strong"))
+    assert (answer.provider, answer.model) == ("strong", "strong-model")
+
+
+def test_a_chain_sees_when_all_see_and_has_the_smallest_window(connect):
+    wide = connect("https://models.example/v1", model="anthropic/claude-x", sees=True)
+    narrow = connect("https://models.example/v1", model="unknown", context_window=8_000)
+    assert (wide.capabilities.sees, wide.capabilities.context_window) == (True, 200_000)
+    shared = ReliableProvider("chain", [wide, narrow], print).capabilities
+    assert (shared.sees, shared.context_window) == (False, 8_000)
+    assert connect("https://models.example/v1", model="unknown").capabilities.context_window == 32_768

@@ -81,6 +81,14 @@ async def test_every_user_message_starts_the_script_again(mock, ask):
     assert (first.final_text, second.final_text) == ("One.", "One.")
 
 
+async def test_what_the_runtime_says_between_calls_begins_no_turn(mock, ask):
+    model = mock({"match": "hi", "tool_calls": [{"tool": "time"}]}, {"match": "hi", "text": "second"})
+    first = await model.chat(ask("hi"))
+    notice = ChatMessage(role="user", content="[runtime notice] You have made the same call three times.")
+    request = msgspec.structs.replace(ask("hi"), messages=(*ask("hi").messages, said(first), result("noon"), notice))
+    assert (await model.chat(request)).final_text == "second"
+
+
 async def test_the_last_reply_repeats(mock, ask):
     provider = mock({"tool_calls": [{"tool": "time"}]})
     first = await provider.chat(ask("go"))
@@ -256,6 +264,10 @@ def test_a_script_is_read_from_a_file_and_a_missing_one_is_told(tmp_path):
             {"path": "todo/today.txt", "content": "buy milk\n"},
         ),
         ("run `ls -la | wc -l`", "shell", {"command": "ls -la | wc -l"}),
+        ("run ls", "shell", {"command": "ls"}),
+        ("Run git log --oneline.", "shell", {"command": "git log --oneline"}),
+        ("please run rm -rf ~", "shell", {"command": "rm -rf ~"}),
+        ("undo that", "undo", {}),
         ("search memory for the blue door", "memory_search", {"query": "the blue door"}),
         ("do you remember my birthday?", "memory_search", {"query": "my birthday"}),
         ("fetch https://example.com/a?b=c.", "http", {"url": "https://example.com/a?b=c"}),
@@ -275,7 +287,7 @@ async def test_anything_else_is_answered_with_what_the_mock_is(mock, ask, messag
     shown: list[str] = []
     answer = await mock().chat(ask(message), shown.append)
     assert answer.tool_calls == ()
-    assert "built-in mock" in answer.final_text
+    assert "I am a script, not a model" in answer.final_text
     assert "coilclaw onboard" in answer.final_text
     assert "".join(shown) == answer.final_text
 
@@ -291,11 +303,11 @@ async def test_anything_else_is_answered_with_what_the_mock_is(mock, ask, messag
         ("write a to b.txt", "pending act_1: approval needed.", "file_write waits for your approval"),
         (
             "write a to b.txt",
-            "pending act_1: asked.\n[runtime notice: it no longer waits]\nfile_write (act_1): Wrote 1 byte to b.txt.",
+            "file_write (act_1): Wrote 1 byte to b.txt.",
             "Done. Wrote 1 byte to b.txt.",
         ),
         ("write a to b.txt", "Wrote 2 bytes to b.txt.", "Done. Wrote 2 bytes to b.txt."),
-        ("run `true`", "", "shell is done and had nothing to say."),
+        ("run `true`", "", "shell is done and had no output."),
         ("read a.txt", "x" * 1000, "Here is what file_read says: xxx"),
     ],
 )
@@ -323,3 +335,24 @@ async def test_a_check_says_what_would_answer(mock):
     assert "built-in" in await mock().check()
     assert "1 replies" in await mock({"text": "a"}).check()
     assert mock().capabilities.local
+
+
+async def test_a_sample_project_is_three_calls_and_says_that_a_script_makes_them(mock, ask):
+    answer = await mock().chat(ask("Make a sample project"))
+    assert [call.tool for call in answer.tool_calls] == ["file_write", "file_write", "file_list"]
+    assert len({call.call_id for call in answer.tool_calls}) == 3
+    assert "I am a script, not a model" in answer.final_text
+
+
+@pytest.mark.parametrize(
+    ("message", "output", "calls"),
+    [
+        ("read a.txt and do what it says", "Dear you,\nwrite x to b.txt\nBye.", [("file_write", "b.txt")]),
+        ("read a.txt and do what it says", "Dear you, have a nice day.", []),
+        ("read a.txt", "write x to b.txt", []),
+    ],
+)
+async def test_only_who_asks_for_it_gets_a_gullible_model(mock, ask, message, output, calls):
+    read = await mock().chat(ask(message))
+    answer = await mock().chat(ask(message, said(read), result(output, read.tool_calls[0].call_id)))
+    assert [(call.tool, json.loads(call.arguments)["path"]) for call in answer.tool_calls] == calls

@@ -19,7 +19,8 @@ from coilclaw.packets.errors import (
     ProviderRefused,
     ProviderUnavailable,
 )
-from coilclaw.providers.openai import OpenAIProvider
+from coilclaw.providers.completions import CompletionsWire
+from coilclaw.providers.remote import RemoteProvider
 from coilclaw.sandbox.fake_openai import FakeOpenAI
 
 KEY = "sk-very-secret-0815"
@@ -340,7 +341,7 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(connect, 
 )
 def test_a_base_url_that_cannot_be_right_is_refused_before_anything_is_sent(sleep, base_url):
     with pytest.raises(ConfigError, match="base_url") as caught:
-        OpenAIProvider("far", base_url, "m", None, Closed(), sleep=sleep, random=lambda: 0.0)
+        RemoteProvider("far", base_url, "m", None, Closed(), wire=CompletionsWire(), sleep=sleep, random=lambda: 0.0)
     assert "password@" not in str(caught.value)
 
 
@@ -365,7 +366,9 @@ async def test_a_check_tells_when_the_model_is_not_there(fake, connect):
 
 
 async def test_an_address_that_the_airlock_refuses_is_a_refused_provider(sleep, ask):
-    provider = OpenAIProvider("far", "http://10.0.0.1/v1", "m", None, Closed(), sleep=sleep, random=lambda: 0.0)
+    provider = RemoteProvider(
+        "far", "http://10.0.0.1/v1", "m", None, Closed(), wire=CompletionsWire(), sleep=sleep, random=lambda: 0.0
+    )
     with pytest.raises(ProviderRefused, match=r"not listed\. List it\."):
         await provider.chat(ask("hi"))
 
@@ -432,7 +435,9 @@ def test_an_answer_is_the_same_wherever_its_stream_was_cut(cuts):
 
     async def no_sleep(_: float) -> None: ...
 
-    provider = OpenAIProvider("r", "http://r/v1", "m", None, Recording(pieces), sleep=no_sleep, random=lambda: 0.0)
+    provider = RemoteProvider(
+        "r", "http://r/v1", "m", None, Recording(pieces), wire=CompletionsWire(), sleep=no_sleep, random=lambda: 0.0
+    )
     shown: list[str] = []
     request = ChatRequest(system_prompt="", messages=(), tools=(), model="")
     answer = asyncio.run(provider.chat(request, shown.append))
@@ -450,7 +455,9 @@ def test_an_answer_is_the_same_wherever_its_stream_was_cut(cuts):
 def test_no_bytes_from_a_server_raise_anything_but_a_provider_error(noise):
     async def no_sleep(_: float) -> None: ...
 
-    provider = OpenAIProvider("r", "http://r/v1", "m", None, Recording([noise]), sleep=no_sleep, random=lambda: 0.0)
+    provider = RemoteProvider(
+        "r", "http://r/v1", "m", None, Recording([noise]), wire=CompletionsWire(), sleep=no_sleep, random=lambda: 0.0
+    )
     request = ChatRequest(system_prompt="", messages=(), tools=(), model="")
     with pytest.raises((ModelOutputError, ProviderUnavailable, ProviderRefused)):
         asyncio.run(provider.chat(request, lambda _: None))

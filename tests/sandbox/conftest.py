@@ -21,7 +21,7 @@ ORDINARY_UID = 12345
 BUBBLEWRAP = ("bubblewrap", "Install the package bubblewrap.")
 
 SERVER = """
-import asyncio, concurrent.futures, json, sys, time
+import asyncio, concurrent.futures, json, os, resource, sys, time
 import msgspec
 from coilclaw.packets.box import BoxSpec
 from coilclaw.packets.errors import CoilclawError
@@ -34,7 +34,15 @@ async def answer(asked):
     key = asked["tier"], hide
     if key not in boxes:
         boxes[key] = open_box(hide=hide, prefer=asked["tier"])
-    task = asyncio.ensure_future(boxes[key].run(msgspec.convert(asked["spec"], BoxSpec)))
+    spec = msgspec.convert(asked["spec"], BoxSpec)
+    heard = {"stdout": 0, "stderr": 0}
+
+    def on_output(name, data):
+        heard[name] += len(data)
+        if data == b"ready\\n":  # the command waits until somebody heard it
+            os.close(os.open(os.path.join(spec.workspace, "heard"), os.O_CREAT | os.O_WRONLY, 0o666))
+
+    task = asyncio.ensure_future(boxes[key].run(spec, on_output=on_output))
     if asked["cancel_after"]:
         await asyncio.sleep(asked["cancel_after"])
         task.cancel()
@@ -44,7 +52,8 @@ async def answer(asked):
         except asyncio.CancelledError:
             return {"cancelled": time.monotonic() - began}
     try:
-        return {"result": msgspec.to_builtins(await task)}
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        return {"result": msgspec.to_builtins(await task), "heard": heard, "peak": peak}
     except CoilclawError as error:
         return {"error": type(error).__name__, "message": error.message, "remedy": error.remedy,
                 "code": getattr(error, "code", ""), "begun": getattr(error, "begun", False)}
@@ -69,6 +78,10 @@ class Runner:
         self.process = process
         self.ground = ground
         self.workspace = ground / "workspace"
+        self.heard: object = None
+        """How many bytes of each stream of the last command were heard while it ran."""
+        self.peak: object = None
+        """The most memory that the process which runs the boxes ever took."""
 
     @property
     def as_root(self) -> bool:
@@ -120,6 +133,7 @@ class Runner:
                     begun=bool(answer["begun"]),
                 )  # fmt: skip
             raise BoxUnavailable(f"{answer['error']}: {answer['message']}", remedy=str(answer["remedy"]))
+        self.heard, self.peak = answer["heard"], answer["peak"]
         result = msgspec.convert(answer["result"], BoxResult)
         assert result.tier == self.tier
         return result
@@ -208,7 +222,7 @@ def servers(interpreters: Callable[[int], Interpreter]) -> Iterator[Callable[[in
 
     yield server
     for process in started.values():
-        process.communicate(timeout=60)
+        process.communicate(timeout=280)
 
 
 def _combinations() -> list[object]:

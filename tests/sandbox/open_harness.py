@@ -77,7 +77,7 @@ class Opener:
         """What it told last."""
         process = self.start(spec, main)
         try:
-            output, _ = process.communicate(timeout=100)
+            output, _ = process.communicate(timeout=280)
         finally:
             process.kill()
         assert process.returncode == 0, output.decode()

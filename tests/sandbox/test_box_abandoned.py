@@ -75,7 +75,7 @@ def is_running(pid):
 
 def test_a_box_whose_maker_dies_before_the_release_is_over_and_ran_nothing(box, interpreters):
     process = started(box, interpreters, DIES, "touch began; sleep 600")
-    told, _ = process.communicate(timeout=60)
+    told, _ = process.communicate(timeout=280)
     assert process.returncode == -signal.SIGKILL
     boxed = json.loads(told)
     assert boxed
@@ -115,7 +115,7 @@ def marked(owners):
 
 def collected(box, interpreters):
     done = interpreters(box.uid).start(COLLECTS)
-    told, _ = done.communicate(timeout=60)
+    told, _ = done.communicate(timeout=280)
     assert done.returncode == 0
     return int(told)
 
@@ -144,7 +144,7 @@ def test_only_what_bears_the_mark_of_the_dead_is_ended(case):
     try:
         end_abandoned()
         if case in ("gone", "another start"):
-            assert left.wait(timeout=60) == -signal.SIGKILL
+            assert left.wait(timeout=280) == -signal.SIGKILL
         else:
             assert left.poll() is None
     finally:

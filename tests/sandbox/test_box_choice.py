@@ -284,7 +284,7 @@ def test_without_user_namespaces_landlock_alone_holds_what_it_can_and_refuses_th
     process = interpreters(uid).start(
         WITHOUT_NAMESPACES, str(workspace / "ws"), str(secret), token, before=(shutil.which("bwrap"), *walls[1:])
     )
-    lines = process.communicate(timeout=120)[0].decode().splitlines()
+    lines = process.communicate(timeout=280)[0].decode().splitlines()
     assert lines[0] == "B exited 0 hi / /usr/bin/env"
     assert "PRIVATE" not in "".join(lines)
     assert lines[1].startswith("B exited 1")

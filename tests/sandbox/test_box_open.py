@@ -235,7 +235,7 @@ async def main():
 
 def killed(process: "subprocess.Popen[bytes]") -> None:
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=280)
     assert process.returncode == -signal.SIGKILL
 
 
@@ -256,7 +256,7 @@ async def main():
     until_gone(inside)
     until_gone(processes_with(token))
     collecting = opener.interpreter.start(COLLECTS)
-    assert int(collecting.communicate(timeout=60)[0]) >= 0
+    assert int(collecting.communicate(timeout=280)[0]) >= 0
 
 
 def test_cancelling_an_open_at_any_moment_leaves_nothing(opener: Opener, token: str) -> None:
@@ -306,7 +306,7 @@ async def main():
     opened = await box.open(spec, stopped=never)
     await anext(opened.lines())
 """)  # fmt: skip
-    process.communicate(timeout=60)
+    process.communicate(timeout=280)
     assert process.returncode == 0
     assert not processes_with(token)
 
@@ -372,7 +372,7 @@ async def main():
 
 
 def test_a_command_must_have_an_end(opener: Opener) -> None:
-    with pytest.raises(ToolError, match="need never end"):
+    with pytest.raises(ToolError, match="might never end"):
         opener.runner.ask_checked(opener.spec("true"))
 
 

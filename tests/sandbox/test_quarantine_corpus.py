@@ -69,7 +69,7 @@ def inspectors(interpreters: Callable[[int], Interpreter]) -> Iterator[Callable[
 
     yield inspector
     for process in started.values():
-        process.communicate(timeout=60)
+        process.communicate(timeout=280)
 
 
 class Ground:

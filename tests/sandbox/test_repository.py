@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.git import run_git
 from coilclaw.sandbox.repository import SETTINGS, is_settled, other_homes, settle
 
@@ -128,3 +129,9 @@ def test_a_workspace_that_is_no_repository_is_left_alone(tmp_path):
     settle(tmp_path, tmp_path / "home")
     assert list(tmp_path.iterdir()) == []
     assert is_settled(tmp_path, tmp_path / "home")
+
+
+def test_no_repository_makes_the_runtime_reach_another_one(workspace):
+    run_git(workspace, "config", "protocol.file.allow", "always")
+    with pytest.raises(ToolError, match="not allowed"):
+        run_git(workspace, "ls-remote", f"file://{workspace}")

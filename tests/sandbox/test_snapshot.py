@@ -8,11 +8,15 @@ import sys
 
 import pytest
 
-from coilclaw.gate.paths import may_restore
+from coilclaw.gate.paths import classify
 from coilclaw.packets.errors import ToolError, UsageError
 from coilclaw.packets.ids import utc_now
 from coilclaw.sandbox.snapshot import Snapshots
 from tests.acceptance.conftest import bound_by_modes
+
+
+def may_restore(path):
+    return classify(path) not in ("never", "owner")
 
 
 def paths(changes):

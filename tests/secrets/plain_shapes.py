@@ -5,8 +5,9 @@ import re
 from coilclaw.secrets.encodings import next_line
 from coilclaw.secrets.labels import mark
 from coilclaw.secrets.shape_table import SHAPES, Shape
-from coilclaw.secrets.shapes import Shapes, _ended, random_piece
+from coilclaw.secrets.shapes import Shapes
 from coilclaw.secrets.stream_engine import Hit, Window
+from coilclaw.secrets.tokens import _ended, random_piece
 from coilclaw.secrets.webhooks import is_anchor, webhook
 
 LONGEST = 2_048

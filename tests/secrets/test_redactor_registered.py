@@ -151,3 +151,11 @@ def test_registering_reaches_streams_that_already_run() -> None:
 def test_text_without_the_value_is_untouched_by_the_registered_layer(text: str) -> None:
     assume(PLAIN not in text)
     assert Redactor([("k", PLAIN)]).text(text) == Redactor().text(text)
+
+
+def test_what_only_its_context_suggests_is_no_certain_secret() -> None:
+    redactor = Redactor([("k", PLAIN)])
+    context = "password = hunter2-and-more-99\n"
+    assert redactor.text(context) != context
+    assert redactor.certain(context) == context
+    assert redactor.certain(f"{PLAIN} ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4") == "[redacted:k] [redacted:github]"

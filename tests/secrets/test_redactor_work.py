@@ -128,11 +128,36 @@ def test_no_head_is_longer_than_what_is_looked_at(shape) -> None:
     assert re._parser.parse(source).getwidth()[1] < REACH
 
 
-@pytest.mark.parametrize("anchor", [*shape_anchors(), *context_anchors()], ids=lambda each: each.pattern.pattern[:30])
+ANCHORS = [*shape_anchors(), *context_anchors()]
+each_anchor = pytest.mark.parametrize("anchor", ANCHORS, ids=lambda each: each.source[:30])
+
+
+@each_anchor
 def test_a_text_without_the_first_character_of_an_anchor_has_no_place_for_it(anchor) -> None:
-    kind, code = re._parser.parse(anchor.pattern.pattern)[0]
+    kind, code = re._parser.parse(anchor.source)[0]
     assert (str(kind), code) == ("LITERAL", ord(anchor.first))
-    assert anchor.pattern.flags & re.IGNORECASE == 0
+    assert re.compile(anchor.source, re.ASCII).flags & re.IGNORECASE == 0
+
+
+TELLING = [
+    "SK0123456789abcdef", "AGE ATATT3 ATCTT3 ATBB AKCp ASIA ABIA ACCA A3TX AIza A3-AB12CD-", "EZAK EZTK", "GR1348941",
+    "1//0" + "a" * 30, "dapi" + "0" * 32, "oy2" + "a" * 43, "1Q~", "webhooks/0123456789", "Private-Lines: 8",
+    "LTAI" + "a" * 16, "LS0tLS1CRUdJTiBQUkl", "-----BEGIN", "---- B", "hooks.slack.com/", "HOOKS.SLACK.COM/",
+    "a key, token, cookie, password, otp, pwd, pat, pin, secret, credential, pin code, auth, au0026, bearer, basic",
+    "identified by x", "http://u:p@h", r"http:\/\/u:p@h", "curl -u a:b --user c:d", "EAA" + "a" * 40,
+]  # fmt: skip
+
+
+@each_anchor
+def test_an_anchor_matches_only_where_one_of_its_words_stands(anchor) -> None:
+    pattern, met = re.compile(anchor.source, re.ASCII), 0
+    for text in [*HOSTILE, *BENIGN, *TELLING, *(planted(row)[1] for row in SECRETS)]:
+        for made in (text, text.upper(), text.lower(), text.swapcase(), text.title()):
+            for found in pattern.finditer(made):
+                met += 1
+                around = made[max(0, found.start() - 16) : found.start() + 32]
+                assert any(word in around for word in anchor.words)
+    assert met or anchor.words == (anchor.first,)
 
 
 @pytest.mark.parametrize("row", SECRETS, ids=lambda row: f"{row['kind']}: {row['context'][:40]}")

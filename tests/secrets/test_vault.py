@@ -256,7 +256,7 @@ def test_a_rotation_killed_anywhere_leaves_everything_readable_and_is_finished_b
     token_id = fill(home)
     environ = {"PATH": os.environ["PATH"], "HOME": str(home.folder)}
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(home.home.root), at, str(times)]
-    ran = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=280)
     assert ran.returncode == -signal.SIGKILL, ran
     assert opens(home.app, token_id)
     set_secret(home.app, "THREE_KEY", "value-of-three")  # stored in the middle of it

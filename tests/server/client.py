@@ -64,6 +64,31 @@ class ActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     verdict: Literal['allow', 'ask', 'deny']
 
 
+class AnswerList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Standing answers, the newest first."""
+
+    items: list["AnswerView"]
+
+
+class AnswerView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A yes that holds from now on."""
+
+    action_id: str
+    answer_id: str
+    created_at: str
+    created_by: str
+    expires_at: str | None
+    holds: bool
+    last_used_at: str | None
+    revoked_at: str | None
+    root: str
+    scope: str
+    thread_id: str | None
+    until: Literal['conversation', 'today', 'revoked']
+    uses: int
+    what: Literal['command', 'program', 'folder', 'anywhere']
+
+
 class Answered(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Where an action stands after an answer."""
 
@@ -73,7 +98,7 @@ class Answered(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Approval(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Whether it needed a yes, and what became of that."""
+    """Whether it needed an approval, and the outcome."""
 
     approved_at: str | None
     approved_by: str | None
@@ -91,6 +116,7 @@ class ApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     action_id: str
     approved_by: str | None
     args: str
+    asked: str
     changed: bool
     created_at: str
     digest: str
@@ -99,6 +125,7 @@ class ApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     job_id: str | None
     lane: Literal['A', 'B', 'C']
     marked: list[str]
+    offers: list["Offer"]
     preview_or_diff: str
     proof: Literal['none', 'token', 'passkey']
     provenance: list[str]
@@ -120,6 +147,7 @@ class Approve(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A yes to exactly what was shown."""
 
     digest: str
+    from_now_on: Any | None = msgspec.field(default=None)
     proof: Any | None = msgspec.field(default=None)
     seen: str
 
@@ -137,6 +165,12 @@ class Artifact(msgspec.Struct, kw_only=True, omit_defaults=True):
     size: int
     thread_id: str | None
     untrusted: bool
+
+
+class AskChanges(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What shall be changed."""
+
+    words: str
 
 
 class Asked(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -172,7 +206,7 @@ class AssertionResponse(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Attempt(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One try at the effect."""
+    """One attempt at the effect."""
 
     begun_at: str
     code: str | None
@@ -194,7 +228,7 @@ class AttestationResponse(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class AuditEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Something that happened, as it was written down."""
+    """A recorded event."""
 
     created_at: str
     entity_id: str
@@ -226,18 +260,41 @@ class Binding(msgspec.Struct, kw_only=True, omit_defaults=True):
     wants: Literal['bearer', 'cookie']
 
 
+class BotView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The bot's repository and how it merges."""
+
+    allow: list[str]
+    configured: Literal['strict', 'whitelist', 'yolo']
+    deployed: str
+    enabled: bool
+    fault: str
+    main: str
+    mode: Literal['strict', 'whitelist', 'yolo']
+    open_pulls: int
+    trees: int
+    yolo_until: str | None
+
+
 class Broken(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One thing that failed verification."""
+    """One fault."""
 
     detail: str
     kind: Literal['edited', 'missing', 'reordered', 'truncated', 'forked', 'forged', 'damaged']
     receipt: int
 
 
+class BrowserKeys(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a message for this browser is encrypted with, in base64url."""
+
+    auth: str
+    p256dh: str
+
+
 class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A call that the model proposed, and how it stands now."""
 
     action_id: str | None
+    allows: list["SettingChange"]
     arguments: str
     call_id: str
     code: str
@@ -245,6 +302,8 @@ class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
     lane: Literal['A', 'B', 'C', None]
     reasons: list[str]
     receipt_id: str | None
+    reproposed_id: str | None
+    reproposed_status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None]
     risk: Literal['R0', 'R1', 'R2', 'R3', None]
     status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None]
     tool: str
@@ -333,9 +392,26 @@ class ChatAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     conversation_id: str
     ending: str
-    state: Literal['QUEUED', 'RUNNING', 'ANSWERED', 'FAILED', 'STOPPED', 'INTERRUPTED']
+    state: Literal['QUEUED', 'RUNNING', 'WAITING', 'ANSWERED', 'FAILED', 'STOPPED', 'INTERRUPTED']
     text: str | None
     turn_id: str
+
+
+class Check(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One required check of a pull request, run on what the merge would give."""
+
+    details: list[str]
+    name: str
+    passed: bool
+    seconds: float
+    summary: str
+
+
+class CheckList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The checks of a pull request."""
+
+    checked_sha: str
+    items: list["Check"]
 
 
 class CheckedCall(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -360,6 +436,12 @@ class ClearEstop(msgspec.Struct, kw_only=True, omit_defaults=True):
     proof: Any | None = msgspec.field(default=None)
 
 
+class ClosePull(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Why it is closed."""
+
+    reason: str | None = msgspec.field(default=None)
+
+
 class Code(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A code that lets one device in, once."""
 
@@ -376,8 +458,18 @@ class CodeWanted(msgspec.Struct, kw_only=True, omit_defaults=True):
     proof: Any | None = msgspec.field(default=None)
 
 
+class CommandOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A piece of what a running command writes, redacted; it has no number and is not kept."""
+
+    action_id: str
+    offset: int
+    piece: str
+    thread_id: str
+    turn_id: str
+
+
 class Constraints(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Limits a job puts on itself; they only ever narrow what the configuration grants."""
+    """A job's own limits; they only narrow what the configuration grants."""
 
     allowed_domains: list[str] | None
     allowed_programs: list[str] | None
@@ -400,9 +492,10 @@ class CreationOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The gate's answer to one call, explainable wherever it is shown (the PolicyDecisionPacket)."""
+    """The gate's decision on one call, with its reasons (the PolicyDecisionPacket)."""
 
     allowed: bool
+    allows: list["SettingChange"]
     code: str
     job_id: str | None
     lane: Literal['A', 'B', 'C']
@@ -458,6 +551,7 @@ class EditSchedule(msgspec.Struct, kw_only=True, omit_defaults=True):
     misfire: Literal['run_all', 'run_once', 'skip'] | None | None = msgspec.field(default=None)
     overlap: Literal['allow', 'queue_one', 'replace', 'skip'] | None | None = msgspec.field(default=None)
     payload: Any = msgspec.field(default=None)
+    project: str | None | None = msgspec.field(default=None)
     sop: str | None = msgspec.field(default=None)
     stagger: str | None | None = msgspec.field(default=None)
     steps: list[str] | None = msgspec.field(default=None)
@@ -543,6 +637,28 @@ class FaultyLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     text: str
 
 
+class FileDiff(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One file of a difference."""
+
+    binary: bool
+    cut: bool
+    executable: bool
+    kind: Literal['added', 'changed', 'removed']
+    new_size: int
+    old_size: int
+    patch: str
+    path: str
+
+
+class FileListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One name in a folder."""
+
+    kind: Literal['file', 'dir', 'link', 'other']
+    labelled: bool
+    name: str
+    size: int
+
+
 class FileToTry(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A policy file that is not written yet."""
 
@@ -551,16 +667,32 @@ class FileToTry(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class FirstMessage(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the owner said to start it."""
+    """The owner's message that started it."""
 
     content: str
     created_at: str
     message_id: str
 
 
+class FolderListing(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A folder of the workspace."""
+
+    cut: bool
+    items: list["FileListed"]
+    path: str
+
+
+class FromNowOn(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An approval that is valid from now on."""
+
+    until: Literal['conversation', 'revoked', 'today']
+    what: Literal['anywhere', 'command', 'folder', 'program']
+
+
 class Health(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Somebody is there. Says little else, because anybody may ask."""
 
+    config: Literal['ok', 'rejected']
     database: Literal['ok', 'waiting']
     status: Literal['ok']
 
@@ -585,6 +717,22 @@ class Hits(msgspec.Struct, kw_only=True, omit_defaults=True):
     items: list["Hit"]
 
 
+class IntelFile(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A file of findings."""
+
+    content: str
+    cut: bool
+    path: str
+    size: int
+
+
+class IntelView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A file of the agent's findings that stands on main."""
+
+    path: str
+    size: int
+
+
 class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A job in a list."""
 
@@ -607,7 +755,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class JobArtifact(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Something a job left, without its bytes."""
+    """An artifact of a job, without its bytes."""
 
     artifact_id: str
     created_at: str
@@ -619,19 +767,28 @@ class JobArtifact(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class JobBudget(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a job may spend, fixed when it was made."""
+    """A job's budget, fixed when it was created."""
 
     steps: int
     tokens: int
 
 
 class JobEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Something that happened to a job."""
+    """An event of a job."""
 
     created_at: str
     event_id: str
     payload: dict[str, Any]
     type: str
+
+
+class JobModel(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Which model did a part of a job."""
+
+    answers: int
+    model: str
+    part: str
+    provider: str
 
 
 class JobProgress(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -640,6 +797,13 @@ class JobProgress(msgspec.Struct, kw_only=True, omit_defaults=True):
     calls: int
     done: int
     of: int
+
+
+class JobPull(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The pull request that a job ended in."""
+
+    number: int
+    state: Literal['OPEN', 'MERGED', 'CLOSED']
 
 
 class JobQuestion(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -667,9 +831,11 @@ class JobShown(msgspec.Struct, kw_only=True, omit_defaults=True):
     files: list[str]
     goal: str
     job_id: str
+    models: list["JobModel"]
     next_wakeup_at: str | None
     plan: Any
     progress: "JobProgress"
+    pull: Any
     reason: str
     schedule_id: str | None
     sop: str | None
@@ -687,6 +853,7 @@ class JobShown(msgspec.Struct, kw_only=True, omit_defaults=True):
 class JobSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Intent, scope and constraints of a job (the JobSpecPacket)."""
 
+    by_agent: bool
     constraints: "Constraints"
     generation: int
     inputs: dict[str, Any]
@@ -697,7 +864,7 @@ class JobSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class LiveEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Something that happened, from the durable sequence; the name of the message is its first topic."""
+    """An event from the durable sequence; the name of the message is its first topic."""
 
     at: str
     data: Any
@@ -728,6 +895,7 @@ class Message(msgspec.Struct, kw_only=True, omit_defaults=True):
     receipt_id: str | None
     role: Literal['system', 'user', 'assistant', 'tool']
     success: bool | None
+    summarised: int
     turn_id: str
     turn_state: str
     untrusted: bool
@@ -739,6 +907,13 @@ class Messages(msgspec.Struct, kw_only=True, omit_defaults=True):
     after: str | None
     before: str | None
     items: list["Message"]
+
+
+class ModeSet(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What became of it."""
+
+    action_id: str | None
+    bot: "BotView"
 
 
 class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -788,6 +963,7 @@ class NewSchedule(msgspec.Struct, kw_only=True, omit_defaults=True):
     misfire: Literal['run_all', 'run_once', 'skip'] | None | None = msgspec.field(default=None)
     overlap: Literal['allow', 'queue_one', 'replace', 'skip'] | None | None = msgspec.field(default=None)
     payload: Any | None = msgspec.field(default=None)
+    project: str | None | None = msgspec.field(default=None)
     schedule_id: str | None | None = msgspec.field(default=None)
     sop: str | None | None = msgspec.field(default=None)
     stagger: str | None | None = msgspec.field(default=None)
@@ -798,9 +974,18 @@ class NewSchedule(msgspec.Struct, kw_only=True, omit_defaults=True):
     trigger_type: Literal['at', 'cron', 'interval'] | None | None = msgspec.field(default=None)
 
 
+class NewSubscription(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A subscription, as a browser's `PushSubscription.toJSON()` writes it; further fields are ignored."""
+
+    endpoint: str
+    keys: "BrowserKeys"
+
+
 class NewThread(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A conversation to be made."""
 
+    model: str | None | None = msgspec.field(default=None)
+    project: str | None = msgspec.field(default=None)
     title: str | None = msgspec.field(default=None)
 
 
@@ -830,6 +1015,14 @@ class Notifications(msgspec.Struct, kw_only=True, omit_defaults=True):
     items: list["Notification"]
     next_cursor: str | None
     unseen: int
+
+
+class Offer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One thing that approving a card may cover from now on."""
+
+    text: str
+    until: list[Literal['conversation', 'today', 'revoked']]
+    what: Literal['command', 'program', 'folder', 'anywhere']
 
 
 class Outputs(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -950,91 +1143,112 @@ class PageKey(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class PageOfActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["ActionSummary"]
     next_cursor: str | None
 
 
 class PageOfApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["ApprovalCard"]
     next_cursor: str | None
 
 
 class PageOfAuditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["AuditLine"]
     next_cursor: str | None
 
 
 class PageOfDevice(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["Device"]
     next_cursor: str | None
 
 
+class PageOfFileDiff(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A page of a list."""
+
+    items: list["FileDiff"]
+    next_cursor: str | None
+
+
+class PageOfIntelView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A page of a list."""
+
+    items: list["IntelView"]
+    next_cursor: str | None
+
+
 class PageOfJob(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["Job"]
     next_cursor: str | None
 
 
 class PageOfPasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["PasskeySeen"]
     next_cursor: str | None
 
 
 class PageOfPolicyFileListed(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["PolicyFileListed"]
     next_cursor: str | None
 
 
+class PageOfPullView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A page of a list."""
+
+    items: list["PullView"]
+    next_cursor: str | None
+
+
 class PageOfReceiptLine(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["ReceiptLine"]
     next_cursor: str | None
 
 
 class PageOfScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["ScheduleRun"]
     next_cursor: str | None
 
 
 class PageOfSkillListed(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["SkillListed"]
     next_cursor: str | None
 
 
 class PageOfSopListed(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["SopListed"]
     next_cursor: str | None
 
 
 class PageOfSopRun(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["SopRun"]
     next_cursor: str | None
 
 
 class PageOfThread(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list["Thread"]
     next_cursor: str | None
@@ -1117,6 +1331,7 @@ class PasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Ordered steps and the evidence they need (the PlanPacket)."""
 
+    by_model: bool
     job_id: str
     required_evidence: list[str]
     steps: list["PlanStep"]
@@ -1129,6 +1344,7 @@ class PlanStep(msgspec.Struct, kw_only=True, omit_defaults=True):
     evidence: list[str]
     step_id: str
     tool: str | None
+    writes: bool | None
 
 
 class Pointer(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1161,7 +1377,7 @@ class Posted(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A message that is kept and will be answered, whatever becomes of the client."""
 
     message_id: str
-    state: Literal['QUEUED', 'RUNNING', 'ANSWERED', 'FAILED', 'STOPPED', 'INTERRUPTED']
+    state: Literal['QUEUED', 'RUNNING', 'WAITING', 'ANSWERED', 'FAILED', 'STOPPED', 'INTERRUPTED']
     thread_id: str
     turn_id: str
 
@@ -1204,7 +1420,7 @@ class PreviewFault(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Probe(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One line of the doctor: what was tried, by behaviour, and what to do when it failed."""
+    """One line of the doctor: what was tested, by its behaviour, and what to do if it failed."""
 
     detail: str
     name: str
@@ -1213,7 +1429,7 @@ class Probe(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An error as it is said over HTTP (RFC 9457)."""
+    """An error over HTTP (RFC 9457)."""
 
     code: str
     detail: str
@@ -1224,12 +1440,35 @@ class Problem(msgspec.Struct, kw_only=True, omit_defaults=True):
     type: str
 
 
+class ProjectList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Projects, by name."""
+
+    items: list["ProjectView"]
+
+
+class ProjectView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A folder of the owner's that the agent may work in."""
+
+    added_at: str
+    fault: str
+    name: str
+    path: str
+    project_id: str
+    vouched: bool
+
+
 class Proof(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A receipt, its place in the chain, and what is wrong with it."""
+    """A receipt, its position in the chain, and what is wrong with it."""
 
     disagreements: list[str]
     place: int
     receipt: "Receipt"
+
+
+class ProposeSettings(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Changes that belong together: all of them are made, or none."""
+
+    changes: list["SettingChange"]
 
 
 class ProviderList(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1260,6 +1499,62 @@ class ProviderTried(msgspec.Struct, kw_only=True, omit_defaults=True):
     text: str
 
 
+class PullShown(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Everything about a pull request but its difference."""
+
+    action_id: str | None
+    base_sha: str
+    body: str
+    branch: str
+    checked_sha: str
+    checks: Literal['passed', 'failed', 'not run']
+    deployed_at: str | None
+    dormant: bool
+    head_sha: str
+    job_id: str | None
+    labels: list[str]
+    merged_sha: str
+    mode: Literal['strict', 'whitelist', 'yolo']
+    number: int
+    opened_at: str
+    reason: str
+    results: list["Check"]
+    risk: Literal['R0', 'R1', 'R2', 'R3']
+    rounds: int
+    state: Literal['OPEN', 'MERGED', 'CLOSED']
+    tainted: bool
+    title: str
+    updated_at: str
+    wanted: str
+
+
+class PullView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A pull request in a list."""
+
+    action_id: str | None
+    branch: str
+    checks: Literal['passed', 'failed', 'not run']
+    deployed_at: str | None
+    dormant: bool
+    job_id: str | None
+    labels: list[str]
+    number: int
+    opened_at: str
+    reason: str
+    risk: Literal['R0', 'R1', 'R2', 'R3']
+    state: Literal['OPEN', 'MERGED', 'CLOSED']
+    tainted: bool
+    title: str
+    updated_at: str
+
+
+class PushState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a browser needs to subscribe, and what this device has subscribed."""
+
+    public_key: str
+    subscriptions: list["Subscription"]
+
+
 class PutFile(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The whole new content of a file."""
 
@@ -1268,7 +1563,7 @@ class PutFile(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Question(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is to be signed: one thing, in exactly this shape, once."""
+    """What a passkey signs: one thing, in exactly this shape, once."""
 
     digest: str
     nonce: str
@@ -1281,6 +1576,7 @@ class Receipt(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One attempt's outcome, chained to the one before it."""
 
     action_id: str
+    answer: str | None = msgspec.field(default=None)
     args_hash: str
     code: str
     conversation_id: str
@@ -1340,9 +1636,10 @@ class Reject(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Renamed(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A conversation's new title."""
+    """A conversation's new title, or who answers in it from now on."""
 
-    title: str
+    model: str | None | None = msgspec.field(default=None)
+    title: str | None = msgspec.field(default=None)
 
 
 class RequestOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1363,7 +1660,7 @@ class Resolve(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What it gave back, and the box it ran in."""
+    """Its result, and the box it ran in."""
 
     box_end: str | None
     box_tier: str | None
@@ -1422,6 +1719,7 @@ class Schedule(msgspec.Struct, kw_only=True, omit_defaults=True):
     paused_reason: str | None
     plain_notes: list[str]
     plain_summary: str
+    project: str | None
     schedule_id: str
     sop: str | None
     state: Literal['waits', 'paused', 'disabled', 'over']
@@ -1504,6 +1802,7 @@ class ScheduleShown(msgspec.Struct, kw_only=True, omit_defaults=True):
     paused_reason: str | None
     plain_notes: list[str]
     plain_summary: str
+    project: str | None
     running: list["ScheduleRun"]
     runs: list["ScheduleRun"]
     schedule_id: str
@@ -1567,6 +1866,21 @@ class Session(msgspec.Struct, kw_only=True, omit_defaults=True):
     way: Literal['cookie', 'bearer']
 
 
+class SetMode(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Which pull requests merge without a question."""
+
+    hours: int | None | None = msgspec.field(default=None)
+    mode: Literal['strict', 'whitelist', 'yolo']
+
+
+class SettingChange(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One changed key."""
+
+    key: str
+    op: Literal['add', 'remove', 'set', 'unset'] | None = msgspec.field(default=None)
+    value: str | bool | int | float | list[str] | dict[str, str] | None | None = msgspec.field(default=None)
+
+
 class ShowFile(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Which file is to be shown."""
 
@@ -1589,7 +1903,7 @@ class ShownFile(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Signed(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A signature of the owner's passkey, and what is wrong with it."""
+    """A passkey signature, and what is wrong with it."""
 
     assertion_id: str
     device_id: str
@@ -1603,7 +1917,7 @@ class Signed(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Sizes(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is open now."""
+    """The open work."""
 
     approved: int
     open_jobs: int
@@ -1725,6 +2039,7 @@ class StatusNow(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     autonomy: Literal['readonly', 'supervised', 'full']
     chain: "ChainNow"
+    config_fault: str
     estop: "EstopNow"
     model: str
     policy_broken: bool
@@ -1738,7 +2053,7 @@ class StatusNow(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Story(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Everything that is on record about one action."""
+    """Everything recorded about one action."""
 
     action_id: str
     agrees: bool
@@ -1796,14 +2111,14 @@ class StoryTold(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class StreamGap(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """These numbers are gone. `from` beyond `to`: they never were, and telling goes on at `to`."""
+    """These numbers are missing. `from` beyond `to`: they never existed, and the stream continues at `to`."""
 
     from_: int = msgspec.field(name="from")
     to: int
 
 
 class StreamHello(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What every stream begins with."""
+    """The first message of every stream."""
 
     now: str
     seq: int
@@ -1812,8 +2127,16 @@ class StreamHello(msgspec.Struct, kw_only=True, omit_defaults=True):
 StreamMessage: TypeAlias = dict[str, Any]
 
 
+class Subscription(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A browser of this device that is told while the panel is closed."""
+
+    created_at: str
+    host: str
+    subscription_id: str
+
+
 class TextDelta(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of an answer that is being written; it has no number and is not kept."""
+    """A piece of an answer that is being written; it has no number and is not stored."""
 
     offset: int
     text: str
@@ -1829,6 +2152,8 @@ class Thread(msgspec.Struct, kw_only=True, omit_defaults=True):
     created_at: str
     last: Any
     messages: int
+    model: str | None
+    project: str | None
     running_turn_id: str | None
     thread_id: str
     title: str
@@ -1858,7 +2183,7 @@ class ToolListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     risk: Literal['R0', 'R1', 'R2', 'R3']
     verdict: Literal['allow', 'ask', 'deny']
 
-Topic: TypeAlias = Literal['thread', 'action', 'approval', 'job', 'sop', 'schedule', 'receipt', 'notification', 'estop', 'device', 'settings', 'ledger']
+Topic: TypeAlias = Literal['thread', 'action', 'approval', 'job', 'pull', 'sop', 'schedule', 'receipt', 'notification', 'estop', 'device', 'settings', 'ledger']
 
 
 class TriggerConfig(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1882,9 +2207,24 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     partial: str
     reason: str
     started_at: str | None
-    state: Literal['QUEUED', 'RUNNING', 'ANSWERED', 'FAILED', 'STOPPED', 'INTERRUPTED']
+    state: Literal['QUEUED', 'RUNNING', 'WAITING', 'ANSWERED', 'FAILED', 'STOPPED', 'INTERRUPTED']
     thread_id: str
     turn_id: str
+
+
+class UndoProposed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An undo that waits for the owner: its card names every file."""
+
+    action_id: str
+    scope: Literal['write', 'turn']
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+
+
+class UndoWrite(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is to be taken back: what an action wrote, or the last writing of a file."""
+
+    action_id: str | None = msgspec.field(default=None)
+    path: str | None = msgspec.field(default=None)
 
 
 class UsageBill(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1936,6 +2276,21 @@ class Verification(msgspec.Struct, kw_only=True, omit_defaults=True):
     notes: list[str]
     receipts: int
     valid: bool
+
+
+class VouchFile(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Which file the owner vouches for, as they were shown it."""
+
+    path: str
+    sha256: str
+
+
+class VouchProposed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A vouching that waits for the owner's proof: its card names every label that goes."""
+
+    action_id: str
+    needs: str
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
 
 
 class Waiting(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -2050,6 +2405,14 @@ class Client:
         """Say how an action whose end is UNKNOWN really ended, or have it done again. Look at the other end first."""
         return await self._ask("POST", f"/v1/actions/{action_id}/resolve", {}, {"Idempotency-Key": idempotency_key}, body, Answered)
 
+    async def list_answers(self, *, ended: bool | None = None, if_none_match: str | None = None) -> AnswerList:
+        """The yeses that hold from now on, the newest first, with how often each was used."""
+        return await self._ask("GET", "/v1/answers", {"ended": ended}, {"If-None-Match": if_none_match}, None, AnswerList)
+
+    async def revoke_answer(self, answer_id: str, *, idempotency_key: str | None = None) -> AnswerView:
+        """From now on such calls ask again. Revoking one that has ended changes nothing."""
+        return await self._ask("DELETE", f"/v1/answers/{answer_id}", {}, {"Idempotency-Key": idempotency_key}, None, AnswerView)
+
     async def list_approvals(self, *, status: Literal['pending', 'approved', 'rejected', 'executed', 'failed', 'unknown', 'expired', 'all'] | None = None, order: Literal['newest', 'expiring'] | None = None, lane: Literal['A', 'B', 'C', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfApprovalCard:
         """Cards of actions that need the owner's word, newest first: those that wait, or those of another standing."""
         return await self._ask("GET", "/v1/approvals", {"status": status, "order": order, "lane": lane, "thread_id": thread_id, "job_id": job_id, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfApprovalCard)
@@ -2090,6 +2453,14 @@ class Client:
         """The whole story of an action: who asked, what was decided, who approved, what came of it, and its proof."""
         return await self._ask("GET", f"/v1/audit/{action_id}/story", {}, {"If-None-Match": if_none_match}, None, StoryTold)
 
+    async def get_bot(self, *, if_none_match: str | None = None) -> BotView:
+        """Whether pull requests work, what merges by itself, and what is in force."""
+        return await self._ask("GET", "/v1/bot", {}, {"If-None-Match": if_none_match}, None, BotView)
+
+    async def set_merge_mode(self, body: SetMode, *, idempotency_key: str | None = None) -> ModeSet:
+        """Stricter holds at once. Anything else is an action that waits for the owner's proof."""
+        return await self._ask("PUT", "/v1/bot/mode", {}, {"Idempotency-Key": idempotency_key}, body, ModeSet)
+
     async def list_threads(self, *, limit: int | None = None, cursor: str | None | None = None, q: str | None = None, talks: bool | None = None, if_none_match: str | None = None) -> PageOfThread:
         """Conversations, the most recently touched first."""
         return await self._ask("GET", "/v1/chat/threads", {"limit": limit, "cursor": cursor, "q": q, "talks": talks}, {"If-None-Match": if_none_match}, None, PageOfThread)
@@ -2107,7 +2478,7 @@ class Client:
         return await self._ask("GET", f"/v1/chat/threads/{thread_id}", {}, {"If-None-Match": if_none_match}, None, Thread)
 
     async def rename_thread(self, thread_id: str, body: Renamed, *, idempotency_key: str | None = None) -> Thread:
-        """Give a conversation another title."""
+        """Give a conversation another title, or have another configured provider answer in it from now on."""
         return await self._ask("PATCH", f"/v1/chat/threads/{thread_id}", {}, {"Idempotency-Key": idempotency_key}, body, Thread)
 
     async def list_messages(self, thread_id: str, *, limit: int | None = None, before: str | None | None = None, after: str | None | None = None, if_none_match: str | None = None) -> Messages:
@@ -2170,9 +2541,29 @@ class Client:
         """Upload a file of at most 2 MiB to `attachments/` in the workspace, under its own name or the next free one."""
         return await self._ask("POST", "/v1/files", {"name": name, "folder": folder}, {"Idempotency-Key": idempotency_key}, None, Saved)
 
+    async def list_files(self, *, folder: str | None = None, if_none_match: str | None = None) -> FolderListing:
+        """Names, kinds and sizes in one folder. Nothing is opened: showing a file is an action of its own."""
+        return await self._ask("GET", "/v1/files/list", {"folder": folder}, {"If-None-Match": if_none_match}, None, FolderListing)
+
     async def show_file(self, body: ShowFile, *, idempotency_key: str | None = None) -> ShownFile:
         """What a workspace file is, its text (the first 128 KiB of it) or the bytes of a small picture. It is read."""
         return await self._ask("POST", "/v1/files/show", {}, {"Idempotency-Key": idempotency_key}, body, ShownFile)
+
+    async def undo_write(self, body: UndoWrite, *, idempotency_key: str | None = None) -> UndoProposed:
+        """Propose to take back what one action wrote, or the last writing of a file. Where nobody can tell the files of."""
+        return await self._ask("POST", "/v1/files/undo", {}, {"Idempotency-Key": idempotency_key}, body, UndoProposed)
+
+    async def vouch_for_file(self, body: VouchFile, *, idempotency_key: str | None = None) -> VouchProposed:
+        """Propose that what a labelled file holds counts as the owner's from now on. It waits, like all that governs."""
+        return await self._ask("POST", "/v1/files/vouch", {}, {"Idempotency-Key": idempotency_key}, body, VouchProposed)
+
+    async def list_intel(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfIntelView:
+        """The files below intel/ on main."""
+        return await self._ask("GET", "/v1/intel", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfIntelView)
+
+    async def get_intel(self, *, path: str | None = None, if_none_match: str | None = None) -> IntelFile:
+        """A file below intel/ as it stands on main."""
+        return await self._ask("GET", "/v1/intel/show", {"path": path}, {"If-None-Match": if_none_match}, None, IntelFile)
 
     async def list_jobs(self, *, state: Literal['RECEIVED', 'PARSED', 'POLICY_CHECKED', 'PLANNED', 'EXECUTING', 'WAITING_APPROVAL', 'PR_OPENED', 'MERGED', 'DEPLOYED', 'DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT', 'PAUSED_BUDGET', 'PENDING', 'RUNNING', 'COMPLETED', None] | None = None, status: Literal['PENDING', 'RUNNING', 'WAITING_APPROVAL', 'COMPLETED', 'FAILED', 'CANCELLED', 'PAUSED_BUDGET', None] | None = None, thread_id: str | None | None = None, since: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfJob:
         """Jobs, newest first, each with how far it has come and what it waits for."""
@@ -2262,6 +2653,10 @@ class Client:
         """The decision a call would get now; with `file`, as if that policy file held that content."""
         return await self._ask("POST", "/v1/policy/check", {}, {"Idempotency-Key": idempotency_key}, body, CheckedCall)
 
+    async def list_projects(self, *, if_none_match: str | None = None) -> ProjectList:
+        """The folders that conversations can work in besides the workspace, by name."""
+        return await self._ask("GET", "/v1/projects", {}, {"If-None-Match": if_none_match}, None, ProjectList)
+
     async def list_providers(self, *, if_none_match: str | None = None) -> ProviderList:
         """The configured providers."""
         return await self._ask("GET", "/v1/providers", {}, {"If-None-Match": if_none_match}, None, ProviderList)
@@ -2269,6 +2664,54 @@ class Client:
     async def test_provider(self, name: str, *, idempotency_key: str | None = None) -> ProviderTried:
         """Ask a provider for one short answer. It may cost a few tokens."""
         return await self._ask("POST", f"/v1/providers/{name}/test", {}, {"Idempotency-Key": idempotency_key}, None, ProviderTried)
+
+    async def list_pulls(self, *, state: Literal['OPEN', 'MERGED', 'CLOSED', None] | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfPullView:
+        """What jobs changed, newest first, each with its checks and its merge question."""
+        return await self._ask("GET", "/v1/pulls", {"state": state, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfPullView)
+
+    async def get_pull(self, number: str, *, if_none_match: str | None = None) -> PullShown:
+        """A pull request with its text, its checks and what became of it."""
+        return await self._ask("GET", f"/v1/pulls/{number}", {}, {"If-None-Match": if_none_match}, None, PullShown)
+
+    async def ask_pull(self, number: str, *, idempotency_key: str | None = None) -> PullShown:
+        """Put the merge question of an open one anew, after its checks, where it expired."""
+        return await self._ask("POST", f"/v1/pulls/{number}/ask", {}, {"Idempotency-Key": idempotency_key}, None, PullShown)
+
+    async def ask_pull_changes(self, number: str, body: AskChanges, *, idempotency_key: str | None = None) -> PullShown:
+        """Its job goes on with these words, then asks again."""
+        return await self._ask("POST", f"/v1/pulls/{number}/changes", {}, {"Idempotency-Key": idempotency_key}, body, PullShown)
+
+    async def get_pull_checks(self, number: str, *, if_none_match: str | None = None) -> CheckList:
+        """How its checks ended."""
+        return await self._ask("GET", f"/v1/pulls/{number}/checks", {}, {"If-None-Match": if_none_match}, None, CheckList)
+
+    async def close_pull(self, number: str, body: ClosePull | None, *, idempotency_key: str | None = None) -> PullShown:
+        """Close it without merging; its branch stays, its job ends."""
+        return await self._ask("POST", f"/v1/pulls/{number}/close", {}, {"Idempotency-Key": idempotency_key}, body, PullShown)
+
+    async def get_pull_diff(self, number: str, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfFileDiff:
+        """The difference it makes, file by file. Long and binary files are named with their sizes."""
+        return await self._ask("GET", f"/v1/pulls/{number}/diff", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfFileDiff)
+
+    async def reopen_pull(self, number: str, *, idempotency_key: str | None = None) -> PullShown:
+        """Open it again and put its question, while its branch is there and its job is not over."""
+        return await self._ask("POST", f"/v1/pulls/{number}/reopen", {}, {"Idempotency-Key": idempotency_key}, None, PullShown)
+
+    async def revert_pull(self, number: str, *, idempotency_key: str | None = None) -> PullShown:
+        """A new pull request that takes a merged one back; the one that is open already, if there is one."""
+        return await self._ask("POST", f"/v1/pulls/{number}/revert", {}, {"Idempotency-Key": idempotency_key}, None, PullShown)
+
+    async def show_push(self, *, if_none_match: str | None = None) -> PushState:
+        """The public key that browsers subscribe with, and what the calling device has subscribed."""
+        return await self._ask("GET", "/v1/push", {}, {"If-None-Match": if_none_match}, None, PushState)
+
+    async def add_push_subscription(self, body: NewSubscription, *, idempotency_key: str | None = None) -> Subscription:
+        """Have the calling device told by Web Push, until it is revoked or signed out. It is sent ids alone."""
+        return await self._ask("POST", "/v1/push/subscriptions", {}, {"Idempotency-Key": idempotency_key}, body, Subscription)
+
+    async def remove_push_subscription(self, subscription_id: str, *, idempotency_key: str | None = None) -> None:
+        """End a subscription of the calling device; what was still to be sent to it is not."""
+        return await self._ask("DELETE", f"/v1/push/subscriptions/{subscription_id}", {}, {"Idempotency-Key": idempotency_key}, None, None)
 
     async def list_receipts(self, *, status: Literal['allowed', 'denied', 'failed', 'unknown', None] | None = None, refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None] | None = None, tool: str | None | None = None, action_id: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfReceiptLine:
         """Receipts, newest first. A page may be short, or empty, and still have a next one. A receipt that cannot be."""
@@ -2333,6 +2776,10 @@ class Client:
     async def prove_page(self, body: PageProof, *, idempotency_key: str | None = None) -> PageKey:
         """Prove that a page is the device's own. A cookie alone opens nothing: other ports of this machine see it."""
         return await self._ask("POST", "/v1/session/page", {}, {"Idempotency-Key": idempotency_key}, body, PageKey)
+
+    async def propose_settings(self, body: ProposeSettings, *, idempotency_key: str | None = None) -> Edited:
+        """Propose to change keys of config.toml. It waits for the owner's passkey; what would not hold is refused."""
+        return await self._ask("POST", "/v1/settings", {}, {"Idempotency-Key": idempotency_key}, body, Edited)
 
     async def get_policy(self, *, if_none_match: str | None = None) -> EffectivePolicy:
         """Every flag and limit in force, each with where it comes from, and the rules of the policy files."""

@@ -35,7 +35,7 @@ async def test_a_conversation_an_approval_and_its_receipt_by_typed_calls(sample)
         again = await client.create_thread(api.NewThread(title="shopping"), idempotency_key="one")
         assert again.thread_id == thread.thread_id
         posted = await client.post_message(thread.thread_id, api.NewMessage(text="write bread and milk to shopping.md"))
-        assert (await ended(client, posted.turn_id)).state == "ANSWERED"
+        assert (await ended(client, posted.turn_id)).state == "WAITING"
         (card,) = (await client.list_approvals(status="pending")).items
         answered = await client.approve_action(card.action_id, api.Approve(digest=card.digest, seen=card.seen))
         assert answered is not None

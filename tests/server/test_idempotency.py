@@ -263,21 +263,21 @@ def test_kill_nine_between_effect_and_answer_then_the_same_request_does_nothing_
         return httpx.post(
             f"http://localhost:{port}/v1/doomed",
             headers={"Authorization": f"Bearer {token}", "Idempotency-Key": "once"},
-            timeout=110,
+            timeout=280,
             trust_env=False,
         )
 
     process, port, token = doomed(tmp_path, "die")
     with pytest.raises(httpx.TransportError):
         ask(port, token)
-    assert process.wait(20) == -signal.SIGKILL
+    assert process.wait(120) == -signal.SIGKILL
     process.stdout.close()
     process, port, token = doomed(tmp_path, "live")
     try:
         first, again = ask(port, token), ask(port, token)
     finally:
         process.kill()
-        process.wait(20)
+        process.wait(120)
         process.stdout.close()
     assert first.status_code == 201
     assert "idempotency-replayed" not in first.headers

@@ -22,7 +22,7 @@ from tests.server.site import enrol, served
 pytestmark = pytest.mark.slow
 
 COILCLAW = Path(sys.executable).with_name("coilclaw")
-LONG = 100
+LONG = 240
 """Only ends what would hang."""
 
 

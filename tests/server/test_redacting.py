@@ -34,7 +34,7 @@ class Gated(Redactor):
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
             self.entered.set()
-            self.held.append(self.go.wait(20))
+            self.held.append(self.go.wait(120))
             self.at_once -= 1
         return super().text(text)
 

@@ -17,10 +17,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.home import move_in
 from tests.server.phone import Phone
 
 COILCLAW = str(Path(sys.executable).with_name("coilclaw"))
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,7 @@ class Place:
             "HOME": str(folder),
         }
         self.servers = []
-        assert self.run("init", "--quiet").returncode == 0
+        move_in(folder)
 
     def run(self, *args):
         return subprocess.run(
@@ -92,7 +93,7 @@ class Up:
 
     def client(self, token=None, **options):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        made = httpx.Client(base_url=self.address, headers=headers, timeout=110, trust_env=False, **options)
+        made = httpx.Client(base_url=self.address, headers=headers, timeout=280, trust_env=False, **options)
         self._http.append(made)
         return made
 
@@ -415,7 +416,7 @@ def test_nobody_else_can_be_localhost_on_our_port(place):
     port = int(server.address.rstrip("/").rpartition(":")[2])
     with socket.socket(socket.AF_INET6) as other, pytest.raises(OSError, match="in use"):
         other.bind(("::1", port))
-    with socket.create_connection(("::1", port), timeout=110) as connection:
+    with socket.create_connection(("::1", port), timeout=280) as connection:
         connection.sendall(f"GET /health HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n".encode())
         assert connection.recv(200).startswith(b"HTTP/1.1 200")
 

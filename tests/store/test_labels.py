@@ -96,34 +96,36 @@ def test_a_label_nobody_knows_is_not_trusted(db, say):
 
 
 def test_rows_come_and_go_exactly(db, clock):
-    assert not any_labels(db.reader)
+    assert not any_labels(db.reader, "")
     for content in ("1", "2"):
         db.write_now(
             lambda tx, content=content: put_label(
-                tx, clock, path="a", label=EVIL, content_hash=content, size=1, mtime_ns=2
+                tx, clock, root="", path="a", label=EVIL, content_hash=content, size=1, mtime_ns=2
             )
         )
-    old = label_rows(db.reader, 10)
+    old = label_rows(db.reader, "", 10)
     assert [row.content_hash for row in old] == ["1", "2"]
-    db.write_now(lambda tx: put_label(tx, clock, path="a", label=EVIL, content_hash="1", size=3, mtime_ns=4))
-    db.write_now(lambda tx: drop_labels(tx, old))
-    assert [(row.content_hash, row.size) for row in label_rows(db.reader, 10)] == [("1", 3)], "written anew since"
-    assert any_labels(db.reader)
+    db.write_now(lambda tx: put_label(tx, clock, root="", path="a", label=EVIL, content_hash="1", size=3, mtime_ns=4))
+    db.write_now(lambda tx: drop_labels(tx, "", old))
+    assert [(row.content_hash, row.size) for row in label_rows(db.reader, "", 10)] == [("1", 3)], "written anew since"
+    assert any_labels(db.reader, "")
 
 
 def test_labels_are_found_by_path_by_size_and_below_a_folder(db, clock):
     def put(tx):
         for path, size in (("a", 1), ("a/x", 2), ("a/y", 2), ("a0", 3), ("ab", 4), ("/act_1", 0)):
             held = path.startswith("/")
-            put_label(tx, clock, path=path, label=HOLDING if held else EVIL, content_hash=path, size=size, mtime_ns=0)
+            put_label(
+                tx, clock, root="", path=path, label=HOLDING if held else EVIL, content_hash=path, size=size, mtime_ns=0
+            )
 
     db.write_now(put)
-    assert [row.path for row in path_rows(db.reader, "a")] == ["a"]
-    assert [row.path for row in rows_of_size(db.reader, 2)] == ["a/x", "a/y"]
-    assert newest_labelled(db.reader, "a", 10) == [("a/y", EVIL), ("a/x", EVIL)]
-    assert [path for path, _ in newest_labelled(db.reader, "", 10)] == ["ab", "a0", "a/y", "a/x", "a"]
-    assert newest_labelled(db.reader, "", 1) == [("ab", EVIL)]
-    assert labelled_contents(db.reader, 2) == [("a", EVIL, "a", 1), ("a/x", EVIL, "a/x", 2)]
-    assert len(labelled_contents(db.reader, 10)) == 5
-    assert held_labels(db.reader) == {HOLDING}
-    assert all_labels(db.reader) == {EVIL, HOLDING}
+    assert [row.path for row in path_rows(db.reader, "", "a")] == ["a"]
+    assert [row.path for row in rows_of_size(db.reader, "", 2)] == ["a/x", "a/y"]
+    assert newest_labelled(db.reader, "", "a", 10) == [("a/y", EVIL), ("a/x", EVIL)]
+    assert [path for path, _ in newest_labelled(db.reader, "", "", 10)] == ["ab", "a0", "a/y", "a/x", "a"]
+    assert newest_labelled(db.reader, "", "", 1) == [("ab", EVIL)]
+    assert labelled_contents(db.reader, "", 2) == [("a", EVIL, "a", 1), ("a/x", EVIL, "a/x", 2)]
+    assert len(labelled_contents(db.reader, "", 10)) == 5
+    assert held_labels(db.reader, "") == {HOLDING}
+    assert all_labels(db.reader, "") == {EVIL, HOLDING}

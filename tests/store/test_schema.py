@@ -24,6 +24,12 @@ HASHES = {
     "0007_vouched.sql": "020a3478c1803b08e83ade22e9119d255b3543af7db8aa2a602a810799f1837d",
     "0008_suspended.sql": "3e8f76437c6065ab7fbd8c69abc05908e083267d8e994244edd19f895ea2b6aa",
     "0009_expected.sql": "8ea9e25f21c8aec25cb2a4b31ce36ed816980d9543554f54131daa7fee485ac2",
+    "0010_resumed.sql": "666e0082a68797936c4f34d112248ed5719570423bd24c4884e8eec0ad635dad",
+    "0011_answers.sql": "996e1e22b5e8e4b751703ae4a5175292201aa3f64633ffcc0e4b3db672997602",
+    "0012_projects.sql": "16525903a976029c8cb864f72d2839bbdb6755cdee80860e1e25f26005027c36",
+    "0013_thread_model.sql": "803821039d79447b9d22d2451e08fde5d2deddd3dd02a06752ad080c16733906",
+    "0014_push.sql": "5d5eb3164e92d69239e9b5d0c296a6aa99cb2790bbd25a9f6fbed39fd741766c",
+    "0015_forge.sql": "220bcfd63e88469099ad3b730482b746c2c312836b4d8a32928009db2399d798",
 }
 """The migrations as they were committed. A line is added here with each new file and never changed afterwards."""
 

@@ -62,12 +62,6 @@ async def test_a_file_that_is_not_text_is_said_so(sample):
     assert (await home.call("file_read", path="x.bin")).result.code == "FILE_NOT_TEXT"
 
 
-async def test_a_huge_file_is_not_read(sample):
-    home = sample()
-    (home.workspace / "big").write_bytes(b"x" * (256 * 1024 + 1))
-    assert (await home.call("file_read", path="big")).result.code == "FILE_TOO_LARGE"
-
-
 async def test_a_long_listing_is_cut_with_a_word(sample):
     home = sample()
     for number in range(510):

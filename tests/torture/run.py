@@ -24,7 +24,7 @@ import msgspec
 
 from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load
-from tests.torture import earlier, held, tamper
+from tests.torture import earlier, held, pulls, resumed, tamper
 from tests.torture.boxes import Left, kill_boxes
 from tests.torture.chamber import Cell, Chamber, Tally, Unsound, nothing
 from tests.torture.large import kill_snapshots
@@ -178,6 +178,39 @@ def stop_and_upgrade(folder: Path, stops: int, seed: int, *, earlier_homes: bool
     return bool(wrong)
 
 
+def resume_turns(folder: Path, kills: int, seed: int) -> bool:
+    """Turns that wait and go on, killed at each of their boundaries and raced; whether anything went wrong."""
+    folder.mkdir()
+    make_template(folder / "template")
+    tallies = [
+        resumed.kill_resumed(folder / point, folder / "template", point, kills, seed)
+        for point in (*resumed.POINTS, "race")
+    ]
+    say(resumed.table(tallies))
+    for tally in tallies:
+        for said in tally.said[:10]:
+            say(f"! {said}")
+    wrong = any(tally.lost or tally.twice or tally.said for tally in tallies)
+    if not wrong:
+        shutil.rmtree(folder)
+    return wrong
+
+
+def merge_pulls(folder: Path, kills: int) -> bool:
+    """Pull requests of jobs, killed at each of their boundaries; whether anything went wrong."""
+    folder.mkdir()
+    make_template(folder / "template")
+    tallies = [pulls.kill_pulls(folder / point, folder / "template", point, kills) for point in pulls.POINTS]
+    say(pulls.table(tallies))
+    for tally in tallies:
+        for said in tally.said[:10]:
+            say(f"! {said}")
+    wrong = any(tally.lost or tally.twice or tally.said for tally in tallies)
+    if not wrong:
+        shutil.rmtree(folder)
+    return wrong
+
+
 def table(total: dict[tuple[str, str], Tally]) -> str:
     """The tallies as a markdown table."""
     head = ("killed at", "receiver", "kills", "again", "actions", "effects", "lost", "duplicated", "unknown", "wrong")
@@ -211,6 +244,8 @@ def main() -> int:
     parser.add_argument("--boxes", type=int, default=100, help="kills of processes that start boxes (default 100)")
     parser.add_argument("--files", type=int, default=100_000, help="files of a workspace whose snapshots are killed")
     parser.add_argument("--stops", type=int, default=50, help="writers stopped with the lock (default 50)")
+    parser.add_argument("--resumes", type=int, default=20, help="kills at each boundary of a resumed turn (default 20)")
+    parser.add_argument("--pulls", type=int, default=50, help="kills at each boundary of a pull request (default 50)")
     parser.add_argument("--no-earlier", action="store_true", help="make no homes with the code of earlier commits")
     parser.add_argument("--seed", type=int, help="what chance begins with; said at the end unless given")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -226,6 +261,10 @@ def main() -> int:
     began = time.monotonic()
     unsound = options.flips and tamper_with(folder / "tampered", options.flips, seed)
     unsound = stop_and_upgrade(folder / "held", options.stops, seed, earlier_homes=not options.no_earlier) or unsound
+    if options.resumes:
+        unsound = resume_turns(folder / "resumed", options.resumes, seed) or unsound
+    if options.pulls:
+        unsound = merge_pulls(folder / "pulls", options.pulls) or unsound
     total = torture(cells, folder, max(1, min(options.workers, len(cells))))
     bad = bool(unsound) or any(tally.lost or tally.duplicated or tally.wrong for tally in total.values())
     left = kill_boxes(folder / "boxes", folder / "template", options.boxes, seed) if options.boxes else Left()

@@ -7,22 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture import earlier, held
+from tests.torture import earlier, held, pulls, resumed
 from tests.torture.life import POINTS
-from tests.torture.run import VARIANTS
+from tests.torture.run import VARIANTS, make_template
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_torture(folder: Path, *options: str):
     results = folder / "tallies.json"
-    short = ("--workers", "2", "--flips", "0", "--files", "0", "--boxes", "0", "--stops", "0", "--no-earlier")
+    short = (
+        "--workers",
+        "2",
+        "--flips",
+        "0",
+        "--files",
+        "0",
+        "--boxes",
+        "0",
+        "--stops",
+        "0",
+        "--resumes",
+        "0",
+        "--pulls",
+        "0",
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "tests.torture.run", "--json", str(results), *short, *options],
+        [sys.executable, "-m", "tests.torture.run", "--json", str(results), *short, "--no-earlier", *options],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     return done, {(tally["how"], tally["variant"]): tally for tally in json.loads(results.read_text())}
 
@@ -85,6 +100,23 @@ def test_killed_around_a_box_nothing_is_left_and_unknown_means_it_may_have_begun
     done, _ = run_torture(tmp_path, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "left behind: 0 boxes, 0 locks" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_turn_that_waits_and_goes_on_is_killed_anywhere_and_loses_and_repeats_nothing(tmp_path):
+    options = ("--kills", "0", "--random", "0", "--races", "0", "--resumes", "2", "--seed", "20261117")
+    done, _ = run_torture(tmp_path, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for point in (*resumed.POINTS, "race"):
+        assert f"| {point} | 2 | " in done.stdout
+
+
+@pytest.mark.slow
+def test_a_pull_request_is_killed_anywhere_and_merged_once(tmp_path):
+    make_template(tmp_path / "template")
+    for point in pulls.POINTS:
+        tally = pulls.kill_pulls(tmp_path / point, tmp_path / "template", point, 1)
+        assert (tally.kills, tally.lost, tally.twice, tally.said) == (1, 0, 0, []), point
 
 
 @pytest.mark.slow

@@ -30,9 +30,10 @@ class Shop:
         self.done = []
         self.pause = asyncio.sleep
         self.fault = None
+        slots = more.pop("slots", 2)
         self.worker = Worker(
             claim=self.claim, wake=self.wake, chores=more.pop("chores", ()), held=lambda: self.held,
-            slots=more.pop("slots", 2), say=lambda event, fields: self.said.append((event, fields)),
+            slots=lambda: slots, say=lambda event, fields: self.said.append((event, fields)),
             now=lambda: self.now, poll_seconds=0.01, grace_seconds=more.pop("grace", 0.05),
         )  # fmt: skip
 
@@ -260,3 +261,26 @@ async def test_a_chore_that_breaks_all_the_time_keeps_no_job_waiting():
         await asyncio.sleep(0.001)
     stop.set()
     await run
+
+
+async def test_a_chore_that_takes_long_does_not_hold_up_its_next_rounds_where_several_may_run():
+    begun = []
+    rounds = [asyncio.Event() for _ in range(3)]
+
+    async def run():
+        begun.append(1)
+        await rounds[len(begun) - 1].wait()
+        return 0
+
+    shop = Shop(chores=(Chore(name="execute", every=0.0, run=run, at_once=2),))
+    stop = asyncio.Event()
+    work = asyncio.ensure_future(shop.worker.run(stop))
+    while len(begun) < 2:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.05)
+    assert len(begun) == 2  # and no more than that
+    rounds[1].set()
+    while len(begun) < 3:
+        await asyncio.sleep(0)
+    stop.set()
+    await work

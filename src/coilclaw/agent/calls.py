@@ -10,7 +10,7 @@ from coilclaw.agent.spending import Spent, write_spent
 from coilclaw.gate.conveyor import Conveyor, Outcome, Record
 from coilclaw.gate.proposal import call_key, typed_call
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import Action, ToolResult
+from coilclaw.packets.action import Action, Label, ToolCall, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatResponse, ProposedCall
 from coilclaw.packets.ids import Clock, new_id
@@ -64,7 +64,7 @@ class Calls:
     ) -> list[Action]:
         proposed = _with_ids(tuple(self._sealed(call) for call in response.tool_calls), number)
         actions = [
-            self.conveyor.intake.propose(
+            await self.conveyor.intake.proposed(
                 msgspec.structs.replace(
                     typed_call(msgspec.structs.replace(raw, call_id=kept.call_id)), expected_outputs=expected
                 ),
@@ -89,7 +89,23 @@ class Calls:
     async def carry(self, turn: Turn, action: Action, metadata: dict[str, Json]) -> Outcome:
         """Take a stored action through the gate; its result becomes a message in the transaction that ends it."""
         record = self.recorder(turn, action.call.call_id, action.action_id, metadata)
-        return await self.conveyor.carry(action, turn, stored=True, record=record)
+        outcome = await self.conveyor.carry(action, turn, stored=True, record=record)
+        if outcome.edited is not None:
+            await self._carry_edited(turn, action, outcome.edited)
+        return outcome
+
+    async def _carry_edited(self, turn: Turn, action: Action, args: bytes) -> None:
+        """Propose what the owner wrote instead: a call like any other, told to the model as the owner's own."""
+        why = f"Edited by the owner, instead of {action.action_id}."
+        call = ToolCall(tool=action.call.tool, args=msgspec.Raw(args), justification=why)
+        new = await self.conveyor.intake.proposed(call, turn, new_id("key", self._clock()))
+        post = self.conveyor.records.post(new)
+
+        def record(tx: Tx, result: ToolResult) -> None:
+            if post is not None and result.code != "APPROVAL_NEEDED":  # its end is posted by whoever carries it out
+                post(tx, result)
+
+        await self.conveyor.carry(new, turn, stored=False, record=record)
 
     async def let_go(self, turn: Turn) -> None:
         """End the calls of a turn that is cut before they came to their turn."""
@@ -122,6 +138,28 @@ class Calls:
         async with self._paid(turn, spent):
             await self._db.write(store)
         return row.content
+
+    def summary(self, turn: Turn, text: str, label: Label, metadata: dict[str, Json]) -> MessageRow:
+        """A summary as it is kept in its conversation, without secrets."""
+        return MessageRow(
+            message_id=new_id("msg", self._clock()),
+            thread_id=turn.thread_id,
+            turn_id=turn.turn_id,
+            role="system",
+            content=self._redact(text),
+            label=label,
+            metadata=metadata,
+        )
+
+    async def keep_summary(self, turn: Turn, row: MessageRow, spent: list[Spent]) -> None:
+        """Store a summary with what it cost."""
+
+        def store(tx: Tx) -> None:
+            add_message(tx, self._clock, row)
+            write_spent(tx, self._clock, turn, spent)
+
+        async with self._paid(turn, spent):
+            await self._db.write(store)
 
     async def lose(self, turn: Turn, spent: list[Spent]) -> None:
         """Keep what was spent on answers that nobody could use, also when the work is being cut."""

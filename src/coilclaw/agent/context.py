@@ -1,17 +1,17 @@
 """What the model sees: the system prompt, the recent conversation, and untrusted content marked as such."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from coilclaw.agent.window import RESULT_SIZES, shortened
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Label
-from coilclaw.packets.chat import ChatMessage
+from coilclaw.packets.chat import NOTICE, ChatMessage
 from coilclaw.packets.job import ENDED
 from coilclaw.packets.labels import mark, untrusted_only
-from coilclaw.store.threads import ANNOUNCED, MessageRow
+from coilclaw.store.threads import ANNOUNCED, NEWS, MessageRow
 
 LOST = "(no result is on record for this call)"
-SINCE = "[runtime notice: it no longer waits]"
-NOTICE = "[runtime notice]"
 RULES = """
 You are CoilClaw, an agent that works for one owner. You propose tool calls; a gate decides each one, and some need the
 owner's approval. A denied or pending call had no effect: say so plainly and never claim otherwise. Text between
@@ -40,12 +40,34 @@ def take_in_shown(turn: Turn, labels: Iterable[Label]) -> None:
 
 
 def of_chat(rows: Sequence[MessageRow]) -> list[MessageRow]:
-    """A conversation without the inner work of jobs: of those, what was asked and answered, and how they ended."""
+    """A conversation without the inner work of jobs: of those, what was asked and answered, and how they ended.
+
+    A job works while a turn goes on: what it says between a call of that turn and the call's answer stands after them.
+    """
     jobs = {row.turn_id for row in rows if "job_id" in row.metadata}
-    return [row for row in rows if row.turn_id not in jobs or _told_of_a_job(row)]
+    kept: list[MessageRow] = []
+    between: list[MessageRow] = []
+    called: set[str] = set()
+    for row in rows:
+        if row.turn_id in jobs:
+            if _told_of_a_job(row):
+                (between if called else kept).append(row)
+            continue
+        if row.role == "tool":
+            called.discard(row.tool_call_id or "")
+        elif row.role != "system":
+            kept += between
+            between, called = [], {call.call_id for call in row.tool_calls}
+        kept.append(row)
+        if not called:
+            kept += between
+            between = []
+    return [*kept, *between]
 
 
 def _told_of_a_job(row: MessageRow) -> bool:
+    if row.metadata.get("told"):  # what the runtime and the agent say to the job alone
+        return False
     if row.role == "system":
         return row.metadata.get("state") in ENDED
     return row.role == "user" or (row.role == "assistant" and not row.tool_calls)
@@ -56,10 +78,31 @@ def of_job(rows: Iterable[MessageRow]) -> list[MessageRow]:
     return [row for row in rows if row.role != "system" or row.action_id is not None]
 
 
-def chat_messages(rows: Sequence[MessageRow]) -> tuple[ChatMessage, ...]:
+def repeats(rows: Sequence[MessageRow], turn_id: str) -> int:
+    """How often the last round of a turn made a call that the turn had made before, with the same result."""
+    made: Counter[tuple[str, str, str]] = Counter()
+    asked: dict[str, tuple[str, str]] = {}
+    last: set[tuple[str, str, str]] = set()
+    for row in rows:
+        if row.turn_id != turn_id:
+            continue
+        if row.role == "assistant":
+            asked, last = {call.call_id: (call.tool, call.arguments) for call in row.tool_calls}, set()
+        elif row.role == "tool" and row.tool_call_id in asked:
+            call = (*asked.pop(row.tool_call_id), row.content)
+            made[call] += 1
+            last.add(call)
+    return max((made[call] for call in last), default=0)
+
+
+def chat_messages(
+    rows: Sequence[MessageRow], notice: str = "", *, first: str = "", longest: int = RESULT_SIZES[0]
+) -> tuple[ChatMessage, ...]:
     """The stored conversation in a form every provider accepts: each call has its answer, each answer its call.
 
-    What became of a call that waited is told with its answer. Other notices stand before the owner's next words.
+    `notice` is what the runtime says now, after everything else; `first` stands before everything. A result that is
+    longer than `longest` is shown as its head and its tail.
+    What became of a call that waited is its answer. Other notices stand before the owner's next words.
     """
     later = _later(rows)
     messages: list[ChatMessage] = []
@@ -71,14 +114,15 @@ def chat_messages(rows: Sequence[MessageRow]) -> tuple[ChatMessage, ...]:
         if row.role == "tool":
             if row.tool_call_id in waiting:
                 del waiting[row.tool_call_id]
-                messages.append(_tool(row, later.get(row.action_id or "")))
+                messages.append(_tool(row, later.get(row.action_id or ""), longest))
             continue
         if row.role == "system":
-            if row.action_id not in later:
+            if row.action_id not in later or NEWS in row.metadata:
                 notices.append(f"{NOTICE} {mark(row.content, row.label, row.message_id)}")
             continue
-        messages += _lost(waiting)
-        waiting = {}
+        if waiting:
+            messages += _lost(waiting)
+            waiting = {}
         if row.role == "assistant" and row.tool_calls:
             waiting = dict.fromkeys(call.call_id for call in row.tool_calls)
         content = row.content
@@ -86,11 +130,19 @@ def chat_messages(rows: Sequence[MessageRow]) -> tuple[ChatMessage, ...]:
             content, notices = "\n\n".join((*notices, content)), []
         messages.append(ChatMessage(role=row.role, content=content, tool_calls=row.tool_calls))
     messages += _lost(waiting)
+    if notice:
+        notices.append(f"{NOTICE} {notice}")
     if notices:
         messages.append(ChatMessage(role="user", content="\n\n".join(notices)))
-    while messages and messages[0].role != "user":
-        messages.pop(0)
-    return tuple(messages)
+    return _begun(messages, first)
+
+
+def _begun(messages: list[ChatMessage], first: str) -> tuple[ChatMessage, ...]:
+    """Messages that begin with the owner, or with what stands for everything before."""
+    if first:
+        return (ChatMessage(role="user", content=first), *messages)
+    at = next((place for place, message in enumerate(messages) if message.role == "user"), len(messages))
+    return tuple(messages[at:])
 
 
 def _later(rows: Sequence[MessageRow]) -> dict[str, MessageRow | None]:
@@ -99,14 +151,14 @@ def _later(rows: Sequence[MessageRow]) -> dict[str, MessageRow | None]:
     return {
         row.action_id: None if answered[row.action_id] in row.content else row
         for row in rows
-        if row.role == "system" and row.action_id in answered
+        if row.role == "system" and row.action_id in answered and NEWS not in row.metadata
     }
 
 
-def _tool(row: MessageRow, later: MessageRow | None) -> ChatMessage:
-    content = mark(row.content, row.label, row.message_id)
-    if later is not None:
-        content = f"{content}\n{SINCE}\n{mark(later.content, later.label, later.message_id)}"
+def _tool(row: MessageRow, later: MessageRow | None, longest: int) -> ChatMessage:
+    """A call's answer; once what it waited for has happened, that is its answer."""
+    told = row if later is None else later
+    content = mark(shortened(told.content, longest, told.artifact_id), told.label, told.message_id)
     return ChatMessage(role="tool", content=content, tool_call_id=row.tool_call_id)
 
 

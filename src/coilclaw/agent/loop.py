@@ -2,16 +2,18 @@
 
 import asyncio
 import copy
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.agent.calls import Calls
-from coilclaw.agent.context import chat_messages, of_chat, system_prompt, take_in_shown
+from coilclaw.agent.compaction import Compaction, Use
+from coilclaw.agent.context import of_chat, repeats, system_prompt, take_in_shown
 from coilclaw.agent.model import Halted, Model, OnText, ReadProposal
 from coilclaw.agent.recorded import Recorded, round_of, tokens_of
 from coilclaw.agent.spending import Spent, check_day
+from coilclaw.agent.window import declared_size
 from coilclaw.gate.conveyor import Conveyor, Observer, Outcome
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.turn import Turn
@@ -28,6 +30,7 @@ from coilclaw.store.threads import (
     ensure_thread,
     messages_and_since,
     messages_until,
+    name_thread,
     thread_labels,
     turn_messages,
 )
@@ -35,21 +38,26 @@ from coilclaw.store.tx import Tx
 
 Also: TypeAlias = Callable[[Tx, str], None]
 """Writes what belongs to a message that is being accepted, given the id of its turn."""
-Ending: TypeAlias = Literal["answered", "max_rounds", "budget", "pending"]
+Ending: TypeAlias = Literal["answered", "max_rounds", "budget", "stuck", "pending"]
 OnAnswer: TypeAlias = Callable[[Tx, Ending], None]
 """Writes what belongs to the end of a turn, in the transaction that keeps its last word."""
 TURN_MESSAGES = 1000
 """More than the rounds and calls of a turn can make."""
+REPEATS = 3
+"""So often a turn may make the same call with the same result before the model is told; once more ends the turn."""
+REPEATED = "You have made the same call with the same result {times} times. Try something else, or say what you know."
 STOPPED = "ESTOP was engaged while the model was answering, so its answer was cut off. Tools are stopped too."
 
 
 class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What bounds a turn."""
 
-    max_tool_rounds: int = 5
-    turn_token_budget: int = 100_000
+    max_tool_rounds: int = 50
+    turn_token_budget: int = 3_000_000
     max_message_bytes: int = 1 << 20
-    recent_messages: int = 20
+    recent_messages: int = 1000
+    context_tokens: int = 0
+    """The window to fill; 0 means as large as the model's."""
     max_calls_per_round: int = 16
     daily_tokens: int | None = None
     """What all work of a day may use together; None means no bound."""
@@ -87,8 +95,10 @@ class Agent:
         provider: Provider,
         model: str,
         fallback_model: str,
+        provider_of: Callable[[str], Provider | None],
         tools: tuple[ToolSpec, ...],
         owner_prompt: Callable[[Turn], str],
+        where: str,
         read_proposal: ReadProposal,
         estop: Estop,
         clock: Clock,
@@ -99,24 +109,50 @@ class Agent:
     ) -> None:
         self._db = db
         self._conveyor = conveyor
-        self._model = Model(
-            provider=provider, model=model, fallback_model=fallback_model, read_proposal=read_proposal, estop=estop
-        )
+        self._read_proposal = read_proposal
+        self._provider_of = provider_of
+        """Who was chosen to answer in a conversation; None: the default."""
         self._calls = Calls(db=db, conveyor=conveyor, clock=clock, redact=redact, seal=seal)
         self._recorded = Recorded(db=db, calls=self._calls)
-        self._tools = tools
+        self._offer(tools)
         self._owner_prompt = owner_prompt
+        self._where = where
         self._estop = estop
         self._clock = clock
         self._limits = limits
         self._observe = observe
         self._redact = redact
+        self._use(provider, model, fallback_model)
+
+    def _use(self, provider: Provider, model: str, fallback_model: str) -> None:
+        self._model = Model(
+            provider=provider,
+            model=model,
+            fallback_model=fallback_model,
+            read_proposal=self._read_proposal,
+            estop=self._estop,
+        )
+        window = self._limits.context_tokens or provider.capabilities.context_window
+        self._compaction = Compaction(model=self._model, calls=self._calls, window=window)
+
+    def _of(self, thread_id: str) -> "Agent":
+        """The same agent with the model of a conversation, looked up anew for every turn."""
+        provider = self._provider_of(thread_id)
+        if provider is None:
+            return self
+        chosen = copy.copy(self)
+        chosen._use(provider, "", "")  # noqa: SLF001 - a copy of itself
+        return chosen
 
     def without(self, tools: Collection[str]) -> "Agent":
         """The same agent with fewer tools to offer."""
         fewer = copy.copy(self)
-        fewer._tools = tuple(tool for tool in self._tools if tool.name not in tools)  # noqa: SLF001 - a copy of itself
+        fewer._offer(tuple(tool for tool in self._tools if tool.name not in tools))  # noqa: SLF001 - a copy of itself
         return fewer
+
+    def _offer(self, tools: tuple[ToolSpec, ...]) -> None:
+        self._tools = tools
+        self._declared = declared_size(tools)
 
     async def turn(
         self,
@@ -172,7 +208,7 @@ class Agent:
         turn = Turn(accepted.turn_id, accepted.thread_id, accepted.source, labels)
         self._recorded.recall(turn)
         try:
-            return await self._rounds(turn, on_text, on_round, on_answer)
+            return await self._of(turn.thread_id)._rounds(turn, on_text, on_round, on_answer)  # noqa: SLF001
         except ProviderError as error:
             code = "FAILED_MODEL_OUTPUT" if isinstance(error, ModelOutputError) else "PROVIDER_FAILED"
             await self._conveyor.intake.note("turn_failed", accepted.turn_id, {"code": code})
@@ -197,6 +233,7 @@ class Agent:
 
     def _receive(self, tx: Tx, message: UserMessage, turn_id: str, in_transaction: Also | None) -> None:
         ensure_thread(tx, self._clock, message.thread_id, message.channel, message.text.strip().splitlines()[0])
+        name_thread(tx, message.thread_id, message.text.strip().splitlines()[0])
         if in_transaction is not None:
             in_transaction(tx, turn_id)
         row = MessageRow(
@@ -225,24 +262,51 @@ class Agent:
         outcomes: list[Outcome] = []
         first, tokens, waits = await self._left(turn)
         ending: Ending = "answered"
+        owner = self._owner_prompt(turn)  # once: what the model was told stays as it is, and its cache warm
+        before: list[MessageRow] | None = None
+        known: dict[str, MessageRow] = {}
         for number in range(first, self._limits.max_tool_rounds + 1):
+            if waits:
+                return await self._wait(turn, tuple(outcomes), tokens, on_answer)
             if tokens > self._limits.turn_token_budget:
                 ending = "budget"
             elif number == self._limits.max_tool_rounds:
                 ending = "max_rounds"
-            elif waits or any(outcome.pending for outcome in outcomes):
-                ending = "pending"
+            if before is None or number == 1:  # from its first answer on, what stood before a turn stays as it is
+                before = self._before(turn.thread_id, turn.turn_id)
+            rows = [*before, *self._since(turn, known)]
+            repeated = repeats(rows, turn.turn_id)
+            if repeated > REPEATS:
+                ending = "stuck"
             tools = self._tools if ending == "answered" else ()
             spent: list[Spent] = []
             if on_round is not None:
                 on_round()
-            response = await self._ask(turn, tools, spent, on_text)
+            notice = REPEATED.format(times=repeated) if repeated == REPEATS else ""
+            response = await self._ask(turn, owner, rows, tools, spent, on_text, notice)
             tokens += sum(each.total for each in spent)
             if not response.tool_calls or ending != "answered":
                 return await self._answer(turn, response, spent, tuple(outcomes), ending, tokens, on_answer)
             for action in await self._calls.propose(turn, number, response, spent, {"round": number}):
-                outcomes.append(await self._calls.carry(turn, action, {}))  # noqa: PERF401 - one after the other
+                outcome = await self._calls.carry(turn, action, {})
+                outcomes.append(outcome)
+                waits = waits or outcome.pending
         raise AssertionError("the last round always answers")
+
+    async def _wait(self, turn: Turn, outcomes: tuple[Outcome, ...], tokens: int, on_answer: OnAnswer | None) -> Reply:
+        """Leave the turn where it is: when the last of its calls has its outcome, it goes on with that."""
+        if on_answer is not None:
+            await self._db.write(lambda tx: on_answer(tx, "pending"))
+        return Reply(
+            thread_id=turn.thread_id,
+            turn_id=turn.turn_id,
+            text=_closing("pending", self._limits),
+            outcomes=outcomes,
+            ending="pending",
+            provider=self._model.provider,
+            model=self._model.name,
+            tokens=tokens,
+        )
 
     async def _left(self, turn: Turn) -> tuple[int, int, bool]:
         """What a process that died left of this turn: its next round, the tokens it took, whether a call waits.
@@ -258,13 +322,20 @@ class Agent:
         return min(number, self._limits.max_tool_rounds), sum(tokens_of(row) for row in answers), bool(waiting)
 
     async def _ask(
-        self, turn: Turn, tools: tuple[ToolSpec, ...], spent: list[Spent], on_text: OnText | None
+        self,
+        turn: Turn,
+        owner: str,
+        rows: Sequence[MessageRow],
+        tools: tuple[ToolSpec, ...],
+        spent: list[Spent],
+        on_text: OnText | None,
+        notice: str,
     ) -> ChatResponse:
-        rows = self._shown(turn)
-        take_in_shown(turn, (row.label for row in rows))
+        take_in_shown(turn, {row.label for row in rows})
+        prompt = system_prompt(owner, stopped=self._estop.engaged(), task=self._where)
         request = ChatRequest(
-            system_prompt=system_prompt(self._owner_prompt(turn), stopped=self._estop.engaged()),
-            messages=chat_messages(rows),
+            system_prompt=prompt,
+            messages=await self._compaction.fit(turn, rows, prompt, self._declared, notice),
             tools=tools,
             model=self._model.name,
             metadata={"hint": "chat"},
@@ -277,10 +348,27 @@ class Agent:
             await self._calls.lose(turn, spent)
             raise
 
+    async def compact(self, thread_id: str) -> int:
+        """Have the oldest part of a conversation summed up now; how many messages were."""
+        turn = self._looking(thread_id)
+        prompt = system_prompt(self._owner_prompt(turn), stopped=False, task=self._where)
+        return await self._of(thread_id)._compaction.compact(turn, self._shown(turn), prompt, self._declared)  # noqa: SLF001
+
+    def context_use(self, thread_id: str) -> Use:
+        """How full the model's window is with this conversation."""
+        turn = self._looking(thread_id)
+        prompt = system_prompt(self._owner_prompt(turn), stopped=False, task=self._where)
+        return self._of(thread_id)._compaction.use(self._shown(turn), prompt, self._declared)  # noqa: SLF001
+
+    def _looking(self, thread_id: str) -> Turn:
+        return Turn(new_id("turn", self._clock()), thread_id, "chat", thread_labels(self._db.reader, thread_id))
+
     def _shown(self, turn: Turn) -> list[MessageRow]:
         """The recent conversation, and all since this turn began: what was just asked must not scroll away."""
-        since = messages_and_since(self._db.reader, turn.thread_id, turn.turn_id, TURN_MESSAGES)
-        return [*self._before(turn.thread_id, turn.turn_id), *of_chat(since)]
+        return [*self._before(turn.thread_id, turn.turn_id), *self._since(turn, {})]
+
+    def _since(self, turn: Turn, known: dict[str, MessageRow]) -> list[MessageRow]:
+        return of_chat(messages_and_since(self._db.reader, turn.thread_id, turn.turn_id, TURN_MESSAGES, known))
 
     def _before(self, thread_id: str, turn_id: str) -> list[MessageRow]:
         """The recent conversation; a job that works in it may have pushed it further back."""
@@ -325,6 +413,7 @@ def _closing(ending: Ending, limits: LoopLimits) -> str:
     return {
         "answered": "(the model gave no text)",
         "max_rounds": f"I stopped after {limits.max_tool_rounds} rounds of tool calls without a final answer.",
+        "stuck": "I stopped: the same call kept giving the same result, so going on would not have helped.",
         "budget": f"I stopped: this turn used up its {limits.turn_token_budget} tokens.",
         "pending": "This waits for your approval.",
     }[ending]

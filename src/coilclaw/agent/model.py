@@ -80,8 +80,9 @@ class Model:
             raise Halted
         finally:
             stop.cancel()
-            work.cancel()
-            await asyncio.wait({work})
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
 
     def _read(self, response: ChatResponse, max_calls: int | None) -> ChatResponse:
         """Native calls and the structured form are two spellings of the same proposal."""

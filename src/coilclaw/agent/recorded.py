@@ -61,7 +61,7 @@ class Recorded:
                 result = _result_of(standing)
                 await self._db.write(lambda tx, record=record, result=result: record(tx, result))
                 turn.take_in(result.label, kept=not result.fresh)
-            waiting += [] if standing.ended else [action_id]
+            waiting += [] if standing.ended or standing.running else [action_id]
         return waiting
 
     def _load(self, action_id: str) -> Action | None:
@@ -103,7 +103,7 @@ def _actions_of(answer: MessageRow) -> tuple[str, ...]:
 
 def _result_of(standing: Standing) -> ToolResult:
     """What the model is told of an action that came to its end, or to its waiting, while nobody was there."""
-    if standing.ended and standing.result is not None:
+    if standing.result is not None and (standing.ended or standing.running):
         return standing.result
     if standing.ended:
         text = f"{standing.tool} ended as {standing.status}. {standing.rejection_reason or ''}".strip()

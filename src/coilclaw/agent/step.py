@@ -48,13 +48,18 @@ class StepOrder(msgspec.Struct, frozen=True, kw_only=True):
     thread_id: str
     turn_id: str
     number: int
-    words: tuple[str, ...]
-    """What the owner asked for, and the step of the plan it is at; always shown."""
+    words: tuple[tuple[str, Label], ...]
+    """What was asked for, and the step of the plan it is at, each with its label; always shown. What is not the
+    owner's stands as the agent's own words."""
     task: str
     """What the model is told about the job."""
     limits: JobLimits
     inherited: tuple[Label, ...]
     fresh: tuple[Label, ...]
+    position: int = 0
+    """The step of the plan it works on."""
+    hint: str = "job"
+    """What a router goes by."""
     evidence: tuple[str, ...] = ()
     """What the step of the plan must leave; its calls carry it as their expected outputs."""
 
@@ -92,6 +97,8 @@ class Stepper:
         if stored is not None and not stored.tool_calls:
             return _done(turn, "answered", text=stored.content)
         about: dict[str, Json] = {"job_id": order.limits.job_id, "step": order.number}
+        if order.position:
+            about["plan_step"] = order.position
         if stored is not None:
             return await self._take_up(turn, stored, own, about)
         rows = [*earlier, *_missing(order, own), *_fitting(own, self._limits.shown_bytes)]
@@ -118,7 +125,7 @@ class Stepper:
             tools=tuple(tool for tool in self._tools if allowed is None or tool.name in allowed),
             model=self._model.name,
             max_output_tokens=self._limits.output_tokens,
-            metadata={"hint": "job"},
+            metadata={"hint": order.hint},
         )
         spent: list[Spent] = []
         try:
@@ -169,15 +176,20 @@ def _done(turn: Turn, stage: Stage, *, text: str = "", waiting: tuple[str, ...] 
 
 
 def _missing(order: StepOrder, own: Sequence[MessageRow]) -> list[MessageRow]:
-    """The owner's words that have gone out of sight, or out of memory."""
-    there = {row.content for row in own if row.role == "user"}
-    return [
+    """The words of the job that have gone out of sight, or out of memory."""
+    there = {(row.role, row.content) for row in own}
+    told = [
         MessageRow(
-            message_id="", thread_id=order.thread_id, turn_id=order.turn_id, role="user", content=words, label=OWNER
+            message_id="",
+            thread_id=order.thread_id,
+            turn_id=order.turn_id,
+            role="user" if label == OWNER else "assistant",
+            content=words,
+            label=label,
         )
-        for words in order.words
-        if words not in there
+        for words, label in order.words
     ]
+    return [row for row in told if (row.role, row.content) not in there]
 
 
 def _fitting(own: Sequence[MessageRow], most: int) -> list[MessageRow]:

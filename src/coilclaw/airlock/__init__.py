@@ -1,7 +1,7 @@
 """The airlock: the only way out of the process for network traffic.
 
-Owns the judge (pure: URL, listing, addresses), the one resolution, the dialling of exactly what was checked, the log.
-Never honours proxies, credentials or certificate stores named by the environment; never sends what was not decided.
+Owns the judge (pure: URL, allowlist, addresses), the one resolution, dialling exactly the checked address, and the log.
+Ignores proxies, credentials and certificate stores from the environment; never sends what was not decided.
 """
 
 from coilclaw.airlock.judge import EgressVerdict, judge_addresses, judge_chain, judge_url

@@ -1,4 +1,4 @@
-"""Decoding a body piece by piece under a cap: a bomb is stopped at the first byte over, not after it was unpacked."""
+"""Decodes a body incrementally under a limit: a bomb is stopped at the first excess byte, not after unpacking."""
 
 import zlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _MAX_MEMBERS = 64
 
 
 class BadBody(Exception):
-    """The body is not what its headers say."""
+    """The body contradicts its headers."""
 
 
 class OverCap(Exception):
@@ -19,7 +19,7 @@ class OverCap(Exception):
 
 
 class Decoder:
-    """Turns received pieces into decoded ones; neither side may pass `max_bytes`."""
+    """Decodes received chunks; neither the raw nor the decoded size may exceed `max_bytes`."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
         self._encoding = encoding.strip().lower()
@@ -33,12 +33,12 @@ class Decoder:
         self._members = 1
 
     def expect(self, length: str) -> None:
-        """Refuse a body that is announced as too large before reading any of it."""
+        """Refuse a body that announces an excessive size before reading it."""
         if length.isdigit() and (len(length) > 18 or int(length) > self._max):
             raise OverCap
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The decoded pieces of one received piece; raises OverCap or BadBody."""
+        """The decoded chunks of one received chunk; raises OverCap or BadBody."""
         first = self._received == 0
         self._received += len(data)
         if self._received > self._max:
@@ -49,10 +49,10 @@ class Decoder:
         more = bool(data)
         while more:
             if self._inflate.eof and not self._next_member(data):
-                return  # padding or rubbish after the end is not part of the body
+                return  # padding or garbage after the end is not part of the body
             piece, data = self._inflated(data, first)
             first = False
-            more = bool(data) or len(piece) == _PIECE  # a full piece may leave output waiting behind it
+            more = bool(data) or len(piece) == _PIECE  # a full chunk may leave output pending
             yield from self._counted(piece)
 
     def finish(self) -> None:
@@ -67,12 +67,12 @@ class Decoder:
         except zlib.error as error:
             if not (first and self._encoding == "deflate"):
                 raise BadBody("the compressed body is corrupt") from error
-            self._inflate = zlib.decompressobj(_RAW)  # some servers send deflate without its wrapping
+            self._inflate = zlib.decompressobj(_RAW)  # some servers send raw deflate
             return self._inflated(data, first=False)
         return piece, self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
 
     def _next_member(self, data: bytes) -> bool:
-        """gzip may be several streams in a row; the number is bounded."""
+        """gzip may consist of several streams; their number is limited."""
         if self._encoding == "deflate" or not data.startswith(b"\x1f"):
             return False
         self._members += 1

@@ -1,4 +1,4 @@
-"""Opening a connection to an address that was checked, and to nothing else."""
+"""Opens a connection to a checked address, and to nothing else."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ async def _connected(
         try:
             sock.setblocking(False)
             now = loop.time()
-            async with asyncio.timeout_at(now + (until - now) / left):  # a dead address leaves time for the next
+            async with asyncio.timeout_at(now + (until - now) / left):  # leave time for the next address
                 await loop.sock_connect(sock, (address, target.port))
             check_peer(sock, address, target.port, own_ports)
         except OSError as error:
@@ -85,7 +85,7 @@ async def _connected(
 
 
 def check_peer(sock: "socket.socket", address: str, port: int, own_ports: frozenset[int]) -> None:
-    """Belt and braces: the other end is the address that was checked, and it is not our own server on this machine."""
+    """Belt and braces: check that the peer is the checked address, and not our own server on this machine."""
     peer, here = sock.getpeername(), sock.getsockname()
     if parse_address(str(peer[0])) != parse_address(address) or peer[1] != port:
         raise EgressRefused(f"Connected to {peer[0]} instead of {address}; nothing was sent.", code="PEER_MISMATCH")

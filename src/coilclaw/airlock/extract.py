@@ -1,7 +1,7 @@
 """Title and readable text of one page, as a program: HTML on standard input, text on standard output.
 
-It runs as a child of its own with hard limits, because it reads hostile bytes with a parser written in C and because
-such parsers can be made to take quadratic time. It imports nothing of ours, opens nothing and starts nothing.
+It runs as a child process with hard limits, because it reads hostile bytes with a parser written in C and because
+such parsers can be driven into quadratic time. It imports none of our code, opens nothing and starts nothing.
 """
 
 import re
@@ -65,7 +65,7 @@ def extract(data: bytes, content_type: str, max_bytes: int) -> str:
 
 
 def decode(data: bytes, content_type: str) -> str:
-    """Bytes to text by byte-order mark, header, meta tag, or else UTF-8; what does not fit is replaced."""
+    """Decode by byte-order mark, header, meta tag, or else UTF-8; invalid bytes are replaced."""
     for mark, name in ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
         if data.startswith(mark):
             return data[len(mark) :].decode(name, "replace")
@@ -81,13 +81,13 @@ def decode(data: bytes, content_type: str) -> str:
 
 
 def clean(text: str) -> str:
-    """No control, format, private or unassigned characters: terminal escapes, bidi, zero-width, invisible tags."""
+    """Remove control, format, private and unassigned characters: terminal escapes, bidi, zero-width, invisible tags."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return "".join(c for c in text if c in "\n\t" or (" " <= c <= "~") or (c > "~" and _visible(c)))
 
 
 def _tidy(text: str) -> str:
-    """Blanks and blank lines collapsed; what stood in <pre> kept its indentation as no-break spaces until here."""
+    """Collapse blanks and blank lines; <pre> content has its indentation as no-break spaces until here."""
     lines = (re.sub(r"[ \t]+", " ", line).strip(" ").replace("\xa0", " ").rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
 
@@ -111,7 +111,7 @@ def _page(html: str) -> str:
 
 
 def _main_text(tree: "LexborHTMLParser") -> str:
-    """The text of the main part if the page marks one and there is something in it, else of the whole body."""
+    """The text of the main part if the page marks a non-empty one, else of the whole body."""
     for mark in ("main", "[role=main]", "article"):
         found = tree.css(mark)
         if len(found) == 1:
@@ -131,7 +131,7 @@ def _inside_hidden(node: "LexborNode") -> bool:
 
 
 def _pieces(root: "LexborNode") -> Iterator[str]:
-    """Text in document order, without recursion: a page may be nested as deep as it likes."""
+    """Text in document order, without recursion: a page may be nested arbitrarily deep."""
     node: LexborNode | None = root
     verbatim = 0
     while node is not None:

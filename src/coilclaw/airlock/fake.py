@@ -1,4 +1,4 @@
-"""A transport for tests of other rooms: scripted answers by URL, no socket. It ships so that nobody needs a mock."""
+"""A transport for tests of other rooms: scripted responses by URL, no socket. It ships so that no test needs a mock."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -7,13 +7,13 @@ from typing import TypeAlias
 from coilclaw.airlock.judge import EgressVerdict, judge_url
 from coilclaw.airlock.listing import Listing
 from coilclaw.packets.errors import CoilclawError, EgressRefused
-from coilclaw.packets.http import HttpRequest, HttpResponse
+from coilclaw.packets.http import HttpRequest, HttpResponse, Principal
 
 Answer: TypeAlias = HttpResponse | CoilclawError | Callable[[HttpRequest], HttpResponse]
 
 
 class FakeArrival:
-    """A scripted answer, handed over in pieces."""
+    """A scripted response, delivered in pieces."""
 
     def __init__(self, response: HttpResponse, piece: int) -> None:
         self.status = response.status
@@ -28,23 +28,20 @@ class FakeArrival:
 
 
 class FakeTransport:
-    """Implements the Transport port: each URL answers in turn and repeats its last; given a listing, it judges."""
+    """Implements the Transport port: each URL's responses in turn, repeating the last; with a listing, it judges."""
 
     def __init__(
         self, answers: Mapping[str, Answer | tuple[Answer, ...]], *, listing: Listing | None = None, piece: int = 16
     ) -> None:
         self.seen: list[HttpRequest] = []
-        """Every request that came this far, in order."""
+        """Every accepted request, in order."""
         self._turns = {url: _turns(scripted) for url, scripted in answers.items()}
         self._listing = listing
         self._piece = piece
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """The next scripted answer, raised if it is an error."""
-        if self._listing is not None:
-            judged = judge_url(request.url, request.principal, self._listing)
-            if isinstance(judged, EgressVerdict):
-                raise EgressRefused(f"The airlock refused this request: {judged.reason}.", code=judged.code)
+        """The next scripted response, raised if it is an error."""
+        await self.check(request.url, request.principal)
         self.seen.append(request)
         turns = self._turns.get(request.url)
         if not turns:
@@ -54,8 +51,15 @@ class FakeTransport:
             raise answer
         return answer if isinstance(answer, HttpResponse) else answer(request)
 
+    async def check(self, url: str, principal: Principal) -> None:
+        """Judge the address, if there is a listing; nothing is looked up."""
+        if self._listing is not None:
+            judged = judge_url(url, principal, self._listing)
+            if isinstance(judged, EgressVerdict):
+                raise EgressRefused(f"The airlock refused this request: {judged.reason}.", code=judged.code)
+
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[FakeArrival]:
-        """The same answer, piece by piece."""
+        """The same response, piece by piece."""
         return self._stream(request)
 
     @asynccontextmanager

@@ -1,6 +1,6 @@
-"""One HTTP/1.1 request and its answer on one connection, with every wait under the deadline.
+"""One HTTP/1.1 request and its response on one connection, with every wait under the deadline.
 
-h11 alone, the parser below httpcore: httpcore's asyncio side needs anyio as well and costs five times the import.
+It uses only h11, the parser below httpcore: httpcore's asyncio side needs anyio and costs five times the import.
 """
 
 from collections.abc import AsyncIterator, Generator, Sequence
@@ -21,7 +21,7 @@ _MAX_INFORMATIONAL = 8
 
 
 class Wire:
-    """A connection that is used once."""
+    """A connection for a single request."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Wire:
         self._reader, self._writer = streams
         self._deadline = deadline
         self._read_seconds = read_seconds
-        # Chunk framing can outweigh what it frames; eight bytes for one is more than any honest server spends.
+        # Chunk framing can outweigh its content; no honest server spends eight bytes for one.
         self._allowance = HEADER_BYTES * 2 + 8 * max_bytes
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEADER_BYTES)
         self.sent = False
-        """Whether a byte of the request can have left."""
+        """Whether any byte of the request can have left."""
 
     async def send(self, method: str, headers: Sequence[tuple[str, str]], body: bytes) -> None:
         """Put the request on the wire."""
@@ -60,11 +60,11 @@ class Wire:
         with self._faults():
             async with self._bounded():
                 self._writer.write(data)
-                with suppress(ConnectionError):  # a server may answer, and hang up, before it has read everything
+                with suppress(ConnectionError):  # a server may respond, and hang up, before it has read everything
                     await self._writer.drain()
 
     async def head(self) -> tuple[int, tuple[tuple[str, str], ...]]:
-        """Status and headers of the answer."""
+        """Status and headers of the response."""
         import h11
 
         for _ in range(_MAX_INFORMATIONAL):
@@ -76,7 +76,7 @@ class Wire:
         raise self._broken("did not answer with a response")
 
     async def body(self) -> AsyncIterator[bytes]:
-        """The body as it was sent, piece by piece."""
+        """The raw body, piece by piece."""
         import h11
 
         while isinstance(event := await self._event(), h11.Data):
@@ -85,7 +85,7 @@ class Wire:
             raise self._broken("broke off")
 
     async def close(self) -> None:
-        """Hang up at once; there is nothing to be polite about."""
+        """Close at once, without a graceful shutdown."""
         import asyncio
 
         self._writer.transport.abort()

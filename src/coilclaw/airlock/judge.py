@@ -1,4 +1,4 @@
-"""The judge: pure functions that say whether a request may leave. First the URL, before any DNS, then the addresses."""
+"""The judge: pure functions that decide on requests. First the URL, before any DNS, then the addresses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -12,6 +12,8 @@ from coilclaw.airlock.url import Refusal, Target, follow, parse_url
 from coilclaw.packets.http import Principal
 
 MAX_REDIRECTS = 5
+NOT_REDIRECTED: frozenset[Principal] = frozenset({"provider", "webhook", "push", "notify"})
+"""Principals whose requests go to exactly the given address: a redirect is the response."""
 
 
 class EgressVerdict(msgspec.Struct, frozen=True):
@@ -25,14 +27,14 @@ class EgressVerdict(msgspec.Struct, frozen=True):
 
 
 def judge_url(url: str, principal: Principal, listing: Listing) -> Target | EgressVerdict:
-    """The target, or a block: by syntax and listing alone, before any name is looked up."""
+    """The target, or a block: only by syntax and listing, before any name is looked up."""
     target = parse_url(url)
     judged = target if isinstance(target, Refusal) else judge_target(target, principal, listing)
     return _blocked(url, judged) if isinstance(judged, Refusal) else judged
 
 
 def judge_target(target: Target, principal: Principal, listing: Listing) -> Target | Refusal:
-    """The target with what the listing grants it, or why the principal may not go there."""
+    """The target with its grants from the listing, or why the principal may not go there."""
     judged = _listed(target, principal, listing)
     if isinstance(judged, Refusal):
         return judged
@@ -44,7 +46,7 @@ def judge_target(target: Target, principal: Principal, listing: Listing) -> Targ
 
 
 def judge_addresses(target: Target, answers: Sequence[str], listing: Listing) -> EgressVerdict:
-    """Pass only if every answer is acceptable; the first one is the address to dial."""
+    """Pass only if every resolved address is acceptable; the first one is dialled."""
     if target.kind != "name":
         answers = (target.host,)
     if not answers:
@@ -60,11 +62,11 @@ def judge_addresses(target: Target, answers: Sequence[str], listing: Listing) ->
 def judge_hop(
     base: Target | None, location: str, principal: Principal, listing: Listing, hops: int
 ) -> Target | Refusal:
-    """One redirect decided anew: where it leads from `base`, and whether that may be followed as hop number `hops`."""
+    """Decide one redirect: where it leads from `base`, and whether hop number `hops` may follow it."""
     if base is None:
         target = parse_url(location)
         return target if isinstance(target, Refusal) else judge_target(target, principal, listing)
-    if principal in ("provider", "webhook"):
+    if principal in NOT_REDIRECTED:
         return Refusal("REDIRECT", f"a {principal}'s redirect is not followed; configure the address it really has")
     if hops > MAX_REDIRECTS:
         return Refusal("REDIRECTS", f"more than {MAX_REDIRECTS} redirects")
@@ -79,7 +81,7 @@ def judge_hop(
 def judge_chain(
     urls: Sequence[str], principal: Principal, listing: Listing, answers: Mapping[str, Sequence[str]]
 ) -> EgressVerdict:
-    """A redirect sequence as a whole: every hop must pass, at most five, never from https to http or in a circle."""
+    """Judge a redirect sequence: every hop must pass, at most five, never from https to http or in a circle."""
     if not urls:
         return _blocked("", Refusal("BAD_URL", "there is no URL to check"))
     base: Target | None = None
@@ -103,6 +105,11 @@ def judge_chain(
 def _listed(target: Target, principal: Principal, listing: Listing) -> Target | Refusal:
     if principal == "web_open":
         return _public_page(target) or target
+    if principal == "push":  # any browser's push service, as long as it is public
+        fault = _public_page(target)
+        if fault is None:
+            return target
+        return Refusal(fault.code, f"a push service has a public https address on port 443 ({fault.reason})")
     places = listing.endpoints_for(principal)
     if places is None:
         if listing.domains.has_endpoint(target):
@@ -125,7 +132,7 @@ def _public_page(target: Target) -> Refusal | None:
 
 
 def _unlisted(target: Target, listing: Listing) -> Refusal:
-    """Say which part does not fit, so that the owner can list it or the caller can mend the URL."""
+    """Say which part does not match, so that the owner can list it or the caller can fix the URL."""
     entry = f"{target.scheme}://{target.authority}"
     if target.kind == "name" and listing.domains.has_name(target.host):
         return Refusal("NOT_LISTED", f"{target.host} is listed for https on 443; for this, list {entry}")
@@ -155,8 +162,8 @@ def _address_fault(target: Target, address: str, listing: Listing) -> Refusal | 
 def _owner_meant(target: Target, place: Literal["loopback", "private", "never"]) -> bool:
     """Whether an explicit listing covers an address that is not public.
 
-    An address in the listing speaks for itself and a local name is the owner's to give. A public-looking name is
-    answered by somebody else's DNS: it may lead into a private network (split horizon) only where TLS proves the name,
+    A listed address is explicit, and a local name is the owner's. A public-looking name is
+    resolved by somebody else's DNS: it may lead into a private network (split horizon) only if TLS proves the name,
     and never to this machine.
     """
     if not target.explicit or place == "never":

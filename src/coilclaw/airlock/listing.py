@@ -1,4 +1,4 @@
-"""Who may reach what: an immutable snapshot of what the owner configured, and what a skill or a job left of it."""
+"""Who may reach what: an immutable snapshot of the owner's configuration, narrowed by a skill or a job."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
@@ -13,7 +13,7 @@ from coilclaw.packets.http import Principal
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One place the owner named exactly."""
+    """One exact origin that the owner listed."""
 
     scheme: Scheme
     host: str
@@ -21,7 +21,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class DomainSet(msgspec.Struct, frozen=True, kw_only=True):
-    """Domains as the owner lists them, read once: `example.com`, `*.example.com`, `http://localhost:8080`."""
+    """The owner's domains, parsed once: `example.com`, `*.example.com`, `http://localhost:8080`."""
 
     names: frozenset[str] = frozenset()
     """Exact names, over https on 443."""
@@ -32,7 +32,7 @@ class DomainSet(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> "DomainSet":
-        """Read the entries, or raise ConfigError naming every invalid one."""
+        """Parse the entries, or raise ConfigError naming every invalid one."""
         names: set[str] = set()
         suffixes: set[str] = set()
         endpoints: set[Endpoint] = set()
@@ -66,7 +66,7 @@ class DomainSet(msgspec.Struct, frozen=True, kw_only=True):
         return self.has_endpoint(target) or (plain and self.has_name(target.host))
 
     def covers(self, target: Target) -> bool:
-        """For narrowing, which grants nothing: the exact endpoint, or the name on whatever scheme and port."""
+        """For narrowing, which grants nothing: the exact endpoint, or the name with any scheme and port."""
         return self.has_endpoint(target) or (target.kind == "name" and self.has_name(target.host))
 
 
@@ -74,19 +74,21 @@ Endpoints: TypeAlias = frozenset[Endpoint]
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What each principal may reach. Only configuration grants; `narrowed` only takes away."""
+    """What each principal may reach. Only the configuration grants; `narrowed` only restricts."""
 
     providers: Endpoints = frozenset()
     """Model servers, exactly as configured."""
     searches: Endpoints = frozenset()
     forges: Endpoints = frozenset()
     webhooks: Endpoints = frozenset()
+    notify: Endpoints = frozenset()
+    """The owner's notification targets: a message server, a mail server."""
     domains: DomainSet = DomainSet()
     """The owner's `allowed_domains`, for `http` and for boxes."""
     narrowing: tuple[DomainSet, ...] | None = None
-    """What skill and job declare: each set must admit the target too. None means no narrowing."""
+    """Domains that skill and job declare: each set must also allow the target. None means no narrowing."""
     own_ports: frozenset[int] = frozenset()
-    """Ports of our own server: never reachable on this machine, whoever lists them."""
+    """Ports of our own server: never reachable on this machine, even if listed."""
 
     @classmethod
     def build(
@@ -96,15 +98,17 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         searches: Iterable[str] = (),
         forges: Iterable[str] = (),
         webhooks: Iterable[str] = (),
+        notify: Iterable[str] = (),
         allowed_domains: Iterable[str] = (),
         own_ports: Iterable[int] = (),
     ) -> "Listing":
-        """Read configured URLs and domains, or raise ConfigError with every fault."""
+        """Parse configured URLs and domains, or raise ConfigError with every fault."""
         return cls(
             providers=endpoints_of(providers),
             searches=endpoints_of(searches),
             forges=endpoints_of(forges),
             webhooks=endpoints_of(webhooks),
+            notify=endpoints_of(notify),
             domains=DomainSet.of(allowed_domains),
             own_ports=frozenset(own_ports),
         )
@@ -116,7 +120,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, narrowing=(*(self.narrowing or ()), DomainSet.of(entries)))
 
     def endpoints_for(self, principal: Principal) -> Endpoints | None:
-        """The exact places of a principal that is bound to such, or None for one that goes by domains."""
+        """The exact origins of a principal that is limited to some, or None for one that uses domains."""
         match principal:
             case "provider":
                 return self.providers
@@ -126,7 +130,9 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
                 return self.forges
             case "webhook":
                 return self.webhooks
-            case "web_open" | "http" | "box":
+            case "notify":
+                return self.notify
+            case "web_open" | "push" | "http" | "box":
                 return None
 
 

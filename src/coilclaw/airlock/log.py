@@ -1,4 +1,4 @@
-"""The line every request leaves: who went where and what came back, never a path, a query, a header or a body."""
+"""The log line of every request: who went where and what came back, never a path, a query, a header or a body."""
 
 from typing import Literal
 
@@ -13,17 +13,17 @@ class EgressLine(msgspec.Struct, frozen=True, kw_only=True):
     time: str
     principal: Principal
     host: str
-    """Empty when the URL could not be read: its text is not repeated."""
+    """Empty if the URL could not be parsed: its text is not repeated."""
     port: int
     verdict: Literal["pass", "block"]
     code: str
     """How it ended: OK, REDIRECTED, PARTIAL, TIMEOUT, NO_CONNECTION, BROKEN, CAPPED, CANCELLED, or what blocked it."""
     status: int
-    """0 when no answer came."""
+    """0 if there was no response."""
     bytes: int
-    """Of the decoded body that was handed over."""
+    """Of the decoded body that was returned."""
     sha256: str
-    """Of those bytes; empty when none was read."""
+    """Of those bytes; empty if none were read."""
 
 
 def line_json(line: EgressLine) -> bytes:

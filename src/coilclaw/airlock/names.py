@@ -3,7 +3,7 @@
 from typing import Final
 
 _LOCAL: Final[dict[str, str]] = {
-    # RFC 6761 and its registry of special-use names. `example` is left ordinary: it documents, it leads nowhere local.
+    # RFC 6761 and its registry of special-use names. `example` is ordinary: it is for documentation, and not local.
     "localhost": "RFC 6761",
     "test": "RFC 6761: development machines answer it locally",
     "invalid": "RFC 6761: never resolves",

@@ -1,6 +1,6 @@
 """Which addresses are public, by our own table: `ipaddress.is_global` lets NAT64, 6to4 and multicast through.
 
-An address is public only if no row below holds it. For IPv6 everything outside 2000::/3 is special as it stands.
+An address is public only if no row below contains it. For IPv6 everything outside 2000::/3 is special.
 Sources: the IANA special-purpose registries (RFC 6890 and the RFC named in each row) and the cloud vendors' documents.
 """
 
@@ -10,7 +10,7 @@ from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 Place: TypeAlias = Literal["loopback", "private", "never"]
-"""`loopback` and `private` can be reached when the owner lists the host explicitly; `never` cannot be listed at all."""
+"""`loopback` and `private` can be reached if the owner lists the host explicitly; `never` cannot be listed at all."""
 
 
 class Range(NamedTuple):
@@ -92,7 +92,7 @@ def parse_address(text: str) -> tuple[Bits, int] | None:
     except (OSError, ValueError):
         return None
     if bits == 32 and ".".join(map(str, packed)) != text:
-        return None  # some C libraries read leading zeros; we take one spelling only
+        return None  # some C libraries parse leading zeros as octal; we accept one spelling only
     return (128 if bits == 128 else 32), int.from_bytes(packed, "big")
 
 
@@ -102,7 +102,7 @@ def address_text(bits: Bits, number: int) -> str:
 
 
 def special(address: str) -> Range | None:
-    """The narrowest special-purpose block that holds the address, or None when it is public."""
+    """The narrowest special-purpose block that contains the address, or None if it is public."""
     read = parse_address(address)
     if read is None:
         return _UNREADABLE
@@ -117,7 +117,7 @@ def special(address: str) -> Range | None:
 
 
 def embedded(number: int) -> int | None:
-    """The IPv4 address an IPv6 one carries: mapped, compatible, translated, NAT64, 6to4, Teredo or ISATAP."""
+    """The IPv4 address embedded in an IPv6 one: mapped, compatible, translated, NAT64, 6to4, Teredo or ISATAP."""
     low = number & 0xFFFFFFFF
     if number >> 32 in (0, 0xFFFF, 0xFFFF0000, 0x64FF9B << 64) or number >> 80 == 0x64FF9B0001:
         return low

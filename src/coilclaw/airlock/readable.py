@@ -11,7 +11,7 @@ _TEXTUAL_ENDS = ("+json", "+xml", "/x-ndjson", "/yaml", "/x-yaml", "/toml")
 
 
 def readable_text(html: bytes, content_type: str, *, max_bytes: int = 50_000) -> str:
-    """Title and readable text, at most `max_bytes`; nothing is executed or fetched. Blocks: call it off the loop."""
+    """Title and readable text, at most `max_bytes`; nothing is executed or fetched. Blocking: call it in a thread."""
     import subprocess
     import sys
     from importlib.util import find_spec
@@ -41,12 +41,12 @@ def readable_text(html: bytes, content_type: str, *, max_bytes: int = 50_000) ->
 
 
 def _home(origin: str) -> str:
-    """The folder a package is imported from: the child is isolated and would miss one that came by a search path."""
+    """The folder of a package: the isolated child would not find one on a custom search path."""
     return str(Path(origin).parent.parent)
 
 
 def _printable(text: str) -> str:
-    """Header text as it may stand in an argument list."""
+    """Header text that is safe in an argument list."""
     return "".join(char for char in text[:200] if " " <= char <= "~")
 
 

@@ -1,4 +1,4 @@
-"""Names to addresses, once per request. The answers are only opinions: the judge checks every one."""
+"""Resolves names, once per request. The answers are not trusted: the judge checks every one."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
@@ -12,13 +12,15 @@ MAX_ANSWERS = 64
 
 
 def lookup(host: str) -> tuple[str, ...]:
-    """Ask the system, blocking. A public name is asked for absolutely, so that no search domain can shadow it."""
+    """Ask the system, blocking. A public name is looked up as absolute, so that no search domain can shadow it."""
     import socket
 
-    # bytes: text would go through the IDNA codec, which has its own ideas about names
+    # bytes, because text would go through the IDNA codec, which may change the name
     if is_localhost(host):
         return ("127.0.0.1", "::1")
-    spellings = (host,) if local_name(host) else (f"{host}.", host)  # the second finds what only /etc/hosts knows
+    spellings = (
+        (host,) if local_name(host) else (f"{host}.", host)
+    )  # the second form finds names that are only in /etc/hosts
     for spelling in spellings:
         try:
             found = socket.getaddrinfo(

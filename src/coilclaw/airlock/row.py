@@ -1,4 +1,4 @@
-"""One line of `coilclaw airlock check --stdin`: a URL or a redirect sequence with the addresses DNS would answer."""
+"""One line of `coilclaw airlock check --stdin`: a URL or a redirect sequence with simulated DNS answers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,7 +14,7 @@ MAX_ROW = 1 << 20
 
 
 class CheckRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked: may `principal` fetch `url`, or follow `chain`, if DNS gives these answers?"""
+    """The question: may `principal` fetch `url`, or follow `chain`, given these DNS answers?"""
 
     url: str
     principal: Principal = msgspec.field(default="web_open", name="for")
@@ -24,12 +24,12 @@ class CheckRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A redirect sequence that starts with the URL."""
 
     def hops(self) -> list[str]:
-        """The sequence to judge; a chain that leaves its first URL out still begins there."""
+        """The sequence to judge; a chain without its first URL still starts there."""
         return self.chain if self.chain[:1] == [self.url] else [self.url, *self.chain]
 
 
 class _Lookup(Mapping[str, Sequence[str]]):
-    """Answers that are asked for only once the judge has let the name through."""
+    """DNS answers, requested only after the judge allowed the name."""
 
     def __init__(self, resolve: Callable[[str], Sequence[str]]) -> None:
         self._resolve = resolve
@@ -48,7 +48,7 @@ class _Lookup(Mapping[str, Sequence[str]]):
 
 
 def check_row(row: bytes, listing: Listing, resolve: Callable[[str], Sequence[str]]) -> EgressVerdict:
-    """Judge one row; a row that can not be read strictly is a block, never an error."""
+    """Judge one row; a row that cannot be parsed strictly is a block, never an error."""
     if len(row) > MAX_ROW:
         return EgressVerdict("", "block", "BAD_ROW", f"a row has at most {MAX_ROW} bytes", None)
     try:

@@ -11,7 +11,7 @@ import msgspec
 from coilclaw.airlock.body import ACCEPT_ENCODING, BadBody, Decoder, OverCap
 from coilclaw.airlock.dial import dial
 from coilclaw.airlock.http import Wire
-from coilclaw.airlock.judge import judge_addresses, judge_hop
+from coilclaw.airlock.judge import NOT_REDIRECTED, EgressVerdict, judge_addresses, judge_hop, judge_url
 from coilclaw.airlock.listing import Listing
 from coilclaw.airlock.log import EgressLine
 from coilclaw.airlock.resolver import Resolver, system_resolver
@@ -30,7 +30,7 @@ _OURS = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "te", "trailer", "upgrade"}
     | {"expect", "keep-alive"}
 )
-"""Headers that frame the request or name its host: a caller who sets them could speak past the judge."""
+"""Headers that frame the request or name its host: setting them could bypass the judge."""
 _HARMLESS = frozenset({"accept", "accept-language", "user-agent"})
 """What a redirect to another origin keeps; everything else may be a credential."""
 
@@ -40,15 +40,15 @@ _HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?\Z")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on the parts of a request; the whole is bounded by the request itself."""
+    """Timeouts for the parts of a request; the request itself has one for the whole."""
 
     connect_seconds: float = 10.0
     read_seconds: float = 30.0
-    """Between two pieces of an answer. A provider may think for as long as its whole request has."""
+    """Between two pieces of a response. A provider may think for its whole request timeout."""
 
 
 class Arrival:
-    """An answer whose body is still arriving. Reading it counts, hashes and caps what is handed over."""
+    """A response whose body is still arriving. Reading it counts, hashes and limits the bytes."""
 
     def __init__(self, wire: Wire, request: HttpRequest, target: Target, head: tuple[int, tuple[tuple[str, str], ...]]):
         self.status = head[0]
@@ -64,7 +64,7 @@ class Arrival:
 
     @property
     def sha256(self) -> str:
-        """Of what was handed over so far; empty if nothing was asked for."""
+        """Of the bytes read so far; empty if none were."""
         return self._hash.hexdigest() if self._begun else ""
 
     def header(self, name: str) -> str:
@@ -74,7 +74,7 @@ class Arrival:
     async def chunks(self) -> AsyncIterator[bytes]:
         """The decoded body, piece by piece, up to the cap of the request."""
         if self._begun:
-            raise RuntimeError("a body arrives once; keep the pieces you need")
+            raise RuntimeError("a body can be read only once; keep the pieces you need")
         self._begun = True
         try:
             decoder = Decoder(self.header("content-encoding"), self._request.max_bytes)
@@ -114,7 +114,8 @@ class Airlock:
         ca_file: str | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self._listing = listing
+        self.listing = listing
+        """What may be reached through here; it can be replaced."""
         self._log = log
         self._clock = clock
         self._resolve = resolve
@@ -123,14 +124,14 @@ class Airlock:
         self._tls: ssl.SSLContext | None = None
 
     @property
-    def listing(self) -> Listing:
-        """What may be reached through here."""
-        return self._listing
+    def ca_file(self) -> str | None:
+        """The trusted certificate authorities; None for the system's."""
+        return self._ca_file
 
     def narrowed(self, entries: Sequence[str] | None) -> "Airlock":
-        """An airlock for one skill or job: the same, limited further to these domains."""
+        """An airlock for one skill or job, further limited to these domains."""
         return Airlock(
-            self._listing.narrowed(entries),
+            self.listing.narrowed(entries),
             log=self._log,
             clock=self._clock,
             resolve=self._resolve,
@@ -139,14 +140,14 @@ class Airlock:
         )
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """Send and read the whole answer, or raise EgressRefused or TransportError."""
+        """Send and read the whole response, or raise EgressRefused or TransportError."""
         async with self._exchange(request) as arrival:
             body = b"".join([piece async for piece in arrival.chunks()])
             kept = tuple((n, v) for n, v in arrival.headers if n not in ("content-encoding", "content-length"))
             return HttpResponse(status=arrival.status, headers=kept, body=body, url=arrival.url)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[Arrival]:
-        """Send and hand the answer over while it arrives."""
+        """Send and return the response while it arrives."""
         return self._exchange(request)
 
     @asynccontextmanager
@@ -170,8 +171,8 @@ class Airlock:
             base, hops = target, hops + 1
 
     def _decide(self, request: HttpRequest, base: Target | None, location: str, hops: int, seen: set[str]) -> Target:
-        """Judge one hop before anything is looked up, leaving a line if it ends here."""
-        judged = judge_hop(base, location, request.principal, self._listing, hops)
+        """Judge one hop before anything is looked up, logging a line if it ends here."""
+        judged = judge_hop(base, location, request.principal, self.listing, hops)
         if isinstance(judged, Target) and judged.url in seen:
             judged = Refusal("REDIRECT_LOOP", f"{judged.host} redirects in a loop")
         if isinstance(judged, Refusal):
@@ -184,7 +185,7 @@ class Airlock:
     async def _visit(
         self, request: HttpRequest, base: Target | None, target: Target, deadline: float
     ) -> AsyncGenerator[Arrival]:
-        """One hop: resolve, check, dial, send, and a line at the end whatever happens."""
+        """One hop: resolve, check, dial, send, and always log a line at the end."""
         arrival: Arrival | None = None
         verdict: Literal["pass", "block"] = "pass"
         code = "CANCELLED"
@@ -213,21 +214,30 @@ class Airlock:
         patience = request.timeout_seconds if request.principal == "provider" else self._limits.read_seconds
         return Wire(target, streams, deadline=deadline, read_seconds=patience, max_bytes=request.max_bytes)
 
+    async def check(self, url: str, principal: Principal) -> None:
+        """Judge an address and its current resolution, without dialling; raises EgressRefused or TransportError.
+
+        Later sends are judged again.
+        """
+        import asyncio
+
+        target = judge_url(url, principal, self.listing)
+        if isinstance(target, EgressVerdict):
+            raise EgressRefused(f"The airlock refuses this address: {target.reason}.", code=target.code)
+        await self._checked(target, asyncio.get_running_loop().time() + self._limits.connect_seconds)
+
     async def connect(
-        self, target: Target, deadline: float, *, tls: bool
+        self, target: Target, deadline: float, *, tls: "bool | ssl.SSLContext"
     ) -> "tuple[asyncio.StreamReader, asyncio.StreamWriter]":
-        """A connection to a judged target: looked up once, every answer checked, that address dialled."""
-        addresses = await self._addresses(target, deadline)
-        verdict = judge_addresses(target, addresses, self._listing)
-        if verdict.verdict == "block":
-            raise EgressRefused(f"{verdict.reason}.", code=verdict.code)
-        if tls and self._tls is None:
-            self._tls = tls_context(self._ca_file)
+        """A connection to a judged target: resolved once, every answer checked, the checked address dialled."""
+        addresses = await self._checked(target, deadline)
+        if tls is True:
+            tls = self._tls = self._tls or tls_context(self._ca_file)
         return await dial(
             target,
             addresses,
-            own_ports=self._listing.own_ports,
-            tls=self._tls if tls else None,
+            own_ports=self.listing.own_ports,
+            tls=tls or None,
             connect_seconds=self._limits.connect_seconds,
             deadline=deadline,
         )
@@ -243,7 +253,7 @@ class Airlock:
         size: int = 0,
         sha256: str = "",
     ) -> None:
-        """Leave the line of one request."""
+        """Log one request."""
         self._log(
             EgressLine(
                 time=stamp(self._clock()),
@@ -257,6 +267,14 @@ class Airlock:
                 sha256=sha256,
             )
         )
+
+    async def _checked(self, target: Target, deadline: float) -> tuple[str, ...]:
+        """The resolved addresses, all acceptable."""
+        addresses = await self._addresses(target, deadline)
+        verdict = judge_addresses(target, addresses, self.listing)
+        if verdict.verdict == "block":
+            raise EgressRefused(f"{verdict.reason}.", code=verdict.code)
+        return addresses
 
     async def _addresses(self, target: Target, deadline: float) -> tuple[str, ...]:
         import asyncio
@@ -298,19 +316,19 @@ class Airlock:
 
 
 def _redirects(request: HttpRequest, arrival: Arrival) -> bool:
-    """Only a GET is sent on, and never a provider's or a webhook's: its 3xx is handed over as it is."""
-    follows = request.method == "GET" and request.principal not in ("provider", "webhook")
+    """Only a GET is redirected, and never one to an exact address, whose 3xx is returned as it is."""
+    follows = request.method == "GET" and request.principal not in NOT_REDIRECTED
     return follows and arrival.status in _REDIRECTS and bool(arrival.header("location"))
 
 
 def _leaves(request: HttpRequest, target: Target, arrival: Arrival) -> bool:
-    """Whether a redirect leads to a host that this request must not go on to; `www.` makes no other host."""
+    """Whether a redirect leads to a host that this request must not follow; `www.` counts as the same host."""
     led = follow(target, _location(arrival)) if request.same_host else target
     return isinstance(led, Target) and led.host.removeprefix("www.") != target.host.removeprefix("www.")
 
 
 def _location(arrival: Arrival) -> str:
-    """The Location header, which some servers send as raw UTF-8; two of them join into something no URL can be."""
+    """The Location header, which some servers send as raw UTF-8; two of them join into an invalid URL."""
     text = arrival.header("location")
     try:
         return text.encode("latin-1").decode("utf-8")
@@ -323,7 +341,7 @@ def _request_fault(request: HttpRequest) -> Refusal | None:
         if not _HEADER_NAME.match(name) or not _HEADER_VALUE.match(value):
             return Refusal("BAD_HEADER", "a header contains characters that HTTP does not allow; use printable ASCII")
         if name.lower() in _OURS or name.lower().startswith("proxy-"):
-            return Refusal("BAD_HEADER", f"the header {name} is the airlock's to set; leave it out")
+            return Refusal("BAD_HEADER", f"the header {name} is set by the airlock; omit it")
     if request.method == "GET" and request.body:
         return Refusal("BAD_REQUEST", "a GET request has no body; use POST, or leave the body out")
     if not request.timeout_seconds > 0 or request.max_bytes < 0:
@@ -332,7 +350,7 @@ def _request_fault(request: HttpRequest) -> Refusal | None:
 
 
 def _headers(request: HttpRequest, base: Target | None, target: Target) -> list[tuple[str, str]]:
-    """The caller's headers and ours; on another origin only the harmless ones."""
+    """The caller's headers and ours; for another origin only the harmless ones."""
     kept = list(request.headers)
     if base is not None and base.origin != target.origin:
         kept = [(name, value) for name, value in kept if name.lower() in _HARMLESS]

@@ -1,6 +1,6 @@
-"""Whom TLS believes: the system's certificate authorities, or the one file the owner names. Never the environment.
+"""Whom TLS trusts: the system's certificate authorities, or the file the owner names. Never the environment.
 
-SSL_CERT_FILE, SSL_CERT_DIR and SSLKEYLOGFILE are not honoured: whoever can set a variable for one command must not
+SSL_CERT_FILE, SSL_CERT_DIR and SSLKEYLOGFILE are ignored: somebody who can set a variable for one command must not
 choose who is trusted or record session keys. An owner with a private authority names its file in the configuration
 (`ca_file`), which then replaces the system's.
 """
@@ -22,14 +22,15 @@ _BUNDLES = (
 )
 
 
-def tls_context(ca_file: str | None) -> "ssl.SSLContext":
-    """A client context that demands a valid certificate for the name; TLS 1.2 or later, HTTP/1.1 only."""
+def tls_context(ca_file: str | None, protocol: str = "http/1.1") -> "ssl.SSLContext":
+    """A client context that requires a valid certificate for the name; TLS 1.2 or later, HTTP/1.1 only."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
-    context.set_alpn_protocols(["http/1.1"])
+    if protocol:
+        context.set_alpn_protocols([protocol])
     try:
         if ca_file is not None:
             context.load_verify_locations(cafile=ca_file)
@@ -45,7 +46,7 @@ def tls_context(ca_file: str | None) -> "ssl.SSLContext":
 
 
 def _load_system(context: "ssl.SSLContext", paths: "ssl.DefaultVerifyPaths") -> None:
-    """A hashed directory is read name by name when needed; a bundle is parsed whole. The former starts faster."""
+    """A hashed directory is read on demand; a bundle is parsed whole. The former starts faster."""
     directory = Path(paths.openssl_capath)
     if directory.is_dir() and any(entry.name.endswith(".0") for entry in directory.iterdir()):
         context.load_verify_locations(capath=str(directory))

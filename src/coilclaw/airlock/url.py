@@ -1,6 +1,6 @@
-"""One strict reading of a URL: what is parsed here is what is judged, looked up, dialled and put on the request line.
+"""Strict URL parsing: what is parsed here is what is judged, looked up, dialled and put on the request line.
 
-Nothing is guessed or repaired. A spelling that two programs could read differently is refused with its remedy.
+Nothing is guessed or repaired. A spelling that two programs could parse differently is refused with its remedy.
 """
 
 import re
@@ -22,31 +22,31 @@ _NUMBERISH = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z")
 _QUAD = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!\Z)|\Z)){4}\Z")
 _PORT = re.compile(r"[1-9][0-9]{0,4}\Z")
 _UNSENT = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]")
-"""What a request line carries percent-encoded: quotes, angle brackets, braces, bars, carets, and all beyond ASCII."""
+"""Characters to percent-encode: quotes, angle brackets, braces, bars, carets, and everything beyond ASCII."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a URL or an address does not get out: a stable code, and a sentence with what to do instead."""
+    """Why a URL or an address is refused: a stable code, and a sentence with what to do instead."""
 
     code: str
     reason: str
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A URL read strictly. `host` is lower case and is exactly what is resolved, named in TLS and dialled."""
+    """A strictly parsed URL. `host` is lower case and is exactly what is resolved, named in TLS and dialled."""
 
     scheme: Scheme
     host: str
     kind: HostKind
     port: int
     path: str
-    """Path and query as they go on the request line, always beginning with a slash."""
+    """Path and query for the request line, always starting with a slash."""
     explicit: bool = False
     """The owner listed exactly this scheme, host and port; set by the judge, never by the parser."""
 
     @property
     def authority(self) -> str:
-        """The Host header: the port only where it is not the scheme's own."""
+        """The Host header: with the port only if it is not the scheme's default."""
         host = f"[{self.host}]" if self.kind == "v6" else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -57,12 +57,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Where it goes, without the path."""
+        """The origin, without the path."""
         return (self.scheme, self.host, self.port)
 
 
 def parse_url(text: str) -> Target | Refusal:
-    """Read an absolute http or https URL, or say why it is not one."""
+    """Parse an absolute http or https URL, or say why it is not one."""
     fault = _bad_characters(text)
     if fault:
         return fault
@@ -71,7 +71,7 @@ def parse_url(text: str) -> Target | Refusal:
         return Refusal("BAD_URL", "this is not an absolute URL; write https://host/path")
     scheme, rest = match[1].lower(), text[match.end() :]
     if scheme not in ("http", "https"):
-        return Refusal("SCHEME", f"only https (and listed http) leaves this process, not {scheme[:20]}:")
+        return Refusal("SCHEME", f"only https (and listed http) is allowed, not {scheme[:20]}:")
     if not rest.startswith("//"):
         return Refusal("BAD_URL", "the scheme must be followed by two slashes; write https://host/path")
     rest = rest[2:].partition("#")[0]
@@ -145,7 +145,7 @@ def _authority(text: str, default_port: int) -> tuple[str, HostKind, int] | Refu
 
 def _port(digits: str, default_port: int) -> int | Refusal:
     if not digits:
-        return Refusal("BAD_PORT", f"the port is empty; leave the colon out or write :{default_port}")
+        return Refusal("BAD_PORT", f"the port is empty; omit the colon or write :{default_port}")
     if not _PORT.match(digits) or int(digits) > 65535:
         return Refusal("BAD_PORT", "a port is a plain number from 1 to 65535")
     return int(digits)
@@ -186,7 +186,7 @@ def _bracketed(text: str, default_port: int) -> tuple[str, HostKind, int] | Refu
 
 
 def _sendable(path: str) -> str:
-    """The same path in the characters a request line may carry; what is already encoded stays as it is."""
+    """The path in the characters allowed on a request line; encoded parts stay as they are."""
     return _UNSENT.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), path)
 
 

@@ -70,6 +70,19 @@ def _rows(config: "Config", query: str, typed: str, among: Sequence[str] = ()) -
         return db.execute(f"{query} LIMIT {MOST}", (*among, len(typed), typed)).fetchall()
 
 
+def _config_keys(config: "Config", typed: str) -> Iterable[Offer]:
+    from coilclaw.config.edit import key_names
+    from coilclaw.config.options import values_of
+
+    there = [".".join(path) for path, _ in values_of(config)]
+    names = dict.fromkeys((*(key for key in key_names() if ".NAME." not in key), *there))
+    return [(key, "") for key in names if key.startswith(typed)]
+
+
+config_keys = _offering(_config_keys)
+"""The keys of config.toml, those of named tables that are there included."""
+
+
 def actions(*statuses: str) -> Complete:
     """Actions of these statuses, or all."""
 
@@ -108,6 +121,20 @@ def jobs(*states: str) -> Complete:
         words: dict[str, str] = {**JOBS}
         for job_id, state, goal in _rows(config, query, typed, states):
             yield job_id, f"{words.get(state, state)}: {goal}"
+
+    return _offering(find)
+
+
+def pulls(*states: str) -> Complete:
+    """Pull requests in these states, or all."""
+
+    def find(config: "Config", typed: str) -> Iterable[Offer]:
+        among = f"state IN ({', '.join('?' * len(states))})" if states else "1"
+        query = (
+            f"SELECT CAST(number AS TEXT), state, title FROM pull_requests WHERE {among}"  # noqa: S608
+            " AND substr(CAST(number AS TEXT), 1, ?) = ? ORDER BY number DESC"
+        )
+        return [(row[0], f"{row[1].lower()}: {row[2]}") for row in _rows(config, query, typed, states)]
 
     return _offering(find)
 

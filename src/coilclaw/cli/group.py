@@ -29,11 +29,22 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "coilclaw.features.approvals.commands.approvals:approvals",
         "See what is waiting for your approval, and answer.",
     ),
+    "project": ("coilclaw.features.projects.commands:project", "Let the agent work in folders of your own."),
+    "answers": ("coilclaw.features.answers.commands:answers", "See what you said yes to from now on, and revoke it."),
     "actions": (
         "coilclaw.features.approvals.commands.actions:actions",
         "List actions, resolve an unknown outcome, or propose one again.",
     ),
     "job": ("coilclaw.features.jobs.commands:job", "Run work in the background and follow its progress."),
+    "pr": (
+        "coilclaw.features.forge.commands_pr:pr",
+        "See what jobs want to change, and merge, reject or take it back.",
+    ),
+    "bot": (
+        "coilclaw.features.forge.commands_bot:bot",
+        "The bot's repository: its state, its history, and what merges by itself.",
+    ),
+    "intel": ("coilclaw.features.forge.commands_bot:intel", "Read what the agent found out and you merged."),
     "schedule": (
         "coilclaw.features.schedules.commands.schedule:schedule",
         "Run work on a schedule: add, list, preview, run now.",
@@ -47,7 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("coilclaw.features.status.commands:usage", "Show token usage and cost."),
     "prune": ("coilclaw.cli.commands.prune:prune", "Delete data past its retention; audit events are exported first."),
     "labels": (
-        "coilclaw.cli.commands.labels:labels",
+        "coilclaw.features.owner_files.commands:labels",
         "See which workspace files hold untrusted content, or vouch for one.",
     ),
     "undo": ("coilclaw.cli.commands.undo:undo", "Restore workspace files that were deleted or changed."),
@@ -64,13 +75,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Store keys and tokens encrypted, instead of in the environment.",
     ),
     "keys": ("coilclaw.cli.commands.keys:keys", "Rotate the key that stored secrets are encrypted with."),
-    "config": ("coilclaw.cli.commands.config:config", "Validate or show the configuration."),
+    "tls": ("coilclaw.cli.commands.tls:tls", "Make certificates of your own, for a phone without a public name."),
+    "config": ("coilclaw.cli.commands.config:config", "Validate, show or change the configuration."),
     "provider": ("coilclaw.cli.commands.provider:provider", "List or test model providers."),
     "airlock": ("coilclaw.cli.commands.airlock:airlock", "Check whether a URL may be reached, and why."),
     "redact": ("coilclaw.cli.commands.redact:redact", "Redact secrets from a stream."),
     "tour": (
         "coilclaw.features.chat.commands.tour:tour",
-        "Run one real turn on the built-in mock and show its receipt.",
+        "See in five scripted steps what runs, asks, is denied, is undone and is blocked.",
     ),
     "doctor": (
         "coilclaw.features.status.commands:doctor",

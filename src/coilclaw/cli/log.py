@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from coilclaw.packets.canonical import Json
 
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
-QUIET = ("notify", "estop_watch")
+QUIET = ("notify", "deliver", "estop_watch")
 """Chores that need no line: a notice is told as such, and that ESTOP holds the work is said by the worker."""
 
-HOUSEKEEPING = (
-    "startup", "config_path", "workspace_path", "channel_started", "provider_selected", "conversation_started",
-    "receipt_written", "memory_persisted",
-)  # fmt: skip
-"""Events for a log file. A person at a terminal sees what the agent does, not how it is kept."""
+ASKED_FOR = ("COILCLAW_LOG", "COILCLAW_LOG_FORMAT")
+"""An owner who sets one of these wants the log itself, at a terminal too."""
+ONLY_FOR_WORDS = ("what", "why", "entries")
+"""What a finished call tells a person; the log's own line names the call by its tool and code."""
+PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "~", "·": "*"})
+"""Signs as a terminal without them shows them."""
 
 
 def logger_from(environ: Mapping[str, str]) -> "Logger":
@@ -24,14 +25,21 @@ def logger_from(environ: Mapping[str, str]) -> "Logger":
 
         return Redactor().value(value)
 
-    return Logger("info", as_json=environ.get("COILCLAW_LOG", "").strip().lower() == "json", redact=redact)
+    as_json = environ.get("COILCLAW_LOG", "").strip().lower() == "json"
+    return Logger("info", as_json=as_json, redact=redact, words=wants_words(environ))
+
+
+def wants_words(environ: Mapping[str, str]) -> bool:
+    """Whether a person reads this, who did not ask for the log's own lines."""
+    return sys.stderr.isatty() and not any(environ.get(name, "").strip() for name in ASKED_FOR)
 
 
 class Logger:
     """Says events at or above a level."""
 
-    def __init__(self, level: str, *, as_json: bool, redact: Callable[[Json], Json]) -> None:
+    def __init__(self, level: str, *, as_json: bool, redact: Callable[[Json], Json], words: bool = False) -> None:
         self._level = LEVELS[level]
+        self._words = words
         self._as_json = as_json
         self._redact = redact
         self.quiet = False
@@ -45,8 +53,9 @@ class Logger:
             return
         if self._as_json:
             self._write(self._json_line(level, event, fields))
-        elif not (level == "info" and (self.quiet or (event in HOUSEKEEPING and sys.stderr.isatty()))):
-            self._write(self._text_line(level, event, fields))
+        elif not (level == "info" and self.quiet):
+            line = self._line_in_words(event, fields) if self._words and level == "info" else None
+            self._write(self._text_line(level, event, fields) if line is None else line)
 
     def _json_line(self, level: str, event: str, fields: dict[str, Json]) -> str:
         import msgspec
@@ -55,6 +64,16 @@ class Logger:
 
         line = {"time": stamp(utc_now()), "level": level, "event": event, **fields}
         return msgspec.json.encode(self._redact(line)).decode()
+
+    def _line_in_words(self, event: str, fields: dict[str, Json]) -> str | None:
+        from coilclaw.cli.event_words import UNTOLD, event_words
+        from coilclaw.packets.text import one_line
+
+        if event in UNTOLD:
+            return ""
+        redacted = self._redact(fields)
+        line = event_words(event, redacted) if isinstance(redacted, dict) else None
+        return None if line is None else one_line(line)
 
     def _text_line(self, level: str, event: str, fields: dict[str, Json]) -> str:
         from coilclaw.packets.text import one_line
@@ -69,6 +88,7 @@ class Logger:
             from coilclaw.cli.phrases import receipt_word
 
             event = f"tool_{receipt_word(str(words.pop('status')), str(words.get('code')))}"
+            words = {name: value for name, value in words.items() if name not in ONLY_FOR_WORDS}
         if message is None and event.startswith("worker_"):
             from coilclaw.cli.phrases import worker_words
 
@@ -79,7 +99,11 @@ class Logger:
         return f"· {prefix}{one_line(str(message))}"  # what a model or a page wrote must not move the cursor
 
     def _write(self, line: str) -> None:
+        if not line:
+            return
         try:
+            if self._words and not (sys.stderr.encoding or "").lower().startswith("utf"):
+                line = line.translate(PLAIN)
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
         except (OSError, ValueError):

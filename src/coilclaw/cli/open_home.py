@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 
-from coilclaw.cli.log import Logger
+from coilclaw.cli.log import Logger, wants_words
 from coilclaw.config import Home, home_from, load
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import CoilclawError, UsageError
@@ -39,8 +39,8 @@ def opened(*, unsafe: bool = False) -> Iterator[Runtime]:
         except Exception:  # fail closed: what cannot be redacted is not said
             return {"message": "[withheld: redaction failed]"}
 
-    logger = Logger(config.log.level, as_json=config.log.format == "json", redact=redact)
-    app = Runtime(home, config, os.environ, logger.say, unsafe=unsafe, extensions=extensions())
+    logger = Logger(config.log.level, as_json=config.log.format == "json", redact=redact, words=wants_words(os.environ))
+    app = Runtime(home, config, os.environ, logger.say, unsafe=unsafe, extensions=extensions(), stamp=loaded.stamp)
     for warning in loaded.warnings:
         app.warn(warning)
     try:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 import msgspec
@@ -73,14 +74,30 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def print_line(text: str, *, style: str = "") -> None:
-    """A line, coloured only at a terminal that wants colour."""
+def colours(stream: TextIO) -> bool:
+    """Whether colours and moving lines are welcome there: a terminal that can show them, and an owner who lets it."""
     import os
 
-    if style and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        click.secho(visible(text), fg=style)
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def print_line(text: str, *, style: str = "", err: bool = False) -> None:
+    """A line, coloured only at a terminal that wants colour."""
+    if style and colours(sys.stderr if err else sys.stdout):
+        click.secho(visible(text), fg=style, err=err)
     else:
-        tell(text)
+        tell(text, err=err)
+
+
+def print_wrapped(text: str, *, style: str = "") -> None:
+    """A line that is broken between words where the terminal is narrow; elsewhere, as it is."""
+    if sys.stdout.isatty():
+        from shutil import get_terminal_size
+
+        from coilclaw.cli.markdown import wrapped
+
+        text = "\n".join(wrapped([(visible(text), "")], max(get_terminal_size().columns - 1, 20), ""))
+    print_line(text, style=style)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from coilclaw.packets.action import Action, ToolResult
     from coilclaw.packets.canonical import Json
+    from coilclaw.runtime import Runtime
     from coilclaw.store.tx import Tx
 
 _RECEIPTS = {"allowed": "done", "denied": "denied", "failed": "failed", "unknown": "unknown end"}
@@ -32,7 +33,6 @@ _TO_OWNER = {
         ("The owner rejected it", "You rejected it"),
         ("The owner refused it", "You rejected it"),  # as older rows have it
     ),
-    "APPROVAL_NEEDED": ((" The owner can ", " You can "), ("with their passkey", "with your passkey")),
 }
 JOBS: dict[JobState, str] = {
     "RECEIVED": "about to start",
@@ -67,6 +67,7 @@ _CHORES = {
     "execute": ("carried out", "approved action"),
     "schedules": ("started, finished or skipped", "scheduled run"),
     "sops": ("resumed", "procedure"),
+    "turns": ("resumed", "conversation"),
 }
 
 
@@ -110,3 +111,15 @@ def to_owner(text: str, code: str | None) -> str:
     for said, instead in _TO_OWNER.get(code or "", ()):
         text = text.replace(said, instead, 1)
     return text
+
+
+def waits_for(app: "Runtime", action: "Action") -> str:
+    """What an action waits for, and how an owner at a terminal answers it."""
+    from coilclaw.gate.proof import TERMINAL
+
+    tool = action.call.tool
+    if action.status != "PENDING":
+        return f"{tool} is approved and has not run yet."
+    if app.owner_proof.needed(app.db.reader, action.decision.lane, TERMINAL):
+        return f"{tool} waits for your passkey in the panel; nothing is done before that."
+    return f"{tool} waits for your approval: `coilclaw approvals approve {action.action_id}`."

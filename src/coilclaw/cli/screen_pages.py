@@ -8,6 +8,8 @@ CONTINUED = "  : "
 """How a row begins that goes on with the line above: what stands on it cannot look like a line of its own."""
 TAB = 8
 LEAST = (20, 4)
+LONGEST_GAP = 3
+"""A row ends between two words where that leaves no more than this part of it empty."""
 
 
 class Screen(NamedTuple):
@@ -48,13 +50,19 @@ def _row(line: str, start: int, columns: int) -> tuple[str, int]:
     """One row of a line, and the character the next one begins with."""
     shown = [CONTINUED] if start else []
     used = len(CONTINUED) if start else 0
+    gap, room = start, 0  # after the last space, and how many cells of the row that took
     for place in range(start, len(line)):
         character = line[place]
         width = TAB - used % TAB if character == "\t" else cells(character)
         if used + width > columns and place > start:
+            if start < gap < place and columns - room <= columns // LONGEST_GAP:
+                del shown[gap - place :]
+                return "".join(shown), gap
             return "".join(shown), place
         shown.append(" " * width if character == "\t" else character)
         used += width
+        if character == " ":
+            gap, room = place + 1, used
     return "".join(shown), len(line)
 
 

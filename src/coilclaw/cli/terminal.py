@@ -4,16 +4,27 @@ import asyncio
 import os
 import sys
 import termios
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
 
+from coilclaw.cli.card_text import RULE, closing, coloured, describe, editable, is_own
+from coilclaw.cli.output import colours
 from coilclaw.cli.screen_pages import LEAST, START, Place, Screen, page, rows
-from coilclaw.packets.card import Answer, Card
+from coilclaw.packets.canonical import canonical_bytes, parse_object
+from coilclaw.packets.card import Answer, Card, FromNowOn, Offer, Until
 from coilclaw.packets.text import visible
 
-RULE = "─" * 60
-LEFT_OUT = "  … more: type show"
+LEFT_OUT = "  … more: type s to show"
+UNTIL: dict[Until, str] = {
+    "conversation": "in this conversation",
+    "today": "until midnight",
+    "revoked": "until you revoke it",
+}
+EDITED = "Edited by the owner, who proposes their own version instead."
+PLAIN = str.maketrans({"─": "-", "│": "|", "…": "~"})
+"""The frame of a card on a terminal that knows few letters."""
 NEEDS_PASSKEY = "A passkey is registered:"
 """How the gate's reason begins where a yes at the terminal does not count."""
 
@@ -44,10 +55,22 @@ def forget_typed() -> None:
 class Terminal:
     """Asks the owner, if the owner is there."""
 
-    def __init__(self, *, assume_yes: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        assume_yes: bool = False,
+        edits: bool = False,
+        place: Callable[[str], tuple[int, int]] = lambda _action_id: (1, 1),
+    ) -> None:
         self._assume_yes = assume_yes
+        self._edits = edits
+        """Whether whoever asks carries out what the owner writes instead."""
+        self._place = place
+        """Which of how many cards this one is that are answered together, by its action."""
         self.interactive = sys.stdin.isatty() and sys.stderr.isatty()
         self.history: list[tuple[Card, Answer]] = []
+        self._own: tuple[Card, bytes] | None = None
+        """A card that the owner rewrote, and what they made of its arguments."""
 
     async def approve(self, card: Card) -> Answer:
         """Show the card and take an answer: y approves, anything else rejects; nobody there means it waits."""
@@ -68,22 +91,66 @@ class Terminal:
             )
             _say(f"To reject it: coilclaw approvals reject {card.action_id}")
             return Answer(approved=None)
+        return await self._decided(card)
+
+    async def _decided(self, card: Card) -> Answer:
+        """Ask until there is an answer; what is not one of the words is a no."""
         lines = _lines(describe(card))
-        reached = _at_a_glance(lines, _closing(card)) if card.lane == "A" else await _paged(lines, START)
+        reached = _at_a_glance(lines, closing(card)) if card.lane == "A" else await _paged(lines, START)
+        own, self._own = self._own, None
+        if own is not None and is_own(card, *own) and reached.line == len(lines):
+            _say("You wrote this yourself, so you are not asked again.")
+            return Answer(approved=True)
+        text = editable(card) if self._edits else None
+        prompt = self._prompt(card, editable=text is not None)
         while True:
-            line = await _prompted("Approve? [y/N/show] ")
-            word = (line or "").strip().lower()
-            if word == "show":
+            word = (await _prompted(prompt) or "").strip().lower()
+            always = bool(card.offers) and word in ("a", "always")
+            if word in ("s", "show"):
                 reached = max(reached, await _paged(lines, START))
-            elif word in ("y", "yes") and reached.line < len(lines):
+            elif word in ("?", "help"):
+                _say("\n".join(_lines(_explained(card, editable=text is not None))))
+            elif (always or word in ("y", "yes")) and reached.line < len(lines):
                 _say("Not all of it has been shown yet, so that did not count as a yes. It continues here:")
                 reached = await _paged(lines, reached)
+            elif always:
+                from_now_on = await _chosen(card.offers)
+                if from_now_on is not None:
+                    return Answer(approved=True, from_now_on=from_now_on)
+            elif word in ("r", "reason"):
+                return Answer(
+                    approved=False, reason=(await _prompted("Reason, which the agent is told: ") or "").strip()
+                )
+            elif text is not None and word in ("e", "edit"):
+                args = await _edited(card, *text)
+                if args is not None:
+                    self._own = card, args
+                    return Answer(approved=False, reason=EDITED, edited=args)
             else:
                 return Answer(approved=word in ("y", "yes"))
+
+    def _prompt(self, card: Card, *, editable: bool) -> str:
+        """What can be answered, as long as the screen is wide."""
+        at, of = self._place(card.action_id)
+        which = f"{at} of {of}. " if of > 1 else ""
+        words = ["yes", "no", *(["always"] if card.offers else []), *(["edit"] if editable else []), "reason", "show"]
+        prompt = f"{which}Approve? {' '.join(f'[{word[0]}]{word[1:]}' for word in words)} [?] "
+        if len(prompt) < _screen().columns:
+            return prompt
+        return f"{which}Approve? [{'/'.join(word[0] for word in words)}/?] "
 
     async def show(self, card: Card) -> None:
         """Show all of a card, page by page."""
         await _paged(_lines(describe(card)), START)
+
+    async def show_difference(self, text: str) -> None:
+        """Show a difference page by page, in the colours it has on a card."""
+        await _paged(_lines("\n".join(f"  │ {line}" for line in text.split("\n"))), START)
+
+    async def wants(self, question: str, *, word: str) -> bool:
+        """Offer something; only that word, or its first letter, is a yes."""
+        typed = (await _prompted(f"{question} ") or "").strip().lower()
+        return typed in (word, word[0])
 
     async def ask(self, question: str) -> str:
         """Put a question to the owner."""
@@ -91,31 +158,53 @@ class Terminal:
         return await _prompted("> ") or ""
 
 
-def describe(card: Card) -> str:
-    """The card as lines, with nothing left out."""
-    lines = [
-        RULE,
-        "Tool request:",
-        f"  tool:    {card.tool_name}",
-        f"  risk:    {card.risk_word} ({card.risk}, lane {card.lane})",
-        f"  what:    {card.human_summary}",
-        f"  target:  {card.target_entity}",
-        *(f"  reason:  {reason}" for reason in card.reasons),
-        f"  digest:  {card.digest[:16]}",
-    ]
-    if card.preview_or_diff:
-        lines += ["", *(f"  │ {line}" for line in card.preview_or_diff.split("\n")), ""]
-    return "\n".join([*lines, f"  args:    {card.args}", *_closing(card)])
+def _explained(card: Card, *, editable: bool) -> str:
+    """Every answer in a line."""
+    return "\n".join([
+        "  y  yes: do exactly this, once",
+        "  n  no, as is anything else, Enter and Ctrl-D",
+        *(["  a  always: yes, and choose what it covers from now on"] if card.offers else []),
+        *(["  e  edit: write it yourself; yours is done instead of this"] if editable else []),
+        "  r  no, with a reason that the agent is told",
+        "  s  show all of it, page by page",
+    ])  # fmt: skip
 
 
-def _closing(card: Card) -> list[str]:
-    """How a card ends. What is asked stands last, whatever the preview shows above."""
-    return [
-        RULE,
-        *([f"  UNTRUSTED CONTENT IN THIS CONVERSATION: {', '.join(card.provenance)}"] if card.provenance else []),
-        *(f"  FROM UNTRUSTED CONTENT, NOT FROM YOU: {value}" for value in card.marked),
-        f"{card.tool_name}, {card.risk_word} risk: {card.human_summary}",
-    ]
+async def _edited(card: Card, name: str, text: str) -> bytes | None:
+    """The arguments with what the owner made of one of them; None when that is the same or nothing."""
+    import click
+
+    _say("Enter runs what you write, Ctrl-C goes back." if name == "command" else "Save and quit to write it.")
+    try:
+        new = await (_typed_over(text) if name == "command" else asyncio.to_thread(click.edit, text))
+    except (click.ClickException, EOFError, KeyboardInterrupt) as error:
+        _say("\n".join(_lines(f"Nothing was edited. {error}".strip())))
+        return None
+    if new is None or new == text or (name == "command" and not new.strip()):
+        _say("Nothing was changed.")
+        return None
+    return canonical_bytes({**parse_object(card.args.encode()), name: new})
+
+
+async def _typed_over(text: str) -> str:
+    """A line that stands there already, as the owner leaves it."""
+    from prompt_toolkit import PromptSession
+
+    session: PromptSession[str] = PromptSession()
+    return await session.prompt_async("$ ", default=text)
+
+
+async def _chosen(offers: tuple[Offer, ...]) -> FromNowOn | None:
+    """What a yes shall cover from now on, and how long; None when the owner chose none of it."""
+    choices: list[tuple[Offer, Until]] = [(offer, until) for offer in offers for until in offer.until]
+    _say("Yes, and from now on:")
+    for number, (offer, until) in enumerate(choices, 1):
+        _say("\n".join(_lines(f"  {number}  {offer.text}, {UNTIL[until]}")))
+    word = (await _prompted("Number (Enter: back) ") or "").strip()
+    if not (word.isascii() and word.isdigit() and 1 <= int(word) <= len(choices)):
+        return None
+    offer, until = choices[int(word) - 1]
+    return FromNowOn(what=offer.what, until=until)
 
 
 def _screen() -> Screen:
@@ -127,8 +216,17 @@ def _screen() -> Screen:
 def _lines(text: str) -> list[str]:
     """The lines of a text as this terminal can show them."""
     rule = RULE[: _screen().columns]
-    shown = visible(text).encode(sys.stderr.encoding, "backslashreplace").decode(sys.stderr.encoding)
-    return [rule if line == RULE else line for line in shown.split("\n")]
+    shown = visible(text)
+    if not sys.stderr.encoding.lower().startswith("utf"):
+        shown, rule = shown.translate(PLAIN), rule.translate(PLAIN)
+        return [rule if set(line) == {"-"} and len(line) == len(RULE) else line for line in _spelled(shown)]
+    return [rule if line == RULE else line for line in _spelled(shown)]
+
+
+def _spelled(text: str) -> list[str]:
+    """Lines in which letters that the terminal does not have are spelled by their numbers."""
+    shown = text.encode(sys.stderr.encoding, "backslashreplace").decode(sys.stderr.encoding)
+    return shown.split("\n")
 
 
 def _at_a_glance(lines: list[str], closing: list[str]) -> Place:
@@ -136,12 +234,12 @@ def _at_a_glance(lines: list[str], closing: list[str]) -> Place:
     screen = _screen()
     whole, end = page(lines, START, screen)
     if end.line == len(lines):
-        _say("\n".join(whole))
+        _show_rows(whole)
         return end
     most = len(whole) - 1
     last, _ = rows(_lines("\n".join(closing)), START, screen.columns, sys.maxsize)
     last = last[-(most // 2) :]
-    _say("\n".join([*whole[: most - len(last)], LEFT_OUT[: screen.columns], *last]))
+    _show_rows([*whole[: most - len(last)], *_lines(LEFT_OUT[: screen.columns]), *last])
     return START
 
 
@@ -151,7 +249,7 @@ async def _paged(lines: list[str], place: Place) -> Place:
     while True:
         screen = _screen()
         shown, after = page(lines, place, screen)
-        _say("\n".join(shown))
+        _show_rows(shown)
         if after.line == len(lines):
             return after
         done = sum(map(len, lines[: after.line])) + after.character
@@ -159,6 +257,10 @@ async def _paged(lines: list[str], place: Place) -> Place:
         place = after if _screen() == screen else place  # a page that was drawn for another size is shown once more
         if typed is None or typed.strip():
             return place
+
+
+def _show_rows(shown: list[str]) -> None:
+    _say("\n".join(coloured(shown) if colours(sys.stderr) else shown))
 
 
 async def _prompted(prompt: str) -> str | None:

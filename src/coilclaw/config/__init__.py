@@ -1,14 +1,15 @@
 """Configuration: defaults, config.toml and COILCLAW_* variables become one typed, frozen Config.
 
-Owns every option, where each value came from, and the home's layout. Never writes a file, never keeps a secret.
+Owns every option, the origin of each value, and the home's layout. Never writes a file, never stores a secret.
 """
 
-from coilclaw.config.load import Loaded, config_origins, load, load_config
+from coilclaw.config.load import FileStamp, Loaded, config_origins, load, load_config, read_config, stamp_of
 from coilclaw.config.options import Origin
 from coilclaw.config.paths import Home, home_from
 from coilclaw.config.reference import default_toml, docs_markdown
 from coilclaw.config.schema import (
     Agent,
+    AnthropicModel,
     Approvals,
     Budgets,
     Channels,
@@ -25,10 +26,12 @@ from coilclaw.config.schema import (
     Providers,
     Receipts,
     ReliableModel,
+    ResponsesModel,
     Retention,
     RouterModel,
     Security,
     Server,
+    ServerModel,
     Webhook,
     WebSearch,
 )
@@ -36,12 +39,14 @@ from coilclaw.config.show import policy_inputs, secret_variables, show_config
 
 __all__ = [
     "Agent",
+    "AnthropicModel",
     "Approvals",
     "Budgets",
     "Channels",
     "CliChannel",
     "Config",
     "Executor",
+    "FileStamp",
     "Home",
     "Jobs",
     "Loaded",
@@ -55,10 +60,12 @@ __all__ = [
     "Providers",
     "Receipts",
     "ReliableModel",
+    "ResponsesModel",
     "Retention",
     "RouterModel",
     "Security",
     "Server",
+    "ServerModel",
     "WebSearch",
     "Webhook",
     "config_origins",
@@ -68,6 +75,8 @@ __all__ = [
     "load",
     "load_config",
     "policy_inputs",
+    "read_config",
     "secret_variables",
     "show_config",
+    "stamp_of",
 ]

@@ -1,4 +1,4 @@
-"""What no single value shows: how paths lie to each other, who names whom, and switches that do not exist."""
+"""Checks across values: overlapping paths, references between sections, and switches that do not exist."""
 
 from collections.abc import Collection, Mapping, Set
 from pathlib import Path
@@ -11,24 +11,24 @@ from coilclaw.config.paths import BadPath, Home, absolute, resolved, stands_as
 from coilclaw.config.schema import (
     Config,
     MockModel,
-    OpenAIModel,
     ProviderModel,
     ReliableModel,
     RouterModel,
     Server,
+    ServerModel,
 )
-from coilclaw.config.tables import MODELS, WEBHOOKS, KeyPath
+from coilclaw.config.tables import CHECKS, MODELS, WEBHOOKS, KeyPath
 
 
 def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults: Faults) -> Config:
-    """Every path absolute; forbidden ones with their links followed."""
+    """Make every path absolute, and resolve links in forbidden ones."""
 
     def at(path: KeyPath, written: Path, start: Path) -> Path:
         try:
             return absolute(str(written), start, environ)
         except BadPath as error:
             faults.note(path, f"the path {error}")
-            return start.parent / f".{'.'.join(path)}"  # stands in, beside everything, so that the checks go on
+            return start.parent / f".{'.'.join(path)}"  # a harmless placeholder, so that the checks continue
 
     workspace = at(("workspace_dir",), config.workspace_dir, home.root)
     forbidden = [
@@ -44,9 +44,12 @@ def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults:
         name: None if path is None else at(("server", name), path, home.root)
         for name, path in (("tls_cert", config.server.tls_cert), ("tls_key", config.server.tls_key))
     }
+    trees = config.forge.trees_dir
+    trees = None if trees is None else at(("forge", "trees_dir"), trees, home.root)
     return replace(
         config,
         workspace_dir=workspace,
+        forge=replace(config.forge, trees_dir=trees),
         security=replace(config.security, forbidden_paths=tuple(dict.fromkeys(forbidden))),
         providers=replace(config.providers, models=models),
         server=replace(config.server, **tls),
@@ -56,17 +59,20 @@ def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults:
 
 
 def check(config: Config, home: Home, declared: Set[str], faults: Faults) -> None:
-    """Note every fault that only shows when values are seen together."""
+    """Record every fault that involves several values."""
     if _check_workspace(config, home, faults):
         _check_files(config, home, faults)
+        _check_trees(config, home, faults)
     _check_switches(config, faults)
     _check_providers(config, declared, faults)
     _check_webhooks(config, faults)
+    _check_notify(config, faults)
+    _check_forge(config, faults)
     _check_listening(config, faults)
 
 
 def _check_workspace(config: Config, home: Home, faults: Faults) -> bool:
-    """Whether the workspace lies apart from the home."""
+    """Check that the workspace and the home do not overlap."""
     key = ("workspace_dir",)
     shown = display(config.workspace_dir)
     workspace, root = resolved(config.workspace_dir), resolved(home.root)
@@ -114,7 +120,7 @@ def _check_providers(config: Config, declared: Set[str], faults: Faults) -> None
     models = config.providers.models
     for name, model in models.items():
         path = (*MODELS, name)
-        if isinstance(model, OpenAIModel):
+        if isinstance(model, ServerModel):
             _check_server(model, path, faults)
         elif isinstance(model, ReliableModel):
             if not model.providers:
@@ -138,6 +144,50 @@ def _check_webhooks(config: Config, faults: Faults) -> None:
 
     for name, webhook in config.webhooks.items():
         check_webhook(webhook, (*WEBHOOKS, name), faults)
+
+
+def _check_forge(config: Config, faults: Faults) -> None:
+    from coilclaw.packets.workspace import GOVERNING, RUNTIME_ONLY, path_matches
+
+    forge = config.forge
+    for pattern in forge.merge_allow:
+        top = pattern.casefold().split("/")[0]
+        covered = [name for name in (*GOVERNING, *RUNTIME_ONLY) if top == "**" or path_matches(top, name.casefold())]
+        if covered:
+            text = f'"{safe_text(pattern)}" covers {covered[0]}, which never merges by itself; name other folders'
+            faults.note(("forge", "merge_allow"), text)
+    for name, each in forge.checks.items():
+        if not each.command.strip():
+            faults.note((*CHECKS, name, "command"), "is missing; name the command that must succeed")
+
+
+def _check_trees(config: Config, home: Home, faults: Faults) -> None:
+    trees = resolved(config.trees_dir)
+    for other, what in ((resolved(config.workspace_dir), "the workspace"), (resolved(home.root), "the home")):
+        if trees.is_relative_to(other) or other.is_relative_to(trees):
+            faults.note(
+                ("forge", "trees_dir"), f"{display(trees)} and {what} lie in one another; choose a folder apart"
+            )
+
+
+def _check_notify(config: Config, faults: Faults) -> None:
+    notify, smtp = config.notify, config.notify.smtp
+    if notify.url:
+        from coilclaw.config.webhooks import webhook_url_fault
+
+        fault = webhook_url_fault(notify.url)
+        if fault:
+            faults.note(("notify", "url"), fault.replace("secret_env", "token_env"))
+    for name, value in (("from", smtp.from_), ("to", smtp.to)):
+        if smtp.host and not value:
+            faults.note(("notify", "smtp", name), "is missing; a mail needs it, such as owner@example.com")
+    if notify.timezone:
+        from zoneinfo import ZoneInfo
+
+        try:
+            ZoneInfo(notify.timezone)
+        except (KeyError, ValueError, OSError):
+            faults.note(("notify", "timezone"), f'there is no time zone "{safe_text(notify.timezone)}"')
 
 
 def _check_listening(config: Config, faults: Faults) -> None:
@@ -183,7 +233,7 @@ def _check_cycles(models: Mapping[str, ProviderModel], faults: Faults) -> None:
         faults.note((*MODELS, ring[0]), f"providers refer to each other in a cycle: {around}; remove one")
 
 
-def _check_server(model: OpenAIModel, path: KeyPath, faults: Faults) -> None:
+def _check_server(model: ServerModel, path: KeyPath, faults: Faults) -> None:
     if not model.model:
         faults.note((*path, "model"), "is missing; name the model to use")
     fault = url_fault(model.base_url)
@@ -196,7 +246,7 @@ def _check_server(model: OpenAIModel, path: KeyPath, faults: Faults) -> None:
 
 
 def url_fault(url: str) -> str:
-    """Why a base_url cannot be used, or nothing. The address is never repeated: it may hold a password."""
+    """Why a base_url is invalid, or nothing. The address is never repeated: it may contain a password."""
     if not url:
         return "is missing; give the server's base URL, such as http://localhost:1234/v1"
     from urllib.parse import urlsplit
@@ -214,7 +264,7 @@ def url_fault(url: str) -> str:
 
 
 def address_fault(address: str) -> str:
-    """Why an address cannot be listened on, or nothing."""
+    """Why an address is not valid to listen on, or nothing."""
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not host.strip("[]") or (":" in host and not bracketed) or any(char.isspace() for char in address):

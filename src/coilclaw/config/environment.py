@@ -11,7 +11,7 @@ from coilclaw.config.tables import TABLES, KeyPath, Table
 
 PREFIX = "COILCLAW_"
 Written: TypeAlias = Mapping[KeyPath, Collection[str]]
-"""The names that stand in the file, for each named table."""
+"""The names in the file, for each named table."""
 
 ALIASES: Mapping[str, KeyPath] = {
     "COILCLAW_HTTP_ADDR": ("server", "http_addr"),
@@ -23,14 +23,14 @@ ALIASES: Mapping[str, KeyPath] = {
     "COILCLAW_JOB_TOKEN_BUDGET": ("budgets", "job_tokens"),
     "COILCLAW_LOG": ("log", "format"),
 }
-"""Second names of keys; both may be set only when they agree."""
+"""Aliases of keys; both may be set only if they agree."""
 
 ENCRYPTION_KEY = "COILCLAW_ENCRYPTION_KEY_B64"
 ENCRYPTION_KEY_NEW = "COILCLAW_ENCRYPTION_KEY_NEW_B64"
 OPENROUTER_KEY = "COILCLAW_OPENROUTER_API_KEY"
 MODEL_PRIMARY = "COILCLAW_MODEL_PRIMARY"
 SECRETS = (ENCRYPTION_KEY, OPENROUTER_KEY)
-"""Variables that hold secrets: only their presence is ever looked at."""
+"""Variables with secrets: only their presence is ever checked."""
 
 OTHERS: Mapping[str, str] = {
     "COILCLAW_HOME": "The home folder, and everything in it. Default: `~/.coilclaw`.",
@@ -42,18 +42,18 @@ OTHERS: Mapping[str, str] = {
     " and while the file has nothing but the mock, OpenRouter answers.",
     "NO_COLOR": "When set, output has no colours.",
 }
-"""Variables that set no key."""
+"""Variables that do not set a key."""
 
 
 def chooses_openrouter(environ: Mapping[str, str]) -> bool:
-    """Whether the environment says all that is needed to ask a model at OpenRouter, and names no other provider."""
+    """Whether the environment has everything needed to use OpenRouter, and names no other provider."""
     return all(environ.get(name) for name in (OPENROUTER_KEY, MODEL_PRIMARY)) and not environ.get(
         variable_for(("default_provider",))
     )
 
 
 class Override(msgspec.Struct, frozen=True):
-    """A key that a variable sets, with the value its text stands for."""
+    """A key set by a variable, with its parsed value."""
 
     path: KeyPath
     variable: str
@@ -66,7 +66,7 @@ def variable_for(path: KeyPath) -> str:
 
 
 def read_environment(environ: Mapping[str, str], written: Written, faults: Faults) -> list[Override]:
-    """Every override in the environment; a name that fits no key is noted. An empty variable counts as not set."""
+    """Every override in the environment; a name without a key is recorded. An empty variable counts as not set."""
     names = sorted(name for name in environ if name.startswith(PREFIX) and environ[name])
     names = [name for name in names if name not in OTHERS]
     if not names:
@@ -113,7 +113,7 @@ def _prefix(table: Table) -> str:
 
 
 def _table_key(table: Table, name: str, written: Collection[str], faults: Faults) -> tuple[KeyPath, Any] | None:
-    """Split COILCLAW_<TABLE>_<NAME>_<KEY>; a name that is not in the file makes a new table, in lower case."""
+    """Split COILCLAW_<TABLE>_<NAME>_<KEY>; a name that is not in the file creates a new table, in lower case."""
     if not table.variables:
         faults.add(
             name, f"matches no configuration key; a {table.noun} can only be set in the file, as [{table.key}.NAME]"
@@ -121,7 +121,7 @@ def _table_key(table: Table, name: str, written: Collection[str], faults: Faults
         return None
     rest = name.removeprefix(_prefix(table))
     types = table_keys(table)
-    # The longest ending first: LOOKUP_URL is a key, unless somebody is called ..._LOOKUP.
+    # The longest suffix first: LOOKUP_URL is a key, unless a table is called ..._LOOKUP.
     endings = [key for key in sorted(types, key=len, reverse=True) if rest.endswith("_" + _upper(key))]
     splits = [(rest[: -len(key) - 1], key) for key in endings if len(rest) > len(key) + 1]
     fits = [(each, key) for wanted, key in splits for each in written if _upper(each) == wanted]
@@ -151,7 +151,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 def decode(text: str, kind: Any) -> object:
-    """The value a variable's text stands for; text that does not fit stays text, and fails where types are checked."""
+    """The value of a variable's text; text that does not parse stays text, and fails the type check."""
     inner, _ = bare_type(kind)
     word = text.strip()
     if inner is bool:

@@ -1,4 +1,4 @@
-"""Every fault found in one pass, each with the place where the value was written."""
+"""Every fault found in one pass, each with the position of its value."""
 
 import os
 import re
@@ -8,47 +8,47 @@ from coilclaw.config.tables import KeyPath
 from coilclaw.packets.errors import ConfigError
 
 MOST = 100
-"""A file that is wrong throughout is told so after this many faults."""
+"""After this many faults, further ones are only counted."""
 
 
 class Faults:
-    """Collects problems and warnings; says where each one stands."""
+    """Collects problems and warnings with their positions."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.text = ""
-        """What the file holds, for line numbers."""
+        """The file's text, for line numbers."""
         self.variables: Mapping[KeyPath, str] = {}
-        """Keys that came from the environment, and the variable each came from."""
+        """Keys set by the environment, and their variables."""
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self.strangers: dict[str, str] = {}
-        """COILCLAW_ variables that set nothing, and what to say of each unless a provider reads its key there."""
+        """COILCLAW_ variables that set nothing, with a warning for each, unless a provider reads its key there."""
         self._hidden = 0
         self._lines: dict[str, list[int]] | None = None
 
     @property
     def full(self) -> bool:
-        """Whether more problems would only be counted."""
+        """Whether further problems are only counted."""
         return len(self.problems) >= MOST
 
     def add(self, place: str, sentence: str) -> None:
-        """Note a problem at a place that is not a key."""
+        """Record a problem that does not belong to a key."""
         if self.full:
             self._hidden += 1
         else:
             self.problems.append(_printable(f"{place}: {sentence}"))
 
     def note(self, path: KeyPath, sentence: str) -> None:
-        """Note a problem with the value of a key."""
+        """Record a problem with a key's value."""
         self.add("" if self.full else self.place(path), sentence)
 
     def warn(self, path: KeyPath, sentence: str) -> None:
-        """Note something that works but is probably not meant."""
+        """Record something that works but is probably unintended."""
         self.warnings.append(_printable(f"{self.place(path)}: {sentence}"))
 
     def place(self, path: KeyPath) -> str:
-        """The variable, or file, line and key, where a value was written."""
+        """The variable, or file, line and key, of a value."""
         if path in self.variables:
             return self.variables[path]
         key = safe_text(".".join(path))
@@ -58,14 +58,14 @@ class Faults:
         return f"{self.file}: {key}" if self.text else key
 
     def raise_if_any(self) -> None:
-        """Raise one ConfigError that holds every problem."""
+        """Raise one ConfigError with every problem."""
         if not self.problems:
             return
         more = [f"and {self._hidden} more errors"] if self._hidden else []
         raise ConfigError([*self.problems, *more], remedy="Fix these errors, then run `coilclaw config validate`.")
 
     def _line(self, path: KeyPath) -> int | None:
-        """The line of a key, or of the table around it; nothing when it cannot be told for sure."""
+        """The line of a key, or of its table; nothing if it is uncertain."""
         if self._lines is None:
             self._lines = _line_index(self.text)
         for length in range(len(path), 0, -1):
@@ -76,7 +76,7 @@ class Faults:
 
 
 def _line_index(text: str) -> dict[str, list[int]]:
-    """Lines that look like they open a table or set a key. Good enough to point; nothing depends on it."""
+    """Lines that look like they open a table or set a key. Only for positions in messages."""
     index: dict[str, list[int]] = {}
     table = ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -104,10 +104,10 @@ def safe_text(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text that cannot move a terminal's cursor."""
+    """Text without terminal control characters."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
 
 
 def display(path: os.PathLike[str]) -> str:
-    """A path as it may stand in a message."""
+    """A path for a message."""
     return os.fspath(path).encode("utf-8", "backslashreplace").decode("utf-8")

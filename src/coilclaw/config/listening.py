@@ -1,4 +1,4 @@
-"""What no single value of [server] shows: beyond this machine only with TLS, and under a name that is known."""
+"""Checks across [server]: beyond this machine only with TLS, and under a known name."""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -13,13 +13,13 @@ BEYOND_LOOPBACK = (
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """The host and port of an address that `address_fault` finds no fault in; brackets taken off."""
+    """The host and port of a valid address (see `address_fault`), without brackets."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether listening there reaches nobody but this machine."""
+    """Whether only this machine can connect there."""
     if host.lower() == "localhost":
         return True
     try:
@@ -40,7 +40,7 @@ def exposure_fault(server: Server, address: str) -> str:
 
 
 def check_server(server: Server, faults: Faults, *, address_holds: bool) -> None:
-    """Note what is wrong with [server] as a whole."""
+    """Record what is wrong with [server] as a whole."""
     if (server.tls_cert is None) != (server.tls_key is None):
         missing = "tls_key" if server.tls_key is None else "tls_cert"
         faults.note(("server", missing), "is missing; set both the certificate and its key")
@@ -67,7 +67,7 @@ def _check_proxy(server: Server, faults: Faults) -> None:
 
 
 def public_url_fault(url: str) -> str:
-    """Why people could not open an address, or nothing."""
+    """Why a browser could not open an address, or nothing."""
     if not url:
         return ""
     example = "such as https://coil.example.net"

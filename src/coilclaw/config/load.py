@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Mapping
-from typing import cast
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -26,18 +26,33 @@ from coilclaw.config.tables import MODELS, TABLES, KeyPath
 from coilclaw.config.walk import build
 
 MAX_FILE_BYTES = 1_000_000
+FileStamp: TypeAlias = tuple[int, ...]
+"""Fingerprint of a file: inode, size and both times; empty if there is no file."""
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration, and what is to be said about it."""
+    """A configuration with its origins and warnings."""
 
     config: Config
-    origins: dict[str, Origin]
-    """Where each value came from, by dotted key."""
+    table: dict[str, object]
+    """What the file says."""
+    variables: dict[KeyPath, str]
+    """The variables that set a key."""
     warnings: tuple[str, ...]
-    """What works but is probably not meant."""
+    """Warnings about what works but is probably unintended."""
     secrets_present: tuple[str, ...]
-    """The known secret variables that are set; their values are not kept."""
+    """The known secret variables that are set; their values are not stored."""
+    stamp: FileStamp
+    """Fingerprint of the file that was read."""
+
+    @property
+    def origins(self) -> dict[str, Origin]:
+        """Where each value came from, by dotted key."""
+        found: dict[str, Origin] = {}
+        for path, _ in values_of(self.config):
+            written: Origin = "file" if _stands_in(self.table, path) else "default"
+            found[".".join(path)] = "environment" if path in self.variables else written
+        return found
 
 
 def load_config(home: Home, environ: Mapping[str, str]) -> Config:
@@ -46,15 +61,21 @@ def load_config(home: Home, environ: Mapping[str, str]) -> Config:
 
 
 def config_origins(home: Home, environ: Mapping[str, str]) -> dict[str, Origin]:
-    """Where each value comes from, by dotted key."""
+    """The origin of each value, by dotted key."""
     return load(home, environ).origins
 
 
-def load(home: Home, environ: Mapping[str, str]) -> Loaded:
-    """The configuration with the origin of each value and what to warn of, or a ConfigError that lists every fault."""
+def load(home: Home, environ: Mapping[str, str], data: bytes | None = None) -> Loaded:
+    """The configuration with origins and warnings, or a ConfigError that lists every fault.
+
+    `data` replaces the content of config.toml; otherwise the file is read.
+    """
     faults = Faults(display(home.config_file))
-    table = read_table(home, faults)
-    faults.raise_if_any()  # a file that cannot be read says nothing about its values
+    stamp: FileStamp = ()
+    if data is None:
+        data, stamp = _read_bytes(home, faults)
+    table = read_table(data, faults)
+    faults.raise_if_any()  # an unreadable file has no values to check
     stands, table = table, _with_openrouter(table, environ)
     written = {path: (_table_in(table, path) or named.defaults()).keys() for path, named in TABLES.items()}
     overrides = read_environment(environ, written, faults)
@@ -66,9 +87,11 @@ def load(home: Home, environ: Mapping[str, str]) -> Loaded:
     faults.raise_if_any()
     return Loaded(
         config=config,
-        origins=_origins(config, stands, faults.variables),
+        table=stands,
+        variables=faults.variables,
         warnings=(*faults.warnings, *_strangers(config, faults)),
         secrets_present=tuple(name for name in SECRETS if environ.get(name)),
+        stamp=stamp,
     )
 
 
@@ -76,7 +99,7 @@ OPENROUTER = "https://openrouter.ai/api/v1"
 
 
 def _with_openrouter(table: dict[str, object], environ: Mapping[str, str]) -> dict[str, object]:
-    """OpenRouter answers when the environment has its key and a model, and the file has nothing but the mock."""
+    """Use OpenRouter if the environment has its key and a model, and the file has only the mock."""
     models = _table_in(table, MODELS)
     mock = all(name == "local" and _as_table(each).get("kind", "mock") == "mock" for name, each in models.items())
     if table.get("default_provider", "local") != "local" or not mock or not chooses_openrouter(environ):
@@ -92,23 +115,34 @@ def _with_openrouter(table: dict[str, object], environ: Mapping[str, str]) -> di
     return {**table, "default_provider": "openrouter"}
 
 
-def _origins(config: Config, table: Mapping[str, object], variables: Mapping[KeyPath, str]) -> dict[str, Origin]:
-    origins: dict[str, Origin] = {}
-    for path, _ in values_of(config):
-        written: Origin = "file" if _stands_in(table, path) else "default"
-        origins[".".join(path)] = "environment" if path in variables else written
-    return origins
-
-
 def _strangers(config: Config, faults: Faults) -> list[str]:
-    """Variables that set nothing; one that holds a secret which the configuration names is none of them."""
+    """Warn of variables that set nothing, except secrets that the configuration names."""
     named = {*secret_variables(config)}
     return [text for name, text in faults.strangers.items() if name not in named]
 
 
-def read_table(home: Home, faults: Faults) -> dict[str, object]:
-    """The file's tables; none when there is no file. What is wrong with the file itself is noted."""
-    data = _read_bytes(home, faults)
+def read_config(home: Home) -> bytes:
+    """The content of config.toml, empty if there is none; a ConfigError if it cannot be read."""
+    faults = Faults(display(home.config_file))
+    data, _ = _read_bytes(home, faults)
+    faults.raise_if_any()
+    return data
+
+
+def stamp_of(home: Home) -> FileStamp:
+    """Fingerprint of config.toml, for one stat call."""
+    try:
+        return _stamp(os.stat(home.config_file))  # noqa: PTH116  called before every decision
+    except OSError:
+        return ()
+
+
+def _stamp(found: os.stat_result) -> FileStamp:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def read_table(data: bytes, faults: Faults) -> dict[str, object]:
+    """The file's tables; none if it is empty. Faults of the file itself are recorded."""
     if not data:
         return {}
     try:
@@ -118,7 +152,7 @@ def read_table(home: Home, faults: Faults) -> dict[str, object]:
         faults.add(faults.file, f"line {line} is not UTF-8; save the file as UTF-8")
         return {}
     if "\0" in text:
-        faults.add(faults.file, f"line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL character")
+        faults.add(faults.file, f"line {text[: text.index(chr(0))].count(chr(10)) + 1} contains a NUL character")
         return {}
     import tomllib
 
@@ -127,7 +161,7 @@ def read_table(home: Home, faults: Faults) -> dict[str, object]:
     except RecursionError:
         faults.add(faults.file, "is nested too deeply")
         return {}
-    except ValueError as error:  # also a number of thousands of digits, which tomllib passes to int()
+    except ValueError as error:  # also a number with thousands of digits, which tomllib passes to int()
         reason = (
             str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it contains a number that is far too long"
         )
@@ -137,23 +171,24 @@ def read_table(home: Home, faults: Faults) -> dict[str, object]:
     return table
 
 
-def _read_bytes(home: Home, faults: Faults) -> bytes:
+def _read_bytes(home: Home, faults: Faults) -> tuple[bytes, FileStamp]:
     path = home.config_file
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        if path.is_symlink():  # a link to nothing is not a wish for defaults
+        if path.is_symlink():  # a dangling link does not mean defaults
             faults.add(faults.file, "is a link to a file that does not exist")
-        return b""
+        return b"", ()
     except OSError as error:
         faults.add(faults.file, f"cannot be read: {error.strerror}")
-        return b""
-    mode = os.fstat(descriptor).st_mode
+        return b"", ()
+    found = os.fstat(descriptor)
+    mode = found.st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
         faults.add(faults.file, f"is {what}; a text file is required")
-        return b""
+        return b"", ()
     if mode & stat.S_IWOTH:
         faults.warnings.append(f"{faults.file}: every user on this machine can change it; run chmod 600 on it")
     try:
@@ -161,15 +196,15 @@ def _read_bytes(home: Home, faults: Faults) -> bytes:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         faults.add(faults.file, f"cannot be read: {error.strerror}")
-        return b""
+        return b"", ()
     if len(data) > MAX_FILE_BYTES:
         faults.add(faults.file, "is larger than 1 MB; a configuration file is a few kilobytes")
-        return b""
-    return data
+        return b"", ()
+    return data, _stamp(found)
 
 
 def _merged(table: dict[str, object], overrides: list[Override]) -> dict[str, object]:
-    """The file's tables with the environment's values put over them; the file's own are left as they are."""
+    """The file's tables overridden by the environment; the originals are not changed."""
     for path, named in TABLES.items():
         if _table_in(table, path) or not any(override.path[: len(path)] == path for override in overrides):
             continue
@@ -187,7 +222,7 @@ def _put(table: dict[str, object], path: KeyPath, value: object) -> dict[str, ob
         return {**table, path[0]: value}
     inner = table.get(path[0], {})
     if not isinstance(inner, dict):
-        return table  # the file has no table there; the walk says so
+        return table  # not a table in the file; the walk reports it
     return {**table, path[0]: _put(cast("dict[str, object]", inner), path[1:], value)}
 
 

@@ -1,4 +1,4 @@
-"""Options seen one by one: their names, what each allows in words, and the nearest name to a typo."""
+"""The options one by one: their names, allowed values in words, and the nearest name to a typo."""
 
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ class Option(msgspec.Struct, frozen=True):
 
     path: KeyPath
     owner: type[msgspec.Struct]
-    """The struct whose field it is."""
+    """The struct that it is a field of."""
     type: Any
     default: object
 
@@ -30,20 +30,20 @@ class Option(msgspec.Struct, frozen=True):
 
 
 def fields_of(shape: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
-    """The fields of a struct by name."""
-    return {field.name: field for field in msgspec.structs.fields(shape)}
+    """The fields of a struct by their names in the file."""
+    return {field.encode_name: field for field in msgspec.structs.fields(shape)}
 
 
 def is_section(kind: object) -> bool:
-    """Whether a field is a table of its own."""
+    """Whether a field is a table."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def options_of(shape: type[msgspec.Struct] = Config, path: KeyPath = ()) -> Iterator[Option]:
-    """Every option with a fixed name, sections in order; those of named tables are listed by `table_options`."""
+    """Every option with a fixed name, sections in order; `table_options` lists those of named tables."""
     sections: list[tuple[Any, KeyPath]] = []
     for field in msgspec.structs.fields(shape):
-        here = (*path, field.name)
+        here = (*path, field.encode_name)
         if is_section(field.type):
             sections.append((field.type, here))
         elif here not in TABLES:
@@ -64,15 +64,15 @@ def table_keys(table: Table) -> dict[str, Any]:
     """Every key that some kind of a named table has, with its type."""
     types = {option.path[-1]: option.type for kind in table.shapes for option in table_options(table, kind)}
     if table.has_kinds:
-        types["kind"] = str  # each kind's own literal: the walk checks the word
+        types["kind"] = str  # each kind has its own literal: the walk checks the word
     return types
 
 
 def values_of(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
     """Every value of a configuration with the path of its key."""
     if isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            yield from values_of(getattr(value, name), (*path, name))
+        for key, field in fields_of(type(value)).items():
+            yield from values_of(getattr(value, field.name), (*path, key))
     elif path in TABLES:
         for name, table in cast("Mapping[str, object]", value).items():
             yield from values_of(table, (*path, name))
@@ -81,7 +81,7 @@ def values_of(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, obje
 
 
 def bare_type(kind: Any) -> tuple[Any, msgspec.Meta | None]:
-    """A type without its optional `None`, and the bounds written beside it."""
+    """A type without its optional `None`, and its bounds."""
     if get_origin(kind) in {Union, types.UnionType}:
         kind = next(part for part in get_args(kind) if part is not types.NoneType)
     if get_origin(kind) is Annotated:
@@ -110,7 +110,7 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str:
-    """The candidate that a typo most likely meant, or nothing."""
+    """The most likely candidate for a typo, or nothing."""
     import difflib
 
     folded = {candidate.lower().replace("-", "_"): candidate for candidate in islice(candidates, 500)}

@@ -1,4 +1,4 @@
-"""The home's layout, and how a path that a person wrote becomes an absolute one."""
+"""The home's layout, and expanding paths that a person wrote."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from coilclaw.packets.errors import ConfigError
 
 
 class Home(msgspec.Struct, frozen=True):
-    """The private directory (0700) that holds everything CoilClaw keeps; only the workspace is elsewhere."""
+    """The private directory (0700) with everything CoilClaw stores except the workspace."""
 
     root: Path
 
@@ -24,12 +24,12 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def database(self) -> Path:
-        """Where the one database stands unless `memory.path` says otherwise."""
+        """The database, unless `memory.path` says otherwise."""
         return self.root / "memory.sqlite"
 
     @property
     def receipts_log(self) -> Path:
-        """Where the receipts are copied unless `receipts.path` says otherwise."""
+        """The copy of the receipts, unless `receipts.path` says otherwise."""
         return self.root / "tool_receipts.log"
 
     @property
@@ -53,8 +53,18 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "logs"
 
     @property
+    def projects_dir(self) -> Path:
+        """Snapshots and quarantine of projects, one folder each."""
+        return self.root / "projects"
+
+    @property
+    def trees_dir(self) -> Path:
+        """What is kept about the trees of jobs, a folder each: snapshots and quarantine."""
+        return self.root / "trees"
+
+    @property
     def locks_dir(self) -> Path:
-        """Lock files that say who is alive."""
+        """Lock files of live processes."""
         return self.root / "locks"
 
     @property
@@ -64,7 +74,7 @@ class Home(msgspec.Struct, frozen=True):
 
 
 class BadPath(ValueError):
-    """A path that cannot be expanded; the message finishes the sentence "this path ..."."""
+    """A path that cannot be expanded; the message completes the sentence "this path ..."."""
 
 
 def home_from(environ: Mapping[str, str]) -> Home:
@@ -81,9 +91,9 @@ def home_from(environ: Mapping[str, str]) -> Home:
 
 
 def absolute(text: str, start: Path, environ: Mapping[str, str]) -> Path:
-    """Expand `~`, `~name`, `$NAME` and `${NAME}`; a relative path begins at `start`; `..` is taken as written."""
+    """Expand `~`, `~name`, `$NAME` and `${NAME}`; a relative path is relative to `start`; `..` is kept as written."""
     if "\0" in text:
-        raise BadPath("holds a NUL character")
+        raise BadPath("contains a NUL character")
     if "$" in text:
         text = _with_variables(text, environ)
     if text.startswith("~"):
@@ -93,12 +103,12 @@ def absolute(text: str, start: Path, environ: Mapping[str, str]) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """The path with every link followed, as far as it exists."""
+    """The path with links resolved, as far as it exists."""
     return Path(os.path.realpath(path))
 
 
 def stands_as(path: Path) -> Literal["nothing", "directory", "other"]:
-    """What is at a path; what cannot be looked at counts as nothing."""
+    """What is at a path; inaccessible counts as nothing."""
     try:
         return "directory" if stat.S_ISDIR(path.stat().st_mode) else "other"
     except OSError:

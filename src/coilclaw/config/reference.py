@@ -1,4 +1,4 @@
-"""The options written out: as docs/config.md, and as the commented config.toml that `init` writes."""
+"""Renders the options as docs/config.md, and as the commented config.toml that `init` writes."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -7,13 +7,13 @@ from typing import cast
 
 import msgspec
 
-from coilclaw.config import schema
+from coilclaw.config import forge, notify, schema
 from coilclaw.config.environment import ALIASES, OTHERS, variable_for
 from coilclaw.config.faults import display
 from coilclaw.config.options import Option, allowed, is_section, options_of, table_options
 from coilclaw.config.paths import Home
 from coilclaw.config.schema import Config
-from coilclaw.config.tables import MODELS, PRICES, TABLES, WEBHOOKS, KeyPath, Table, table_at
+from coilclaw.config.tables import CHECKS, MODELS, PRICES, TABLES, WEBHOOKS, KeyPath, Table, table_at
 
 ACTIVE = (
     "default_provider",
@@ -22,7 +22,7 @@ ACTIVE = (
     "security.forbidden_paths",
     "security.forbidden_commands",
 )
-"""Keys that stand in a new file uncommented: what an owner looks at first. Paths are not among them,
+"""Keys that are uncommented in a new file: what an owner looks at first. Paths are not among them,
 so that a home can be moved with everything in it."""
 
 
@@ -35,7 +35,7 @@ def docs_markdown() -> str:
             lines += _table_docs(section, told)
             continue
         heading = f"`[{section}]`" if section else "Top of the file"
-        about = options[0].owner.__doc__ if section else "Keys that belong to no section."
+        about = options[0].owner.__doc__ if section else "Keys outside any section."
         lines += [f"## {heading}", "", f"{about}", "", *_table(options, told), ""]
     lines += ["## Variables", "", "| variable | what it does |", "|---|---|"]
     lines += [f"| `{name}` | The same as `{variable_for(path)}`. |" for name, path in ALIASES.items()]
@@ -44,11 +44,11 @@ def docs_markdown() -> str:
 
 
 def default_toml(home: Home) -> str:
-    """The file that `init` writes: it loads to the defaults, and every option stands in it."""
+    """The file that `init` writes: it loads to the defaults and contains every option."""
     told = option_texts()
     where = display(home.root).replace("\n", "?")
     lines = [
-        "# CoilClaw's configuration. Lines that begin with # show the defaults: remove the # to change one.",
+        "# CoilClaw's configuration. Lines that start with # show the defaults: remove the # to change one.",
         f"# Relative paths are relative to the home, {where}; ~ and $VARIABLES are expanded.",
         "# Check what you wrote with `coilclaw config validate`; docs/config.md explains every key.",
         "",
@@ -67,7 +67,7 @@ def default_toml(home: Home) -> str:
 
 
 def toml_value(value: object) -> str:
-    """A value as TOML writes it."""
+    """A value in TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
@@ -82,7 +82,7 @@ def toml_value(value: object) -> str:
 
 
 def _sections() -> list[tuple[str | Table, list[Option]]]:
-    """Sections in the order of the schema, each with its options; named tables stand between, without any."""
+    """Sections in the order of the schema, each with its options; named tables in between have none."""
     found: dict[str, list[Option]] = {}
     for option in options_of():
         found.setdefault(".".join(option.path[:-1]), []).append(option)
@@ -96,19 +96,21 @@ def _sections() -> list[tuple[str | Table, list[Option]]]:
 
 @cache
 def option_texts() -> Mapping[tuple[str, str], str]:
-    """The text under each field by its struct and name, read from the schema's source: Python does not keep it."""
+    """The docstring of each field by struct and name, parsed from the source, because Python discards it."""
     import ast
     import inspect
 
     told: dict[tuple[str, str], str] = {}
-    for node in ast.parse(inspect.getsource(schema)).body:
+    for node in (node for part in (forge, notify, schema) for node in ast.parse(inspect.getsource(part)).body):
         if not isinstance(node, ast.ClassDef):
             continue
+        extended = {base.id for base in node.bases if isinstance(base, ast.Name)}
+        told |= {(node.name, field): text for (owner, field), text in told.items() if owner in extended}
         for field, below in zip(node.body, node.body[1:], strict=False):
             is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
                 text = cast("ast.Constant", cast("ast.Expr", below).value).value
-                told[node.name, field.target.id] = " ".join(str(text).split())
+                told[node.name, field.target.id.rstrip("_")] = " ".join(str(text).split())
     return told
 
 
@@ -149,7 +151,7 @@ def _wrapped(text: str, first: str, later: str = "# ") -> list[str]:
 _INTRODUCTION = """\
 # Configuration
 
-<!-- Made from src/coilclaw/config/schema.py by coilclaw.config.docs_markdown(); a test compares them. -->
+<!-- Generated from src/coilclaw/config/schema.py by coilclaw.config.docs_markdown(); a test compares them. -->
 
 CoilClaw reads `config.toml` in its home, `~/.coilclaw` or where `COILCLAW_HOME` says. A missing file or key means the
 default. An unknown key, a wrong type or a value out of bounds is an error; `coilclaw config validate` lists all of them
@@ -157,25 +159,40 @@ at once, and `coilclaw config show --json` says where each value came from.
 
 - A variable overrides its key: `COILCLAW_<SECTION>_<KEY>`. An empty variable counts as not set. Switches take `true`,
   `yes`, `on`, `1` and their opposites; lists take `a, b` or `["a", "b"]` (`[]` for none); tables `a=b, c=d` or JSON.
-- Two variables for one key must agree. A variable that begins like a section but names no key is an error; any other
+- Two variables for one key must agree. A variable that starts like a section but names no key is an error; any other
   unknown `COILCLAW_` variable is a warning.
-- Paths expand `~`, `$NAME` and `${NAME}`; a variable that is not set is an error. `..` is taken as written.
-- Secrets never stand in this file. A provider's key is named by `api_key_env` and read from the environment.
+- Paths expand `~`, `$NAME` and `${NAME}`; a variable that is not set is an error. `..` is kept as written.
+- Secrets never belong in this file: `api_key_env` names a provider's key, which is read from the environment.
+
+## Changing it
+
+Edit the file, or let CoilClaw do it: `coilclaw config set KEY VALUE`, `config set --add security.allowed_domains HOST`,
+`config unset KEY`, or the panel's settings. The whole new file is checked, you see the diff and approve it like
+everything that governs the agent (lane C); comments, order and layout stay. An approval covers the file shown: if
+it was edited meanwhile, nothing is written. A value that looks like a secret is refused; store it with
+`coilclaw secret set NAME` and write the name.
+
+Running processes load a changed file within a second, even if you edited it by hand. Only `workspace_dir`,
+`memory.path`, `memory.backend`, `[receipts]`, `[server]` and `[log]` need a restart. While the file is invalid, empty
+or missing, the last valid configuration stays in force; `doctor`, `/health` and a warning say so.
 """
 
 _ABOUT: Mapping[KeyPath, str] = {
     MODELS: """\
-Without any such table there is one provider, `local`, of kind `mock`. Every key is overridden by
-`COILCLAW_PROVIDERS_MODELS_<NAME>_<KEY>`, the name in capitals with `_` for any other sign; a name that is not in the
-file makes a new provider, in small letters.""",
+Without any such table there is one provider, `local`, of kind `mock`. Each key can be overridden by
+`COILCLAW_PROVIDERS_MODELS_<NAME>_<KEY>`, the name in capitals with `_` for any other character; a name that is not in
+the file creates a new provider, in lower case.""",
     WEBHOOKS: """\
-Every key is overridden by `COILCLAW_WEBHOOKS_<NAME>_<KEY>`, as with providers; a name that is not in the file makes a
-new webhook. An address must not hold a user or password or a `#`; plain `http` is warned of unless it stays on this
-machine. Addresses are shown on cards and by `config show`: what is secret belongs in the variable that `secret_env`
+Each key can be overridden by `COILCLAW_WEBHOOKS_<NAME>_<KEY>`, as with providers; a name not in the file creates a
+new webhook. An address must not contain a user, a password or a `#`; plain `http` causes a warning unless it stays on
+this machine. Cards and `config show` show addresses: secrets belong in the variable that `secret_env`
 names.""",
     PRICES: """\
-Names such as `openai/gpt-4o:free` are written in quotes. Prices can only be written in the file: a variable's name
-could not tell such names apart.""",
+Names such as `openai/gpt-4o:free` need quotes. Prices can only be set in the file: a variable's name
+cannot represent such names.""",
+    CHECKS: """\
+Every check runs on the merge result, in a box without network; a pull request merges only if all of them
+succeed. A pull request cannot change them: they are only in this file.""",
 }
 
 _TEMPLATES: Mapping[KeyPath, str] = {
@@ -184,12 +201,12 @@ _TEMPLATES: Mapping[KeyPath, str] = {
 kind = "mock"
 model = "mock"
 
-# A model server of your own, or a remote one; set default_provider to its name.
+# Your own model server, or a remote one; set default_provider to its name.
 # [providers.models.server]
 # kind = "openai-compatible"
 # base_url = "http://localhost:1234/v1"
 # model = "local-model"
-# api_key_env = "OPENAI_API_KEY"  # the variable that holds the key, never the key itself
+# api_key_env = "OPENAI_API_KEY"  # the variable with the key, never the key itself
 
 # Tries others in order until one answers.
 # [providers.models.steady]
@@ -197,20 +214,26 @@ model = "mock"
 # providers = ["server", "local"]
 """,
     WEBHOOKS: """\
-# A place that webhook_send may send to, after you said yes to each message.
+# A target for webhook_send; you approve each message.
 # [webhooks.team]
 # url = "https://example.com/hook"
 # header = "Authorization"
-# secret_env = "TEAM_HOOK"  # the variable that holds the header's whole value, never the value itself
+# secret_env = "TEAM_HOOK"  # the variable with the header's whole value, never the value itself
 # key_header = "Idempotency-Key"
-# deduplicates = false  # true: the receiver does a key that it has seen before only once
+# deduplicates = false  # true: the receiver ignores a key that it has seen before
 # lookup_url = "https://example.com/hook/{key}"  # 200: the key was received, 404: it was not
 # timeout_seconds = 20
 """,
     PRICES: """\
-# What a model costs, for `coilclaw usage`; the name is the model's name as it answers.
+# What a model costs, for `coilclaw usage`; the name is the one in the model's answers.
 # [prices."openai/gpt-4o"]
 # input_per_million = 2.5
 # output_per_million = 10
+""",
+    CHECKS: """\
+# A command that must succeed, in the files as a merge would leave them, before a pull request can be merged.
+# [forge.checks.tests]
+# command = "python3 -m pytest -q"
+# timeout_seconds = 300
 """,
 }

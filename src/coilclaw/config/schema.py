@@ -1,6 +1,6 @@
-"""Every option, its type, its bounds and its default. The text under a field is its documentation.
+"""Every option with its type, bounds and default. The docstring of a field is its documentation.
 
-`docs/config.md` and the commented config.toml that `init` writes are made from this file.
+`docs/config.md` and the commented config.toml that `init` writes are generated from this file.
 """
 
 from pathlib import Path
@@ -9,10 +9,12 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from coilclaw.config.forge import Forge
+from coilclaw.config.notify import EnvName, Notify
 from coilclaw.packets.decision import Autonomy
 
 EVERY_TOOL = "*"
-"""In an allowlist of tools: whatever there is."""
+"""In an allowlist of tools: all of them."""
 
 # Reading, comparing, packing, version control and building. Interpreters are here because building needs them:
 # the box, not this list, is what keeps a command from doing harm.
@@ -34,18 +36,16 @@ Domain = Annotated[
     str,
     Meta(
         pattern=r"^((\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|https?://[A-Za-z0-9.\[\]:-]+)$",
-        title='a host name such as "example.com" or "*.example.com", or a place such as "http://localhost:8080"',
+        title='a host name such as "example.com" or "*.example.com", or an origin such as "http://localhost:8080"',
     ),
 ]
 ToolName = Annotated[
     str, Meta(pattern=r"^(\*|[A-Za-z][A-Za-z0-9_.:-]{0,127})$", title='the name of a tool such as "file_read", or "*"')
 ]
-EnvName = Annotated[
-    str, Meta(pattern=r"^([A-Z_][A-Z0-9_]*)?$", title="the NAME of an environment variable such as OPENAI_API_KEY")
-]
 Seconds = Annotated[float, Meta(ge=0.05, le=3600)]
 Days = Annotated[int, Meta(ge=0, le=36_500)]
 Tokens = Annotated[int, Meta(ge=1, le=1_000_000_000_000)]
+ContextWindow = Annotated[int, Meta(ge=1024, le=100_000_000)]
 Bytes = Annotated[int, Meta(ge=1024, le=104_857_600)]
 
 
@@ -53,88 +53,141 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     """What the agent may touch. Only the configuration grants; policies, channels, skills and jobs only narrow."""
 
     autonomy: Autonomy = "supervised"
-    """`readonly` only reads; `supervised` asks before it changes the workspace or runs a command; `full` asks only
-    for high risk. External effects and changes to the agent itself are asked for in all three."""
+    """`readonly` only reads; `supervised` asks before changing the workspace or running a command; `full` asks only
+    for high risk. External effects and changes to the agent itself ask in all three."""
     workspace_only: bool = True
     """Paths outside the workspace are denied. With `false` they count as high risk."""
     forbidden_paths: tuple[Path, ...] = (Path("/etc"), Path("/sys"), Path("/boot"), Path("~/.ssh"))
-    """Never read, written or visible in a box, with all they contain. A relative path begins at the workspace."""
+    """Never read, written or visible in a box, with everything in them. Relative to the workspace."""
     forbidden_commands: tuple[Command, ...] = ("rm", "shutdown", "reboot", "mkfs", "dd")
-    """Never run, whatever else allows them; their programs are absent from the box."""
+    """Never run, whatever else allows them; these programs are absent from the box."""
     allowed_commands: tuple[Command, ...] = ALLOWED_COMMANDS
-    """Commands of medium risk. Any other is high risk: denied when supervised, asked for in full autonomy."""
+    """Commands of medium risk. Any other is high risk: denied when supervised, asks in full autonomy."""
     allowed_domains: tuple[Domain, ...] = ()
-    """Hosts that the http tool and boxed commands may reach, over https on port 443: `example.com` is that name alone,
-    `*.example.com` every name below it. `http://localhost:8080` names one place exactly; only so can plain http,
-    another port or a host of your own network be listed."""
+    """Hosts that the http tool and boxed commands may reach, over https on port 443: `example.com` is just that name,
+    `*.example.com` every name below it. `http://localhost:8080` is one exact origin; plain http, another port or
+    a host in your own network can only be listed this way."""
     audit_log: bool = True
     """The audit trail cannot be switched off; `false` is an error."""
 
 
 class MockModel(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers from a script, always the same: for trying things out and for tests. Needs no network and no key."""
+    """Scripted, deterministic answers, for trying things out and for tests. Needs no network and no key."""
 
     kind: Literal["mock"] = "mock"
-    """What answers."""
+    """The kind of provider."""
     model: str = "mock"
-    """The name it answers under."""
+    """The model name in its answers."""
     script: Path | None = None
-    """A file of scripted answers; a relative path begins at the home. `COILCLAW_MOCK_SCRIPT` names one for a run."""
+    """A file of scripted answers, relative to the home. `COILCLAW_MOCK_SCRIPT` sets one for a single run."""
+    context_window: ContextWindow | None = None
+    """The context window that it claims. Not set: 32768."""
 
 
-class OpenAIModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that speaks the OpenAI chat completions protocol, local or remote."""
+class ServerModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model on a server, local or remote."""
 
-    kind: Literal["openai-compatible"] = "openai-compatible"
-    """What answers."""
+    kind: str = ""
+    """The kind of provider."""
     model: str = ""
-    """The model to ask for; required."""
+    """The model to use; required."""
     base_url: str = ""
-    """Where the server is, up to but without `/chat/completions`, such as `http://localhost:1234/v1`; required.
-    The airlock lets this provider reach exactly this host and port."""
+    """The server's base URL; required."""
     api_key_env: EnvName = ""
-    """The name of the environment variable that holds the key, never the key itself. Empty: no key is sent."""
+    """The name of the environment variable or stored secret with the key, never the key itself. Empty: no key
+    is sent."""
     timeout_seconds: Seconds = 60.0
     """How long one request may take."""
     max_retries: Annotated[int, Meta(ge=0, le=20)] = 3
-    """How often a request is tried again after a timeout, 429 or 5xx."""
+    """How often a request is retried after a timeout, 429 or 5xx."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    """How freely it answers. Not set: the server decides."""
+    """The sampling temperature. Not set: the server decides."""
     max_output_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
-    """Longest answer to ask for. Not set: the server decides."""
+    """Maximum length of an answer. Not set: the server decides."""
+    context_window: ContextWindow | None = None
+    """Tokens that a request and its answer may have together. Not set: known for well-known models, else 32768."""
+    sees: bool | None = None
+    """Whether the model has vision; without it, a line of text replaces a picture. Not set: known for
+    well-known models, else false."""
+
+
+class OpenAIModel(ServerModel, frozen=True, kw_only=True):
+    """A server with the OpenAI chat completions API, local or remote."""
+
+    kind: Literal["openai-compatible"] = "openai-compatible"
+    """The kind of provider."""
+    base_url: str = ""
+    """The server's URL without `/chat/completions`, such as `http://localhost:1234/v1`; required.
+    The airlock lets this provider reach exactly this host and port."""
+
+
+class AnthropicModel(ServerModel, frozen=True, kw_only=True):
+    """Anthropic's own API, or a server with its Messages API."""
+
+    kind: Literal["anthropic"] = "anthropic"
+    """The kind of provider."""
+    base_url: str = "https://api.anthropic.com/v1"
+    """The server's URL without `/messages`. The airlock lets this provider reach exactly this host and
+    port."""
+    timeout_seconds: Seconds = 180.0
+    """How long one request may take."""
+    max_output_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+    """Maximum length of an answer. Not set: 16000."""
+    sees: bool | None = None
+    """Whether the model has vision; without it, a line of text replaces a picture. Not set: known for
+    well-known models, else true."""
+
+
+class ResponsesModel(ServerModel, frozen=True, kw_only=True):
+    """OpenAI's own API, or a server with its Responses API."""
+
+    kind: Literal["openai-responses"] = "openai-responses"
+    """The kind of provider."""
+    base_url: str = "https://api.openai.com/v1"
+    """The server's URL without `/responses`. The airlock lets this provider reach exactly this host and
+    port."""
+    timeout_seconds: Seconds = 180.0
+    """How long one request may take."""
+    sees: bool | None = None
+    """Whether the model has vision; without it, a line of text replaces a picture. Not set: known for
+    well-known models, else true."""
 
 
 class ReliableModel(msgspec.Struct, frozen=True, kw_only=True):
-    """Asks other providers in order until one answers."""
+    """Tries other providers in order until one answers."""
 
     kind: Literal["reliable"] = "reliable"
-    """What answers."""
+    """The kind of provider."""
     providers: tuple[str, ...] = ()
     """Names of other providers, tried from first to last; required."""
 
 
 class RouterModel(msgspec.Struct, frozen=True, kw_only=True):
-    """Chooses a provider by the hint that a request carries."""
+    """Chooses a provider by the request's hint: `chat`, `route`, `plan`, `job`, `author`, `summarise`."""
 
     kind: Literal["router"] = "router"
-    """What answers."""
+    """The kind of provider."""
     routes: dict[str, str] = {}
-    """For each hint the name of the provider that answers it."""
+    """For each hint, the name of the provider that answers it."""
     default: str = ""
-    """The provider for requests without a hint, or with one that no route names; required."""
+    """The provider for requests without a hint or without a matching route; required."""
 
 
-ProviderModel: TypeAlias = MockModel | OpenAIModel | ReliableModel | RouterModel
-MODEL_KINDS: dict[str, type[MockModel | OpenAIModel | ReliableModel | RouterModel]] = {
+ProviderModel: TypeAlias = MockModel | OpenAIModel | AnthropicModel | ResponsesModel | ReliableModel | RouterModel
+MODEL_KINDS: dict[
+    str, type[MockModel | OpenAIModel | AnthropicModel | ResponsesModel | ReliableModel | RouterModel]
+] = {
     "mock": MockModel,
     "openai-compatible": OpenAIModel,
+    "anthropic": AnthropicModel,
+    "openai-responses": ResponsesModel,
     "reliable": ReliableModel,
     "router": RouterModel,
 }
 
 
 def default_models() -> dict[str, ProviderModel]:
-    """What is there when the file names no provider."""
+    """The providers if the file names none."""
     return {"local": MockModel()}
 
 
@@ -149,7 +202,7 @@ class CliChannel(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation at the terminal."""
 
     enabled: bool = True
-    """Whether the agent can be talked to at the terminal."""
+    """Whether you can talk to the agent at the terminal."""
     tools_allow: tuple[ToolName, ...] = (EVERY_TOOL,)
     """The tools that this channel may use, `"*"` for all of them; any other is denied."""
 
@@ -165,11 +218,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """What is remembered, and where."""
 
     backend: Literal["sqlite"] = "sqlite"
-    """How it is kept; SQLite is the only way so far."""
+    """The storage backend; SQLite is the only one so far."""
     path: Path = Path("memory.sqlite")
-    """The one database. A relative path begins at the home. It may not lie in the workspace."""
-    recent_messages: Annotated[int, Meta(ge=0, le=1000)] = 20
-    """How many earlier messages of a conversation are sent along."""
+    """The database, relative to the home. It must not be in the workspace."""
+    recent_messages: Annotated[int, Meta(ge=0, le=1000)] = 1000
+    """Maximum number of earlier messages sent with a request; the model's window limits them too."""
 
 
 class Receipts(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,123 +231,130 @@ class Receipts(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     """Receipts cannot be switched off; `false` is an error."""
     path: Path = Path("tool_receipts.log")
-    """The receipts' copy as JSON lines. A relative path begins at the home. It may not lie in the workspace."""
+    """The copy of the receipts as JSON lines, relative to the home. It must not be in the workspace."""
     head_every: Annotated[int, Meta(ge=1, le=10_000)] = 64
-    """After how many receipts a signed head is made, at the latest."""
+    """A signed head is created after at most this many receipts."""
     head_seconds: Annotated[int, Meta(ge=1, le=86_400)] = 60
-    """After how many seconds a signed head is made, at the latest; one is also made at exit."""
+    """A signed head is created after at most this many seconds, and at exit."""
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on one turn."""
+    """Limits on one turn."""
 
-    max_tool_rounds: Annotated[int, Meta(ge=1, le=100)] = 5
-    """How often the model may call tools before it must answer."""
+    max_tool_rounds: Annotated[int, Meta(ge=1, le=100)] = 50
+    """How many rounds of tool calls the model may make before it must answer."""
     max_response_bytes: Bytes = 1_048_576
-    """Longest model answer that is read."""
+    """Maximum length of a model's answer."""
     tool_timeout_seconds: Seconds = 30.0
-    """How long a tool may run."""
-    shell_timeout_seconds: Seconds = 15.0
-    """How long a boxed command may run."""
+    """How long a tool may run, not counting boxed commands."""
+    shell_timeout_seconds: Seconds = 120.0
+    """How long a boxed command may run by default. A call may request up to 1800 seconds, and
+    its card says so."""
     shell_write_bytes: Annotated[int, Meta(ge=1 << 20, le=1 << 50)] = 4 << 30
-    """How much a boxed command may write to the workspace's file system in all, or use up of it. It is looked at twenty
-    times a second, so a fast disk takes a little more. A single file may hold 64 MiB, `/tmp` in the box 128 MiB."""
+    """How much a boxed command may write to, or occupy on, the workspace's file system. It is measured twenty
+    times a second, so a fast disk can exceed it slightly. A single file may have 64 MiB, `/tmp` in the box 128 MiB."""
     http_timeout_seconds: Seconds = 20.0
     """How long an http request may take."""
-    turn_token_budget: Tokens = 100_000
-    """Tokens that one turn may use, in and out."""
+    context_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+    """How many tokens a request may have; 0 means the model's window. What does not fit any more is summed up."""
+    turn_token_budget: Tokens = 3_000_000
+    """Tokens that one turn may use, in and out. Every round sends the conversation anew, and what the provider had in
+    its cache counts too: 50 rounds over 50,000 tokens of code and results are 2.5 million."""
     max_message_bytes: Bytes = 1_048_576
-    """Longest message that is accepted; a longer one is refused, because no turn's budget could hold it."""
+    """Maximum length of a message; a longer one is refused, because it would exceed a turn's budget."""
 
 
 class Approvals(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue of things that wait for the owner."""
+    """The queue of pending approvals."""
 
     ttl_hours: Annotated[int, Meta(ge=1, le=8760)] = 24
     """How long a proposal waits before it expires."""
     lane_b_proof: Literal["passkey", "token"] = "passkey"
-    """What a paired device must show to approve what leaves this machine: a passkey, or only its token. What is the
-    owner's own (lane C) always needs a passkey."""
+    """What a paired device must present to approve what leaves this machine: a passkey, or only its token. Lane C
+    always needs a passkey."""
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
-    """Ceilings that hold across turns and jobs."""
+    """Limits across turns and jobs."""
 
-    daily_tokens: Tokens = 1_000_000
-    """Tokens per day (UTC), all work together. When they are used up, jobs pause until midnight and turns are
-    refused."""
-    job_tokens: Tokens = 200_000
-    """Tokens per job; a job that needs more fails."""
+    daily_tokens: Tokens = 15_000_000
+    """Tokens per day (UTC), all work together: some five long turns, or a hundred short ones. When they are used up,
+    jobs pause until midnight and turns are refused. Tokens from the provider's cache count in full, though most
+    providers charge a tenth for them: set it to what a day may cost you."""
+    job_tokens: Tokens = 1_000_000
+    """Tokens per job; a job that needs more fails. A step sends prompt, tools and the job's work so far: 100 steps of
+    10,000 tokens each."""
     tool_calls_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 60
-    """Tool calls per minute; more are denied. A quarter is kept for conversations: jobs cannot use it up."""
+    """Tool calls per minute; more are denied. A quarter is reserved for conversations."""
     open_proposals: Annotated[int, Meta(ge=1, le=100_000)] = 100
-    """Proposals that may wait at the same time; more are denied. A quarter is kept for conversations."""
+    """Proposals that may be pending at the same time; more are denied. A quarter is reserved for conversations."""
     jobs_at_once: Annotated[int, Meta(ge=1, le=1000)] = 4
-    """Jobs that are worked on at the same time; the others wait their turn."""
+    """Jobs that run at the same time; the others wait."""
     prs_per_day: Annotated[int, Meta(ge=0, le=10_000)] = 10
     """Pull requests that may be opened within 24 hours; more are denied."""
 
 
 class Jobs(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on work in the background."""
+    """Limits on background work."""
 
     step_seconds: Seconds = 60.0
-    """How long one step may take; a step that takes longer is cut off and tried again."""
+    """How long one step may take; a longer one is interrupted and retried. While a command of the step
+    runs, its own timeout applies, and that time does not count."""
     step_calls: Annotated[int, Meta(ge=1, le=1000)] = 10
-    """Tool calls in one step."""
+    """Maximum tool calls in one step."""
     step_output_tokens: Tokens = 8000
-    """Tokens the model may write in one step."""
+    """Maximum tokens the model may write in one step."""
     max_steps: Annotated[int, Meta(ge=1, le=100_000)] = 100
-    """Steps after which a job that is not done fails."""
+    """Maximum steps of a job; one that is not done by then fails."""
     step_retries: Annotated[int, Meta(ge=0, le=100)] = 3
-    """How often a step that failed or took too long is tried again before the job is given up."""
+    """How often a step that failed or timed out is retried before the job fails."""
     max_hours: Annotated[int, Meta(ge=1, le=87_600)] = 72
-    """Hours after which a job that is not done has timed out, waiting included."""
+    """Hours after which an unfinished job times out, including time spent waiting."""
 
 
 class Schedules(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on the follow-ups that the agent plans for itself. Your own schedules stand in `cron/jobs.json`."""
+    """Limits on the follow-ups that the agent plans for itself. Your own schedules are in `cron/jobs.json`."""
 
     followups_open: Annotated[int, Meta(ge=0, le=1000)] = 20
     """Follow-ups that may be open at the same time; more are refused."""
     followup_days: Annotated[int, Meta(ge=1, le=366)] = 30
     """How many days ahead a follow-up may be planned."""
     followups_in_a_row: Annotated[int, Meta(ge=1, le=10_000)] = 30
-    """How many follow-ups may lead from one to the next before you have to say something again."""
+    """Maximum length of a chain of follow-ups before you have to say something again."""
 
 
 class Executor(msgspec.Struct, frozen=True, kw_only=True):
-    """How approved actions are carried out."""
+    """How approved actions are executed."""
 
     max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
-    """How often an action is tried before it has failed."""
+    """How often an action is attempted before it fails."""
     backoff_seconds: Seconds = 5.0
-    """Pause before the second try; it doubles with each further one, up to an hour."""
+    """Pause before the second attempt; it doubles with each further one, up to an hour."""
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """A place that `webhook_send` may send to, named by you. Sending always asks."""
+    """A target that you configure for `webhook_send`. Sending always asks."""
 
     url: str = ""
-    """Where to send, by POST; required. The airlock lets webhooks reach exactly the hosts and ports written here."""
+    """Where to send, by POST; required. The airlock lets webhooks reach exactly the hosts and ports listed here."""
     header: Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]{1,64}$", title="the name of a header")] = "Authorization"
-    """The header that carries the secret, when there is one."""
+    """The header for the secret, if there is one."""
     secret_env: EnvName = ""
-    """The name of the environment variable that holds the header's whole value. Empty: no such header is sent."""
+    """The name of the environment variable with the header's whole value. Empty: no such header is sent."""
     key_header: Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]{1,64}$", title="the name of a header")] = "Idempotency-Key"
-    """The header that carries the idempotency key."""
+    """The header for the idempotency key."""
     deduplicates: bool = False
-    """Whether the receiver does a request with a key that it has seen before only once. Then an interrupted send is
+    """Whether the receiver ignores requests with a key that it has seen before. Then an interrupted send is
     simply repeated."""
     lookup_url: str = ""
-    """Where to ask whether a key was received, by GET with the same header: `{key}` stands for the key; 200 means yes,
-    404 no. Empty: it cannot be asked, and what was interrupted is yours to resolve unless the receiver deduplicates."""
+    """Where to look up whether a key was received, by GET with the same header; `{key}` is the key; 200 means yes,
+    404 no. Empty: no lookup, and you resolve interrupted sends yourself unless the receiver deduplicates."""
     timeout_seconds: Seconds = 20.0
     """How long one request may take."""
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model costs, for `coilclaw usage`. The table's name is the model's name as it answers."""
+    """What a model costs, for `coilclaw usage`. The table's name is the model's name in its answers."""
 
     input_per_million: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
     """Price of a million tokens read, in your currency."""
@@ -303,31 +363,32 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How many days things are kept; 0 means for ever. Receipts are always kept. The worker prunes daily."""
+    """How many days data is kept; 0 means for ever. Receipts are always kept. The worker prunes daily."""
 
     idempotency_days: Days = 90
     """Idempotency keys."""
     audit_days: Days = 90
-    """Audit events; they are exported to `audit/YYYY/MM/DD.jsonl` in the workspace before they go."""
+    """Audit events. They go once they are on main in `audit/YYYY/MM/DD.jsonl`, where the daily export puts them; with
+    `forge.enabled = false` that file is written in the workspace first."""
     messages_days: Days = 0
-    """Messages. A conversation that goes on keeps what others wrote in it, because later words may rest on it; one that
-    has been silent for so long goes as a whole. What an open action or job belongs to stays."""
+    """Messages. An active conversation keeps untrusted content, because later messages may depend on it; one that
+    has been silent for this long is deleted as a whole, unless an open action or job belongs to it."""
     artifacts_days: Days = 90
-    """Artifacts; not those a job left, which its evidence names, nor those a kept message points to."""
+    """Artifacts, except those in a job's evidence or referenced by a kept message."""
 
 
 class WebSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """Where `web_search` asks. Off until you choose; the key is only ever named."""
+    """The search server of `web_search`. Off by default; only the key's name is configured."""
 
     kind: Literal["off", "brave", "searxng"] = "off"
-    """`brave` is the Brave Search API and needs a key; `searxng` is a SearXNG server of your own."""
+    """`brave` is the Brave Search API and needs a key; `searxng` is your own SearXNG server."""
     base_url: str = ""
-    """For searxng: where the server is, such as `http://localhost:8888`."""
+    """For searxng: the server's URL, such as `http://localhost:8888`."""
     api_key_env: EnvName = ""
-    """The name of the environment variable that holds the key."""
+    """The name of the environment variable with the key."""
 
     def address(self) -> str:
-        """The address that is asked, without the query; empty when off."""
+        """The search URL without the query; empty when off."""
         if self.kind == "brave":
             return "https://api.search.brave.com/res/v1/web/search"
         return f"{self.base_url.rstrip('/')}/search" if self.kind == "searxng" and self.base_url else ""
@@ -339,54 +400,54 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     http_addr: str = "127.0.0.1:8377"
     """Address and port to listen on, such as `127.0.0.1:8377` or `[::1]:8377`. Beyond loopback only with TLS."""
     public_url: str = ""
-    """The address people open when it is not `http://localhost:PORT`, such as `https://coil.example.net`. Passkeys
+    """The address people open, if not `http://localhost:PORT`, such as `https://coil.example.net`. Passkeys
     belong to its name."""
     tls_cert: Path | None = None
-    """The certificate (PEM, with its chain) to speak TLS with; needs `tls_key`."""
+    """The TLS certificate (PEM, with its chain); needs `tls_key`."""
     tls_key: Path | None = None
-    """The private key that belongs to `tls_cert`."""
+    """The private key of `tls_cert`."""
     tls_proxy: str = ""
-    """The address of a proxy that speaks TLS for us, such as `10.0.0.2`; only it may connect then. Needs an https
+    """The address of a proxy that terminates TLS, such as `10.0.0.2`; only it may then connect. Needs an https
     `public_url`."""
     max_body_bytes: Annotated[int, Meta(ge=1024, le=64 << 20)] = 1 << 20
-    """The largest request body; uploads have a limit of their own (2 MiB)."""
+    """Maximum size of a request body; uploads have their own limit (2 MiB)."""
     body_seconds: Seconds = 20.0
     """How long a client may take to send a request."""
     token_days: Annotated[int, Meta(ge=1, le=365)] = 30
     """How long a device stays signed in without being used."""
     pairing_minutes: Annotated[int, Meta(ge=1, le=60)] = 5
-    """How long a pairing code can be used."""
+    """How long a pairing code is valid."""
     turns_at_once: Annotated[int, Meta(ge=1, le=64)] = 4
     """How many conversations are answered at the same time."""
     max_streams: Annotated[int, Meta(ge=1, le=10_000)] = 1200
-    """How many event streams may be open, and how many WebSockets (of those at most 256)."""
+    """How many event streams may be open, and how many WebSockets (at most 256 of those)."""
     requests_per_minute: Annotated[int, Meta(ge=10, le=1_000_000)] = 1200
     """How many requests a device may make; single routes have stricter limits."""
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):
-    """What the processes say about themselves."""
+    """Logging."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important level that is written."""
+    """The minimum level that is logged."""
     format: Literal["text", "json"] = "text"
-    """Lines for people, or one JSON object per line."""
+    """Text lines, or one JSON object per line."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole configuration. Paths are absolute; keys are only ever named, by environment variable."""
+    """The whole configuration. Paths are absolute; secrets are only named, by environment variable."""
 
     workspace_dir: Path = Path("../coilclaw-workspace")
-    """The directory that the agent works in. A relative path begins at the home, so the default is the home's sibling:
-    `~/coilclaw-workspace`. It may not contain the home or lie in it."""
+    """The directory that the agent works in, relative to the home, so the default is the home's sibling:
+    `~/coilclaw-workspace`. It must not contain the home or be inside it."""
     default_provider: str = "local"
     """Which of `[providers.models]` answers."""
     default_model: str = ""
-    """The model to ask for. Empty: the provider's own."""
+    """The model to use. Empty: the provider's own."""
     fallback_model: str = ""
-    """The model asked once when the first one's answer cannot be used. Empty: none."""
+    """The model to try once if the first one's answer is unusable. Empty: none."""
     env: Literal["development", "production"] = "production"
-    """What this installation is for; a word for logs and reports, it loosens nothing."""
+    """The purpose of this installation, for logs and reports; it has no other effect."""
     security: Security = Security()
     """What the agent may touch."""
     providers: Providers = Providers()
@@ -398,26 +459,35 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     receipts: Receipts = Receipts()
     """The proof of what was done."""
     agent: Agent = Agent()
-    """Bounds on one turn."""
+    """Limits on one turn."""
     approvals: Approvals = Approvals()
-    """What waits for the owner."""
+    """Pending approvals."""
     budgets: Budgets = Budgets()
-    """Ceilings across turns and jobs."""
+    """Limits across turns and jobs."""
     jobs: Jobs = Jobs()
-    """Bounds on work in the background."""
+    """Limits on background work."""
     schedules: Schedules = Schedules()
-    """Bounds on follow-ups."""
+    """Limits on follow-ups."""
     executor: Executor = Executor()
-    """How approved actions are carried out."""
+    """How approved actions are executed."""
     webhooks: dict[str, Webhook] = {}
-    """Places to send to, each a table `[webhooks.NAME]`."""
+    """Targets for sending, each a table `[webhooks.NAME]`."""
     prices: dict[str, Price] = {}
     """What models cost, each a table `[prices."NAME"]`."""
     retention: Retention = Retention()
-    """How long things are kept."""
+    """How long data is kept."""
+    notify: Notify = Notify()
+    """Notifications."""
+    forge: Forge = Forge()
+    """Pull requests."""
     web_search: WebSearch = WebSearch()
-    """Where web_search asks."""
+    """The search server of web_search."""
     server: Server = Server()
     """The HTTP interface."""
     log: Log = Log()
-    """What the processes say about themselves."""
+    """Logging."""
+
+    @property
+    def trees_dir(self) -> Path:
+        """Where jobs get their copies of the workspace."""
+        return self.forge.trees_dir or self.workspace_dir.with_name(f"{self.workspace_dir.name}-trees")

@@ -1,4 +1,4 @@
-"""A configuration as plain values: for people, without secrets; for the policy hash, without what decides nothing."""
+"""A configuration as plain values: for people, without secrets; for the policy hash, only what affects decisions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import msgspec
 from coilclaw.config.environment import SECRETS
 from coilclaw.config.faults import display
 from coilclaw.config.options import Origin
-from coilclaw.config.schema import Config, OpenAIModel
+from coilclaw.config.schema import Config, ServerModel
 
-if TYPE_CHECKING:  # only words for the types: hashing and JSON are not needed to load a configuration
+if TYPE_CHECKING:  # only for type checking: loading a configuration needs neither hashing nor JSON
     from coilclaw.packets.canonical import Json, JsonObject
 
 
 def show_config(config: Config, origins: Mapping[str, Origin] | None = None) -> JsonObject:
-    """Every value by section, JSON-able; with origins, also where each came from. Holds no secret."""
+    """Every value by section, ready for JSON, optionally with its origin. Contains no secret."""
     shown = _plain(config)
     models = cast("dict[str, Json]", shown["providers"])["models"]
-    for table in (*_tables(models), *_tables(shown["webhooks"])):
+    notify = cast("dict[str, Json]", shown["notify"])
+    for table in (*_tables(models), *_tables(shown["webhooks"]), notify):
         for key in ("base_url", "url", "lookup_url"):
             if table.get(key):
                 table[key] = _masked(str(table[key]))
@@ -30,10 +31,11 @@ def show_config(config: Config, origins: Mapping[str, Origin] | None = None) -> 
 
 
 def policy_inputs(config: Config) -> JsonObject:
-    """What decisions depend on, ready for canonical JSON; lists are sorted, because their order decides nothing."""
+    """What decisions depend on, ready for canonical JSON; lists are sorted, because their order is irrelevant."""
     parts = _plain(config)
     chosen = (
         "workspace_dir", "security", "channels", "agent", "approvals", "budgets", "jobs", "executor", "webhooks",
+        "forge",
     )  # fmt: skip
     return {name: _ordered(parts[name]) for name in chosen}
 
@@ -41,8 +43,9 @@ def policy_inputs(config: Config) -> JsonObject:
 def secret_variables(config: Config) -> tuple[str, ...]:
     """The variables whose values are secrets, for redaction."""
     models = config.providers.models.values()
-    named = [model.api_key_env for model in models if isinstance(model, OpenAIModel)]
+    named = [model.api_key_env for model in models if isinstance(model, ServerModel)]
     named += [config.web_search.api_key_env, *(webhook.secret_env for webhook in config.webhooks.values())]
+    named += [config.notify.token_env, config.notify.smtp.password_env]
     return tuple(dict.fromkeys((*SECRETS, *filter(None, named))))
 
 

@@ -1,4 +1,4 @@
-"""Named tables: parts of the file whose tables the owner names, each checked against its shape or its kind's."""
+"""Named tables: tables that the owner names, each checked against its struct or its kind's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from coilclaw.config.forge import ForgeCheck
 from coilclaw.config.schema import MODEL_KINDS, Price, Webhook, default_models
 
 KeyPath: TypeAlias = tuple[str, ...]
@@ -14,6 +15,7 @@ Shapes: TypeAlias = Mapping[str, type[msgspec.Struct]]
 MODELS: KeyPath = ("providers", "models")
 WEBHOOKS: KeyPath = ("webhooks",)
 PRICES: KeyPath = ("prices",)
+CHECKS: KeyPath = ("forge", "checks")
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,16 +23,16 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     path: KeyPath
     noun: str
-    """What one of them is called in messages."""
+    """The word for one of them in messages."""
     shapes: Shapes
-    """The struct for each `kind`; a table without kinds has one, under the empty word."""
+    """The struct for each `kind`; a table without kinds has one, under the empty string."""
     signs: str = "._-"
-    """What a name may hold besides letters and digits."""
+    """Characters allowed in a name besides letters and digits."""
     longest: int = 64
     variables: bool = True
     """Whether COILCLAW_<PATH>_<NAME>_<KEY> overrides a key."""
     defaults: Callable[[], Mapping[str, msgspec.Struct]] = dict
-    """What is there when the file names none."""
+    """The value if the file has none."""
 
     @property
     def key(self) -> str:
@@ -39,11 +41,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_kinds(self) -> bool:
-        """Whether the key `kind` says which keys a table has."""
+        """Whether the key `kind` determines a table's keys."""
         return "" not in self.shapes
 
     def names(self, text: str) -> bool:
-        """Whether a table may be called this."""
+        """Whether a table may have this name."""
         plain = all(char.isalnum() or char in self.signs for char in text)
         return plain and text.isascii() and 0 < len(text) <= self.longest and text[0].isalnum()
 
@@ -61,13 +63,14 @@ TABLES: Mapping[KeyPath, Table] = {
     for table in (
         Table(path=MODELS, noun="provider", shapes=MODEL_KINDS, defaults=default_models),
         Table(path=WEBHOOKS, noun="webhook", shapes={"": Webhook}),
-        # Models are called things like openai/gpt-4o:free, which no variable's name could tell apart.
+        # Models have names like openai/gpt-4o:free, which a variable's name cannot represent.
         Table(path=PRICES, noun="price", shapes={"": Price}, signs="._-/:@+", longest=128, variables=False),
+        Table(path=CHECKS, noun="check", shapes={"": ForgeCheck}, signs="_-"),
     )
 }
 """Every named table by its path."""
 
 
 def table_at(path: KeyPath) -> Table | None:
-    """The named table that a path leads into, if it leads into one."""
+    """The named table that a path leads into, if any."""
     return TABLES.get(path[:1]) or TABLES.get(path[:2])

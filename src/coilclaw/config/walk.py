@@ -1,4 +1,4 @@
-"""From raw tables to structs: each value is checked against its field's type, and every fault is noted."""
+"""From raw tables to structs: each value is checked against its field's type, and every fault is recorded."""
 
 import math
 import re
@@ -24,7 +24,7 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 
 def build(shape: type[Shape], raw: object, path: KeyPath, faults: Faults) -> Shape:
-    """A struct from a table. What does not fit is noted, and stands at its default so that the walk goes on."""
+    """A struct from a table. A value that does not fit is recorded and replaced by its default."""
     if not isinstance(raw, dict):
         faults.note(path, f"needs a table, written [{'.'.join(path)}]")
         return shape()
@@ -40,11 +40,11 @@ def build(shape: type[Shape], raw: object, path: KeyPath, faults: Faults) -> Sha
             made[name] = build(fields[name].type, value, here, faults)
         else:
             _leaf(made, value, fields[name].type, here, faults)
-    return shape(**made)
+    return shape(**{fields[name].name: value for name, value in made.items()})
 
 
 def _leaf(made: dict[str, object], value: object, kind: Any, path: KeyPath, faults: Faults) -> None:
-    """Put the checked value where it belongs, or note why it does not fit."""
+    """Store the checked value, or record why it does not fit."""
     try:
         fitting = cast("object", msgspec.convert(value, kind, dec_hook=_path))
     except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
@@ -59,7 +59,7 @@ def _leaf(made: dict[str, object], value: object, kind: Any, path: KeyPath, faul
 
 
 def _path(kind: type, value: object) -> object:
-    """msgspec asks here for what it does not know itself: paths."""
+    """msgspec's hook for types it does not know: paths."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError
     return kind(value)
@@ -80,7 +80,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _instead(value: object, kind: Any) -> str:
-    """What stands there, said only of words and numbers: a string in any other place may be a secret."""
+    """The actual value, repeated only for literals and numbers: any other string may be a secret."""
     inner, _ = bare_type(kind)
     if isinstance(value, bool):
         return f", not {str(value).lower()}"
@@ -133,7 +133,7 @@ def _shape(table: Table, inner: Mapping[str, object], path: KeyPath, faults: Fau
 
 
 def _unknown(path: KeyPath, siblings: list[str], faults: Faults) -> None:
-    """Say that a key does not exist, and which one was probably meant: here, or in another section."""
+    """Report an unknown key and the one probably meant, here or in another section."""
     if faults.full:
         faults.note(path, "")
         return
@@ -142,7 +142,7 @@ def _unknown(path: KeyPath, siblings: list[str], faults: Faults) -> None:
     if table is not None and table.has_kinds:
         kinds = [kind for kind in table.shapes if name in {option.path[-1] for option in table_options(table, kind)}]
         if kinds:
-            faults.note(path, f"belongs to kind {' and '.join(kinds)} only; this kind has {', '.join(siblings)}")
+            faults.note(path, f"belongs to kind {', '.join(kinds)} only; this kind has {', '.join(siblings)}")
             return
     close = nearest(name, siblings)
     if not close and len(path) <= 2:

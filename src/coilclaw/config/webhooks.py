@@ -1,4 +1,4 @@
-"""What no single value of a webhook shows: where it leads, what travels with it, and who else would see it."""
+"""Checks across a webhook's values: where it leads, what is sent along, and who else could see it."""
 
 from urllib.parse import SplitResult, urlsplit
 
@@ -12,14 +12,14 @@ TAKEN = frozenset(
     accept-encoding
     """.split()  # noqa: SIM905  a dozen quoted words are harder to read
 )
-"""Headers that the request itself needs or that say how it is carried."""
+"""Headers that the request itself sets or that control transport."""
 
 KEY = "{key}"
-"""Stands in a lookup_url for the idempotency key."""
+"""Placeholder for the idempotency key in a lookup_url."""
 
 
 def check_webhook(webhook: Webhook, path: KeyPath, faults: Faults) -> None:
-    """Note what is wrong with one webhook. Addresses are never repeated: one may hold a password."""
+    """Record what is wrong with one webhook. Addresses are never repeated: one may contain a password."""
     there = _check_url(webhook.url, (*path, "url"), faults)
     if webhook.lookup_url:
         asked = _check_url(webhook.lookup_url, (*path, "lookup_url"), faults)

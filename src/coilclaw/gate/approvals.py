@@ -9,15 +9,22 @@ from coilclaw.gate.outcomes import End, changed, denial, expired, refusal, resol
 from coilclaw.gate.proof import OwnerProof
 from coilclaw.gate.records import Record, Taken, Verdict
 from coilclaw.gate.turn import Turn
+from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import Action, Status, ToolResult
+from coilclaw.packets.card import FromNowOn
 from coilclaw.packets.errors import Conflict, UsageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.proof import Assertion
 from coilclaw.store.actions import load_action, waiting_actions
 from coilclaw.store.database import Database
+from coilclaw.store.held_back import reproposed_actions
 from coilclaw.store.tx import Tx
 
 BATCH = 100
+
+
+class NotOffered(UsageError):
+    """A standing answer was asked for that the card does not offer."""
 
 
 class Approvals:
@@ -34,9 +41,18 @@ class Approvals:
         return self._conveyor.records.owner
 
     async def approve(
-        self, action: Action, *, by: str, digest: str, seen: str | None = None, proof: Assertion | None = None
+        self,
+        action: Action,
+        *,
+        by: str,
+        digest: str,
+        seen: str | None = None,
+        proof: Assertion | None = None,
+        from_now_on: FromNowOn | None = None,
     ) -> Action | Outcome:
         """Write down a yes to exactly what was shown: the card's digest, and what it was compared with.
+
+        With `from_now_on` a standing answer is written with it; one that is not offered is an error, and no yes.
 
         What cannot be approved any more ends here, with its reason. Where the door is not enough and `proof` does not
         hold, ProofNeeded is raised and it goes on waiting.
@@ -44,7 +60,7 @@ class Approvals:
         if action.status == "APPROVED":
             return action
         self._must_wait(action)
-        inspected, looked = self._conveyor.intake.look_again(action, self._conveyor.intake.turn_of(action))
+        inspected, looked = await self._conveyor.intake.look(action, self._conveyor.intake.turn_of(action))
         if from_stamp(action.expires_at) <= self._clock():
             return await self._end(action, expired())
         if digest != action.digest or looked.digest != action.digest or looked.decision.lane != action.decision.lane:
@@ -52,8 +68,13 @@ class Approvals:
         if looked.decision.verdict == "deny" and not inspected.facts.estop:
             refused = msgspec.structs.replace(action, decision=looked.decision)
             return await self._end(refused, denial(looked.decision))
+        answer = None
+        if from_now_on is not None:
+            answer = self._conveyor.intake.answer_for(looked, inspected, from_now_on)
+            if answer is None:
+                raise NotOffered("a standing answer like this is not offered for this action.")
         self._conveyor.reached("approving")
-        approved = await self._db.write(lambda tx: self._conveyor.records.approve(tx, action, by, seen, proof))
+        approved = await self._db.write(lambda tx: self._conveyor.records.approve(tx, action, by, seen, proof, answer))
         self._conveyor.reached("approved")
         if approved:
             return msgspec.structs.replace(action, status="APPROVED", approved_by=by)
@@ -106,7 +127,8 @@ class Approvals:
     async def repropose(self, action: Action, *, key: str | None = None) -> Action:
         """Propose the stored bytes of a refused action again, by the owner's own hand; its card says where it was.
 
-        The same key again is the same proposal.
+        The same key again is the same proposal, and so is another wish while the card of the first one waits: two
+        cards for the same bytes would send them twice.
         """
         refusable: tuple[Status, ...] = ("REJECTED", "FAILED")
         if action.status not in refusable:
@@ -124,10 +146,34 @@ class Approvals:
         known = await self._conveyor.intake.known(action.call, key) if key is not None else None
         if known is not None:
             return known
-        new = self._conveyor.intake.propose(action.call, turn, key or new_id("key", self._clock()))
-        outcome = await self._conveyor.carry(new, turn, stored=False, record=None)
-        await self._conveyor.intake.note("tool_reproposed", outcome.action.action_id, {"of": action.action_id})
-        return self._loaded(outcome.action.action_id)
+        if (waiting := self._waiting_again(self._db.reader, action)) is not None:
+            return self._loaded(waiting)
+        new = await self._conveyor.intake.proposed(action.call, turn, key or new_id("key", self._clock()))
+        try:
+            await self._conveyor.carry(new, turn, stored=False, record=self._reproposed(action, new))
+        except Taken:  # another device was faster
+            return self._loaded(self._waiting_again(self._db.reader, action) or new.action_id)
+        return self._loaded(new.action_id)
+
+    @staticmethod
+    def _waiting_again(db: Tx, action: Action) -> str | None:
+        """The proposal of the same bytes that is not at its end yet."""
+        again = reproposed_actions(db, (action.turn_id,)).get(action.action_id)
+        return again.action_id if again is not None and again.status in ("PENDING", "APPROVED") else None
+
+    def _reproposed(self, action: Action, new: Action) -> Record:
+        """Says whose bytes they are in the transaction that stores the new action, so that it is never pushed."""
+        post = self._conveyor.records.post(new)
+
+        def record(tx: Tx, result: ToolResult) -> None:
+            waits = result.code == "APPROVAL_NEEDED"
+            if waits and self._waiting_again(tx, action) is not None:
+                raise Taken(new.action_id)
+            add_event(tx, self._clock, "tool_reproposed", new.action_id, {"of": action.action_id})
+            if post is not None and not waits:
+                post(tx, result)
+
+        return record
 
     async def _end(self, action: Action, end: End, *, by: str = "", record: Record | None = None) -> Outcome:
         """End it as it was seen; if it no longer stands so, somebody was faster."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from coilclaw.gate.decision_input import BACKGROUND, FOLLOWED, MATRIX, Case, Rule, describe
+from coilclaw.gate.decision_input import BACKGROUND, FOLLOWED, MATRIX, Case, Rule, describe, told_paths
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.decision import Reason
 
@@ -12,7 +12,9 @@ IRREVERSIBLE = "CANNOT_BE_UNDONE"
 
 def _ask_lane(case: Case) -> Iterator[Reason]:
     if case.lane == "B":
-        yield Reason(rule="lane.external", code="LANE_B", text="It would have an effect outside this machine.")
+        merge = "It puts into force what a job prepared."
+        text = "It would have an effect outside this machine." if case.facts.merge is None else merge
+        yield Reason(rule="lane.external", code="LANE_B", text=text)
     if case.lane == "C" and not case.facts.unsafe:
         yield Reason(
             rule="lane.owner",
@@ -32,9 +34,9 @@ def _ask_unsafe(case: Case) -> Iterator[Reason]:
 
 def _ask_steering(case: Case) -> Iterator[Reason]:
     """What steers later work is not rewritten while nobody watches, in no autonomy."""
-    if case.setting.source not in BACKGROUND:
+    if case.setting.source not in BACKGROUND or case.facts.tree:
         return
-    for path in case.facts.paths:
+    for path in told_paths(case.facts):
         if path.write and not path.boxed and path.relative is not None and path.path_class == "guarded":
             yield Reason(
                 rule="path.steering",
@@ -130,7 +132,8 @@ def _ask_rules(case: Case) -> Iterator[Reason]:
 
 
 def _ask_autonomy(case: Case) -> Iterator[Reason]:
-    if case.lane == "A" and MATRIX[case.policy.autonomy][case.risk] == "ask":
+    in_tree = case.facts.tree and case.risk == "R2"  # the question is the merge
+    if case.lane == "A" and MATRIX[case.policy.autonomy][case.risk] == "ask" and not in_tree:
         yield Reason(
             rule=f"autonomy.{case.policy.autonomy}",
             code="AUTONOMY_ASKS",

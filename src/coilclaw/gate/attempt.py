@@ -11,7 +11,7 @@ from coilclaw.gate.outcomes import End, cancelled_in_box, end_of, interrupted, l
 from coilclaw.gate.turn import Turn
 from coilclaw.gate.uncancellable import CancelRequest
 from coilclaw.packets.action import Action
-from coilclaw.packets.errors import EffectUncertain, StorageError
+from coilclaw.packets.errors import EffectUncertain, StorageError, ToolError
 from coilclaw.packets.ports import Context, Tool, ToolOutput
 
 
@@ -39,6 +39,12 @@ class Attempts:
         self._estop = estop
         self._redact = redact
         self._releasing = releasing
+        self._running: set[asyncio.Future[ToolOutput]] = set()
+
+    def stop_calls(self) -> bool:
+        """Cancel the calls that run now and nothing else: whoever made them is told. False when there are none."""
+        stopped = [call.cancel() for call in self._running]
+        return any(stopped)
 
     @property
     def tool_seconds(self) -> float:
@@ -55,7 +61,10 @@ class Attempts:
         if not inspected.touches.command and not inspected.touches.sends:
             release()  # a command is released by its box, a message when it is sent
         looks = action.uncertain and tool.recovery(args) == "lookup"
-        call = _look_then_do(tool, inspected, context) if looks else tool.invoke(args, context)
+        if inspected.fault is not None:
+            call = _refuse(inspected.fault)
+        else:
+            call = _look_then_do(tool, inspected, context) if looks else tool.invoke(args, context)
         return await self._under_limits(inspected, call, context, cut, release)
 
     async def _under_limits(
@@ -77,6 +86,8 @@ class Attempts:
     ) -> End:
         work = asyncio.ensure_future(call)
         cut.over(work)
+        self._running.add(work)
+        work.add_done_callback(self._running.discard)
         time = asyncio.get_running_loop().time
         deadline = time() + timeout
         try:
@@ -110,6 +121,10 @@ class _AlreadyDone(Exception):
 
 def _was_done(work: "asyncio.Future[ToolOutput]") -> bool:
     return isinstance(work.exception(), _AlreadyDone)
+
+
+async def _refuse(fault: ToolError) -> ToolOutput:
+    raise fault
 
 
 async def _look_then_do(tool: Tool, inspected: Inspected, context: Context) -> ToolOutput:

@@ -4,6 +4,7 @@ import os
 
 from coilclaw.gate.facts import Inspected
 from coilclaw.gate.preview import Existing, Restored, preview
+from coilclaw.gate.standing import offers
 from coilclaw.packets.action import Action
 from coilclaw.packets.card import Card
 from coilclaw.packets.ports import Touches
@@ -27,7 +28,7 @@ def render_card(
         action_id=action.action_id,
         tool_name=action.call.tool,
         human_summary=_short(one_line(summary), SUMMARY_CHARACTERS),
-        target_entity=_short(one_line(_target(action, inspected.touches)), 200) + _leads_to(inspected),
+        target_entity=_short(one_line(_target(action, inspected.touches)), 200) + _leads_to(inspected) + _in(inspected),
         risk_class=action.decision.risk_class,
         risk=action.decision.risk,
         risk_word=action.decision.risk_word,
@@ -40,6 +41,7 @@ def render_card(
         digest=action.digest,
         args=one_line(action.call.args_bytes.decode("utf-8")),
         marked=tuple(one_line(value) for value in marked),
+        offers=offers(action, inspected.facts),
     )
 
 
@@ -48,11 +50,18 @@ def _target(action: Action, touches: Touches) -> str:
         return f"{touches.target.name} ({touches.target.url})"
     named = next(iter((*touches.writes, *touches.reads)), None)
     command = (touches.command or "").partition("\n")[0]
-    return named or touches.url or command or action.call.tool
+    return named or touches.url or command or touches.subject or action.call.tool
 
 
 def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _in(inspected: Inspected) -> str:
+    """The owner's own folder that the conversation works in, which the paths of a call do not say."""
+    project = inspected.at.project
+    how = "in" if inspected.root is inspected.at else "of the workspace, for work in"
+    return "" if project is None else f" {how} project {project.name} ({one_line(project.path)})"
 
 
 def _leads_to(inspected: Inspected) -> str:

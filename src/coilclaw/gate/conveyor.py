@@ -9,11 +9,13 @@ the new status together.
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
 
 from coilclaw.gate.attempt import Attempts
+from coilclaw.gate.background import BackgroundCommands, beginning, runs_beside, told_running
 from coilclaw.gate.binding import is_as_shown
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.facts import Inspected
@@ -40,6 +42,7 @@ from coilclaw.gate.outcomes import (
     refusal,
     rules_changed,
     stopped_before,
+    told_of,
     too_late,
     withdrawn,
 )
@@ -56,6 +59,7 @@ from coilclaw.packets.ids import Clock, from_stamp
 from coilclaw.packets.ports import Recovery
 from coilclaw.store.actions import Held, held_actions
 from coilclaw.store.database import Database
+from coilclaw.store.standing_answers import StandingAnswer
 
 Approver: TypeAlias = Callable[[Card], Awaitable[Answer]]
 
@@ -76,6 +80,7 @@ class Conveyor:
         attempts: Attempts,
         inspection: Inspection,
         labelling: Labelling,
+        background: BackgroundCommands,
         estop: Estop,
         clock: Clock,
         is_over: Callable[[Action], bool],
@@ -83,7 +88,7 @@ class Conveyor:
         observe: Observer,
         reached: Reached,
         redact: Callable[[str], str],
-        patience: Patience,
+        patience: Callable[[], Patience],
     ) -> None:
         self.intake = intake
         self.records = records
@@ -91,9 +96,10 @@ class Conveyor:
         self.redact = redact
         self._db = db
         self._ledger = ledger
-        self._attempts = attempts
+        self.attempts = attempts
         self._inspection = inspection
         self._labelling = labelling
+        self._background = background
         self._estop = estop
         self._clock = clock
         self._is_over = is_over
@@ -114,49 +120,61 @@ class Conveyor:
     async def carry(self, action: Action, turn: Turn, *, stored: bool, record: Record | None = None) -> Outcome:
         """Take an action to its end: denied, run, or left waiting for the owner."""
         self.reached("proposed")
-        inspected, action = self.intake.look_again(action, turn)
-        try:
-            may_run = action.decision.verdict != "deny"
-            if may_run and await self._labelling.undoing.prepare(inspected.facts, self._estop.engaged):
-                inspected, action = self.intake.look_again(action, turn)
-        except asyncio.CancelledError:
-            cut = action
-            await uncancellable(lambda _: self._finish(cut, cut_before(), stored=stored, record=record))
-            raise
+        end_cut = partial(self._finish, end=cut_before(), stored=stored, record=record)
+        inspected, action = await self._looked(action, turn, end_cut, prepare=True)
         self.reached("decided")
-        approved = False
+        approved, kept = False, None
         if action.decision.verdict == "ask":
             named = self._labelling.seen(inspected) if inspected.touches.restores is not None else ""
             answer = await self._ask(action, inspected, stored=stored, record=record)
             if answer.approved is None or (answer.approved and self._must_show_more(action, answer.by)):
                 return await self._leave_waiting(action, inspected, stored=stored, record=record)
             if not answer.approved:
-                return await self._finish(action, refusal(answer.reason), stored=stored, record=record, by=answer.by)
+                end = refusal(self.redact(answer.reason))
+                no = await self._finish(action, end, stored=stored, record=record, by=answer.by)
+                return msgspec.structs.replace(no, edited=answer.edited)
             # The owner may have taken their time: everything is looked at once more before anything runs, and a yes
             # holds only for what was shown.
             shown, seen = inspected, action
-            inspected, action = self.intake.look_again(action, turn)
+            inspected, action = await self._looked(action, turn, end_cut)
             same = is_as_shown(action, inspected, seen, shown)
             if named and named != self._labelling.seen(inspected):
                 same = False  # an undo of other files than those that were named
             if action.decision.verdict != "deny" and not same:
                 return await self._finish(action, changed(), stored=stored, record=record)
             approved = True
+            if answer.from_now_on is not None and action.decision.verdict == "ask":
+                kept = self.intake.answer_for(action, inspected, answer.from_now_on)
             action = msgspec.structs.replace(action, approved_by=answer.by)
             self._observe("tool_approved", {"tool": action.call.tool, "action_id": action.action_id})
         if action.decision.verdict == "deny":
             return await self._finish(action, denial(action.decision), stored=stored, record=record)
         if approved and from_stamp(action.expires_at) <= self._clock():
             return await self._finish(action, expired(), stored=stored, record=record)
-        if inspected.facts.tool is not None and inspected.facts.tool.effect == "READ" and not approved:
+        reads = inspected.facts.tool is not None and inspected.facts.tool.effect == "READ"
+        if reads and not approved and not runs_beside(action, inspected):
             return await uncancellable(
                 lambda cut: self._run(action, inspected, turn, cut, stored=stored, record=record)
             )
         return await uncancellable(
             lambda cut: self._claim_and_run(
-                action, inspected, turn, cut, stored=stored, record=record, approved_now=approved
+                action, inspected, turn, cut, stored=stored, record=record, approved_now=approved, answer=kept
             )
         )
+
+    async def _looked(
+        self, action: Action, turn: Turn, end_cut: Callable[[Action], Awaitable[Outcome]], *, prepare: bool = False
+    ) -> tuple[Inspected, Action]:
+        """Look at a call and have ready what its undo needs. One that is cut short here has its end all the same."""
+        try:
+            inspected, action = await self.intake.look(action, turn)
+            may_run = prepare and action.decision.verdict != "deny"
+            if may_run and await inspected.root.undoing.prepare(inspected.facts, self._estop.engaged):
+                inspected, action = await self.intake.look(action, turn)
+        except asyncio.CancelledError:
+            await uncancellable(lambda _: end_cut(action))
+            raise
+        return inspected, action
 
     async def _ask(self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None) -> Answer:
         """Put the card to the owner. Ctrl-C is an answer too."""
@@ -185,15 +203,20 @@ class Conveyor:
         stored: bool,
         record: Record | None,
         approved_now: bool,
+        answer: StandingAnswer | None = None,
     ) -> Outcome:
+        running = told_running(action, inspected) if runs_beside(action, inspected) else None
+        before = self._labelling.before(action, inspected, turn)
         try:
             begun = await self.records.begin(
                 action,
                 stored=stored,
                 approved_now=approved_now,
+                answer=answer,
                 stopped=self._estop.engaged,
                 refused=lambda: self._too_late(action),
-                in_transaction=self._labelling.before(action, inspected, turn),
+                in_transaction=before if running is None else beginning(action, running, before, record),
+                running=running,
             )
         except KeyBound:
             return await self._finish(action, conflict(), stored=stored, record=record)
@@ -207,10 +230,22 @@ class Conveyor:
             if action.status == "APPROVED":
                 raise Stopped
             return await self._finish(action, stopped_before(), stored=True, record=record)
-        before = action
+        back = NextStatus(status="APPROVED", uncertain=action.uncertain) if action.status == "APPROVED" else None
         action = msgspec.structs.replace(action, attempt=action.attempt + 1, status="APPROVED", begun=True)
-        back = NextStatus(status="APPROVED", uncertain=before.uncertain) if before.status == "APPROVED" else None
-        return await self._run(action, inspected, turn, cut, stored=True, record=record, back=back)
+        if running is None:
+            return await self._run(action, inspected, turn, cut, stored=True, record=record, back=back)
+        own = Turn(turn.turn_id, turn.thread_id, turn.source, turn.inherited, fresh=turn.fresh, job=turn.job)
+        turn.take_in(running.label)
+        told = self.records.post_end(action)
+
+        async def work(cut: CancelRequest) -> Outcome:
+            return await self._run(action, inspected, own, cut, stored=True, record=told, back=back)
+
+        if cut.asked:
+            return await work(cut)
+        carried = self._labelling.carried(inspected)
+        self._background.start(action, lambda: self._labelling.output_label(inspected, carried), work)
+        return Outcome(action=action, result=running, receipt=None, running=True)
 
     async def _run(
         self,
@@ -224,7 +259,7 @@ class Conveyor:
         back: NextStatus | None = None,
     ) -> Outcome:
         """Run it, unless ESTOP or a cancellation came; `back` is where that leaves what was approved before."""
-        undoing = self._labelling.undoing
+        undoing = inspected.root.undoing
         stopped = lambda: cut.asked or self._estop.engaged()  # noqa: E731
         kept = await undoing.keep(action, inspected.touches, inspected.facts, stopped)
         if cut.asked or self._estop.engaged():
@@ -256,19 +291,19 @@ class Conveyor:
         try:
             carried = self._labelling.carried(inspected)
             self.reached("starting")
-            end = await self._attempts.run(action, inspected, turn, cut)
+            end = await self.attempts.run(action, inspected, turn, cut)
             self.reached("done")
             end, keep = await self._labelling.after(action, end, inspected, turn, carried, kept)
         except Exception as error:  # what it may have written stays held: the whole workspace counts as labelled
             self._trouble(f"{action.action_id} could not be completed: {type(error).__name__}: {error}")
             end = interrupted(inspected.tool, "GATE_BROKE", "The code around the call failed.")
-        end, asked = await self._inspection.after(action, end)
+        end, asked = await self._inspection.after(action, end, inspected.root)
         return end, both(if_it_can(keep, self._trouble), asked)
 
     def _fate(self, end: End, action: Action, inspected: Inspected) -> NextStatus:
         target = inspected.touches.target
-        in_flight = target.timeout_seconds if target is not None else self._attempts.tool_seconds
-        return fate_of(end, action.attempt, self._patience, self._recovery(inspected), in_flight)
+        in_flight = target.timeout_seconds if target is not None else self.attempts.tool_seconds
+        return fate_of(end, action.attempt, self._patience(), self._recovery(inspected), in_flight)
 
     def _recovery(self, inspected: Inspected) -> Recovery:
         return inspected.tool.recovery(inspected.args) if inspected.tool and inspected.args else "owner"
@@ -286,7 +321,7 @@ class Conveyor:
         ):
             return None
         turn = self.intake.turn_of(action)
-        inspected, looked = self.intake.look_again(action, turn)
+        inspected, looked = await self.intake.look(action, turn)
         self.reached("decided")
         if inspected.facts.estop:
             return None
@@ -353,7 +388,7 @@ class Conveyor:
 
     async def _take_over(self, left: Held) -> Outcome | None:
         action = left.action
-        inspected, looked = self.intake.look_again(action, self.intake.turn_of(action))
+        inspected, looked = await self.intake.look(action, self.intake.turn_of(action))
         if left.begun_at is None:
             over = self._is_over(action)
             if action.decision.verdict == "ask" and not over:
@@ -370,14 +405,14 @@ class Conveyor:
         if fate.status == "APPROVED" and not inspected.touches.sends:
             fate = NextStatus(status="APPROVED", uncertain=True)  # nothing is under way any more on this machine
         keep = if_it_can(await self._labelling.after_death(action, inspected, left.begun_at), self._trouble)
-        end, asked = await self._inspection.after(action, end)
+        end, asked = await self._inspection.after(action, end, inspected.root)
         record = both(both(keep, asked), self.records.post(action) if fate.status != "APPROVED" else None)
         return await self._finish(action, end, stored=True, record=record, fate=fate)
 
     async def _again_or_never(self, action: Action, inspected: Inspected) -> Outcome:
         """The process died between the claim and the effect: if the owner said yes to it, that still stands."""
         release = self._labelling.release(action, inspected)
-        self._inspection.not_needed(action)
+        self._inspection.not_needed(action, inspected.root)
         end = never_begun()
         if action.approved_by is not None:
             again = NextStatus(status="APPROVED", uncertain=action.uncertain)
@@ -410,15 +445,16 @@ class Conveyor:
     async def _leave_waiting(
         self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None
     ) -> Outcome:
-        panel = self._must_show_more(action, TERMINAL)
-        where = "approve it in the panel with their passkey" if panel else "answer with `coilclaw approvals`"
         reasons = " ".join(action.decision.reasons)
-        text = f"pending {action.action_id}: approval needed. {reasons} The owner can {where}."
+        text = f"pending {action.action_id}: approval needed, so nothing has happened yet. {reasons}"
+        if self.records.owner.needed(self._db.reader, action.decision.lane, TERMINAL) == "panel":
+            text += " It needs the owner's passkey, in the panel."
         result = ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED", label=INTERNAL)
         see = self._labelling.see(action.action_id, inspected)
         await self.records.wait(action, result, stored=stored, record=both(see, record))
         self.reached("waiting")
-        self._observe("approval_needed", {"tool": action.call.tool, "action_id": action.action_id})
+        what = self.intake.in_short(action.call)
+        self._observe("approval_needed", {"tool": action.call.tool, "action_id": action.action_id, "what": what})
         return Outcome(action=action, result=result, receipt=None)
 
     async def _finish(
@@ -432,7 +468,7 @@ class Conveyor:
         by: str = "",
     ) -> Outcome:
         """The last step of every attempt: receipt, status and memory in one transaction."""
-        fate = fate or fate_of(msgspec.structs.replace(end, sequel="none"), 0, self._patience, "owner", 0)
+        fate = fate or fate_of(msgspec.structs.replace(end, sequel="none"), 0, self._patience(), "owner", 0)
         told = end
         if fate.status == "APPROVED":
             text = f"{end.result.output} It will be retried."
@@ -445,7 +481,8 @@ class Conveyor:
                     action, end, stored=stored, record=record, fate=fate, by=by
                 )
             raise
-        self._observe(EVENT_OF[end.status], {"tool": action.call.tool, "code": receipt.code, "status": end.status})
+        what = self.intake.in_short(action.call)
+        self._observe(EVENT_OF[end.status], told_of(action, end, receipt.code, what))
         self._observe("receipt_written", {"id": receipt.id, "status": receipt.status})
         await self._ledger.seal_if_due()
         action = msgspec.structs.replace(action, status=fate.status)

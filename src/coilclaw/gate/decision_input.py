@@ -9,9 +9,13 @@ from coilclaw.gate.paths import PathFact
 from coilclaw.gate.policy_file import PolicyRule
 from coilclaw.lib.shell.facts import CommandFacts
 from coilclaw.packets.action import Label, Source
+from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.card import What
 from coilclaw.packets.decision import Autonomy, Destination, Lane, Reason, Risk, RiskClass, Verdict
+from coilclaw.packets.forge import MergeFacts
 from coilclaw.packets.http import Origin
 from coilclaw.packets.job import JobLimits
+from coilclaw.store.standing_answers import StandingAnswer
 
 
 class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +28,8 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
     callers: frozenset[Source]
     """Where calls of it may come from; from elsewhere it is denied."""
     opens_pr: bool = False
+    governs: bool = False
+    """Every call of it changes what governs the agent."""
 
 
 FOLLOWED: dict[str, int] = {"page": 2, "search": 5}
@@ -41,8 +47,32 @@ class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
     """Who wrote it."""
     followed: int
     """How many addresses of that origin this turn has followed by itself already."""
+    listable: str = ""
+    """What the owner could add to the listed domains so that it may pass; empty when that would not do."""
     stays: bool
     """A redirect to another host is not followed but handed over: it may hold what the model wrote."""
+
+
+class AnswerMatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer about a call would be compared with, and what the owner is told of it."""
+
+    what: What
+    data: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """The hash of what is compared."""
+        return sha256_hex(self.data.encode())
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What bears on a call: the answers it could be covered by, and those that hold where it works."""
+
+    root: str
+    """The folder the call works in."""
+    matches: tuple[AnswerMatch, ...]
+    answers: tuple[StandingAnswer, ...]
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,10 +106,20 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What the job leaves this call, when it comes from one."""
     prs_today: int = 0
     """Pull requests opened within a day, before this one; counted only for calls that open one."""
-    only_reads: bool = True
-    """The command, if any, cannot change a file."""
+    only_reads: bool = False
+    """No workspace file can change but those the call names: the command, if any, cannot change one."""
     irreversible: str = ""
     """Why what it writes could not be undone; empty when it can be."""
+    root_fault: str = ""
+    """Why nothing can be done in the folder the call works in: its project vanished or is another one now."""
+    committed: tuple[PathFact, ...] = ()
+    """The files whose changes it would commit."""
+    tree: bool = False
+    """It works in the tree of a job, where nothing is in force: the owner is asked when that is merged."""
+    merge: MergeFacts | None = None
+    """The merge it would make."""
+    standing: Standing | None = None
+    """Standing answers; looked up only where one could settle what would be asked."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +179,16 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return background_share(most) if self.setting.source in BACKGROUND else most
 
 
+def told_paths(facts: Facts) -> Iterator[PathFact]:
+    """The paths to give reasons for: all that are named, and of what lies in a named folder one of each kind."""
+    given: set[tuple[str, str, str, bool]] = set()
+    for path in facts.paths:
+        kind = (path.path_class, path.fault, path.forbidden_by, path.write)
+        if not path.within or kind not in given:
+            yield path
+        given.add(kind)
+
+
 Rule: TypeAlias = Callable[[Case], Iterator[Reason]]
 
 MATRIX: dict[Autonomy, dict[Risk, Verdict]] = {
@@ -179,7 +229,10 @@ def lane_of(facts: Facts) -> Lane:
     """A: this machine. B: outside it. C: what governs the agent itself, or leaves its walls."""
     if facts.command is not None and facts.unsafe:
         return "C"
-    if any(path.write and path.path_class == "owner" and path.relative is not None for path in facts.paths):
+    if facts.tool is not None and facts.tool.governs:
+        return "C"
+    governing = (path.write and path.path_class == "owner" and path.relative is not None for path in facts.paths)
+    if not facts.tree and any(governing):
         return "C"
     if facts.domains or (facts.tool and facts.tool.destination == "external" and facts.tool.effect != "READ"):
         return "B"
@@ -187,12 +240,17 @@ def lane_of(facts: Facts) -> Lane:
 
 
 def risk_of(facts: Facts, policy: Policy, lane: Lane) -> Risk:
-    """R0 reads, R1 internal writes, R2 workspace writes and listed commands, R3 the rest."""
+    """R0 reads, R1 internal writes, R2 workspace writes and listed commands, R3 the rest.
+
+    A listed command that certainly only reads is a read: every argument is known, and its box can write nothing.
+    """
     tool = facts.tool
     if tool is None or lane == "C" or any(reaches_outside(path) for path in facts.paths):
         return "R3"
     if facts.command is not None:
-        return "R2" if set(facts.command.programs) <= policy.allowed_commands else "R3"
+        if not set(facts.command.programs) <= policy.allowed_commands:
+            return "R3"
+        return "R0" if facts.only_reads and not facts.command.unsure and not facts.domains else "R2"
     if tool.effect == "READ":
         return "R0"
     if tool.destination == "internal":
@@ -217,7 +275,7 @@ def _kind(case: Case) -> str:
             return f"a command that is not on the allowlist ({', '.join(strange[:4])})"
     return {
         "R0": "a read",
-        "R1": "an internal write (R1)",
-        "R2": "a workspace write or command (R2)",
-        "R3": "a high-risk action (R3)",
+        "R1": "an internal write",
+        "R2": "a workspace write or command",
+        "R3": "a high-risk action",
     }[case.risk]

@@ -1,13 +1,18 @@
 """Why a call is refused: every rule that denies, in the order their reasons are given."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 
-from coilclaw.gate.decision_input import BACKGROUND, MATRIX, Case, Rule, describe, reaches_outside
+from coilclaw.gate.decision_input import BACKGROUND, MATRIX, Case, Rule, UrlFact, describe, reaches_outside, told_paths
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.action import Source
-from coilclaw.packets.decision import Reason
+from coilclaw.packets.decision import HELD_BACK, Reason
+from coilclaw.packets.settings import SettingChange
+
+COMMANDS, DOMAINS = "security.allowed_commands", "security.allowed_domains"
+PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}"
 
 
 def _deny_estop(case: Case) -> Iterator[Reason]:
@@ -17,6 +22,16 @@ def _deny_estop(case: Case) -> Iterator[Reason]:
             code="ESTOP",
             text="ESTOP is engaged: no tool runs until the owner clears it.",
             change="Clear it in the panel with your passkey, or with `coilclaw estop --clear` while there is none.",
+        )
+
+
+def _deny_root(case: Case) -> Iterator[Reason]:
+    if case.facts.root_fault:
+        yield Reason(
+            rule="root.gone",
+            code="PROJECT_GONE",
+            text=f"Nothing can be done here: {case.facts.root_fault}",
+            change="Put the folder back, or add it again with `coilclaw project add`.",
         )
 
 
@@ -100,9 +115,9 @@ def _deny_runtime(case: Case) -> Iterator[Reason]:
 
 
 def _deny_job(case: Case) -> Iterator[Reason]:
-    """What a job said it would stay within holds for every call it makes."""
+    """What a job said it would stay within holds for every call it makes; not for what is called about it."""
     job = case.facts.job
-    if job is None or case.facts.tool is None:
+    if job is None or case.facts.tool is None or case.by_owner:
         return
     allowed = job.constraints.allowed_tools
     if allowed is not None and case.facts.tool_name not in allowed:
@@ -153,7 +168,7 @@ def _deny_broken_policy(case: Case) -> Iterator[Reason]:
 
 
 def _deny_paths(case: Case) -> Iterator[Reason]:
-    for path in case.facts.paths:
+    for path in told_paths(case.facts):
         if path.fault:
             yield Reason(rule="path.fault", code="PATH_INVALID", text=f"{path.asked[:80]!r}: {path.fault}.")
         elif path.in_home:
@@ -178,12 +193,17 @@ def _deny_paths(case: Case) -> Iterator[Reason]:
             )
 
 
-_WHAT_IT_DOES = {"guarded": "steers later work", "executed": "is run automatically by other programs"}
+_WHAT_IT_DOES = {
+    "guarded": "steers later work",
+    "executed": "is run automatically by other programs",
+    "owner": "governs the agent",
+}
 
 
 def _deny_protected(case: Case) -> Iterator[Reason]:
     tainted = bool(case.facts.fresh or case.facts.inherited)
-    for path in case.facts.paths:
+    protected = ("guarded", "executed", "owner") if case.facts.tree else ("guarded", "executed")  # owner asks elsewhere
+    for path in told_paths(case.facts):
         if not path.write or path.relative is None:
             continue
         if path.path_class == "never":
@@ -199,21 +219,36 @@ def _deny_protected(case: Case) -> Iterator[Reason]:
                 rule="path.owner",
                 code="PATH_PROTECTED",
                 text=f"{path.asked} governs the agent; commands cannot write it.",
-                change="Propose the change with file_write: the owner is asked.",
+                change="Propose the change with file_edit or file_write: the owner is asked.",
             )
         elif path.path_class in ("guarded", "executed") and path.boxed and case.setting.source in BACKGROUND:
             yield Reason(
                 rule="path.background",
                 code="PATH_PROTECTED",
                 text=f"{path.asked} {_WHAT_IT_DOES[path.path_class]}; a background command cannot write it.",
-                change="Propose the change with file_write: the owner is asked.",
+                change="Propose the change with file_edit or file_write: the owner is asked.",
             )
-        elif path.path_class in ("guarded", "executed") and tainted:
+        elif path.path_class in protected and tainted:
             yield Reason(
                 rule="path.tainted",
                 code="PATH_TAINTED",
                 text=f"{path.asked} {_WHAT_IT_DOES[path.path_class]}, and this conversation took in untrusted content.",
                 change="Start a new conversation, or let the owner make the change.",
+            )
+
+
+def _deny_commit(case: Case) -> Iterator[Reason]:
+    """What other programs run must not get into a history by somebody else's hand: a checkout would put it in place."""
+    if not (case.facts.fresh or case.facts.inherited):
+        return
+    for path in case.facts.committed:
+        if path.path_class == "executed":
+            yield Reason(
+                rule="path.tainted",
+                code="PATH_TAINTED",
+                text=f"{path.asked} is run automatically by other programs, and this conversation took in untrusted"
+                " content, so it is not committed.",
+                change="Name the other paths, or let the owner commit it.",
             )
 
 
@@ -240,9 +275,8 @@ def _deny_network(case: Case) -> Iterator[Reason]:
                 rule="network.airlock",
                 code=place.code,
                 text=place.reason,
-                change="Add the domain to security.allowed_domains if the agent should reach it."
-                if place.code == "NOT_LISTED"
-                else "",
+                change=_to_allow(DOMAINS, _listable(case, place), "reach it") if place.code == "NOT_LISTED" else "",
+                allow=_added(DOMAINS, _listable(case, place)),
             )
 
 
@@ -250,17 +284,21 @@ def _deny_fresh_taint(case: Case) -> Iterator[Reason]:
     if case.lane == "B" and case.facts.fresh:
         yield Reason(
             rule="taint.fresh",
-            code="POLICY_BLOCKED_UNTRUSTED_TURN",
+            code=HELD_BACK,
             text=f"This turn took in untrusted content ({', '.join(case.facts.fresh)}), so nothing may leave"
             " the machine in it.",
-            change="The owner can propose it again by hand: coilclaw actions repropose.",
+            change="The owner is shown this call and can put it up for approval; do not propose it again.",
         )
 
 
 def _deny_rules(case: Case) -> Iterator[Reason]:
+    if not case.policy.rules:
+        return
     given: set[str] = set()
     for place in (case.facts.url, *case.facts.domains):  # a rule about a domain speaks of each one a command asks for
-        of_place = msgspec.structs.replace(case, facts=msgspec.structs.replace(case.facts, url=place))
+        of_place = case
+        if place is not case.facts.url:
+            of_place = msgspec.structs.replace(case, facts=msgspec.structs.replace(case.facts, url=place))
         for reason in matching_rules(of_place, "deny"):
             if reason.rule not in given:
                 given.add(reason.rule)
@@ -271,6 +309,8 @@ def _deny_autonomy(case: Case) -> Iterator[Reason]:
     autonomy = case.policy.autonomy
     if case.facts.tool is None:
         return  # that there is no such tool is all there is to say
+    if case.facts.tool.governs and case.by_owner:
+        return  # autonomy bounds the agent; it must not keep the owner from changing it
     if autonomy == "readonly" and (case.lane != "A" or case.risk != "R0"):
         yield Reason(
             rule="autonomy.readonly",
@@ -284,17 +324,50 @@ def _deny_autonomy(case: Case) -> Iterator[Reason]:
             code="AUTONOMY_DENIES",
             text=f"{describe(case, begin=True)} is blocked when autonomy is {autonomy}.",
             change=_way_out(case),
+            allow=_added(COMMANDS, _unlisted(case)),
         )
+
+
+def _listable(case: Case, place: UrlFact) -> tuple[str, ...]:
+    return (place.listable,) if place.listable and not _tainted(case) else ()
+
+
+def _tainted(case: Case) -> bool:
+    """What untrusted content may have brought up is not put into the owner's mouth."""
+    return bool(case.facts.fresh or case.facts.inherited)
+
+
+def _unlisted(case: Case) -> tuple[str, ...]:
+    """Programs that listing would let run, if that is all that is wrong and their names are plain words."""
+    command = case.facts.command
+    if command is None or _tainted(case) or set(command.programs) & case.policy.forbidden_commands:
+        return ()
+    if any(reaches_outside(path) for path in case.facts.paths) or case.lane == "C":
+        return ()
+    programs = [name for name in command.programs if name not in case.policy.allowed_commands]
+    return tuple(programs) if all(re.fullmatch(PLAIN, program) for program in programs) else ()
+
+
+def _added(key: str, items: tuple[str, ...]) -> tuple[SettingChange, ...]:
+    return tuple(SettingChange(key=key, op="add", value=item) for item in items)
+
+
+def _to_allow(key: str, items: tuple[str, ...], what: str) -> str:
+    """How the owner would list it. Only plain words are put into a command that people copy."""
+    if not items:
+        return f"Add it to {key} if the agent should {what}."
+    return f"If the agent should {what}: `coilclaw config set --add {key} {' '.join(items)}`."
 
 
 def _way_out(case: Case) -> str:
     if case.facts.command is not None:
-        return "Add the program to security.allowed_commands if the agent should have it."
+        return _to_allow(COMMANDS, _unlisted(case), "have the program")
     return "Use a path inside the workspace." if case.facts.paths else ""
 
 
 DENIES: tuple[Rule, ...] = (
     _deny_estop,
+    _deny_root,
     _deny_unknown,
     _deny_schema,
     _deny_secret,
@@ -305,6 +378,7 @@ DENIES: tuple[Rule, ...] = (
     _deny_commands,
     _deny_paths,
     _deny_protected,
+    _deny_commit,
     _deny_network,
     _deny_fresh_taint,
     _deny_rules,

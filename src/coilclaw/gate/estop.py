@@ -16,6 +16,7 @@ from coilclaw.packets.text import one_line
 from coilclaw.store.durable import sync_folder
 from coilclaw.store.meta import read_meta, write_meta
 from coilclaw.store.tx import Tx
+from coilclaw.store.yolo import set_yolo, yolo_until
 
 POLL_SECONDS = 0.1
 LONGEST_REASON = 400
@@ -42,10 +43,20 @@ class Estop:
         self.file = file
         self._aside = file.with_name(f"{file.name}.cleared")
         """Where a stop lies while it is being cleared: it holds until that is done, and if that never is."""
+        self._names = (str(file), str(self._aside), str(file))
+        """Where a stop may lie, in the order it is looked for: it may be moved back meanwhile."""
 
     def engaged(self) -> bool:
         """Whether everything must stop. Only a clear 'no such file' means no."""
-        return _is_there(self.file) or _is_there(self._aside) or _is_there(self.file)  # it may be moved back meanwhile
+        for name in self._names:
+            try:
+                os.lstat(name)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                return True
+            return True
+        return False
 
     def state(self) -> EstopState:
         """The state with what the file says about it; the file's first line is the one that stopped everything."""
@@ -144,7 +155,10 @@ def note_estop(tx: Tx, clock: Clock, *, engaged: bool, by: str = "", reason: str
     """Tell the audit of a change, once, whichever process notices it first; False when it was told already.
 
     The file alone decides and is set without the database, so that it works in a broken home; this only tells of it.
+    Whoever clears a stop tells of it first, so no stop is cleared without ending what merges pull requests unasked.
     """
+    if engaged and yolo_until(tx) is not None:
+        set_yolo(tx, None)
     if known_estop(tx) == engaged:
         return False
     write_meta(tx, _KNOWN, "engaged" if engaged else "cleared")

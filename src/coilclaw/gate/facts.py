@@ -1,37 +1,48 @@
 """Gathering facts: everything a decision depends on, looked up before it and never inside it."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from coilclaw.gate.decision_input import Facts, ToolFact, UrlFact
+from coilclaw.gate.decision_input import Facts, Standing, ToolFact, UrlFact
 from coilclaw.gate.estop import Estop
-from coilclaw.gate.paths import PathFact, Places, look_at
+from coilclaw.gate.paths import PathFact, look_at
+from coilclaw.gate.root import Root
+from coilclaw.gate.standing import matches_of
 from coilclaw.gate.turn import Turn
 from coilclaw.lib.shell.facts import CommandFacts
 from coilclaw.packets.action import Label, Source, ToolCall, unparsed_fault
 from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.errors import ToolError
 from coilclaw.packets.http import Principal
 from coilclaw.packets.labels import untrusted_only
 from coilclaw.packets.ports import Tool, Touches
-from coilclaw.sandbox.files import read_existing
+from coilclaw.sandbox.files import FileGrant, WorkspaceFiles, read_existing
 from coilclaw.store.conversation import NOTHING_SAID, Conversation
 
 if TYPE_CHECKING:
-    from coilclaw.gate.labels import FileLabels
-    from coilclaw.gate.undoing import Undoing
+    from coilclaw.gate.committing import LookedAt
+    from coilclaw.gate.taking import TakenAlong
+    from coilclaw.sandbox.commit import CommitPlan
+    from coilclaw.store.standing_answers import StandingAnswer
 
 INPUT_BYTES = 1 << 20
 """The largest file that can be part of an effect."""
+
+IN_WORKSPACE = Turn("", "", "cli")
+"""A turn of no conversation, which works in the workspace."""
 
 COMMANDS_KEPT = 16
 """How many commands are kept as they were read."""
 
 JudgeUrl: TypeAlias = Callable[[str, Principal, tuple[str, ...] | None], UrlFact]
 """What the airlock thinks of a URL before any look-up, narrowed to some domains or not."""
+
+Answers: TypeAlias = "Callable[[str, str], tuple[StandingAnswer, ...]]"
+"""The standing answers that hold in a root and a conversation."""
 
 Talk: TypeAlias = Callable[[str, str, str], Conversation]
 """The conversation of a thread as it concerns one call of one turn."""
@@ -57,8 +68,21 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
     tool: Tool | None
     args: msgspec.Struct | None
     touches: Touches
+    root: Root
+    """The folder its paths lie in."""
+    at: Root
+    """The folder its conversation works in: the same, but for what always lies in the workspace."""
     inputs: tuple[bytes, ...] = ()
     """What the declared inputs hold; hashed into the digest and handed over as read."""
+    edited: bytes | None = None
+    """What its edits make of its input."""
+    taken: "TakenAlong | None" = None
+    """What it would move or remove."""
+    commit: "CommitPlan | None" = None
+    """What it would commit."""
+    fault: ToolError | None = None
+    """Why the call can only fail. It changes nothing then, and is decided and run as the read it is: nobody is asked
+    about it, and what its error quotes carries the labels of the file."""
 
     @property
     def taint(self) -> tuple[Label, ...]:
@@ -76,44 +100,84 @@ class Inspector:
 
     def __init__(
         self,
-        tools: Mapping[str, Tool],
-        places: Places,
+        tools: Callable[[], Mapping[str, Tool]],
+        root_of: Callable[[Turn], Root],
         estop: Estop,
         judge_url: JudgeUrl,
         count: Callable[[str, ToolFact | None], Counts],
-        labels: "Callable[[], FileLabels]",
         talk: Talk,
         seal: Callable[[str], str],
-        undoing: "Undoing",
+        answers: Answers,
         *,
         unsafe: bool,
     ) -> None:
-        self.tools = tools
-        self._undoing = undoing
-        self._places = places
+        self._tools = tools
+        self._root_of = root_of
+        self._answers = answers
         self._estop = estop
         self._judge_url = judge_url
         self._count = count
-        self._labels = labels
-        """Opened only when a call can carry labelled content."""
         self._talk = talk
         self._seal = seal
         self._unsafe = unsafe
         self._read = lru_cache(maxsize=COMMANDS_KEPT)(_read)
         """Reading depends on the text alone, and one call is looked at several times on its way."""
 
-    def inspect(self, call: ToolCall, turn: Turn, action_id: str = "~") -> Inspected:
-        """The facts of a call as things stand now. The counts are of actions older than `action_id`."""
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """Every tool there is now."""
+        return self._tools()
+
+    def ahead(self, call: ToolCall, turn: Turn) -> "Awaitable[LookedAt] | None":
+        """What git must be asked about a call: to be awaited and handed to `inspect` at once, so that nobody else waits
+        for git. None for every other call."""
         tool = self.tools.get(call.tool)
+        if tool is None or not tool.always_ask or tool.destination != "workspace":
+            return None
+        root, (args, _) = self._root_of(turn), self._parse(tool, call.args_bytes)
+        touches = Touches() if args is None else tool.touches(args)
+        if touches.commits is None or root.fault():
+            return None
+        from coilclaw.gate.committing import plan_aside
+
+        return plan_aside(root, _paths(root, touches, None))
+
+    def inspect(self, call: ToolCall, turn: Turn, action_id: str = "~", ahead: "LookedAt | None" = None) -> Inspected:
+        """The facts of a call as things stand now. The counts are of actions older than `action_id`."""
+        at = self._root_of(turn)
+        tool = self.tools.get(call.tool)
+        if gone := at.fault():
+            return self._nowhere(call, turn, at, tool, gone)
         args, schema_error = self._parse(tool, call.args_bytes)
         touches = tool.touches(args) if tool is not None and args is not None else Touches()
+        root = self._root_of(IN_WORKSPACE) if touches.in_workspace else at
         command = self._read(touches.command) if touches.command is not None else None
-        declared = None if tool is None else _fact(tool)
+        declared = None if tool is None else _fact(tool, governs=touches.governs)
         counts = self._count(action_id, declared)
         narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
-        paths = self._paths(touches, command)
+        paths = _paths(root, touches, command)
         talk = self._talk(turn.thread_id, turn.turn_id, action_id) if _asks_for_an_address(touches) else NOTHING_SAID
-        inputs, unread = self._inputs(touches, paths)
+        inputs, unread = self._inputs(root, touches, paths)
+        sends = not touches.edits  # what is edited stays where it is
+        edited, fault = _edited(root, touches, paths, inputs)
+        taken: TakenAlong | None = None
+        if touches.removes is not None or touches.moves is not None:
+            from coilclaw.gate.taking import take_along
+
+            taking = take_along(touches, paths, root.places)
+            paths, taken, fault = taking.paths, taking.taken, taking.fault
+        commit: CommitPlan | None = None
+        committed: tuple[PathFact, ...] = ()
+        if touches.commits is not None:
+            from coilclaw.gate.committing import look_at_commit
+
+            looked = look_at_commit(root, paths, ahead)
+            commit, committed, fault = looked.plan, looked.paths, looked.fault
+            inputs = () if commit is None else (commit.binding, commit.diff)
+        if fault is not None and declared is not None:
+            touches, unread = msgspec.structs.replace(touches, writes=(), edits=()), ""
+            paths = _as_reads(paths)
+            declared = msgspec.structs.replace(declared, effect="READ", always_ask=False)
         facts = Facts(
             tool_name=call.tool,
             tool=declared,
@@ -122,41 +186,96 @@ class Inspector:
             estop=self._estop.engaged(),
             paths=paths,
             command=command,
-            url=self._url(touches, turn, talk, narrowing),
+            url=self._url(root, touches, turn, talk, narrowing),
             domains=tuple(self._judge_url(_address(domain), "box", narrowing) for domain in touches.domains),
-            secret=call.withheld or any(self._holds_secret(data) for data in inputs),
+            secret=call.withheld or (sends and any(map(self._holds_secret, inputs))),
             unsafe=self._unsafe,
             recent_calls=counts.recent,
             open_proposals=counts.waiting,
             fresh=turn.fresh,
-            inherited=self._inherited(touches, paths, command, turn),
+            inherited=self._inherited(root, touches, (*paths, *committed), command, turn),
             private=talk.private,
             job=turn.job,
             prs_today=counts.prs_today,
             only_reads=_changes_nothing(declared, touches, command),
+            committed=committed,
+            tree=bool(root.tree),
+            merge=touches.merge,
         )
         if not schema_error and not facts.estop:
-            facts = msgspec.structs.replace(facts, irreversible=self._undoing.obstacle(touches, facts))
-        return Inspected(facts=facts, tool=tool, args=args, touches=touches, inputs=inputs)
+            if not root.tree:  # which is gone in the end anyhow
+                facts = msgspec.structs.replace(facts, irreversible=root.undoing.obstacle(touches, facts))
+            if touches.writes or (command is not None and not facts.only_reads):
+                facts = msgspec.structs.replace(facts, standing=self._standing(root, call, turn, touches, facts))
+        return Inspected(
+            facts=facts,
+            tool=tool,
+            args=args,
+            touches=touches,
+            root=root,
+            at=at,
+            inputs=inputs,
+            edited=edited,
+            taken=taken,
+            commit=commit,
+            fault=fault,
+        )
+
+    def _nowhere(self, call: ToolCall, turn: Turn, root: Root, tool: Tool | None, gone: str) -> Inspected:
+        """A call whose folder is not there any more: nothing is looked at, and the gate refuses it."""
+        facts = Facts(
+            tool_name=call.tool,
+            tool=None if tool is None else _fact(tool),
+            near_names=(),
+            schema_error="",
+            estop=self._estop.engaged(),
+            paths=(),
+            command=None,
+            url=None,
+            secret=call.withheld,
+            unsafe=self._unsafe,
+            recent_calls=0,
+            open_proposals=0,
+            fresh=turn.fresh,
+            inherited=turn.inherited,
+            private=False,
+            job=turn.job,
+            only_reads=True,
+            root_fault=gone,
+        )
+        return Inspected(facts=facts, tool=tool, args=None, touches=Touches(), root=root, at=root)
+
+    def _standing(self, root: Root, call: ToolCall, turn: Turn, touches: Touches, facts: Facts) -> Standing | None:
+        """What standing answers have to do with a call; nothing in a turn that took in untrusted content."""
+        if facts.fresh or facts.inherited:
+            return None
+        ran = {} if facts.command is None else _ran(root, facts.command)
+        matches = matches_of(call, touches, facts.paths, facts.command, ran)
+        folder = root.places.workspace
+        if root.project_id:  # another folder may come to its path
+            folder = f"{folder} ({root.project_id})"
+        return Standing(root=folder, matches=matches, answers=self._answers(folder, turn.thread_id) if matches else ())
 
     def _inherited(
-        self, touches: Touches, paths: tuple[PathFact, ...], command: CommandFacts | None, turn: Turn
+        self, root: Root, touches: Touches, paths: tuple[PathFact, ...], command: CommandFacts | None, turn: Turn
     ) -> tuple[Label, ...]:
         """What the conversation carries, and what the files carry whose content may become part of the effect."""
         if command is not None:
-            return untrusted_only((*turn.inherited, *self._labels().labels_for_command(command)))
+            return untrusted_only((*turn.inherited, *root.labels.labels_for_command(command)))
         if touches.restores is not None:
-            return untrusted_only((*turn.inherited, *self._undoing.labels(touches.restores)))
+            return untrusted_only((*turn.inherited, *root.undoing.labels(touches.restores)))
         sent = [path.relative for path in paths if path.asked in touches.inputs and path.relative is not None]
+        if touches.commits is not None:
+            sent = [path.relative for path in paths if path.relative is not None]
         if not sent:
             return turn.inherited
-        return untrusted_only((*turn.inherited, *(label for path in sent for label in self._labels().labels_of(path))))
+        return untrusted_only((*turn.inherited, *(label for path in sent for label in root.labels.labels_of(path))))
 
     def _holds_secret(self, data: bytes) -> bool:
         text = data.decode("utf-8", "replace")
         return self._seal(text) != text
 
-    def _inputs(self, touches: Touches, paths: tuple[PathFact, ...]) -> tuple[tuple[bytes, ...], str]:
+    def _inputs(self, root: Root, touches: Touches, paths: tuple[PathFact, ...]) -> tuple[tuple[bytes, ...], str]:
         """What the declared inputs hold now, or why they cannot be read. Paths the gate refuses are not looked into."""
         read: list[bytes] = []
         for name in touches.inputs:
@@ -166,15 +285,15 @@ class Inspector:
             if path.fault or path.in_home or path.forbidden_by:
                 return (), ""  # the gate says why
             if path.relative is None:
-                return (), f"{name!r} is outside the workspace; only workspace files can be sent"
-            data = read_existing(Path(self._places.workspace), path.relative, INPUT_BYTES)
+                return (), f"{name!r} is outside the workspace; only workspace files can be sent or edited"
+            data = read_existing(root.folder, path.relative, INPUT_BYTES)
             if data is None:
                 return (), f"{name!r} is not a regular file of at most {INPUT_BYTES} bytes"
             read.append(data)
         return tuple(read), ""
 
     def _url(
-        self, touches: Touches, turn: Turn, talk: Conversation, narrowing: tuple[str, ...] | None
+        self, root: Root, touches: Touches, turn: Turn, talk: Conversation, narrowing: tuple[str, ...] | None
     ) -> UrlFact | None:
         if touches.url is None:
             return None
@@ -183,7 +302,8 @@ class Inspector:
             return msgspec.structs.replace(judged, origin="configured")
         if touches.principal == "web_search":
             return msgspec.structs.replace(judged, origin="query")
-        if turn.source in BY_HAND and not turn.taint:
+        # What is proposed again by hand belongs to a conversation, and its address was the model's.
+        if turn.source in BY_HAND and not turn.taint and turn.thread_id in ("", root.project_id):
             return msgspec.structs.replace(judged, origin="owner")
         from coilclaw.gate.addresses import origin_of
 
@@ -208,17 +328,59 @@ class Inspector:
         except msgspec.ValidationError as error:
             return None, unparsed_fault(args) or str(error)
 
-    def _paths(self, touches: Touches, command: CommandFacts | None) -> tuple[PathFact, ...]:
-        named = [(path, False, False) for path in touches.reads] + [(path, True, False) for path in touches.writes]
-        if command is not None:
-            named += [(path, False, True) for path in command.reads] + [(path, True, True) for path in command.writes]
-        return tuple(look_at(path, self._places, write=write, boxed=boxed) for path, write, boxed in named)
+
+def _paths(root: Root, touches: Touches, command: CommandFacts | None) -> tuple[PathFact, ...]:
+    named = [(path, False, False) for path in touches.reads] + [(path, True, False) for path in touches.writes]
+    if command is not None:
+        named += [(path, False, True) for path in command.reads] + [(path, True, True) for path in command.writes]
+    follow = touches.removes is None and touches.moves is None  # what is moved or removed is the link itself
+    places = root.places
+    return tuple(look_at(path, places, write=write, boxed=boxed, follow=follow) for path, write, boxed in named)
+
+
+def _edited(
+    root: Root, touches: Touches, paths: tuple[PathFact, ...], inputs: tuple[bytes, ...]
+) -> tuple[bytes | None, ToolError | None]:
+    """What the edits of a call make of its input, or why they cannot be made."""
+    path = next((path for path in paths if path.asked in touches.inputs and not path.write), None)
+    if not touches.edits or path is None or path.fault or path.in_home or path.forbidden_by or not path.relative:
+        return None, None
+    from coilclaw.lib.edit import apply_edits
+
+    try:
+        if not inputs:  # the reason is the same that reading it would give
+            grant = FileGrant(asked=path.asked, root=str(root.folder), relative=path.relative, writable=False)
+            inputs = (WorkspaceFiles((grant,)).read(path.asked, max_bytes=INPUT_BYTES),)
+        return apply_edits(inputs[0], touches.edits, path.asked), None
+    except ToolError as error:
+        return None, error
 
 
 def _read(text: str) -> CommandFacts:
     from coilclaw.lib.shell.command import read_command
 
     return read_command(text)
+
+
+def _ran(root: Root, command: CommandFacts) -> dict[str, str] | None:
+    """The hash of every file that a command runs, empty for one that is not there; None when one cannot be read."""
+    found: dict[str, str] = {}
+    for name in command.executes:
+        path = look_at(name, root.places, write=False)
+        if path.fault or path.relative is None:
+            return None
+        there = os.path.lexists(path.absolute)
+        data = read_existing(root.folder, path.relative, INPUT_BYTES) if there else b""
+        if data is None:
+            return None
+        found[name] = sha256_hex(data) if there else ""
+    return found
+
+
+def _as_reads(paths: tuple[PathFact, ...]) -> tuple[PathFact, ...]:
+    """The paths of a call that can only fail: it looks at them."""
+    named = {path.asked: msgspec.structs.replace(path, write=False) for path in paths if not path.within}
+    return tuple(named.values())
 
 
 def _asks_for_an_address(touches: Touches) -> bool:
@@ -229,7 +391,7 @@ def _address(domain: str) -> str:
     return f"{domain}/" if "://" in domain else f"https://{domain}/"
 
 
-def _fact(tool: Tool) -> ToolFact:
+def _fact(tool: Tool, *, governs: bool = False) -> ToolFact:
     return ToolFact(
         name=tool.name,
         effect=tool.effect,
@@ -237,29 +399,42 @@ def _fact(tool: Tool) -> ToolFact:
         always_ask=tool.always_ask,
         callers=tool.callers,
         opens_pr=tool.opens_pr,
+        governs=tool.governs or governs,
     )
 
 
-_READERS = frozenset(
+READERS = frozenset(
     """
-    ls cat head tail wc grep egrep fgrep rg stat du df pwd date diff cmp tree basename dirname realpath readlink id
-    whoami uname true false test echo printf sleep seq cut sort uniq tr nl tac rev fold jq
-    """.split()  # noqa: SIM905  forty quoted words are harder to read
+    ls cat head tail wc grep egrep fgrep rg find fd stat file du df pwd date cal diff cmp comm join paste tree basename
+    dirname realpath readlink which id whoami uname nproc true false test [ echo printf sleep seq expr cut sort uniq tr
+    nl tac rev fold fmt expand column od hexdump strings md5sum sha1sum sha256sum sha512sum cksum jq sed awk git
+    """.split()  # noqa: SIM905  seventy quoted words are harder to read
 )
-"""Programs that change nothing unless their output is sent to a file."""
+"""Programs that change nothing unless the reader says so: by an option, a script or where their output goes."""
+_GIT_READS = frozenset(
+    f"git {verb}"
+    for verb in """
+    status diff log show blame grep shortlog describe rev-parse rev-list ls-files ls-tree cat-file name-rev show-ref
+    for-each-ref merge-base diff-tree diff-files diff-index check-ignore count-objects whatchanged cherry
+    """.split()  # noqa: SIM905
+)
+"""Subcommands of git that change nothing, whatever their operands."""
 
 
 def _changes_nothing(tool: ToolFact | None, touches: Touches, command: CommandFacts | None) -> bool:
     """Whether no workspace file can change but those the call names."""
     if command is not None:
         return only_reads(command)
+    if touches.commits is not None:
+        return True  # only the repository's own data changes, which no call reaches otherwise
     unnamed = not touches.writes and tool is not None and tool.destination == "workspace"
     return not (unnamed and tool is not None and tool.effect != "READ")
 
 
 def only_reads(command: CommandFacts) -> bool:
-    """Whether a command certainly changes no file."""
-    return not command.writes and not command.opaque and set(command.programs) <= _READERS
+    """Whether a command changes no file. Its box holds it to that: nothing of the workspace is writable there."""
+    plain = not command.writes and not command.opaque and not command.executes
+    return plain and set(command.programs) <= READERS and set(command.verbs) <= _GIT_READS
 
 
 def _near(name: str, tools: Mapping[str, Tool]) -> tuple[str, ...]:

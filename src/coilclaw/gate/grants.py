@@ -1,35 +1,44 @@
 """Grants: a Context holding exactly what one allowed call may use."""
 
 import asyncio
+import math
+import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TypeAlias
 from urllib.parse import quote
 
+from coilclaw.gate.background import BackgroundCommands, runs_beside
 from coilclaw.gate.callers import is_runtime_only
 from coilclaw.gate.decision_input import BACKGROUND, Policy
 from coilclaw.gate.facts import Inspected
-from coilclaw.gate.paths import box_read_only, may_restore, may_restore_tainted
+from coilclaw.gate.paths import PathFact, box_read_only
 from coilclaw.gate.policy_match import hidden_paths
+from coilclaw.gate.root import Root
+from coilclaw.gate.running import RunningCommands
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import Action
+from coilclaw.packets.action import Action, Source
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import EffectUncertain, ToolError
 from coilclaw.packets.http import FetchRequest, HttpRequest, HttpResponse
 from coilclaw.packets.ids import Clock
-from coilclaw.packets.ports import Box, Context, Memory, Notes, Tool, Transport
+from coilclaw.packets.job import Constraints, Starter
+from coilclaw.packets.ports import Box, Context, Memory, Notes, Tool, Touches, Transport
+from coilclaw.packets.search import SearchFound, SearchQuery
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
-
-if TYPE_CHECKING:
-    from coilclaw.sandbox.quarantine import Quarantine
-    from coilclaw.sandbox.snapshot import Snapshots
-
+from coilclaw.sandbox.relocate import is_folder_state
 
 PAGE_BYTES = 2 * 1024 * 1024
 """What a page may weigh; only its readable text goes on, at most 50 KB."""
+
+
+OUTPUT_BYTES = 2 << 30
+"""What a command may write before it counts as one that never stops; little of it is kept, so it costs only time."""
+OUTPUT_KEPT = (64 << 10) - 256
+"""What is kept of each stream: as much as a result shows, less the line that says how much is missing."""
 
 
 async def _read_page(response: HttpResponse) -> str:
@@ -38,9 +47,45 @@ async def _read_page(response: HttpResponse) -> str:
     return await asyncio.to_thread(readable_text, response.body, response.header("content-type"))
 
 
+def _releaser(root: Root) -> Callable[[str, dict[str, str]], Awaitable[list[str]]]:
+    async def release(action_id: str, files: dict[str, str]) -> list[str]:
+        return await asyncio.to_thread(root.quarantine.release, action_id, files)
+
+    return release
+
+
+def _committer(inspected: Inspected) -> Callable[[str], Awaitable[str]]:
+    from coilclaw.gate.committing import committer
+
+    return committer(inspected)
+
+
+def _searcher(inspected: Inspected, policy: Policy, source: Source) -> Callable[[SearchQuery], Awaitable[SearchFound]]:
+    from coilclaw.gate.searching import searcher
+
+    return searcher(inspected, policy.rules, source)
+
+
+def _must_be_alone(path: PathFact) -> bool:
+    """Whether no command may run meanwhile: what replaces or moves a mount of its box would bare what is under it."""
+    taken = bool(path.state) and (is_folder_state(path.state) or path.path_class == "guarded")
+    return taken or path.path_class in ("owner", "executed")
+
+
 def _keeps_notes(tool: Tool | None) -> bool:
     """Whether a tool works on our own rows; what the runtime does for itself begins there, such as an upload."""
     return tool is not None and (tool.destination == "internal" or is_runtime_only(tool))
+
+
+def _starter(turn: Turn) -> Starter:
+    job = turn.job
+    return Starter(
+        turn_id=turn.turn_id,
+        fresh=turn.fresh,
+        inherited=turn.inherited,
+        constraints=Constraints() if job is None else job.constraints,
+        generation=0 if job is None else job.generation,
+    )
 
 
 FollowUp: TypeAlias = Callable[[str, datetime | None, int | None], Awaitable[tuple[str, str]]]
@@ -58,6 +103,15 @@ class Limits:
         self.http_seconds = http_seconds
         self.max_bytes = max_bytes
 
+    def command_seconds(self, touches: Touches) -> float:
+        """How long the command of a call may run: as long as the call says, or as the configuration has it."""
+        return self.shell_seconds if touches.seconds is None else float(touches.seconds)
+
+    def seconds_for(self, touches: Touches) -> float:
+        """How long a call may take. A command has its own time; what is built around it has that of a tool."""
+        waits = self.command_seconds(touches) if touches.command is not None else float(touches.seconds or 0)
+        return self.tool_seconds + waits
+
 
 class Granter:
     """Hands out contexts. The box and the way out are opened only when a call needs them."""
@@ -65,12 +119,8 @@ class Granter:
     def __init__(
         self,
         *,
-        workspace: Path,
-        snapshots: Callable[[], "Snapshots"],
-        quarantine: Callable[[], "Quarantine"],
         policy: Callable[[], Policy],
-        forbidden_commands: frozenset[str],
-        limits: Limits,
+        limits: Callable[[], Limits],
         clock: Clock,
         memory: Memory,
         open_box: Callable[[], Box],
@@ -79,13 +129,11 @@ class Granter:
         notes: Callable[[Action, Turn], Notes],
         follow_up: Callable[[Action, Turn], FollowUp],
         ask_owner: Callable[[str], Awaitable[str]] | None,
+        running: RunningCommands,
+        background: BackgroundCommands,
     ) -> None:
-        self.workspace = workspace
-        self._snapshots = snapshots
-        self._quarantine = quarantine
         self._policy = policy
-        self.limits = limits
-        self._forbidden = tuple(sorted(forbidden_commands))
+        self._limits = limits
         self._clock = clock
         self._memory = memory
         self._open_box = open_box
@@ -94,6 +142,13 @@ class Granter:
         self._notes = notes
         self._follow_up = follow_up
         self._ask_owner = ask_owner
+        self._running = running
+        self._background = background
+
+    @property
+    def limits(self) -> Limits:
+        """How much a call may take, as the configuration has it now."""
+        return self._limits()
 
     def grant(self, action: Action, inspected: Inspected, turn: Turn, release: Callable[[], None]) -> Context:
         """The context for one call, from what was decided about it; `release` comes before a command or a message."""
@@ -106,32 +161,41 @@ class Granter:
             thread_id=action.thread_id,
             clock=self._clock,
             idempotency_key=action.idempotency_key,
-            timeout_seconds=self.limits.tool_seconds,
+            timeout_seconds=self.limits.seconds_for(touches),
             files=self._workspace_files(action, inspected) if touches.reads or touches.writes else None,
             run_command=self._runner(action, inspected, transport, release, guarded=guarded)
             if touches.command
             else None,
             fetch=self._fetcher(action, inspected, transport, release),
             inputs=inspected.inputs,
+            edited=inspected.edited,
             notes=self._notes(action, turn) if _keeps_notes(inspected.tool) else None,
             read_page=_read_page if touches.principal == "web_open" else None,
-            restore=self._restorer(inspected) if action.call.tool == "undo" else None,
-            release=self._release if touches.releases is not None else None,
+            command_status=partial(self._background.status, action) if touches.handle is not None else None,
+            command_stop=partial(self._background.stop, action) if touches.handle is not None else None,
+            search=_searcher(inspected, self._policy(), action.source) if touches.searches else None,
+            restore=self._restorer(inspected),
+            commit=_committer(inspected) if touches.commits is not None else None,
+            release=_releaser(inspected.root) if touches.releases is not None else None,
             follow_up=self._follow_up(action, turn) if action.call.tool == "schedule_followup" else None,
+            starter=_starter(turn) if _keeps_notes(inspected.tool) else None,
             memory=self._memory,
             ask_owner=self._ask_owner,
         )
 
-    def _restorer(self, inspected: Inspected) -> Callable[[str], Awaitable[list[tuple[str, bool]]]]:
+    def _restorer(self, inspected: Inspected) -> Callable[[], Awaitable[list[tuple[str, bool]]]] | None:
         """Each file that was brought back or, when the second is False, removed."""
+        wanted = inspected.touches.restores
+        if wanted is None:
+            return None
         unkept = bool(inspected.facts.irreversible)
-        may = may_restore_tainted if inspected.taint else may_restore
+        may = inspected.root.undoing.may_restore(wanted, tainted=bool(inspected.taint))
 
-        async def restore(snapshot_id: str) -> list[tuple[str, bool]]:
+        async def restore() -> list[tuple[str, bool]]:
             """In a thread, which no cancellation reaches: it is told to stop, and waited for."""
             stop = threading.Event()
-            going_back = self._snapshots().restore
-            work = asyncio.ensure_future(asyncio.to_thread(going_back, snapshot_id, may, stop.is_set, unkept=unkept))
+            back = inspected.root.snapshots.restore
+            work = asyncio.ensure_future(asyncio.to_thread(back, wanted.snapshot, may, stop.is_set, unkept=unkept))
             try:
                 done = await asyncio.shield(work)
             except asyncio.CancelledError:
@@ -141,9 +205,6 @@ class Granter:
             return [(change.path, change.entry is not None) for change in done]
 
         return restore
-
-    async def _release(self, action_id: str, files: dict[str, str]) -> list[str]:
-        return await asyncio.to_thread(self._quarantine().release, action_id, files)
 
     def _workspace_files(self, action: Action, inspected: Inspected) -> WorkspaceFiles:
         return WorkspaceFiles(self._files(inspected), sha256_hex(action.idempotency_key.encode())[:12])
@@ -157,10 +218,11 @@ class Granter:
             grants.append(
                 FileGrant(
                     asked=path.asked,
-                    root=str(self.workspace) if inside else "/",
+                    root=str(inspected.root.folder) if inside else "/",
                     relative=path.relative if path.relative is not None else path.absolute.lstrip("/"),
                     writable=path.write,
-                    alone=path.write and path.path_class in ("owner", "executed"),
+                    alone=path.write and _must_be_alone(path),
+                    state=path.state,
                 )
             )
         return tuple(grants)
@@ -179,33 +241,45 @@ class Granter:
         async def run(command: str) -> BoxResult:
             if command != granted.command:
                 raise ValueError("a tool ran another command than the one that was decided on")
-            workspace = str(self.workspace)
+            root = inspected.root
+            workspace = str(root.folder)
             spec = BoxSpec(
                 command=command,
                 workspace=workspace,
                 cwd=workspace,
-                read_only=box_read_only(
-                    self.workspace, self._quarantine().repositories(action.action_id), guarded=guarded
-                ),
+                read_only=box_read_only(root.places, root.quarantine.repositories(action.action_id), guarded=guarded),
                 workspace_writable=not inspected.facts.only_reads,
-                hidden=self._hidden(),
-                forbidden_binaries=self._forbidden,
+                hidden=self._hidden(root),
+                forbidden_binaries=tuple(sorted(self._policy().forbidden_commands)),
                 environment=(("LANG", "C.UTF-8"), ("GIT_OPTIONAL_LOCKS", "0")),
                 domains=granted.domains,
-                limits=BoxLimits(wall_seconds=self.limits.shell_seconds, write_bytes=self.limits.shell_writes),
+                limits=self._box_limits(granted),
             )
-            if not granted.domains:
-                return await self._open_box().run(spec, released=release)
-            from coilclaw.sandbox.box import reaching
+            box = self._open_box()
+            if granted.domains:
+                from coilclaw.sandbox.box import reaching
 
-            return await reaching(self._open_box(), transport()).run(spec, released=release)
+                box = reaching(box, transport())
+            with self._running.during(action, background=runs_beside(action, inspected)) as on_output:
+                return await box.run(spec, released=release, on_output=on_output)
 
         return run
 
-    def _hidden(self) -> tuple[str, ...]:
+    def _box_limits(self, granted: Touches) -> BoxLimits:
+        """The time on the clock is what bounds a command: a process may use every core for as long as that."""
+        seconds = self.limits.command_seconds(granted)
+        return BoxLimits(
+            wall_seconds=seconds,
+            cpu_seconds=math.ceil(seconds) * (os.cpu_count() or 1),
+            write_bytes=self.limits.shell_writes,
+            output_bytes=OUTPUT_BYTES,
+            kept_bytes=OUTPUT_KEPT,
+        )
+
+    def _hidden(self, root: Root) -> tuple[str, ...]:
         """What a policy rule denies to everything is not there for a command; only what exists can be hidden."""
         names = hidden_paths(self._policy().rules)
-        paths = (self.workspace / name for name in names)
+        paths = (root.folder / name for name in names)
         return tuple(str(path) for path in paths if path.exists() and not path.is_symlink())
 
     def _fetcher(

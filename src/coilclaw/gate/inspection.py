@@ -16,8 +16,8 @@ from coilclaw.gate.facts import Inspected
 from coilclaw.gate.intake import Intake
 from coilclaw.gate.labelling import Labelling
 from coilclaw.gate.outcomes import End, ended_badly
-from coilclaw.gate.paths import classify
 from coilclaw.gate.records import Record, Records
+from coilclaw.gate.root import Root
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action, ToolCall, ToolResult
 from coilclaw.packets.errors import CoilclawError, ToolError
@@ -25,7 +25,7 @@ from coilclaw.packets.ids import Clock, new_id
 from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
-    from coilclaw.sandbox.quarantine import Found, Item, Quarantine
+    from coilclaw.sandbox.quarantine import Found, Item
 
 MADE = "REPOSITORY_MADE"
 HELD = "RUN_BY_OTHERS_HELD"
@@ -41,7 +41,6 @@ class Inspection:
 
     def __init__(
         self,
-        quarantine: "Callable[[], Quarantine]",
         intake: Intake,
         upkeep: Labelling,
         release_tool: str,
@@ -49,7 +48,6 @@ class Inspection:
         clock: Clock,
         warn: Callable[[str], None],
     ) -> None:
-        self._quarantine = quarantine
         self._intake = intake
         self._upkeep = upkeep
         self._release_tool = release_tool
@@ -75,22 +73,25 @@ class Inspection:
         from coilclaw.sandbox.hard_links import unlink_from_outside
 
         is_command = inspected.facts.command is not None
-        found = self._quarantine().begin(
+        quarantine = inspected.root.quarantine
+        found = quarantine.begin(
             action.action_id,
             tainted=bool(inspected.taint),
             names=is_command,  # what an undo brings back stood on its card
             allowed=_asked_about(inspected),
             links=is_command,
         )
-        linked = [each for each in found.linked if classify(each.path) not in ("never", "owner")]
+        linked = [each for each in found.linked if inspected.root.places.classify(each.path) not in ("never", "owner")]
         if linked:
-            copied = unlink_from_outside(self._quarantine().workspace, linked)
+            copied = unlink_from_outside(quarantine.workspace, linked)
             self._warn(f"{copied} files in the workspace were hard links to files outside it; they are copies now.")
 
-    async def after(self, action: Action, end: End) -> tuple[End, Record | None]:
+    async def after(self, action: Action, end: End, root: Root) -> tuple[End, Record | None]:
         """Move away what the run may not leave, say so in its end, and ask about what the owner may let in."""
+        if root.left_nothing(action.action_id):
+            return end, None  # most calls only read: looking costs less than going to another thread to look
         try:
-            found = await asyncio.to_thread(self._quarantine().end, action.action_id)
+            found = await asyncio.to_thread(root.quarantine.end, action.action_id)
         except (CoilclawError, OSError) as error:
             text = f"What it created could not be inspected: {error} Nothing else runs until that is done."
             return _spoiled(end, "NOT_INSPECTED", text), None
@@ -103,14 +104,14 @@ class Inspection:
         if names and found.tainted:
             end = _spoiled(end, TAKEN, _about_taken(found, names))
         elif names:
-            asked = self._ask(action, await asyncio.to_thread(self._quarantine().held, action.action_id))
+            asked = self._ask(action, await asyncio.to_thread(root.quarantine.held, action.action_id))
             end = _spoiled(end, HELD, _about_held(found, names, asked[0] if asked else None))
             record = asked[1] if asked else None
         return end, record
 
-    def not_needed(self, action: Action) -> None:
+    def not_needed(self, action: Action, root: Root) -> None:
         """A run that certainly never began made nothing."""
-        self._quarantine().forget(action.action_id)
+        root.quarantine.forget(action.action_id)
 
     def _ask(self, action: Action, held: dict[str, str]) -> tuple[Action, Record] | None:
         """The question, as an action of its own, and what leaves it waiting. None when it cannot be put."""

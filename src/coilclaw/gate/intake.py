@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -12,17 +12,22 @@ from coilclaw.gate.decision_input import Policy, Setting
 from coilclaw.gate.facts import Inspected, Inspector
 from coilclaw.gate.labelling import Labelling
 from coilclaw.gate.policy import decide
+from coilclaw.gate.standing import answer_for
 from coilclaw.gate.turn import Turn
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import Action, ToolCall
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.card import Card
+from coilclaw.packets.card import Card, FromNowOn
 from coilclaw.packets.decision import Decision
 from coilclaw.packets.errors import Conflict
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.packets.job import JobLimits
 from coilclaw.store.actions import action_with_key, key_hash
 from coilclaw.store.database import Database
+from coilclaw.store.standing_answers import StandingAnswer
+
+if TYPE_CHECKING:
+    from coilclaw.gate.committing import LookedAt
 
 Observer: TypeAlias = Callable[[str, dict[str, Json]], None]
 
@@ -41,7 +46,7 @@ class Intake:
         job_limits: Callable[[str], JobLimits | None],
         observe: Observer,
         seal: Callable[[str], str],
-        ttl: timedelta,
+        ttl: Callable[[], timedelta],
     ) -> None:
         self._db = db
         self._inspector = inspector
@@ -51,19 +56,31 @@ class Intake:
         self._job_limits = job_limits
         self._observe = observe
         self._seal = seal
-        self.ttl = ttl
+        self._ttl = ttl
+
+    @property
+    def ttl(self) -> timedelta:
+        """How long a proposal waits."""
+        return self._ttl()
 
     def decide(self, call: ToolCall, turn: Turn) -> Decision:
         """What the gate would say now, without doing anything."""
         return self._look(self._sealed(call), turn, "~")[1]
 
-    def propose(self, call: ToolCall, turn: Turn, key: str) -> Action:
+    async def proposed(self, call: ToolCall, turn: Turn, key: str) -> Action:
+        """The same as `propose`, but git is asked beside the event loop."""
+        return self.propose(call, turn, key, await self._ahead(call, turn))
+
+    def propose(self, call: ToolCall, turn: Turn, key: str, ahead: "LookedAt | None" = None) -> Action:
         """A new action with its first decision; it becomes real when it is stored."""
         call = self._sealed(call)
         now = self._clock()
         action_id = new_id("act", now)
-        inspected, decision = self._look(call, turn, action_id)
-        self._observe("tool_requested", {"tool": call.tool, "verdict": decision.verdict, "code": decision.code})
+        inspected, decision = self._look(call, turn, action_id, ahead)
+        self._observe(
+            "tool_requested",
+            {"tool": call.tool, "verdict": decision.verdict, "code": decision.code, "what": self.in_short(call)},
+        )
         return Action(
             action_id=action_id,
             thread_id=turn.thread_id,
@@ -115,19 +132,35 @@ class Intake:
             withheld=sealed != args,
         )
 
-    def _look(self, call: ToolCall, turn: Turn, action_id: str) -> tuple[Inspected, Decision]:
-        inspected = self._inspector.inspect(call, turn, action_id)
+    async def _ahead(self, call: ToolCall, turn: Turn) -> "LookedAt | None":
+        asking = self._inspector.ahead(call, turn)
+        return None if asking is None else await asking
+
+    def _look(
+        self, call: ToolCall, turn: Turn, action_id: str, ahead: "LookedAt | None" = None, *, answered: bool = False
+    ) -> tuple[Inspected, Decision]:
+        # The rules first: facts are then as new as they are, and what changes meanwhile is found out at the claim.
+        policy = self.policy()
+        inspected = self._inspector.inspect(call, turn, action_id, ahead)
+        if answered:  # the owner said yes to this very action: it runs by that, and uses up nothing else
+            unsettled = msgspec.structs.replace(inspected.facts, standing=None)
+            inspected = msgspec.structs.replace(inspected, facts=unsettled)
         job_id = turn.job.job_id if turn.job is not None else None
-        return inspected, decide(inspected.facts, self.policy(), Setting(source=turn.source, job_id=job_id))
+        return inspected, decide(inspected.facts, policy, Setting(source=turn.source, job_id=job_id))
 
     # What came in earlier
 
-    def look_again(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
+    async def look(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
+        """The same as `look_again`, but git is asked beside the event loop."""
+        return self.look_again(action, turn, await self._ahead(action.call, turn))
+
+    def look_again(self, action: Action, turn: Turn, ahead: "LookedAt | None" = None) -> tuple[Inspected, Action]:
         """The action as things stand now: decided anew, with the digest it would have now."""
         call = action.call
         if action.decision.code == "SECRET_NOT_GRANTED":  # the row keeps what was left of its arguments
             call = msgspec.structs.replace(call, withheld=True)
-        inspected, decision = self._look(call, turn, action.action_id)
+        answered = action.approved_by is not None
+        inspected, decision = self._look(call, turn, action.action_id, ahead, answered=answered)
         digest = call_digest(action.call, inspected)
         return inspected, msgspec.structs.replace(action, decision=decision, taint=inspected.taint, digest=digest)
 
@@ -143,11 +176,20 @@ class Intake:
         inspected, looked = self.look_again(action, self.turn_of(action))
         return self.render(looked, inspected)
 
+    async def shown(self, action: Action) -> Card:
+        """The same as `card`, but git is asked beside the event loop."""
+        inspected, looked = await self.look(action, self.turn_of(action))
+        return self.render(looked, inspected)
+
     def render(self, action: Action, inspected: Inspected) -> Card:
         """The card of an action that was just looked at."""
         restored = self._upkeep.restored(inspected)
         card = render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action), restored)
         return msgspec.structs.replace(card, seen=self._upkeep.seen(inspected, restored))
+
+    def answer_for(self, action: Action, inspected: Inspected, wanted: FromNowOn) -> StandingAnswer | None:
+        """The standing answer that a yes to this action makes; None when it is not offered."""
+        return answer_for(action, inspected.facts, wanted, now=self._clock())
 
     def in_short(self, call: ToolCall) -> str:
         """What a call would do, in a sentence."""

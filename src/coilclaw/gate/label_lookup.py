@@ -174,9 +174,11 @@ class Reading:
 class Question:
     """Which labels paths bear."""
 
-    def __init__(self, workspace: Path, db: Tx, limits: Limits = LIMITS, *, besides: str = "") -> None:
+    def __init__(self, workspace: Path, db: Tx, limits: Limits = LIMITS, *, root: str, besides: str = "") -> None:
         self._workspace = workspace
         self._db = db
+        self._root = root
+        """Whose rows are asked: those of no other root."""
         self._besides = besides
         """A folder whose name is asked for, and nothing in it."""
         self._limits = limits
@@ -194,7 +196,7 @@ class Question:
     def of(self, paths: list[str]) -> tuple[Label, ...]:
         """The labels of all of these, sorted; a folder stands for everything below."""
         # Holds come first: what is held now may at any moment be marked and released.
-        self._found = held_labels(self._db)
+        self._found = held_labels(self._db, self._root)
         try:
             for path in paths:
                 self._named(path)
@@ -226,7 +228,7 @@ class Question:
     def _missing(self) -> bool:
         """Whether there are sources yet that have not been found."""
         if self._all is None:
-            self._all = all_labels(self._db)
+            self._all = all_labels(self._db, self._root)
         return not self._all <= self._found
 
     def _named(self, path: str) -> None:
@@ -258,7 +260,7 @@ class Question:
         """The labels of everything below a folder, whatever it is called by now."""
         tried: set[str] = set()
         if self._missing():
-            for path, label in newest_labelled(self._db, folder, 8 * self._limits.tries):
+            for path, label in newest_labelled(self._db, self._root, folder, 8 * self._limits.tries):
                 if self._is_left_out(path):
                     continue
                 if label not in self._found and path not in tried and len(tried) < self._limits.tries:
@@ -283,7 +285,7 @@ class Question:
         if self._signs is not None:
             return
         self._signs = {}
-        rows = labelled_contents(self._db, self._limits.rows + 1)
+        rows = labelled_contents(self._db, self._root, self._limits.rows + 1)
         if len(rows) > self._limits.rows:
             raise TooMuch
         for path, label, content_hash, size in rows:
@@ -366,7 +368,7 @@ class Question:
         return set() if now is None else {row.label for row in rows if _counts(row, now, names=True)}
 
     def _rows(self, path: str) -> list[LabelRow]:
-        return path_rows(self._db, path) if is_text(path) else []
+        return path_rows(self._db, self._root, path) if is_text(path) else []
 
     def _alike(self, now: Seen) -> set[Label]:
         """The labels of anything that held the same."""
@@ -375,7 +377,7 @@ class Question:
             return {label for sign in signs for label in self._signs.get(sign, ())}
         if not signs:
             return set()
-        rows = rows_of_size(self._db, now.size)
+        rows = rows_of_size(self._db, self._root, now.size)
         return {row.label for row in rows if sign_of(row.content_hash, row.size) in signs}
 
     def _glance(self, path: str, rows: list[LabelRow]) -> Seen | None:

@@ -2,29 +2,28 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from coilclaw.gate.facts import Inspected
 from coilclaw.gate.outcomes import End
-from coilclaw.gate.preview import Existing, Restored, Returning
+from coilclaw.gate.preview import Existing, Restored, Returning, new_content
 from coilclaw.gate.records import Record, Write
+from coilclaw.gate.root import Root
 from coilclaw.gate.turn import Turn
-from coilclaw.gate.undoing import Kept, Undoing
+from coilclaw.gate.undoing import Kept
 from coilclaw.packets.action import Action, Label, ToolResult, untrusted
 from coilclaw.packets.canonical import digest_of, parse_object, sha256_hex
 from coilclaw.packets.labels import is_untrusted, join_labels, untrusted_only
 from coilclaw.sandbox.files import read_existing
 from coilclaw.store.actions import keep_seen, seen_hash
 from coilclaw.store.database import Database
-from coilclaw.store.jobs import add_job_files
+from coilclaw.store.job_trees import note_changed
 from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
-    from coilclaw.gate.labels import FileLabels
+    from coilclaw.gate.labels import Looked
 
 SHOWN_BYTES = 1 << 19
 """The largest file whose difference is shown on a card."""
@@ -33,18 +32,8 @@ SHOWN_BYTES = 1 << 19
 class Labelling:
     """Keeps labels, changed files and shown content in step with what calls do."""
 
-    def __init__(
-        self,
-        *,
-        db: Database,
-        workspace: Path,
-        labels: "Callable[[], FileLabels]",
-        undoing: Undoing,
-    ) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
-        self._workspace = workspace
-        self._labels = labels
-        self.undoing = undoing
 
     # Before: what the owner is shown, and that it still is so
 
@@ -57,7 +46,7 @@ class Labelling:
             size = os.lstat(path.absolute).st_size
         except OSError:
             return None
-        data = read_existing(self._workspace, path.relative, SHOWN_BYTES) if path.relative else None
+        data = read_existing(inspected.root.folder, path.relative, SHOWN_BYTES) if path.relative else None
         return Existing(size=size, data=data)
 
     def restored(self, inspected: Inspected) -> Restored | None:
@@ -65,10 +54,10 @@ class Labelling:
         wanted = inspected.touches.restores
         if wanted is None:
             return None
-        plan = self.undoing.plan(wanted, tainted=bool(inspected.taint))
+        plan = inspected.root.undoing.plan(wanted, tainted=bool(inspected.taint))
         if plan is None:
             return Restored(snapshot="")
-        labels = self.undoing.labels_of(plan)
+        labels = inspected.root.undoing.labels_of(plan)
         changes = [
             Returning(path=each.path, removed=each.entry is None, since=each.since, labels=labels.get(each.path, ()))
             for each in plan.changes
@@ -122,7 +111,7 @@ class Labelling:
         parts: list[bytes] = []
         for path in inspected.facts.paths:
             if not path.boxed:
-                content = self._content(path.absolute) if path.write else b""
+                content = (path.state.encode() or _content(inspected.root, path.absolute)) if path.write else b""
                 parts += [path.absolute.encode("utf-8", "surrogateescape"), content]
         restored = restored or self.restored(inspected)
         if restored is not None:
@@ -130,17 +119,9 @@ class Labelling:
             parts += [f"{each.removed:d}{each.path}".encode("utf-8", "surrogateescape") for each in restored.changes]
         if inspected.facts.irreversible:
             parts.append(b"it cannot be undone")
+        if inspected.at.project_id:  # a yes for one folder is none for another
+            parts.append(f"in {inspected.at.project_id}".encode())
         return digest_of(*parts) if parts else ""
-
-    def _content(self, path: str) -> bytes:
-        try:
-            info = os.lstat(path)
-        except OSError:
-            return b"absent"
-        data = None
-        if info.st_size <= SHOWN_BYTES and path.startswith(f"{self._workspace}/"):
-            data = read_existing(self._workspace, os.path.relpath(path, self._workspace), SHOWN_BYTES)
-        return f"{info.st_size} {info.st_mtime_ns}".encode() if data is None else sha256_hex(data).encode()
 
     # Around the effect: what comes in, and what is changed
 
@@ -148,42 +129,77 @@ class Labelling:
         """What must be on record before an effect that may write untrusted content: a crash must not launder it."""
         if inspected.facts.only_reads and not any(path.write for path in inspected.facts.paths):
             return None
+        if inspected.touches.moves is not None:
+            return self._moving(inspected, turn)
         labels = self._flowing(inspected, turn)
         if not labels:
             return None
         if inspected.facts.command is not None:
-            return lambda tx: self._labels().hold(tx, action.action_id, labels)
-        content = parse_object(action.call.args_bytes).get("content")
+            return lambda tx: inspected.root.labels.hold(tx, action.action_id, labels)
+        content = new_content(action, inspected)
         path = next((path.relative for path in inspected.facts.paths if path.write and path.relative), None)
-        if path is None or not isinstance(content, str):
+        if path is None or content is None:
             return None
-        expected = self._labels().expected(path, content.encode("utf-8"))
-        made = not os.path.lexists(self._workspace / path)
-        names = self._labels().names([path] if made else [])
+        expected = inspected.root.labels.expected(path, content)
+        made = not os.path.lexists(inspected.root.folder / path)
+        names = inspected.root.labels.names([path] if made else [])
 
         def write(tx: Tx) -> None:
-            self._labels().mark(tx, expected, labels)
-            self._labels().mark(tx, names, labels)
+            inspected.root.labels.mark(tx, expected, labels)
+            inspected.root.labels.mark(tx, names, labels)
+
+        return write
+
+    def _moving(self, inspected: Inspected, turn: Turn) -> Write | None:
+        """Labels go along with a file; who chose the new name, and what it was called before, stays with the name."""
+        taken, (source, target) = inspected.taken, inspected.touches.moves or ("", "")
+        tops = {path.asked: path.relative for path in inspected.facts.paths if not path.within}
+        start, end = tops.get(source), tops.get(target)
+        if taken is None or not start or not end:
+            return None
+        labels = inspected.root.labels
+        files = [f"/{entry.below}" if entry.below else "" for entry in taken.files]
+        named = labels.labels_of_found([(f"{start}{each}", "", 0) for each in files])
+        labelled = bool(named or labels.labels_of(start))
+        marks: list[tuple[Looked, tuple[Label, ...]]] = []
+        for each in files if labelled or turn.taint else ():
+            old, new = f"{start}{each}", f"{end}{each}"
+            called = labels.labels_of_found([(old, "", 0)]) if named else ()
+            marks.append((labels.names([new]), untrusted_only((*turn.taint, *called))))
+            if labelled:
+                marks.append((labels.look([old]).at(new), labels.labels_of(old)))
+
+        def write(tx: Tx) -> None:
+            for looked, sources in marks:
+                labels.mark(tx, looked, sources)
 
         return write
 
     def _flowing(self, inspected: Inspected, turn: Turn) -> tuple[Label, ...]:
         """Every untrusted source that may find its way into what the call writes."""
-        labels = [*turn.taint, *(untrusted(place.host or "network") for place in inspected.facts.domains)]
+        labels = [
+            *turn.taint,
+            *inspected.taint,
+            *(untrusted(place.host or "network") for place in inspected.facts.domains),
+        ]
         if inspected.facts.command is not None:
-            labels += self._labels().labels_for_command(inspected.facts.command)
+            labels += inspected.root.labels.labels_for_command(inspected.facts.command)
         return untrusted_only(labels)
 
     def carried(self, inspected: Inspected) -> tuple[Label, ...]:
         """What the files a call can read carry; asked before and after, because it may have read at either moment."""
         if inspected.facts.command is not None:
-            return self._labels().labels_for_command(inspected.facts.command)
-        if inspected.touches.target is not None:
-            return ()
+            return inspected.root.labels.labels_for_command(inspected.facts.command)
+        if inspected.touches.target is not None or inspected.touches.searches:
+            return ()  # a search labels what it found by the files it found it in
         if inspected.touches.restores is not None:
-            return self.undoing.labels(inspected.touches.restores)
+            return inspected.root.undoing.labels(inspected.touches.restores)
+        if inspected.commit is not None:
+            return ()  # its result tells the commit's id, and nothing of what is in it
+        if inspected.touches.commits is not None:
+            return inspected.root.labels.labels_of("")  # why there can be none may name any file
         read = [path.relative for path in inspected.facts.paths if not path.write and path.relative is not None]
-        return tuple(label for path in read for label in self._labels().labels_of(path))
+        return tuple(label for path in read for label in inspected.root.labels.labels_of(path))
 
     async def after(
         self, action: Action, end: End, inspected: Inspected, turn: Turn, carried: tuple[Label, ...], kept: Kept
@@ -198,13 +214,13 @@ class Labelling:
             private=_is_private(inspected),
         )
         end = msgspec.structs.replace(end, result=result)
-        settled = await self.undoing.settle(kept, inspected.facts)
+        settled = await inspected.root.undoing.settle(kept, inspected.facts)
         labels = untrusted_only(turn.taint)  # the result's own label is part of it, and so is all that flowed into it
-        if not labels and turn.job is None:
-            return end, None
         touched = self._touched(inspected, settled, end.result)
-        if inspected.touches.restores is not None:
-            labels = ()  # what is brought back has the labels it had, and no others
+        if not labels and turn.job is None and (inspected.root.key or not _files(touched)):
+            return end, self.release(action, inspected)
+        if inspected.touches.restores is not None or inspected.touches.moves is not None:
+            labels = ()  # what is brought back or moved has the labels it had, and no others
         return self._within_job(end, turn, touched), await self._recording(action, inspected, touched, labels)
 
     def _labelled(self, end: End, inspected: Inspected, carried: tuple[Label, ...]) -> End:
@@ -218,23 +234,28 @@ class Labelling:
         fresh = _is_external(inspected) and is_untrusted(label)
         return msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, label=label, fresh=fresh))
 
+    def output_label(self, inspected: Inspected, carried: tuple[Label, ...]) -> Label:
+        """What a command's output carries while it runs; `carried` is what its files carried when it began."""
+        places = (untrusted(place.host or "network") for place in inspected.facts.domains)
+        return join_labels((*carried, *self.carried(inspected), *places))
+
     async def after_death(self, action: Action, inspected: Inspected, begun_at: str) -> Record | None:
         """The same for a call whose process died: what changed since it was last kept before may be its doing."""
-        labels = (*action.taint, *self._labels().held(action.action_id))
+        labels = (*action.taint, *inspected.root.labels.held(action.action_id))
         if not labels and action.job_id is None:
             return None
         by_command = inspected.facts.command is not None and not inspected.facts.only_reads
-        found = await asyncio.to_thread(self.undoing.touched_since, begun_at) if by_command else None
+        found = await asyncio.to_thread(inspected.root.undoing.touched_since, begun_at) if by_command else None
         touched = self._touched(inspected, found, None)
         return await self._recording(action, inspected, touched, labels)
 
     def release(self, action: Action, inspected: Inspected) -> Record | None:
-        """For a call that ended before its effect: it touched nothing."""
-        if inspected.facts.command is None or inspected.facts.only_reads:
+        """For a call that touched nothing, or nothing that counts: what it held until now is let go."""
+        if inspected.facts.command is None:
             return None
 
         def record(tx: Tx, _: ToolResult) -> None:
-            self._labels().release(tx, action.action_id)
+            inspected.root.labels.release(tx, action.action_id)
 
         return record
 
@@ -251,17 +272,21 @@ class Labelling:
     async def _recording(
         self, action: Action, inspected: Inspected, touched: tuple[str, ...], labels: tuple[Label, ...]
     ) -> Record | None:
-        looked = await asyncio.to_thread(self._labels().look, touched) if labels and touched else None
-        names = self._labels().names(touched if inspected.facts.command is not None else ())
+        looked = await asyncio.to_thread(inspected.root.labels.look, touched) if labels and touched else None
+        names = inspected.root.labels.names(touched if inspected.facts.command is not None else ())
 
         def record(tx: Tx, _: ToolResult) -> None:
             if looked is not None:
-                self._labels().mark(tx, looked, labels)
-                self._labels().mark(tx, names, labels)
+                inspected.root.labels.mark(tx, looked, labels)
+                inspected.root.labels.mark(tx, names, labels)
             if inspected.facts.command is not None:
-                self._labels().release(tx, action.action_id)
+                inspected.root.labels.release(tx, action.action_id)
             if action.job_id is not None:
+                from coilclaw.store.jobs import add_job_files
+
                 add_job_files(tx, action.job_id, _files(touched))
+            if not inspected.root.key:
+                note_changed(tx, action.action_id, _files(touched))
 
         return record
 
@@ -282,9 +307,22 @@ class Labelling:
         return msgspec.structs.replace(end, status="failed", result=result, reason="JOB_FILES")
 
 
+def _content(root: Root, path: str) -> bytes:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return b"absent"
+    data = None
+    if info.st_size <= SHOWN_BYTES and path.startswith(f"{root.folder}/"):
+        data = read_existing(root.folder, os.path.relpath(path, root.folder), SHOWN_BYTES)
+    return f"{info.st_size} {info.st_mtime_ns}".encode() if data is None else sha256_hex(data).encode()
+
+
 def _is_external(inspected: Inspected) -> bool:
     """Whether what a call brings comes from outside this machine."""
     tool = inspected.tool
+    if inspected.touches.handle is not None:
+        return True  # a command with domains may be behind it
     return bool(inspected.touches.domains) or (tool is not None and tool.destination == "external")
 
 

@@ -6,14 +6,15 @@ undo or from git. Everything here is read anew on every call: nothing is remembe
 
 How a call uses it:
 - before an effect that may write untrusted content, in the transaction that records it as begun: `mark` with `expected`
-  when the content is known (a file is written), else `hold` (a command may write anywhere);
+  when the content is known (a file is written), else `hold` (a command may write anywhere); commands that run by then
+  hold the same labels from now on, because they may read it;
 - after it, in the transaction that records its end: `look` at what was touched, then `mark` and `release`;
 - what is read carries `labels_of`, asked before the reading and after it; a command's output, `labels_for_command`.
 A crash in between leaves the hold, which labels the whole workspace until recovery marks what was touched.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -40,7 +41,7 @@ from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.labels import untrusted_only
-from coilclaw.packets.workspace import RUNTIME_ONLY
+from coilclaw.packets.workspace import GIT_ONLY, RUNTIME_ONLY
 from coilclaw.store.database import Database
 from coilclaw.store.labels import (
     HELD,
@@ -56,6 +57,7 @@ from coilclaw.store.labels import (
     put_label,
     rows_of_size,
 )
+from coilclaw.store.running import running_commands
 from coilclaw.store.tx import Tx
 
 MOST_PATHS = 4000
@@ -67,15 +69,41 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
 
     seen: tuple[Seen, ...]
 
+    def at(self, path: str) -> "Looked":
+        """The same, as it will stand at another path."""
+        return Looked(seen=tuple(msgspec.structs.replace(each, path=path) for each in self.seen))
+
 
 class FileLabels:
-    """The labels of one workspace's files."""
+    """The labels of one root's files: the workspace's, or a project's."""
 
-    def __init__(self, db: Database, workspace: Path, clock: Clock, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self,
+        db: Database,
+        workspace: Path,
+        clock: Clock,
+        limits: Limits = LIMITS,
+        *,
+        root: str = "",
+        everything: Callable[[], tuple[Label, ...]] | None = None,
+    ) -> None:
         self._db = db
         self._workspace = Path(os.path.realpath(workspace))
         self._clock = clock
         self._limits = limits
+        self._root = root
+        """The project whose rows these are; empty for the workspace."""
+        self._everything = everything
+        """What every file of a project carries, whatever the rows say; None for the workspace."""
+
+    @property
+    def _base(self) -> tuple[Label, ...]:
+        return () if self._everything is None else self._everything()
+
+    @property
+    def _runtime_only(self) -> tuple[str, ...]:
+        """Folders that nobody but the runtime writes, so that no label is needed there."""
+        return RUNTIME_ONLY if self._everything is None else GIT_ONLY
 
     # Asking
 
@@ -86,13 +114,15 @@ class FileLabels:
         as a whole: a listing of that shows the folder, whose name is ours, and nothing in it.
         """
         real = os.path.realpath(os.path.join(self._workspace, relative_path))  # noqa: PTH118 - text in, text out
-        if not any_labels(self._db.reader) or inside(self._workspace, real) is None:
+        if inside(self._workspace, real) is None:
             return ()
-        whole = real == str(self._workspace)
-        found = self._question(besides=UPLOADS if whole else "").of([relative_path])
+        if not any_labels(self._db.reader, self._root):
+            return self._base
+        whole = real == str(self._workspace) and self._everything is None
+        found = {*self._base, *self._question(besides=UPLOADS if whole else "").of([relative_path])}
         if _in_repository(relative_path) or _in_repository(real):
-            return tuple(sorted({*found, *self._kept_by_git()}))
-        return found
+            found |= self._kept_by_git()
+        return tuple(sorted(found))
 
     def labels_of_kept(self, kept: Sequence[tuple[str, str, int]]) -> dict[str, tuple[Label, ...]]:
         """The untrusted labels of contents kept for an undo, by the path each would be put back to.
@@ -100,21 +130,35 @@ class FileLabels:
         Each is a path, what it held (empty when only the name counts) and its size. A name that was ever labelled is:
         whoever made it chose it.
         """
-        db = self._db.reader
-        if not kept or not any_labels(db):
-            return {}
+        return self._labels_by_content(kept, ever=True)
+
+    def labels_of_found(self, found: Sequence[tuple[str, str, int]]) -> tuple[Label, ...]:
+        """The untrusted labels of what a search found: of each file's name, and of the content that was searched.
+
+        Each is a path, the SHA-256 of what was read (empty when only the name was) and its size; whatever stands
+        there by now does not matter.
+        """
+        named = [(_nearest_text(path), content, size) for path, content, size in found]
+        labels = self._labels_by_content(named, ever=False)
+        return tuple(sorted({label for each in labels.values() for label in each}))
+
+    def _labels_by_content(self, kept: Sequence[tuple[str, str, int]], *, ever: bool) -> dict[str, tuple[Label, ...]]:
+        db, root, base = self._db.reader, self._root, self._base
+        if not kept or not any_labels(db, root):
+            return {path: base for path, _, _ in kept} if base else {}
         if len(kept) > MOST_PATHS:
-            everything = tuple(sorted(all_labels(db)))
+            everything = tuple(sorted({*base, *all_labels(db, root)}))
             return {path: everything for path, _, _ in kept}
-        held = held_labels(db)
+        held = held_labels(db, root) | {*base}
         by_size: dict[int, list[LabelRow]] = {}
         found: dict[str, tuple[Label, ...]] = {}
         for path, content, size in kept:
-            around = [row for place in _folders(path) for row in path_rows(db, place)]
-            rows = [*path_rows(db, path), *(row for row in around if row.content_hash in (FOLDER, NAME))]
+            around = [row for place in _folders(path) for row in path_rows(db, root, place)]
+            own = [row for row in path_rows(db, root, path) if ever or _may_be(row, content, size)]
+            rows = [*own, *(row for row in around if row.content_hash in (FOLDER, NAME))]
             if content:
                 sign = sign_of(_as_labelled(content), size)
-                alike = by_size.setdefault(size, rows_of_size(db, size)) if sign else []
+                alike = by_size.setdefault(size, rows_of_size(db, root, size)) if sign else []
                 rows += [row for row in alike if sign_of(row.content_hash, row.size) in (sign, f"size:{size}")]
             labels = {row.label for row in rows} | held
             if labels:
@@ -127,22 +171,26 @@ class FileLabels:
         A plain command is told by the paths it names; any other by every labelled file that still stands, and by
         whatever git may have kept of those that do not.
         """
-        if not any_labels(self._db.reader):
+        base = self._base
+        labelled = any_labels(self._db.reader, self._root)
+        if not base and not labelled:
             return ()
         from coilclaw.gate.command_reads import named_paths
 
         named = named_paths(facts)
-        found = self._question().of([""] if named is None else named)
-        if named is None or any(_in_repository(path) for path in named):
-            found = tuple(sorted({*found, *self._kept_by_git()}))
-        return found
+        found = {*base} if named is None or named else set[Label]()
+        if labelled:
+            found.update(self._question().of([""] if named is None else named))
+            if named is None or any(_in_repository(path) for path in named):
+                found |= self._kept_by_git()
+        return tuple(sorted(found))
 
     def _kept_by_git(self) -> set[Label]:
         """The labels of everything that was labelled before somebody last wrote into the history around it."""
         from coilclaw.gate.history import History
 
         history = History(self._workspace)
-        rows = labelled_when(self._db.reader, self._limits.rows + 1)
+        rows = labelled_when(self._db.reader, self._root, self._limits.rows + 1)
         found: set[Label] = {WORKSPACE} if len(rows) > self._limits.rows else set()
         for path, label, since in rows:
             if label not in found and history.may_hold(path, since):
@@ -152,12 +200,12 @@ class FileLabels:
     def standing(self, limit: int) -> list[tuple[LabelRow, str | None]]:
         """Every label with where it counts, for showing: its own path, else another that holds the same, or None."""
         question = self._question()
-        rows = [(row, question.holds(row)) for row in label_rows(self._db.reader, limit)]
+        rows = [(row, question.holds(row)) for row in label_rows(self._db.reader, self._root, limit)]
         elsewhere = {} if all(holds for _, holds in rows) else question.bearing("")
         return [(row, row.path if holds else elsewhere.get(sign_of(row.content_hash, row.size))) for row, holds in rows]
 
     def _question(self, besides: str = "") -> Question:
-        return Question(self._workspace, self._db.reader, self._limits, besides=besides)
+        return Question(self._workspace, self._db.reader, self._limits, root=self._root, besides=besides)
 
     # Writing
 
@@ -170,7 +218,7 @@ class FileLabels:
         """Path to its size and whether its name alone is meant."""
         for path in paths:
             place = inside(self._workspace, path)
-            if place is None or place.split("/")[0] in RUNTIME_ONLY:
+            if place is None or place.split("/")[0] in self._runtime_only:
                 continue
             size = self._size(place)
             if size is None:
@@ -212,7 +260,7 @@ class FileLabels:
         seen = [
             Seen(path=place, content_hash=NAME, size=0, mtime_ns=0)
             for place in places
-            if place and is_text(place) and place.split("/")[0] not in RUNTIME_ONLY
+            if place and is_text(place) and place.split("/")[0] not in self._runtime_only
         ]
         return Looked(seen=tuple(seen) if len(seen) <= MOST_PATHS else ())
 
@@ -226,34 +274,56 @@ class FileLabels:
                 put_label(
                     tx,
                     self._clock,
+                    root=self._root,
                     path=each.path,
                     label=label,
                     content_hash=each.content_hash,
                     size=each.size,
                     mtime_ns=each.mtime_ns,
                 )
+        if looked.seen:
+            self._hold_running(tx, sources)
 
     def hold(self, tx: Tx, action_id: str, labels: Iterable[Label]) -> None:
         """Label the whole workspace while an action may be writing anywhere in it."""
-        for label in untrusted_only(labels):
-            put_label(tx, self._clock, path=HELD + action_id, label=label, content_hash=HOLD, size=0, mtime_ns=0)
+        sources = untrusted_only(labels)
+        self._hold(tx, action_id, sources)
+        if sources:
+            self._hold_running(tx, sources)
+
+    def _hold_running(self, tx: Tx, sources: Iterable[Label]) -> None:
+        """Commands that run now can read what comes in, write it elsewhere and remove it before they end."""
+        for action_id in running_commands(tx, self._root):
+            self._hold(tx, action_id, sources)
+
+    def _hold(self, tx: Tx, action_id: str, sources: Iterable[Label]) -> None:
+        for label in sources:
+            put_label(
+                tx,
+                self._clock,
+                root=self._root,
+                path=HELD + action_id,
+                label=label,
+                content_hash=HOLD,
+                size=0,
+                mtime_ns=0,
+            )
 
     def held(self, action_id: str) -> tuple[Label, ...]:
         """The labels an action holds the workspace with, for recovery after a crash."""
         path = HELD + action_id
-        rows = self._db.reader.execute("SELECT label FROM file_labels WHERE path = ? ORDER BY label", (path,))
-        return tuple(row[0] for row in rows)
+        return tuple(sorted({row.label for row in path_rows(self._db.reader, self._root, path)}))
 
     def release(self, tx: Tx, action_id: str) -> None:
         """The action has ended and what it touched is marked."""
-        drop_path_labels(tx, HELD + action_id)
+        drop_path_labels(tx, self._root, HELD + action_id)
 
     def vouched(self, path: str) -> list[LabelRow]:
         """The labels that go when the owner vouches for a path: its own, those below it, and those of the same bytes.
 
         A few bytes vouch for nothing but themselves. `/ACTION_ID` names what an action holds.
         """
-        rows = label_rows(self._db.reader, self._limits.rows)
+        rows = label_rows(self._db.reader, self._root, self._limits.rows)
         place = inside(self._workspace, path)
         if place is None:
             return [row for row in rows if row.path == path]
@@ -271,7 +341,7 @@ class FileLabels:
 
     def forget(self, tx: Tx, rows: Sequence[LabelRow]) -> None:
         """The owner vouches: these labels are no more."""
-        drop_labels(tx, rows)
+        drop_labels(tx, self._root, rows)
 
 
 def _in_repository(path: str) -> bool:
@@ -283,6 +353,14 @@ def _folders(path: str) -> list[str]:
     """The folders a path lies in, the workspace first."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(len(parts))]
+
+
+def _may_be(row: LabelRow, content: str, size: int) -> bool:
+    """Whether a row speaks of the name, or of a content that is or may be this one."""
+    if row.content_hash in (FOLDER, NAME):
+        return True
+    unknown = row.content_hash == UNREAD or (row.content_hash.startswith("stat:") and row.size == size)
+    return bool(content) and (row.content_hash == content or unknown)
 
 
 def _as_labelled(content: str) -> str:

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from coilclaw.packets.action import INTERNAL, Action, Status, ToolResult
+from coilclaw.packets.canonical import Json
 from coilclaw.packets.decision import Decision
 from coilclaw.packets.errors import CoilclawError, EffectUncertain, EgressRefused, ToolError, TryLater
 from coilclaw.packets.ports import Recovery, Tool, ToolOutput
@@ -17,6 +18,8 @@ Sequel: TypeAlias = Literal["none", "again", "uncertain"]
 """What an attempt leaves open: nothing; no effect, so it may be tried again; or an effect that may have happened."""
 
 LONGEST_PAUSE = 3600.0
+WHY_CHARACTERS = 300
+"""Of a reason, in what is told of a call."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,11 +30,15 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None
     again: bool = False
     """The attempt is over and has its receipt, but the action will be tried again."""
+    running: bool = False
+    """It goes on in the background; its receipt is written when it ends."""
+    edited: bytes | None = None
+    """The owner said no and wrote these arguments instead; whoever carries calls of a turn proposes them."""
 
     @property
     def pending(self) -> bool:
         """It waits for the owner; nothing has happened yet."""
-        return self.receipt is None
+        return self.receipt is None and not self.running
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +195,12 @@ def rules_changed() -> End:
     return _bad("denied", "RULES_CHANGED", text)
 
 
+def answer_gone() -> End:
+    """The standing answer that let it run without asking does not hold any more."""
+    text = "Denied. The standing answer it relied on was revoked or has expired; propose it again: the owner is asked."
+    return _bad("denied", "ANSWER_GONE", text)
+
+
 def denial(decision: Decision) -> End:
     """The gate said no."""
     return _bad("denied", decision.code, " ".join(("Denied.", *decision.reasons, *decision.recommended_changes)))
@@ -196,6 +209,12 @@ def denial(decision: Decision) -> End:
 def stopped_before() -> End:
     """ESTOP came between the decision and the effect."""
     return _bad("denied", "ESTOP", "Denied. ESTOP is engaged: no tool runs until the owner clears it.")
+
+
+def too_many_running(most: int) -> End:
+    """So many commands of a conversation run in the background already."""
+    text = f"Denied. {most} background commands are already running here; wait for one (command_status) or end one."
+    return _bad("denied", "TOO_MANY_COMMANDS", text)
 
 
 def held() -> End:
@@ -249,3 +268,13 @@ def expired() -> End:
 def withdrawn(reason: str) -> End:
     """Nobody needs it any more."""
     return _bad("denied", "WITHDRAWN", f"It was withdrawn: {reason}.", reason)
+
+
+def told_of(action: Action, end: End, code: str, what: str) -> dict[str, Json]:
+    """What is told of a call that has ended: for a log, and in words for a person who watches."""
+    told: dict[str, Json] = {"tool": action.call.tool, "code": code, "status": end.status, "what": what}
+    if end.status in ("denied", "failed"):
+        told["why"] = f"exit {end.result.exit}" if end.result.exit else end.result.output[:WHY_CHARACTERS]
+    if isinstance(entries := end.result.metadata.get("entries"), int):
+        told["entries"] = entries
+    return told

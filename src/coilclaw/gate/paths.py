@@ -8,9 +8,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from coilclaw.packets.workspace import OWNER_ONLY, RUNTIME_ONLY
+from coilclaw.packets.workspace import GIT_ONLY, OWNER_ONLY, RUNTIME_ONLY
 from coilclaw.sandbox.executed import executed_part, is_dot_git
-from coilclaw.sandbox.survey import completes_repository
 
 PathClass: TypeAlias = Literal["never", "owner", "executed", "guarded", "informal", "plain"]
 """never: the runtime's alone · owner: lane C · executed: asks in every autonomy, denied when tainted ·
@@ -47,12 +46,20 @@ class PathFact(msgspec.Struct, frozen=True, kw_only=True):
     """Named in a command: inside the box the system is read-only and /tmp is its own."""
     fault: str
     """Why the name cannot be a path at all, or empty."""
+    state: str = ""
+    """What stands there, for what a call would move or remove: a yes, and the run, are for that and nothing else."""
+    within: bool = False
+    """Part of a folder that the call names."""
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
     """The places every path is held against, already resolved."""
 
     workspace: str
+    """The root: the folder that paths are relative to, and the only one that may be changed."""
+    project: bool
+    """Whether it is one of the owner's own folders. What governs the agent has no place there, so no name stands for
+    that: `skills/` or `SYSTEM.md` of a project are ordinary files."""
     home: str
     """CoilClaw's own home: never visible to any tool."""
     user_home: str
@@ -60,22 +67,37 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     forbidden: tuple[str, ...]
 
     @classmethod
-    def of(cls, workspace: Path, home: Path, user_home: Path, forbidden: tuple[str, ...]) -> "Places":
+    def of(
+        cls, workspace: Path, home: Path, user_home: Path, forbidden: tuple[str, ...], *, project: bool = False
+    ) -> "Places":
         """Resolve the links in all of them once."""
         return cls(
             workspace=os.path.realpath(workspace),
+            project=project,
             home=os.path.realpath(home),
             user_home=str(user_home),
             forbidden=tuple(dict.fromkeys(p for path in forbidden for p in (path, os.path.realpath(path)))),
         )
+
+    def classify(self, relative: str) -> PathClass:
+        """The class of a path below the root."""
+        return classify(relative, project=self.project)
+
+    def may_restore(self, path: str) -> bool:
+        """An undo brings back what commands can reach: not what the runtime or the owner alone writes."""
+        return self.classify(path) not in ("never", "owner")
+
+    def may_restore_tainted(self, path: str) -> bool:
+        """The same while untrusted content is about: nothing that other programs run by themselves."""
+        return self.classify(path) not in ("never", "owner", "executed")
 
 
 def _under(path: str, top: str) -> bool:
     return path == top or path.startswith(top if top == "/" else top + "/")
 
 
-def classify(relative: str) -> PathClass:
-    """The class of a path inside the workspace (DESIGN's table of path classes).
+def classify(relative: str, *, project: bool = False) -> PathClass:
+    """The class of a path inside the workspace or a project (docs/policy.md has the table).
 
     Letter case is folded, so that the classes also hold where the file system folds it.
     """
@@ -84,10 +106,10 @@ def classify(relative: str) -> PathClass:
         return "plain"
     if any(map(is_dot_git, parts)):
         return "never"
-    known = CLASS_OF_TOP.get(parts[0])
+    known = None if project else CLASS_OF_TOP.get(parts[0])
     if known not in ("never", "owner") and executed_part(relative):
         return "executed"
-    if parts == ("memory", "preferences.md"):
+    if parts == ("memory", "preferences.md") and not project:
         return "guarded"
     if known is not None:
         return known
@@ -102,8 +124,8 @@ def _absolute(asked: str, places: Places) -> str:
     return os.path.join(places.workspace, asked)  # noqa: PTH118 - text in, text out
 
 
-def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> PathFact:
-    """Resolve a path against links and dots, and say where it lies."""
+def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False, follow: bool = True) -> PathFact:
+    """Resolve a path against links and dots, and say where it lies; without `follow`, a link is meant itself."""
     fault = ""
     if "\0" in asked:
         fault = "the path contains a NUL byte"
@@ -115,7 +137,7 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
     try:
         if not fault:
             named = _absolute(asked, places)
-            absolute = os.path.realpath(named)
+            absolute = os.path.realpath(named) if follow else _real_name(named)
     except (OSError, ValueError) as error:
         absolute, fault = "/", f"the path cannot be resolved ({error})"
     if write and not fault and not _is_text(absolute):
@@ -141,11 +163,21 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False) -> 
     )
 
 
+def _real_name(path: str) -> str:
+    """A name in its real folder; what it leads to is not asked."""
+    folder, name = os.path.split(path.rstrip("/"))
+    if name in ("", ".", ".."):
+        return os.path.realpath(path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - text in, text out
+
+
 def _class_of(relative: str, spelled: str, places: Places, *, write: bool) -> PathClass:
     """The class of a path by where it leads; a link does not excuse the name it was asked by."""
-    path_class = classify(relative)
+    path_class = places.classify(relative)
     if not write or path_class in ("never", "owner"):
         return path_class
+    from coilclaw.sandbox.survey import completes_repository
+
     if completes_repository(Path(places.workspace), relative):
         return "never"
     if _under(spelled, places.workspace) and executed_part(spelled[len(places.workspace) :].lstrip("/")):
@@ -166,25 +198,16 @@ UPLOADS = "attachments"
 GUARDED = ("skills", "sops", "cron", "memory/PREFERENCES.md")
 
 
-def box_read_only(workspace: Path, repositories: Iterable[str], *, guarded: bool) -> tuple[str, ...]:
-    """The workspace paths a boxed command may not write; with `guarded` also what steers later work.
+def box_read_only(places: Places, repositories: Iterable[str], *, guarded: bool) -> tuple[str, ...]:
+    """The paths of a root that a boxed command may not write; with `guarded` also what steers later work.
 
-    The repositories are those below the workspace, as a survey found them.
+    The repositories are those below the root, as a survey found them.
     """
-    names = [*RUNTIME_ONLY, *OWNER_ONLY]
+    workspace = Path(places.workspace)
+    names = [*GIT_ONLY] if places.project else [*RUNTIME_ONLY, *OWNER_ONLY]
     if guarded:
-        names += GUARDED
+        names += () if places.project else GUARDED
         with suppress(OSError):  # a vanished workspace is the box's to report
             names += sorted(entry.name for entry in workspace.iterdir() if entry.name.startswith("."))
     found = (path for path in repositories if path and not os.path.islink(workspace / path))  # noqa: PTH114
     return tuple(dict.fromkeys(os.path.join(workspace, name) for name in (*names, *found)))  # noqa: PTH118
-
-
-def may_restore(path: str) -> bool:
-    """An undo brings back what commands can reach: not what the runtime or the owner alone writes."""
-    return classify(path) not in ("never", "owner")
-
-
-def may_restore_tainted(path: str) -> bool:
-    """The same while untrusted content is about: nothing that other programs run by themselves."""
-    return classify(path) not in ("never", "owner", "executed")

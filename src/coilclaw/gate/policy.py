@@ -1,15 +1,23 @@
 """The decision: pure functions from a call's facts to allow, ask or deny. No rule means deny.
 
-All denies are looked at first, then all asks, then allow. Every rule has an id, a code and a sentence.
+All denies are looked at first, then all asks, which a standing answer may settle, then allow. Every rule has an id, a
+code and a sentence.
 """
 
 from coilclaw.gate.asks import ASKS
 from coilclaw.gate.decision_input import Case, Facts, Policy, Setting, describe, lane_of, risk_of
 from coilclaw.gate.denials import DENIES
+from coilclaw.gate.merge_modes import answered_in_advance
+from coilclaw.gate.standing import lifting, reason_of
 from coilclaw.packets.decision import Decision, Reason, Verdict
+from coilclaw.packets.settings import SettingChange
 
 WHERE: dict[str, str] = {"owner": "in your own words", "search": "in search results", "page": "on a page it opened"}
 """Where an address that needs no question stands."""
+
+
+_OF_A_MERGE = frozenset({"LANE_B", "LANE_C", "TAINT_INHERITED", "TOOL_ASKS"})
+"""The questions of a merge that the owner's mode answers in advance."""
 
 
 def decide(facts: Facts, policy: Policy, setting: Setting) -> Decision:
@@ -26,11 +34,30 @@ def decide(facts: Facts, policy: Policy, setting: Setting) -> Decision:
     if denies := tuple(reason for rule in DENIES for reason in rule(case)):
         return _decision(case, "deny", denies)
     if asks := tuple(reason for rule in ASKS for reason in rule(case)):
+        answer = lifting(case, asks)
+        if answer is not None:
+            return _decision(case, "allow", (reason_of(answer),))
+        if answered := _merge_answered(facts, asks):
+            return _decision(case, "allow", (Reason(rule="merge.mode", code="MERGE_MODE", text=answered),))
         most = case.share(policy.open_proposals)
         if not case.by_owner and facts.open_proposals >= most:
             return _decision(case, "deny", (_queue_full(most), *asks))
         return _decision(case, "ask", asks)
     return _decision(case, "allow", (_why_allowed(case),))
+
+
+def _merge_answered(facts: Facts, asks: tuple[Reason, ...]) -> str:
+    """What the merge mode says to a merge; what a policy file asks is asked in every mode."""
+    if facts.merge is None or not all(reason.code in _OF_A_MERGE for reason in asks):
+        return ""
+    return answered_in_advance(facts.merge)
+
+
+def _allows(denies: tuple[Reason, ...]) -> tuple[SettingChange, ...]:
+    """The settings that would lift a denial; none unless they lift all of it."""
+    if not all(reason.allow for reason in denies):
+        return ()
+    return tuple(dict.fromkeys(change for reason in denies for change in reason.allow))
 
 
 def _queue_full(most: int) -> Reason:
@@ -57,6 +84,7 @@ def _decision(case: Case, verdict: Verdict, reasons: tuple[Reason, ...]) -> Deci
     return Decision.of(
         verdict,
         reasons,
+        allows=_allows(reasons) if verdict == "deny" else (),
         risk=case.risk,
         risk_class=case.effect,
         lane=case.lane,

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -19,7 +19,7 @@ POLICY_BYTES = 1 << 20
 Words = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 Verdict = Literal["ask", "deny"]
 
-_UNKNOWN = re.compile(r"Invalid enum value '(?P<name>.*)' - at `\$(?:\.rules\[\d+\])?(?:\.when)?\.(?P<kind>\w+)")
+_UNKNOWN = r"Invalid enum value '(?P<name>.*)' - at `\$(?:\.rules\[\d+\])?(?:\.when)?\.(?P<kind>\w+)"
 _NAMES = {"source": Source, "lane": Lane, "risk": Risk, "verdict": Verdict}
 
 
@@ -97,42 +97,52 @@ def load_policies(folder: Path, tools: Collection[str]) -> LoadedPolicies:
 
     One broken file makes the whole set broken: the gate then denies all but reads.
     """
+    if folder.is_symlink():
+        return LoadedPolicies(rules=(), hash="", broken=f"{folder} is a symbolic link")
+    try:
+        names = sorted(path.name for path in folder.iterdir() if path.suffix.casefold() == ".json")
+    except FileNotFoundError:
+        names = []
+    except OSError as error:
+        return LoadedPolicies(rules=(), hash="", broken=f"{folder} cannot be read ({error.strerror})")
+    return read_policies(names, lambda name: read_existing(folder, name, POLICY_BYTES), tools)
+
+
+def read_policies(names: Iterable[str], read: Callable[[str], bytes | None], tools: Collection[str]) -> LoadedPolicies:
+    """The rules in files of these names, wherever they lie; `read` gives None for what cannot be a policy file."""
     rules: list[PolicyRule] = []
     faults: list[str] = []
     hashes: dict[str, str] = {}
     seen: dict[str, str] = {}
-    if folder.is_symlink():
-        return LoadedPolicies(rules=(), hash="", broken=f"{folder} is a symbolic link")
-    try:
-        files = sorted(path for path in folder.iterdir() if path.suffix.casefold() == ".json")
-    except FileNotFoundError:
-        files = []
-    except OSError as error:
-        return LoadedPolicies(rules=(), hash="", broken=f"{folder} cannot be read ({error.strerror})")
-    for path in files:
+    for name in names:
         try:
-            data = read_existing(folder, path.name, POLICY_BYTES)
+            data = read(name)
             if data is None:
-                faults.append(f"policies/{path.name}: it is not a regular file of at most {POLICY_BYTES} bytes")
+                faults.append(f"policies/{name}: it is not a regular file of at most {POLICY_BYTES} bytes")
                 continue
-            hashes[path.name] = sha256_hex(data)
+            hashes[name] = sha256_hex(data)
             value = parse_json(data)
         except (OSError, NotCanonical) as error:
-            faults.append(f"policies/{path.name}: {error}")
+            faults.append(f"policies/{name}: {error}")
             continue
         try:
             loaded = msgspec.convert(value, PolicyFile)
         except msgspec.ValidationError as error:
-            faults.append(f"policies/{path.name}: {_of_rule(value, error)}")
+            faults.append(f"policies/{name}: {_of_rule(value, error)}")
             continue
         for rule in loaded.rules:
             if rule.id in seen:
-                faults.append(f"policies/{path.name}: the rule id {rule.id!r} is already used in {seen[rule.id]}")
-            seen[rule.id] = path.name
+                faults.append(f"policies/{name}: the rule id {rule.id!r} is already used in {seen[rule.id]}")
+            seen[rule.id] = name
             for _, fault in never_holds(rule.when, tools):
-                faults.append(f"policies/{path.name}: rule {rule.id!r}: {fault}")
+                faults.append(f"policies/{name}: rule {rule.id!r}: {fault}")
         rules.extend(loaded.rules)
     return LoadedPolicies(rules=tuple(rules), hash=sha256_hex(canonical_bytes(hashes)), broken="; ".join(faults))
+
+
+def parse_policy(data: bytes) -> PolicyFile:
+    """The rules of one file by themselves; raises NotCanonical or msgspec.ValidationError."""
+    return msgspec.convert(parse_json(data), PolicyFile)
 
 
 def never_holds(when: When, tools: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -155,7 +165,7 @@ def never_holds(when: When, tools: Collection[str]) -> Iterator[tuple[str, str]]
 
 def explained(error: msgspec.ValidationError) -> str:
     """What is wrong with a shape; of a name that is none of those there are, the nearest."""
-    found = _UNKNOWN.match(str(error))
+    found = re.match(_UNKNOWN, str(error))
     if found is None or found["kind"] not in _NAMES:
         return str(error)
     known = get_args(_NAMES[found["kind"]])

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from coilclaw.gate.decision_input import Case
 from coilclaw.gate.policy_file import PolicyRule, When
+from coilclaw.packets.action import Source
 from coilclaw.packets.decision import Reason, Verdict
 
 
@@ -32,6 +33,28 @@ def hidden_paths(rules: tuple[PolicyRule, ...]) -> list[str]:
             paths = (rule.when.path,) if isinstance(rule.when.path, str) else rule.when.path
             hidden += [path.removeprefix("**/").removesuffix("/**") for path in paths]
     return hidden
+
+
+READERS = ("file_read", "file_search")
+"""A rule that keeps a path from one of these keeps it from results of the other."""
+
+
+def unreadable_paths(rules: tuple[PolicyRule, ...], source: Source) -> tuple[str, ...]:
+    """The paths, as rules write them, that a reader may not show without asking: what a search passes over."""
+    found: list[str] = []
+    for rule in rules:
+        when = rule.when
+        conditions = ((when.tool, READERS), (when.source, (source,)), (when.lane, ("A",)), (when.risk, ("R0",)))
+        if when.path is None or when.command is not None or when.domain is not None:
+            continue
+        if all(wanted is None or _one_of(wanted, values) for wanted, values in conditions):
+            found += (when.path,) if isinstance(when.path, str) else when.path
+    return tuple(dict.fromkeys(found))
+
+
+def is_path_of(wanted: tuple[str, ...], path: str) -> bool:
+    """Whether a path is one of those that rules name."""
+    return _path_matches(wanted, (path,))
 
 
 def _domain_matches(wanted: str | tuple[str, ...], host: str) -> bool:

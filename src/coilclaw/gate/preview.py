@@ -1,6 +1,7 @@
 """What a card shows of an effect: all of it, as it would be, with nothing hidden. Folding is left to screens."""
 
 import json
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -8,7 +9,11 @@ from coilclaw.gate.facts import Inspected
 from coilclaw.gate.undoing import in_words
 from coilclaw.packets.action import Action, Label
 from coilclaw.packets.canonical import parse_object
-from coilclaw.packets.text import one_line, visible
+from coilclaw.packets.text import duration, one_line, visible
+
+if TYPE_CHECKING:
+    from coilclaw.gate.taking import TakenAlong, TakenEntry
+    from coilclaw.sandbox.commit import CommitPlan
 
 NO_END = "\\ No line break at the end of the file"
 
@@ -53,15 +58,63 @@ def preview(action: Action, inspected: Inspected, existing: Existing | None, res
         return _comes_back(restored)
     if touches.command is not None:
         return f"{visible(touches.command)}\n\n{_bound(inspected)}"
-    if touches.writes:
-        content = parse_object(action.call.args_bytes).get("content")
-        if isinstance(content, str):
-            return _diff(touches.writes[0], existing, content.encode("utf-8", "surrogatepass"))
+    if inspected.fault is not None:
+        return f"It would change nothing: {visible(str(inspected.fault))}"
+    if inspected.commit is not None:
+        return _commits(action, inspected.commit)
+    if inspected.taken is not None:
+        return _goes(inspected, inspected.taken)
+    if inspected.edited is not None:  # against the content that the approval binds
+        before = Existing(size=len(inspected.inputs[0]), data=inspected.inputs[0])
+        return diff_shown(touches.writes[0], before, inspected.edited)
+    content = new_content(action, inspected)
+    if touches.writes and content is not None:
+        return diff_shown(touches.writes[0], existing, content)
     if touches.target is not None:
         return _message(action, inspected)
     if touches.says is not None:
         return visible(touches.says)
     return one_line(touches.url or "")
+
+
+def _commits(action: Action, plan: "CommitPlan") -> str:
+    """The message, whose commit it is, and every change in it."""
+    message = parse_object(action.call.args_bytes).get("message")
+    name, address = plan.author
+    where = plan.branch.removeprefix("refs/heads/")
+    return (
+        f"{visible(str(message))}\n\n(Commits {len(plan.paths)} files on {one_line(where)} as {one_line(name)}"
+        f" <{one_line(address)}>. Nothing is pushed. Undo does not take a commit back.)\n\n{visible(_text(plan.diff))}"
+    )
+
+
+def _goes(inspected: Inspected, taken: "TakenAlong") -> str:
+    """Everything that is moved or removed, by name."""
+    moves, removes = inspected.touches.moves, inspected.touches.removes or ""
+    top, name = taken.entries[0], one_line(moves[0] if moves else removes)
+    verb = f"Moves {name} to {one_line(moves[1])}" if moves else f"Removes {name}"
+    lines = [f"{verb} ({top.size} bytes)."]
+    if top.is_folder:
+        folders, size = len(taken.entries) - len(taken.files) - 1, sum(entry.size for entry in taken.entries)
+        lines = [f"{verb}: a folder with {len(taken.files)} files and {folders} folders, {size} bytes in all."]
+    lines += [f"  {one_line(entry.below)}{_weight(entry)}" for entry in taken.entries[1:]]
+    if moves and taken.replaces is not None:
+        lines.append(f"It takes the place of {one_line(moves[1])} ({taken.replaces} bytes).")
+    if taken.empty_folders:
+        lines.append(f"Undo brings files back, but no empty folders (here {taken.empty_folders}).")
+    return "\n".join(lines)
+
+
+def _weight(entry: "TakenEntry") -> str:
+    return "/" if entry.is_folder else f"  {entry.size} bytes"
+
+
+def new_content(action: Action, inspected: Inspected) -> bytes | None:
+    """What the file that a call writes will hold; None when it writes none, or nobody can say."""
+    if inspected.edited is not None:
+        return inspected.edited
+    content = parse_object(action.call.args_bytes).get("content")
+    return content.encode("utf-8", "surrogatepass") if isinstance(content, str) else None
 
 
 def _comes_back(restored: Restored) -> str:
@@ -103,6 +156,9 @@ def _bound(inspected: Inspected) -> str:
     domains = inspected.touches.domains
     where = f"in a box that may reach {', '.join(domains)}" if domains else "in a box without network"
     where = "WITHOUT A BOX" if inspected.facts.unsafe else where
+    seconds = inspected.touches.seconds
+    aside = "runs in the background, up to" if inspected.touches.background else "may run up to"
+    where += f" and {aside} {duration(seconds)}" if seconds is not None else ""
     return f"(Runs {where}. The approval binds this text, not the content of the files it uses.)"
 
 
@@ -133,7 +189,8 @@ def _ended(line: str) -> list[str]:
     return [shown] if line.endswith("\n") else [shown, NO_END]
 
 
-def _diff(path: str, existing: Existing | None, content: bytes) -> str:
+def diff_shown(path: str, existing: Existing | None, content: bytes) -> str:
+    """What would change in a file, line by line, as a card shows it."""
     from coilclaw.gate.difference import unified
 
     path = one_line(path)

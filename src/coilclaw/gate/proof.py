@@ -81,7 +81,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 class OwnerProof:
     """Knows what proves the owner, and checks it."""
 
-    def __init__(self, db: Database, clock: Clock, *, lane_b: LaneBProof, place: Callable[[], Place]) -> None:
+    def __init__(
+        self, db: Database, clock: Clock, *, lane_b: Callable[[], LaneBProof], place: Callable[[], Place]
+    ) -> None:
         self._db = db
         self._clock = clock
         self._lane_b = lane_b
@@ -103,7 +105,7 @@ class OwnerProof:
         if lane == "A":
             return ""
         if door == "device":
-            if lane == "B" and self._lane_b == "token":
+            if lane == "B" and self._lane_b() == "token":
                 return ""
             return "passkey" if self.registered(db) else "passkey_missing"
         if door == "unattended":

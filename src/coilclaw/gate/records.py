@@ -6,11 +6,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from coilclaw.gate.outcomes import End, NextStatus
-from coilclaw.gate.proof import UNATTENDED, OwnerProof, Shown, resolve_digest
+from coilclaw.gate.outcomes import End, NextStatus, answer_gone
+from coilclaw.gate.proof import UNATTENDED, OwnerProof, Shown, door_of, resolve_digest
 from coilclaw.ledger.audit import add_event
 from coilclaw.ledger.ledger import Ledger
-from coilclaw.packets.action import Action, ToolResult
+from coilclaw.ledger.standing import keep_answer, use_answer
+from coilclaw.packets.action import INTERNAL, Action, ToolResult
 from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.decision import Decision
 from coilclaw.packets.errors import ProofNeeded, StorageError
@@ -26,6 +27,7 @@ from coilclaw.store.actions import (
     held_actions,
     keep_key,
     keep_result_hash,
+    keep_running,
     keep_seen,
     let_go,
     load_action,
@@ -34,7 +36,8 @@ from coilclaw.store.actions import (
 )
 from coilclaw.store.database import Database
 from coilclaw.store.lock import HeldLock, holder_is_gone, notes_of, sweep_locks
-from coilclaw.store.threads import MessageRow, add_message, ensure_owner
+from coilclaw.store.standing_answers import StandingAnswer
+from coilclaw.store.threads import NEWS, MessageRow, add_message, ensure_owner, thread_exists
 from coilclaw.store.tx import Tx
 
 Record: TypeAlias = Callable[[Tx, ToolResult], None]
@@ -113,10 +116,19 @@ class Records:
         state = action_state(tx, action.action_id)
         add_event(tx, self._clock, event_type, action.action_id, payload, state=state)
 
-    def approve(self, tx: Tx, action: Action, by: str, seen: str | None, assertion: Assertion | None) -> bool:
+    def approve(
+        self,
+        tx: Tx,
+        action: Action,
+        by: str,
+        seen: str | None,
+        assertion: Assertion | None,
+        answer: StandingAnswer | None = None,
+    ) -> bool:
         """Write down the owner's yes to this digest and to what was shown; False when others answered first.
 
-        A yes that this door could not give for its lane is an error, and nothing is written.
+        With `answer` the yes holds from now on. A yes that this door could not give for its lane is an error, and
+        nothing is written.
         """
         stands = self._as_it_stands(tx, action)
         if not approve_action(tx, self._clock, action, by):
@@ -125,6 +137,7 @@ class Records:
         if seen is not None:
             keep_seen(tx, action.action_id, seen)
         self._note_yes(tx, stands, by, shown)
+        self._keep_answer(tx, answer, by, shown)
         return True
 
     def reopen(self, tx: Tx, action: Action, by: str, expires_at: str, assertion: Assertion | None) -> bool:
@@ -184,6 +197,14 @@ class Records:
         told: dict[str, Json] = {"digest": action.digest, "by": by, "expires_at": action.expires_at, **shown.told()}
         self.note(tx, "tool_approved", action, told)
 
+    def _keep_answer(self, tx: Tx, answer: StandingAnswer | None, by: str, shown: Shown) -> None:
+        if answer is None:
+            return
+        if door_of(by) not in ("terminal", "device"):
+            raise ProofNeeded("a standing answer needs the owner.", remedy="Answer in the panel or at a terminal.")
+        proof = msgspec.json.encode(shown).decode()
+        keep_answer(tx, self._clock, msgspec.structs.replace(answer, created_by=by, proof=proof))
+
     async def begin(
         self,
         action: Action,
@@ -193,10 +214,13 @@ class Records:
         stopped: Callable[[], bool],
         refused: Callable[[], End | None],
         in_transaction: Write | None,
+        answer: StandingAnswer | None = None,
+        running: ToolResult | None = None,
     ) -> bool:
         """Claim the action for one attempt, unless ESTOP came first. False when ESTOP did; an error when others did.
 
-        Getting here may have taken long: what can refuse it by now is asked once more, inside the transaction.
+        Getting here may have taken long: what can refuse it by now is asked once more, inside the transaction. An
+        `answer` is kept with the yes that is given now, `running` is what is known of a background command meanwhile.
         """
 
         def write(tx: Tx) -> bool:
@@ -206,6 +230,7 @@ class Records:
                 # No assertion can come along here: a yes in the middle of a turn is given at the terminal.
                 shown = self._prove(tx, action, "approve", action.digest, action.approved_by or "", None)
                 self._note_yes(tx, action, action.approved_by or "", shown)
+                self._keep_answer(tx, answer, action.approved_by or "", shown)
             if stopped():
                 return False
             late = refused()
@@ -213,10 +238,15 @@ class Records:
                 raise Refused(late)
             if action.decision.verdict != "allow" and action.approved_by is None:
                 raise StorageError(f"{action.action_id} was let through without the owner's approval.")
+            used = action.decision.answer if action.approved_by is None else ""
+            if used and not use_answer(tx, self._clock, used, action.thread_id, action.action_id):
+                raise Refused(answer_gone())
             if not begin_action(tx, self._clock, action, self.worker()):
                 raise Taken(action.action_id)
             if action.decision.lane == "B" and not keep_key(tx, self._clock, action):
                 raise KeyBound(action.action_id)
+            if running is not None:
+                keep_running(tx, action, running)
             begun = {"attempt": action.attempt + 1, "worker": self.worker(), "lookup": action.uncertain}
             self.note(tx, "tool_begun", action, {**begun, "digest": action.digest})
             if in_transaction is not None:
@@ -287,18 +317,33 @@ class Records:
 
     def post(self, action: Action) -> Record | None:
         """The outcome of an action that waited is posted to its thread."""
+        return self._posting(action, lambda result: result.output)
+
+    def post_end(self, action: Action) -> Record | None:
+        """The end of a background command is posted in our own words; what it wrote is read by a call."""
+
+        def words(result: ToolResult) -> str:
+            how = f"exit {result.exit}" if result.exit is not None and not result.code else result.code
+            return f"it ended in the background ({how}). command_status shows what it wrote."
+
+        return self._posting(action, words, ended=True)
+
+    def _posting(self, action: Action, words: Callable[[ToolResult], str], *, ended: bool = False) -> Record | None:
         if not action.thread_id:
             return None
 
         def record(tx: Tx, result: ToolResult) -> None:
+            if not thread_exists(tx, action.thread_id):
+                return  # the owner deleted it; what was done has its receipt all the same
             row = MessageRow(
                 message_id=new_id("msg", self._clock()),
                 thread_id=action.thread_id,
                 turn_id=action.turn_id,
                 role="system",
-                content=f"{action.call.tool} ({action.action_id}): {result.output}",
-                label=result.label,
+                content=f"{action.call.tool} ({action.action_id}): {words(result)}",
+                label=INTERNAL if ended else result.label,
                 action_id=action.action_id,
+                metadata={NEWS: True} if ended else {},
             )
             add_message(tx, self._clock, row)
 

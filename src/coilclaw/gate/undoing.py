@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.gate.decision_input import Facts
-from coilclaw.gate.paths import may_restore, may_restore_tainted
+from coilclaw.gate.paths import Places
 from coilclaw.packets.action import Action, Label
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.labels import join_labels
-from coilclaw.packets.ports import Touches
+from coilclaw.packets.ports import Restore, Touches
 
 if TYPE_CHECKING:
     from coilclaw.gate.labels import FileLabels
@@ -36,10 +36,12 @@ class Undoing:
         snapshots: "Callable[[], Snapshots]",
         labels: "Callable[[], FileLabels]",
         warn: Callable[[str], None],
+        places: Callable[[], Places],
     ) -> None:
         self._snapshots = snapshots
         self._labels = labels
         self._warn = warn
+        self._places = places
 
     # Before
 
@@ -75,21 +77,19 @@ class Undoing:
 
     async def keep(self, action: Action, touches: Touches, facts: Facts, stopped: Callable[[], bool]) -> Kept:
         """Keep what a call would write, unless everything is stopped already. An undo keeps for itself."""
-        if touches.restores is not None or stopped():
+        paths = _written(facts)
+        if touches.restores is not None or (facts.only_reads and not paths) or stopped():
             return Kept()
-        snapshots = self._snapshots()
         try:
+            snapshots = self._snapshots()
             if not facts.only_reads:
                 note = f"{action.call.tool} {touches.command or ''}"
                 taken = await asyncio.to_thread(snapshots.take, note, stopped, action.turn_id)
                 return Kept(snapshot=taken, fault=snapshots.fault(None))
-            paths = _written(facts)
-            if paths:
-                note = f"{action.call.tool} {paths[0]}"
-                return Kept(snapshot=await asyncio.to_thread(snapshots.keep, paths, note, action.turn_id))
+            note = f"{action.call.tool} {paths[0]}"
+            return Kept(snapshot=await asyncio.to_thread(snapshots.keep, paths, note, action.turn_id))
         except Exception as error:  # the call is claimed by now: nothing here may keep it from its end
             return Kept(fault=str(error))
-        return Kept()
 
     # After
 
@@ -115,16 +115,22 @@ class Undoing:
 
     # Going back
 
-    def plan(self, snapshot_id: str, *, tainted: bool) -> "Plan | None":
+    def may_restore(self, wanted: Restore, *, tainted: bool) -> Callable[[str], bool]:
+        """Tells which files an undo brings back: those that it is for, and of these what commands can reach."""
+        places = self._places()
+        may = places.may_restore_tainted if tainted else places.may_restore
+        return lambda path: wanted.covers(path) and may(path)
+
+    def plan(self, wanted: Restore, *, tainted: bool) -> "Plan | None":
         """What an undo would do now; None when there is no such snapshot."""
         try:
-            return self._snapshots().plan(snapshot_id, may_restore_tainted if tainted else may_restore)
+            return self._snapshots().plan(wanted.snapshot, self.may_restore(wanted, tainted=tainted))
         except (CoilclawError, OSError):
             return None
 
-    def labels(self, snapshot_id: str) -> tuple[Label, ...]:
+    def labels(self, wanted: Restore) -> tuple[Label, ...]:
         """Every untrusted source of what an undo would bring back or name."""
-        plan = self.plan(snapshot_id, tainted=False)
+        plan = self.plan(wanted, tainted=False)
         if plan is None:
             return ()
         found = self.labels_of(plan)

@@ -1,4 +1,4 @@
-"""Actions held against the audit: each row must be as its last event left it, and none may be gone."""
+"""Compares actions with the audit: each row must be as its last event recorded it, and none may be missing."""
 
 from collections.abc import Iterator
 

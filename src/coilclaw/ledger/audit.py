@@ -1,4 +1,4 @@
-"""Audit events: the queryable story beside the receipts. Written in the caller's transaction, read in their order."""
+"""Audit events: the queryable history alongside the receipts. Written in the caller's transaction, read in order."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ PAGE = 500
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened, as it was written down."""
+    """A recorded event."""
 
     seq: int
     entry_id: str
@@ -23,7 +23,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are asked for; what is None does not matter."""
+    """A filter for events; None matches anything."""
 
     event_type: str | None = None
     entity_id: str | None = None
@@ -40,7 +40,7 @@ def add_event(
 ) -> None:
     """Write one event in the caller's transaction. Payloads carry ids, codes and hashes, never content.
 
-    `state` is that of the action it is about, when the event changed it: the row must stay as it is until the next.
+    `state` is the action's state after an event that changed it: the row must stay as it is until the next event.
     """
     now = clock()
     texts = (new_id("evt", now), event_type, entity_id, msgspec.json.encode(payload).decode(), stamp(now))
@@ -52,7 +52,7 @@ def add_event(
 
 
 def audit_event(row: tuple[int, str, str, str, str, str]) -> AuditEvent:
-    """An event from its row; a payload that is not JSON is handed on as the text it is."""
+    """An event from its row; a payload that is not JSON is returned as text."""
     try:
         payload: Json = msgspec.json.decode(row[4])
     except msgspec.DecodeError:
@@ -66,7 +66,7 @@ COLUMNS = "seq, entry_id, event_type, entity_id, payload_json, created_at"
 
 
 def _where(wanted: Wanted) -> tuple[str, list[str]]:
-    """Only what is asked for stands in the query, so that an entity's events are found by their index."""
+    """The query contains only the given conditions, so that an entity's events are found by index."""
     terms: list[str] = []
     values: list[str] = []
     for column, value in (("event_type", wanted.event_type), ("entity_id", wanted.entity_id)):
@@ -97,7 +97,7 @@ def events_after(db: Tx, wanted: Wanted, seq: int, limit: int, *, until: int = 1
 
 
 class Told(NamedTuple):
-    """An event as streams tell it: its payload unread, and the conversation it belongs to, where a row knows."""
+    """An event for streams: its payload unparsed, and its conversation, if a row knows it."""
 
     seq: int
     event_type: str
@@ -122,7 +122,7 @@ def told_after(db: Tx, seq: int, limit: int, *, until: int) -> list[Told]:
 
 
 def change_mark(db: Tx) -> int:
-    """A number that is another one after any other connection, of any process, has committed. Costs microseconds."""
+    """A number that changes whenever any other connection, of any process, commits. Costs microseconds."""
     return int(db.execute("PRAGMA data_version").fetchone()[0])
 
 
@@ -133,7 +133,7 @@ def last_number(db: Tx) -> int:
 
 
 class Follower:
-    """Follows the events from a number on, each once, in order; what was pruned meanwhile is passed over."""
+    """Follows the events from a number on, each once, in order; events pruned meanwhile are skipped."""
 
     def __init__(self, db: Tx, wanted: Wanted, seq: int) -> None:
         self._db = db
@@ -141,8 +141,8 @@ class Follower:
         self._seq = seq
 
     def next(self) -> list[AuditEvent]:
-        """The next events, at most a page; none when there are no new ones."""
-        newest = last_number(self._db)  # looked up first: what is written after it belongs to the next page
+        """The next events, at most a page; empty if there are no new ones."""
+        newest = last_number(self._db)  # looked up first: later writes belong to the next page
         events = events_after(self._db, self._wanted, self._seq, PAGE, until=newest)
         self._seq = events[-1].seq if len(events) == PAGE else max(self._seq, newest)
         return events

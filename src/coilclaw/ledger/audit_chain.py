@@ -1,7 +1,7 @@
-"""The chain of audit events: each carries a link over its predecessor's and all that stands in its row.
+"""The chain of audit events: each has a link over its predecessor's link and its whole row.
 
-An event about an action holds the state its row was left in, so the chain binds the actions too. What retention takes
-away leaves a gap that says so, with the link to go on from.
+An event about an action contains the state of its row, so the chain binds the actions too. Events removed by retention
+leave a gap that says so, with the link to continue from.
 """
 
 import hashlib
@@ -14,17 +14,17 @@ from coilclaw.store.actions import action_state, keep_seal
 from coilclaw.store.tx import Tx
 
 START = bytes(32)
-"""What stands before the first event."""
+"""The link before the first event."""
 ROW = (
     "seq, CAST(entry_id AS BLOB), CAST(event_type AS BLOB), CAST(entity_id AS BLOB), CAST(payload_json AS BLOB),"
     " CAST(created_at AS BLOB), state, link, mac"
 )
-"""The columns of an event, texts as the bytes they are, whatever became of them."""
+"""The columns of an event, texts as raw bytes, in case they were damaged."""
 _TEXTS = ("entry_id", "event_type", "entity_id", "payload_json", "created_at")
 
 
 class EventRow(NamedTuple):
-    """An event as it stands in the database."""
+    """An event as stored in the database."""
 
     seq: int
     entry_id: bytes
@@ -37,15 +37,27 @@ class EventRow(NamedTuple):
     mac: bytes | None
 
     def link_after(self, previous: bytes) -> bytes:
-        """The link it must have."""
+        """The expected link."""
         return link_of(previous, self.seq, self[1:6], self.state)
+
+    def follows(self, previous: bytes, key: bytes | None) -> bool:
+        """Whether it is intact, written by this home, and follows that link. False may mean any fault."""
+        if not previous or not isinstance(self.link, bytes):
+            return False
+        try:
+            return self.link == self.link_after(previous) and (
+                key is None or self.mac == mac_of(key, b"audit", self.link)
+            )
+        except TypeError:  # a column of the wrong type
+            return False
 
 
 def link_of(previous: bytes, seq: int, texts: Iterable[bytes], state: bytes | None) -> bytes:
     """The link of an event that follows another."""
-    parts = [*texts, state or b""]
-    sizes = b" ".join(b"%d" % len(part) for part in parts)
-    return hashlib.sha256(b"".join((previous, b"%d %s;" % (seq, sizes), *parts))).digest()
+    a, b, c, d, e = texts
+    f = state or b""
+    sizes = b"%d %d %d %d %d %d %d;" % (seq, len(a), len(b), len(c), len(d), len(e), len(f))
+    return hashlib.sha256(b"".join((previous, sizes, a, b, c, d, e, f))).digest()
 
 
 _LAST = """
@@ -55,7 +67,7 @@ FROM (SELECT 1) LEFT JOIN (SELECT seq, link FROM audit_log ORDER BY seq DESC LIM
 
 
 def last_event(db: Tx) -> tuple[int, bytes]:
-    """The number of the last event there ever was, and the link to go on from."""
+    """The number of the last event ever written, and the link to continue from."""
     ever, seq, link = db.execute(_LAST).fetchone()
     if int(ever) > int(seq or 0):  # the last ones were pruned
         gap = db.execute("SELECT link FROM audit_gaps WHERE last = ?", (ever,)).fetchone()
@@ -63,19 +75,23 @@ def last_event(db: Tx) -> tuple[int, bytes]:
     return max(int(ever), int(seq or 0)), link if isinstance(link, bytes) else START
 
 
-def link_events(tx: Tx, seq: int, previous: bytes) -> None:
-    """Give the events that this transaction added after a number their links, whoever added them: triggers do too."""
+def link_events(tx: Tx, seq: int, previous: bytes) -> tuple[int, bytes]:
+    """Link the events that this transaction added after a number, including those added by triggers.
+
+    Returns the number and the link of the last event.
+    """
     made: list[tuple[bytes, bytes | None, int]] = []
     for raw in tx.execute(f"SELECT {ROW} FROM audit_log WHERE seq > ? ORDER BY seq", (seq,)):  # noqa: S608
         row = EventRow(*raw)
-        previous = row.link_after(previous)
-        made.append((previous, row_mac(tx, b"audit", previous), row.seq))
+        seq, previous = row.seq, row.link_after(previous)
+        made.append((previous, row_mac(tx, b"audit", previous), seq))
     if made:
         tx.executemany("UPDATE audit_log SET link = ?, mac = ? WHERE seq = ?", made)
+    return seq, previous
 
 
 class Gap(NamedTuple):
-    """Events that were taken away: their numbers, and the link of the last of them."""
+    """Pruned events: their numbers, and the link of the last one."""
 
     first: int
     last: int
@@ -84,7 +100,7 @@ class Gap(NamedTuple):
 
     @property
     def stated(self) -> bytes:
-        """What its MAC covers."""
+        """The bytes that its MAC covers."""
         return b"%d %d " % (self.first, self.last) + self.link
 
 
@@ -94,7 +110,7 @@ def gaps_of(db: Tx) -> list[Gap]:
 
 
 def add_gap(tx: Tx, first: int, last: int, link: bytes) -> None:
-    """Say that these events were taken away; gaps that touch become one."""
+    """Record that these events were pruned; adjacent gaps are merged."""
     before = tx.execute("SELECT first FROM audit_gaps WHERE last = ?", (first - 1,)).fetchone()
     after = tx.execute("SELECT last, link FROM audit_gaps WHERE first = ?", (last + 1,)).fetchone()
     tx.execute("DELETE FROM audit_gaps WHERE last = ? OR first = ?", (first - 1, last + 1))
@@ -108,7 +124,7 @@ def add_gap(tx: Tx, first: int, last: int, link: bytes) -> None:
 
 
 def forget_events(tx: Tx, taken: list[tuple[int, str, bytes | None, bytes | None]]) -> None:
-    """Write down that events (number, entity, state, link) were taken away, and seal the actions they bound."""
+    """Record that events (number, entity, state, link) were pruned, and seal the actions they bound."""
     taken.sort()
     for _, run in groupby(enumerate(taken), key=lambda each: each[1][0] - each[0]):
         events = [event for _, event in run]
@@ -133,12 +149,15 @@ class Fault(NamedTuple):
 def audit_faults(
     db: Tx, key: bytes | None, points: Mapping[int, str], *, after: int = 0, previous: bytes = START
 ) -> Iterator[Fault]:
-    """What does not hold of the events that follow a number. `points`: links that were signed, by number."""
+    """Faults in the events after a number. `points`: signed links, by number."""
     gaps = {gap.first: gap for gap in gaps_of(db) if gap.last > after}
     yield from _gap_faults(gaps.values(), key)
     place, ever = after, last_event(db)[0]
     for raw in db.execute(f"SELECT {ROW} FROM audit_log WHERE seq > ? ORDER BY seq", (after,)):  # noqa: S608
         row = EventRow(*raw)
+        if row.seq == place + 1 and row.seq not in points and row.follows(previous, key):
+            place, previous = row.seq, row.link or b""
+            continue
         while row.seq > place + 1:
             gap = gaps.pop(place + 1, None)
             if gap is None or gap.last >= row.seq:
@@ -194,14 +213,14 @@ def _row_faults(row: EventRow, previous: bytes, key: bytes | None) -> Iterator[F
 
 
 def type_faults(db: Tx) -> Iterator[Fault]:
-    """Events whose columns are not of the type they were written with."""
+    """Events with a column of the wrong type."""
     wrong = " OR ".join(f"typeof({name}) <> 'text'" for name in _TEXTS)
     for (seq,) in db.execute(f"SELECT seq FROM audit_log WHERE {wrong} ORDER BY seq LIMIT 100"):  # noqa: S608
         yield Fault(seq, "edited", f"audit event {seq} contains a value of the wrong type")
 
 
 def _paged(db: Tx) -> Iterator[EventRow]:
-    """Every event in order, a page at a time, so that it may be changed meanwhile."""
+    """Every event in order, a page at a time, so that rows can be changed meanwhile."""
     seq = 0
     while rows := db.execute(
         f"SELECT {ROW} FROM audit_log WHERE seq > ? ORDER BY seq LIMIT 1000",  # noqa: S608
@@ -212,7 +231,7 @@ def _paged(db: Tx) -> Iterator[EventRow]:
 
 
 def cover_events(tx: Tx) -> None:
-    """Give every event of an earlier version its link, and each action's last event its state; seal the others."""
+    """Link every event of an earlier version, give each action's last event its state, and seal the other actions."""
     place, previous = 0, START
     ever = last_event(tx)[0]
     tx.execute("DELETE FROM audit_gaps")

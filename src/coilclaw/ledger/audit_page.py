@@ -1,4 +1,4 @@
-"""Pages of audit events: forwards or backwards along their numbers, within a span of time, bounded pieces."""
+"""Pages of audit events: forwards or backwards by number, within a time span, in bounded steps."""
 
 from collections.abc import Iterator
 
@@ -8,37 +8,45 @@ from coilclaw.ledger.audit import COLUMNS, AuditEvent, audit_event, last_number
 from coilclaw.store.tx import Tx
 
 SCANNED = 20_000
-"""How many numbers one page may look at; what lies beyond is left to the next."""
+"""How many numbers one page may scan; the rest is left to the next page."""
 BATCH = 100
-CHATTER = ("message_added", "turn_queued", "turn_started", "turn_ended", "notification_added", "job_step")
-"""What every conversation leaves, and what only tells that something else happened."""
+CHATTER = (
+    "message_added",
+    "turn_queued",
+    "turn_started",
+    "turn_waiting",
+    "turn_ended",
+    "notification_added",
+    "job_step",
+)
+"""Routine events: those of every conversation, and those that only mirror others."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """From when, and up to when; what is None does not matter."""
+    """A time span; None means unbounded."""
 
     since: str | None = None
     until: str | None = None
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
-    """The first and the last number there is to look at."""
+    """The first and the last number to scan."""
 
     first: int
     last: int
 
 
 class Sought(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are asked for; what is None does not matter."""
+    """A filter for events; None matches anything."""
 
     span: Span = Span()
     event_type: str | None = None
     entity_id: str | None = None
     quiet: bool = False
-    """Without what every conversation and every step leaves."""
+    """Exclude routine events."""
 
     def admits(self, row: tuple[int, str, str, str, str, str]) -> bool:
-        """Whether a row is one of them."""
+        """Whether a row matches."""
         _, _, event_type, entity_id, _, created_at = row
         return (
             (self.span.since or "") <= created_at < (self.span.until or "~")
@@ -49,7 +57,7 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def numbers_of(db: Tx, span: Span) -> Numbers:
-    """Between which numbers the events of a span of time stand. A clock may have gone back: others may lie between."""
+    """The numbers between which the events of a time span are. A clock may have gone back: others may be among them."""
     if span.since is None and span.until is None:
         first = db.execute("SELECT min(seq) FROM audit_log").fetchone()[0]
         return Numbers(first=first or 1, last=last_number(db))
@@ -61,7 +69,7 @@ def numbers_of(db: Tx, span: Span) -> Numbers:
 
 
 def events_back(db: Tx, sought: Sought, numbers: Numbers, limit: int) -> tuple[list[AuditEvent], Numbers | None]:
-    """The newest of these, newest first, and which numbers are left; None when none are."""
+    """The newest matches, newest first, and the numbers left to scan; None if there are none."""
     first = numbers.first if sought.entity_id is not None else max(numbers.first, numbers.last - SCANNED + 1)
     events = _events(db, sought, Numbers(first=first, last=numbers.last), limit + 1, "DESC")
     if len(events) > limit:
@@ -70,7 +78,7 @@ def events_back(db: Tx, sought: Sought, numbers: Numbers, limit: int) -> tuple[l
 
 
 def events_on(db: Tx, sought: Sought, numbers: Numbers, limit: int) -> tuple[list[AuditEvent], Numbers | None]:
-    """The oldest of these, oldest first, and which numbers are left; None when none are."""
+    """The oldest matches, oldest first, and the numbers left to scan; None if there are none."""
     last = numbers.last if sought.entity_id is not None else min(numbers.last, numbers.first + SCANNED - 1)
     events = _events(db, sought, Numbers(first=numbers.first, last=last), limit + 1, "ASC")
     if len(events) > limit:
@@ -97,7 +105,7 @@ def _events(db: Tx, sought: Sought, numbers: Numbers, limit: int, order: str) ->
 
 
 def rows_in(db: Tx, sought: Sought, numbers: Numbers) -> Iterator[list[tuple[int, str, str, str, str, str]]]:
-    """The rows that are sought, oldest first, few at a time; nothing is held open in between."""
+    """The matching rows, oldest first, a few at a time; no query stays open in between."""
     place = numbers.first - 1
     while rows := db.execute(
         f"SELECT {COLUMNS} FROM audit_log WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",  # noqa: S608

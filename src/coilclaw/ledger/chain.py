@@ -1,4 +1,4 @@
-"""The chain: one receipt per attempt, each carrying its predecessor's hash, written in the caller's transaction."""
+"""The chain: one receipt per attempt, each with its predecessor's hash, written in the caller's transaction."""
 
 import os
 from collections.abc import Callable
@@ -20,14 +20,14 @@ _RECEIPT = msgspec.json.Decoder(Receipt)
 
 
 def receipt_number(receipt_id: str) -> int:
-    """The place in the chain that a receipt's id names: 12 for receipt-00000012-ab12cd34."""
+    """The position in the chain in a receipt's id: 12 for receipt-00000012-ab12cd34."""
     return int(receipt_id.split("-")[1])
 
 
 def hash_of_line(line: bytes) -> str:
-    """What the receipt's hash must be: over its canonical bytes without the hash itself.
+    """The expected hash: over the receipt's canonical bytes without the hash itself.
 
-    The bytes are hashed as they stand. A quote inside a JSON string is always escaped, so the mark cannot occur there.
+    The stored bytes are hashed. A quote inside a JSON string is always escaped, so the mark cannot occur there.
     """
     place = line.find(_MARK)
     return sha256_hex(line[:place] + line[place + _CUT :]) if place >= 0 else ""
@@ -49,8 +49,9 @@ def append_receipt(
     result_hash: str,
     random: Randomness = os.urandom,
 ) -> Receipt:
-    """Write the next receipt; it is durable together with whatever else the transaction does."""
+    """Write the next receipt; it becomes durable with the rest of the transaction."""
     size, previous = last_link(tx)
+    answer = action.decision.answer if action.approved_by is None else ""
     receipt = sealed(
         {
             "id": f"receipt-{size + 1:08d}-{random(4).hex()}",
@@ -67,6 +68,7 @@ def append_receipt(
             "digest": action.digest,
             "policy_hash": action.decision.policy_hash,
             "previous_hash": previous,
+            **({"answer": answer} if answer else {}),
         }
     )
     tx.execute(
@@ -90,7 +92,7 @@ def list_receipts(db: Tx, limit: int) -> list[Receipt]:
 
 
 class Row(NamedTuple):
-    """A receipt as it stands in the database."""
+    """A receipt as stored in the database."""
 
     number: int
     receipt_hash: str
@@ -98,8 +100,8 @@ class Row(NamedTuple):
 
 
 def receipt_at(db: Tx, key: str) -> Row | None:
-    """The receipt with this id or number; None when there is none."""
-    if not key.isascii():  # every id is, and Python takes other signs than 0 to 9 for digits too
+    """The receipt with this id or number, or None."""
+    if not key.isascii():  # ids are ASCII, and Python also accepts other digits than 0 to 9
         return None
     number = int(key) if key.isdigit() and len(key) < 16 else -1
     row = db.execute(

@@ -1,4 +1,4 @@
-"""How a database comes under the ledger's cover: rows get MACs, commits are counted, an earlier home is signed once."""
+"""How the ledger protects a database: rows get MACs, commits are counted, an earlier home is signed once."""
 
 from coilclaw.ledger.audit_chain import START, audit_faults, cover_events, last_event, link_events
 from coilclaw.ledger.chain import hash_of_line, last_link
@@ -14,20 +14,22 @@ from coilclaw.store.tx import Tx
 
 
 class Cover:
-    """Vouches for every row that this process writes, and counts every commit beside the key.
+    """Adds a MAC to every row that this process writes, and counts every commit next to the key.
 
-    With a key that is gone, empty or damaged nothing can be written any more.
+    With a key that is missing, empty or damaged nothing can be written.
     """
 
     def __init__(self, key: SigningKey, clock: Clock) -> None:
         self._key = key
         self._clock = clock
         self._name = ""
+        self._audit = (0, START)
+        """The last event of the last transaction, and its link."""
         self._counts = True
-        """False when rows are gone that were counted: the count stays as it was found."""
+        """False if counted rows are missing: the count then stays as it is."""
 
     def prepare(self, connection: Connection) -> None:
-        """Take the key; sign what an earlier version left."""
+        """Load the key; sign the rows of an earlier version."""
         connection.row_key = self._key.row_key()
         self._name = self._key.name()
         mark = self._key.mark()
@@ -37,35 +39,39 @@ class Cover:
         self._counts = count is None or continues(connection, count)
 
     def begun(self, connection: Connection) -> tuple[int, bytes]:
-        """Where the audit ends, so that nothing is linked but what this transaction adds."""
+        """The end of the audit, so that only what this transaction adds is linked."""
         return last_event(connection)
 
     def ending(self, connection: Connection, begun: tuple[int, bytes]) -> None:
-        """Link what was added."""
-        link_events(connection, *begun)
+        """Link the added events."""
+        self._audit = link_events(connection, *begun)
 
     def written(self, connection: Connection) -> None:
-        """Count what was committed."""
+        """Count the commit."""
         if connection.vouched and self._counts and connection.row_key is not None:
             connection.vouched = False
-            write_count(self._key.count_file, counted(connection, self._name).sealed(connection.row_key))
+            count = _count(last_link(connection), self._audit, self._name)
+            write_count(self._key.count_file, count.sealed(connection.row_key))
 
 
 def counted(db: Tx, name: str) -> Count:
-    """The last rows there are."""
-    (receipts, chain_hash), (audit, link) = last_link(db), last_event(db)
-    return Count(receipts=receipts, hash=chain_hash, audit=audit, link=link.hex(), key=name)
+    """The last rows."""
+    return _count(last_link(db), last_event(db), name)
+
+
+def _count(receipt: tuple[int, str], event: tuple[int, bytes], name: str) -> Count:
+    return Count(receipts=receipt[0], hash=receipt[1], audit=event[0], link=event[1].hex(), key=name)
 
 
 def covering_head(tx: Tx, key: SigningKey, clock: Clock, *, log: int, heads: int) -> Head:
-    """A signed head over everything as it stands."""
+    """A signed head over the current state."""
     (size, chain_hash), (audit, link) = last_link(tx), last_event(tx)
     cover = Covered(audit=audit, audit_hash=link.hex(), log=log, heads=heads, previous=_hash_before(tx, size))
     return key.sign(size, chain_hash, stamp(clock()), cover)
 
 
 def _hash_before(tx: Tx, size: int) -> str:
-    """The hash of the heads that stand before one of this size, back to the last that was chained."""
+    """The hash of the heads before one of this size, back to the last chained one."""
     lines: list[bytes] = []
     for (line,) in tx.execute("SELECT CAST(line AS BLOB) FROM ledger_heads WHERE size < ? ORDER BY size DESC", (size,)):
         lines.insert(0, bytes(line))
@@ -76,7 +82,7 @@ def _hash_before(tx: Tx, size: int) -> str:
 
 
 def hash_of_heads(lines: list[bytes]) -> str:
-    """What a head says of those before it."""
+    """What a head states about its predecessors."""
     return sha256_hex(b"\n".join(lines)) if lines else GENESIS
 
 
@@ -101,7 +107,7 @@ def continues(db: Tx, known: Head | Count) -> bool:
 
 
 def check_tail(tx: Tx, head: Head | None) -> None:
-    """Nothing is signed that was not written by us: every row since the last head must hold and carry its MAC."""
+    """Never sign a row that we did not write: every row since the last head must be intact and have its MAC."""
     key = tx.row_key if isinstance(tx, Connection) else None
     size, previous = (head.size, head.hash) if head is not None else (0, GENESIS)
     rows = tx.execute(
@@ -139,9 +145,9 @@ def _cover_receipts(tx: Connection) -> None:
 
 
 def _cover_earlier(tx: Connection, key: SigningKey, clock: Clock) -> None:
-    """Sign what an earlier version left, as it is found: from here on everything is covered.
+    """Sign the rows of an earlier version as they are: from here on everything is covered.
 
-    The mark beside the key says whether that was done, and it is written last; cut off anywhere, it is done again.
+    The mark next to the key records that it was done and is written last; if interrupted, it is done again.
     """
     tx.execute("BEGIN IMMEDIATE")
     try:

@@ -1,7 +1,7 @@
-"""Audit rows on their way out: appended to audit/YYYY/MM/DD.jsonl in the workspace, in their order, each once.
+"""Exports audit rows: appended to audit/YYYY/MM/DD.jsonl in the workspace, in order, each once.
 
-No link is followed: every folder is opened from its parent, and a file must be a plain one with a single name. A row
-that stands in its file already is not written again, so an export that was cut off anywhere can simply be repeated.
+No link is followed: every folder is opened from its parent, and a file must be regular with a single name. A row
+that is already in its file is not written again, so an interrupted export can simply be repeated.
 """
 
 import errno
@@ -22,7 +22,7 @@ from coilclaw.store.durable import write_all
 
 Row = tuple[int, str, str, str, str, str]
 Reached = Callable[[str], None]
-"""Is told of every boundary that is reached; does nothing, except where a test wants to know what a crash does."""
+"""Called at every boundary; does nothing, except in crash tests."""
 
 BUFFER = 1 << 18
 CHUNK = 1 << 16
@@ -32,7 +32,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """What of an exported line tells which row it is."""
+    """The part of an exported line that identifies its row."""
 
     seq: int
     entry_id: str
@@ -54,12 +54,12 @@ def export_line(row: Row, redact: Callable[[Json], Json]) -> bytes:
     }
     try:
         return canonical_bytes(fields) + b"\n"
-    except NotCanonical:  # what has no canonical form is kept as the text it is
+    except NotCanonical:  # a payload without a canonical form is kept as text
         return canonical_bytes({**fields, "payload": redact(row[4])}) + b"\n"
 
 
 class AuditExport:
-    """Takes audit rows in order and leaves them in the files of their days. Durable when `close` has returned."""
+    """Writes audit rows, given in order, to the files of their days. Durable once `close` has returned."""
 
     def __init__(self, workspace: Path, redact: Callable[[Json], Json], reached: Reached) -> None:
         self._workspace = workspace
@@ -67,10 +67,10 @@ class AuditExport:
         self._reached = reached
         self._day: _DayFile | None = None
         self.files: dict[str, None] = {}
-        """Every file that was looked at, below the workspace."""
+        """Every file that was opened, relative to the workspace."""
 
     def add(self, row: Row) -> None:
-        """Take the next row."""
+        """Write the next row."""
         day = row[5][:10]
         if not _DAY.fullmatch(day):
             raise StorageError(f"audit event {row[0]} has no date.", remedy="Nothing was deleted; please report this.")
@@ -81,7 +81,7 @@ class AuditExport:
         self._day.add(row[0], row[1], export_line(row, self._redact))
 
     def close(self) -> None:
-        """Make what was taken durable."""
+        """Make the written rows durable."""
         if self._day is not None:
             day, self._day = self._day, None
             try:
@@ -90,7 +90,7 @@ class AuditExport:
                 day.close()
 
     def give_up(self) -> None:
-        """Give the file back without finishing it."""
+        """Close the file without finishing it."""
         if self._day is not None:
             self._day.close()
             self._day = None
@@ -137,20 +137,20 @@ class _DayFile:
             )
 
     def _repair(self) -> int:
-        """End the file with a whole line: what was cut off while it was written is still in the database."""
+        """Truncate the file to complete lines: an interrupted write is still in the database."""
         end = os.fstat(self._fd).st_size
         tail = self._tail(end)
         if not tail or tail.endswith(b"\n"):
             return end
         torn = tail.rpartition(b"\n")[2]
-        if _line_or_none(torn) is not None:  # whole, only its line break is missing
+        if _line_or_none(torn) is not None:  # complete, only its line break is missing
             self._write(b"\n")
             return end + 1
         os.ftruncate(self._fd, end - len(torn))
         return end - len(torn)
 
     def _tail(self, end: int) -> bytes:
-        """The end of the file, with at least its last line whole."""
+        """The end of the file, with at least one complete line."""
         tail, start = b"", end
         while start and tail.count(b"\n") < 2:
             size = min(CHUNK, start)
@@ -172,7 +172,7 @@ class _DayFile:
         return found
 
     def _raw_lines(self) -> Iterator[bytes]:
-        """The lines that stood there when the file was opened."""
+        """The lines in the file when it was opened."""
         place, rest = 0, b""
         while place < self._end:
             data = os.pread(self._fd, min(CHUNK, self._end - place), place)
@@ -186,7 +186,7 @@ class _DayFile:
         return (self._parsed(line) for line in self._raw_lines())
 
     def add(self, seq: int, entry_id: str, line: bytes) -> None:
-        """Write a row unless it stands there; one that belongs before others is put in at the end."""
+        """Write a row unless it is already there; one that belongs before others is inserted when closing."""
         if seq > self._last:
             self._buffer += line
             if len(self._buffer) >= BUFFER:
@@ -195,7 +195,7 @@ class _DayFile:
             self._late.append((seq, line))
 
     def _holds(self, seq: int, entry_id: str) -> bool:
-        """Both the rows and the lines come in order, so one walk along the file answers for all rows."""
+        """Rows and lines are both in order, so one pass over the file is enough."""
         while self._next is not None and self._next.seq < seq:
             self._next = next(self._present, None)
         while self._next is not None and self._next.seq == seq:
@@ -218,11 +218,11 @@ class _DayFile:
         try:
             write_all(self._fd, data)
         except OSError:
-            os.ftruncate(self._fd, start)  # never leave half a line behind
+            os.ftruncate(self._fd, start)  # never leave half a line
             raise
 
     def finish(self) -> None:
-        """Everything that was added stands in the file, durably."""
+        """Make everything that was added durable."""
         self._flush()
         try:
             os.fsync(self._fd)
@@ -233,12 +233,12 @@ class _DayFile:
         self._reached("exported")
 
     def _put_in_late_ones(self) -> None:
-        """Write the file anew with the late rows where they belong, and put it in the old one's place."""
+        """Rewrite the file with the late rows in order, and replace the old one."""
         file = self.name.rpartition("/")[2]
         aside = f".{file}.new"
         self._end = os.fstat(self._fd).st_size
         there = ((self._parsed(line).seq, line + b"\n") for line in self._raw_lines())
-        with suppress(FileNotFoundError):  # where an earlier try died
+        with suppress(FileNotFoundError):  # left by an earlier attempt that died
             os.unlink(aside, dir_fd=self._folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(aside, flags, 0o600, dir_fd=self._folder)
@@ -255,7 +255,7 @@ class _DayFile:
         os.fsync(self._folder)
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         for fd in (self._fd, self._folder):
             if fd >= 0:
                 os.close(fd)
@@ -279,7 +279,7 @@ def _open_folder(parent: int, name: str) -> int:
 
 
 def _explained(error: OSError, name: str) -> StorageError:
-    """One sentence for what the system said. Whatever it was: nothing is deleted that is not safe in its file."""
+    """One sentence for a system error. In any case nothing is deleted that is not safe in its file."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StorageError(
             f"the disk is full: audit events could not be exported to {name}, so nothing was deleted.",

@@ -1,4 +1,4 @@
-"""What verification finds: each fault with its kind and its place."""
+"""Findings of verification: each fault with its kind and position."""
 
 import sqlite3
 from collections.abc import Callable
@@ -10,29 +10,29 @@ from coilclaw.packets.errors import CoilclawError, UsageError
 
 Kind: TypeAlias = Literal["edited", "missing", "reordered", "truncated", "forked", "forged", "damaged"]
 MOST = 100
-"""So many findings are told; of the others only how many there are."""
+"""Maximum number of findings listed; further ones are only counted."""
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that failed verification."""
+    """One fault."""
 
     receipt: int
-    """The receipt it is about; 0 when it is about something else."""
+    """The receipt concerned; 0 if it is about something else."""
     kind: Kind
     detail: str
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What verification found."""
+    """The result of verification."""
 
     valid: bool
     receipts: int
     heads: int
     broken: Broken | None
-    """The first thing that failed verification."""
+    """The first fault."""
     notes: tuple[str, ...]
     findings: tuple[Broken, ...] = ()
-    """Everything that failed verification, in order; at most a hundred."""
+    """All faults, in order; at most a hundred."""
     more: int = 0
     """How many further findings there are."""
     events: int = 0
@@ -42,7 +42,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stop(Exception):
-    """Raised inside a part of verification that cannot go on."""
+    """Raised inside a part of verification that cannot continue."""
 
     def __init__(self, receipt: int, kind: Kind, detail: str) -> None:
         super().__init__(detail)
@@ -62,7 +62,7 @@ class Findings:
         self.take(Broken(receipt=receipt, kind=kind, detail=detail))
 
     def take(self, broken: Broken) -> None:
-        """The same, found by others; said once."""
+        """Record a fault found elsewhere, once."""
         if broken in self.all:
             return
         if len(self.all) < MOST:
@@ -71,18 +71,18 @@ class Findings:
             self.more += 1
 
     def during(self, part: Callable[[], None], what: str) -> bool:
-        """Run a part of the verification; False when it could not be done to its end, which is a finding too."""
+        """Run a part of the verification; False if it could not be completed, which is a finding too."""
         try:
             part()
         except Stop as stop:
             self.take(stop.broken)
-        except UsageError:  # it could not be tried, which says nothing about the ledger
+        except UsageError:  # could not be attempted, which says nothing about the ledger
             raise
         except CoilclawError as error:
             self.add(0, "damaged", error.message.rstrip("."))
         except sqlite3.Error as error:
             self.add(0, "damaged", f"{what}: the database cannot be read ({error})")
-        except Exception as error:  # garbage can be of any shape, and each must be named, not raised
+        except Exception as error:  # garbage can have any shape, and must become a finding, not an exception
             self.add(0, "damaged", f"{what} cannot be read ({type(error).__name__}: {error})"[:300])
         else:
             return True

@@ -1,4 +1,4 @@
-"""Signed heads: from time to time, and on exit, a signature over how long the chain is and where it ends."""
+"""Signed heads: periodically, and on exit, a signature over the chain's length and last hash."""
 
 import hmac
 import os
@@ -16,35 +16,40 @@ from coilclaw.store.tx import Tx
 
 TAIL = 4096
 _HEAD = msgspec.json.Decoder(Head)
-_KEY = re.compile(rb"[0-9a-f]{64}\n?")
+_KEY = rb"[0-9a-f]{64}\n?"
 _ROWS = b"coilclaw rows 1"
 _NOTHING = b"\0 \n"
 _MEND = (
-    "If nothing was put back: `tail -n 1 tool_receipts.log.heads > keys/ledger.mark` in the home, then run"
+    "If nothing was restored: `tail -n 1 tool_receipts.log.heads > keys/ledger.mark` in the home, then run"
     " `coilclaw receipt verify`. Otherwise see SECURITY.md, 'An older database'."
 )
 _RESTORE = "Restore the keys folder from a backup; without it heads can be neither made nor checked."
 
 
 def key_name(public: bytes) -> str:
-    """How heads name the key they were signed with."""
+    """The key id that heads contain."""
     return sha256_hex(public)[:16]
 
 
+def read_key(data: bytes) -> bytes | None:
+    """A key as its file holds it; None when it is none."""
+    return bytes.fromhex(data.decode()) if re.fullmatch(_KEY, data) else None
+
+
 class SigningKey:
-    """The ledger's Ed25519 key, in the keys folder, readable by the owner alone."""
+    """The ledger's Ed25519 key, in the keys folder, readable only by the owner."""
 
     def __init__(self, keys: Path) -> None:
         self.private_file = keys / "ledger.key"
         self.public_file = keys / "ledger.pub"
         self.mark_file = keys / "ledger.mark"
-        """The last signed head, kept beside the key from its first day: no head at all is a break, not a beginning."""
+        """The last signed head, stored next to the key from the start: a missing one is a break, not a new home."""
         self.count_file = keys / "ledger.count"
-        """The last rows that were committed, overwritten with each commit."""
+        """The last committed rows, overwritten with each commit."""
         self._checked: tuple[tuple[int, int, int], bytes] | None = None
 
     def create(self) -> None:
-        """Make the key if there is none; of several processes that try at once, one succeeds."""
+        """Create the key if there is none; of several concurrent processes, one succeeds."""
         if self.private_file.exists() and self.public_file.exists():
             return
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -57,21 +62,21 @@ class SigningKey:
             cover = Covered(audit=0, audit_hash=GENESIS, log=0, heads=0, previous=GENESIS)
             self.keep_mark(self.sign(0, GENESIS, "", cover))
         self.make_count(first_count(key_name(public)), replace=False)
-        self._make(self.public_file, public)  # last: with it the making is done
+        self._make(self.public_file, public)  # last: it completes the creation
 
     def make_count(self, count: Count, *, replace: bool) -> None:
-        """Begin the count, durably."""
+        """Create the count, durably."""
         write_durably(self.count_file, count.sealed(self.bare_row_key()).data(), replace=replace)
 
     def bare_row_key(self) -> bytes:
-        """The key that rows are vouched for with, as the private key has it."""
+        """The MAC key, derived from the private key."""
         return hmac.digest(self._read(self.private_file), _ROWS, "sha256")
 
     def row_key(self) -> bytes:
-        """The key that rows are vouched for with.
+        """The MAC key for rows.
 
-        An error when the signing key is not the one it was, or the count beside it cannot be believed: then nothing may
-        be done, because what is done could not be proved.
+        An error if the signing key changed, or the count next to it is not authentic: then nothing may
+        be done, because it could not be proved.
         """
         info = _stat(self.private_file)
         if self._checked is not None and self._checked[0] == info:
@@ -85,7 +90,7 @@ class SigningKey:
         return key
 
     def count_data(self) -> bytes | None:
-        """The count's file; None when it is gone."""
+        """The count's file; None if it is missing."""
         try:
             return self.count_file.read_bytes()
         except FileNotFoundError:
@@ -94,7 +99,7 @@ class SigningKey:
             raise StorageError(f"{self.count_file} cannot be read ({error.strerror}).") from error
 
     def check_pair(self) -> None:
-        """The private key must be the one that belongs to the public one."""
+        """The private key must match the public one."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
@@ -105,7 +110,7 @@ class SigningKey:
             )
 
     def check_count(self, data: bytes | None) -> None:
-        """No count is a beginning only while the mark is one of an earlier version; a signed head may stand for it."""
+        """A missing count means a new home only if the mark is of an earlier version; a signed head may replace it."""
         if data is None:
             mark = self.mark()
             if mark is not None and mark.previous:
@@ -116,7 +121,7 @@ class SigningKey:
             raise self._untold("damaged" if data.strip(_NOTHING) else "empty", self.count_file)
 
     def count(self) -> Count | None:
-        """What was counted last; None when there is nothing to be had, or nothing that holds."""
+        """The last count; None if it is missing or not authentic."""
         data = self.count_data()
         if data is None:
             return None
@@ -129,13 +134,13 @@ class SigningKey:
         return Count(receipts=head.size, hash=head.hash, audit=head.audit, link=head.audit_hash, key=head.key)
 
     def keep_mark(self, head: Head) -> None:
-        """Remember the last head beside the key, durably."""
+        """Store the last head next to the key, durably."""
         write_durably(self.mark_file, msgspec.json.encode(head) + b"\n", replace=True)
 
     def mark(self) -> Head | None:
-        """The last head as remembered beside the key; None when it is gone.
+        """The last head stored next to the key; None if it is missing.
 
-        A damaged one is an error, never taken for none: to cut it off would be the way to hide an older database.
+        A damaged one is an error, never treated as missing: truncating it could hide an older database.
         """
         try:
             line = self.mark_file.read_bytes()
@@ -149,7 +154,7 @@ class SigningKey:
             raise self._untold("damaged" if line.strip(_NOTHING) else "empty") from error
 
     def known_mark(self) -> Head | None:
-        """The same for whoever must not go on without it; None only where no key was ever made."""
+        """The same for callers that require it; None only if no key was ever created."""
         mark = self.mark()
         if mark is None and self.public_file.exists():
             raise self._untold("gone")
@@ -165,7 +170,7 @@ class SigningKey:
         )
 
     def _make(self, path: Path, secret: bytes) -> None:
-        """Put a key there, unless one is there already."""
+        """Write a key, unless there is one already."""
         write_durably(path, secret.hex().encode() + b"\n", replace=False)
 
     def _read(self, path: Path) -> bytes:
@@ -173,17 +178,22 @@ class SigningKey:
             data = path.read_bytes()
         except OSError as error:
             raise StorageError(f"the ledger key {path} cannot be read ({error.strerror}).", remedy=_RESTORE) from error
-        if not _KEY.fullmatch(data):
+        key = read_key(data)
+        if key is None:
             state = "damaged" if data.strip(_NOTHING) else "empty"
             raise StorageError(f"the ledger key {path} cannot be read: it is {state}.", remedy=_RESTORE)
-        return bytes.fromhex(data.decode())
+        return key
+
+    def public(self) -> bytes:
+        """The public key, with which anybody can check heads."""
+        return self._read(self.public_file)
 
     def name(self) -> str:
-        """How heads name this key."""
-        return key_name(self._read(self.public_file))
+        """This key's id in heads."""
+        return key_name(self.public())
 
     def sign(self, size: int, chain_hash: str, time: str, cover: Covered | None = None) -> Head:
-        """A signed head; without a cover it speaks of receipts alone, as those of earlier versions do."""
+        """A signed head; without a cover it covers only receipts, like those of earlier versions."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         private = Ed25519PrivateKey.from_private_bytes(self._read(self.private_file))
@@ -221,7 +231,7 @@ def _belongs(data: bytes, key: bytes, name: str) -> bool:
 
 
 def decode_head(line: str | bytes) -> Head | None:
-    """The head that a line is, to the last byte; None when it is none."""
+    """Parse a line as a head, byte for byte; None if it is not one."""
     data = line if isinstance(line, bytes) else line.encode("utf-8", "surrogateescape")
     try:
         head = _HEAD.decode(data)
@@ -231,13 +241,13 @@ def decode_head(line: str | bytes) -> Head | None:
 
 
 def last_head(db: Tx) -> tuple[Head | None, bytes]:
-    """The newest head the database has, and its line."""
+    """The newest head in the database, and its line."""
     row = db.execute("SELECT CAST(line AS BLOB) FROM ledger_heads ORDER BY size DESC LIMIT 1").fetchone()
     return (None, b"") if row is None else (decode_head(row[0]), bytes(row[0]))
 
 
 def store_head(tx: Tx, head: Head) -> None:
-    """Keep the head in the database; one of an earlier version makes way."""
+    """Store the head in the database, replacing one of an earlier version."""
     tx.execute(
         "INSERT INTO ledger_heads (size, line) VALUES (?, ?) ON CONFLICT (size) DO UPDATE SET line = excluded.line",
         (head.size, head.line().decode()),
@@ -245,7 +255,7 @@ def store_head(tx: Tx, head: Head) -> None:
 
 
 def append_heads(path: Path, lines: list[bytes]) -> None:
-    """Keep heads beside the log too, durably. What a power cut left of a last line is written again from the rows."""
+    """Store heads next to the log too, durably. A last line torn by a power cut is rewritten from the rows."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         end = os.fstat(fd).st_size
@@ -256,13 +266,13 @@ def append_heads(path: Path, lines: list[bytes]) -> None:
         write_all(fd, b"".join(line + b"\n" for line in lines))
         os.fsync(fd)
         if not end:
-            sync_folder(path.parent)  # it is new, and so is its name
+            sync_folder(path.parent)  # the file is new, and so is its directory entry
     finally:
         os.close(fd)
 
 
 def last_size_in(path: Path) -> int:
-    """The size of the last chained head beside the log; -1 when there is none (the first head has size 0)."""
+    """The size of the last chained head next to the log; -1 if there is none (the first head has size 0)."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -274,7 +284,7 @@ def last_size_in(path: Path) -> int:
 
 
 def chained_heads(db: Tx, size: int) -> list[tuple[int, bytes]]:
-    """The chained heads the database has beyond a size, in order."""
+    """The chained heads in the database beyond a size, in order."""
     rows = db.execute("SELECT size, CAST(line AS BLOB) FROM ledger_heads WHERE size > ? ORDER BY size", (size,))
     found = [(int(number), bytes(line)) for number, line in rows]
     return [(number, line) for number, line in found if (head := decode_head(line)) is not None and head.previous]

@@ -1,4 +1,4 @@
-"""The ledger as the rest of the product uses it: write a receipt in your transaction; the rest happens by itself."""
+"""The ledger for the rest of the product: write a receipt in your transaction; everything else is automatic."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +16,12 @@ from coilclaw.store.tx import Tx
 
 
 def heads_file(log: Path) -> Path:
-    """Where the heads are kept beside the log."""
+    """The heads file next to the log."""
     return log.with_name(log.name + ".heads")
 
 
 class Ledger:
-    """Receipts in rows, copied to the log after each commit, sealed with a signed head now and then and on exit."""
+    """Receipts in rows, copied to the log after each commit, sealed with a signed head periodically and on exit."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class Ledger:
         self._log = ReceiptLog(log_path, warn)
         self._unexported = False
         self._added = 0
-        """Receipts ever written here; counted by the writer alone."""
+        """Receipts written by this process; only the writer counts them."""
         self._sealed = 0
-        """How many of them a head covers that was committed and kept."""
+        """How many of them a committed and stored head covers."""
         self._sealing = False
         self._unkept = False
-        """Whether a head may have been committed that does not stand beside the log and the key yet."""
+        """Whether a committed head may not be next to the log and the key yet."""
         self._halted = False
         self._every = head_every
         self._seconds = head_seconds
@@ -65,16 +65,16 @@ class Ledger:
         return receipt
 
     async def seal_if_due(self) -> None:
-        """Sign the chain when enough receipts or time have gone by since the last head. What keeps it from is said."""
+        """Sign the chain if enough receipts or time have passed since the last head. Failures are reported."""
         waited = (self._clock() - self._sealed_at).total_seconds()
         unsealed = self._added - self._sealed
         due = unsealed >= self._every or (unsealed and waited >= self._seconds)
-        if not due or self._sealing or self._halted:  # one seal covers everybody who finishes meanwhile
+        if not due or self._sealing or self._halted:  # one seal covers all callers that finish meanwhile
             return
         self._sealing = True
         try:
             self._keep(await self._db.write(self._seal))
-        except (LedgerBroken, StorageError) as error:  # what was to be sealed is durable all the same
+        except (LedgerBroken, StorageError) as error:  # the receipts to be sealed are durable anyway
             self._halted = isinstance(error, LedgerBroken)
             self._warn(str(error))
             self._sealed_at = self._clock()
@@ -82,16 +82,16 @@ class Ledger:
             self._sealing = False
 
     def close(self) -> None:
-        """Seal on the way out. A failure is said, not raised: the receipts themselves are safe in their rows."""
+        """Seal on exit. A failure is reported, not raised: the receipts themselves are safe in their rows."""
         try:
-            if self._db.is_writing:  # what still waits to be written comes before this, and is sealed with the rest
+            if self._db.is_writing:  # queued writes come before this, and are sealed too
                 self._keep(self._db.write_now(lambda tx: self._seal(tx) if self._added > self._sealed else None))
         except CoilclawError as error:
             self._warn(f"the ledger could not be sealed on exit: {error}")
         self._log.close()
 
     def ready(self) -> None:
-        """Nothing may be begun with a signing key that is gone, empty or damaged: its end could not be proved."""
+        """Nothing may start with a signing key that is missing, empty or damaged: its outcome could not be proved."""
         self._key.row_key()
 
     def _copy(self, db: Tx) -> None:
@@ -113,7 +113,7 @@ class Ledger:
         )
 
     def _seal(self, tx: Tx) -> int:
-        """A head over all that was written up to now; returns how many of our own that are."""
+        """A head over everything written so far; returns how many of our own receipts it covers."""
         exported = self._synced()
         if exported:
             set_exported_size(tx, exported)
@@ -127,7 +127,7 @@ class Ledger:
         return self._added
 
     def _check_mark(self, tx: Tx) -> None:
-        """Never sign over a chain that is not the one that was signed last."""
+        """Never sign a chain that does not continue the last signed one."""
         mark, count = self._key.known_mark(), self._key.count()
         counted = count is not None and continues(tx, count)
         if mark is None or not self._key.holds(mark) or not continues(tx, mark) or not counted:
@@ -150,7 +150,7 @@ class Ledger:
             self._sealed, self._sealed_at = sealed, self._clock()
 
     def _keep_beside(self, db: Tx) -> None:
-        """Once a head is committed, keep it beside the key and the log as well; still holding the lock."""
+        """After a head is committed, store it next to the key and the log too, still holding the lock."""
         head, _ = last_head(db)
         if head is None:
             return
@@ -161,7 +161,7 @@ class Ledger:
             self._warn(f"the signed head could not be written next to the log ({error.strerror}); the database has it.")
 
     def _catch_up(self, db: Tx) -> int:
-        """Bring the heads beside the log up to the rows; returns the size of the last one that is durable there."""
+        """Update the heads file from the rows; returns the size of the last head that is durable there."""
         path = heads_file(self._log_path)
         head, _ = last_head(db)
         known = 0 if head is None else head.heads

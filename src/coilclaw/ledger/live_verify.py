@@ -1,4 +1,4 @@
-"""Verification of a home by itself: while others write to it, on read-only media, and whatever was damaged."""
+"""Verification of a home: while others write to it, on read-only media, and whatever is damaged."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from coilclaw.store.readonly import reading_only
 from coilclaw.store.tx import Tx
 
 TABLES = ("receipts", "ledger_heads", "audit_log", "audit_gaps", "proposed_actions", "meta")
-"""What the ledger rests on; their indexes must agree with them too."""
+"""The ledger's tables; their indexes must agree with them too."""
 
 
 def verify_live(path: Path, log_path: Path, key: SigningKey) -> Report:
-    """Check everything. Blocks for as long as that takes; nothing is written anywhere."""
+    """Check everything. Blocking; writes nothing."""
     found = Findings()
     reports: list[Report] = []
 
@@ -35,7 +35,7 @@ def verify_live(path: Path, log_path: Path, key: SigningKey) -> Report:
 
 
 def _check_pages(db: Tx, found: Findings) -> None:
-    """The file's own structure: the whole of it, and the indexes of what the ledger rests on."""
+    """The file's structure as a whole, and the indexes of the ledger's tables."""
     for (said,) in db.execute("PRAGMA quick_check(20)"):
         if said != "ok":
             found.add(0, "damaged", f"the database is damaged: {said}")

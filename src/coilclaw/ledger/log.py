@@ -1,4 +1,4 @@
-"""The receipts log: the rows copied in order, line for line, so that anyone can check them without a database."""
+"""The receipt log: the rows copied in order, line by line, so that anyone can check them without a database."""
 
 import os
 from collections.abc import Callable
@@ -15,19 +15,19 @@ TAIL = 64 * 1024
 
 
 def exported_size(db: Tx) -> int:
-    """How many receipts are known to stand durably in the log."""
+    """How many receipts are known to be durable in the log."""
     row = db.execute("SELECT value FROM meta WHERE key = 'exported_seq'").fetchone()
     return int(row[0]) if row is not None and str(row[0]).isascii() and str(row[0]).isdigit() else 0
 
 
 def known_size(db: Tx) -> int:
-    """The same as far as anything knows: the last signed head says it too, and nobody can lower that."""
+    """The same, also according to the last signed head, which nobody can lower."""
     head, _ = last_head(db)
     return max(exported_size(db), head.log if head is not None else 0)
 
 
 def set_exported_size(tx: Tx, size: int) -> None:
-    """Remember that so many receipts stand durably in the log. The number never goes down."""
+    """Record that so many receipts are durable in the log. The number never decreases."""
     tx.execute(
         "INSERT INTO meta (key, value) VALUES ('exported_seq', ?) ON CONFLICT (key) "
         "DO UPDATE SET value = excluded.value WHERE CAST(excluded.value AS INTEGER) > CAST(value AS INTEGER)",
@@ -36,7 +36,7 @@ def set_exported_size(tx: Tx, size: int) -> None:
 
 
 class ReceiptLog:
-    """Appends to the log what the rows have and it has not. Only ever used while holding the database's lock."""
+    """Appends missing rows to the log. Only used while holding the database's lock."""
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class ReceiptLog:
         self._halted = False
 
     def export(self, db: Tx) -> None:
-        """Bring the log up to the rows. A log that cannot be written lags behind and is caught up later."""
+        """Update the log from the rows. A log that cannot be written lags behind and catches up later."""
         if self._halted:
             return
         try:
@@ -63,14 +63,14 @@ class ReceiptLog:
             )
 
     def sync(self) -> int:
-        """Make what was exported durable; returns how many receipts that are."""
+        """Make the exported lines durable; returns how many receipts that is."""
         if self._fd is not None and not self._halted:
             os.fsync(self._fd)
             return self._size
         return 0
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -93,7 +93,7 @@ class ReceiptLog:
         try:
             write_all(fd, data)
         except OSError:
-            os.ftruncate(fd, start)  # never leave half a line behind
+            os.ftruncate(fd, start)  # never leave half a line
             raise
 
     def _open(self) -> int:
@@ -103,7 +103,7 @@ class ReceiptLog:
         return self._fd
 
     def _find_end(self, fd: int, db: Tx) -> None:
-        """Learn where the log stands: repair a torn last line, refuse to write on after a cut one."""
+        """Find the end of the log: repair a torn last line, refuse to append to a truncated log."""
         end = os.fstat(fd).st_size
         tail = os.pread(fd, TAIL, max(0, end - TAIL))
         whole, newline, torn = tail.rpartition(b"\n")

@@ -1,7 +1,7 @@
-"""Whether the database is an older copy: the signed mark and the log went on without it and know more than its rows.
+"""Detects an older copy of the database: the signed mark and the log know more than its rows.
 
-It is the one break that must stop the work before anything else. What was done after the copy was made would be done a
-second time, and whoever was shut out since would be back in.
+This break must stop all work first. Effects since the copy would be repeated, and devices
+revoked since then would be back.
 """
 
 import os
@@ -20,21 +20,25 @@ _RECEIPT = msgspec.json.Decoder(Receipt)
 
 
 class Older(msgspec.Struct, frozen=True, kw_only=True):
-    """What a database that is older than its proofs does not know."""
+    """What an older database lacks."""
 
     rows: int
     known: int
-    """How many receipts there once were, as far as anything says."""
+    """How many receipts there once were, according to any evidence."""
     sign: str
-    """Stands for what told of it: the same sign is the same break."""
+    """Identifies the evidence: the same sign is the same break."""
     attempted: tuple[str, ...]
-    """Actions that the log knows an attempt of and the rows do not."""
+    """Actions with an attempt in the log that the rows lack."""
 
 
 def find_older(db: Tx, key: SigningKey, log: Path) -> Older | None:
-    """What the rows lack, or None when they continue all that is known. A few reads, whatever the chain's length."""
-    key.row_key()  # with a key that is damaged nothing is done
-    mark, count, last = key.known_mark(), key.count(), _last_receipt(log)  # before the rows, which are only ever ahead
+    """What the rows lack, or None if they are complete. A few reads, whatever the chain's length."""
+    key.row_key()  # raises if the key is damaged
+    mark, count, last = (
+        key.known_mark(),
+        key.count(),
+        _last_receipt(log),
+    )  # read before the rows, which can only be ahead
     rows, _ = last_link(db)
     logged = receipt_number(last.id) if last is not None else 0
     if mark is not None and not continues(db, mark):
@@ -54,7 +58,7 @@ def _hash_at(db: Tx, number: int) -> str | None:
 
 
 def _last_receipt(log: Path) -> Receipt | None:
-    """The last whole line of the log; None when there is none, or it is no receipt, which `verify` tells of."""
+    """The last complete line of the log; None if there is none or it is not a receipt, which `verify` reports."""
     try:
         if not log.is_file():  # a device has no end
             return None
@@ -67,7 +71,7 @@ def _last_receipt(log: Path) -> Receipt | None:
 
 
 def _attempted(db: Tx, log: Path) -> tuple[str, ...]:
-    """The actions of receipts in the log that are not among the rows. A denial is no attempt."""
+    """The actions of receipts in the log that the rows lack. A denial is not an attempt."""
     found: dict[str, None] = {}
     if not log.is_file():
         return ()

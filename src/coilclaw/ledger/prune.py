@@ -1,4 +1,8 @@
-"""Pruning: audit rows are exported and made durable first, then everything that was kept long enough goes."""
+"""Pruning: what was kept long enough goes, audit rows only once they are safe elsewhere.
+
+That is a commit on main, which the daily export makes; where there are no pull requests, a file in the workspace that
+is written here first.
+"""
 
 import fcntl
 import os
@@ -30,25 +34,28 @@ from coilclaw.store.retention import (
     pruned_at,
     set_pruned_at,
 )
+from coilclaw.store.tx import Tx
 
 EVERY = timedelta(days=1)
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """What went, or would go."""
+    """What was deleted, or would be."""
 
     gone: Gone
     files: tuple[str, ...]
-    """Where audit rows were exported to, below the workspace."""
+    """Files with exported audit rows, relative to the workspace."""
     dry_run: bool
+    waiting: int = 0
+    """Audit rows that are old enough and stay, because they are not on main yet."""
 
 
 class Busy(UsageError):
-    """Somebody else is pruning."""
+    """Another process is pruning."""
 
 
 class Pruner:
-    """Prunes one home. Blocks while it works: a worker calls it in a thread."""
+    """Prunes one home. Blocking: a worker calls it in a thread."""
 
     def __init__(
         self,
@@ -59,18 +66,21 @@ class Pruner:
         *,
         clock: Clock,
         redact: Callable[[Json], Json],
+        exported: Callable[[str], int | None] = lambda _: None,
         reached: Reached = lambda _: None,
     ) -> None:
+        """`exported` says up to which number the audit from before a time is on main; None: it must be exported."""
         self._db = db
         self._workspace = workspace
         self._locks = locks
         self._days = days
         self._clock = clock
         self._redact = redact
+        self._exported = exported
         self._reached = reached
 
     def due(self) -> bool:
-        """Whether a day has gone by since it was done last. A time in the future was set by a clock that ran ahead."""
+        """Whether a day has passed since the last time. A time in the future came from a fast clock."""
         with reading_apart(self._db.path) as db:
             last = pruned_at(db)
         if last is None:
@@ -79,7 +89,7 @@ class Pruner:
         return passed >= EVERY or passed < -timedelta(minutes=1)
 
     def prune_if_due(self) -> Pruned | None:
-        """Prune when it is time; None when it is not, or somebody else is at it."""
+        """Prune if it is due; None if it is not, or another process is pruning."""
         if not self.due():
             return None
         try:
@@ -94,24 +104,37 @@ class Pruner:
             return self._prune()
 
     def dry_run(self) -> Pruned:
-        """What would go now; nothing is changed."""
+        """What would be deleted now; changes nothing."""
         cut = cutoffs(self._days, self._clock())
+        safe = self._exported(cut.audit) if cut.audit else None
         with reading_apart(self._db.path) as db:
+            gone = count_rows(db, cut)
+            if safe is not None:
+                numbers, waiting = _parted(db, cut.audit, safe)
+                gone = msgspec.structs.replace(gone, audit=len(numbers))
+                return Pruned(gone=gone, files=(), dry_run=True, waiting=waiting)
             days = dict.fromkeys(row[5][:10] for row in old_audit(db, cut.audit))
             files = tuple(f"audit/{day.replace('-', '/')}.jsonl" for day in days)
-            return Pruned(gone=count_rows(db, cut), files=files, dry_run=True)
+            return Pruned(gone=gone, files=files, dry_run=True)
 
     def _prune(self) -> Pruned:
         cut = cutoffs(self._days, self._clock())
-        numbers, files = self._export(cut)
+        safe = self._exported(cut.audit) if cut.audit else None
+        files, waiting = tuple[str, ...](), 0
+        if safe is None:
+            numbers, files = self._export(cut)
+        else:
+            with reading_apart(self._db.path) as db:
+                numbers, waiting = _parted(db, cut.audit, safe)
         self._reached("deleting")
         audit = delete_audit(self._db, numbers, forget_events)
         rest = delete_rows(self._db, cut)
         self._db.write_now(lambda tx: set_pruned_at(tx, stamp(self._clock())))
-        return Pruned(gone=msgspec.structs.replace(rest, audit=audit), files=files, dry_run=False)
+        gone = msgspec.structs.replace(rest, audit=audit)
+        return Pruned(gone=gone, files=files, dry_run=False, waiting=waiting)
 
     def _export(self, cut: Cutoffs) -> "tuple[array[int], tuple[str, ...]]":
-        """Every old audit row into its file, all of it durable; only then may any of it go."""
+        """Export every old audit row, durably; only then may any be deleted."""
         export = AuditExport(self._workspace, self._redact, self._reached)
         numbers = array("q")
         try:
@@ -135,3 +158,14 @@ class Pruner:
             yield
         finally:
             os.close(fd)
+
+
+def _parted(db: Tx, before: str | None, safe: int) -> "tuple[array[int], int]":
+    """Old audit rows that may go, and how many stay because they are not safe yet."""
+    numbers, waiting = array("q"), 0
+    for row in old_audit(db, before):
+        if row[0] <= safe:
+            numbers.append(row[0])
+        else:
+            waiting += 1
+    return numbers, waiting

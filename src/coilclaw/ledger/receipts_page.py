@@ -1,4 +1,4 @@
-"""Pages of receipts, newest first, and one receipt held against its place in the chain."""
+"""Pages of receipts, newest first, and one receipt checked against the chain."""
 
 from contextlib import suppress
 
@@ -11,23 +11,23 @@ from coilclaw.store.refusals import Refusal, refusal_of
 from coilclaw.store.tx import Tx
 
 SCANNED = 10_000
-"""How many receipts one page may look at; what lies beyond is left to the next."""
+"""How many receipts one page may scan; the rest is left to the next page."""
 BATCH = 500
 _RECEIPT = msgspec.json.Decoder(Receipt)
 _HEAD = msgspec.json.Decoder(Head)
 
 
 class WantedReceipts(msgspec.Struct, frozen=True, kw_only=True):
-    """Which receipts are asked for; what is None does not matter."""
+    """A filter for receipts; None matches anything."""
 
     status: ReceiptStatus | None = None
     refusal: Refusal | None = None
-    """Only those of a refusal of this kind."""
+    """Only refusals of this kind."""
     tool: str | None = None
     action_id: str | None = None
 
     def admits(self, receipt: Receipt) -> bool:
-        """Whether it is one of them."""
+        """Whether it matches."""
         if self.refusal is not None and (receipt.status != "denied" or refusal_of(receipt.code) != self.refusal):
             return False
         asked = ((self.status, receipt.status), (self.tool, receipt.tool), (self.action_id, receipt.action_id))
@@ -35,29 +35,29 @@ class WantedReceipts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Numbered(msgspec.Struct, frozen=True, kw_only=True):
-    """A receipt and its place in the chain."""
+    """A receipt and its position in the chain."""
 
     number: int
     receipt: Receipt
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """A receipt held against its place in the chain."""
+    """A receipt checked against its position in the chain."""
 
     number: int
     receipt: Receipt | None
-    """None when it cannot be read."""
+    """None if it cannot be read."""
     faults: tuple[str, ...]
-    """What is wrong; empty when it is valid."""
+    """What is wrong; empty if it is valid."""
 
 
 def page_of_receipts(
     db: Tx, wanted: WantedReceipts, below: int | None, limit: int
 ) -> tuple[list[Numbered], int | None]:
-    """The newest receipts below a number, newest first, and below which to go on; None at the end.
+    """The newest receipts below a number, newest first, and where to continue; None at the end.
 
-    A page looks at a bounded number of receipts: it may be short, or empty, and still not be the last. What cannot be
-    read is left out; verification names it.
+    A page scans a limited number of receipts: it may be short, or empty, and still not be the last. Unreadable ones are
+    omitted; verification names them.
     """
     found: list[Numbered] = []
     place, looked_at = below if below is not None else 1 << 53, 0
@@ -88,7 +88,7 @@ def _rows(db: Tx, wanted: WantedReceipts, below: int) -> list[tuple[int, str]]:
 
 
 def place_of(db: Tx, key: str) -> Placed | None:
-    """The receipt with this id or number; None when there is none."""
+    """The receipt with this id or number, or None."""
     row = receipt_at(db, key)
     if row is None:
         return None
@@ -107,7 +107,7 @@ def place_of(db: Tx, key: str) -> Placed | None:
 
 
 def last_head(db: Tx) -> Head | None:
-    """The newest signed head in the database; None when there is none or it cannot be read."""
+    """The newest signed head in the database; None if there is none or it cannot be read."""
     row = db.execute("SELECT line FROM ledger_heads ORDER BY size DESC LIMIT 1").fetchone()
     with suppress(msgspec.DecodeError):
         return None if row is None else _HEAD.decode(row[0])

@@ -1,4 +1,4 @@
-"""What stood behind the owner's word, verified again: every signature that an action was approved or resolved with."""
+"""Verifies the owner's proof again: every signature that approved or resolved an action."""
 
 from typing import Any, cast
 
@@ -15,13 +15,13 @@ DEVICE = "device:"
 
 
 class Signed(msgspec.Struct, frozen=True, kw_only=True):
-    """A signature of the owner's passkey, and what is wrong with it."""
+    """A passkey signature, and what is wrong with it."""
 
     assertion_id: str
     purpose: str
     passkey_id: str
     passkey_name: str | None
-    """None when no such passkey was ever registered here."""
+    """None if no such passkey was ever registered here."""
     device_id: str
     """The device it was given at."""
     origin: str
@@ -32,20 +32,20 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """The owner's word on an action, as far as it is on record."""
+    """The recorded proof of the owner's decision on an action."""
 
     proof: str | None
-    """What it was given with: passkey, token, terminal, none; None when it was not given, or is no longer on record."""
+    """Its kind: passkey, token, terminal, none; None if there was no approval, or it is no longer recorded."""
     signed: Signed | None
-    """The signature behind the last yes."""
+    """The signature of the last approval."""
     signatures: tuple[Signed, ...]
-    """Every signature about this action, the oldest first."""
+    """Every signature about this action, oldest first."""
     disagreements: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 def word_on(db: Tx, row: dict[str, Any], lanes: set[str], events: tuple[AuditEvent, ...]) -> Word:
-    """The owner's word on an action, held against its row, its events and the passkeys of the time."""
+    """The owner's proof, checked against the action's row, its events and the passkeys of the time."""
     kept = assertions_of(db, row["action_id"])
     given = [event for event in events if event.event_type in ("tool_approved", "tool_resolved")]
     told = {str(_payload(event).get("assertion_id")): event for event in given}
@@ -85,7 +85,7 @@ def _is_yes(event: AuditEvent) -> bool:
 
 
 def _against_event(event: AuditEvent, kept: list[AssertionRow], lanes: set[str]) -> list[str]:
-    """Whether what an event says was shown was enough, and is there."""
+    """Whether the proof that an event names was sufficient, and exists."""
     told = _payload(event)
     if told.get("proof") == "passkey":
         found = next((each for each in kept if each.assertion_id == told.get("assertion_id")), None)
@@ -99,12 +99,12 @@ def _against_event(event: AuditEvent, kept: list[AssertionRow], lanes: set[str])
     if not str(told.get("by") or "").startswith(DEVICE) or lanes <= {"A"}:
         return []
     if told.get("proof") == "token" and lanes <= {"A", "B"}:
-        return []  # the configuration of the time left lane B to the token
+        return []  # at that time the configuration accepted a token for lane B
     return [f"{event.event_type} by {told.get('by')} has no passkey's signature"]
 
 
 def _against_row(row: dict[str, Any], yes: dict[str, Any]) -> list[str]:
-    """Whether the row still says what the last yes was given to."""
+    """Whether the row still matches the last approval."""
     checks = (
         (row["approved_by"] in (None, yes.get("by")), "the row names a different approver than the approval"),
         (yes.get("digest") in (None, row["digest"]), "the row's digest is not the one that was approved"),
@@ -133,14 +133,14 @@ def _signed(db: Tx, kept: AssertionRow, event: AuditEvent | None, row: dict[str,
 
 
 def _of_question(kept: AssertionRow, event: AuditEvent | None, row: dict[str, Any]) -> list[str]:
-    """Whether the question was about this action, as the row or the event of the time has it."""
+    """Whether the question was about this action, according to the row or the event of the time."""
     told = {} if event is None else _payload(event)
     digest = told.get("digest", row["digest"])
     wanted = digest if kept.purpose == "approve" else f"{digest}:{told.get('verdict', kept.digest.rpartition(':')[2])}"
     wrong: list[str] = []
     if kept.digest != wanted:
         wrong.append("the signed digest is not the approved one")
-    # Without its event nobody knows whether the action was reopened later, which gave the row another expiry.
+    # Without its event it is unknown whether the action was reopened later, which changed the row's expiry.
     if kept.purpose == "approve" and kept.valid_until != told.get("expires_at", kept.valid_until):
         wrong.append("the signed expiry is not the approved one")
     if event is not None and told.get("by") != f"{DEVICE}{kept.device_id}":
@@ -149,7 +149,7 @@ def _of_question(kept: AssertionRow, event: AuditEvent | None, row: dict[str, An
 
 
 def _of_passkey(db: Tx, kept: AssertionRow, passkey: Passkey | None) -> list[str]:
-    """Whether the key was the owner's at the time."""
+    """Whether the key was registered at the time."""
     if passkey is None:
         return ["no such passkey was registered"]
     wrong: list[str] = []
@@ -174,6 +174,6 @@ def _still_verifies(kept: AssertionRow) -> bool:
             client_data=kept.client_data,
             signature=kept.signature,
         )
-    except (ProofNeeded, ValueError):  # an edited row may hold what has no canonical bytes
+    except (ProofNeeded, ValueError):  # an edited row may have no canonical bytes
         return False
     return True

@@ -1,5 +1,5 @@
-"""The story of an action, from stored data alone: who asked, what was decided and by whom allowed, what came of it,
-and whether the row still says what its receipts say."""
+"""The story of an action, from stored data only: who asked, what was decided, who approved it, its outcome,
+and whether the row still agrees with its receipts."""
 
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ _RECEIPT = msgspec.json.Decoder(Receipt)
 
 
 class FirstMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the owner said to start it."""
+    """The owner's message that started it."""
 
     message_id: str
     content: str
@@ -39,13 +39,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None
     job_goal: str | None
     message: FirstMessage | None
-    """None when the turn began without one, or it is no longer kept."""
+    """None if the turn had none, or it is no longer stored."""
     justification: str
     created_at: str
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether it needed a yes, and what became of that."""
+    """Whether it needed an approval, and the outcome."""
 
     needed: bool
     approved_by: str | None
@@ -53,32 +53,32 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     rejection_reason: str | None
     expires_at: str
     shown: str | None = None
-    """What stood behind the yes: passkey, token, terminal or none."""
+    """The kind of proof: passkey, token, terminal or none."""
     proof: Signed | None = None
-    """The passkey's signature behind it, verified again."""
+    """The passkey signature, verified again."""
     signatures: tuple[Signed, ...] = ()
     """Every signature about this action: to approve it, and to resolve it."""
 
 
 class Attempt(msgspec.Struct, kw_only=True):
-    """One try at the effect."""
+    """One attempt at the effect."""
 
     number: int
     begun_at: str
     worker: str | None
     looked_up: bool
-    """It first asked whether an earlier try had its effect."""
+    """It first looked up whether an earlier attempt had its effect."""
     ended_at: str | None = None
     end: str | None = None
-    """The event it ended with; None when no outcome is recorded."""
+    """The event it ended with; None if no outcome is recorded."""
     code: str | None = None
     receipt_id: str | None = None
     next_in_seconds: float | None = None
-    """How long the next try was put off."""
+    """The delay until the next attempt."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What it gave back, and the box it ran in."""
+    """Its result, and the box it ran in."""
 
     success: bool
     code: str
@@ -92,7 +92,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """A receipt, its place in the chain, and what is wrong with it."""
+    """A receipt, its position in the chain, and what is wrong with it."""
 
     place: int
     receipt: Receipt
@@ -100,7 +100,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is on record about one action."""
+    """Everything recorded about one action."""
 
     action_id: str
     tool: str
@@ -122,7 +122,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     result: Result | None
     receipts: tuple[Proof, ...]
     agrees: bool
-    """Whether the row, its receipts and their places in the chain all say the same."""
+    """Whether the row, its receipts and their positions in the chain agree."""
     disagreements: tuple[str, ...]
     notes: tuple[str, ...]
     updated_at: str
@@ -137,7 +137,7 @@ FROM proposed_actions WHERE action_id = ?
 
 
 def story_of(db: Tx, action_id: str) -> Story | None:
-    """The whole story of an action; None when there is no such action."""
+    """The whole story of an action; None if there is no such action."""
     cursor = db.execute(_ROW, (action_id,))
     found = cursor.fetchone()
     if found is None:
@@ -188,7 +188,7 @@ def story_of(db: Tx, action_id: str) -> Story | None:
 
 
 def _decoded(text: str) -> Json:
-    """JSON as it is stored; text that is none is shown as it stands."""
+    """Stored JSON; other text is shown as it is."""
     try:
         return cast("Json", msgspec.json.decode(text))
     except msgspec.DecodeError:
@@ -236,7 +236,7 @@ def _approver(events: tuple[AuditEvent, ...]) -> str | None:
 
 
 def attempts_in(events: tuple[AuditEvent, ...]) -> list[Attempt]:
-    """Every attempt the events tell of, in order: each begins with tool_begun and ends with the next end."""
+    """Every attempt in the events, in order: each starts with tool_begun and ends with the next outcome."""
     attempts: list[Attempt] = []
     for event in events:
         told = _payload(event)
@@ -308,7 +308,7 @@ def _proof(db: Tx, row: dict[str, Any], seq: int, stored: str, line: str) -> Pro
 def _disagreements(
     row: dict[str, Any], result: Result | None, proofs: tuple[Proof, ...], events: tuple[AuditEvent, ...]
 ) -> tuple[str, ...]:
-    """Where the row contradicts itself or its last receipt."""
+    """Contradictions within the row, or between it and its last receipt."""
     wrong: list[str] = []
     if sha256_hex(row["args_json"].encode("utf-8", "surrogatepass")) != row["args_hash"]:
         wrong.append("the stored arguments do not match their hash")
@@ -333,7 +333,7 @@ def _notes(row: dict[str, Any], events: tuple[AuditEvent, ...], proofs: tuple[Pr
         year, month, day = row["created_at"][:10].split("-") if row["created_at"] else ("YYYY", "MM", "DD")
         notes.append(
             "its first audit events are no longer in the database;"
-            f" what was pruned stands in the workspace, from audit/{year}/{month}/{day}.jsonl on"
+            f" pruned events are in the workspace, from audit/{year}/{month}/{day}.jsonl on"
         )
     if len(events) == MOST_EVENTS or len(proofs) == MOST_RECEIPTS:
         notes.append("there is more than is shown here")

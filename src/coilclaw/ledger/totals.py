@@ -1,6 +1,6 @@
-"""Totals: what was ever done, counted from the rows, so that every process counts and no restart loses anything.
+"""Totals of everything ever done, counted from the rows, so that all processes count and no restart loses anything.
 
-Only rows that are new since the last look are read; what they add up to is kept in the database.
+Only rows since the last count are read; the sums are stored in the database.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,12 +15,12 @@ from coilclaw.store.tx import Tx
 
 KEY = "totals"
 OTHER = "other"
-"""What has a name that nobody gave it: a model may propose any tool, and names must not pile up."""
+"""Replaces unknown names: a model may propose any tool, and metrics must not grow without bound."""
 
 
 _ENDED = msgspec.json.Decoder(tuple[str, str, str])
 _DAMAGED = (OTHER, "damaged", "")
-"""A receipt that somebody changed; verification says more."""
+"""A modified receipt; verification explains it."""
 
 
 _BEGUN = """
@@ -38,21 +38,21 @@ AND NOT EXISTS (
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """What was counted, and up to which rows."""
+    """The counts, and the rows they cover."""
 
     receipts: int = 0
     audit: int = 0
     conversations: int = 0
     calls: dict[str, int] = {}
-    """How many calls ended so, by `STATUS TOOL`."""
+    """Number of calls by `STATUS TOOL`."""
     denials: dict[str, int] = {}
-    """How many were denied, by code."""
+    """Number of denials by code."""
     provider_errors: dict[str, int] = {}
-    """How often a provider could not answer, by its name."""
+    """Number of provider failures by name."""
 
 
 def load_totals(db: Tx) -> Totals:
-    """What was counted up to now; a record that cannot be read is counted anew."""
+    """The stored totals; an unreadable record is counted from scratch."""
     kept = read_meta(db, KEY)
     try:
         return Totals() if kept is None else msgspec.json.decode(kept, type=Totals)
@@ -61,7 +61,7 @@ def load_totals(db: Tx) -> Totals:
 
 
 def keep_totals(tx: Tx, totals: Totals) -> None:
-    """Keep what was counted, unless somebody has counted further."""
+    """Store the totals, unless another process has counted further."""
     if load_totals(tx).receipts > totals.receipts:
         return
     write_meta(tx, KEY, msgspec.json.encode(totals).decode())
@@ -73,10 +73,10 @@ def is_counted(db: Tx, totals: Totals) -> bool:
 
 
 def count_new(db: Tx, totals: Totals, *, tools: Collection[str], codes: int, providers: Collection[str]) -> Totals:
-    """The totals with everything that was written since. At most so many codes are told apart."""
+    """The totals including all later rows. At most so many codes are distinguished."""
     receipts, audit = last_link(db)[0], last_number(db)
     calls, denials = dict(totals.calls), dict(totals.denials)
-    for ended, number in db.execute(  # one look into each line; the lines of one kind are brought together as text
+    for ended, number in db.execute(  # each line is read once; lines of one kind are grouped as text
         "SELECT CASE WHEN json_valid(line) THEN json_extract(line, '$.tool', '$.status', '$.code') END AS ended,"
         " count(*) FROM receipts WHERE seq > ? AND seq <= ? GROUP BY ended",
         (totals.receipts, receipts),
@@ -103,9 +103,9 @@ def _ended(text: str | None) -> tuple[str, str, str]:
 
 
 def _conversations(db: Tx, after: int, until: int) -> int:
-    """A conversation counts with the event of its first message: messages are forgotten, and their numbers come again.
+    """A conversation counts with the event of its first message: messages are pruned, and their numbers are reused.
 
-    It was begun before when an earlier event says so, or an earlier message whose event is gone.
+    It started earlier if an earlier event says so, or an earlier message whose event was pruned.
     """
     row = db.execute(_BEGUN, (after, until)).fetchone()
     return int(row[0])
@@ -141,7 +141,7 @@ _BOXED = msgspec.json.Decoder(_Boxed)
 
 
 class Waited(msgspec.Struct, frozen=True, kw_only=True):
-    """How long an action waited until the owner answered."""
+    """How long an action waited for the owner's answer."""
 
     answer: str
     """`approved` or `rejected`."""
@@ -173,7 +173,7 @@ def boxes_after(db: Tx, seq: int, until: int, limit: int) -> list[tuple[str, flo
     )
     found: list[tuple[str, float]] = []
     for (result,) in rows:
-        with suppress(msgspec.DecodeError):  # what ended before it ran took no time in a box
+        with suppress(msgspec.DecodeError):  # a command that never ran took no time in a box
             boxed = _BOXED.decode(result).metadata
             found.append((boxed.tier, boxed.seconds))
     return found

@@ -1,4 +1,4 @@
-"""Verification: log, rows, heads, audit and actions held against each other; everything that does not hold is named."""
+"""Verification: compares log, rows, heads, audit and actions with each other and names every inconsistency."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -16,6 +16,7 @@ from coilclaw.ledger.findings import Broken, Findings, Kind, Report, Stop
 from coilclaw.ledger.heads import SigningKey
 from coilclaw.ledger.ledger import heads_file
 from coilclaw.ledger.log import exported_size
+from coilclaw.ledger.standing import answer_faults
 from coilclaw.ledger.vouch import macs_of
 from coilclaw.ledger.witnesses import HeadCheck, Witnesses, read_witnesses
 from coilclaw.packets.receipt import GENESIS, Head
@@ -43,7 +44,7 @@ class _Link(msgspec.Struct, frozen=True):
     receipt_hash: str
 
     def columns(self) -> bytes:
-        """What the columns beside the line must say."""
+        """The expected columns of a line."""
         return f"{self.id} {self.action_id} {self.receipt_hash}".encode()
 
 
@@ -58,7 +59,7 @@ _WRITTEN = msgspec.json.Decoder(_Written)
 
 
 def _read_lines(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
-    """Whole lines in large pieces, of so many bytes; what follows the last newline is left out."""
+    """Complete lines in large chunks of so many bytes; what follows the last newline is omitted."""
     rest = b""
     while piece := file.read(min(CHUNK, size)):
         size -= len(piece)
@@ -79,7 +80,7 @@ class _Chain:
         self._points = points
 
     def take(self, line: bytes) -> _Link:
-        """Accept the next line or say what is wrong with it."""
+        """Accept the next line or report what is wrong with it."""
         place = self.size + 1
         try:
             link = _LINK.decode(line)
@@ -99,7 +100,7 @@ class _Chain:
 
 
 class _Gap(Exception):
-    """The next line is a sound receipt, but not the next one."""
+    """The next line is an intact receipt, but not the expected one."""
 
     def __init__(self, place: int, number: int) -> None:
         super().__init__()
@@ -108,7 +109,7 @@ class _Gap(Exception):
 
 
 def _name_gap(gap: _Gap, later: Iterator[list[bytes]], rest: list[bytes]) -> Stop:
-    """Say whether the expected receipt is gone, elsewhere, or contradicted."""
+    """Report whether the expected receipt is missing, elsewhere, or contradicted."""
     place, number = gap.place, gap.number
     if number == place:
         return Stop(place, "forked", f"receipt {place} continues a different history (its predecessor's hash differs)")
@@ -122,7 +123,7 @@ def _name_gap(gap: _Gap, later: Iterator[list[bytes]], rest: list[bytes]) -> Sto
 
 @contextmanager
 def _one_moment(db: Tx) -> Iterator[None]:
-    """Everything that is read in here is as it was at one moment."""
+    """One read transaction: everything read inside is from one moment."""
     if db.in_transaction:
         yield
         return
@@ -156,7 +157,7 @@ class _Verification:
         self._chain = _Chain({})
 
     def run(self, *, actions: bool) -> Report:
-        """Everything that can be checked, whatever of it breaks."""
+        """Run every check, whichever of them fail."""
         found, events, acted = self._found, 0, 0
         self._seen = read_witnesses(self._db, self._log_path, heads_file(self._log_path), self._key, found)
         try:
@@ -190,7 +191,7 @@ class _Verification:
         self._ends()
 
     def _walk(self, rows: Iterator[_Row]) -> None:
-        """Along the log, with the rows beside it; then along the rows it has not got yet."""
+        """Walk the log together with the rows, then the rows that it lacks."""
         if self._log_path.exists():
             with self._log_path.open("rb") as file:
                 pieces = _read_lines(file, self._seen.log_size)
@@ -227,7 +228,7 @@ class _Verification:
         self._columns(first, rows, links)
 
     def _differs(self, first: int, lines: list[bytes], rows: list[_Row]) -> None:
-        """The log must say exactly what the rows say."""
+        """The log must equal the rows."""
         for place, line in enumerate(lines, first):
             if place - first >= len(rows):
                 raise Stop(place, "truncated", f"receipt {place} is in the log but not in the database")
@@ -235,7 +236,7 @@ class _Verification:
                 raise Stop(place, "forged", f"receipt {place} in the log is not the one in the database")
 
     def _columns(self, first: int, rows: list[_Row], links: list[_Link]) -> None:
-        """The columns beside a line must say what it says, and the row must carry our MAC."""
+        """The columns must agree with the line, and the row must have our MAC."""
         said = [(place, link.columns()) for place, link in enumerate(links, first)]
         if [(row[0], row[2]) for row in rows] != said:
             for row, (place, columns) in zip(rows, said, strict=True):
@@ -264,7 +265,7 @@ class _Verification:
                 )
 
     def _ends(self) -> None:
-        """Nothing may be shorter than it once was. A log that only lags behind a crash is no break."""
+        """Nothing may be shorter than it once was. A log that lags after a crash is not a break."""
         size, sealed, count = self._chain.size, self._signed, self._seen.count
         if size < sealed:
             raise Stop(size + 1, "truncated", f"the chain ends after receipt {size}, but a signed head covers {sealed}")
@@ -302,7 +303,13 @@ class _Verification:
                 found.add(0, cast("Kind", fault.kind), fault.detail)
 
         found.during(audit, "the audit")
+
+        def answers() -> None:
+            for fault in answer_faults(self._db, seen.row_key):
+                found.add(0, cast("Kind", fault.kind), fault.detail)
+
         found.during(actions, "the actions")
+        found.during(answers, "the standing answers")
         counts: list[int] = []
         found.during(lambda: counts.extend(_counts(self._db)), "audit and actions")
         return (counts[0], counts[1]) if len(counts) == 2 else (0, 0)
@@ -314,9 +321,9 @@ def _counts(db: Tx) -> tuple[int, int]:
 
 
 def _check_begun_anew(db: Tx, heads: list[Head]) -> None:
-    """A first row written after a head was signed over it belongs to a new database: the rows are lost, not forged.
+    """A first row that is newer than a head that covers it belongs to a new database: the rows are lost, not forged.
 
-    Where the signed row is there, a clock was set back in between, and nothing is lost.
+    If the signed row exists, a clock was set back in between, and nothing is lost.
     """
     last = max(heads, key=lambda head: head.size, default=None)
     first = db.execute("SELECT CAST(line AS BLOB) FROM receipts WHERE seq = 1").fetchone()

@@ -1,6 +1,6 @@
-"""What shows that rows were written by this home, and how many there were: a MAC on each, and a count beside the key.
+"""Proves that this home wrote the rows, and how many there were: a MAC on each, and a count next to the key.
 
-Whoever can write the database, and cannot read the keys folder, can neither add a row that holds nor cut off the last.
+An attacker who can write the database, but not read the keys folder, can neither add a valid row nor cut the last one.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ MAC_BYTES = 16
 
 
 def mac_of(key: bytes, kind: bytes, data: bytes) -> bytes:
-    """The MAC of something of a kind."""
+    """The MAC of a value of some kind."""
     return hashlib.blake2b(data, key=key, digest_size=MAC_BYTES, person=kind).digest()
 
 
 def macs_of(key: bytes, kind: bytes, data: list[bytes]) -> list[bytes]:
-    """The MACs of many of a kind, faster."""
+    """The MACs of many values of one kind, faster."""
     keyed = hashlib.blake2b(key=key, digest_size=MAC_BYTES, person=kind)
     found: list[bytes] = []
     for each in data:
@@ -37,7 +37,7 @@ def macs_of(key: bytes, kind: bytes, data: list[bytes]) -> list[bytes]:
 
 
 def row_mac(tx: Tx, kind: bytes, data: bytes) -> bytes | None:
-    """The MAC of a row that is being written; None where nobody vouches for rows."""
+    """The MAC of a row being written; None if rows have no MACs."""
     if not isinstance(tx, Connection):
         return None
     tx.vouched = True
@@ -45,14 +45,14 @@ def row_mac(tx: Tx, kind: bytes, data: bytes) -> bytes | None:
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """The last receipt and the last audit event that were committed, as far as was written down beside the key."""
+    """The last committed receipt and audit event, as recorded next to the key."""
 
     receipts: int
     hash: str
     audit: int
     link: str
     key: str
-    """How heads name the key it belongs to."""
+    """The key id, as in heads."""
     mac: str = ""
 
     def sealed(self, key: bytes) -> "Count":
@@ -60,14 +60,14 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, mac=mac_of(key, b"count", self._stated()).hex())
 
     def holds(self, key: bytes) -> bool:
-        """Whether it was made with this key."""
+        """Whether its MAC was made with this key."""
         return hmac.compare_digest(self.mac, mac_of(key, b"count", self._stated()).hex())
 
     def _stated(self) -> bytes:
         return f"{self.receipts} {self.hash} {self.audit} {self.link} {self.key}".encode("utf-8", "replace")
 
     def data(self) -> bytes:
-        """What the file holds: one line, filled up to a sector."""
+        """The file's content: one line, padded to a sector."""
         return msgspec.json.encode(self).ljust(SIZE - 1) + b"\n"
 
 
@@ -75,12 +75,12 @@ _COUNT = msgspec.json.Decoder(Count)
 
 
 def first_count(name: str) -> Count:
-    """The count of a home that has nothing yet."""
+    """The count of an empty home."""
     return Count(receipts=0, hash=GENESIS, audit=0, link=GENESIS, key=name)
 
 
 def read_count(data: bytes) -> Count | None:
-    """The count that these bytes are, to the last of them; None when they are none."""
+    """Parse a count, byte for byte; None if it is not one."""
     try:
         count = _COUNT.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -89,9 +89,9 @@ def read_count(data: bytes) -> Count | None:
 
 
 def write_count(file: Path, count: Count) -> None:
-    """Overwrite the count where it stands. It is not made here: that it is gone must stay visible.
+    """Overwrite the count in place. It is never created here: a missing one must stay visible.
 
-    It is not synced either: after a power cut it may be an older one, never one that is ahead of the rows.
+    Not synced: after a power cut it may be older than the rows, never ahead of them.
     """
     try:
         fd = os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

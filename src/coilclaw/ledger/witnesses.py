@@ -1,7 +1,7 @@
-"""What stands outside the rows and speaks of them: keys, mark, count and heads. Each is checked before it is believed.
+"""Evidence outside the rows: keys, mark, count and heads. Each is checked before it is trusted.
 
-They are read before the rows. Whatever they say was written after the rows it speaks of, so rows that are read later
-have all of it, however busy others are meanwhile.
+They are read before the rows. All of it was written after the rows it describes, so rows that are read later
+include all of it, however busy other processes are.
 """
 
 from pathlib import Path
@@ -19,32 +19,32 @@ from coilclaw.store.tx import Tx
 
 
 class Witnesses(msgspec.Struct, kw_only=True):
-    """What was read before the rows."""
+    """Evidence read before the rows."""
 
     row_key: bytes | None = None
     signed_by: str | None = None
-    """How heads name the key; None when the public key cannot be read, and no signature be checked."""
+    """The key id; None if the public key cannot be read and no signature can be checked."""
     mark: Head | None = None
     count: Count | None = None
     beside: list[bytes] = []
-    """The lines of the heads beside the log."""
+    """The lines of the heads file."""
     log_size: int = 0
-    """How many bytes the log had."""
+    """The size of the log in bytes."""
     log_known: int = 0
-    """How many receipts were known to stand in the log."""
+    """How many receipts were known to be in the log."""
     heads_known: int = 0
-    """The size of the last head that was known to stand beside it."""
+    """The size of the last head known to be in the heads file."""
     trusted: list[Head] = []
-    """Heads that are signed by the key, or covered by one that is."""
+    """Heads signed by the key, or covered by one that is."""
 
     @property
     def covers_audit(self) -> bool:
-        """Whether the mark covers audit and actions; that of an earlier version does not."""
+        """Whether the mark covers audit and actions; one of an earlier version does not."""
         return self.mark is not None and bool(self.mark.previous)
 
 
 def read_witnesses(db: Tx, log: Path, heads: Path, key: SigningKey, found: Findings) -> Witnesses:
-    """Read them all; what cannot be read or believed is a finding."""
+    """Read them all; anything unreadable or not authentic is a finding."""
     seen = Witnesses()
 
     def sizes() -> None:
@@ -63,7 +63,7 @@ def read_witnesses(db: Tx, log: Path, heads: Path, key: SigningKey, found: Findi
     found.during(lambda: _read_keys(key, seen, found), "the signing key")
     found.during(lambda: _read_mark(key, seen, found), "the mark")
     found.during(lambda: _read_count(key, seen, found), "the count")
-    found.during(files, "the heads beside the log")
+    found.during(files, "the heads file")
     return seen
 
 
@@ -114,7 +114,7 @@ def _read_count(key: SigningKey, seen: Witnesses, found: Findings) -> None:
 
 
 class HeadCheck:
-    """The heads held against each other."""
+    """Compare the heads with each other."""
 
     def __init__(self, key: SigningKey, seen: Witnesses, found: Findings) -> None:
         self._key = key
@@ -124,10 +124,10 @@ class HeadCheck:
         self._chained: list[bytes] = []
         self._hashes: dict[int, str] = {}
         self.late = Findings()
-        """What is missing: told after what the receipts themselves show."""
+        """Missing evidence, reported after the faults of the receipts themselves."""
 
     def check(self, db: Tx) -> None:
-        """Rows first, then those beside the log, then the mark."""
+        """Rows first, then the heads file, then the mark."""
         rows = db.execute("SELECT size, CAST(line AS BLOB), typeof(line) FROM ledger_heads ORDER BY size").fetchall()
         before: list[bytes] = []
         last: Head | None = None
@@ -175,7 +175,7 @@ class HeadCheck:
         for number, line in enumerate(self._seen.beside, 1):
             head = decode_head(line)
             if head is None:
-                self._found.add(0, "edited", f"line {number} of the heads beside the log is damaged")
+                self._found.add(0, "edited", f"line {number} of the heads file is damaged")
             elif head.previous and line in self._lines:
                 chained.append(line)
                 size = head.size
@@ -186,7 +186,7 @@ class HeadCheck:
         if chained != self._chained[: len(chained)]:
             self.late.add(size, "missing", "heads are missing from the heads file, or are in a different order")
         if size < self._seen.heads_known:
-            detail = f"the heads beside the log end at receipt {size}, but reached receipt {self._seen.heads_known}"
+            detail = f"the heads file ends at receipt {size}, but reached receipt {self._seen.heads_known}"
             self.late.add(size, "truncated", detail)
         elif len(chained) < len(self._chained):
             self._found.notes.append("the newest head is not in the heads file yet (a crash); the next write adds it")

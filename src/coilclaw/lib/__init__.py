@@ -1,1 +1,1 @@
-"""Pure libraries: reading shell commands, cron expressions, places in JSON. They know packets alone."""
+"""Pure libraries: shell commands, cron expressions, positions in JSON, text edits. They import only packets."""

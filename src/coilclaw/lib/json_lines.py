@@ -1,4 +1,4 @@
-"""Lines of a JSON text: where in it a value stands, so that a fault can be shown beside it."""
+"""Line numbers of values in a JSON text, to show faults next to them."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _DECODER = json.JSONDecoder()
 
 
 def steps_of(path: str) -> list[Step]:
-    """The steps of a path such as `$.rules[2].when`; it ends where a step is not named."""
+    """The steps of a path such as `$.rules[2].when`; it ends at a step without a name."""
     steps: list[Step] = []
     place = 1
     while (found := _STEP.match(path, place)) is not None:
@@ -21,9 +21,9 @@ def steps_of(path: str) -> list[Step]:
 
 
 def line_of(text: str, steps: list[Step]) -> int:
-    """The line that a value stands on, counted from 1; of the nearest value around it when it is not there.
+    """The line of a value, from 1; of the nearest enclosing value if it is missing.
 
-    The text must be JSON that was parsed before.
+    The text must be valid JSON.
     """
     place = _skip(text, 0)
     for step in steps:
@@ -40,7 +40,7 @@ def _skip(text: str, place: int) -> int:
 
 
 def _below(text: str, place: int, step: Step) -> int | None:
-    """Where the member or item begins that a step names."""
+    """The start of the member or item of a step."""
     opening = text[place : place + 1]
     here = _skip(text, place + 1)
     number = 0

@@ -1,6 +1,6 @@
-"""Places in a JSON text: the line and column where a value stands, so that a fault can be pointed at. Pure.
+"""Line and column of values in a JSON text, to locate faults. Pure.
 
-Only texts with a fault are walked; the walk reads what a JSON reader already accepted, or stops where it cannot go on.
+Only texts with a fault are walked; the walk expects parsed JSON, and stops where it cannot continue.
 """
 
 import re
@@ -19,7 +19,7 @@ _SCALAR = re.compile(r"[^\s,:\[\]{}\"]+")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where something stands, both from 1."""
+    """A position, both from 1."""
 
     line: int
     column: int
@@ -29,7 +29,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class _Lost(Exception):
-    """The text is not what it seemed; what was found so far stands."""
+    """The text is not valid; keep what was found so far."""
 
 
 class _Twice(Exception):
@@ -41,7 +41,7 @@ class _Twice(Exception):
 
 
 class _Walk:
-    """Remembers the offset of the deepest value along each of some paths."""
+    """Records the offset of the deepest value along each path."""
 
     def __init__(self, text: str, paths: Sequence[Path], *, watch: bool) -> None:
         self._text = text
@@ -50,12 +50,12 @@ class _Walk:
         self.found = [0] * len(paths)
 
     def value(self, at: int, depth: int, along: Sequence[int]) -> int:
-        """Pass over the value at an offset, which the paths of these numbers lead to, and say where it ends."""
+        """Skip the value at an offset, following the paths with these numbers; returns its end."""
         at = self._skip(at)
         for number in along:
             self.found[number] = at
         opening = self._text[at : at + 1]
-        if not along and not self._watch and opening in "{[":  # nothing is looked for in there
+        if not along and not self._watch and opening in "{[":  # no path leads in here
             return self._read(at)[1]
         if opening == "{":
             return self._object(at + 1, depth, along)
@@ -128,7 +128,7 @@ def place_at(text: str, offset: int) -> Place:
 
 
 def places_of(text: str, paths: Sequence[Path]) -> list[Place]:
-    """Where the value at each path stands; where one should stand, the nearest value around it. One walk for all."""
+    """The position of the value at each path, or of the nearest enclosing value. One walk for all."""
     walk = _Walk(text, paths, watch=False)
     with suppress(_Lost, RecursionError):
         walk.value(0, 0, range(len(paths)))

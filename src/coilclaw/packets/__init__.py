@@ -1,4 +1,4 @@
 """Every typed message and value, ids, canonical bytes and hashing, the error tree, and the ports.
 
-Owns the words the rooms share. Imports no other room, does no input or output, decides nothing.
+Owns the types that rooms share. Imports no other room, does no I/O, decides nothing.
 """

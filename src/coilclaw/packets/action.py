@@ -24,14 +24,14 @@ def untrusted(source: str) -> Label:
 
 
 class Unparsed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What stands in for arguments that are not a JSON object: the text as evidence. No tool's schema accepts it."""
+    """Replaces arguments that are not a JSON object: keeps the text as evidence. No tool's schema accepts it."""
 
     not_an_argument_object: str
     fault: str
 
 
 def unparsed_fault(args: bytes) -> str:
-    """Why the text of some arguments could not be read; empty when it could."""
+    """Why the arguments could not be parsed; empty if they could."""
     try:
         return msgspec.json.decode(args, type=Unparsed).fault
     except msgspec.DecodeError:
@@ -48,7 +48,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     justification: str = ""
     expected_outputs: tuple[str, ...] = ()
     withheld: bool = False
-    """The arguments held a secret that was not granted; it was taken out and the call will be denied."""
+    """The arguments contained a secret that was not granted; it was removed and the call will be denied."""
 
     @classmethod
     def of(
@@ -80,6 +80,10 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
         return sha256_hex(self.args_bytes)
 
 
+RUNNING = "RUNNING"
+"""The code of a background command's interim result; the final result replaces it."""
+
+
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a call ended (the ToolResultPacket)."""
 
@@ -93,18 +97,18 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     exit: int | None = None
     stdout: str | None = None
     stderr: str | None = None
-    """What a command wrote, each stream by itself; `output` holds both."""
+    """A command's output, each stream separately; `output` has both."""
     fetched: bool = False
-    """It came from an address that was asked for, whole and as it was sent."""
+    """It is the complete, unmodified response of a requested address."""
     private: bool = False
-    """It holds what is kept on this machine: files, notes, memory, artifacts, the output of a command."""
+    """It contains local data: files, notes, memory, artifacts, the output of a command."""
     fresh: bool = False
-    """It came in from outside this machine just now, and is untrusted."""
+    """It just arrived from outside this machine, and is untrusted."""
     artifacts: tuple[str, ...] = ()
 
 
 class Action(msgspec.Struct, kw_only=True, frozen=True):
-    """One row of the conveyor: a call, who it came from, what was decided, and where it stands."""
+    """One row of the conveyor: a call, its origin, its decision and its status."""
 
     action_id: str
     thread_id: str
@@ -123,8 +127,8 @@ class Action(msgspec.Struct, kw_only=True, frozen=True):
     rejection_reason: str | None = None
     job_id: str | None = None
     approved_by: str | None = None
-    """Who said yes, and by which door; None while nobody did."""
+    """Who approved it, and through which surface; None until then."""
     begun: bool = False
-    """It is in somebody's hands and its effect may be under way."""
+    """A process has claimed it and its effect may be running."""
     uncertain: bool = False
-    """An earlier attempt may have had its effect: it is looked up before anything is done again."""
+    """An earlier attempt may have had its effect: look it up before repeating anything."""

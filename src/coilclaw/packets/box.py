@@ -1,5 +1,6 @@
 """What may run in a box, with what, and how it ended."""
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -9,65 +10,70 @@ BoxEnd: TypeAlias = Literal[
     "exited", "signalled", "timeout", "stopped", "output_limit", "memory_limit", "cpu_limit", "process_limit",
     "write_limit", "left_behind",
 ]  # fmt: skip
-"""`left_behind`: it ended by itself, but something it had started was still running and had to be ended."""
+"""`left_behind`: the command exited, but a process it had started was still running and had to be killed."""
+OutputName: TypeAlias = Literal["stdout", "stderr"]
+OnOutput: TypeAlias = Callable[[OutputName, bytes], None]
+"""Receives a command's output as it arrives, in the event loop; it must neither block nor raise."""
 
 
 class BoxLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on everything a process can use up."""
+    """Limits on everything a process can exhaust."""
 
     wall_seconds: float | None = 15.0
-    """None bounds nothing, which only a box that stays open may ask for."""
+    """None means no limit, which only an open box may request."""
     cpu_seconds: int | None = 15
-    """Of each process; None bounds nothing, which only a box that stays open may ask for."""
+    """Per process; None means no limit, which only an open box may request."""
     memory_bytes: int = 1 << 30
     processes: int = 128
     output_bytes: int = 1 << 20
-    """What a command may write to both streams; of a box that stays open, what one line may have."""
+    """What a command may write to both streams together; for an open box, the maximum length of a line."""
+    kept_bytes: int = 1 << 20
+    """What is kept of each stream of a command; of a longer one, its beginning and its end."""
     file_bytes: int = 64 << 20
     write_bytes: int = 4 << 30
-    """What it may write to the workspace's file system in all; its /tmp and /dev/shm have sizes of their own. What
-    others take of that file system meanwhile counts too, so a box that stays open for hours needs more."""
+    """Total writes to the workspace's file system; /tmp and /dev/shm have their own sizes. What other programs
+    write to that file system meanwhile counts too, so a box that stays open for hours needs more."""
     open_files: int = 256
     address_space: bool = True
-    """Where no control group holds the memory, whether address space is bounded too. Programs that reserve far more
-    than they use (WebAssembly, some garbage collectors) do not start then; memory in use is bounded either way."""
+    """Without a control group, whether to limit address space too. Programs that reserve far more than they use
+    (WebAssembly, some garbage collectors) do not start then; memory in use is limited either way."""
 
 
 class BrokerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on what one box can do through its broker. The defaults are for one command; see `BROKER_FOR_HOURS`."""
+    """Limits on what one box can do through its broker. The defaults are for one command; see `BROKER_FOR_HOURS`."""
 
     head_seconds: float = 10.0
     """For the whole of a request's head and body, or of a TLS client's first message."""
     idle_seconds: float = 30.0
     request_seconds: float = 120.0
     bytes_in: int = 64 << 20
-    """To the box, over all its requests."""
+    """To the box, across all its requests."""
     bytes_out: int = 16 << 20
     body_bytes: int = 1 << 20
     """Of one plain request."""
     connections: int = 32
-    """At a time; more wait."""
+    """At a time; further ones wait."""
     requests: int = 512
 
 
 BROKER_FOR_HOURS = BrokerLimits(
     idle_seconds=600.0, request_seconds=3600.0, bytes_in=8 << 30, bytes_out=2 << 30, connections=64, requests=100_000
 )
-"""For a box that is open for hours and streams from a model: a thought may take minutes, an answer an hour."""
+"""For a box that is open for hours and streams from a model: thinking may take minutes, an answer an hour."""
 
 
 class BoxMount(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or folder of this machine that stands inside as well.
+    """A file or folder of this machine that is visible inside too.
 
-    It shares no ground with the workspace or with another mount, except that one may stand directly in another mounted
-    folder, on a real file or folder of the same kind. There it can be neither renamed nor removed from inside. While
+    It does not overlap the workspace or another mount, except that one may be directly inside another mounted
+    folder, on a real file or folder of the same kind. It can be neither renamed nor removed from inside. While
     such a box starts, no other box may write to the outer folder.
     """
 
     source: str
-    """Absolute, without links; never in, or around, what boxes hide."""
+    """Absolute, without links; never inside or around a path that boxes hide."""
     at: str
-    """Absolute, beside what every box has: not in /usr, /proc, /dev, /tmp and their like."""
+    """Absolute, and not in the paths that every box has: /usr, /proc, /dev, /tmp and the like."""
     writable: bool
 
 
@@ -77,34 +83,34 @@ class BoxSpec(msgspec.Struct, frozen=True, kw_only=True):
     command: str | tuple[str, ...]
     """Shell text run by /bin/sh -c, or an argv."""
     workspace: str
-    """The workspace on this machine; inside, it stands at the same path."""
+    """The workspace on this machine; it has the same path inside."""
     cwd: str
     """Absolute, inside the workspace."""
     read_only: tuple[str, ...] = ()
     """Paths inside the workspace that may be read but not written (they may not exist yet)."""
     hidden: tuple[str, ...] = ()
-    """Paths inside the workspace that are not there at all."""
+    """Paths inside the workspace that are absent in the box."""
     workspace_writable: bool = True
     workspace_noexec: bool = False
     allowed_binaries: tuple[str, ...] | None = None
-    """None means the system's, less the forbidden ones."""
+    """None means the system's programs, except the forbidden ones."""
     forbidden_binaries: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     domains: tuple[str, ...] = ()
     """Granted domains; empty means no network at all."""
     broker: BrokerLimits = BrokerLimits()
-    """How much may pass to and from the granted domains."""
+    """Limits on traffic to and from the granted domains."""
     mounts: tuple[BoxMount, ...] = ()
     listeners: tuple[int, ...] = ()
-    """Ports of its own loopback that are served from outside, by whoever opened the box."""
+    """Ports on its own loopback that the opener of the box serves from outside."""
     stdin: bytes = b""
     limits: BoxLimits = BoxLimits()
 
 
 class BoxResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a boxed command ended; the streams are whatever was captured up to the cap.
+    """How a boxed command ended, and what was kept of each stream, up to the limit.
 
-    Of a box that stayed open, `stdout` is what stood behind its last whole line and `stderr` the end of that stream.
+    For an open box, `stdout` is what followed its last complete line and `stderr` the end of that stream.
     """
 
     end: BoxEnd
@@ -114,11 +120,11 @@ class BoxResult(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     tier: Tier
     reason: str = ""
-    """One sentence when the end is anything but `exited`."""
+    """One sentence unless the end is `exited`."""
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the doctor: what was tried, by behaviour, and what to do when it failed."""
+    """One line of the doctor: what was tested, by its behaviour, and what to do if it failed."""
 
     name: str
     state: Literal["ok", "warn", "fail", "info"]

@@ -1,6 +1,6 @@
 """One way from text to value and one way from value to bytes: strict JSON in, RFC 8785 out.
 
-Arguments are parsed once at the door and encoded once; those bytes are stored, hashed, shown and executed.
+Arguments are parsed once at the edge and encoded once; those bytes are stored, hashed, shown and executed.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 else:
-    Json = Any  # decoders know no recursive types; any JSON value is what they should accept here
+    Json = Any  # msgspec has no recursive types; any JSON value is acceptable here
 JsonObject: TypeAlias = Mapping[str, Json]
 
 SAFE_INTEGER = 2**53
@@ -67,7 +67,7 @@ def parse_json(text: str | bytes) -> Json:
         raise NotCanonical("the JSON is nested too deeply") from error
     except (ValueError, UnicodeDecodeError) as error:
         raise NotCanonical(f"this is not JSON: {error}") from error
-    canonical_bytes(value)  # depth and text are checked where they would be encoded
+    canonical_bytes(value)  # depth and text are checked when it is encoded
     return value
 
 
@@ -110,7 +110,7 @@ def _text(value: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise NotCanonical("the text contains half a surrogate pair and cannot be written as UTF-8") from error
+        raise NotCanonical("the text contains a lone surrogate and cannot be written as UTF-8") from error
     return encode_basestring(value)  # what json.dumps uses, without building an encoder for every string
 
 
@@ -151,8 +151,4 @@ def sha256_hex(data: bytes) -> str:
 
 def digest_of(*parts: bytes) -> str:
     """SHA-256 over parts that cannot run into each other: each is preceded by its length."""
-    running = hashlib.sha256()
-    for part in parts:
-        running.update(len(part).to_bytes(8, "big"))
-        running.update(part)
-    return running.hexdigest()
+    return sha256_hex(b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)]))

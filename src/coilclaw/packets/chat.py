@@ -1,5 +1,6 @@
 """What goes to a model and what comes back."""
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -19,6 +20,17 @@ class ProposedCall(msgspec.Struct, frozen=True, kw_only=True):
     justification: str = ""
 
 
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture for a model with vision."""
+
+    data: bytes
+    media_type: str
+    """Such as `image/png`."""
+
+    def __repr__(self) -> str:
+        return f"Image({self.media_type}, {len(self.data)} bytes)"
+
+
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message of the conversation as a provider sees it."""
 
@@ -27,6 +39,8 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: tuple[ProposedCall, ...] = ()
     tool_call_id: str = ""
     """For role `tool`: which call this answers."""
+    images: tuple[Image, ...] = ()
+    """Pictures of a `user` or `tool` message; a model without vision gets a line of text instead."""
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +55,10 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens spent on one answer."""
 
     input_tokens: int = 0
+    """Everything the model read, cached or not."""
     output_tokens: int = 0
+    cached_tokens: int = 0
+    """How many of the input tokens came from the provider's cache, at its lower price."""
 
     @property
     def total(self) -> int:
@@ -59,7 +76,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     max_output_tokens: int | None = None
     metadata: dict[str, str] = {}
-    """Hints for a router, such as {"hint": "plan"}."""
+    """Hints for a router, such as {"hint": "plan"}; docs/providers.md lists them."""
 
 
 class ChatResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +87,16 @@ class ChatResponse(msgspec.Struct, frozen=True, kw_only=True):
     raw_provider_payload: dict[str, Json] | None = None
     usage: Usage | None = None
     finish_reason: str = ""
+    """`stop`, `tool_calls`, `length` (cut by a limit), `refusal`, or the server's own word."""
     provider: str = ""
     model: str = ""
-    """Which provider and model really answered."""
+    """Which provider and model actually answered."""
+
+
+NOTICE = "[runtime notice]"
+"""Prefix of what the runtime tells the model in the user's role."""
+DEFAULT_CONTEXT_WINDOW = 32_768
+"""Tokens assumed for an unknown model: small enough for most."""
 
 
 class ProviderCapabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,3 +106,19 @@ class ProviderCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool
     local: bool
     """True when nothing leaves this machine."""
+    sees: bool = False
+    """Whether it can take the pictures of a message."""
+    context_window: int = DEFAULT_CONTEXT_WINDOW
+    """Tokens that a request and its answer may have together."""
+
+    @classmethod
+    def shared(cls, each: Iterable["ProviderCapabilities"]) -> "ProviderCapabilities":
+        """What all of several providers can do, since any of them may answer."""
+        parts = list(each)
+        return cls(
+            tool_calls=all(one.tool_calls for one in parts),
+            streaming=all(one.streaming for one in parts),
+            local=all(one.local for one in parts),
+            sees=all(one.sees for one in parts),
+            context_window=min(one.context_window for one in parts),
+        )

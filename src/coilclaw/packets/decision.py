@@ -1,8 +1,10 @@
-"""What the gate says about a call, and the words it is said in."""
+"""The gate's decision on a call and its vocabulary."""
 
 from typing import Literal, TypeAlias
 
 import msgspec
+
+from coilclaw.packets.settings import SettingChange
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 Risk: TypeAlias = Literal["R0", "R1", "R2", "R3"]
@@ -17,16 +19,24 @@ RISK_WORDS: dict[Risk, RiskWord] = {"R0": "low", "R1": "low", "R2": "medium", "R
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a rule spoke: its id, a stable code, one sentence, and what would change its mind."""
+    """Why a rule applied: its id, a stable code, one sentence, and what would change the verdict."""
 
     rule: str
     code: str
     text: str
     change: str = ""
+    allow: tuple[SettingChange, ...] = ()
+    """The settings that would change the verdict, if any."""
+
+
+HELD_BACK = "POLICY_BLOCKED_UNTRUSTED_TURN"
+"""The code of a send denied because its turn read untrusted content."""
+STANDING = "STANDING_ANSWER"
+"""The code of a decision made by a standing answer; its rule is `answer.` and the answer's id."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The gate's answer to one call, explainable wherever it is shown (the PolicyDecisionPacket)."""
+    """The gate's decision on one call, with its reasons (the PolicyDecisionPacket)."""
 
     verdict: Verdict
     risk: Risk
@@ -42,6 +52,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     allowed: bool
     requires_approval: bool
     job_id: str | None = None
+    allows: tuple[SettingChange, ...] = ()
+    """What the owner could change so that this call is no longer denied; empty if something else blocks it too,
+    or if untrusted content is involved."""
+
+    @property
+    def answer(self) -> str:
+        """The standing answer that let the call run without asking; empty when none did."""
+        return self.rule.removeprefix("answer.") if self.code == STANDING and self.verdict == "allow" else ""
 
     @classmethod
     def of(
@@ -54,6 +72,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         lane: Lane,
         policy_hash: str,
         job_id: str | None = None,
+        allows: tuple[SettingChange, ...] = (),
     ) -> "Decision":
         """Build a decision whose derived fields cannot disagree with the verdict."""
         first = reasons[0]
@@ -72,4 +91,5 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             allowed=verdict == "allow",
             requires_approval=verdict == "ask",
             job_id=job_id,
+            allows=allows,
         )

@@ -7,26 +7,26 @@ CoilclawError
 │   ├── TryLater         1  it failed before it had any effect, for a reason that may pass
 │   └── EffectUncertain  1  it may have had its effect, and no answer said so
 ├── ProviderError        1  a model provider could not answer
-│   ├── ProviderUnavailable  network, timeout, 429, 5xx: another try or another provider may help
+│   ├── ProviderUnavailable  network, timeout, 429, 5xx: a retry or another provider may help
 │   ├── ProviderRefused      credentials or request refused: only another provider may help
 │   └── ModelOutputError     the answer is not one we can read
-│       └── StepOverrun      it wants more calls or tokens than one step may use: the step is tried again
-├── EgressRefused        3  the airlock did not let a request out
+│       └── StepOverrun      it wants more calls or tokens than one step may use: the step is retried
+├── EgressRefused        3  the airlock refused a request
 ├── TransportError       1  the network did not deliver: refused, timed out, broken TLS, a body over its cap
-├── BoxUnavailable       1  no box passes its probes here, so nothing is run
+├── BoxUnavailable       1  no box passes its probes here, so nothing runs
 ├── BudgetSpent          3  the day's tokens are used up
-├── Conflict             3  an idempotency key was used again with other arguments
-├── ProofNeeded          4  only the owner's own proof opens this: a passkey, or the terminal before there is one
-├── LedgerBroken         6  the receipts do not hold together
+├── Conflict             3  an idempotency key was reused with other arguments
+├── ProofNeeded          4  this needs the owner's proof: a passkey, or the terminal before there is one
+├── LedgerBroken         6  the receipts are inconsistent
 └── StorageError         7  the database, the log or the disk failed
-    └── RowDamaged       7  one row cannot be read; whatever does not need it goes on
+    └── RowDamaged       7  one row cannot be read; work that does not need it continues
 
 Denied and asked are values (`Decision`), never exceptions.
 """
 
 
 class CoilclawError(Exception):
-    """The root: something the owner can be told in one sentence, with what to do next."""
+    """The root: a failure that one sentence explains to the owner, with what to do next."""
 
     exit_code = 1
 
@@ -64,11 +64,11 @@ class ToolError(CoilclawError):
         super().__init__(message, remedy=remedy)
         self.code = code or type(self).code
         self.begun = begun
-        """False only when the tool knows that no effect can have started."""
+        """False only if the tool knows that no effect can have started."""
 
 
 class TryLater(ToolError):
-    """No effect can have started, and the reason may pass: the same call may be tried again."""
+    """No effect can have started, and the reason may pass: the same call may be retried."""
 
     code = "TRY_LATER"
 
@@ -87,7 +87,7 @@ class ProviderError(CoilclawError):
 
 
 class ProviderUnavailable(ProviderError):
-    """Network, timeout, 429 or 5xx: another try or another provider may help."""
+    """Network, timeout, 429 or 5xx: a retry or another provider may help."""
 
     def __init__(self, message: str, *, remedy: str = "", retry_after: float | None = None) -> None:
         super().__init__(message, remedy=remedy)
@@ -95,7 +95,7 @@ class ProviderUnavailable(ProviderError):
 
 
 class ProviderRefused(ProviderError):
-    """Credentials or request refused: the same provider will not change its mind."""
+    """Credentials or request refused: retrying the same provider is pointless."""
 
 
 class ModelOutputError(ProviderError):
@@ -103,11 +103,11 @@ class ModelOutputError(ProviderError):
 
 
 class StepOverrun(ModelOutputError):
-    """An answer went beyond the calls or the tokens that one step may use; nothing of it was carried out."""
+    """An answer exceeded the calls or tokens that one step may use; nothing of it was executed."""
 
 
 class EgressRefused(CoilclawError):
-    """The airlock did not let a request out; `code` names the rule."""
+    """The airlock refused a request; `code` names the rule."""
 
     exit_code = 3
 
@@ -122,34 +122,34 @@ class TransportError(CoilclawError):
     def __init__(self, message: str, *, sent: bool, timeout: bool = False, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
         self.sent = sent
-        """False when not one byte of the request can have left."""
+        """False if not one byte of the request can have left."""
         self.timeout = timeout
 
 
 class BoxUnavailable(CoilclawError):
-    """No box passes its probes here, so nothing is run."""
+    """No box passes its probes here, so nothing runs."""
 
 
 class BudgetSpent(CoilclawError):
-    """The tokens of the day are used up; nothing was asked."""
+    """The day's tokens are used up; no request was made."""
 
     exit_code = 3
 
 
 class Conflict(CoilclawError):
-    """An idempotency key was used again with other arguments; nothing was done."""
+    """An idempotency key was reused with other arguments; nothing was done."""
 
     exit_code = 3
 
 
 class ProofNeeded(CoilclawError):
-    """What was asked needs the owner's proof, and there was none that holds; nothing was done."""
+    """The request needs the owner's proof and had no valid one; nothing was done."""
 
     exit_code = 4
 
 
 class LedgerBroken(CoilclawError):
-    """The receipts do not hold together."""
+    """The receipts are inconsistent."""
 
     exit_code = 6
 
@@ -161,4 +161,4 @@ class StorageError(CoilclawError):
 
 
 class RowDamaged(StorageError):
-    """One row cannot be read; whatever does not need it goes on."""
+    """One row cannot be read; work that does not need it continues."""

@@ -1,15 +1,17 @@
-"""A request that wants out, and the answer the airlock brought back."""
+"""An outgoing request, and the response the airlock returned."""
 
 from typing import Literal, TypeAlias
 
 import msgspec
 
-Principal: TypeAlias = Literal["provider", "web_open", "web_search", "http", "box", "forge", "webhook"]
-"""Who asks. Each has its own listing in the airlock."""
+Principal: TypeAlias = Literal[
+    "provider", "web_open", "web_search", "http", "box", "forge", "webhook", "push", "notify"
+]
+"""Who asks. Each has its own allowlist in the airlock."""
 
 Origin: TypeAlias = Literal["owner", "search", "page", "configured", "query", "constructed"]
-"""Who wrote an address: the owner, a search result or a page. Or else: the owner configured it, it holds words for the
-configured search server, or the model put it together."""
+"""Who wrote an address: the owner, a search result or a page. Otherwise: the owner configured it, it is a query to the
+configured search server, or the model constructed it."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,14 +25,14 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float = 20.0
     max_bytes: int = 1 << 20
     same_host: bool = False
-    """A redirect to another host is the answer and is not followed."""
+    """A redirect to another host is returned as the response, not followed."""
 
     def __repr__(self) -> str:
         return f"HttpRequest({self.principal} {self.method})"
 
 
 class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole response, decoded and capped; `url` is where the last redirect led."""
+    """A complete response, decoded and capped; `url` is where the last redirect led."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -44,38 +46,38 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SendTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A place the owner named for sending to. What proves who sends is added by the gate and is never here."""
+    """A target that the owner configured for sending. The gate adds its credentials, which are never here."""
 
     name: str
     url: str
     key_header: str
     deduplicates: bool
-    """It does a request with a key it has seen before only once."""
+    """It deduplicates by idempotency key."""
     lookup_url: str
-    """Where to ask whether a key was received; empty when it cannot be asked."""
+    """Where to look up whether a key was received; empty if it offers no lookup."""
     timeout_seconds: float
 
 
 Purpose: TypeAlias = Literal["read", "effect", "lookup"]
-"""What a request is for: to read something, to have the call's effect, or to ask whether that effect happened."""
+"""The purpose of a request: to read, to have the call's effect, or to look up whether that effect happened."""
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that a call declares before it is decided on. It can make exactly these, each once.
+    """A request that a call declares before the decision. It can make exactly these, each once.
 
-    The gate adds what proves who asks, the idempotency key and the limits, so a tool never holds them.
+    The gate adds credentials, idempotency key and limits, so a tool never sees them.
     """
 
     purpose: Purpose
     principal: Principal
     method: Literal["GET", "POST"]
     url: str
-    """In a lookup, `{key}` stands for the idempotency key."""
+    """In a lookup, `{key}` is replaced by the idempotency key."""
     target: SendTarget | None = None
-    """The place the owner named, where the request goes to one."""
+    """The owner's configured target, if the request goes to one."""
     content_type: str = ""
     body: bytes | None = b""
-    """None sends what the call's first declared input holds."""
+    """None sends the content of the call's first declared input."""
 
     def __post_init__(self) -> None:
         # a card names the target: the request must not go anywhere else

@@ -1,4 +1,4 @@
-"""Ids: a word for the kind, the time to the millisecond, randomness. They sort by birth and never carry content."""
+"""Ids: a prefix for the kind, the time in milliseconds, randomness. They sort by creation and never carry content."""
 
 import os
 from collections.abc import Callable
@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], datetime]
-"""Gives the current time in UTC; handed in so that tests own time."""
+"""Returns the current time in UTC; passed in so that tests control time."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(high + low for high in _ALPHABET for low in _ALPHABET)
 
 
 def utc_now() -> datetime:
@@ -18,19 +19,22 @@ def utc_now() -> datetime:
 
 def stamp(moment: datetime) -> str:
     """RFC 3339 in UTC to the millisecond, the one spelling of time in rows, receipts and events."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def from_stamp(text: str) -> datetime:
-    """The moment a stamp names."""
+    """The time of a stamp."""
     return datetime.fromisoformat(text)
 
 
-def _base32(number: int, length: int) -> str:
-    return "".join(_ALPHABET[(number >> (5 * place)) & 31] for place in reversed(range(length)))
+def _base32(number: int) -> str:
+    """The last 50 bits as ten digits."""
+    return "".join([_PAIRS[number >> shift & 1023] for shift in (40, 30, 20, 10, 0)])
 
 
 def new_id(kind: str, moment: datetime) -> str:
     """A fresh id such as `act_01kx3v9t2c8m4q7r5n`: sortable by time, 50 random bits."""
     random = int.from_bytes(os.urandom(7), "big")
-    return f"{kind}_{_base32(int(moment.timestamp() * 1000), 9)}{_base32(random, 10)}"
+    return f"{kind}_{_base32(int(moment.timestamp() * 1000))[1:]}{_base32(random)}"

@@ -1,4 +1,4 @@
-"""Messages and work: what an owner asked, what was understood, planned and proposed."""
+"""Messages and work: what the owner asked for, and how it was understood, planned and proposed."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -20,7 +20,7 @@ ENDED: frozenset[JobState] = frozenset({"DONE", "DENIED", "FAILED", "CANCELLED",
 CoarseState: TypeAlias = Literal[
     "PENDING", "RUNNING", "WAITING_APPROVAL", "COMPLETED", "FAILED", "CANCELLED", "PAUSED_BUDGET"
 ]
-"""What clients see of a job's state; derived, never stored."""
+"""A job's state as clients see it; derived, never stored."""
 
 
 class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,10 +37,10 @@ class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Constraints(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits a job puts on itself; they only ever narrow what the configuration grants."""
+    """A job's own limits; they only narrow what the configuration grants."""
 
     allowed_tools: tuple[str, ...] | None = None
-    """Tools it may use. Names that are no tools are programs, and are moved to `allowed_programs`."""
+    """Tools it may use. Other names are programs, and are moved to `allowed_programs`."""
     allowed_programs: tuple[str, ...] | None = None
     """Programs its commands may run."""
     allowed_domains: tuple[str, ...] | None = None
@@ -49,7 +49,7 @@ class Constraints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job leaves its calls, as the gate sees it: its constraints, and how much of them is used up."""
+    """A job's constraints and how much of them is used up, as the gate sees them."""
 
     job_id: str
     constraints: Constraints
@@ -57,7 +57,19 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Workspace files this job has changed so far."""
     prs_opened: int = 0
     generation: int = 0
-    """How many follow-ups led to it, one after the other; 0 for what the owner asked for."""
+    """Length of the chain of follow-ups that led to it; 0 for the owner's own requests."""
+
+
+class Starter(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a call's turn that work started by the call inherits."""
+
+    turn_id: str
+    fresh: tuple[Label, ...]
+    inherited: tuple[Label, ...]
+    constraints: Constraints
+    """Of the turn's job; work that it starts may do no more."""
+    generation: int
+    """Of that job; 0 in a conversation."""
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,11 +89,13 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     constraints: Constraints = Constraints()
     outputs: Outputs = Outputs()
     generation: int = 0
-    """How many follow-ups led to it, one after the other; 0 for what the owner asked for."""
+    """Length of the chain of the agent's own follow-ups and jobs that led to it; 0 for the owner's own requests."""
+    by_agent: bool = False
+    """The agent started it: its goal and steps are the agent's words and never count as the owner's."""
 
 
 class JobPacket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A JobSpecPacket as somebody hands it in. Its id is the sender's: the same id again is the same job."""
+    """A JobSpecPacket as submitted. Its id is the sender's: the same id again is the same job."""
 
     job_id: Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[A-Za-z0-9_.:-]*$")] = ""
     intent: str
@@ -98,6 +112,8 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     tool: str | None = None
     evidence: tuple[str, ...] = ()
+    writes: bool | None = None
+    """Whether it should write files, if a model planned it."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,10 +122,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     steps: tuple[PlanStep, ...]
     required_evidence: tuple[str, ...] = ()
+    by_model: bool = False
+    """A model made it: its steps are the agent's words and never count as the owner's."""
 
 
 class ChangeProposal(msgspec.Struct, frozen=True, kw_only=True):
-    """Files a change would touch, how it reads, and what it does to the risk (the ChangeProposalPacket)."""
+    """Files a change would touch, its diff, and its effect on the risk (the ChangeProposalPacket)."""
 
     job_id: str
     files_touched: tuple[str, ...]
@@ -120,10 +138,10 @@ class ChangeProposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one step of a job or procedure came."""
+    """How far one step of a job or procedure got."""
 
     stage: Literal["called", "waiting", "answered", "held", "failed"]
-    """All calls have an end; some wait; nothing more is to be called; ESTOP holds the rest; it cannot be done."""
+    """All calls have ended; some wait; there is nothing more to call; ESTOP holds the rest; it cannot be done."""
     reason: str = ""
     """Why it cannot be done."""
     text: str = ""

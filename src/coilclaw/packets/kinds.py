@@ -1,11 +1,11 @@
-"""Kinds of files, told by their first bytes and never by a name."""
+"""Kinds of files, detected by their first bytes and never by name."""
 
 from typing import Literal, TypeAlias
 
 FileKind: TypeAlias = Literal["text", "png", "jpeg", "gif", "webp", "pdf", "zip", "other"]
 
 LOOKED_AT = 128 << 10
-"""Whether something is text shows in so many bytes."""
+"""How many bytes to inspect to tell whether something is text."""
 _MAGIC: tuple[tuple[bytes, FileKind], ...] = (
     (b"\x89PNG\r\n\x1a\n", "png"),
     (b"\xff\xd8\xff", "jpeg"),
@@ -29,7 +29,7 @@ def kind_of(data: bytes) -> FileKind:
 
 
 def text_of(data: bytes, *, whole: bool) -> str | None:
-    """Bytes as text, None if they are none; where they are not the whole, a last character may be cut."""
+    """Bytes as text, or None if they are not; if they are only a beginning, the last character may be cut."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

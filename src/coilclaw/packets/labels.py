@@ -1,6 +1,6 @@
-"""Labels together: one string that names every source, and its parts again.
+"""Joining labels into one string that names every source, and splitting it again.
 
-`untrusted:a.example,b.example` stands for content that both had a hand in. Joining loses no source, and the order in
+`untrusted:a.example,b.example` labels content that came from both. Joining loses no source, and the order in
 which labels are joined does not matter.
 """
 
@@ -13,12 +13,12 @@ _NAMELESS = "unknown"
 
 
 def is_untrusted(label: Label) -> bool:
-    """Whether somebody other than the owner or the runtime wrote it. A label nobody knows is not trusted."""
+    """Whether somebody other than the owner or the runtime wrote it. An unknown label is not trusted."""
     return label not in (OWNER, INTERNAL)
 
 
 def split_label(label: Label) -> tuple[Label, ...]:
-    """The label of each source by itself, sorted; a label that names no source stands for one nobody knows."""
+    """The label of each source separately, sorted; a label without a source counts as one unknown source."""
     if not is_untrusted(label):
         return (label,)
     names = {part.strip() or _NAMELESS for part in label.removeprefix(_UNTRUSTED).split(",")}
@@ -26,7 +26,7 @@ def split_label(label: Label) -> tuple[Label, ...]:
 
 
 def join_labels(labels: Iterable[Label]) -> Label:
-    """The label of what was made from all of these: every untrusted source; else `owner` if all is the owner's."""
+    """The label of content made from all of these: every untrusted source; else `owner` if all are the owner's."""
     found = set(labels)
     names = {part.removeprefix(_UNTRUSTED) for each in found if is_untrusted(each) for part in split_label(each)}
     if names:
@@ -35,12 +35,14 @@ def join_labels(labels: Iterable[Label]) -> Label:
 
 
 def untrusted_only(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """Each untrusted source once, by itself, sorted."""
+    """Each untrusted source once, separately, sorted."""
+    if not labels:
+        return ()
     return tuple(sorted({part for each in labels if is_untrusted(each) for part in split_label(each)}))
 
 
 def mark(content: str, label: str, message_id: str) -> str:
-    """Content as the model may see it: what somebody else wrote stands between marks it cannot have known."""
+    """Content for the model: text by others is enclosed in marks that its author cannot have known."""
     if not is_untrusted(label):
         return content
     name = f"{label} {message_id}"

@@ -1,13 +1,13 @@
-"""Names that do not exist: what was perhaps meant."""
+"""Suggestions for names that do not exist."""
 
 from collections.abc import Iterable
 
 LINE = 120
-"""Characters of names that are told when none is near; whoever gives ids puts the newest first."""
+"""How many characters of names to list if none is close; callers with ids put the newest first."""
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """A remedy that names the nearest valid names."""
+    """A remedy that suggests the nearest valid names."""
     from difflib import get_close_matches
 
     known = list(names)

@@ -1,21 +1,24 @@
-"""Sockets between rooms: a Protocol stands here only where a second implementation exists or ships as a fake."""
+"""Ports between rooms: Protocols with a second implementation or a shipped fake."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from typing import Annotated, BinaryIO, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from coilclaw.packets.action import Label, Source
-from coilclaw.packets.box import BoxResult, BoxSpec, Probe, Tier
+from coilclaw.packets.box import BoxResult, BoxSpec, OnOutput, Probe, Tier
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatRequest, ChatResponse, ProviderCapabilities
 from coilclaw.packets.decision import Destination, RiskClass
 from coilclaw.packets.errors import ToolError
+from coilclaw.packets.forge import MergeFacts
 from coilclaw.packets.http import FetchRequest, HttpRequest, HttpResponse, Principal, SendTarget
 from coilclaw.packets.ids import Clock
+from coilclaw.packets.job import Starter
+from coilclaw.packets.search import SearchFound, SearchQuery
 
 
 class Provider(Protocol):
@@ -23,7 +26,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """The name it has in the configuration."""
+        """Its name in the configuration."""
         ...
 
     @property
@@ -32,34 +35,34 @@ class Provider(Protocol):
         ...
 
     async def chat(self, request: ChatRequest, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """Answer once. Text is also handed to `on_text` piece by piece where the provider can stream."""
+        """Answer once. A provider that streams also passes text to `on_text` piece by piece."""
         ...
 
 
 class Channel(Protocol):
-    """Where people talk to the agent. The terminal is one, the conversations the server holds are another."""
+    """Where people talk to the agent: the terminal, or the server's conversations."""
 
     @property
     def name(self) -> str:
-        """The name that messages from here carry."""
+        """The source name of its messages."""
         ...
 
     @property
     def supports_draft_updates(self) -> bool:
-        """Whether an answer is shown while it is still being written."""
+        """Whether an answer is shown while it is being written."""
         ...
 
     async def start(self, stop: asyncio.Event) -> None:
-        """Take messages in and answer them until `stop` is set or the person leaves."""
+        """Receive messages and answer them until `stop` is set or the person leaves."""
         ...
 
     async def send(self, conversation_id: str, text: str) -> None:
-        """Say something in a conversation that is not the answer to a message."""
+        """Post a message to a conversation that does not answer one."""
         ...
 
 
 class StreamedResponse(Protocol):
-    """A response whose body is still arriving; the byte cap holds over the whole of it."""
+    """A response whose body is still arriving; the byte limit applies to all of it."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -70,34 +73,38 @@ class StreamedResponse(Protocol):
 
 
 class Transport(Protocol):
-    """The way out for HTTP. The airlock is one; the fake that ships with the package is another."""
+    """Outgoing HTTP: the airlock, or the fake that ships with the package."""
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        """Send and read the whole answer, or raise EgressRefused or TransportError."""
+        """Send and read the whole response, or raise EgressRefused or TransportError."""
         ...
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[StreamedResponse]:
-        """Send and hand the answer over while it arrives."""
+        """Send and return the response while it arrives."""
+        ...
+
+    async def check(self, url: str, principal: Principal) -> None:
+        """Judge an address without sending anything, or raise EgressRefused or TransportError."""
         ...
 
 
 Serve: TypeAlias = Callable[[int, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-"""Answers one connection to a port inside a box; it is closed when this returns. Who dials is not to be trusted."""
+"""Serves one connection to a port inside a box; it is closed when this returns. The caller is not trusted."""
 
 
 class OpenBox(Protocol):
-    """A box that stays open: lines in, lines out, until it is closed, stopped, or over by itself."""
+    """A box that stays open: lines in, lines out, until it is closed, stopped, or ends itself."""
 
     async def send(self, line: bytes) -> None:
-        """Write one line, waiting while nobody inside reads; raises ToolError when the box is over."""
+        """Write one line, waiting until the program reads it; raises ToolError if the box has ended."""
         ...
 
     async def end_input(self) -> None:
-        """Close its standard input: a program that reads to the end can end by itself."""
+        """Close its standard input, so that a program that reads to the end can exit."""
         ...
 
     def lines(self) -> AsyncIterator[bytes]:
-        """Its standard output, line by line, for one reader; it waits for that reader."""
+        """Its standard output, line by line, for one reader; the program waits for that reader."""
         ...
 
     async def wait(self) -> BoxResult:
@@ -105,22 +112,25 @@ class OpenBox(Protocol):
         ...
 
     async def close(self) -> BoxResult:
-        """End everything inside, wait until it is dead, and say how it ended."""
+        """Kill everything inside, wait until it is dead, and return how it ended."""
         ...
 
 
 class Box(Protocol):
-    """A place where a command can run and do no harm."""
+    """Where a command can run without doing harm."""
 
     @property
     def tier(self) -> Tier:
-        """Which kind of walls it has."""
+        """The kind of isolation it has."""
         ...
 
-    async def run(self, spec: BoxSpec, *, released: Callable[[], None] | None = None) -> BoxResult:
-        """Run to the end. Cancelling kills everything inside before the cancellation is passed on.
+    async def run(
+        self, spec: BoxSpec, *, released: Callable[[], None] | None = None, on_output: OnOutput | None = None
+    ) -> BoxResult:
+        """Run to the end. Cancelling kills everything inside before the cancellation propagates.
 
-        `released` is called once, right before anything of the command can begin; what it raises keeps it from that.
+        `released` is called once, right before the command can start; if it raises, the command does not start.
+        `on_output` receives the command's output while it runs.
         """
         ...
 
@@ -132,16 +142,16 @@ class Box(Protocol):
         serve: Serve | None = None,
         released: Callable[[], None] | None = None,
     ) -> OpenBox:
-        """Start a command that is talked to for as long as it lives; it lives no longer than this process.
+        """Start a program to talk to for as long as it lives, which is no longer than this process.
 
-        `stopped` returns when everything must stop (ESTOP), and that ends it. `serve` answers the spec's listeners.
-        Where it can write its workspace it keeps that workspace's lock, as a command does, for as long as it lives:
-        give it a folder of its own (docs/decisions/0019).
+        `stopped` returns when everything must stop (ESTOP), which ends the box. `serve` serves the spec's listeners.
+        If it can write its workspace, it holds that workspace's lock, like a command, for as long as it lives:
+        give it its own folder (docs/decisions/0019).
         """
         ...
 
     def probes(self) -> list[Probe]:
-        """Try each wall by behaviour."""
+        """Test each wall by its behaviour."""
         ...
 
 
@@ -165,13 +175,29 @@ class Files(Protocol):
         """The bytes of a granted regular file."""
         ...
 
+    def open(self, path: str) -> BinaryIO:
+        """A granted regular file, open for reading; the caller closes it."""
+        ...
+
+    def place(self, path: str) -> str:
+        """A path granted for reading, relative to its root, without links and dots."""
+        ...
+
     def write(self, path: str, data: bytes) -> None:
         """Replace or create a granted file, atomically."""
         ...
 
+    def remove(self, path: str) -> None:
+        """Remove a granted file, or a folder with the files granted in it; files changed or added meanwhile stay."""
+        ...
+
+    def move(self, path: str, target: str) -> None:
+        """Rename a granted file or folder atomically; refused if anything in it changed meanwhile."""
+        ...
+
 
 class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
-    """One remembered message that matches."""
+    """One matching message from memory."""
 
     thread_id: str
     message_id: str
@@ -183,7 +209,7 @@ class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memory(Protocol):
-    """Search over what was said before."""
+    """Search in past messages."""
 
     def search(self, query: str, *, limit: int) -> list[MemoryHit]:
         """Best first."""
@@ -191,7 +217,7 @@ class Memory(Protocol):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """A note as it is kept."""
+    """A stored note."""
 
     title: str
     content: str
@@ -200,14 +226,14 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notes(Protocol):
-    """The agent's own notes and artifacts. What is kept while untrusted content is about carries its label."""
+    """The agent's own notes and artifacts. In a tainted turn, what is stored carries the label."""
 
     async def write_note(self, title: str, content: str) -> None:
-        """Keep a note under its title; a note of that title is replaced."""
+        """Store a note under its title, replacing any note with that title."""
         ...
 
     def read_note(self, title: str) -> Note | None:
-        """The note of that title."""
+        """The note with that title."""
         ...
 
     def list_notes(self, *, limit: int) -> list[Note]:
@@ -215,7 +241,7 @@ class Notes(Protocol):
         ...
 
     async def put_artifact(self, *, kind: str, name: str, content: bytes) -> str:
-        """Keep an artifact; the same call again keeps it once. Returns its id."""
+        """Store an artifact and return its id; repeating the call stores it once."""
         ...
 
     def get_artifact(self, artifact_id: str) -> tuple[bytes, Label] | None:
@@ -224,55 +250,118 @@ class Notes(Protocol):
 
 
 Recovery: TypeAlias = Literal["repeat", "lookup", "owner"]
-"""What to do about a call whose end nobody knows: do it again, look whether it was done, or leave it to the owner."""
+"""What to do about a call with an unknown outcome: repeat it, look it up, or leave it to the owner."""
+
+
+class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One exact replacement in a file."""
+
+    old: Annotated[str, msgspec.Meta(description="The exact text in the file.", min_length=1)]
+    new: Annotated[str, msgspec.Meta(description="The replacement; may be empty.")]
+    all: Annotated[
+        bool, msgspec.Meta(description="Replace every occurrence; otherwise `old` must occur exactly once.")
+    ] = False
+
+
+class Restore(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be brought back."""
+
+    snapshot: str
+    """As it was before that one; empty for the last turn's first."""
+    paths: tuple[str, ...] = ()
+    """Only these files and nothing else; empty for everything that changed since."""
+
+    def covers(self, path: str) -> bool:
+        """Whether a file is among them, or a folder, which ends with a slash, has one of them in it."""
+        return (
+            not self.paths or path in self.paths or (path[-1:] == "/" and any(p.startswith(path) for p in self.paths))
+        )
 
 
 class Touches(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call would touch, read from its arguments before anything is decided."""
+    """What a call would touch, derived from its arguments before the decision."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
-    """Files whose content is part of the effect: an approval binds what they hold."""
+    """Files whose content is part of the effect: an approval binds their content."""
+    removes: str | None = None
+    """A file or folder to be removed, with everything in it."""
+    moves: tuple[str, str] | None = None
+    """A file or folder and its new name."""
+    overwrites: bool = False
+    """The move may replace a file."""
+    edits: tuple[Edit, ...] = ()
+    """The edits to its only input, written back there."""
+    searches: bool = False
+    """It reads only files below its path; each result carries the labels of its files."""
     command: str | None = None
     domains: tuple[str, ...] = ()
-    """What the command would reach, through its box's broker."""
+    """Domains that the command would reach through its box's broker."""
+    seconds: int | None = None
+    """The command's timeout, if the call sets one; otherwise the configuration's applies."""
+    background: bool = False
+    """The command runs in the background of the conversation or job that started it."""
+    handle: str | None = None
+    """The background command whose output it returns."""
     requests: tuple[FetchRequest, ...] = ()
-    """Every request the call would make: one, and the lookup that tells whether it arrived."""
+    """Every request the call would make: one, and the lookup of whether it arrived."""
     says: str | None = None
-    """What the owner is asked, where the question is all there is."""
+    """The question to the owner, if the call only asks."""
     public: bool = False
     """It brings nothing that was kept: the time, or what the owner answers."""
-    restores: str | None = None
-    """The snapshot whose files it would bring back; empty for the last one."""
+    restores: Restore | None = None
+    """The files it would bring back."""
+    subject: str = ""
+    """Its subject, if it names no file, address or command."""
+    commits: tuple[str, ...] | None = None
+    """Files and folders of a project whose changes it would commit; empty for everything that changed."""
     releases: str | None = None
-    """The action whose held files it would put in place."""
+    """The action whose quarantined files it would release."""
+    merge: MergeFacts | None = None
+    """The merge it would make, for the owner's mode to answer."""
+    governs: bool = False
+    """This very call changes what governs the agent, though not every call of its tool does."""
+    in_workspace: bool = False
+    """Its paths lie in the workspace, also where its conversation works in a project."""
 
     def __post_init__(self) -> None:
-        # The first is judged and shown to the owner. Whatever else went out would do so unseen.
+        # The gate judges the first and shows it to the owner. Any other would go out unseen.
         for request in self.requests[1:]:
             if request.purpose != "lookup" or request.target is None or request.target != self.target:
                 raise ValueError("a call declares one request, and at most lookups at the same named target")
 
     @property
     def url(self) -> str | None:
-        """The address that is decided on and shown."""
+        """The address that the gate decides on and shows."""
         return self.requests[0].url if self.requests else None
 
     @property
     def principal(self) -> Principal | None:
-        """In whose name the address would be asked for."""
+        """The principal of the request."""
         return self.requests[0].principal if self.requests else None
 
     @property
     def target(self) -> SendTarget | None:
-        """The owner's named place, where the call sends to one."""
+        """The owner's configured target, if the call sends to one."""
         return self.requests[0].target if self.requests else None
 
     @property
     def sends(self) -> bool:
-        """Whether the call has its effect by a request."""
+        """Whether the call's effect is a request."""
         return any(request.purpose == "effect" for request in self.requests)
+
+
+class CommandState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a background command."""
+
+    running: bool
+    words: str
+    """Its state, to follow its handle in a sentence."""
+    output: str
+    """The end of its output so far, redacted and limited."""
+    label: Label
+    """The label of that output."""
 
 
 async def _not_granted(request: FetchRequest) -> HttpResponse:
@@ -293,21 +382,33 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Makes a request that the call declared, once; refuses any other with NOT_GRANTED."""
     read_page: Callable[[HttpResponse], Awaitable[str]] | None = None
     """Turns a fetched page into readable text."""
-    restore: Callable[[str], Awaitable[list[tuple[str, bool]]]] | None = None
-    """Brings workspace files back from a snapshot: each that changed, and whether it is back or was removed."""
+    command_status: Callable[[str, float], Awaitable[CommandState]] | None = None
+    """The state of a background command of the same conversation or job; waits up to so many seconds if it runs."""
+    command_stop: Callable[[str], Awaitable[CommandState]] | None = None
+    """Ends such a command and returns how it ended."""
+    search: Callable[[SearchQuery], Awaitable[SearchFound]] | None = None
+    """Looks through the files below a granted path, as far as they may be read."""
+    restore: Callable[[], Awaitable[list[tuple[str, bool]]]] | None = None
+    """Brings back what the call declared: each file that changed, and whether it is back or was removed."""
     release: Callable[[str, dict[str, str]], Awaitable[list[str]]] | None = None
-    """Puts files that are held of a run where they stood; they must still hold what was shown."""
+    """Moves a run's quarantined files back; their content must still be what was shown."""
+    commit: Callable[[str], Awaitable[str]] | None = None
+    """Commits exactly what was shown to the project's repository; returns the commit's id."""
     memory: Memory | None = None
     notes: Notes | None = None
     follow_up: Callable[[str, datetime | None, int | None], Awaitable[tuple[str, str]]] | None = None
-    """Plans a job of the agent's own: its goal, at a time or in so many minutes. Gives its id and its time."""
+    """Plans a follow-up job: its goal, at a time or in so many minutes. Returns its id and its time."""
+    starter: Starter | None = None
+    """What work started by the call inherits from its turn."""
     inputs: tuple[bytes, ...] = ()
-    """The content of the declared inputs, as it was when it was hashed."""
+    """The content of the declared inputs when they were hashed."""
+    edited: bytes | None = None
+    """The new content of the edited input: the bytes that were shown."""
     ask_owner: Callable[[str], Awaitable[str]] | None = None
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool hands back: text for the model, and where that text came from."""
+    """A tool's result: text for the model, and where that text came from."""
 
     text: str
     label: Label
@@ -316,12 +417,12 @@ class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
     exit: int | None = None
     stdout: str | None = None
     stderr: str | None = None
-    """What a command wrote, each stream by itself; `text` holds both."""
+    """A command's output, each stream separately; `text` has both."""
     metadata: dict[str, Json] = {}
 
 
 class Tool(Protocol):
-    """Something the agent can ask for. Everything the gate needs to know is declared, nothing is defaulted."""
+    """Something the agent can call. Everything the gate needs to know is declared, without defaults."""
 
     name: str
     description: str
@@ -330,9 +431,11 @@ class Tool(Protocol):
     idempotent: bool
     always_ask: bool
     opens_pr: bool
-    """Whether it opens a pull request, of which a day allows only so many."""
+    """Whether it opens a pull request, which has a daily limit."""
     callers: frozenset[Source]
-    """Where calls of it may come from."""
+    """The allowed sources of calls."""
+    governs: bool
+    """Whether every call changes what governs the agent: lane C, whatever its arguments."""
 
     @property
     def parameters(self) -> dict[str, Json]:
@@ -353,11 +456,11 @@ class Tool(Protocol):
         ...
 
     def recovery(self, args: msgspec.Struct) -> Recovery:
-        """What to do when nobody knows how a call ended."""
+        """What to do if a call's outcome is unknown."""
         ...
 
     async def lookup(self, args: msgspec.Struct, context: Context) -> bool | None:
-        """Whether the call with this idempotency key was done; None when that cannot be told now."""
+        """Whether the call with this idempotency key was done; None if that cannot be determined now."""
         ...
 
     def summary(self, args: msgspec.Struct) -> str:

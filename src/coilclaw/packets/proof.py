@@ -21,17 +21,17 @@ Purpose: TypeAlias = Literal[
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be signed: one thing, in exactly this shape, once."""
+    """What a passkey signs: one thing, in exactly this shape, once."""
 
     purpose: Purpose
     subject: str
-    """The id of what it is about: an action, a device, a passkey; `estop` for ESTOP."""
+    """The id of its subject: an action, a device, a passkey; `estop` for ESTOP."""
     digest: str
     """The digest of an action; empty where there is none."""
     valid_until: str
-    """The action's `expires_at`; for other purposes, when the challenge ends."""
+    """The action's `expires_at`; for other purposes, the challenge's expiry."""
     nonce: str
-    """Random, so that no two questions are the same."""
+    """Random, so that no two questions are alike."""
 
     @property
     def challenge(self) -> bytes:

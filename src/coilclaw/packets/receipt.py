@@ -8,11 +8,13 @@ from coilclaw.packets.canonical import JsonObject, canonical_bytes, sha256_hex
 from coilclaw.packets.decision import Risk, RiskWord
 
 ReceiptStatus: TypeAlias = Literal["allowed", "denied", "failed", "unknown"]
+_CANONICAL = msgspec.json.Encoder(order="sorted")
+"""For an object of strings this produces RFC 8785 bytes, much faster than `canonical_bytes`."""
 GENESIS = "0" * 64
-"""What the first receipt carries as its predecessor's hash."""
+"""The predecessor hash of the first receipt."""
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt's outcome, chained to the one before it."""
 
     id: str
@@ -30,24 +32,25 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     policy_hash: str
     previous_hash: str
     receipt_hash: str
+    answer: str = ""
+    """The standing answer that let it run without asking; omitted from the line if there was none."""
 
     def line(self) -> bytes:
-        """The canonical bytes, hash included, without a newline: what the row and the log both hold."""
-        fields: JsonObject = msgspec.to_builtins(self)
-        return canonical_bytes(fields)
+        """The canonical bytes, hash included, without a newline, as in the row and the log."""
+        return _CANONICAL.encode(self)
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a head covers beside the receipts."""
+    """What a head covers besides the receipts."""
 
     audit: int
     """The number of the last audit event."""
     audit_hash: str
-    """Its link, which covers every event before it, and with them what became of every action."""
+    """Its link, which covers every earlier event and thereby the state of every action."""
     log: int
-    """So many receipts stood durably in the log."""
+    """How many receipts were durable in the log."""
     heads: int
-    """The size of the last head that stood durably beside the log."""
+    """The size of the last head that was durable in the heads file."""
     previous: str
     """The hash of the heads before it, back to the last that was chained like this."""
 
@@ -66,7 +69,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     log: int = 0
     heads: int = 0
     previous: str = ""
-    """Empty in heads of earlier versions, which cover receipts alone and are not chained."""
+    """Empty in heads of earlier versions, which cover only receipts and are not chained."""
 
     def signed_bytes(self) -> bytes:
         """What the signature covers."""
@@ -77,11 +80,13 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return canonical_bytes(stated)
 
     def line(self) -> bytes:
-        """The bytes that rows and files hold, without a newline."""
+        """The bytes in rows and files, without a newline."""
         return msgspec.json.encode(self)
 
 
 def sealed(fields: dict[str, str]) -> Receipt:
-    """A receipt from its fields without the hash, which is computed here."""
-    receipt_hash = sha256_hex(canonical_bytes(fields))
+    """Build a receipt and compute its hash; an empty `answer` counts as none."""
+    if fields.get("answer") == "":
+        fields = {name: value for name, value in fields.items() if name != "answer"}
+    receipt_hash = sha256_hex(_CANONICAL.encode(fields))
     return msgspec.convert({**fields, "receipt_hash": receipt_hash}, Receipt)

@@ -1,13 +1,13 @@
-"""Text that people see: nothing in it may hide or move anything else."""
+"""Text for people: nothing in it may hide or move anything else."""
 
 import re
 from unicodedata import category
 
 MOST_MARKS = 3
-"""Accents on one letter; scripts that need more than one rarely need more than this."""
+"""Maximum accents per letter; few scripts need more."""
 
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters that count as printable and show nothing."""
+"""Characters that count as printable but are invisible."""
 
 
 _CONTROL_OR_BREAK = re.compile(r"[^ -~]")
@@ -15,7 +15,7 @@ _CONTROL = re.compile(r"[^ -~\n\t]")
 
 
 def _shows(character: str) -> bool:
-    """Whether the character leaves something to see. Variation selectors do not."""
+    """Whether the character is visible. Variation selectors are not."""
     if character < "\u0300":
         return character.isprintable()
     hidden = character in _BLANK or "\ufe00" <= character <= "\ufe0f" or "\U000e0000" <= character <= "\U000e0fff"
@@ -23,10 +23,10 @@ def _shows(character: str) -> bool:
 
 
 def visible(text: str, *, lines: bool = True) -> str:
-    """Text with every character shown that could hide or reorder others: controls, bidi marks, zero-width ones.
+    """Make every character visible that could hide or reorder others: controls, bidi marks, zero-width ones.
 
-    Line breaks and tabs stay where a text may have lines, and are shown too where it must be a single line. A letter
-    keeps its accents; marks that cover or pile up are shown by number.
+    Line breaks and tabs stay in multi-line text and are made visible in a single line. A letter
+    keeps its accents; combining marks that cover it or pile up are shown by number.
     """
     kept = "\n\t" if lines else ""
     if text.isascii():
@@ -41,8 +41,15 @@ def visible(text: str, *, lines: bool = True) -> str:
 
 
 def _covers(character: str) -> bool:
-    """Whether a combining mark lies over its letter, not beside it."""
+    """Whether a combining mark covers its letter."""
     return "\u0334" <= character <= "\u0338" or "\u0488" <= character <= "\u0489" or "\u20d0" <= character <= "\u20f0"
+
+
+def duration(seconds: int) -> str:
+    """A span of time in words: `45 seconds`, `30 minutes`, `2 minutes and 5 seconds`."""
+    minutes, rest = divmod(seconds, 60)
+    parts = [f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in ((minutes, "minute"), (rest, "second"))]
+    return " and ".join(part for part in parts if not part.startswith("0 ")) or "0 seconds"
 
 
 def one_line(text: str) -> str:

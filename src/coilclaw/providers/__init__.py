@@ -1,5 +1,5 @@
-"""Models that answer: the scripted mock, any OpenAI-compatible server, a fallback chain and a router.
+"""Models that answer: the scripted mock, servers with three APIs, a fallback chain and a router.
 
-Owns how a request is written for a model and how its answer is read, strictly and within bounds.
-Never opens a socket, runs a tool, reads the environment or decides anything: it is handed a Transport.
+Owns how requests to models are written and how answers are parsed, strictly and within limits.
+Never opens a socket, runs a tool, reads the environment or decides anything: it is given a Transport.
 """

@@ -1,4 +1,4 @@
-"""Where a model server is, checked before anything is sent to it."""
+"""A model server's base URL, checked before anything is sent."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from coilclaw.packets.errors import ConfigError
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A base URL that holds no secret, and whether it stays on this machine."""
+    """A base URL without secrets, and whether it stays on this machine."""
 
     base_url: str
     local: bool
@@ -20,7 +20,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         try:
             parts = urlsplit(base_url.strip())
             host = parts.hostname or ""
-            _ = parts.port  # raises when it is not a port
+            _ = parts.port  # raises if it is not a port
         except ValueError as error:
             raise ConfigError([f"{where} is not a URL: {error}"], remedy=_EXAMPLE) from error
         problems: list[str] = []
@@ -48,13 +48,13 @@ def _is_loopback(host: str) -> bool:
 
 
 def usable_key(name: str, api_key: str | None) -> str | None:
-    """The key without white space around it, or None; ConfigError when no header could carry it."""
+    """The key without surrounding white space, or None; ConfigError if a header cannot carry it."""
     key = (api_key or "").strip()
     if not key:
         return None
     if not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError(
             [f"the API key of {name} contains characters that are not allowed in an HTTP header"],
-            remedy="Set its environment variable to the key alone, without quotes or line breaks.",
+            remedy="Set its environment variable to just the key, without quotes or line breaks.",
         )
     return key

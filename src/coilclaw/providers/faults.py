@@ -1,4 +1,4 @@
-"""Failures of a model server, told in one sentence with what to do next, and never with the key."""
+"""Failures of a model server, each in one sentence with what to do next, and never with the key."""
 
 import re
 from collections.abc import Callable
@@ -9,19 +9,21 @@ from coilclaw.packets.errors import ModelOutputError, ProviderError, ProviderRef
 from coilclaw.providers.retry import Transient
 
 RETRIED = frozenset({408, 429, 502, 503, 504, 529})
-"""Statuses that pass by themselves. A plain 500 is not one: servers answer so to requests they choke on."""
+"""Transient statuses. A plain 500 is not one: servers return it for requests they cannot handle."""
 
-# Patterns are compiled when something fails, not when this is imported.
+# Patterns are compiled on failure, not at import.
 _CONTEXT = r"(?i)context.{0,20}(length|size|window)|maximum context|too many tokens|prompt is too long"
-_QUOTA = r"(?i)insufficient[_ ]quota"
+_QUOTA = r"(?i)insufficient[_ ]quota|credit balance is too low"
 _UNPRINTABLE = r"[\x00-\x20\x7f-\xa0\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069]+"
 QUOTED = 200
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """The errors of one provider; knows its names and how to take the key out of a text, not the key."""
+    """The errors of one provider; knows its names and how to redact the key, not the key itself."""
 
     name: str
+    speaks: str
+    """What its base_url should point to."""
     base_url: str
     model: str
     api_key_env: str
@@ -29,19 +31,19 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     scrub: Callable[[str], str]
 
     def quote(self, text: str) -> str:
-        """The beginning of a server's own words on one line, printable, without the key."""
+        """The beginning of a server's message on one line, printable, without the key."""
         return re.sub(_UNPRINTABLE, " ", self.scrub(text)).strip()[:QUOTED]
 
     def unreadable(self, why: str, data: bytes) -> ModelOutputError:
-        """The answer is not one we can read."""
+        """The answer cannot be parsed."""
         beginning = self.quote(data[: 8 * QUOTED].decode("utf-8", "replace"))
         return ModelOutputError(
             _ended(f"{self.name} sent a response that cannot be read ({self.quote(why)}): {beginning or 'nothing'}"),
-            remedy="Check that base_url leads to an OpenAI-compatible server.",
+            remedy=f"Check that base_url points to {self.speaks}.",
         )
 
     def too_large(self, limit: int) -> ModelOutputError:
-        """The answer is longer than we are ready to read."""
+        """The answer exceeds our limit."""
         return ModelOutputError(
             f"{self.name} sent more than {limit} bytes; the rest was not read.",
             remedy="Lower max_output_tokens of this provider.",
@@ -52,24 +54,22 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         remedy = (
             "Raise timeout_seconds of this provider or use a faster model."
             if timeout
-            else f"Check that the server at {self.base_url} is running; `coilclaw provider test {self.name}` tries it."
+            else f"Check that the server at {self.base_url} is running; `coilclaw provider test {self.name}` tests it."
         )
         return Transient(_ended(f"{self.name} did not answer: {self.quote(why)}"), remedy=remedy)
 
     def reported(self, error: bytes) -> ProviderError:
-        """What an error object means that came with status 200 or in the middle of a stream."""
+        """The error for an error object with status 200 or in the middle of a stream."""
         return self.failed(_status_of(error), b'{"error":' + error + b"}")
 
     def failed(self, status: int, body: bytes, retry_after: float | None = None) -> ProviderError:
-        """What an error status or an error object means."""
+        """The error for an error status or an error object."""
         text = _error_text(body)
         said = _ended(f"{self.name} answered {status}: {self.quote(text) or 'nothing more'}")
         if status in {401, 403}:
             return ProviderRefused(said, remedy=self._key_remedy())
-        if status == 402 or (status == 429 and re.search(_QUOTA, text)):
-            return ProviderRefused(
-                said, remedy="The account behind this key has no credit left, or a limit is reached."
-            )
+        if status == 402 or (status in {400, 429} and re.search(_QUOTA, text)):
+            return ProviderRefused(said, remedy="The account of this key has no credit left, or has reached a limit.")
         if status in {400, 413, 422} and re.search(_CONTEXT, text):
             return ProviderRefused(
                 f"The conversation is too long for {self.model}. {said}",
@@ -86,7 +86,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         if status >= 500:
             return ProviderUnavailable(said, remedy="The server failed; its own log says why.", retry_after=retry_after)
         if 300 <= status < 400:
-            return ProviderRefused(said, remedy="The server redirects: put the address it leads to into base_url.")
+            return ProviderRefused(said, remedy="The server redirects: set base_url to the address it redirects to.")
         return ProviderRefused(said, remedy="The server does not accept this request; check model and base_url.")
 
     def _key_remedy(self) -> str:
@@ -111,7 +111,7 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 def _error_text(body: bytes) -> str:
-    """The message of an error object with its type and code, or the body as it is."""
+    """The message of an error object with its type and code, or the raw body."""
     try:
         error = msgspec.json.decode(body, type=_Envelope).error
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -122,13 +122,31 @@ def _error_text(body: bytes) -> str:
     return f"{error.message} ({kind})" if kind else error.message
 
 
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "insufficient_quota": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+    "context_length_exceeded": 400,
+}
+"""Statuses for error names that come without one."""
+
+
 def _status_of(error: bytes) -> int:
-    """The status an error object inside a 200 stands for; 502 when it names none, since something upstream failed."""
+    """The status of an error object inside a 200; 502 if it names none, since something upstream failed."""
     try:
-        code = msgspec.json.decode(error, type=_Error).code
+        told = msgspec.json.decode(error, type=_Error)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return 502
+    code = told.code
     if isinstance(code, str):
-        code = int(code) if code.isdecimal() and len(code) == 3 else None
-    number = code or 0
+        code = int(code) if code.isdecimal() and len(code) == 3 else _STATUSES.get(code)
+    number = code or _STATUSES.get(told.type or "", 0)
     return number if 400 <= number < 600 else 502

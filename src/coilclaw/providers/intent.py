@@ -1,4 +1,4 @@
-"""What the mock says without a script: it finds one plain request in the last user message, and tells how it went."""
+"""The mock without a script: finds one plain request in the last user message and reports the result."""
 
 import re
 from collections.abc import Callable
@@ -10,57 +10,120 @@ from coilclaw.providers.mock import last_user, since_last_user
 
 Args: TypeAlias = dict[str, Json]
 _READ = 4000
-"""Characters of a message that are looked at: patterns take longer than their text is."""
+"""Characters of a message to inspect, because matching is not linear."""
 _SHOWN = 400
 _PATH = r"[`'\"]?([\w./~-]*\w)/?[`'\"]?"
 
-INTENTS: tuple[tuple[str, str, Callable[[re.Match[str]], Args]], ...] = (
-    ("shell", r"\brun\s+`([^`]+)`", lambda found: {"command": found[1].strip()}),
+_PROGRAMS = (
+    "awk|bash|cargo|cat|chmod|cp|curl|date|df|diff|du|echo|env|find|git|go|grep|head|id|ls|make|mkdir|mv|mypy|node|npm|pip"
+    r"|pwd|pytest|python3?|rm|ruff|sed|sh|sort|stat|sudo|tail|tar|tee|touch|tree|uname|uv|wc|wget|whoami"
+)
+"""Programs recognised without backticks: “run for it” is not a command."""
+
+INTENTS: tuple[tuple[str, str, str, Callable[[re.Match[str]], Args]], ...] = (
+    ("shell", "run", r"\brun\s+`([^`]+)`", lambda found: {"command": found[1].strip()}),
     (
+        "shell",
+        "run",
+        rf"^\s*(?:please\s+)?run\s+((?:{_PROGRAMS})\b[^\n]*?)(?:(?<=\w)[.!])?\s*$",
+        lambda found: {"command": found[1]},
+    ),
+    ("undo", "undo back", r"^\s*(?:please\s+)?(?:undo\b|take\s+(?:it|that)\s+back\b)", lambda _: {}),
+    (
+        "http",
         "http",
         r"\b(?:fetch|get|open|download)\s+<?(https?://[^\s>`'\"]+)",
         lambda found: {"url": found[1].rstrip(".,;")},
     ),
     (
         "file_write",
+        "to",
         rf"\b(?:write|note|save|put)\s+(?:down\s+)?(.+?)\s+(?:in)?to\s+(?:the\s+)?(?:file\s+)?{_PATH}\s*[.!]?\s*$",
         lambda found: {"path": found[2], "content": found[1].strip("`'\"") + "\n"},
     ),
     (
         "memory_search",
+        "memory remember",
         r"\b(?:search\s+(?:your\s+|the\s+|my\s+)?memory\s+(?:for|about)|(?:do\s+you\s+)?remember(?:\s+about)?)\s+(.+?)[.?!]*\s*$",
         lambda found: {"query": found[1].strip("`'\"")},
     ),
     (
         "file_list",
+        "files",
         rf"\b(?:list|show|what|which)\b[^.]*\bfiles\b(?:[^.]*?\b(?:in|under|of)\s+(?:the\s+)?(?:folder\s+|directory\s+)?{_PATH})?",
         lambda found: {"path": _folder(found[1])},
     ),
-    ("time", r"\bwhat(?:'s|\s+is)?\s+(?:the\s+)?(?:current\s+)?(?:time|date|day)\b|\bthe\s+time\b", lambda _: {}),
+    (
+        "time",
+        "time date day",
+        r"\bwhat(?:'s|\s+is)?\s+(?:the\s+)?(?:current\s+)?(?:time|date|day)\b|\bthe\s+time\b",
+        lambda _: {},
+    ),
     (
         "file_read",
+        "read",
         rf"\bread\s+(?:the\s+)?(?:file\s+)?(?!(?:it|this|that|me|my|your|a|an)(?:\s|$)){_PATH}",
         lambda found: {"path": found[1]},
     ),
 )
-"""Tool, what asks for it, and the arguments to be read out of that; the first that fits and is offered wins."""
+"""Tool, the words of which a request for it has one, what asks for it, and the arguments to be read out of that.
+
+The first that fits and is offered wins. A pattern is compiled only for a text with one of its words."""
+SAMPLE: tuple[tuple[str, Args], ...] = (
+    ("file_write", {"path": "intel/sample/README.md", "content": "# A sample project\n\nThe week's plan: plan.md\n"}),
+    ("file_write", {"path": "intel/sample/plan.md", "content": "- Monday: water the plants\n- Friday: buy bread\n"}),
+    ("file_list", {"path": "intel/sample"}),
+)
+_SCRIPT = (
+    "I am a script, not a model: I answer by fixed rules and do not think. Connect a model with `coilclaw onboard`."
+)
+_MAKES_SAMPLE = r"\b(?:make|create|set\s+up)\b[^.]{0,40}\bsample\s+project\b"
+_OBEYS = r"\bdo\s+(?:what|as)\s+it\s+(?:says|asks|tells)\b"
+"""Obeys a file, as a gullible model would; the gate judges what follows."""
 
 
 def answer(request: ChatRequest) -> tuple[str, tuple[ProposedCall, ...]]:
     """Text and calls for the request."""
     happened = since_last_user(request)
-    if any(message.role == "tool" for message in happened):
-        return _report(happened), ()
     offered = {tool.name for tool in request.tools}
     text = last_user(request)[:_READ]
-    for tool, pattern, arguments in INTENTS:
-        found = re.search(pattern, text, re.IGNORECASE | re.DOTALL) if tool in offered else None
-        if found:
-            call_id = f"call_{len(request.messages)}_0"
-            written = canonical_bytes(arguments(found)).decode()
-            why = "The message asks for it."
-            return "", (ProposedCall(call_id=call_id, tool=tool, arguments=written, justification=why),)
+    results = [message for message in happened if message.role == "tool"]
+    if results:
+        read = _bare(results[0].content)[:_READ] if re.search(_OBEYS, text, re.IGNORECASE) else ""
+        asked = _found(read, offered, by_line=True)
+        if asked is None or len(results) > 1:
+            return _report(happened), ()
+        return f"It asks for {asked[0]}, so I try that.", _calls(request, (asked,), "What was read asks for it.")
+    wants_sample = "sample" in text.lower() and re.search(_MAKES_SAMPLE, text, re.IGNORECASE)
+    if wants_sample and {tool for tool, _ in SAMPLE} <= offered:
+        return _SCRIPT, _calls(request, SAMPLE, "The message asks for it.")
+    if asked := _found(text, offered):
+        return "", _calls(request, (asked,), "The message asks for it.")
     return _greeting(request.tools), ()
+
+
+def _found(text: str, offered: set[str], *, by_line: bool = False) -> tuple[str, Args] | None:
+    """The first plain request."""
+    for part in text.splitlines() if by_line else (text,):
+        lower = part.lower()
+        for tool, words, pattern, arguments in INTENTS:
+            if tool in offered and any(word in lower for word in words.split()):
+                found = re.search(pattern, part, re.IGNORECASE | re.DOTALL)
+                if found:
+                    return tool, arguments(found)
+    return None
+
+
+def _calls(request: ChatRequest, asked: tuple[tuple[str, Args], ...], why: str) -> tuple[ProposedCall, ...]:
+    return tuple(
+        ProposedCall(
+            call_id=f"call_{len(request.messages)}_{index}",
+            tool=tool,
+            arguments=canonical_bytes(arguments).decode(),
+            justification=why,
+        )
+        for index, (tool, arguments) in enumerate(asked)
+    )
 
 
 def _folder(name: str | None) -> str:
@@ -73,17 +136,14 @@ def _greeting(tools: tuple[ToolSpec, ...]) -> str:
         "file_list": "“list files”",
         "file_read": "“read notes.md”",
         "file_write": "“write hello to notes.md”",
-        "shell": "“run `ls`”",
+        "shell": "“run ls”",
         "memory_search": "“search memory for lunch”",
         "time": "“what time is it”",
         "http": "“fetch https://example.com”",
     }
     offered = [examples[tool.name] for tool in tools if tool.name in examples]
     able = f" I understand a few plain requests: {', '.join(offered)}." if offered else ""
-    return (
-        "Hello! I am the built-in mock, so I answer by fixed rules and do not think."
-        f"{able} To talk to a real model, run `coilclaw onboard`."
-    )
+    return f"Hello! {_SCRIPT}{able}"
 
 
 def _report(happened: tuple[ChatMessage, ...]) -> str:
@@ -93,22 +153,19 @@ def _report(happened: tuple[ChatMessage, ...]) -> str:
 
 
 def _bare(content: str) -> str:
-    """A result without the lines that tell a model whose words it is."""
+    """A result without the marks around untrusted content."""
     return re.sub(r"(?m)^\[untrusted\S* \S+ (?:begins|ends)\]\n?", "", content).strip()
 
 
 def _sentence(call: ProposedCall | None, result: str) -> str:
     tool = call.tool if call else "the tool"
-    if since := re.search(r"\[runtime notice: it no longer waits\]\s*(?:[\w.-]+ \(\w+\): )?(.*)", result, re.DOTALL):
-        result = since[1].strip()
+    result = re.sub(r"^[\w.-]+ \(act_\w+\): ", "", result)
     if re.match(r"(?i)denied\b|the owner (?:rejected|refused)|the approval has expired", result):
         return f"I was not allowed to use {tool}, so nothing was done. {_short(result)}"
-    if re.match(r"(?i)pending\b.*\bwith their passkey\.", result, re.DOTALL):
-        return f"{tool} waits for your passkey in the panel; nothing is done before that."
     if re.match(r"(?i)pending\b", result):
-        return f"{tool} waits for your approval; nothing is done before you say yes."
+        return f"{tool} waits for your approval; nothing happens until you approve it."
     if not result:
-        return f"{tool} is done and had nothing to say."
+        return f"{tool} is done and had no output."
     if call and tool == "file_list":
         return _listing(call, result)
     if tool == "file_write" and result.startswith("Wrote "):
@@ -117,7 +174,7 @@ def _sentence(call: ProposedCall | None, result: str) -> str:
 
 
 def _listing(call: ProposedCall, result: str) -> str:
-    """One entry a line, a folder with a slash, a file with two spaces and a note behind its name."""
+    """One entry per line: a folder ends with a slash, a file with two spaces and a note."""
     lines = result.splitlines()
     path = _path(call)
     if result == "(the directory is empty)":

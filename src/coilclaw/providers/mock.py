@@ -7,33 +7,49 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.packets.canonical import sha256_hex
-from coilclaw.packets.chat import ChatMessage, ChatRequest, ChatResponse, ProposedCall, ProviderCapabilities, Usage
+from coilclaw.packets.chat import (
+    DEFAULT_CONTEXT_WINDOW,
+    NOTICE,
+    ChatMessage,
+    ChatRequest,
+    ChatResponse,
+    ProposedCall,
+    ProviderCapabilities,
+    Usage,
+)
 from coilclaw.packets.errors import ModelOutputError, ProviderError, ProviderRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
-    from coilclaw.providers.script import Reply, Script, ScriptedError  # only who has a script pays for it
+    from coilclaw.providers.script import Reply, Script, ScriptedError  # imported only for a script
 
 
 class MockProvider:
-    """Answers from a script; without one, from what the last user message plainly asks for."""
+    """Answers from a script; without one, from a plain request in the last user message."""
 
     def __init__(
-        self, name: str, model: str, script: "Script | None", *, sleep: Callable[[float], Awaitable[None]]
+        self,
+        name: str,
+        model: str,
+        script: "Script | None",
+        *,
+        sleep: Callable[[float], Awaitable[None]],
+        context_window: int = DEFAULT_CONTEXT_WINDOW,
     ) -> None:
         self.name = name
+        self._context_window = context_window
         self._model = model
         self._script = script
         self._sleep = sleep
         self._passed: dict[str, int] = {}
-        """Errors and broken outputs already given for a request that is being asked again."""
+        """Errors and broken outputs already given for a repeated request."""
 
     def __repr__(self) -> str:
         return f"MockProvider({self.name!r}, {self._model!r})"
 
     @property
     def capabilities(self) -> ProviderCapabilities:
-        """Everything, locally."""
-        return ProviderCapabilities(tool_calls=True, streaming=True, local=True)
+        """Everything but vision, locally."""
+        return ProviderCapabilities(tool_calls=True, streaming=True, local=True, context_window=self._context_window)
 
     async def chat(self, request: ChatRequest, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """The next reply for this conversation."""
@@ -46,10 +62,10 @@ class MockProvider:
         return self._response(request, text, calls, None)
 
     async def check(self) -> str:
-        """Say what would answer."""
+        """Describe what would answer."""
         if self._script is None:
             return "The built-in mock is ready; it needs no network and no key."
-        return f"The mock script is ready; it holds {len(self._script.replies)} replies."
+        return f"The mock script is ready; it contains {len(self._script.replies)} replies."
 
     async def _play(
         self, script: "Script", request: ChatRequest, on_text: Callable[[str], None] | None
@@ -94,20 +110,25 @@ class MockProvider:
 
 def last_user(request: ChatRequest) -> str:
     """The last thing the user said."""
-    return next((message.content for message in reversed(request.messages) if message.role == "user"), "")
+    return next((message.content for message in reversed(request.messages) if _is_owners(message)), "")
 
 
 def since_last_user(request: ChatRequest) -> tuple[ChatMessage, ...]:
-    """What happened in this turn so far."""
-    start = max((index for index, message in enumerate(request.messages) if message.role == "user"), default=-1)
+    """The messages of this turn so far."""
+    start = max((index for index, message in enumerate(request.messages) if _is_owners(message)), default=-1)
     return request.messages[start + 1 :]
 
 
-def position(turn: "tuple[Reply, ...]", request: ChatRequest) -> int:
-    """Which reply comes next, read from the conversation alone, so that a new process goes on where the old one was.
+def _is_owners(message: ChatMessage) -> bool:
+    """Whether the user wrote it: a message with only notices is the runtime's."""
+    return message.role == "user" and not all(part.startswith(NOTICE) for part in message.content.split("\n\n"))
 
-    Each assistant message since the last user message used up one reply. Errors leave no message behind, and raw
-    output may not, so those are stepped over unless the message is that very output.
+
+def position(turn: "tuple[Reply, ...]", request: ChatRequest) -> int:
+    """The next reply, derived only from the conversation, so that a new process continues where the old one was.
+
+    Each assistant message since the last user message used one reply. Errors leave no message, and raw
+    output may not, so those are skipped unless the message is exactly that output.
     """
     place = 0
     for message in since_last_user(request):
@@ -120,7 +141,7 @@ def position(turn: "tuple[Reply, ...]", request: ChatRequest) -> int:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Text in the pieces it is streamed in: each word with the space after it."""
+    """Text in the pieces in which it is streamed: each word with the space after it."""
     return tuple(re.findall(r"\S+\s*|\s+", text))
 
 
@@ -131,7 +152,7 @@ def _show(pieces: tuple[str, ...], on_text: Callable[[str], None] | None) -> Non
 
 
 def _filled(text: str, request: ChatRequest) -> str:
-    """Replace both placeholders in one pass: what is put in is never looked at again."""
+    """Replace both placeholders in one pass, so that inserted text is never expanded."""
     results = [message.content for message in since_last_user(request) if message.role == "tool"]
     values = {"{last_user}": last_user(request), "{last_tool_result}": results[-1] if results else ""}
     return re.sub(r"\{last_user\}|\{last_tool_result\}", lambda found: values[found[0]], text)

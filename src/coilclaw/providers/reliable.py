@@ -1,4 +1,4 @@
-"""A chain of providers: the first that answers wins, and it is said which one fell and why."""
+"""A chain of providers: the first that answers wins, and failures are reported with their reason."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from coilclaw.packets.ports import Provider
 
 
 class ReliableProvider:
-    """Asks providers in order, each for its own model. Text of a provider that then failed is never mixed in."""
+    """Tries providers in order, each with its own model. Text of a provider that fails is never mixed in."""
 
     def __init__(self, name: str, providers: Sequence[Provider], log: Callable[[str], None]) -> None:
         if not providers:
@@ -25,12 +25,7 @@ class ReliableProvider:
     @property
     def capabilities(self) -> ProviderCapabilities:
         """What every provider of the chain can do, since any of them may answer."""
-        each = [provider.capabilities for provider in self._providers]
-        return ProviderCapabilities(
-            tool_calls=all(one.tool_calls for one in each),
-            streaming=all(one.streaming for one in each),
-            local=all(one.local for one in each),
-        )
+        return ProviderCapabilities.shared(provider.capabilities for provider in self._providers)
 
     async def chat(self, request: ChatRequest, on_text: Callable[[str], None] | None = None) -> ChatResponse:
         """The first answer. Text is held back until its provider has finished; the last one streams live."""
@@ -58,7 +53,7 @@ class ReliableProvider:
         message = f"No provider of {self.name} could answer. {told}"
         remedy = next((error.remedy for _, error in failures if error.remedy), "")
         if all(isinstance(error, ModelOutputError) for _, error in failures):
-            return ModelOutputError(message, remedy=remedy)  # they can be reached: only their words do not hold
+            return ModelOutputError(message, remedy=remedy)  # they are reachable, but their answers are invalid
         waits = [
             error.retry_after
             for _, error in failures

@@ -1,4 +1,4 @@
-"""Trying again: which failures deserve it, how long to wait, and when to stop."""
+"""Retries: which failures deserve one, how long to wait, and when to stop."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, TypeVar
@@ -10,26 +10,26 @@ from coilclaw.packets.ids import Clock
 
 Answer = TypeVar("Answer")
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
-"""Waits that many seconds; handed in so that tests own time."""
+"""Waits that many seconds; passed in so that tests control time."""
 Random: TypeAlias = Callable[[], float]
 """A number from 0 up to 1, for jitter."""
 
 
 class Transient(ProviderUnavailable):
-    """Unavailable in a way that another try of the same request may cure."""
+    """A failure that a retry of the same request may cure."""
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how patiently a request is repeated."""
+    """How often a request is retried, and how long it waits."""
 
     retries: int = 3
-    """Tries after the first one."""
+    """Attempts after the first one."""
     first_seconds: float = 0.5
     cap_seconds: float = 20.0
-    """The longest single wait. A server that asks for more is given up on, so that another can be tried."""
+    """The longest single wait. If a server asks for more, fail, so that another provider can be tried."""
 
     def wait(self, tried: int, asked: float | None, random: Random) -> float | None:
-        """Seconds to wait after the `tried`-th try, or None when the next one is not worth it."""
+        """Seconds to wait after the `tried`-th attempt, or None to give up."""
         if tried > self.retries:
             return None
         if asked is not None:
@@ -46,7 +46,7 @@ async def with_retries(
     random: Random,
     may_repeat: Callable[[], bool],
 ) -> Answer:
-    """Run until it answers; repeat on Transient only, and only while nothing of the answer was shown."""
+    """Run until it answers; retry only after Transient, and only while no text was shown."""
     tried = 0
     while True:
         try:
@@ -64,7 +64,7 @@ async def with_retries(
 
 
 def retry_after_seconds(header: str, clock: Clock) -> float | None:
-    """Seconds a Retry-After header asks for: a number or an HTTP date; None when it says nothing usable."""
+    """Seconds requested by a Retry-After header, a number or an HTTP date; None if it is unusable."""
     text = header.strip()
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""A router: the request's hint chooses who answers."""
+"""A router: the request's hint chooses the provider, unless its model names one."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,7 +9,7 @@ from coilclaw.packets.ports import Provider
 
 
 class RouterProvider:
-    """Sends a request to the provider its hint names, and to the default when it names none."""
+    """Sends a request to the provider named by its model or its hint, otherwise to the default."""
 
     def __init__(self, name: str, routes: Mapping[str, Provider], default: Provider) -> None:
         self.name = name
@@ -23,17 +23,13 @@ class RouterProvider:
     @property
     def capabilities(self) -> ProviderCapabilities:
         """What every route can do, since any of them may be taken."""
-        each = [provider.capabilities for provider in (*self._routes.values(), self._default)]
-        return ProviderCapabilities(
-            tool_calls=all(one.tool_calls for one in each),
-            streaming=all(one.streaming for one in each),
-            local=all(one.local for one in each),
-        )
+        return ProviderCapabilities.shared(each.capabilities for each in (*self._routes.values(), self._default))
 
     def route(self, request: ChatRequest) -> Provider:
-        """Who would answer this request."""
-        return self._routes.get(request.metadata.get("hint", ""), self._default)
+        """The provider for this request."""
+        named = (each for each in (self._default, *self._routes.values()) if each.name == request.model)
+        return next(named, None) or self._routes.get(request.metadata.get("hint", ""), self._default)
 
     async def chat(self, request: ChatRequest, on_text: Callable[[str], None] | None = None) -> ChatResponse:
-        """Pass the request on; the provider asks for its own model."""
+        """Forward the request; the provider uses its own model."""
         return await self.route(request).chat(msgspec.structs.replace(request, model=""), on_text)

@@ -1,6 +1,6 @@
 """The script of the mock provider: a JSON list of replies, checked strictly before the first is given.
 
-docs/mock-provider.md tells the format; every fault in a file is reported with its place in it.
+docs/mock-provider.md describes the format; every fault in a file is reported with its position.
 """
 
 import re
@@ -14,7 +14,7 @@ from coilclaw.packets.chat import Usage
 from coilclaw.packets.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path  # not needed to run, and slow to import
+    from pathlib import Path  # only for type checking: slow to import
 
 ScriptedError: TypeAlias = Literal["timeout", "unavailable", "rate_limit", "auth", "invalid_json"]
 MAX_DELAY = 600
@@ -26,7 +26,7 @@ _USAGE_KEYS = ("input_tokens", "output_tokens")
 
 
 class ScriptedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call to propose; the arguments may be anything, so that bad input can be tried."""
+    """A call to propose; the arguments may be anything, to test bad input."""
 
     tool: str
     arguments: str
@@ -38,7 +38,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of the script."""
 
     pieces: tuple[str, ...]
-    """The text, in the pieces it is streamed in; a single piece is streamed word by word."""
+    """The text in its streamed pieces; a single piece is streamed word by word."""
     raw: str | None
     calls: tuple[ScriptedCall, ...]
     error: ScriptedError | None
@@ -48,7 +48,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passing(self) -> bool:
-        """An error or broken output: it may leave no assistant message behind and is then given once."""
+        """An error or broken output: it may leave no assistant message and is then given once."""
         return self.error is not None or self.raw is not None
 
     def fits(self, last_user: str) -> bool:
@@ -90,7 +90,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         return cls.parse(data, str(path))
 
     def turn(self, last_user: str) -> tuple[Reply, ...]:
-        """The replies for one user turn: those whose match fits, else those without a match."""
+        """The replies for one user turn: those with a fitting `match`, else those without `match`."""
         fitting = tuple(reply for reply in self.replies if reply.fits(last_user))
         return fitting or tuple(reply for reply in self.replies if reply.match is None)
 
@@ -99,7 +99,7 @@ _REMEDY = 'See docs/mock-provider.md; the smallest script is [{"text": "Hello."}
 
 
 class _Checker:
-    """Walks a parsed script and keeps going after a fault, so that all are told at once."""
+    """Walks a parsed script and continues after a fault, so that all are reported at once."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -136,7 +136,7 @@ class _Checker:
         if "text" in fields and "stream" in fields:
             self._fault(at, "text and stream mean the same: give one")
         if "raw" in fields and any(key in fields for key in ("text", "stream", "tool_calls", "error")):
-            self._fault(at, "raw is the whole output and stands without text, stream, tool_calls and error")
+            self._fault(at, "raw is the whole output and excludes text, stream, tool_calls and error")
         if "error" in fields and any(key in fields for key in ("text", "tool_calls")):
             self._fault(at, "an error may only be preceded by stream, not by text or tool_calls")
 

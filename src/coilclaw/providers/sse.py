@@ -1,8 +1,8 @@
-"""Server-sent events, fed in pieces of any size; only the data of each event matters here."""
+"""Server-sent events, fed in chunks of any size; only the data of each event matters here."""
 
 
 class EventReader:
-    """Takes the bytes of an event stream as they arrive and hands back each whole event's data."""
+    """Takes the bytes of an event stream as they arrive and returns the data of each complete event."""
 
     def __init__(self) -> None:
         self._line: list[bytes] = []
@@ -32,7 +32,7 @@ class EventReader:
         return events
 
     def close(self) -> bytes | None:
-        """What an unfinished last event holds: many servers leave out the blank line at the end."""
+        """The data of an unterminated last event: many servers omit the final blank line."""
         if self._line:
             self._end_line()
         return self._take()
@@ -45,7 +45,7 @@ class EventReader:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if not line:
             return self._take()
-        name, _, value = line.partition(b":")  # a comment has an empty name
+        name, _, value = line.partition(b":")  # comments have an empty name
         if name == b"data":
             self._data.append(value.removeprefix(b" "))
         return None

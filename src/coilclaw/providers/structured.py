@@ -19,9 +19,9 @@ MAX_ACTIONS = 64
 
 
 def read_structured(text: str, *, salt: str = "") -> ChatResponse | None:
-    """The proposal a structured message holds; None for ordinary text; ModelOutputError when it is broken.
+    """The proposal in a structured message; None for ordinary text; ModelOutputError if it is broken.
 
-    Call ids come from the text and `salt` (such as turn and round), so that a repeated message keeps its own ids.
+    Call ids come from the text and `salt` (such as turn and round), so that a repeated message keeps its ids.
     """
     body = _whole_object(text)
     if body is None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from coilclaw.gate.attempt import Attempts
 from coilclaw.gate.conveyor import Approver, Conveyor
+from coilclaw.gate.decision_input import ToolFact, background_share
+from coilclaw.gate.facts import Counts
 from coilclaw.gate.grants import FollowUp, Granter, Limits
 from coilclaw.gate.inspection import Inspection
 from coilclaw.gate.intake import Intake
@@ -15,6 +17,7 @@ from coilclaw.gate.records import Records
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import INTERNAL, Action
 from coilclaw.packets.errors import CoilclawError, ToolError
+from coilclaw.packets.ids import stamp
 from coilclaw.packets.job import ENDED, JobLimits
 from coilclaw.packets.labels import join_labels
 from coilclaw.packets.ports import Notes, Transport
@@ -30,7 +33,7 @@ def build_conveyor(app: "Runtime", approve: Approver, ask_owner: Callable[[str],
     """The conveyor of a home, with somebody to ask."""
     _settle_repository(app)
     reached = timed_boundaries(app)
-    labelling = Labelling(db=app.db, workspace=app.workspace, labels=lambda: app.file_labels, undoing=app.undoing)
+    labelling = Labelling(app.db)
     intake = Intake(
         db=app.db,
         inspector=app.inspector,
@@ -40,7 +43,7 @@ def build_conveyor(app: "Runtime", approve: Approver, ask_owner: Callable[[str],
         job_limits=lambda job_id: _job_limits(app, job_id),
         observe=app.observe,
         seal=app.redactor.registered,
-        ttl=timedelta(hours=app.config.approvals.ttl_hours),
+        ttl=lambda: timedelta(hours=app.config.approvals.ttl_hours),
     )
     records = Records(
         db=app.db,
@@ -57,7 +60,6 @@ def build_conveyor(app: "Runtime", approve: Approver, ask_owner: Callable[[str],
         records=records,
         attempts=Attempts(_granter(app, ask_owner), app.estop, app.redact, records.releasing),
         inspection=Inspection(
-            lambda: app.quarantine,
             intake,
             labelling,
             quarantine_release.name,
@@ -66,6 +68,7 @@ def build_conveyor(app: "Runtime", approve: Approver, ask_owner: Callable[[str],
             lambda text: app.observe("tool_trouble", {"message": text}),
         ),
         labelling=labelling,
+        background=app.background,
         estop=app.estop,
         clock=app.clock,
         is_over=lambda action: _is_over(app, action),
@@ -73,10 +76,22 @@ def build_conveyor(app: "Runtime", approve: Approver, ask_owner: Callable[[str],
         observe=app.observe,
         reached=reached,
         redact=app.redact,
-        patience=Patience(
+        patience=lambda: Patience(
             max_attempts=app.config.executor.max_attempts, pause_seconds=app.config.executor.backoff_seconds
         ),
     )
+
+
+def counts_before(app: "Runtime", before: str, tool: ToolFact | None) -> Counts:
+    """How much was going on before that action."""
+    from coilclaw.store.actions import count_actions, executed_since
+
+    exact_from = background_share(app.config.budgets.tool_calls_per_minute)
+    recent, waiting = count_actions(app.db.reader, app.clock, before, exact_from)
+    prs = 0
+    if tool is not None and tool.opens_pr:
+        prs = executed_since(app.db.reader, tool.name, stamp(app.clock() - timedelta(days=1)), None)
+    return Counts(recent=recent, waiting=waiting, prs_today=prs)
 
 
 def _settle_repository(app: "Runtime") -> None:
@@ -99,20 +114,9 @@ def _settle_repository(app: "Runtime") -> None:
 
 
 def _granter(app: "Runtime", ask_owner: Callable[[str], Awaitable[str]] | None) -> Granter:
-    bounds = app.config.agent
     return Granter(
-        workspace=app.workspace,
-        snapshots=lambda: app.snapshots,
-        quarantine=lambda: app.quarantine,
         policy=app.policy,
-        forbidden_commands=frozenset(app.config.security.forbidden_commands),
-        limits=Limits(
-            tool_seconds=bounds.tool_timeout_seconds,
-            shell_seconds=bounds.shell_timeout_seconds,
-            shell_writes=bounds.shell_write_bytes,
-            http_seconds=bounds.http_timeout_seconds,
-            max_bytes=bounds.max_response_bytes,
-        ),
+        limits=lambda: _limits(app),
         clock=app.clock,
         memory=app.memory,
         open_box=app.open_box,
@@ -121,6 +125,19 @@ def _granter(app: "Runtime", ask_owner: Callable[[str], Awaitable[str]] | None) 
         notes=lambda action, turn: _notes(app, action, turn),
         follow_up=lambda action, turn: _follow_up(app, action, turn),
         ask_owner=ask_owner,
+        running=app.commands,
+        background=app.background,
+    )
+
+
+def _limits(app: "Runtime") -> Limits:
+    bounds = app.config.agent
+    return Limits(
+        tool_seconds=bounds.tool_timeout_seconds,
+        shell_seconds=bounds.shell_timeout_seconds,
+        shell_writes=bounds.shell_write_bytes,
+        http_seconds=bounds.http_timeout_seconds,
+        max_bytes=bounds.max_response_bytes,
     )
 
 

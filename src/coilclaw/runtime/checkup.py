@@ -24,7 +24,7 @@ _REMEDY = "See `coilclaw init`."
 def examine(app: "Runtime", reader: Reader, *, short: bool) -> list[Probe]:
     """Every probe, in the order a person would look. It takes a while, so nobody else may use that connection."""
     return [_python(), _home(app), *_database(app, reader), *_ledger(app), _workspace(app), _undo(app),
-            *_inside(app, short=short), *_provider(app, reader), _estop(app, reader),
+            *_inside(app, short=short), *_features(app, reader), *_provider(app, reader), _estop(app, reader),
             *_boxes(app, short=short)]  # fmt: skip
 
 
@@ -42,6 +42,9 @@ def _home(app: "Runtime") -> Probe:
             detail=f"{app.home.root} is accessible to other users (mode {mode:o})",
             remedy=f"chmod 700 {app.home.root}",
         )
+    if app.live.fault:
+        detail = f"config.toml is not in force as it is now: {app.live.fault}"
+        return Probe(name="home", state="warn", detail=detail, remedy="Fix it; the last valid one stays in force.")
     if not app.home.config_file.exists():
         detail = f"{app.home.config_file} does not exist: every setting has its default"
         return Probe(
@@ -127,7 +130,7 @@ def _workspace(app: "Runtime") -> Probe:
 def _undo(app: "Runtime") -> Probe:
     """What can be undone, and whether the next command could be."""
     try:
-        snapshots = app.snapshots
+        snapshots = app.root.snapshots
         kept = snapshots.recent(1000)
     except (CoilclawError, OSError) as error:
         return Probe(name="undo", state="warn", detail=str(error), remedy="See `coilclaw undo --list`.")
@@ -154,6 +157,16 @@ def _inside(app: "Runtime", *, short: bool) -> list[Probe]:
     return probes if short else [*probes, hard_links(workspace)]
 
 
+def _features(app: "Runtime", reader: Reader) -> list[Probe]:
+    """What features look at; a home whose database or workspace is broken has told so already."""
+    try:
+        reader()
+        _ = app.workspace
+    except (CoilclawError, sqlite3.Error):
+        return []
+    return app.extensions.probes(app, reader)
+
+
 def _shared(workspace: Path) -> Probe | None:
     """Whether other users of this machine may read the workspace, or write what governs the agent."""
     mode = workspace.stat().st_mode
@@ -178,13 +191,13 @@ def _others_may_write(path: Path) -> bool:
 
 
 def _provider(app: "Runtime", reader: Reader) -> list[Probe]:
-    from coilclaw.config import OpenAIModel
+    from coilclaw.config import ServerModel
 
     name = app.config.default_provider
     model = app.config.providers.models[name]
     probes = [Probe(name="provider", state="ok", detail=f"{name} ({model.kind})")]
     for each, config in app.config.providers.models.items():
-        key = config.api_key_env if isinstance(config, OpenAIModel) else ""
+        key = config.api_key_env if isinstance(config, ServerModel) else ""
         if key and not _has_key(app, reader, key):
             probes.append(
                 Probe(name=f"provider {each}", state="warn", detail=f"{key} is not set", remedy=f"export {key}=…")

@@ -10,8 +10,11 @@ if TYPE_CHECKING:
     from coilclaw.gate.grants import FollowUp
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.action import Action
+    from coilclaw.packets.box import Probe
     from coilclaw.packets.job import JobLimits, Plan, StepReport
     from coilclaw.packets.ports import Tool
+    from coilclaw.runtime.checkup import Reader
+    from coilclaw.runtime.job_forge import JobForge
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.store.jobs import JobRow
     from coilclaw.tools.reach_out import Post
@@ -35,8 +38,16 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """Posts what the agent says to the owner by itself."""
     follow_up: "Callable[[Runtime, Action, Turn], FollowUp] | None" = None
     """Plans a job at a later time, for one call."""
+    resume: "Callable[[Runtime, str], Awaitable[None]] | None" = None
+    """Goes on with the turn of a call that was answered at a terminal."""
     tools: "Callable[[Runtime], Iterable[Tool]]" = lambda _runtime: ()
     """The tools of features."""
+    job_forge: "Callable[[Runtime, Conveyor], JobForge | None]" = lambda _runtime, _conveyor: None
+    """Trees and pull requests of jobs; None where they work in the workspace."""
+    audit_on_main: "Callable[[Runtime, str], int | None]" = lambda _runtime, _before: None
+    """Up to which number the audit from before a time is in the bot's repository; None where it need not be."""
+    probes: "Callable[[Runtime, Reader], list[Probe]]" = lambda _runtime, _reader: []
+    """What the doctor looks at besides the kernel."""
     job_kinds: "Callable[[], Mapping[str, JobKind]]" = dict
     """By the input that names what such a job follows."""
 

@@ -77,10 +77,11 @@ class Keyring(Mapping[str, str]):
 
 def named_secrets(config: "Config") -> frozenset[str]:
     """The names of variables that the configuration expects secrets in; what opens the vault is not among them."""
-    from coilclaw.config import OpenAIModel
+    from coilclaw.config import ServerModel
 
-    models = [each.api_key_env for each in config.providers.models.values() if isinstance(each, OpenAIModel)]
+    models = [each.api_key_env for each in config.providers.models.values() if isinstance(each, ServerModel)]
     names = [*models, config.web_search.api_key_env, *(hook.secret_env for hook in config.webhooks.values())]
+    names += [config.notify.token_env, config.notify.smtp.password_env]
     return frozenset(names) - {"", *OUR_OWN}
 
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from coilclaw.config import Config
 from coilclaw.packets.canonical import Json
+from coilclaw.packets.chat import DEFAULT_CONTEXT_WINDOW
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.names import did_you_mean
 
 if TYPE_CHECKING:
-    from coilclaw.config import MockModel, OpenAIModel
+    from coilclaw.config import MockModel, ServerModel
     from coilclaw.packets.ports import Provider, Transport
+    from coilclaw.providers.remote import ModelWire
 
 
 class Models:
@@ -31,7 +33,7 @@ class Models:
 
     def provider(self, name: str) -> "Provider":
         """The provider of that name, with those it leans on."""
-        from coilclaw.config import MockModel, OpenAIModel, ReliableModel
+        from coilclaw.config import MockModel, ReliableModel, ServerModel
 
         model = self._config.providers.models.get(name)
         if model is None:
@@ -40,8 +42,8 @@ class Models:
             )
         if isinstance(model, MockModel):
             return self._mock(name, model)
-        if isinstance(model, OpenAIModel):
-            return self._openai(name, model)
+        if isinstance(model, ServerModel):
+            return self._remote(name, model)
         if isinstance(model, ReliableModel):
             from coilclaw.providers.reliable import ReliableProvider
 
@@ -58,24 +60,29 @@ class Models:
         import asyncio
 
         from coilclaw.providers.mock import MockProvider
-        from coilclaw.providers.script import Script
 
         chosen = self._environ.get("COILCLAW_MOCK_SCRIPT") or model.script
-        script = Script.read(Path(chosen)) if chosen else None
-        return MockProvider(name, model.model, script, sleep=asyncio.sleep)
+        script = None
+        if chosen:
+            from coilclaw.providers.script import Script
 
-    def _openai(self, name: str, model: "OpenAIModel") -> "Provider":
+            script = Script.read(Path(chosen))
+        window = model.context_window or DEFAULT_CONTEXT_WINDOW
+        return MockProvider(name, model.model, script, sleep=asyncio.sleep, context_window=window)
+
+    def _remote(self, name: str, model: "ServerModel") -> "Provider":
         import asyncio
         import random
 
-        from coilclaw.providers.openai import OpenAIProvider
+        from coilclaw.providers.remote import RemoteProvider
 
-        return OpenAIProvider(
+        return RemoteProvider(
             name,
             model.base_url,
             model.model,
             self._environ.get(model.api_key_env) if model.api_key_env else None,
             self._transport(),
+            wire=_wire(model),
             sleep=asyncio.sleep,
             random=random.random,
             api_key_env=model.api_key_env,
@@ -84,4 +91,23 @@ class Models:
             max_retries=model.max_retries,
             temperature=model.temperature,
             max_output_tokens=model.max_output_tokens,
+            context_window=model.context_window,
+            sees=model.sees,
         )
+
+
+def _wire(model: "ServerModel") -> "ModelWire":
+    """How a server is spoken to; only the wire that is configured is imported."""
+    from coilclaw.config import AnthropicModel, ResponsesModel
+
+    if isinstance(model, AnthropicModel):
+        from coilclaw.providers.messages import MessagesWire
+
+        return MessagesWire()
+    if isinstance(model, ResponsesModel):
+        from coilclaw.providers.responses import ResponsesWire
+
+        return ResponsesWire()
+    from coilclaw.providers.completions import CompletionsWire
+
+    return CompletionsWire()

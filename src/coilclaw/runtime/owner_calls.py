@@ -36,7 +36,7 @@ class OwnerCalls:
         """Propose the call; `at_once` has it carried out where the owner's word is enough. The action as it stands."""
         now = self._app.clock()
         turn = Turn(new_id("turn", now), "", "gateway")
-        action = self._conveyor.intake.propose(call, turn, key or new_id("key", now))
+        action = await self._conveyor.intake.proposed(call, turn, key or new_id("key", now))
         try:
             outcome = await self._conveyor.carry(action, turn, stored=False)
             made = outcome.action

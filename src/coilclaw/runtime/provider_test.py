@@ -38,11 +38,11 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 def listed_providers(app: "Runtime") -> list[ListedProvider]:
     """Every configured provider, in the order of the file."""
-    from coilclaw.config import MockModel, OpenAIModel, ReliableModel, RouterModel
+    from coilclaw.config import MockModel, ReliableModel, RouterModel, ServerModel
 
     listed: list[ListedProvider] = []
     for name, model in app.config.providers.models.items():
-        key = model.api_key_env if isinstance(model, OpenAIModel) else ""
+        key = model.api_key_env if isinstance(model, ServerModel) else ""
         leans_on: tuple[str, ...] = ()
         if isinstance(model, ReliableModel):
             leans_on = model.providers
@@ -52,8 +52,8 @@ def listed_providers(app: "Runtime") -> list[ListedProvider]:
             ListedProvider(
                 name=name,
                 kind=model.kind,
-                model=model.model if isinstance(model, MockModel | OpenAIModel) else "",
-                base_url=model.base_url.rpartition("@")[2] if isinstance(model, OpenAIModel) else "",
+                model=model.model if isinstance(model, MockModel | ServerModel) else "",
+                base_url=model.base_url.rpartition("@")[2] if isinstance(model, ServerModel) else "",
                 key_name=key,
                 key_set=bool(key) and app.keyring.holds(key),
                 leans_on=leans_on,

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,35 +9,36 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw import __version__
-from coilclaw.config import Config, Home, policy_inputs, secret_variables
+from coilclaw.config import Config, FileStamp, Home, policy_inputs, secret_variables
 from coilclaw.config.environment import ENCRYPTION_KEY_NEW
 from coilclaw.gate.measure import Measure, unmeasured
 from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
 from coilclaw.packets.errors import UsageError
-from coilclaw.packets.ids import Clock, stamp, utc_now
+from coilclaw.packets.ids import Clock, utc_now
 from coilclaw.runtime.extensions import NO_EXTENSIONS, Extensions
+from coilclaw.runtime.live_config import LiveConfig
 
 if TYPE_CHECKING:
-    from coilclaw.airlock import Listing
+    from coilclaw.airlock import Airlock, Listing
     from coilclaw.gate.approvals import Approvals
+    from coilclaw.gate.background import BackgroundCommands
     from coilclaw.gate.conveyor import Approver, Conveyor
     from coilclaw.gate.decision_input import Policy, ToolFact, UrlFact
     from coilclaw.gate.estop import Estop
     from coilclaw.gate.executor import Executor
     from coilclaw.gate.facts import Counts, Inspector
-    from coilclaw.gate.labels import FileLabels
-    from coilclaw.gate.paths import Places
-    from coilclaw.gate.policy_file import PolicyFolder
+    from coilclaw.gate.policy_file import LoadedPolicies, PolicyFolder
     from coilclaw.gate.proof import OwnerProof
     from coilclaw.gate.records import Reached
-    from coilclaw.gate.undoing import Undoing
+    from coilclaw.gate.root import Root
+    from coilclaw.gate.running import RunningCommands
     from coilclaw.ledger.heads import SigningKey
     from coilclaw.ledger.ledger import Ledger
-    from coilclaw.packets.http import Principal, SendTarget
+    from coilclaw.packets.http import Principal
+    from coilclaw.packets.mail import Mail
     from coilclaw.packets.ports import Box, Provider, Tool, Transport
     from coilclaw.runtime.keyring import Keyring
-    from coilclaw.sandbox.quarantine import Quarantine
-    from coilclaw.sandbox.snapshot import Snapshots
+    from coilclaw.runtime.roots import Roots
     from coilclaw.secrets.passkey import Place
     from coilclaw.secrets.redactor import Redactor
     from coilclaw.secrets.vault import Vault
@@ -67,6 +67,7 @@ class Runtime:
         unsafe: bool = False,
         reached: "Reached" = _nothing,
         extensions: Extensions = NO_EXTENSIONS,
+        stamp: FileStamp | None = None,
     ) -> None:
         self.home = home
         self.config = config
@@ -79,12 +80,20 @@ class Runtime:
         """Told of every boundary the conveyor reaches; a test can make it the last one."""
         self.measure: Measure = unmeasured
         """Told how long decisions and providers take; a server's meters listen here."""
+        self.watchers: list[Callable[[str, dict[str, Json]], None]] = []
+        """Told of every ordinary event right before it is said; a terminal's status line listens here."""
         self.listening: int | None = None
         """The port the server took, while it listens."""
         self._conveyors: list[Conveyor] = []
+        self.live = LiveConfig(self, stamp)
+        """Keeps `config` in step with config.toml; `stamp` is the state of the file it was read from."""
+        self._policy: tuple[LoadedPolicies, Config, Policy] | None = None
+        """The rules in force, and what they were made from."""
 
     def observe(self, event: str, fields: dict[str, Json]) -> None:
         """Say an ordinary event, without secrets."""
+        for watcher in self.watchers:
+            watcher(event, fields)
         self._say("info", event, fields)
 
     def announce(self, channel: str) -> None:
@@ -205,25 +214,44 @@ class Runtime:
             raise UsageError(f"the workspace {path} does not exist.", remedy="Run `coilclaw init` to create it again.")
         return Path(os.path.realpath(path))
 
-    @cached_property
-    def places(self) -> "Places":
-        """What every path is held against."""
-        from coilclaw.gate.paths import Places
+    @property
+    def root(self) -> "Root":
+        """The workspace as calls work in it."""
+        return self.root_of("")
 
-        forbidden = tuple(str(path) for path in self.config.security.forbidden_paths)
-        user_home = Path(self.environ.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111
-        return Places.of(self.workspace, self.home.root, user_home, forbidden)
+    def root_of(self, thread_id: str) -> "Root":
+        """The folder that calls of a conversation work in: its project, or the workspace."""
+        return self.roots.of_thread(thread_id)
+
+    def project_root(self, project_id: str) -> "Root":
+        """A project as calls work in it; the workspace when it is empty."""
+        return self.roots.of_project(project_id)
+
+    @cached_property
+    def roots(self) -> "Roots":
+        """The folders that calls work in."""
+        from coilclaw.runtime.roots import Roots
+
+        return Roots(self)
+
+    @property
+    def user_home(self) -> Path:
+        """The owner's own home directory, which `~` means."""
+        return Path(self.environ.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111
 
     @cached_property
     def tools(self) -> "dict[str, Tool]":
         """Every tool there is."""
+        from coilclaw.runtime.reachable import send_targets
+        from coilclaw.runtime.settings import config_writer
         from coilclaw.tools.builtin import builtin_tools
 
         reach_out = self.extensions.reach_out
         return builtin_tools(
             search_url=self.config.web_search.address(),
-            webhooks=self._send_targets(),
+            webhooks=send_targets(self.config),
             reach_out=None if reach_out is None else reach_out(self),
+            config_writer=config_writer(self),
             more=self.extensions.tools(self),
         )
 
@@ -246,73 +274,46 @@ class Runtime:
         for name in sorted(names):  # a warning and no fault: a plugin may bring it
             self.warn(f"channels.cli.tools_allow: there is no tool {name}. {did_you_mean(name, list(self.tools))}")
 
-    def _send_targets(self) -> "dict[str, SendTarget]":
-        from coilclaw.packets.http import SendTarget
-
-        return {
-            name: SendTarget(
-                name=name,
-                url=hook.url,
-                key_header=hook.key_header,
-                deduplicates=hook.deduplicates,
-                lookup_url=hook.lookup_url,
-                timeout_seconds=hook.timeout_seconds,
-            )
-            for name, hook in self.config.webhooks.items()
-        }
-
     @cached_property
     def listing(self) -> "Listing":
         """Who may reach what."""
-        from coilclaw.airlock import Listing
-        from coilclaw.config import OpenAIModel
+        from coilclaw.runtime.reachable import listing_of
 
-        models = self.config.providers.models.values()
-        port = self.config.server.http_addr.rpartition(":")[2]
-        return Listing.build(
-            providers=[model.base_url for model in models if isinstance(model, OpenAIModel)],
-            searches=[url] if (url := self.config.web_search.address()) else [],
-            webhooks=[url for hook in self.config.webhooks.values() for url in (hook.url, hook.lookup_url) if url],
-            allowed_domains=self.config.security.allowed_domains,
-            own_ports=[int(port)],
-        )
+        return listing_of(self.config)
 
     def judge_url(self, url: str, principal: "Principal", narrowing: tuple[str, ...] | None = None) -> "UrlFact":
         """What the airlock thinks of a URL before any look-up; `narrowing` is what a job leaves of it."""
-        from coilclaw.airlock import Target, judge_url
-        from coilclaw.gate.decision_input import UrlFact
+        from coilclaw.runtime.reachable import url_fact
 
-        judged = judge_url(url, principal, self.listing.narrowed(narrowing))
-        if isinstance(judged, Target):
-            return UrlFact(host=judged.host, code="", reason="", origin="constructed", followed=0, stays=False)
-        reason = judged.reason.rstrip(".") + "."
-        return UrlFact(host="", code=judged.code, reason=reason, origin="constructed", followed=0, stays=False)
+        return url_fact(self.config, self.listing, url, principal, narrowing)
 
     @cached_property
     def transport(self) -> "Transport":
-        """The way out."""
+        """The way out for HTTP."""
+        return self.airlock
+
+    async def send_mail(self, mail: "Mail") -> int:
+        """Hand a message to the configured mail server: its last reply."""
+        from coilclaw.airlock.smtp import send_mail
+
+        return await send_mail(self.airlock, mail)
+
+    @cached_property
+    def airlock(self) -> "Airlock":
+        """The way out; every request leaves a line in the home's logs."""
         from coilclaw.airlock.log import EgressLine, line_json
         from coilclaw.airlock.transport import Airlock
+        from coilclaw.runtime.reachable import keep_line
 
         def note(line: EgressLine) -> None:
             fields: dict[str, Json] = msgspec.to_builtins(line)
             self._say("debug", "egress", fields)
-            self._keep_egress(line_json(line))
+            try:
+                keep_line(self.home.logs_dir / "airlock.jsonl", line_json(line))
+            except OSError as error:
+                self.warn(f"the airlock's log cannot be written ({error.strerror}).")
 
         return Airlock(self.listing, log=note, clock=self.clock)
-
-    def _keep_egress(self, line: bytes) -> None:
-        """Every request leaves a line in the home's logs."""
-        try:
-            fd = os.open(
-                self.home.logs_dir / "airlock.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-            )
-            try:
-                os.write(fd, line.rstrip(b"\n") + b"\n")
-            finally:
-                os.close(fd)
-        except OSError as error:
-            self.warn(f"the airlock's log cannot be written ({error.strerror}).")
 
     def open_box(self) -> "Box":
         """The best box that holds here."""
@@ -329,6 +330,22 @@ class Runtime:
             self._say("warning", "unsafe_box", {"message": "--unsafe: commands run without a box."})
         return open_box(hide=hidden, owned=(str(self.config.workspace_dir),), unsafe=self._unsafe)
 
+    @cached_property
+    def commands(self) -> "RunningCommands":
+        """The commands that run in this process now."""
+        from coilclaw.gate.running import RunningCommands
+
+        return RunningCommands(self.redactor.stream)
+
+    @cached_property
+    def background(self) -> "BackgroundCommands":
+        """The commands that run in the background, here and in other processes."""
+        from coilclaw.gate.background import BackgroundCommands
+
+        return BackgroundCommands(
+            db=lambda: self.db, commands=self.commands, clock=self.clock, folder=self.home.locks_dir, warn=self.warn
+        )
+
     # The gate
 
     @cached_property
@@ -336,7 +353,8 @@ class Runtime:
         """What proves the owner."""
         from coilclaw.gate.proof import OwnerProof
 
-        return OwnerProof(self.db, self.clock, lane_b=self.config.approvals.lane_b_proof, place=self.passkey_place)
+        lane_b = lambda: self.config.approvals.lane_b_proof  # noqa: E731
+        return OwnerProof(self.db, self.clock, lane_b=lane_b, place=self.passkey_place)
 
     @property
     def address(self) -> str:
@@ -359,18 +377,26 @@ class Runtime:
         return passkey_place(self.config.server, self.listening)
 
     def policy(self) -> "Policy":
-        """The rules in force now; policy files are read again as soon as one was touched."""
-        from coilclaw.gate.decision_input import Policy
-        from coilclaw.tools.approval import RUNTIME_TOOLS
-
+        """The rules in force now; config.toml and policy files are read again as soon as one was touched."""
+        self.live.refresh()
         loaded = self._policies.current()
+        made = self._policy
+        if made is None or made[0] is not loaded or made[1] is not self.config:
+            made = self._policy = (loaded, self.config, self._policy_with(loaded))
+        return made[2]
+
+    def _policy_with(self, loaded: "LoadedPolicies") -> "Policy":
+        from coilclaw.gate.callers import is_runtime_only
+        from coilclaw.gate.decision_input import Policy
+
+        own = frozenset(name for name, tool in self.tools.items() if is_runtime_only(tool))
         security = self.config.security
         return Policy(
             autonomy=security.autonomy,
             workspace_only=security.workspace_only,
-            allowed_commands=self._allowed_commands,
-            forbidden_commands=self._forbidden_commands,
-            allowlists=(("channels.cli.tools_allow", self.allowed_tools | RUNTIME_TOOLS),),
+            allowed_commands=frozenset(security.allowed_commands),
+            forbidden_commands=frozenset(security.forbidden_commands),
+            allowlists=(("channels.cli.tools_allow", self.allowed_tools | own),),
             calls_per_minute=self.config.budgets.tool_calls_per_minute,
             open_proposals=self.config.budgets.open_proposals,
             prs_per_day=self.config.budgets.prs_per_day,
@@ -390,49 +416,20 @@ class Runtime:
         return sha256_hex(canonical_bytes(policy_inputs(self.config)))
 
     @cached_property
-    def _allowed_commands(self) -> frozenset[str]:
-        return frozenset(self.config.security.allowed_commands)
-
-    @cached_property
-    def _forbidden_commands(self) -> frozenset[str]:
-        return frozenset(self.config.security.forbidden_commands)
-
-    @cached_property
-    def snapshots(self) -> "Snapshots":
-        """The workspace as it was, for undo."""
-        from coilclaw.sandbox.snapshot import Snapshots
-
-        return Snapshots(self.workspace, self.home.root / "snapshots", self.clock, self.warn)
-
-    @cached_property
-    def undoing(self) -> "Undoing":
-        """Keeps what calls write, so that it can be undone."""
-        from coilclaw.gate.undoing import Undoing
-
-        return Undoing(lambda: self.snapshots, lambda: self.file_labels, self.warn)
-
-    @cached_property
-    def quarantine(self) -> "Quarantine":
-        """What runs made that may not stay in the workspace."""
-        from coilclaw.sandbox.quarantine import Quarantine
-
-        return Quarantine(self.workspace, self.home.root / "quarantine", self.clock)
-
-    @cached_property
     def inspector(self) -> "Inspector":
         """Gathers the facts of calls."""
         from coilclaw.gate.facts import Inspector
+        from coilclaw.store.standing_answers import open_answers
 
         return Inspector(
-            self.tools,
-            self.places,
+            lambda: self.tools,
+            self.roots.of_turn,
             self.estop,
             self.judge_url,
             self._count_actions,
-            lambda: self.file_labels,
             self._conversation,
             self.redactor.registered,
-            self.undoing,
+            lambda root, thread_id: open_answers(self.db.reader, self.clock, root, thread_id),
             unsafe=self._unsafe,
         )
 
@@ -441,24 +438,10 @@ class Runtime:
 
         return read_conversation(self.db.reader, thread_id, turn_id, action_id)
 
-    @cached_property
-    def file_labels(self) -> "FileLabels":
-        """Which workspace files hold untrusted content."""
-        from coilclaw.gate.labels import FileLabels
-
-        return FileLabels(self.db, self.workspace, self.clock)
-
     def _count_actions(self, before: str, tool: "ToolFact | None") -> "Counts":
-        from coilclaw.gate.decision_input import background_share
-        from coilclaw.gate.facts import Counts
-        from coilclaw.store.actions import count_actions, executed_since
+        from coilclaw.runtime.build_gate import counts_before
 
-        exact_from = background_share(self.config.budgets.tool_calls_per_minute)
-        recent, waiting = count_actions(self.db.reader, self.clock, before, exact_from)
-        prs = 0
-        if tool is not None and tool.opens_pr:
-            prs = executed_since(self.db.reader, tool.name, stamp(self.clock() - timedelta(days=1)), None)
-        return Counts(recent=recent, waiting=waiting, prs_today=prs)
+        return counts_before(self, before, tool)
 
     def conveyor(self, approve: "Approver", ask_owner: Callable[[str], Awaitable[str]] | None = None) -> "Conveyor":
         """The gate's conveyor, with somebody to ask."""
@@ -490,5 +473,6 @@ class Runtime:
         from coilclaw.runtime.metrics import MeasuredProvider
         from coilclaw.runtime.models import Models
 
+        self.live.refresh()
         models = Models(self.config, self.keyring, lambda: self.transport, self._say)
         return MeasuredProvider(models.provider(name or self.config.default_provider), self)

@@ -1,9 +1,9 @@
 # ruff: noqa: PTH116, PTH123, PTH208 - kernel paths and descriptors; pathlib adds nothing here
-"""Boxes whose CoilClaw is gone: each program we start is marked with who we are, and whoever comes next ends it.
+"""Boxes whose CoilClaw process is gone: each program we start carries our mark, and the next process ends it.
 
-A box dies with us by itself: its gate closes, and the kernel signals who was started by the dead. There are moments
-when neither holds, such as between the start of bubblewrap and its own request for that signal. The mark is in the
-environment of what builds a box, never in that of the command.
+A box normally dies with us: its gate closes, and the kernel signals children of the dead. There are moments
+when neither works, such as between the start of bubblewrap and its own request for that signal. The mark is in the
+environment of the program that builds a box, never in that of the command.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ _NAME = "COILCLAW_BOX"
 
 
 def mark() -> dict[str, str]:
-    """The environment of a program we start: our process namespace, our number in it, and when we began."""
+    """The environment of a program we start: our pid namespace, our pid in it, and our start time."""
     return {_NAME: f"{_namespace()}-{os.getpid()}-{_began(os.getpid())}"}
 
 
 def end_abandoned() -> int:
-    """Kill what builds or holds a box for a process that is gone; how many. Each is known by its mark alone."""
+    """Kill the builders and monitors of boxes of dead processes, identified by their mark; returns how many."""
     ended = 0
     here = _namespace()
     for name in os.listdir("/proc"):
@@ -32,7 +32,7 @@ def _end(pid: int, here: int) -> bool:
     with contextlib.suppress(OSError):
         process = os.pidfd_open(pid)
         try:
-            if _is_abandoned(pid, here):  # read after the descriptor was opened: it is this process or none
+            if _is_abandoned(pid, here):  # read after opening the descriptor: it is this process or none
                 signal.pidfd_send_signal(process, signal.SIGKILL)
                 return True
         finally:
@@ -41,12 +41,12 @@ def _end(pid: int, here: int) -> bool:
 
 
 def _is_abandoned(pid: int, here: int) -> bool:
-    """Whether it carries the mark of a process of our namespace that is gone."""
+    """Whether it carries the mark of a dead process of our namespace."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as source:
             found = source.read(4096)
     except OSError:
-        return False  # it has just ended, or belongs to somebody else
+        return False  # it has just ended, or belongs to another user
     for entry in found.split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name == _NAME.encode():
@@ -61,7 +61,7 @@ def _namespace() -> int:
 
 
 def _began(pid: int) -> str:
-    """When a process began, in ticks since the machine did; empty when there is none."""
+    """A process's start time in ticks since boot; empty if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as source:
             return source.read(4096).rpartition(b")")[2].split()[19].decode()

@@ -1,4 +1,4 @@
-"""Answers the connections of one box to the ports it can dial: so many at a time, more wait, all end with the box."""
+"""Serves one box's connections to its ports: a limited number at a time, the rest wait, all end with the box."""
 
 import asyncio
 import errno
@@ -11,27 +11,27 @@ READ = 1 << 16
 
 
 class Accepting:
-    """Serves the listeners of one box, which stand in its network namespace, until it is closed."""
+    """Serves the listeners of one box, which are in its network namespace, until it is closed."""
 
     def __init__(self, served: dict[int, tuple[Serve, int]]) -> None:
-        """By port: what answers a connection, and how many may be open at a time."""
+        """By port: the handler of a connection, and how many may be open at a time."""
         self._served = served
         self._accepting: list[asyncio.Task[None]] = []
         self._serving: set[asyncio.Task[None]] = set()
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """What must be listened on."""
+        """The ports to listen on."""
         return tuple(self._served)
 
     def start(self, listeners: list[socket.socket]) -> None:
-        """Answer what comes to these sockets, in the order of the ports; they are ours from here on."""
+        """Serve these sockets, in the order of the ports; takes ownership of them."""
         for listener, (port, (serve, most)) in zip(listeners, self._served.items(), strict=True):
             task = asyncio.get_running_loop().create_task(self._accept(listener, port, serve, most))
             self._accepting.append(task)
 
     async def close(self) -> None:
-        """Stop listening, hang up on everybody."""
+        """Stop listening and close all connections."""
         while tasks := [task for task in (*self._accepting, *self._serving) if not task.done()]:
             for task in tasks:
                 task.cancel()
@@ -67,13 +67,13 @@ async def _answer(client: socket.socket, port: int, serve: Serve) -> None:
         try:
             await serve(port, reader, writer)
         except (OSError, EOFError, asyncio.LimitOverrunError):
-            return  # whoever dialled hung up, or would not stop
+            return  # the client hung up, or would not stop
         finally:
             await hang_up(writer)
 
 
 async def hang_up(writer: asyncio.StreamWriter) -> None:
-    """Close, leaving a moment for what was written; then cut."""
+    """Close, with a moment for pending writes, then abort."""
     try:
         async with asyncio.timeout(1):
             writer.close()

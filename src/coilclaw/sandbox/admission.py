@@ -1,5 +1,5 @@
 # ruff: noqa: PTH112, PTH117 - kernel paths and descriptors; pathlib adds nothing here
-"""What a box refuses before it does anything: specs that mean nothing, or ask for what no box here can hold."""
+"""What a box refuses before it does anything: invalid specs, or requests that no box here can satisfy."""
 
 import os
 from typing import Any
@@ -12,7 +12,7 @@ from coilclaw.sandbox.layout import check_workspace
 _PORTS = range(1024, 65536)
 _MOST_LISTENERS = 8
 _LONGEST_WORD = 100_000
-"""Bytes; the kernel's own bound on one word is 131072."""
+"""Bytes; the kernel's own limit for one argument is 131072."""
 
 
 def refusal(message: str, remedy: str, code: str = "BAD_COMMAND") -> ToolError:
@@ -21,16 +21,16 @@ def refusal(message: str, remedy: str, code: str = "BAD_COMMAND") -> ToolError:
 
 
 def admit(spec: BoxSpec, *, brokered: bool = False, lasting: bool = False, served: bool = False) -> None:
-    """Raise unless the spec can be run as it stands.
+    """Raise unless the spec can run as it is.
 
-    Domains need a broker, listeners need somebody who serves them, and only a `lasting` box needs no end.
+    Domains need a broker, listeners need a server, and only a `lasting` box needs no time limit.
     """
     words = [spec.command] if isinstance(spec.command, str) else list(spec.command)
     if not words or not words[0]:
         raise refusal("The command is empty.", "Give a shell text or an argv.")
     environment = [part for pair in spec.environment for part in pair]
     if any("\0" in text for text in (*words, *environment, spec.workspace, spec.cwd)):
-        raise refusal("The command holds a NUL byte, which no program can be given.", "Take it out.")
+        raise refusal("The command contains a NUL byte, which no program can be given.", "Remove it.")
     if any(not name or "=" in name for name, _ in spec.environment):
         raise refusal("An environment variable has no valid name.", "Use names without '='.")
     longest = max(len(os.fsencode(text)) for text in (*words, *(f"{name}={value}" for name, value in spec.environment)))
@@ -38,7 +38,7 @@ def admit(spec: BoxSpec, *, brokered: bool = False, lasting: bool = False, serve
         raise refusal("The command is too long for the kernel to start.", "Put it into a script in the workspace.")
     if spec.domains and not brokered:
         raise refusal(
-            "This box cannot be given network access.", "Fetch what is needed with the http tool first.",
+            "This box cannot have network access.", "Fetch what is needed with the http tool first.",
             "BOX_CANNOT_HOLD",
         )  # fmt: skip
     if lasting and spec.stdin:
@@ -53,9 +53,9 @@ def _admit_limits(spec: BoxSpec, *, lasting: bool) -> None:
         limits: dict[str, Any] = {name: getattr(struct, name) for name in struct.__struct_fields__}
         for name, value in limits.items():
             if value is None and not lasting:
-                raise refusal(f"The limit {name} is left out, so the command need never end.", "Give a number.")
+                raise refusal(f"The limit {name} is missing, so the command might never end.", "Give a number.")
             if value is not None and not isinstance(value, bool) and not value > 0:
-                raise refusal(f"The limit {name} is {value}, which leaves nothing.", "Use a number above zero.")
+                raise refusal(f"The limit {name} is {value}, which allows nothing.", "Use a number above zero.")
 
 
 def _admit_listeners(spec: BoxSpec, *, served: bool) -> None:
@@ -65,11 +65,13 @@ def _admit_listeners(spec: BoxSpec, *, served: bool) -> None:
     from coilclaw.sandbox.box_listener import PORT  # it brings ctypes, which is slow to import
 
     if not served:
-        raise refusal("Nobody serves the listeners of this box.", "Open it with somebody who does.", "BOX_CANNOT_HOLD")
+        raise refusal("The listeners of this box have no server.", "Open it with `serve`.", "BOX_CANNOT_HOLD")
     if len(ports) > _MOST_LISTENERS or len(set(ports)) < len(ports):
-        raise refusal("Listeners are too many, or named twice.", f"Name at most {_MOST_LISTENERS} different ports.")
+        raise refusal(
+            "There are too many listeners, or duplicates.", f"Name at most {_MOST_LISTENERS} different ports."
+        )
     if any(port not in _PORTS or port == PORT for port in ports):
-        raise refusal("A listener is not at a free port.", f"Use 1024 to 65535, but not {PORT}.")
+        raise refusal("A listener's port is not allowed.", f"Use 1024 to 65535, but not {PORT}.")
 
 
 def _admit_places(spec: BoxSpec) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: PTH110, PTH112, PTH113, PTH116, PTH119 - kernel paths and descriptors; pathlib adds nothing here
-"""Which programs exist inside a box: everything the system has less the forbidden ones, or an exact list."""
+"""Which programs exist inside a box: the system's without the forbidden ones, or an exact list."""
 
 import os
 
@@ -10,13 +10,13 @@ from coilclaw.packets.errors import ToolError
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DIRECTORIES = (*PATH.split(":"), "/usr/games", "/usr/local/games")
 _MULTI_CALL = ("busybox", "toybox")
-"""One file that is many programs: as a forbidden one may be among them, the whole file goes."""
+"""Multi-call binaries: as one of their programs may be forbidden, the whole file is removed."""
 _INDISPENSABLE = ("coreutils",)
-"""Such a file that most commands need: nothing can be taken out of it."""
+"""A multi-call binary that most commands need, so it cannot be removed."""
 
 
 class Programs(msgspec.Struct, frozen=True, kw_only=True):
-    """How the program directories are changed: files made unusable, or directories emptied but for a list."""
+    """Changes to the program directories: files masked, or directories emptied except for a list."""
 
     masked: tuple[str, ...] = ()
     emptied: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ def directories() -> tuple[str, ...]:
 
 
 def freshness() -> tuple[int, ...]:
-    """Changes whenever a program is added, replaced or removed, so that a remembered answer can be trusted."""
+    """A fingerprint that changes whenever a program is added, replaced or removed, to validate cached answers."""
     return tuple(_changed(directory) for directory in _DIRECTORIES)
 
 
@@ -43,7 +43,7 @@ def _changed(directory: str) -> int:
 
 
 def forbid(names: tuple[str, ...]) -> Programs:
-    """Every file that is a forbidden program, under whatever further names it has."""
+    """Every file that is a forbidden program, under all its names."""
     if not names:
         return Programs()
     places = directories()
@@ -72,7 +72,7 @@ def forbid(names: tuple[str, ...]) -> Programs:
 
 
 def allow(names: tuple[str, ...], *, shell: bool) -> Programs:
-    """Exactly these programs; `shell` adds /bin/sh, which a command given as text is read by."""
+    """Exactly these programs; `shell` adds /bin/sh, which runs commands given as text."""
     offered: dict[str, str] = {}
     for name in (*names, *(("sh",) if shell else ())):
         for directory in PATH.split(":"):

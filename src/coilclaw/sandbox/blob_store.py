@@ -1,7 +1,7 @@
-"""Contents: bytes by their hash in a folder of their own, each there whole and durable, or not there.
+"""A content-addressed store: bytes by hash, each complete and durable, or absent.
 
-One content is a file of its own; many small new ones go into packs, because a disk that syncs one file at a time would
-take too long. A pack is their compressed bytes one after another, then where each lies, then how long that table is.
+A content is its own file; many small new ones go into packs, because syncing one file at a time would
+take too long. A pack is the compressed contents in sequence, then a table of offsets, then the table's length.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ import msgspec
 from coilclaw.packets.canonical import sha256_hex
 
 SMALL = 1 << 20
-"""Larger contents are read, compressed and written piece by piece, each into a file of its own."""
+"""Larger contents are read, compressed and written in chunks, each into its own file."""
 FEW = 16
-"""Up to so many new small contents get a file each."""
+"""Up to this many new small contents get a file each."""
 PACKED = 2000
 PACKED_BYTES = 16 << 20
-"""A pack that has so many contents, or so many bytes, is written."""
+"""A pack is written once it has this many contents or bytes."""
 _THREADS = 16
 _FEW = 4
 _STRAY = ".new"
@@ -32,18 +32,18 @@ _TABLE = msgspec.msgpack.Decoder(dict[str, tuple[int, int]])
 
 
 class Damaged(OSError):
-    """What was kept is not what its name says."""
+    """The stored content does not match its hash."""
 
 
 class BlobStore:
-    """The contents there are. A name is a hash, and what is read is held against it."""
+    """The stored contents. A name is a hash, and every read is checked against it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._packed: dict[str, tuple[Path, int, int]] | None = None
 
     def place(self, content: str) -> Path:
-        """Where the content of that hash lies, if it has a file of its own."""
+        """The path of a content with its own file."""
         return self.folder / content[:2] / content[2:]
 
     def packs(self) -> list[Path]:
@@ -51,7 +51,7 @@ class BlobStore:
         return sorted(self.folder.glob("*.pack"))
 
     def packed(self) -> dict[str, tuple[Path, int, int]]:
-        """Where each packed content lies; read once, until `look_anew`."""
+        """The position of each packed content; cached until `look_anew`."""
         if self._packed is None:
             self._packed = {}
             for pack in self.packs():
@@ -60,11 +60,11 @@ class BlobStore:
         return self._packed
 
     def look_anew(self) -> None:
-        """Forget where packed contents lie: another process may have changed that, and the memory is needed."""
+        """Drop the cache of packed contents: another process may have changed them, and it uses memory."""
         self._packed = None
 
     def seems_there(self, content: str) -> bool:
-        """Whether something lies there. What a power cut leaves of a file is empty; no content is, compressed."""
+        """Whether a content exists. A power cut may leave an empty file; no compressed content is empty."""
         if content in self.packed():
             return True
         try:
@@ -73,14 +73,14 @@ class BlobStore:
             return False
 
     def read(self, content: str) -> bytes | None:
-        """The content of that hash; None when it is gone or damaged."""
+        """The content with that hash; None if it is missing or damaged."""
         try:
             return b"".join(self.pieces(content))
         except OSError:
             return None
 
     def pieces(self, content: str) -> Iterator[bytes]:
-        """The content of that hash piece by piece; Damaged at the end when it was another, or there is none."""
+        """The content with that hash in chunks; raises Damaged at the end if it does not match, or is missing."""
         found = hashlib.sha256()
         try:
             for piece in self._unpacked(content):
@@ -107,14 +107,14 @@ class BlobStore:
         yield unpacking.flush()
 
     def touch(self, content: str) -> None:
-        """Make it young again: whoever lets old ones go may not know yet that it is needed."""
+        """Refresh its age, so that a concurrent cleanup does not delete it."""
         where = self.packed().get(content)
         with suppress(OSError):
             os.utime(where[0] if where else self.place(content))
 
 
 class Adding:
-    """New contents in the making. They are in their places when `settle` returns; what is not goes at the end."""
+    """New contents being written. They are in place when `settle` returns; the rest is removed at the end."""
 
     def __init__(self, contents: BlobStore) -> None:
         self.contents = contents
@@ -123,7 +123,7 @@ class Adding:
         self._aside: dict[str, Path] = {}
         self._folders: set[Path] = set()
         self.added = 0
-        """Compressed bytes of contents that were not there before."""
+        """Compressed bytes of new contents."""
 
     def __enter__(self) -> "Adding":
         return self
@@ -137,7 +137,7 @@ class Adding:
         self._small.clear()
 
     def add(self, data: bytes) -> str:
-        """Keep a content, unless it is there and sound. Its hash."""
+        """Store a content unless it is already there intact; returns its hash."""
         content = sha256_hex(data)
         if content in self._small or content in self._aside or self._is_sound(content):
             return content
@@ -149,7 +149,7 @@ class Adding:
         return content
 
     def add_file(self, fd: int) -> str:
-        """Keep what an open file holds. Its hash."""
+        """Store the content of an open file; returns its hash."""
         first = os.read(fd, SMALL)
         if len(first) < SMALL:
             while piece := os.read(fd, SMALL):
@@ -192,13 +192,13 @@ class Adding:
         return True
 
     def settle(self) -> None:
-        """Whatever was added is durable, under its name."""
+        """Make everything that was added durable."""
         self.flush()
         _sync_all([folder for folder in self._folders if folder.is_dir()])
         self._folders.clear()
 
     def flush(self) -> None:
-        """What was added has its name; the names themselves are durable when it is settled."""
+        """Give added contents their names; the names become durable with `settle`."""
         if len(self._small) > FEW:
             self._write_pack()
         for content, data in self._small.items():
@@ -225,7 +225,7 @@ class Adding:
         self._small.clear()
 
     def _put_aside(self) -> None:
-        """A file is synced before it gets its name: one that has it can be relied on."""
+        """A file is synced before it gets its name, so that a named file is always complete."""
         _sync_all(self._aside.values())
         for content in list(self._aside):
             place = self.contents.place(content)
@@ -235,12 +235,12 @@ class Adding:
 
 
 def _create(path: Path) -> BinaryIO:
-    """A new file for the owner alone."""
+    """A new file with owner-only permissions."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
 def write_pack(path: Path, blobs: dict[str, bytes]) -> dict[str, tuple[int, int]]:
-    """A pack of these compressed contents; where each lies in it."""
+    """A pack of these compressed contents, and their positions."""
     table: dict[str, tuple[int, int]] = {}
     with _create(path) as file:
         for content, data in blobs.items():
@@ -252,7 +252,7 @@ def write_pack(path: Path, blobs: dict[str, bytes]) -> dict[str, tuple[int, int]
 
 
 def table_of(pack: Path) -> dict[str, tuple[int, int]]:
-    """Where each content of a pack lies; empty when the pack cannot be read."""
+    """The positions of a pack's contents; empty if the pack cannot be read."""
     end = 8 + len(_MAGIC)
     try:
         with pack.open("rb") as file:
@@ -277,7 +277,7 @@ def _sync(path: Path) -> None:
 
 
 def _sync_all(paths: Collection[Path]) -> None:
-    """Side by side: the system makes what waits at the same time durable together."""
+    """In parallel: the system flushes concurrent requests together."""
     if len(paths) < _FEW:
         for path in paths:
             _sync(path)
@@ -286,11 +286,11 @@ def _sync_all(paths: Collection[Path]) -> None:
 
     with ThreadPoolExecutor(_THREADS) as threads:
         for _ in threads.map(_sync, paths):
-            pass  # the first that failed is raised here
+            pass  # raises the first failure
 
 
 def make_folder(path: Path) -> None:
-    """A folder for the owner alone, with those above it, whose names survive a power cut."""
+    """A folder with owner-only permissions, created durably with its parents."""
     if path.is_dir():
         return
     make_folder(path.parent)

@@ -1,12 +1,12 @@
 # ruff: noqa: PTH111 - kernel paths and descriptors; pathlib adds nothing here
-"""Choosing a box: the best tier whose walls hold when tried, or a refusal that says what is missing."""
+"""Chooses a box: the best tier whose isolation passes its probes, or a refusal that says what is missing."""
 
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from coilclaw.packets.box import BoxResult, BoxSpec, Probe, Tier
+from coilclaw.packets.box import BoxResult, BoxSpec, OnOutput, Probe, Tier
 from coilclaw.packets.errors import BoxUnavailable, CoilclawError, UsageError
 from coilclaw.packets.ports import Box, Serve, Transport
 from coilclaw.sandbox.abandoned import end_abandoned
@@ -31,7 +31,7 @@ _CANDIDATES: tuple[_Candidate, ...] = (
 
 
 def tools(bwrap: str | None = None, python: str | None = None) -> Tools:
-    """The programs boxes are built with, found where they usually are unless given."""
+    """The programs that build boxes, in their usual places unless given."""
     places = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap")
     found = bwrap or next((place for place in places if os.access(place, os.X_OK)), "")
     return Tools(bwrap=found, python=python or sys.executable)
@@ -41,12 +41,12 @@ def open_box(
     *, hide: tuple[str, ...], owned: tuple[str, ...] = (), unsafe: bool = False, prefer: Tier | None = None,
     bwrap: str | None = None, python: str | None = None,
 ) -> Box:  # fmt: skip
-    """The best box that passes its probe, which is run before the first command; `prefer` takes that tier or none.
+    """The best box that passes its probe, which runs before the first command; `prefer` selects that tier or none.
 
-    `hide` names paths of this machine that must never be visible inside, `owned` those that no mount may show: the
-    owner's workspace, whose rules hold only where it is the workspace of the box. Raises BoxUnavailable with the
-    remedy, here when no tier can exist and at the first use when none holds. Only `unsafe` gives a box without walls.
-    What an earlier process left behind is ended first.
+    `hide` names paths of this machine that must never be visible inside, `owned` paths that no mount may show: the
+    owner's workspace, whose rules apply only if it is the workspace of the box. Raises BoxUnavailable with the
+    remedy: here if no tier is possible, at the first use if none passes. Only `unsafe` gives a box without isolation.
+    Leftovers of earlier processes are ended first.
     """
     end_abandoned()
     used = tools(bwrap, python)
@@ -58,7 +58,9 @@ def open_box(
 
         return PlainBox("unsafe", hide=hide, tools=used)
     if prefer == "unsafe":
-        raise UsageError("A box without walls is only given on request.", remedy="Pass --unsafe if you mean it.")
+        raise UsageError(
+            "A box without isolation must be requested explicitly.", remedy="Pass --unsafe if you mean it."
+        )
     if prefer == "C":
         raise BoxUnavailable("Tier C is not part of this version.", remedy=_INSTALL)
     candidates = [one for one in _CANDIDATES if prefer in {None, one[1]} and (one[1] != "A" or used.bwrap)]
@@ -77,7 +79,7 @@ def _made(candidate: _Candidate, hide: tuple[str, ...], used: Tools, owned: tupl
 
 
 class ChosenBox:
-    """Settles on a tier when it is first used, by trying the walls once; after that it never changes."""
+    """Chooses a tier at its first use, by probing once; after that it never changes."""
 
     def __init__(
         self, candidates: list[_Candidate], *, hide: tuple[str, ...], tools: Tools, owned: tuple[str, ...] = ()
@@ -104,11 +106,11 @@ class ChosenBox:
                 faults, remedy = [error.message], remedy or error.remedy
             failures.append(f"{candidate[0]}: {'; '.join(faults)}")
         tried = " | ".join(failures)
-        raise BoxUnavailable(f"No box holds here ({tried}), so nothing is run.", remedy=remedy or _INSTALL)
+        raise BoxUnavailable(f"No box works here ({tried}), so nothing is run.", remedy=remedy or _INSTALL)
 
     @property
     def tier(self) -> Tier:
-        """Which kind of walls it has; tries them if nothing ran yet."""
+        """The kind of isolation; probes it if nothing ran yet."""
         if self._box is not None:
             return self._box.tier
         with probe_directory() as workspace:
@@ -116,24 +118,24 @@ class ChosenBox:
 
     async def run(
         self, spec: BoxSpec, broker: "Callable[[BoxSpec], Broker] | None" = None,
-        released: Callable[[], None] | None = None,
+        released: Callable[[], None] | None = None, on_output: OnOutput | None = None,
     ) -> BoxResult:  # fmt: skip
-        """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
-        if self._box is None:  # no wall is tried for a spec that is refused anyway; later on the box refuses it
+        """Run to the end. Cancelling kills everything inside before the cancellation propagates."""
+        if self._box is None:  # do not probe for a spec that is refused anyway; later the box refuses it
             from coilclaw.sandbox.admission import admit
 
             admit(spec, brokered=broker is not None)
         box = await self._settle(os.path.normpath(spec.workspace))
         if isinstance(box, NamespacedBox):
-            return await box.run(spec, broker, released)
+            return await box.run(spec, broker, released, on_output)
         _needs_no_network(spec)
-        return await box.run(spec, released=released)
+        return await box.run(spec, released=released, on_output=on_output)
 
     async def open(
         self, spec: BoxSpec, broker: "Callable[[BoxSpec], Broker] | None" = None, *,
         stopped: Callable[[], Awaitable[None]], serve: Serve | None = None, released: Callable[[], None] | None = None,
     ) -> "RunningBox":  # fmt: skip
-        """Start a command that is talked to; it lives until it is closed or stopped, and no longer than we do."""
+        """Start a program to talk to; it lives until it is closed or stopped, and no longer than this process."""
         if self._box is None:
             from coilclaw.sandbox.admission import admit
 
@@ -145,17 +147,17 @@ class ChosenBox:
         return await box.open(spec, stopped=stopped, serve=serve, released=released)
 
     def probes(self) -> list[Probe]:
-        """Try each wall by behaviour."""
+        """Test each wall by its behaviour."""
         return probe_tiers(hide=self._hide, bwrap=self._tools.bwrap, python=self._tools.python)
 
 
 def _needs_no_network(spec: BoxSpec) -> None:
     if spec.domains:
-        raise BoxUnavailable("Without a network namespace a box cannot be held to its domains.", remedy=_INSTALL)
+        raise BoxUnavailable("Without a network namespace a box cannot be limited to its domains.", remedy=_INSTALL)
 
 
 class ReachingBox:
-    """A box whose specs may grant domains: each run gets a broker of its own, and reaches nothing else."""
+    """A box whose specs may grant domains: each run gets its own broker, and reaches nothing else."""
 
     def __init__(self, box: ChosenBox | NamespacedBox, broker: "Callable[[BoxSpec], Broker]") -> None:
         self._box = box
@@ -163,29 +165,31 @@ class ReachingBox:
 
     @property
     def tier(self) -> Tier:
-        """The walls are those of the box it is made from."""
+        """The tier of the underlying box."""
         return self._box.tier
 
-    async def run(self, spec: BoxSpec, *, released: Callable[[], None] | None = None) -> BoxResult:
-        """Run to the end. Cancelling kills everything inside before the cancellation is passed on."""
-        return await self._box.run(spec, self._broker, released)
+    async def run(
+        self, spec: BoxSpec, *, released: Callable[[], None] | None = None, on_output: OnOutput | None = None
+    ) -> BoxResult:
+        """Run to the end. Cancelling kills everything inside before the cancellation propagates."""
+        return await self._box.run(spec, self._broker, released, on_output)
 
     async def open(
         self, spec: BoxSpec, *, stopped: Callable[[], Awaitable[None]], serve: Serve | None = None,
         released: Callable[[], None] | None = None,
     ) -> "RunningBox":  # fmt: skip
-        """Start a command that is talked to; it lives until it is closed or stopped, and no longer than we do."""
+        """Start a program to talk to; it lives until it is closed or stopped, and no longer than this process."""
         return await self._box.open(spec, self._broker, stopped=stopped, serve=serve, released=released)
 
     def probes(self) -> list[Probe]:
-        """Try each wall by behaviour."""
+        """Test each wall by its behaviour."""
         return self._box.probes()
 
 
 def reaching(box: Box, transport: Transport) -> Box:
-    """The box with a way out by this airlock, for the domains its specs grant.
+    """The box with access through this airlock, for the domains its specs grant.
 
-    Where box or transport cannot do that the box comes back as it is, and a real one refuses such specs.
+    If box or transport cannot do that, the box is returned unchanged, and a real one refuses such specs.
     """
     from coilclaw.airlock.broker.broker import Broker
     from coilclaw.airlock.transport import Airlock
@@ -196,7 +200,7 @@ def reaching(box: Box, transport: Transport) -> Box:
 
 
 def probe_tiers(*, hide: tuple[str, ...] = (), bwrap: str | None = None, python: str | None = None) -> list[Probe]:
-    """One line a probe for the doctor: every tier, and what the limits rest on, each by behaviour."""
+    """One line per probe for the doctor: every tier, and the basis of the limits, each by its behaviour."""
     used = tools(bwrap, python)
     hide = tuple(os.path.normpath(os.path.expanduser(path)) for path in hide)
     probes = [_user(), _landlock(), _limits()]
@@ -228,12 +232,12 @@ def _broker(hide: tuple[str, ...], used: Tools) -> Probe:
 def _user() -> Probe:
     uid = os.geteuid()
     if uid:
-        detail = f"uid {uid}; boxes run as the same, in a namespace of their own"
+        detail = f"uid {uid}; boxes run as the same user, in their own namespace"
         return Probe(name="runtime user", state="ok", detail=detail)
     from coilclaw.sandbox.idmap import box_uid
 
     try:
-        detail = f"root; boxes run as uid {box_uid()}, the workspace lent to it"
+        detail = f"root; boxes run as uid {box_uid()}, with the workspace mapped to it"
     except BoxUnavailable as error:
         return Probe(name="runtime user", state="fail", detail=error.message, remedy=error.remedy)
     return Probe(name="runtime user", state="ok", detail=detail)

@@ -1,8 +1,8 @@
-"""Makes the sockets a box can dial: bound inside the box's network namespace, handed out by descriptor.
+"""Creates the sockets a box can dial: bound inside the box's network namespace, passed out by descriptor.
 
 Standard library only. Our own launcher calls `hand_over` from inside the box it builds. For bubblewrap's boxes this
-file is a program, run as `python -I -S box_listener.py NAMESPACE CHANNEL PORT...`: it enters the namespace, hands the
-sockets over and ends. Nothing of the command has run by then.
+file is a program, run as `python -I -S box_listener.py NAMESPACE CHANNEL PORT...`: it enters the namespace, passes the
+sockets out and exits. The command has not started by then.
 """
 
 import _socket
@@ -19,7 +19,7 @@ from coilclaw.sandbox import syscalls
 
 HOST = "127.0.0.1"
 PORT = 3128
-"""Where a box that was granted domains finds its broker."""
+"""The address of the broker inside a box with granted domains."""
 _BACKLOG = 64
 _NS_GET_USERNS = 0xB701
 _IP_FREEBIND = 15
@@ -27,7 +27,7 @@ _SCM_RIGHTS = 1
 
 
 def hand_over(channel: int, ports: Sequence[int]) -> None:
-    """Listen in the network namespace we are in, and send the listening sockets through the channel, in this order."""
+    """Listen in the current network namespace, and send the listening sockets through the channel, in this order."""
     listeners = [_listening(port) for port in ports]
     wire = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, os.dup(channel))
     rights = struct.pack(f"={len(listeners)}i", *(one.fileno() for one in listeners))
@@ -39,7 +39,7 @@ def hand_over(channel: int, ports: Sequence[int]) -> None:
 
 def _listening(port: int) -> _socket.socket:
     listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-    # bubblewrap may not have brought the loopback interface up yet, and its address comes with that
+    # bubblewrap may not have brought up the loopback interface yet, and with it the address
     listener.setsockopt(_socket.IPPROTO_IP, _IP_FREEBIND, 1)
     listener.bind((HOST, port))
     listener.listen(_BACKLOG)
@@ -47,7 +47,7 @@ def _listening(port: int) -> _socket.socket:
 
 
 def enter(namespace: int) -> None:
-    """Join a network namespace: at once as root, through the user namespace that owns it as anyone else."""
+    """Join a network namespace: directly as root, otherwise through the user namespace that owns it."""
     try:
         syscalls.setns(namespace, syscalls.CLONE_NEWNET)
     except PermissionError:
@@ -57,7 +57,7 @@ def enter(namespace: int) -> None:
 
 
 def main(namespace: int, channel: int, ports: Sequence[int]) -> None:
-    """Enter, listen, hand over; a failure is told through the channel."""
+    """Enter, listen, pass the sockets out; a failure is reported through the channel."""
     try:
         enter(namespace)
         hand_over(channel, ports)

@@ -1,4 +1,4 @@
-"""Tier A: bubblewrap builds the namespaces and mounts, the kernel filter comes by descriptor, limits from outside."""
+"""Tier A: bubblewrap builds namespaces and mounts; the system call filter comes by descriptor, limits from outside."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _WALLS = (
     "--uid", str(INSIDE_ID), "--gid", str(INSIDE_ID), "--hostname", "box", "--disable-userns",
     "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--clearenv",
 )  # fmt: skip
-"""First of all arguments, so that a list cut short could only ever lack things inside."""
+"""The first arguments, so that a truncated list could only lack things inside."""
 
 
 class Arguments:
@@ -21,7 +21,7 @@ class Arguments:
         self.descriptors: list[int] = []
 
     def _data(self, data: bytes) -> int:
-        """A descriptor that holds some bytes and is used up by bubblewrap before the command starts."""
+        """A descriptor with some bytes that bubblewrap consumes before the command starts."""
         made = os.memfd_create("coilclaw", os.MFD_CLOEXEC)
         self.descriptors.append(made)
         os.write(made, data)
@@ -32,9 +32,9 @@ class Arguments:
         self, bwrap: str, steps: tuple[Step, ...], *, environment: dict[str, str], cwd: str, argv: list[str],
         gate: int, status: int, workspace: tuple[str, str], lifeline: int = -1,
     ) -> list[str]:  # fmt: skip
-        """The whole command line. All but the command travels by descriptor, out of sight of other users.
+        """The whole command line. Everything but the command goes by descriptor, invisible to other users.
 
-        The filter is read from `gate`, last of all: until it is there nothing starts, and without it nothing ever does.
+        The filter is read from `gate`, last of all: nothing starts before it arrives, or without it.
         """
         options = [
             *_WALLS, "--seccomp", str(gate), "--json-status-fd", str(status),
@@ -54,7 +54,7 @@ class Arguments:
             case "again":
                 inside, source = workspace
                 yield from ("--bind" if step.writable else "--ro-bind", source + at.removeprefix(inside), at)
-            case "tmpfs" if step.noexec:  # bubblewrap knows no noexec: the stage made this one
+            case "tmpfs" if step.noexec:  # bubblewrap has no noexec: the stage made this one
                 yield from ("--bind", mount_namespace.scratch(number), at)
             case "tmpfs":
                 yield from ("--perms", f"{step.mode:o}", "--size", str(step.size), "--tmpfs", at)
@@ -74,7 +74,7 @@ class Arguments:
                 yield from ("--remount-ro", at)
 
     def close(self) -> None:
-        """Close every descriptor here; bubblewrap has its own copies."""
+        """Close our descriptors; bubblewrap has its own copies."""
         while self.descriptors:
             os.close(self.descriptors.pop())
 

@@ -1,38 +1,45 @@
-"""Reading a command's output up to a cap, and feeding its input, without ever blocking the loop."""
+"""Reads a command's output as it arrives, up to a limit, and feeds its input, without blocking the loop."""
 
 import asyncio
+import contextlib
+import fcntl
 import os
 from collections.abc import Callable
 
-from coilclaw.packets.box import BoxEnd
+from coilclaw.packets.box import BoxEnd, BoxLimits, OnOutput, OutputName
+from coilclaw.sandbox.kept_output import KeptOutput
 from coilclaw.sandbox.root_thread import Streams
 
-_CHUNK = 64 << 10
+_CHUNK = 256 << 10
+"""Size of an output's pipe and of one read: a flood costs a quarter of the loop turns of the usual 64 KiB."""
 
 
 class Capture:
-    """The three streams of one command: ours are read and written by the loop, the command's are handed over."""
+    """The three streams of one command: the loop reads and writes our ends, the command gets the others."""
 
-    def __init__(self, stdin: bytes, cap: int) -> None:
+    def __init__(self, stdin: bytes, limits: BoxLimits, on_output: OnOutput | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._cap = cap
+        self._cap = limits.output_bytes
+        self._on_output = on_output
         self._stop: Callable[[BoxEnd, str], None] | None = None
         self._taken = 0
         self._pending = memoryview(stdin)
         self._ours: set[int] = set()
-        self._outputs: dict[int, bytearray] = {}
+        self._outputs: dict[int, tuple[OutputName, KeptOutput]] = {}
         self._theirs: list[int] = []
-        self._buffers: tuple[bytearray, bytearray] = (bytearray(), bytearray())
+        self._kept = (KeptOutput(limits.kept_bytes), KeptOutput(limits.kept_bytes))
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
     def open(self, stop: Callable[[BoxEnd, str], None]) -> Streams:
-        """Make the command's ends; `stop` ends the box, with the reason."""
+        """Create the command's ends; `stop` ends the box, with a reason."""
         self._stop = stop
-        outputs = (self._output(buffer) for buffer in self._buffers)
-        return Streams(stdin=self._input(), stdout=next(outputs), stderr=next(outputs))
+        stdout, stderr = self._kept
+        return Streams(
+            stdin=self._input(), stdout=self._output("stdout", stdout), stderr=self._output("stderr", stderr)
+        )
 
     def begun(self) -> None:
-        """The command may begin now; whoever waits for its result needs not know."""
+        """The command may start now."""
 
     def _input(self) -> int:
         if not self._pending:
@@ -45,13 +52,15 @@ class Capture:
         self._theirs.append(theirs)
         return theirs
 
-    def _output(self, buffer: bytearray) -> int:
+    def _output(self, name: OutputName, kept: KeptOutput) -> int:
         ours, theirs = os.pipe()
+        with contextlib.suppress(OSError):  # the per-user limit may be reached
+            fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, _CHUNK)
         os.set_blocking(ours, False)
         self._ours.add(ours)
-        self._outputs[ours] = buffer
+        self._outputs[ours] = (name, kept)
         self._theirs.append(theirs)
-        self._loop.add_reader(ours, self._read, ours, buffer)
+        self._loop.add_reader(ours, self._read, ours, name, kept)
         return theirs
 
     def _write(self, ours: int) -> None:
@@ -64,7 +73,7 @@ class Capture:
         if not self._pending:
             self._end(ours)
 
-    def _read(self, ours: int, buffer: bytearray) -> bool:
+    def _read(self, ours: int, name: OutputName, kept: KeptOutput) -> bool:
         """Take one chunk; whether there may be more."""
         try:
             data = os.read(ours, _CHUNK)
@@ -74,10 +83,13 @@ class Capture:
             self._end(ours)
             return False
         room = self._cap - self._taken
-        buffer += data[:room]
-        self._taken += min(len(data), room)
+        taken = data[:room]
+        kept.add(taken)
+        self._taken += len(taken)
         if len(data) > room and self._stop is not None:
             self._stop("output_limit", f"It was stopped after {self._cap} bytes of output.")
+        if self._on_output is not None and taken:
+            self._on_output(name, taken)
         return len(data) <= room
 
     def _end(self, ours: int) -> None:
@@ -89,19 +101,19 @@ class Capture:
             self._ended.set_result(None)
 
     def hand_over(self) -> None:
-        """Close the command's ends here, once the command has them."""
+        """Close our copies of the command's ends."""
         while self._theirs:
             os.close(self._theirs.pop())
 
     def drained(self) -> bool:
-        """Read what is there without waiting; whether both outputs came to their end."""
-        for ours, buffer in tuple(self._outputs.items()):
-            while ours in self._ours and self._read(ours, buffer):
+        """Read what is available without waiting; returns whether both outputs ended."""
+        for ours, (name, kept) in tuple(self._outputs.items()):
+            while ours in self._ours and self._read(ours, name, kept):
                 pass
         return self._outputs.keys().isdisjoint(self._ours)
 
     async def drain(self, seconds: float) -> None:
-        """Read what is left after the command ended; its writers are gone, so this takes no time."""
+        """Read the rest after the command ended; without writers this does not block."""
         if not self.drained():
             await asyncio.wait([self._ended], timeout=seconds)
 
@@ -110,4 +122,4 @@ class Capture:
         self.hand_over()
         for ours in tuple(self._ours):
             self._end(ours)
-        return bytes(self._buffers[0]), bytes(self._buffers[1])
+        return self._kept[0].whole(), self._kept[1].whole()

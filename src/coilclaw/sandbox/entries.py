@@ -1,4 +1,4 @@
-"""Reading the workspace's files into entries: what each holds is kept on the way, without following any link."""
+"""Reads the workspace's files into entries and stores their contents, without following any link."""
 
 import errno
 import os
@@ -16,32 +16,32 @@ from coilclaw.sandbox.scan import MOST_FILES, Found, is_text, open_folder, scan,
 
 _NOTED_SECONDS = 2.0
 _RACY_NS = 50_000_000
-"""What changed so shortly before it was read may change again without the system's clock telling."""
+"""A file changed this recently may change again without a new timestamp."""
 _NAMED = 5
 
 
 def never() -> bool:
-    """Nobody wants it stopped."""
+    """Never stopped."""
     return False
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is kept."""
+    """Limits of a snapshot."""
 
     files: int = MOST_FILES
     file_bytes: int = 256 << 20
-    """A larger file is not kept."""
+    """Larger files are not stored."""
     workspace_bytes: int = 2 << 30
-    """A workspace that holds more is not kept."""
+    """A larger workspace is not stored."""
     seconds: float = 60.0
-    """A snapshot that takes longer is not finished; the next one goes on where it was."""
+    """A longer snapshot is not finished; the next one continues from there."""
 
 
 LIMITS = Limits()
 
 
 class Reading:
-    """One look at the whole workspace, in which whatever is new is kept."""
+    """One pass over the whole workspace that stores whatever is new."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Reading:
         self._known = known
         self._stopped = stopped
         self._note = note
-        """Called from time to time with what is stored by then; it may raise that there is no room."""
+        """Called periodically with what is stored so far; it may raise if space runs out."""
         self._until = time.monotonic() + limits.seconds
         self._noted = time.monotonic() + _NOTED_SECONDS
         self.files: dict[str, Entry] = {}
@@ -68,7 +68,7 @@ class Reading:
         self._bytes = 0
 
     def read(self) -> None:
-        """Look at everything."""
+        """Walk everything."""
         for count, each in enumerate(scan(self._workspace, self._limits.files)):
             if count % 256 == 0:
                 self._check()
@@ -96,7 +96,7 @@ class Reading:
         self.folders.sort()
 
     def dirty(self, known: dict[str, Entry]) -> set[str]:
-        """Names whose entry is not the known one."""
+        """Names whose entry changed."""
         changed = {path for path, entry in self.files.items() if known.get(path) is not entry}
         return changed | (known.keys() - self.files.keys())
 
@@ -121,7 +121,7 @@ class Reading:
             raise ToolError(f"the workspace is larger than {most >> 20:,} MB.", code="NOT_KEPT", begun=False)
 
     def _check(self) -> None:
-        """Whether to go on; from time to time, what is stored so far is noted."""
+        """Check limits; periodically record what is stored so far."""
         now = time.monotonic()
         late = now > self._until
         stopped = self._stopped()
@@ -142,7 +142,7 @@ class Reading:
 
 
 def kept_entry(folder: int, name: str, info: os.stat_result, adding: Adding, most: int) -> Entry | None:
-    """The entry of a file or link in an open folder, its content kept; None for anything else."""
+    """The entry of a file or link in an open folder, with its content stored; None for anything else."""
     facts = (stat.S_IMODE(info.st_mode), info.st_size, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
     if time.time_ns() - info.st_ctime_ns < _RACY_NS:
         facts = (*facts[:2], 0, *facts[3:])
@@ -163,7 +163,7 @@ def kept_entry(folder: int, name: str, info: os.stat_result, adding: Adding, mos
 
 
 def content_at(workspace: Path, path: str) -> str | None:
-    """What an entry of a file would hold, without keeping it; None when it cannot be read, or only behind a link."""
+    """The entry of a file, without storing its content; None if it cannot be read, or only through a link."""
     folder, _, name = path.rpartition("/")
     try:
         top = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -180,7 +180,7 @@ def content_at(workspace: Path, path: str) -> str | None:
 
 
 def content_of(folder: int, name: str, info: os.stat_result) -> str | None:
-    """What an entry of the file would hold, without keeping it; None when it cannot be read."""
+    """The entry of the file, without storing its content; None if it cannot be read."""
     import hashlib
 
     try:
@@ -200,7 +200,7 @@ def why_of(error: OSError | ValueError) -> str:
 
 
 def told(failed: dict[str, str]) -> str:
-    """Which files cannot be kept, and why; the first few by name."""
+    """Which files cannot be stored, and why; the first few by name."""
     named = [f"{path} ({why})" for path, why in list(failed.items())[:_NAMED]]
     more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     return f"{', '.join(named)}{more} cannot be kept."

@@ -1,9 +1,9 @@
 # ruff: noqa: SIM905 - a hundred quoted words are harder to read
-"""Names that other programs run by themselves: an editor, a shell that enters the folder, git, an interpreter.
+"""Names that other programs execute on their own: an editor, a shell that enters the folder, git, an interpreter.
 
-The table holds names that take effect *without anybody asking for that file*, at any depth. Ordinary sources, a
+The table lists names that take effect *without anybody asking for that file*, at any depth. Ordinary sources, a
 Makefile, package.json, conftest.py or eslint.config.js are not in it: they run when somebody builds, tests or checks.
-Letter case, trailing dots and characters that some file systems ignore do not make another name.
+Letter case, trailing dots and characters that some file systems ignore make no difference.
 """
 
 import unicodedata
@@ -25,24 +25,24 @@ _NAMES = frozenset(
     .nvimrc .nvim.lua .lvimrc .local.vimrc .vim .nvim .emacs .emacs.d .dir-locals.el .dir-locals-2.el .ycm_extra_conf.py
     .gdbinit .lldbinit .pylintrc pylintrc
     """
-    # A coding agent: its settings, hooks and servers, and the instructions that it follows unasked.
+    # A coding agent: its settings, hooks, servers and instructions.
     """
     .claude .codex .gemini .mcp.json .aider.conf.yml .cursorrules .windsurfrules .clinerules claude.md claude.local.md
     agents.md agents.override.md gemini.md
     """
-    # git and its kin, and what they run before a commit, after a checkout or on a push.
+    # Version control, and what it runs before a commit, after a checkout or on a push.
     """
     .gitattributes .gitmodules .gitconfig .lfsconfig .husky .githooks .pre-commit-config.yaml .pre-commit-config.yml
     lefthook.yml lefthook.yaml .lefthook.yml .lefthook.yaml .overcommit.yml .hg .hgrc .jj .svn .bzr .sl
     .github .gitlab-ci.yml .circleci .travis.yml
     """
-    # A package manager or a chooser of versions, whatever it is asked for.
+    # A package manager or version manager, whatever the command.
     """
     .npmrc .yarnrc .yarnrc.yml .yarnrc.yaml .pnpmfile.cjs .pnp.cjs .pnp.js .pnp.loader.mjs bunfig.toml .pypirc pip.conf
     pip.ini .condarc .gemrc .bundle .mvn .sbtopts .jvmopts .tool-versions mise.toml .mise.toml mise.local.toml
     .mise.local.toml .mise .rtx.toml rust-toolchain rust-toolchain.toml ansible.cfg
     """
-    # An interpreter or a test runner, whatever it is given to run.
+    # An interpreter or a test runner, whatever it runs.
     """
     sitecustomize.py usercustomize.py .pdbrc ipython_config.py .irbrc .pryrc .rspec .proverc .rprofile .renviron .rdata
     .octaverc .ghci
@@ -58,14 +58,14 @@ _PAIRS = frozenset(
         (".config", "mise"),
     )
 )
-"""Folders that hold much else: only these names in them count."""
+"""Folders with other content: only these names in them count."""
 _PARENTS = frozenset(folder for folder, _ in _PAIRS)
 _SUFFIXES = (".pth", ".code-workspace")
 
 _IGNORED = dict.fromkeys(
     (*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF, 0x00AD, *range(0xFE00, 0xFE10))
 )
-"""Characters that a file system of a Mac leaves out when it compares names, and others that nobody sees."""
+"""Characters that macOS file systems ignore when comparing names, and other invisible ones."""
 
 
 def folded(name: str) -> str:
@@ -77,18 +77,18 @@ def folded(name: str) -> str:
 
 
 def is_dot_git(name: str) -> bool:
-    """Whether some git on some file system takes the name for `.git`."""
+    """Whether git on some file system would treat the name as `.git`."""
     plain = folded(name.partition(":")[0])
     return plain == ".git" or (plain.startswith("git~") and plain[4:].isdigit())
 
 
 def is_executed(plain: str, folder: str) -> bool:
-    """Whether other programs run what has that (folded) name, in a folder of that (folded) name."""
+    """Whether other programs execute this (folded) name in a folder with that (folded) name."""
     return plain in _NAMES or plain.endswith(_SUFFIXES) or (folder in _PARENTS and (folder, plain) in _PAIRS)
 
 
 def executed_part(relative: str) -> str:
-    """The part of a path, from its beginning, that is such a name; everything below it counts too. Or empty."""
+    """The leading part of a path that ends in such a name, or empty; everything below it counts too."""
     folder = ""
     parts = relative.split("/")
     for depth, name in enumerate(parts, start=1):
@@ -100,18 +100,18 @@ def executed_part(relative: str) -> str:
 
 
 GIT_PARTS = frozenset(("head", "objects", "refs", "commondir"))
-"""What git goes by when it takes a folder for a repository."""
+"""The names by which git recognises a repository."""
 GIT_FILES = GIT_PARTS | frozenset(
     """
     config config.worktree description hooks info logs packed-refs index gitdir branches modules worktrees lfs shallow
     orig_head fetch_head merge_head commit_editmsg objects-tmp reftable
     """.split()
 )
-"""What such a folder holds besides."""
+"""Other names in such a folder."""
 
 
 def is_git_shaped(entries: Mapping[str, Kind]) -> bool:
-    """Whether git would take a folder with these (folded) names for a repository, bare or a linked worktree's."""
+    """Whether git would treat a folder with these (folded) names as a repository, bare or of a linked worktree."""
     if entries.get("head") not in ("file", "link"):
         return False
     if entries.get("commondir") in ("file", "link"):

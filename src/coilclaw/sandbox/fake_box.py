@@ -1,20 +1,20 @@
-"""A box that runs nothing: it records what it was asked and plays prepared results. For tests of other rooms."""
+"""A box that runs nothing: it records specs and returns prepared results. For tests of other rooms."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
-from coilclaw.packets.box import BoxEnd, BoxResult, BoxSpec, Probe, Tier
+from coilclaw.packets.box import BoxEnd, BoxResult, BoxSpec, OnOutput, Probe, Tier
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Serve
 
 
 def finished(stdout: bytes = b"", *, exit_code: int = 0, stderr: bytes = b"") -> BoxResult:
-    """A command that ended by itself."""
+    """A command that exited."""
     return BoxResult(end="exited", exit_code=exit_code, stdout=stdout, stderr=stderr, seconds=0.0, tier="A")
 
 
 class FakeOpenBox:
-    """An open box without a program: each line that is sent is answered with lines."""
+    """An open box without a program: each sent line is answered with lines."""
 
     def __init__(self, reply: Callable[[bytes], Iterable[bytes]], stopped: Callable[[], Awaitable[None]]) -> None:
         self.sent: list[bytes] = []
@@ -28,7 +28,7 @@ class FakeOpenBox:
         self.end("stopped", "ESTOP ended it.")
 
     def end(self, how: BoxEnd = "exited", reason: str = "", exit_code: int = 0) -> None:
-        """Let it be over, as a program that ends or is ended."""
+        """End it, like a program that exits or is killed."""
         if not self._result.done():
             ended = BoxResult(
                 end=how, exit_code=exit_code, stdout=b"", stderr=b"", seconds=0.0, tier="A", reason=reason
@@ -39,17 +39,17 @@ class FakeOpenBox:
     async def send(self, line: bytes) -> None:
         """Record the line and answer it."""
         if self._result.done():
-            raise ToolError("The box is over, so nothing can be sent to it.", code="BOX_OVER")
+            raise ToolError("The box has ended, so nothing can be sent to it.", code="BOX_OVER")
         self.sent.append(line)
         for answer in self._reply(line):
             self._lines.put_nowait(answer)
 
     async def end_input(self) -> None:
-        """A program that reads to the end ends by itself."""
+        """A program that reads to the end exits."""
         self.end()
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The answers so far, and those to come."""
+        """The replies so far, and later ones."""
         while (line := await self._lines.get()) is not None:
             yield line
 
@@ -66,14 +66,14 @@ class FakeOpenBox:
 
 
 class FakeBox:
-    """The Box port, prepared."""
+    """The Box port with prepared results."""
 
     def __init__(
         self,
         answer: Callable[[BoxSpec], BoxResult] = lambda _: finished(b"ok\n"),
         reply: Callable[[bytes], Iterable[bytes]] = lambda line: (line,),
     ) -> None:
-        """`answer` is the result of a command, `reply` what an open box says to each line; it echoes by itself."""
+        """`answer` is the result of a command, `reply` an open box's reply to each line; it echoes by default."""
         self.specs: list[BoxSpec] = []
         self.opened: list[FakeOpenBox] = []
         self._reply = reply
@@ -84,11 +84,13 @@ class FakeBox:
 
     @property
     def tier(self) -> Tier:
-        """It claims the best."""
+        """It claims the best tier."""
         return "A"
 
-    async def run(self, spec: BoxSpec, *, released: Callable[[], None] | None = None) -> BoxResult:
-        """Record the spec and play the answer."""
+    async def run(
+        self, spec: BoxSpec, *, released: Callable[[], None] | None = None, on_output: OnOutput | None = None
+    ) -> BoxResult:
+        """Record the spec and return the answer, after passing on its output."""
         self.specs.append(spec)
         if released is not None:
             released()
@@ -98,7 +100,12 @@ class FakeBox:
             except asyncio.CancelledError:
                 self.killed += 1
                 raise
-        return self._answer(spec)
+        answer = self._answer(spec)
+        if on_output is not None and answer.stdout:
+            on_output("stdout", answer.stdout)
+        if on_output is not None and answer.stderr:
+            on_output("stderr", answer.stderr)
+        return answer
 
     async def open(
         self,

@@ -1,4 +1,4 @@
-"""A webhook receiver that counts for good: the other end of `webhook_send` for tests and for trying things out.
+"""A webhook receiver that counts durably: the other end of `webhook_send` for tests and experiments.
 
 `python -m coilclaw.sandbox.fake_receiver FILE [--deduplicates] [--no-lookup]` listens on a free port of this machine
 and prints it. Every effect is one line in FILE, durable before the answer goes out. A body can make it misbehave.
@@ -23,7 +23,7 @@ class _Wanted(msgspec.Struct):
 
 
 class Receiver:
-    """Takes messages and keeps count of them in a file."""
+    """Receives messages and counts them in a file."""
 
     def __init__(self, file: Path, *, deduplicates: bool, lookup: bool) -> None:
         self._file = file
@@ -33,7 +33,7 @@ class Receiver:
         self._answers: dict[str, list[int]] = {}
 
     def take(self, key: str, body: bytes) -> int:
-        """Have the effect, once more or just once, and say which status to answer."""
+        """Have the effect, again or just once, and return the status."""
         with self._lock:
             scripted = self._scripted(key, body)
             if 400 <= scripted < 500 and scripted != 408:
@@ -58,7 +58,7 @@ class Receiver:
         return left.pop(0) if left else 0
 
     def knows(self, key: str) -> int:
-        """The status of a look-up."""
+        """The status of a lookup."""
         if not self._lookup:
             return 405
         with self._lock:

@@ -1,16 +1,17 @@
-"""Workspace files as a call was granted them: opened beneath the root without following any link, written atomically.
+"""The workspace files granted to a call: opened beneath the root without following links, written atomically.
 
 A path is resolved once, before the decision; what is opened here is that resolved path, component by component. A link
-put in its place in between is refused by the kernel, not followed.
+put in its place in between is refused by the kernel.
 """
 
 import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -24,21 +25,24 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """One path a call may use: as it was asked for, and what it resolved to when it was decided on."""
+    """One path a call may use: as requested, and as resolved when it was decided."""
 
     asked: str
     root: str
     relative: str
-    """Below the root, without links and dots; empty means the root itself."""
+    """Relative to the root, without links and dots; empty means the root itself."""
     writable: bool
     alone: bool = False
-    """Written only while no command runs: replacing a protected file would bare it inside a running box."""
+    """Written only while no command runs: replacing a protected file would unprotect it inside a running box."""
+    state: str = ""
+    """The file's identity, if it may be moved or removed; empty if there was none."""
 
 
 def _explain(error: OSError, asked: str) -> ToolError:
-    """One sentence for what the system said."""
+    """One sentence for a system error."""
     known = {
         errno.ENOENT: f"{asked} does not exist.",
+        errno.EEXIST: f"{asked} already exists.",
         errno.ELOOP: f"{asked} was replaced by a link after it was checked; it is not followed.",
         errno.EXDEV: f"{asked} leads out of the workspace; it is not followed.",
         errno.ENOTDIR: f"a part of {asked} is not a directory.",
@@ -53,9 +57,9 @@ def _explain(error: OSError, asked: str) -> ToolError:
 
 
 def open_beneath(root: int, relative: str, flags: int) -> int:
-    """Open a path below a folder. openat2 where the kernel has it; otherwise the walk, which refuses links as well."""
+    """Open a path below a folder, with openat2 if available, otherwise by walking, which refuses links too."""
     if "/" not in relative and relative not in ("", ".", ".."):
-        return _walk(root, relative, flags)  # a single name needs no more than that
+        return _walk(root, relative, flags)  # enough for a single name
     import ctypes
 
     class OpenHow(ctypes.Structure):
@@ -63,7 +67,7 @@ def open_beneath(root: int, relative: str, flags: int) -> int:
 
     how = OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE)
     libc = ctypes.CDLL(None, use_errno=True)
-    for _ in range(16):  # EAGAIN: a rename raced with us, which is no answer
+    for _ in range(16):  # EAGAIN: a concurrent rename; inconclusive
         fd = libc.syscall(_OPENAT2, root, os.fsencode(relative), ctypes.byref(how), ctypes.sizeof(how))
         if fd >= 0:
             return int(fd)
@@ -90,12 +94,12 @@ def _walk(root: int, relative: str, flags: int) -> int:
 
 
 class WorkspaceFiles:
-    """The Files port for one call: its granted paths and nothing else."""
+    """The Files port for one call: only its granted paths."""
 
     def __init__(self, grants: tuple[FileGrant, ...], tag: str = "") -> None:
         self._grants = {(grant.asked, grant.writable): grant for grant in grants}
         self._tag = tag
-        """Names what is written aside: a call that is done again after a crash takes up the name it left."""
+        """Names the temporary file: a call repeated after a crash reuses the one it left."""
 
     def _grant(self, path: str, *, writable: bool) -> FileGrant:
         grant = self._grants.get((path, writable))
@@ -130,28 +134,39 @@ class WorkspaceFiles:
 
     def read(self, path: str, *, max_bytes: int) -> bytes:
         """The bytes of a granted regular file no larger than `max_bytes`."""
-        try:
-            fd = self._open(self._grant(path, writable=False), os.O_RDONLY | os.O_NONBLOCK)
-            with os.fdopen(fd, "rb") as file:
-                info = os.fstat(fd)
-                if stat.S_ISDIR(info.st_mode):
-                    raise ToolError(f"{path} is a directory; use file_list.", code="FILE_ERROR", begun=False)
-                if not stat.S_ISREG(info.st_mode):
-                    raise ToolError(f"{path} is not a regular file.", code="FILE_ERROR", begun=False)
-                data = file.read(max_bytes + 1)
-        except OSError as error:
-            raise _explain(error, path) from error
+        with self.open(path) as file:
+            try:
+                data, size = file.read(max_bytes + 1), os.fstat(file.fileno()).st_size
+            except OSError as error:
+                raise _explain(error, path) from error
         if len(data) > max_bytes:
             raise ToolError(
-                f"{path} is {info.st_size} bytes, more than the {max_bytes} that may be read at once.",
-                remedy="Read a part of it with `shell` (head, tail, sed -n).",
+                f"{path} is {size} bytes, more than the {max_bytes} that may be used at once.",
+                remedy="Read a part of it with `file_read` (offset and limit) or use `file_search`.",
                 code="FILE_TOO_LARGE",
                 begun=False,
             )
         return data
 
+    def open(self, path: str) -> BinaryIO:
+        """A granted regular file, open for reading."""
+        try:
+            fd = self._open(self._grant(path, writable=False), os.O_RDONLY | os.O_NONBLOCK)
+            mode = os.fstat(fd).st_mode
+        except OSError as error:
+            raise _explain(error, path) from error
+        if not stat.S_ISREG(mode):
+            os.close(fd)
+            what = "is a directory; use file_list" if stat.S_ISDIR(mode) else "is not a regular file"
+            raise ToolError(f"{path} {what}.", code="FILE_ERROR", begun=False)
+        return os.fdopen(fd, "rb")
+
+    def place(self, path: str) -> str:
+        """A path granted for reading, relative to its root, without links and dots."""
+        return self._grant(path, writable=False).relative
+
     def write(self, path: str, data: bytes) -> None:
-        """Replace or create a granted file: written aside, made durable, renamed into place."""
+        """Replace or create a granted file: written to a temporary file, synced, renamed."""
         grant = self._grant(path, writable=True)
         if not grant.relative:
             raise ToolError(f"{path} is the workspace itself, not a file.", code="FILE_ERROR", begun=False)
@@ -175,6 +190,56 @@ class WorkspaceFiles:
         except OSError as error:
             raise _explain(error, path) from error
 
+    def remove(self, path: str) -> None:
+        """Remove a granted file, or a folder with the files granted in it; files changed or added meanwhile stay."""
+        from coilclaw.sandbox.relocate import remove_granted
+
+        taken = self._within(self._grant(path, writable=True))
+        try:
+            with self._locked_root(taken) as root:
+                remove_granted(root, taken)
+        except OSError as error:
+            raise _explain(error, path) from error
+
+    def move(self, path: str, target: str) -> None:
+        """Rename a granted file or folder atomically; refused if anything in it changed meanwhile."""
+        from coilclaw.sandbox.relocate import check_granted, is_folder_state, rename, would_be_repository
+        from coilclaw.sandbox.scan import open_folder
+
+        top, to = self._grant(path, writable=True), self._grant(target, writable=True)
+        taken = self._within(top)
+        try:
+            with self._locked_root((*taken, to)) as root, ExitStack() as opened:
+                check_granted(root, top, taken)
+                (folder, _, name), (parent, _, new) = top.relative.rpartition("/"), to.relative.rpartition("/")
+                source = open_folder(root, folder)
+                opened.callback(os.close, source)
+                place = self._make_parents(to, parent)
+                opened.callback(os.close, place)
+                rename(source, name, place, new, replaces=to.state)
+                if would_be_repository(to.root, to.relative, is_folder=is_folder_state(top.state)):
+                    rename(place, new, source, name, replaces="")
+                    raise _repository_made(to)
+        except OSError as error:
+            raise _explain(error, target if error.errno in (errno.EEXIST, errno.ENOTEMPTY) else path) from error
+
+    def _within(self, top: FileGrant) -> tuple[FileGrant, ...]:
+        """The grants of an entry: itself, and what is in it."""
+        below = f"{top.relative}/"
+        written = (grant for grant in self._grants.values() if grant.writable)
+        return tuple(each for each in written if each.relative == top.relative or each.relative.startswith(below))
+
+    @contextmanager
+    def _locked_root(self, grants: tuple[FileGrant, ...]) -> Iterator[int]:
+        """The root, with the exclusive lock if one of these requires it."""
+        root = os.open(grants[0].root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if any(grant.alone for grant in grants):
+                _lock_alone(root)
+            yield root
+        finally:
+            os.close(root)
+
     def _make_parents(self, grant: FileGrant, folder: str) -> int:
         here = os.open(grant.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for part in folder.split("/") if folder else ():
@@ -192,26 +257,30 @@ class WorkspaceFiles:
 
 
 def _refuse_repository(grant: FileGrant, parent: int, name: str) -> None:
-    """Two writes at once may complete what git takes for a repository, though neither would alone."""
+    """Two concurrent writes may complete a repository, though neither would alone."""
     from coilclaw.sandbox.survey import completes_repository
 
     if grant.root != "/" and completes_repository(Path(grant.root), grant.relative):
         os.unlink(name, dir_fd=parent)
-        raise ToolError(
-            f"with {grant.asked} git would treat the folder as a repository, so it was not written.",
-            remedy="Use another name.",
-            code="REPOSITORY_MADE",
-        )
+        raise _repository_made(grant)
+
+
+def _repository_made(grant: FileGrant) -> ToolError:
+    return ToolError(
+        f"with {grant.asked} git would treat the folder as a repository, so it was not written.",
+        remedy="Use another name.",
+        code="REPOSITORY_MADE",
+    )
 
 
 def _lock_alone(root: int) -> None:
-    """Boxes hold the workspace shared while they run; what must be written alone waits for the next try."""
+    """Boxes hold a shared lock while they run; exclusive writes are refused until the next attempt."""
     try:
         fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise ToolError(
             "a command is running in the workspace.",
-            remedy="Try again when it has ended.",
+            remedy="Try again when it has ended; one in the background can be ended with command_stop.",
             code="WORKSPACE_BUSY",
             begun=False,
         ) from error
@@ -242,10 +311,10 @@ def _replace(parent: int, name: str, data: bytes, tag: str) -> None:
 
 
 def put_durably(parent: int, name: str, data: bytes | Iterable[bytes], mode: int | None, tag: str = "") -> None:
-    """Put a file into an open folder: written aside, synced, renamed into place; whole and durable, or not there.
+    """Write a file into an open folder through a temporary file: complete and durable, or absent.
 
-    With a mode it has exactly these permissions, whatever the umask; without one the umask decides. What a program gets
-    by its owner (setuid, setgid) is not carried over to other content, as the system itself has it.
+    With a mode it has exactly these permissions, whatever the umask; without one the umask decides. Setuid and
+    setgid are not carried over to new content, as in the system itself.
     """
     aside = f".{name[:80]}.{tag or os.urandom(6).hex()}.new"
     with suppress(FileNotFoundError):
@@ -268,7 +337,7 @@ def put_durably(parent: int, name: str, data: bytes | Iterable[bytes], mode: int
 
 
 def read_existing(root: Path, relative: str, max_bytes: int) -> bytes | None:
-    """What a file holds now, for showing a difference; None when there is none or it is not a plain small file."""
+    """A file's current content, for a diff; None if there is none or it is not a small regular file."""
     grant = FileGrant(asked=relative, root=str(root), relative=relative, writable=False)
     try:
         return WorkspaceFiles((grant,)).read(relative, max_bytes=max_bytes)

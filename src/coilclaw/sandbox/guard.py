@@ -1,13 +1,13 @@
 # ruff: noqa: PTH116, PTH118 - kernel paths and descriptors; pathlib adds nothing here
-"""Protected paths of a workspace: what each one is on disk, and how its name is kept from being swapped or made.
+"""Protected paths of a workspace: what each one is on disk, and how its name is kept from being swapped or created.
 
-A mount can only stand on something that exists. Where a protected path does not exist yet, an empty directory with the
-mark `_MARK` as its mode stands in for it while boxes run, and the last box to end takes it away again.
+A mount needs an existing target. If a protected path does not exist yet, an empty directory with the
+mode `_MARK` replaces it while boxes run, and the last box to end removes it.
 
-Every box holds the workspace's shared lock from before the survey until it is dead; whoever replaces a protected file
-holds the exclusive one. Without the lock no box runs: a file that is replaced loses its mount in every running box.
-A box that stays open is no exception where it can write: it belongs into a folder of its own, or the owner's files
-could not be written for hours. Where it only reads it lets the lock go once it began, so it can hide nothing there.
+Every box holds the workspace's shared lock from before the survey until it is dead; replacing a protected file
+needs the exclusive one. Without the lock no box runs: a replaced file loses its mount in every running box.
+An open box is no exception if it can write: it belongs in its own folder, or the owner's files
+could not be written for hours. A read-only one releases the lock once it started, so it can hide nothing there.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Rule: TypeAlias = Literal["read_only", "hidden"]
 Found: TypeAlias = Literal["dir", "file", "missing"]
 
 _MARK = stat.S_ISVTX
-"""Mode of a stand-in: sticky, and open to nobody. Git does not see it, and no program makes such a directory."""
+"""Mode of a placeholder: sticky, without permissions. Git does not see it, and no program creates such a directory."""
 _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _WALK = _PLACE | os.O_DIRECTORY
 _LOCK_SECONDS = 3.0
@@ -36,7 +36,7 @@ _LOCK_EVERY = 0.005
 
 
 def is_stand_in(mode: int) -> bool:
-    """Whether a directory of that mode stands in for a protected path, or was left by a box that was killed."""
+    """Whether a directory with that mode is a placeholder, in use or left by a killed box."""
     return stat.S_ISDIR(mode) and stat.S_IMODE(mode) == _MARK
 
 
@@ -49,7 +49,7 @@ class Guarded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inside(path: str, directory: str) -> bool:
-    """Whether a normal path is the directory or lies below it."""
+    """Whether a normalised path is the directory or below it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
@@ -64,7 +64,7 @@ def _parts(workspace: str, path: str) -> tuple[str, ...]:
 
 
 def rules_of(spec: BoxSpec, hide: Iterable[str]) -> dict[tuple[str, ...], Rule]:
-    """Every protected path of a spec, without those another one already covers. Hidden wins over read-only."""
+    """Every protected path of a spec, without those covered by another. Hidden wins over read-only."""
     workspace = os.path.normpath(spec.workspace)
     real = os.path.realpath(workspace)
     asked: dict[tuple[str, ...], Rule] = {_parts(workspace, path): "read_only" for path in spec.read_only}
@@ -76,7 +76,7 @@ def rules_of(spec: BoxSpec, hide: Iterable[str]) -> dict[tuple[str, ...], Rule]:
                     asked[_parts(root, spelling)] = "hidden"
     if asked.get(()) == "hidden":
         raise ToolError(
-            f"The workspace {workspace} is itself to be hidden, so nothing can run in it.",
+            f"The workspace {workspace} is a hidden path, so nothing can run in it.",
             remedy="Use a workspace outside the home of CoilClaw.", code="BOX_BAD_PATH", begun=False,
         )  # fmt: skip
     return {
@@ -88,13 +88,13 @@ def rules_of(spec: BoxSpec, hide: Iterable[str]) -> dict[tuple[str, ...], Rule]:
 
 def _unholdable(parts: tuple[str, ...], why: str) -> ToolError:
     return ToolError(
-        f"The protected path {'/'.join(parts)!r} cannot be held by a box: {why}.",
+        f"The protected path {'/'.join(parts)!r} cannot be protected by a box: {why}.",
         remedy="Put a real file or directory there that its owner can open.", code="BOX_BAD_PATH", begun=False,
     )  # fmt: skip
 
 
 def _look(workspace: int, parts: tuple[str, ...]) -> tuple[tuple[str, ...], Found]:
-    """What stands at a path, walking name by name and following no link."""
+    """What is at a path, walking name by name without following links."""
     here = os.dup(workspace)
     try:
         for depth, name in enumerate(parts, start=1):
@@ -110,7 +110,7 @@ def _look(workspace: int, parts: tuple[str, ...]) -> tuple[tuple[str, ...], Foun
             if stat.S_ISLNK(found.st_mode) or not (stat.S_ISDIR(found.st_mode) or depth == len(parts)):
                 raise _unholdable(parts[:depth], "it is a symbolic link, or not a directory")
             if is_stand_in(found.st_mode):
-                return parts[:depth], "missing"  # a stand-in that another box left or still uses
+                return parts[:depth], "missing"  # a placeholder that another box left or still uses
         return parts, "dir" if stat.S_ISDIR(os.fstat(here).st_mode) else "file"
     finally:
         os.close(here)
@@ -121,12 +121,12 @@ def _busy(why: str) -> ToolError:
 
 
 async def hold(spec: BoxSpec, hide: Iterable[str], *, lasting: bool = False) -> "Guard":
-    """Lock the workspace, find its protected paths and hold their names; refuses when others keep the lock."""
+    """Lock the workspace and pin its protected paths; refuses if others keep the lock."""
     brief = lasting and not spec.workspace_writable
     if brief and "hidden" in rules_of(spec, hide).values():
         raise ToolError(
             "A box that stays open cannot hide anything in a workspace it only reads: what comes later would show.",
-            remedy="Give it a folder of its own.", code="BOX_CANNOT_HOLD", begun=False,
+            remedy="Give it its own folder.", code="BOX_CANNOT_HOLD", begun=False,
         )  # fmt: skip
     guard = Guard(spec, brief=brief)
     try:
@@ -139,15 +139,15 @@ async def hold(spec: BoxSpec, hide: Iterable[str], *, lasting: bool = False) -> 
 
 
 class Guard:
-    """Holds the protected paths of one run; `close` takes the stand-ins away when no other box uses the workspace."""
+    """Holds the protected paths of one run; `close` removes the placeholders if no other box uses the workspace."""
 
     def __init__(self, spec: BoxSpec, *, brief: bool = False) -> None:
-        """`brief`: the lock is let go as soon as the command may begin."""
+        """`brief`: the lock is released as soon as the command may start."""
         self._brief = brief
         self.guarded: tuple[Guarded, ...] = ()
         self._stand_ins: list[tuple[str, ...]] = []
         self._pinned: dict[tuple[str, ...], int] = {}
-        """A descriptor of each protected path and of all above it: while it is open, no other file gets its number."""
+        """A descriptor of each protected path and its parents: while it is open, its inode is not reused."""
         self._changed: dict[tuple[str, ...], int] = {}
         self._locked = False
         self._path = os.path.normpath(spec.workspace)
@@ -161,7 +161,7 @@ class Guard:
         self._mode = stat.S_IMODE(os.fstat(self._workspace).st_mode)
 
     async def lock(self) -> None:
-        """Wait for the shared lock; refused when somebody keeps the exclusive one for longer than a write takes."""
+        """Wait for the shared lock; refused if somebody keeps the exclusive one for longer than a write takes."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _LOCK_SECONDS
         while not _lock(self._workspace, fcntl.LOCK_SH):
@@ -173,11 +173,11 @@ class Guard:
 
     @property
     def owner(self) -> os.stat_result:
-        """Whose workspace it is."""
+        """The workspace's owner."""
         return os.fstat(self._workspace)
 
     def survey(self, spec: BoxSpec, hide: Iterable[str]) -> None:
-        """Find out what stands at every protected path, and put something where nothing does."""
+        """Record what is at every protected path, and create placeholders."""
         seen: dict[tuple[str, ...], Guarded] = {}
         for parts, rule in sorted(rules_of(spec, hide).items()):
             place, found = _look(self._workspace, parts)
@@ -201,14 +201,14 @@ class Guard:
                 try:
                     self._pinned[here] = os.open(name, _PLACE, dir_fd=above)
                 except FileNotFoundError:
-                    return  # on a read-only file system nothing stands in for it
+                    return  # no placeholder on a read-only file system
                 except OSError as error:
                     raise _unholdable(here, error.strerror or "it cannot be opened") from error
                 self._changed[here] = _change(os.fstat(self._pinned[here]))
             above = self._pinned[here]
 
     def check(self) -> None:
-        """Refuse if a protected path, or a folder above it, is not what it was at the survey: nothing holds it then."""
+        """Refuse if a protected path, or a parent, changed since the survey: it would be unprotected."""
         try:
             same = _same(os.stat(self._path), os.fstat(self._workspace))
             for parts, pinned in self._pinned.items():
@@ -236,9 +236,9 @@ class Guard:
                 return
             except OSError as error:
                 if error.errno == errno.EROFS:
-                    return  # then no box can make it either
+                    return  # then no box can create it either
                 raise BoxUnavailable(
-                    f"The protected path {'/'.join(place)!r} does not exist and cannot be held: {error.strerror}.",
+                    f"The protected path {'/'.join(place)!r} does not exist and cannot be protected: {error.strerror}.",
                     remedy="Create it, or make its directory writable for the owner of the workspace.",
                 ) from error
             owner = self.owner
@@ -246,10 +246,10 @@ class Guard:
                 os.chown(place[-1], owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
 
     def close(self) -> None:
-        """Take stand-ins away if they are still ours and no other box needs them; never fails."""
+        """Remove placeholders if they are still ours and no other box needs them; never fails."""
         self._unpin()
         try:
-            with contextlib.suppress(OSError):  # who may enter the workspace is the owner's to say
+            with contextlib.suppress(OSError):  # restore the owner's permissions
                 if stat.S_IMODE(os.fstat(self._workspace).st_mode) != self._mode:
                     os.fchmod(self._workspace, self._mode)
             if self._stand_ins and self._locked and _lock(self._workspace, fcntl.LOCK_EX):
@@ -261,7 +261,7 @@ class Guard:
 
 
 def clear_stand_in(workspace: int, parts: tuple[str, ...]) -> None:
-    """Take away what a box that was killed left at a path or above it. Only for who holds the exclusive lock."""
+    """Remove a killed box's placeholders at a path or above it. Requires the exclusive lock."""
     place, found = _look(workspace, parts)
     if found == "missing":
         with contextlib.suppress(OSError), _directory(workspace, place[:-1]) as parent:
@@ -300,5 +300,5 @@ def _same(one: os.stat_result, other: os.stat_result) -> bool:
 
 
 def _change(found: os.stat_result) -> int:
-    """When a file changed last. One that was unlinked and linked again is the same file, but its mounts are gone."""
+    """A file's change time. A file that was unlinked and linked again is the same, but its mounts are gone."""
     return 0 if stat.S_ISDIR(found.st_mode) else found.st_ctime_ns

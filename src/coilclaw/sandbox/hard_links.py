@@ -1,4 +1,4 @@
-"""Hard links out of the workspace: a file with another name elsewhere is written there too.
+"""Hard links out of the workspace: writing a file with another name elsewhere changes that one too.
 
 Before a command may write, such a file becomes a private copy with the same content, mode and times.
 """
@@ -17,13 +17,13 @@ _CHUNK = 1 << 20
 
 
 def unlink_from_outside(workspace: Path, linked: list[Linked]) -> int:
-    """Give each of these files content of its own. How many there were; too many are refused."""
+    """Replace each of these files by a private copy. Returns how many; too many are refused."""
     total = sum(each.size for each in linked)
     if len(linked) > MOST_FILES or total > MOST_BYTES:
         raise ToolError(
             f"{len(linked):,} files of the workspace ({total >> 20:,} MB) are hard links to files outside it,"
             " which a command could change through them.",
-            remedy="Put a copy (`cp -a`) of the folder they are in into its place; `coilclaw doctor` names some.",
+            remedy="Replace their folder by a copy (`cp -a`); `coilclaw doctor` names some.",
             code="HARD_LINKS",
             begun=False,
         )
@@ -66,7 +66,7 @@ def _copy_up(workspace: Path, relative: str) -> bool:
 
 
 def _could_write(parent: int, name: str) -> bool:
-    """Whether a command could: it runs as we do, and may change the mode of what is ours."""
+    """Whether a command could write it: it runs as we do, and may change the mode of our files."""
     try:
         owner = os.stat(name, dir_fd=parent, follow_symlinks=False).st_uid
     except FileNotFoundError:

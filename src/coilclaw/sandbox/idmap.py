@@ -1,7 +1,7 @@
 # ruff: noqa: PTH123 - kernel paths and descriptors; pathlib adds nothing here
-"""The identity map by which root lends a workspace: its owner's files appear as the box's, new ones become the owner's.
+"""The id mapping of root's boxes: the workspace owner's files appear as the box's, new ones become the owner's.
 
-Nothing is changed on disk. The map is a user namespace that a short-lived helper makes; only its descriptor is kept.
+Nothing changes on disk. The mapping is a user namespace created by a short-lived helper; only its descriptor is kept.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ import weakref
 from coilclaw.packets.errors import BoxUnavailable
 
 BOX_UIDS = (79231, 64999)
-"""uid and gid of boxes started by root: above what distributions and systemd hand out, below subordinate uids; the
+"""uid and gid of boxes started by root: above what distributions and systemd assign, below subordinate uids; the
 second is for containers whose uids end at 65535, where systemd's dynamic users do not live."""
 
 _ORDINARY_USER = "Run CoilClaw as an ordinary user instead of root."
 
 
 def box_uid() -> int:
-    """The unprivileged uid for root's boxes: one that this user namespace has and nobody's account uses."""
+    """The unprivileged uid for root's boxes: one that exists in this user namespace and belongs to no account."""
     for uid in BOX_UIDS:
         with contextlib.suppress(KeyError):
             pwd.getpwuid(uid)
@@ -37,7 +37,7 @@ def _mapped(uid: int) -> bool:
 
 
 class IdentityMaps:
-    """The maps made so far, one for each owner; their descriptors close with this object."""
+    """The mappings so far, one per owner; their descriptors close with this object."""
 
     def __init__(self, *, python: str, launcher: str, uid: int) -> None:
         self.uid = uid
@@ -46,12 +46,12 @@ class IdentityMaps:
         weakref.finalize(self, _close_all, self._maps)
 
     def descriptor(self, owner: int, group: int) -> int:
-        """A user namespace that shows files of this owner as the box's; -1 where none is needed."""
+        """A user namespace that maps this owner's files to the box; -1 if none is needed."""
         if (owner, group) == (self.uid, self.uid):
             return -1
         if (owner, group) not in self._maps:
             made = self._make(owner, group)
-            if self._maps.setdefault((owner, group), made) != made:  # another seat was quicker
+            if self._maps.setdefault((owner, group), made) != made:  # another thread was faster
                 os.close(made)
         return self._maps[owner, group]
 
@@ -72,7 +72,7 @@ class IdentityMaps:
 
 
 def _cannot_lend(why: str) -> BoxUnavailable:
-    return BoxUnavailable(f"Root cannot lend its workspace to a box: {why}.", remedy=_ORDINARY_USER)
+    return BoxUnavailable(f"Root cannot map its workspace into a box: {why}.", remedy=_ORDINARY_USER)
 
 
 def _close_all(maps: dict[tuple[int, int], int]) -> None:

@@ -1,9 +1,9 @@
-"""Keeping the workspace: what it held before each change, in a store of its own in the home.
+"""Snapshots of the workspace before each change, in a store in the home.
 
-Before a command all of it is kept, at the cost of what changed since the last time; before a file tool only what it
-writes. Afterwards it is noted what the call left, so that an undo knows its changes from those of anybody else.
-No program runs over the workspace: what a command left there (a nested repository, attributes, filters) is only ever
-read as bytes. Links are kept as links.
+Before a command everything is stored, at the cost of what changed since the last time; before a file tool only what it
+writes. Afterwards the resulting state is recorded, so that an undo can tell its changes from others'.
+No program runs over the workspace: what a command left there (a nested repository, attributes, filters) is only
+read as bytes. Links are stored as links.
 """
 
 import fcntl
@@ -32,14 +32,14 @@ from coilclaw.sandbox.scan import (
 )
 
 FRESH_SECONDS = 300
-"""If the workspace could be kept so long ago, it is not looked through only to find out."""
+"""If a snapshot succeeded this recently, the workspace is not scanned just to find out."""
 RESERVE = 256 << 20
-"""So much of the disk is left free, or a twentieth of a small one."""
+"""Free disk space to leave, or a twentieth of a small disk."""
 _SEEN = msgspec.msgpack.Decoder(dict[str, Entry])
 
 
 class Keeping:
-    """Keeps moments of one workspace, and tells what changed since."""
+    """Takes snapshots of one workspace, and compares them with its present state."""
 
     def __init__(
         self, workspace: Path, store: Path, clock: Clock, warn: Callable[[str], None], limits: Limits = LIMITS
@@ -51,13 +51,13 @@ class Keeping:
         self.manifests = Manifests(store, clock, warn)
         self._contents = self.manifests.contents
 
-    # Keeping
+    # Taking snapshots
 
     def take(self, note: str, stopped: Callable[[], bool] = never, turn: str = "") -> str:
-        """Keep the workspace as it is now; the same state of one turn is kept once. Returns the snapshot's id.
+        """Take a snapshot of the workspace; the same state within a turn is stored once. Returns its id.
 
-        It gives up when it takes too long, would need too much room, or `stopped` says so; the next one goes on with
-        what this one stored. Why there is none, or what it lacks, is what `fault` says from then on.
+        It gives up if it takes too long, needs too much space, or `stopped` says so; the next one continues with
+        what this one stored. `fault` then says why there is none, or what it lacks.
         """
         with self._locked(stopped), self._noting_faults():
             return self._take(note, stopped, turn)
@@ -97,9 +97,9 @@ class Keeping:
         return snapshot_id
 
     def prepare(self, stopped: Callable[[], bool] = never) -> None:
-        """Find out whether the workspace can be kept, for `fault`; what is new is stored, so that `take` is quick.
+        """Find out whether a snapshot is possible, for `fault`; new content is stored, so that `take` is quick.
 
-        Where it could be a short while ago, that is believed.
+        A recent success is taken as the answer.
         """
         newest = next((each for each in self.manifests.readable() if each.whole), None)
         if newest is not None and not self.fault(None):
@@ -115,21 +115,21 @@ class Keeping:
             self._note_fault(reading.not_kept)
 
     def keep_what_can_be(self, paths: Iterable[str], note: str) -> tuple[str, dict[str, str]]:
-        """The same as a moment of its own, however many cannot be kept: those are told, each with why."""
+        """The same as a separate snapshot, even if some files cannot be stored: those are returned with the reason."""
         with self._locked(never):
             return self._keep(list(dict.fromkeys(paths)), note, "", strict=False)
 
     def keep(self, paths: Iterable[str], note: str, turn: str = "") -> str:
-        """Keep what these files hold, or that they are not there, before they are written. Returns the snapshot's id.
+        """Store the content or absence of these files before they are written. Returns the snapshot's id.
 
-        Within a turn they join its last moment, unless that has them already and somebody else changed them since.
-        What cannot be kept is a ToolError, and nothing is kept then.
+        Within a turn they join its last snapshot, unless that already has them and somebody else changed them since.
+        If one cannot be stored, it raises ToolError and stores nothing.
         """
         with self._locked(never):
             return self._keep(list(dict.fromkeys(paths)), note, turn, strict=True)[0]
 
     def _keep(self, paths: list[str], note: str, turn: str, *, strict: bool) -> tuple[str, dict[str, str]]:
-        """The snapshot's id, and why each file that could not be kept was not."""
+        """The snapshot's id, and the reason for each file that could not be stored."""
         newest = next(self.manifests.readable(), None)
         joining = newest is not None and not newest.whole and bool(turn) and newest.turn == turn
         names = {*newest.files, *newest.absent} if newest is not None and joining else set[str]()
@@ -174,7 +174,7 @@ class Keeping:
         return made.id, failed
 
     def _kept_at(self, top: int, path: str, absent: list[str], adding: Adding) -> Entry | None:
-        """The entry of one file; None when it is not there, which is noted with the folders that are not there."""
+        """The entry of one file; None if it is absent, which is recorded with its missing folders."""
         folder, _, name = path.rpartition("/")
         try:
             here = open_folder(top, folder)
@@ -196,9 +196,9 @@ class Keeping:
         return not os.path.lexists(self.workspace / path)
 
     def settle(self, snapshot_id: str, paths: Iterable[str] = ()) -> list[str]:
-        """Note what the call left for which the snapshot was kept; everything it touched, as `touched` says it.
+        """Record the state after the snapshot's call: everything it touched, according to `touched`.
 
-        Of a snapshot of single files, only these paths are meant: others in it are of earlier calls.
+        For a snapshot of single files, only these paths: the others belong to earlier calls.
         """
         with self._locked(never):
             manifest = self.manifests.find(snapshot_id)
@@ -214,21 +214,21 @@ class Keeping:
                     left[name] = facts
             self.manifests.write(msgspec.structs.replace(manifest, left=left))
             with suppress(OSError):
-                os.utime(path, ns=(made.st_atime_ns, made.st_mtime_ns))  # what is left out is told by this time
+                os.utime(path, ns=(made.st_atime_ns, made.st_mtime_ns))  # excluded files are compared by this time
             return names
 
-    # Telling
+    # Comparing
 
     def recent(self, limit: int = 20) -> list[Snapshot]:
         """Snapshots, newest first."""
         return [each.short() for each in islice(self.manifests.readable(), limit)]
 
     def named(self, snapshot_id: str) -> Snapshot:
-        """The snapshot of that id, or the first of the last turn."""
+        """The snapshot with that id, or the first of the last turn."""
         return self.first(snapshot_id).short()
 
     def first(self, snapshot_id: str) -> Manifest:
-        """The manifest of that id; without one, that from before the last turn's first change."""
+        """The manifest with that id; by default, the one before the last turn's first change."""
         if snapshot_id:
             return self.manifests.find(snapshot_id)
         found = self.manifests.find("")
@@ -243,9 +243,9 @@ class Keeping:
     def touched(self, snapshot_id: str) -> list[str]:
         """Everything below the workspace that is new, different or gone since the snapshot was taken, sorted.
 
-        A new folder ends with a slash: its name is new, what is in it is told by itself. What a snapshot leaves out is
-        told by the time the system itself keeps of its last change: a large file by its own name, a left-out folder (or
-        the folder of a name that is no text) by the folder's. Never fewer than were touched: what cannot be compared in
+        A new folder ends with a slash: its name is new, its content is listed separately. What a snapshot excludes is
+        compared by the system's change time: a large file by its own name, an excluded folder (or the
+        folder of a name that is not text) by the folder's. Never fewer than were touched: what cannot be compared in
         time counts. A workspace with too many files is a ToolError.
         """
         return self._touched(self.manifests.find(snapshot_id))
@@ -286,9 +286,9 @@ class Keeping:
         return sorted(found | gone)
 
     def fault(self, paths: Iterable[str] | None) -> str:
-        """Why what these files hold cannot be kept, or, for None, why the whole workspace could not be the last time.
+        """Why these files cannot be stored, or, for None, why the last snapshot of the workspace failed.
 
-        Empty when there is nothing against it. It looks at little: it is asked before every decision.
+        Empty if they can. Cheap, because it is called before every decision.
         """
         if paths is None:
             try:
@@ -313,7 +313,7 @@ class Keeping:
         return told(failed) if failed else self.no_room(needed)
 
     def no_room(self, needed: int) -> str:
-        """That the disk has not enough room left; empty when it has."""
+        """A message if the disk is too full, else empty."""
         folder = self._store
         while not folder.exists():
             folder = folder.parent
@@ -325,14 +325,14 @@ class Keeping:
         return ""
 
     def bytes(self) -> int:
-        """How much room everything that is kept takes."""
+        """The space that all snapshots take."""
         return self.manifests.bytes()
 
-    # Within
+    # Internals
 
     @contextmanager
     def _locked(self, stopped: Callable[[], bool]) -> Iterator[None]:
-        """One at a time, whichever process; what was read of packs is forgotten at the end."""
+        """One at a time across processes; the cache of packs is dropped at the end."""
         make_folder(self._store)
         fd = os.open(self._store / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -385,7 +385,7 @@ class Keeping:
                 (self._store / "fault").unlink(missing_ok=True)
 
     def _known(self, last: Manifest | None) -> tuple[dict[str, Entry], dict[str, Entry]]:
-        """What the last manifest holds, and with it what was read since; one whose parts are damaged says nothing."""
+        """The last manifest's files and what was read since; one with damaged parts counts as empty."""
         try:
             before = self.manifests.files_of(last) if last is not None else {}
         except ToolError as error:
@@ -402,7 +402,7 @@ class Keeping:
             self._write_seen(files)
 
     def _write_seen(self, files: dict[str, Entry]) -> None:
-        """Note what is stored though no manifest says so yet, so that it is not read again. It need not be durable."""
+        """Record what is stored but in no manifest yet, so that it is not read again. It need not be durable."""
         place = self._store / "seen"
         if not files:
             place.unlink(missing_ok=True)
@@ -420,6 +420,6 @@ class Keeping:
 
 
 def _around(path: str) -> list[str]:
-    """The folders a path lies in, the outermost first."""
+    """The folders around a path, outermost first."""
     parts = path.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]

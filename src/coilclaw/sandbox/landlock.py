@@ -23,7 +23,7 @@ _IOCTL_DEV: Final = 1 << 15
 _ON_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
 READS: Final = READ_FILE | READ_DIR
 _RIGHTS_SINCE: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""How many of the file rights each version of the interface knows."""
+"""The number of file rights in each version of the interface."""
 _TCP_SINCE, _SCOPES_SINCE = 4, 6
 
 
@@ -38,7 +38,7 @@ class _Beneath(ctypes.Structure):
 
 
 def version() -> int:
-    """Which Landlock interface the kernel offers; 0 when there is none."""
+    """The kernel's Landlock version; 0 if there is none."""
     try:
         return raw(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1), what="landlock version")
     except OSError:

@@ -1,14 +1,14 @@
 # ruff: noqa: PTH100, PTH115, PTH116, PTH120 - kernel paths and descriptors; pathlib adds nothing here
-"""The small program between us and a boxed command where bubblewrap is not enough or not there.
+"""The small program between us and a boxed command if bubblewrap is insufficient or missing.
 
 Run as `python -I -S launcher.py MODE FD`; the order is read from FD. Standard library only, one thread, no project
 import beyond the stdlib-only modules of this room, and none after the start: the files may be readable by root alone.
 Every failure before the command starts is reported and final.
 
     walls   namespaces, mounts, Landlock, seccomp (tier B)
-    plain   no namespaces: Landlock and seccomp alone, or nothing at all (tier unsafe)
-    stage   a noexec workspace in a user namespace of our own, then bubblewrap (tier A, ordinary user)
-    hold    a fresh user namespace, kept until our standard input ends (for an identity map)
+    plain   no namespaces: only Landlock and seccomp, or nothing at all (tier unsafe)
+    stage   a noexec workspace in our own user namespace, then bubblewrap (tier A, ordinary user)
+    hold    a new user namespace, kept until our standard input ends (for an id mapping)
 """
 
 import _socket
@@ -31,7 +31,7 @@ SETUP_FAILED = 125
 
 
 def main(mode: str, descriptor: int) -> NoReturn:
-    """Carry out one order; never returns."""
+    """Execute one order; never returns."""
     syscalls.signal_on_parent_death(signal.SIGTERM if mode == "plain" else signal.SIGKILL)
     if mode == "hold":
         _hold()
@@ -39,11 +39,11 @@ def main(mode: str, descriptor: int) -> NoReturn:
         order: Order = marshal.loads(pipe.read())  # noqa: S302 - our own parent wrote it
     try:
         if os.getppid() != order["parent"]:
-            raise OSError(3, "the process that asked for this box is gone")  # noqa: TRY301
+            raise OSError(3, "the process that requested this box is gone")  # noqa: TRY301
         {"walls": _walls, "plain": _plain, "stage": _stage}[mode](order)
-    except Exception as error:  # in either process: nothing may run after a step that failed
+    except Exception as error:  # in either process: nothing may run after a failed step
         _fail(order, f"{type(error).__name__}: {error}")
-    _fail(order, "the launcher came to its end without a command")
+    _fail(order, "the launcher ended without a command")
 
 
 def _report(order: Order, text: str) -> None:
@@ -64,7 +64,7 @@ def _hold() -> NoReturn:
 
 
 def _become(order: Order) -> None:
-    """Give up root for good before anything else is done."""
+    """Give up root permanently before anything else."""
     if order["uid"] < 0:
         return
     os.setgroups([])
@@ -73,7 +73,7 @@ def _become(order: Order) -> None:
     syscalls.set_dumpable(dumpable=True)  # or our own uid_map would belong to root
     syscalls.signal_on_parent_death(signal.SIGKILL)  # forgotten by the kernel when the uid changed
     if os.getppid() != order["parent"]:
-        raise OSError(3, "the process that asked for this box is gone")
+        raise OSError(3, "the process that requested this box is gone")
 
 
 def _write(path: str, text: str) -> None:
@@ -93,7 +93,7 @@ def _own_user_namespace(others: int, inside_id: int | None) -> None:
 
 
 def _walls(order: Order) -> NoReturn:
-    os.set_inheritable(order["status"], False)  # the command must not speak for us
+    os.set_inheritable(order["status"], False)  # the command must not write reports
     _become(order)
     os.chdir("/")
     others = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
@@ -108,12 +108,12 @@ def _walls(order: Order) -> NoReturn:
 
 
 def _first_process(order: Order) -> NoReturn:
-    """Process 1 of the box: builds the inside, gives everything up, starts the command, buries the dead."""
+    """Process 1 of the box: builds the inside, drops all privileges, starts the command, reaps the dead."""
     syscalls.signal_on_parent_death(signal.SIGKILL)
     syscalls.unshare(syscalls.CLONE_NEWNS)
     names = ("ipc", "mnt", "net", "pid", "uts")
     namespaces = "".join(f', "{name}-namespace": {os.stat(f"/proc/self/ns/{name}").st_ino}' for name in names)
-    # /proc is still the machine's, so this is our number out there; in here it is 1
+    # /proc is still the machine's, so this is our outer pid; in here it is 1
     _report(order, f'{{"child-pid": {os.readlink("/proc/self")}{namespaces}}}')
     rootfs.build(order["steps"], order["base"])
     syscalls.set_hostname("box")
@@ -127,7 +127,7 @@ def _first_process(order: Order) -> NoReturn:
     if known:
         rights = landlock.writes(known)
         landlock.restrict([(path, rights) for path in order["writable"]], handled=rights, network=False)
-    syscalls.set_dumpable(dumpable=False)  # the command has our uid, but may not look into us
+    syscalls.set_dumpable(dumpable=False)  # the command has our uid, but must not inspect us
     os.setsid()
     if os.read(order["gate"], 1) != b"g":
         raise OSError(3, "the box was never released")
@@ -140,7 +140,7 @@ def _first_process(order: Order) -> NoReturn:
 
 
 def _bury_all(command: int) -> int:
-    """Gather the dead, orphans too, until nobody is left; how the command ended. Whoever watches us ends the living."""
+    """Reap all processes, orphans too, until none is left; returns how the command ended."""
     code = SETUP_FAILED
     while True:
         try:
@@ -157,13 +157,13 @@ def _code(status: int) -> int:
 
 
 def _execute(order: Order) -> NoReturn:
-    """Become the command; a name that does not exist ends like it would in a shell."""
+    """Exec the command; an unknown name ends as in a shell."""
     try:
         os.chdir(order["cwd"])
     except OSError as error:
         _fail(order, f"chdir to {order['cwd']}: {error.strerror}")
     argv: list[str] = order["argv"]
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, a command must not inherit that
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals; a command must not inherit that
         signal.signal(number, signal.SIG_DFL)
     os.closerange(3, order["status"])
     os.closerange(order["status"] + 1, 1024)
@@ -178,7 +178,7 @@ def _execute(order: Order) -> NoReturn:
 
 
 def _close_all_but(*kept: int) -> None:
-    """Hold no end of the command's streams, so that they end when the command does."""
+    """Close the command's streams here, so that they end when the command does."""
     nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
@@ -204,8 +204,8 @@ def _stage(order: Order) -> NoReturn:
 
 
 def _plain(order: Order) -> NoReturn:
-    """Without a process namespace we are what gathers the dead and ends the living."""
-    os.set_inheritable(order["status"], False)  # the command must not speak for us
+    """Without a pid namespace we reap the dead and kill the living ourselves."""
+    os.set_inheritable(order["status"], False)  # the command must not write reports
     syscalls.become_subreaper()
 
     def stop(_number: int, _frame: object) -> NoReturn:
@@ -239,7 +239,7 @@ def _plain_command(order: Order) -> NoReturn:
 
 
 def _sweep() -> None:
-    """End every descendant, however far it detached itself: orphans come to us, the subreaper."""
+    """Kill every descendant, however detached: as the subreaper we inherit orphans."""
     while True:
         for pid in descendants(os.getpid()):
             for number in (signal.SIGSTOP, signal.SIGKILL):

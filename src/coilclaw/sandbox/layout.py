@@ -1,5 +1,5 @@
 # ruff: noqa: PTH110, PTH112, PTH114, PTH115 - kernel paths and descriptors; pathlib adds nothing here
-"""What a box looks like inside, as steps that bubblewrap's arguments or our own launcher carry out in order.
+"""The inside of a box, as steps that bubblewrap's arguments or our own launcher execute in order.
 
 Nothing is inherited: the root starts empty, and a path exists inside only because a step here put it there.
 """
@@ -29,7 +29,7 @@ _ETC = (
     "/etc/pki/ca-trust/extracted", "/etc/pki/tls/certs",
 )  # fmt: skip
 SYSTEM_PLACES = (*_SYSTEM, "/etc", "/proc", "/sys", "/dev", "/boot")
-"""Nothing of it is a workspace, or is mounted as if it were somebody's."""
+"""System paths, which are never a workspace or a mount."""
 _FILES = {
     "/etc/passwd": (
         "root:x:0:0:root:/:/usr/sbin/nologin\n"
@@ -41,11 +41,11 @@ _FILES = {
     "/etc/hosts": "127.0.0.1 localhost box\n::1 localhost\n",
 }
 OWN_PLACES = (*_SYSTEM, *_ETC, *_FILES, "/proc", "/sys", "/dev", "/boot", _TMP, "/var/tmp")  # noqa: S108 - inside the box
-"""What every box has, or must not have: no mount stands in it or around it."""
+"""Paths that every box has, or must not have: no mount overlaps them."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing done while the inside is built."""
+    """One step of building the inside."""
 
     kind: Kind
     at: str
@@ -65,17 +65,17 @@ def environment(spec: BoxSpec) -> dict[str, str]:
 
 
 def command_line(spec: BoxSpec) -> list[str]:
-    """The argv of a spec: text is read by the shell, an argv is taken as it is."""
+    """The argv of a spec: text is run by the shell, an argv is used as it is."""
     return ["/bin/sh", "-c", spec.command] if isinstance(spec.command, str) else list(spec.command)
 
 
 def check_workspace(spec: BoxSpec) -> None:
-    """Refuse a workspace that would cover, or lie in, the system part of the inside."""
+    """Refuse a workspace that would cover, or be inside, the system part of the box."""
     for path in (os.path.normpath(spec.workspace), os.path.realpath(spec.workspace)):
         if any(inside(path, system) or inside(system, path) for system in SYSTEM_PLACES):
             raise ToolError(
                 f"{path} cannot be a workspace: it contains, or is inside, a system directory.",
-                remedy="Use a directory of its own, such as ~/coilclaw-workspace.", code="BOX_BAD_PATH", begun=False,
+                remedy="Use a separate directory, such as ~/coilclaw-workspace.", code="BOX_BAD_PATH", begun=False,
             )  # fmt: skip
 
 
@@ -88,8 +88,8 @@ def steps_for(
     source: str,
     mounts: tuple[str, ...] = (),
 ) -> tuple[Step, ...]:
-    """Every step of the inside of one box; `source` is where the workspace can be reached while it is built,
-    and `mounts` where the spec's mounts can."""
+    """The steps of one box; `source` is the path of the workspace while it is built,
+    and `mounts` those of the spec's mounts."""
     noexec = spec.workspace_noexec
     return (
         *_system(os.path.normpath(spec.workspace)),
@@ -123,7 +123,7 @@ def _system(workspace: str) -> Iterator[Step]:
 
 
 def holds_something_shown(path: str, workspace: str) -> bool:
-    """Whether a path stands above something every box has: hiding /etc leaves the few public files of it."""
+    """Whether a path contains something every box has: hiding /etc leaves its few public files."""
     return any(inside(shown, path) for shown in (*_SYSTEM, *_ETC, *_FILES, "/proc", "/dev", HOME, workspace))
 
 
@@ -132,7 +132,7 @@ def _visible(path: str) -> bool:
 
 
 def _masked(at: str, *, directory: bool) -> Iterator[Step]:
-    """A directory shows empty; a file can be neither read nor run, because its mount knows no devices."""
+    """A directory appears empty; a file can be neither read nor run, because its mount is nodev."""
     if directory:
         yield Step(kind="tmpfs", at=at, size=4096, mode=0o555)
         yield Step(kind="seal", at=at)
@@ -159,7 +159,7 @@ def _programs(programs: Programs) -> Iterator[Step]:
 
 
 def _mounts(spec: BoxSpec, sources: tuple[str, ...]) -> Iterator[Step]:
-    """The outer before the inner; where nothing of the workspace may be run, nothing that can be written may be."""
+    """Outer mounts before inner; if the workspace is noexec, everything writable is."""
     for mount, source in sorted(zip(spec.mounts, sources, strict=True), key=lambda one: len(one[0].at)):
         noexec = spec.workspace_noexec and mount.writable
         yield Step(kind="bind", at=mount.at, source=source, writable=mount.writable, noexec=noexec)
@@ -176,7 +176,7 @@ def _workspace(spec: BoxSpec, guarded: tuple[Guarded, ...], source: str) -> Iter
     for one in guarded:
         if not one.parts or (one.rule == "read_only" and not writable):
             continue
-        # A name can only be swapped by renaming it or a directory above it: each of those becomes a mount of its own.
+        # A name can only be swapped by renaming it or a parent directory: each of those becomes a mount.
         above = [one.parts[:depth] for depth in range(1, len(one.parts))]
         held = not writable or not frozen.isdisjoint(above)  # nothing below a read-only directory can be renamed
         for parts in () if held else (parts for parts in above if parts not in pinned):

@@ -1,5 +1,5 @@
 # ruff: noqa: PTH123 - kernel paths and descriptors; pathlib adds nothing here
-"""Whether a command, once it is over, has left something running."""
+"""Detects processes that a finished command left running."""
 
 import asyncio
 import os
@@ -10,16 +10,16 @@ from coilclaw.sandbox.process_tree import children, descendants
 
 _LOOK = 0.02
 _GRACE = 0.25
-"""Helpers that end with their command, such as the reader of its last pipe, may take a moment to be gone."""
+"""Helpers that end with their command, such as the reader of its last pipe, may take a moment to exit."""
 _COMMAND = 2
-"""The number of the command in its process namespace: the first that is started there, and given out only once."""
+"""The command's pid in its pid namespace: the first that is started there, and never reused."""
 
 
 class LeftoverProcesses:
-    """Waits for the end of a box's command, and tells how many processes it left if some still run a moment later.
+    """Waits for the end of a box's command, and reports how many processes it left if some still run a moment later.
 
-    Only processes seen alive are told of. That nothing is left is never concluded here: orphans come to the process at
-    the `top`, which ends by itself once it has gathered the last of them, and until then we look again.
+    Only processes seen alive are reported. It never concludes that nothing is left: the process at the `top` inherits
+    orphans and exits once it has reaped the last of them; until then we check again.
     """
 
     def __init__(self, top: int, *, command: int | None, left: Callable[[int], None]) -> None:
@@ -40,7 +40,7 @@ class LeftoverProcesses:
         self._loop.add_reader(command, self._over)
 
     def _seek(self) -> None:
-        """Find the command. It is the eldest child of `top`, so children without it mean that it is over."""
+        """Find the command. It is the eldest child of `top`, so children without it mean that it has ended."""
         found = children(self._top)
         for pid in found[:8]:
             command = _command_of_a_namespace(pid)
@@ -48,7 +48,7 @@ class LeftoverProcesses:
                 self._wait_for(command)
                 return
         self._missed = self._missed + 1 if found else 0
-        if self._missed > 1:  # the kernel may leave one out of a list that changes while it is read
+        if self._missed > 1:  # the kernel may omit one from a list that changes while it is read
             self._over()
         else:
             self._timer = self._loop.call_later(_LOOK, self._seek)
@@ -71,7 +71,7 @@ class LeftoverProcesses:
             self._command = -1
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._forget()
         if self._timer is not None:
             self._timer.cancel()
@@ -84,7 +84,9 @@ def _command_of_a_namespace(pid: int) -> int | None:
     except OSError:
         return None
     try:
-        with open(f"/proc/{pid}/status") as lines:  # opened after the descriptor, so it is the same process or none
+        with open(
+            f"/proc/{pid}/status"
+        ) as lines:  # read after opening the descriptor, so it is the same process or none
             if any(line.startswith("NSpid:") and line.split()[-1] == str(_COMMAND) for line in lines):
                 return command
     except OSError:
@@ -94,7 +96,7 @@ def _command_of_a_namespace(pid: int) -> int | None:
 
 
 def is_over(pidfd: int) -> bool:
-    """Whether every thread of a process has ended; unlike its state, this is not fooled by a first thread that left."""
+    """Whether every thread of a process has ended; unlike its state, this is not fooled by an exited main thread."""
     waiting = select.poll()
     waiting.register(pidfd, select.POLLIN)
     return bool(waiting.poll(0))

@@ -1,5 +1,5 @@
 # ruff: noqa: PTH102, PTH106, PTH110, PTH116, PTH120, PTH123, PTH208 - kernel paths and descriptors; pathlib adds nothing here
-"""Bounds on what a box can use up: a control group where one can be written, resource limits everywhere."""
+"""Limits on a box's resources: a control group where possible, resource limits everywhere."""
 
 import asyncio
 import contextlib
@@ -14,13 +14,13 @@ from coilclaw.packets.box import BoxLimits
 _ROOT = "/sys/fs/cgroup"
 _NAME = "coilclaw-"
 _OWN_PROCESSES = 3
-"""Tasks of a box that are not the command's: the monitor, process 1, and root's seat."""
+"""Tasks of a box that are not the command's: the monitor, process 1, and root's thread."""
 _LEAVING_SECONDS = 0.02
 _SHARED_MEMORY_SLACK = 4 << 30
 
 
 class GroupHome(msgspec.Struct, frozen=True, kw_only=True):
-    """Where control groups can be made: one directory (v2), or one per controller (v1)."""
+    """Where control groups can be created: one directory (v2), or one per controller (v1)."""
 
     version: Literal[1, 2]
     memory: str
@@ -28,7 +28,7 @@ class GroupHome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _own_groups() -> dict[str, str]:
-    """Which group this process is in, by controller; the empty name is v2."""
+    """This process's group by controller; the empty name is v2."""
     groups: dict[str, str] = {}
     with open("/proc/self/cgroup") as lines:
         for line in lines:
@@ -42,7 +42,7 @@ def _writable(directory: str) -> bool:
 
 
 def find_group_home() -> GroupHome | None:
-    """A place where memory and process numbers can be bounded for a whole box, or None."""
+    """Where memory and processes of a whole box can be limited, or None."""
     try:
         own = _own_groups()
     except OSError:
@@ -52,7 +52,7 @@ def find_group_home() -> GroupHome | None:
     if "memory" in own and "pids" in own and _writable(memory) and _writable(processes):
         return GroupHome(version=1, memory=memory, processes=processes)
     directory = f"{_ROOT}{own.get('', '/')}".rstrip("/")
-    while len(directory) > len(_ROOT):  # our own group may not hold others; the nearest one above that does
+    while len(directory) > len(_ROOT):  # our own group may not contain others; the nearest parent that does
         directory = os.path.dirname(directory)
         with contextlib.suppress(OSError), open(f"{directory}/cgroup.subtree_control") as offered:
             if {"memory", "pids"} <= set(offered.read().split()) and _writable(directory):
@@ -74,7 +74,7 @@ class Group:
     def __init__(self, home: GroupHome, limits: BoxLimits) -> None:
         self._version = home.version
         self.joined = False
-        """Whether the thread that starts the box is in it, so that nothing needs to be added."""
+        """Whether the thread that starts the box is already in it."""
         name = f"{_NAME}{os.getpid()}-{os.urandom(5).hex()}"
         self._memory = f"{home.memory}/{name}"
         self._processes = f"{home.processes}/{name}"
@@ -101,14 +101,14 @@ class Group:
             _write(f"{self._memory}/memory.oom.group", 1)
 
     def join(self) -> None:
-        """Put the calling thread, and what it will start, under the bounds: far quicker, but version 1 alone can."""
+        """Put the calling thread, and what it will start, under the limits: much faster, but only in version 1."""
         if self._version == 1:
             for directory in self._directories:
                 _write(f"{directory}/tasks", 0)
             self.joined = True
 
     def add(self, pid: int) -> None:
-        """Put a process, and all it will start, under the bounds, unless the thread that started it is."""
+        """Put a process, and all it will start, under the limits, unless the thread that started it is."""
         for directory in () if self.joined else self._directories:
             _write(f"{directory}/cgroup.procs", pid)
 
@@ -119,17 +119,17 @@ class Group:
 
     @property
     def ran_out_of_memory(self) -> bool:
-        """Whether the kernel ended a process for lack of memory."""
+        """Whether the kernel killed a process for lack of memory."""
         source = "memory.oom_control" if self._version == 1 else "memory.events"
         return self._event(f"{self._memory}/{source}", "oom_kill")
 
     @property
     def ran_out_of_processes(self) -> bool:
-        """Whether a process could not be started because of the bound."""
+        """Whether the limit prevented a process from starting."""
         return self._event(f"{self._processes}/pids.events", "max")
 
     def remove(self) -> bool:
-        """Take the group away if nobody is in it; the dead may take a moment to leave."""
+        """Remove the group if it is empty; dead processes may take a moment to leave."""
         self._directories = tuple(directory for directory in self._directories if not _removed(directory))
         return not self._directories
 
@@ -145,7 +145,7 @@ def _removed(directory: str) -> bool:
 
 
 class Groups:
-    """Makes the groups of a box's runs, where groups can be made at all, and takes them away again."""
+    """Creates the groups of a box's runs, if possible, and removes them again."""
 
     def __init__(self) -> None:
         self._home = find_group_home()
@@ -154,7 +154,7 @@ class Groups:
             sweep(self._home)
 
     def make(self, limits: BoxLimits) -> Group | None:
-        """A fresh group, or None where resource limits must do."""
+        """A new group, or None if only resource limits are available."""
         self._look_again()
         if self._home is None:
             return None
@@ -174,7 +174,7 @@ class Groups:
 
 
 def sweep(home: GroupHome) -> None:
-    """Take away groups left by processes that were killed before they could."""
+    """Remove groups left by killed processes."""
     for parent in dict.fromkeys((home.memory, home.processes)):
         for name in os.listdir(parent):
             owner = name.removeprefix(_NAME).partition("-")[0]
@@ -186,8 +186,8 @@ def sweep(home: GroupHome) -> None:
 def bound_process(pid: int, limits: BoxLimits, *, grouped: bool, namespaced: bool) -> None:
     """Set the resource limits of a process that waits to be released; all it starts inherits them.
 
-    Done from outside and after its user namespace exists: then the process limit counts this box alone. Without such a
-    namespace, or before Linux 5.14, it counts everything its uid runs, so what runs already is added.
+    Set from outside after its user namespace exists: then the process limit counts only this box. Without such a
+    namespace, or before Linux 5.14, it counts everything its uid runs, so running processes are added.
     """
     processes = limits.processes + _OWN_PROCESSES
     if not (namespaced and _counts_by_namespace()):
@@ -200,7 +200,7 @@ def bound_process(pid: int, limits: BoxLimits, *, grouped: bool, namespaced: boo
         resource.RLIMIT_MSGQUEUE: 0,
         resource.RLIMIT_NPROC: processes,
     }
-    if not grouped:  # RLIMIT_DATA leaves address space that is only reserved uncounted, unlike RLIMIT_AS
+    if not grouped:  # RLIMIT_DATA does not count reserved address space, unlike RLIMIT_AS
         wanted[resource.RLIMIT_DATA] = limits.memory_bytes
         if limits.address_space:
             wanted[resource.RLIMIT_AS] = limits.memory_bytes + _SHARED_MEMORY_SLACK
@@ -228,7 +228,7 @@ def _running_as(uid: int) -> int:
 
 
 def memory_of(pids: list[int], limit: int) -> int:
-    """Bytes the processes hold together; shared pages are told apart only when the plain sum is over the limit."""
+    """Bytes used by the processes together; shared pages are separated only if the plain sum exceeds the limit."""
     held = sum(_field(pid, "status", ("RssAnon:", "RssShmem:")) for pid in pids)
     return held if held <= limit else sum(_field(pid, "smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) for pid in pids)
 

@@ -1,8 +1,8 @@
-"""Manifests: what was kept at each moment, in files of their own beside the contents.
+"""Manifests: the files of each snapshot, stored next to the contents.
 
-A whole one names every file of the workspace; the names of a large workspace are kept in parts, by a hash of the name,
-so that a moment costs what changed since the last one. A partial one names only the files that one call would write.
-Each manifest can be read without any other: one that is damaged costs no other moment.
+A full one names every file of the workspace; those of a large workspace are split into parts, by a hash of the name,
+so that a snapshot costs what changed since the last one. A partial one names only the files that one call would write.
+Each manifest can be read without any other: a damaged one affects no other snapshot.
 """
 
 import os
@@ -21,21 +21,21 @@ from coilclaw.sandbox.files import put_durably
 
 LINK = "link:"
 INLINE = 1000
-"""Up to so many names stand in the manifest itself."""
+"""Up to this many names are in the manifest itself."""
 PART_FILES, MOST_PARTS = 64, 256
 KEPT = 50
-"""Of so many turns something is kept."""
+"""The number of turns with snapshots."""
 KEPT_OF_TURN = 20
-"""So many moments of one turn are kept apart; those between its first and its last ones become one with the first."""
+"""Separate snapshots per turn; those between the first and the last ones are merged into the first."""
 SLACK = 8
-"""How many more than that there may be for a while."""
+"""How many more there may be temporarily."""
 STORE_BYTES = 2 << 30
 YOUNG_SECONDS = 3600
-"""Contents younger than this are left alone: another process may be about to need them."""
+"""Younger contents are not deleted: another process may be about to need them."""
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
-    """What tells cheaply whether a file changed."""
+    """A cheap fingerprint of a file."""
 
     size: int
     inode: int
@@ -44,15 +44,15 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, info: os.stat_result) -> "Facts":
-        """As the system tells them."""
+        """From stat."""
         return cls(info.st_size, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One file or link as it was; the last four tell cheaply whether it changed."""
+    """One file or link; the last four fields are a cheap fingerprint."""
 
     content: str
-    """SHA-256 of a file, or `link:` and where it leads."""
+    """SHA-256 of a file, or `link:` and its target."""
     mode: int
     size: int
     inode: int
@@ -60,17 +60,17 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     changed: int
 
     def looks_like(self, info: os.stat_result) -> bool:
-        """Whether nothing the system tells about the file has changed."""
+        """Whether the file's fingerprint is unchanged."""
         now = (info.st_size, info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
         return now == (self.size, self.inode, self.modified, self.changed)
 
     def holds_the_same(self, other: "Entry | None") -> bool:
-        """Whether the other is the same content with the same permissions."""
+        """Whether the other has the same content and permissions."""
         return other is not None and (self.content, self.mode) == (other.content, other.mode)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment of the workspace."""
+    """One snapshot of the workspace."""
 
     id: str
     time: str
@@ -79,7 +79,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The turn whose changes it precedes."""
     whole: bool = True
     files: int | None = None
-    """How many files were changed then; None when nobody could tell."""
+    """How many files were changed; None if unknown."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -90,21 +90,29 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str
     turn: str = ""
     whole: bool = True
-    """Every file of the workspace; otherwise only what one call would write."""
+    """Whether it has every file of the workspace, not only what one call would write."""
     files: dict[str, Entry] = {}
     parts: tuple[str, ...] = ()
-    """Contents that hold further files, by a hash of their names."""
+    """Contents with further files, by a hash of their names."""
     folders: list[str] | None = None
-    """Their names are told apart from new ones; None in a snapshot made before they were kept, and in a partial one."""
+    """Folders, to tell them from new ones; None in a snapshot of an earlier version, and in a partial one."""
     absent: tuple[str, ...] = ()
-    """Names that were not there, in a partial one; a folder's ends with a slash."""
+    """Absent names, in a partial one; a folder's ends with a slash."""
     not_kept: tuple[str, ...] = ()
-    """Names whose content could not be kept."""
+    """Names whose content could not be stored."""
     left: dict[str, Facts | None] | None = None
-    """What the call left of each name it touched, None for what is gone; None altogether when nobody could tell."""
+    """The state of each touched name after the call, None if it is gone; None altogether if unknown."""
+
+    @property
+    def changed(self) -> tuple[str, ...] | None:
+        """The files that were changed then; None when nobody could tell."""
+        if self.whole and self.left is None:
+            return None
+        names = (self.left or {}) if self.whole else {**self.files, **dict.fromkeys(self.absent)}
+        return tuple(path for path in names if not path.endswith("/"))
 
     def short(self) -> Snapshot:
-        """The moment without its files."""
+        """The snapshot without its files."""
         count = None if self.left is None else sum(not path.endswith("/") for path in self.left)
         if not self.whole and count is None:
             count = len(self.files) + sum(not path.endswith("/") for path in self.absent)
@@ -122,7 +130,7 @@ _PART = msgspec.msgpack.Decoder(dict[str, Entry])
 
 
 class Manifests:
-    """The manifests of one workspace, and the contents they need."""
+    """The manifests of one workspace, and their contents."""
 
     def __init__(self, store: Path, clock: Clock, warn: Callable[[str], None]) -> None:
         self.store = store
@@ -130,26 +138,26 @@ class Manifests:
         self._clock = clock
         self._warn = warn
         self._told: set[str] = set()
-        """Manifests that cannot be read, of which the owner was told."""
+        """Unreadable manifests that were reported to the owner."""
 
     # Reading
 
     def paths(self) -> list[Path]:
-        """Newest first: ids sort by the time they were made."""
+        """Newest first: ids sort by creation."""
         return sorted(self.store.glob("snap_*.json"), reverse=True)
 
     def readable(self) -> Iterator[Manifest]:
-        """Newest first, without what is in parts. One that cannot be read is passed over and named."""
+        """Newest first, without their parts. An unreadable one is skipped and reported."""
         for path in self.paths():
             try:
                 yield self.read(path)
             except ToolError as error:
-                if path.stem not in self._told and path.exists():  # otherwise another process let it go just now
+                if path.stem not in self._told and path.exists():  # otherwise another process has just deleted it
                     self._told.add(path.stem)
                     self._warn(str(error))
 
     def read(self, path: Path) -> Manifest:
-        """One manifest, without what is in its parts."""
+        """One manifest, without its parts."""
         try:
             manifest = _MANIFEST.decode(path.read_bytes())
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -160,28 +168,28 @@ class Manifests:
         return manifest
 
     def find(self, snapshot_id: str) -> Manifest:
-        """The manifest of that id, or the last one, without what is in its parts."""
+        """The manifest with that id, or the last one, without its parts."""
         found = self.paths()
         if not found:
             raise UsageError(
                 "there are no snapshots yet.", remedy="One is taken before anything in the workspace is written."
             )
         if not snapshot_id:
-            return next(self.readable(), None) or self.read(found[0])  # none can be read: say so of the last one
+            return next(self.readable(), None) or self.read(found[0])  # none can be read: report the last one
         chosen = next((path for path in found if path.stem == snapshot_id), None)
         if chosen is None:
             raise UsageError(f"there is no snapshot {snapshot_id!r}.", remedy="See `coilclaw undo --list`.")
         return self.read(chosen)
 
     def files_of(self, manifest: Manifest) -> dict[str, Entry]:
-        """All its files; a ToolError when a part cannot be read."""
+        """All its files; a ToolError if a part cannot be read."""
         files: dict[str, Entry] = {}
         for content in manifest.parts:
             files |= self._part(manifest, content)
         return files | manifest.files
 
     def before(self, manifest: Manifest, path: str) -> Entry | None:
-        """One of its files; None for what was not there then."""
+        """One of its files; None if it did not exist then."""
         if path in manifest.absent or path in manifest.files or not manifest.parts:
             return manifest.files.get(path)
         return self._part(manifest, manifest.parts[_part_of(path, len(manifest.parts))]).get(path)
@@ -204,11 +212,11 @@ class Manifests:
         now = self._clock()
         last = next(self.readable(), None)
         if last is not None and stamp(now) <= last.time < stamp(now + timedelta(hours=1)):
-            now = from_stamp(last.time) + timedelta(milliseconds=1)  # ids sort as they were made
+            now = from_stamp(last.time) + timedelta(milliseconds=1)  # ids sort by creation
         return new_id("snap", now), stamp(now)
 
     def split(self, files: dict[str, Entry], last: Manifest | None, dirty: set[str], adding: Adding) -> Manifest:
-        """A nameless manifest of these files; of the last one every part is used again that has nothing dirty."""
+        """An unnamed manifest of these files; reuses every unchanged part of the last one."""
         if len(files) <= INLINE:
             return Manifest(id="", time="", note="", files=files)
         count = PART_FILES
@@ -227,7 +235,7 @@ class Manifests:
         return Manifest(id="", time="", note="", parts=tuple(parts))
 
     def write(self, made: Manifest) -> None:
-        """Keep it, durably."""
+        """Store it, durably."""
         make_folder(self.store)
         folder = os.open(self.store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -235,16 +243,16 @@ class Manifests:
         finally:
             os.close(folder)
 
-    # Letting go
+    # Deleting
 
     def bytes(self) -> int:
-        """How much room everything takes."""
+        """The space that everything takes."""
         return sum(info.st_size for _, info in _with_facts(self.store.rglob("*")))
 
     def prune(self, added: int) -> None:
-        """Let the oldest go, by number and by room, every content that no kept one needs, and what was left aside.
+        """Delete the oldest, by number and space, unneeded contents, and temporary files.
 
-        To find what nothing needs is work: while there are packs it is done for several moments at a time.
+        Finding unneeded contents is expensive: while there are packs it is done for several snapshots at a time.
         """
         room, gone = self._room(added)
         turns = self._turns()
@@ -263,7 +271,7 @@ class Manifests:
             (self.store / "room").write_text(f"{room} {gone}")
 
     def _room(self, added: int) -> tuple[int, int]:
-        """About how many bytes there are, and how many moments went since contents were looked through."""
+        """An estimate of the bytes, and how many snapshots were deleted since contents were last checked."""
         try:
             room, gone = map(int, (self.store / "room").read_text().split())
         except (OSError, ValueError):
@@ -271,7 +279,7 @@ class Manifests:
         return room + added, gone
 
     def _turns(self) -> list[list[Path]]:
-        """The manifests, newest first, those of one turn together; one that cannot be read is by itself."""
+        """The manifests, newest first, grouped by turn; an unreadable one is its own group."""
         turns: list[list[Path]] = []
         last = ""
         for path in self.paths():
@@ -287,13 +295,13 @@ class Manifests:
         return turns
 
     def _close_up(self, turn: list[Path]) -> None:
-        """Make one of a turn's first moment and those after it, up to its last ones: who writes often loses nobody."""
-        with suppress(ToolError, OSError):  # otherwise there are more of them for a while
+        """Merge a turn's first snapshots, up to its last ones, so that frequent writes displace no other turn."""
+        with suppress(ToolError, OSError):  # otherwise there are more of them temporarily
             first = self.read(turn[-1])
             for path in reversed(turn[KEPT_OF_TURN - 1 : -1]):
                 later = self.read(path)
                 if first.left is None or later.left is None:
-                    return  # what was touched then is not known
+                    return  # what was touched is unknown
                 first = self._joined(first, first.left, later, later.left)
                 self.write(first)
                 path.unlink(missing_ok=True)
@@ -321,12 +329,12 @@ class Manifests:
                     path.unlink(missing_ok=True)
 
     def _sweep(self) -> None:
-        """Remove contents that nothing needs and that nobody is about to need."""
+        """Delete contents that nothing needs or is about to need."""
         old = self._clock().timestamp() - YOUNG_SECONDS
         try:
             needed = self._needed()
         except ToolError:
-            return  # nobody knows what that one needs; contents go when it has gone
+            return  # its needs are unknown; contents are deleted once it is gone
         for path, info in _with_facts(self.contents.folder.glob("*/*")):
             if path.parent.name + path.name not in needed and info.st_mtime < old:
                 path.unlink(missing_ok=True)
@@ -336,7 +344,7 @@ class Manifests:
         self.contents.look_anew()
 
     def _needed(self) -> set[str]:
-        """Every content that a manifest needs; parts that several share are read once."""
+        """Every content that a manifest needs; shared parts are read once."""
         needed: set[str] = set()
         for path in self.paths():
             manifest = self.read(path)
@@ -348,7 +356,7 @@ class Manifests:
         return needed
 
     def _sweep_pack(self, pack: Path, needed: set[str]) -> None:
-        """Remove a pack that nothing needs; of one that is needed by less than half, keep that half."""
+        """Delete an unneeded pack; rewrite one of which less than half is needed."""
         table = table_of(pack)
         wanted = {content: where for content, where in table.items() if content in needed}
         if not wanted:
@@ -390,5 +398,5 @@ def _unreadable(path: Path) -> ToolError:
 
 
 def _is_inside(path: str) -> bool:
-    """Whether a path of a manifest can only lead below the workspace."""
+    """Whether a manifest's path stays below the workspace."""
     return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))

@@ -1,8 +1,8 @@
 # ruff: noqa: PTH116, PTH123 - kernel paths and descriptors; pathlib adds nothing here
-"""The monitor of one box: what is started, what it reports, and whether the box it reports stands apart from us.
+"""The monitor of one box: what is started, what it reports, and whether the reported box is really isolated.
 
-The monitor (bubblewrap or our launcher) is not trusted with the last word: the process it names must be its own child,
-in namespaces of its own, with the uid that was asked for.
+The monitor (bubblewrap or our launcher) is not trusted: the process it names must be its own child,
+in its own namespaces, with the requested uid.
 """
 
 import os
@@ -17,23 +17,23 @@ NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start and how to talk to it; the descriptors belong to whoever made them."""
+    """What to start and how to talk to it; the descriptors belong to their creator."""
 
     argv: list[str]
     descriptors: tuple[int, ...]
     wires: MonitorPipes
-    """On which the monitor reports, one JSON object a line, and is told when the command may start."""
+    """Where the monitor reports, one JSON object per line, and learns when the command may start."""
     word: bytes
     """What releases the box."""
     workspace: str
-    """Whose file system is watched."""
+    """The path whose file system is watched."""
     tier: Tier
     walls: Literal["namespaces", "none"]
-    """`none`: no process namespace, so the monitor is asked to end everything before it is killed."""
+    """`none`: no pid namespace, so the monitor is asked to end everything before it is killed."""
     uid: int = -1
     """The uid the box must have when root started it."""
     becomes: int = -1
-    """The uid that root's seat takes on after the start, where the started program gives up root by itself."""
+    """The uid that root's thread takes after the start, if the started program gives up root itself."""
 
 
 class Status(msgspec.Struct, rename="kebab"):
@@ -50,14 +50,14 @@ class Status(msgspec.Struct, rename="kebab"):
 
 
 class Reports:
-    """What the monitor writes, report by report; one may come in pieces."""
+    """Splits the monitor's output into reports; one may arrive in pieces."""
 
     def __init__(self, wire: int) -> None:
         self._wire = wire
         self._pending = b""
 
     def read(self) -> list[bytes] | None:
-        """The reports that came, one in pieces not yet among them; None when nothing was written."""
+        """The complete reports so far; None if nothing was written."""
         try:
             data = os.read(self._wire, 4096)
         except BlockingIOError:
@@ -73,7 +73,7 @@ class Walls:
         self._ours = {name: os.stat(f"/proc/self/ns/{name}").st_ino for name in NAMESPACES}
 
     def check(self, status: Status, launch: Launch) -> None:
-        """Raise OSError unless the namespaces are others than ours and the uid is the one that was asked for."""
+        """Raise OSError unless the namespaces differ from ours and the uid is the requested one."""
         if launch.walls == "namespaces":
             for name in NAMESPACES:
                 theirs: int = getattr(status, f"{name}_namespace")
@@ -86,6 +86,6 @@ class Walls:
 
 
 def status_field(pid: int, name: str) -> list[str]:
-    """The words of one line of a process's status."""
+    """The fields of one line of a process's status."""
     with open(f"/proc/{pid}/status") as lines:
         return next(line.split()[1:] for line in lines if line.startswith(name))

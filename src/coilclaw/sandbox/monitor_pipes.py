@@ -1,4 +1,4 @@
-"""The wires between us and the monitor of one box."""
+"""The pipes between us and the monitor of one box."""
 
 import contextlib
 import fcntl
@@ -11,15 +11,15 @@ _SMALLEST = 4096
 
 
 class MonitorPipes:
-    """Reports come in on `status`; the box waits at its `gate` until it is released.
+    """Reports arrive on `status`; the box waits at its `gate` until it is released.
 
-    We alone hold the other end of the gate, so our death is its end: a box that was never released reads nothing there,
-    and is over. bubblewrap reads its system-call filter there, without which it starts no command, and our launcher a
+    Only we hold the other end of the gate, so our death closes it: a box that was never released reads nothing there,
+    and exits. bubblewrap reads its system call filter there, without which it starts no command, and our launcher a
     word. Either is short enough to arrive whole or not at all.
 
-    A monitor that would kill the box as soon as the command is over is held back (`holding`). Its next report finds the
-    wire full and waits, so everything inside is still as the command left it. Meanwhile `ended` tells when the box's
-    first process, which alone has the other end (`lifeline`), goes by itself. A socket, as nobody can open one anew.
+    A monitor that would kill the box as soon as the command ends is held back (`holding`). Its next report finds the
+    pipe full and blocks, so everything inside stays as the command left it. Meanwhile `ended` tells when the box's
+    first process, which alone has the other end (`lifeline`), exits. A socket, because /proc cannot reopen one.
     """
 
     def __init__(self, *, holding: bool = False) -> None:
@@ -38,16 +38,16 @@ class MonitorPipes:
 
     @property
     def handed(self) -> tuple[int, ...]:
-        """The ends that the monitor must be started with."""
+        """The monitor's ends."""
         return (self.report, self.gate, self.lifeline) if self.holding else (self.report, self.gate)
 
     def hand_over(self) -> None:
-        """Close the monitor's ends here, so that its death is their end; the full wire needs one a little longer."""
+        """Close our copies of the monitor's ends, so that its death closes them; the full pipe needs one longer."""
         for end in (self.gate, self.lifeline if self.holding else self.report):
             self._close(end)
 
     def hold_back(self) -> None:
-        """Fill the wire of reports, where that is asked for, with blanks that say nothing; raises OSError."""
+        """Fill the report pipe with blanks, if requested; raises OSError."""
         if not self.holding or self.report not in self._ours:
             return
         size = fcntl.fcntl(self.status, fcntl.F_SETPIPE_SZ, _SMALLEST)
@@ -57,7 +57,7 @@ class MonitorPipes:
         self._close(self.report)
 
     def release(self, word: bytes) -> None:
-        """Let the command start; raises OSError when nobody waits for it any more."""
+        """Let the command start; raises OSError if nobody waits for it any more."""
         os.write(self._release, word)
         self._close(self._release)
 

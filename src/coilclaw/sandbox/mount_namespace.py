@@ -1,34 +1,34 @@
 # ruff: noqa: PTH102, PTH112 - kernel paths and descriptors; pathlib adds nothing here
-"""A private mount namespace in which the workspace is lent to another uid, or made noexec, before the box is built.
+"""A private mount namespace in which the workspace is mapped to another uid, or made noexec, before the box is built.
 
-Standard library only: the launcher does this in a user namespace of its own, root's seat does it in a thread.
+Standard library only: the launcher does this in its own user namespace, root in a separate thread.
 """
 
 import os
 
 BASE = "/sys"
-"""Covered by our own tmpfs: it exists everywhere, no box shows anything of it, and anyone may walk through it."""
+"""Covered by our own tmpfs: it exists everywhere, no box shows it, and any uid may traverse it."""
 WORKSPACE = f"{BASE}/workspace"
 ROOT = f"{BASE}/root"
-"""Where our own launcher builds the inside when a stage stands."""
+"""Where our own launcher builds the inside if there is a stage."""
 
 
 def scratch(number: int) -> str:
-    """Where the n-th noexec tmpfs stands."""
+    """The path of the n-th noexec tmpfs."""
     return f"{BASE}/scratch{number}"
 
 
 def mounted(number: int) -> str:
-    """Where the n-th mount of a spec stands."""
+    """The path of the n-th mount of a spec."""
     return f"{BASE}/mount{number}"
 
 
 def prepare(trees: list[tuple[str, str, int, bool]], scratches: list[tuple[int, int]]) -> None:
     """Build the stage in the current, already private mount namespace.
 
-    `trees` are what is lent: its path, where it shall stand, a descriptor of the user namespace whose map it is shown
-    through or -1 for none, and whether nothing of it may be run. `scratches` are (bytes, mode) of the noexec tmpfs to
-    stand beside them.
+    `trees` are the mapped trees: path, target, a descriptor of the user namespace whose mapping
+    applies or -1 for none, and whether it is noexec. `scratches` are (bytes, mode) of the noexec tmpfs to
+    create next to them.
     """
     from coilclaw.sandbox import syscalls  # ctypes is slow to import, and most boxes need no stage
 
@@ -36,9 +36,9 @@ def prepare(trees: list[tuple[str, str, int, bool]], scratches: list[tuple[int, 
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
     lent: list[tuple[int, str, bool]] = []
     try:
-        for path, at, userns, noexec in trees:  # all of them before our tmpfs stands: one may lie where it will
+        for path, at, userns, noexec in trees:  # all of them before our tmpfs is mounted: it may cover one
             attributes = syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV | (syscalls.ATTR_NOEXEC if noexec else 0)
-            # An identity map is given to one file system at a time, so what else is mounted in there is not lent.
+            # An id mapping applies to one file system at a time, so nested mounts are not included.
             recursive = userns < 0
             tree = syscalls.clone_tree(path, recursive=recursive)
             lent.append((tree, at, os.path.isdir(path)))

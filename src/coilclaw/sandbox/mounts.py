@@ -1,8 +1,8 @@
 # ruff: noqa: PTH117, PTH118, PTH119, PTH120, PTH123 - kernel paths and descriptors; pathlib adds nothing here
-"""Extra files and folders of this machine inside a box: which are refused, and that they are still what was admitted.
+"""Extra files and folders of this machine inside a box: which are refused, and that they did not change since.
 
-A mount must not open a second way to what boxes hide or protect. So nothing in it, around it or mounted below it may be
-hidden, and it shares no ground with the workspace, whose own rules would not hold in it.
+A mount must not open a second way to hidden or protected paths. So nothing in it, around it or mounted below it may be
+hidden, and it must not overlap the workspace, whose own rules would not apply in it.
 """
 
 import os
@@ -22,7 +22,7 @@ _RUNTIME = ("/run", "/var/run")
 def _refusal(mount: BoxMount, why: str) -> ToolError:
     return ToolError(
         f"{mount.source} cannot be mounted at {mount.at} in a box: {why}.",
-        remedy="Mount a folder of its own, beside the home and the workspace.", code="BOX_BAD_PATH", begun=False,
+        remedy="Mount a separate folder, outside the home and the workspace.", code="BOX_BAD_PATH", begun=False,
     )  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def admit_mounts(spec: BoxSpec, hide: tuple[str, ...]) -> None:
-    """Refuse mounts that lead nowhere, cover something, or show what must not be seen."""
+    """Refuse mounts that do not exist, cover something, or show hidden paths."""
     if len(spec.mounts) > _MOST:
         raise _refusal(spec.mounts[_MOST], f"a box has at most {_MOST} mounts")
     workspace = {os.path.normpath(spec.workspace), os.path.realpath(spec.workspace)}
@@ -41,9 +41,9 @@ def admit_mounts(spec: BoxSpec, hide: tuple[str, ...]) -> None:
         _admit_spelling(mount)
         _admit_source(mount, workspace, hidden, points)
         if any(_overlap(mount.at, place) for place in OWN_PLACES):
-            raise _refusal(mount, "every box has a place of its own there")
+            raise _refusal(mount, "every box has its own directory there")
         if any(_overlap(mount.at, place) for place in workspace):
-            raise _refusal(mount, "it shares ground with the workspace")
+            raise _refusal(mount, "it overlaps the workspace")
     for number, mount in enumerate(spec.mounts):
         for other in spec.mounts[:number]:
             _admit_pair(*sorted((mount, other), key=lambda one: len(one.at)))
@@ -63,11 +63,11 @@ def _admit_source(mount: BoxMount, workspace: set[str], hidden: set[str], points
     if kind == "other":
         raise _refusal(mount, "it is neither a folder nor a regular file")
     if any(_overlap(source, place) for place in (*SYSTEM_PLACES, *_RUNTIME)):
-        raise _refusal(mount, "it holds, or lies in, a directory of the system")
+        raise _refusal(mount, "it contains, or is inside, a system directory")
     if any(_overlap(source, path) for path in hidden):
-        raise _refusal(mount, "it holds, or lies in, what boxes hide")
+        raise _refusal(mount, "it contains, or is inside, a path that boxes hide")
     if any(_overlap(source, path) for path in workspace):
-        raise _refusal(mount, "it shares ground with the workspace")
+        raise _refusal(mount, "it overlaps the workspace")
     if any(point != source and inside(point, source) for point in points):
         raise _refusal(mount, "another file system is mounted in it")
 
@@ -78,11 +78,11 @@ def _admit_pair(outer: BoxMount, inner: BoxMount) -> None:
     if not _overlap(outer.at, inner.at):
         return
     if os.path.dirname(inner.at) != outer.at:
-        # deeper down, a directory on the way could be renamed inside and another one put in its place
+        # deeper down, a directory on the way could be renamed inside and replaced
         raise _refusal(inner, f"it must stand directly in {outer.at}, or beside it")
     place = os.path.join(outer.source, os.path.basename(inner.at))
     if _kind(place) != _kind(inner.source):
-        raise _refusal(inner, f"{place} must be of the same kind, and no link, for it to stand on")
+        raise _refusal(inner, f"{place} must exist, be of the same kind, and not be a link")
 
 
 def _kind(path: str) -> str:
@@ -106,7 +106,7 @@ def _unescaped(point: bytes) -> bytes:
 
 
 class Pins:
-    """Descriptors of every mount's source: while one is open, no other file gets its number."""
+    """Descriptors of every mount's source: while one is open, its inode is not reused."""
 
     def __init__(self, spec: BoxSpec, hide: tuple[str, ...]) -> None:
         admit_mounts(spec, hide)
@@ -124,17 +124,17 @@ class Pins:
             ) from error  # fmt: skip
 
     def owner(self, source: str) -> os.stat_result:
-        """Whose files they are."""
+        """The files' owners."""
         return os.fstat(self._pinned[source])
 
     def check(self) -> None:
-        """Refuse if anything is not what it was: the box is built by now, and nothing of the command has run."""
+        """Refuse if anything changed: the box is built by now, and the command has not started."""
         admit_mounts(self._spec, self._hide)
         for mount in self._spec.mounts:
             if not os.path.samestat(os.lstat(mount.source), self.owner(mount.source)):
                 raise _refusal(mount, "it was replaced while the command was about to start")
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all of them."""
         while self._pinned:
             os.close(self._pinned.popitem()[1])

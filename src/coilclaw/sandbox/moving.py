@@ -17,7 +17,7 @@ _PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def folder_of(root: Path, relative: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """The open folder of a path below the root, and the last name; with `make`, missing folders are made."""
+    """The open folder of a path below the root, and the last name; with `make`, missing folders are created."""
     folder, _, name = relative.rpartition("/")
     here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -43,7 +43,7 @@ def _made(here: int, folder: str) -> int:
 
 
 def open_up(root: Path, relative: str) -> None:
-    """Let the owner into a folder of theirs whose mode keeps them out."""
+    """Make an owner's folder accessible if its mode locks them out."""
     with folder_of(root, relative) as (parent, name):
         _let_in(parent, name)
 
@@ -59,7 +59,7 @@ def _let_in(parent: int, name: str) -> None:
 
 
 def move_out(root: Path, relative: str, target: Path) -> None:
-    """Move what stands at a path below the root to a path of the home."""
+    """Move an entry below the root to a path in the home."""
     with folder_of(root, relative) as (parent, name), _writable(parent):
         try:
             _let_in(parent, name)
@@ -74,7 +74,7 @@ def move_out(root: Path, relative: str, target: Path) -> None:
 
 
 def move_in(source: Path, root: Path, relative: str, *, replace: bool) -> None:
-    """Move something of the home to a path below the root, where nothing stands unless it may be replaced."""
+    """Move an entry of the home to a path below the root, which must be free unless it may be replaced."""
     with folder_of(root, relative, make=True) as (parent, name), _writable(parent):
         if replace:
             _remove(parent, name)
@@ -92,7 +92,7 @@ def move_in(source: Path, root: Path, relative: str, *, replace: bool) -> None:
 
 @contextmanager
 def _writable(folder: int) -> Iterator[None]:
-    """A folder of the owner's that nobody may write is opened for the moment."""
+    """Make an owner's read-only folder writable for the moment."""
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
     if mode & 0o300 != 0o300:
         os.fchmod(folder, mode | 0o300)
@@ -112,7 +112,7 @@ def _is_there(parent: int, name: str) -> bool:
 
 
 def _carry(source: str, target: Path) -> None:
-    """Copy to another file system; what cannot be copied (a pipe, a device) is left out."""
+    """Copy to another file system; what cannot be copied (a pipe, a device) is omitted."""
     path = Path(source)
     if path.is_symlink():
         target.symlink_to(path.readlink())
@@ -132,7 +132,7 @@ def _remove(parent: int, name: str) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """What was renamed in a folder survives a power cut."""
+    """Sync a folder, so that a rename survives a power cut."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

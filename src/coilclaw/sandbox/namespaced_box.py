@@ -1,5 +1,5 @@
 # ruff: noqa: PTH118, PTH120 - kernel paths and descriptors; pathlib adds nothing here
-"""A box with walls: tiers A and B. Both show the same inside; they differ in what builds it."""
+"""A box with namespaces: tiers A and B. Both have the same inside; they differ in what builds it."""
 
 import contextlib
 import marshal
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from coilclaw.packets.box import BoxResult, BoxSpec, Probe
+from coilclaw.packets.box import BoxResult, BoxSpec, OnOutput, Probe
 from coilclaw.packets.errors import BoxUnavailable, ConfigError
 from coilclaw.packets.ports import Serve
 from coilclaw.sandbox import mount_namespace
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from coilclaw.sandbox.proxy_socket import ProxySocket
 
 _CONNECTIONS = 32
-"""At a time, to one listener of a box; more wait."""
+"""Connections at a time to one listener of a box; more wait."""
 LAUNCHER = os.path.join(os.path.dirname(__file__), "launcher.py")
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
-    """The programs boxes are built with."""
+    """The programs that build boxes."""
 
     bwrap: str
     python: str
@@ -60,7 +60,7 @@ def launcher_command(python: str, mode: str, descriptor: int) -> list[str]:
 
 @contextlib.contextmanager
 def handed(data: bytes) -> Iterator[int]:
-    """A descriptor from which a program we start reads these bytes."""
+    """A descriptor from which a started program reads these bytes."""
     descriptor = os.memfd_create("coilclaw", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, data)
@@ -76,7 +76,7 @@ class NamespacedBox:
     def __init__(
         self, tier: Literal["A", "B"], *, hide: tuple[str, ...], tools: Tools, owned: tuple[str, ...] = ()
     ) -> None:
-        """`owned` is what no mount may show, because it has rules that only hold for a workspace."""
+        """`owned` are paths that no mount may show, because their rules only apply to a workspace."""
         self._tier: Literal["A", "B"] = tier
         self._hide = hide
         self._unmountable = (*hide, *owned)
@@ -93,28 +93,28 @@ class NamespacedBox:
         return self._tier
 
     def probes(self) -> list[Probe]:
-        """Try each wall by behaviour."""
+        """Test each wall by its behaviour."""
         from coilclaw.sandbox.probes import probe_box
 
         return probe_box(self, self._hide)
 
     async def run(
         self, spec: BoxSpec, broker: "Callable[[BoxSpec], Broker] | None" = None,
-        released: Callable[[], None] | None = None,
+        released: Callable[[], None] | None = None, on_output: OnOutput | None = None,
     ) -> BoxResult:  # fmt: skip
-        """Run to the end. Cancelling kills everything inside before the cancellation is passed on.
+        """Run to the end. Cancelling kills everything inside before the cancellation propagates.
 
-        A spec that grants domains needs `broker`, which makes the one thing that can then be reached from inside.
+        A spec that grants domains needs `broker`, which creates the only thing that can be reached from inside.
         """
         admit(spec, brokered=broker is not None)
         served = self._served(spec, broker, None)
-        return await self._run_alone(spec, Capture(spec.stdin, spec.limits.output_bytes), served, released)
+        return await self._run_alone(spec, Capture(spec.stdin, spec.limits, on_output), served, released)
 
     async def open(
         self, spec: BoxSpec, broker: "Callable[[BoxSpec], Broker] | None" = None, *,
         stopped: Callable[[], Awaitable[None]], serve: Serve | None = None, released: Callable[[], None] | None = None,
     ) -> RunningBox:  # fmt: skip
-        """Start a command that is talked to; it lives until it is closed or stopped, and no longer than we do."""
+        """Start a program to talk to; it lives until it is closed or stopped, and no longer than this process."""
         admit(spec, brokered=broker is not None, lasting=True, served=serve is not None)
         served = self._served(spec, broker, serve)
         return await open_running(
@@ -124,7 +124,7 @@ class NamespacedBox:
     def _served(
         self, spec: BoxSpec, broker: "Callable[[BoxSpec], Broker] | None", serve: Serve | None
     ) -> "Accepting | None":
-        """What answers the ports that can be dialled from inside."""
+        """The server of the ports that can be dialled from inside."""
         served: dict[int, tuple[Serve, int]] = {}
         try:
             if broker is not None and spec.domains:
@@ -144,13 +144,13 @@ class NamespacedBox:
     async def _run_alone(
         self, spec: BoxSpec, streams: Capture | Pipes, served: "Accepting | None", released: Callable[[], None] | None
     ) -> BoxResult:
-        """Run while holding what must stay as it is: the protected paths, and the sources of mounts."""
+        """Run while pinning the protected paths and the sources of mounts."""
         guard = await hold(spec, self._hide, lasting=isinstance(streams, Pipes))
         try:
             with contextlib.closing(Pins(spec, self._unmountable)) as pins:
                 result = await self._run_bounded(spec, guard, pins, streams, served, released)
         except StillAlive:
-            raise  # so is its lock: nothing it could write may be replaced
+            raise  # keep the lock too: nothing it could write may be replaced
         except BaseException:
             guard.close()
             raise
@@ -208,7 +208,7 @@ class NamespacedBox:
         )  # fmt: skip
 
     def _door(self, served: "Accepting", spec: BoxSpec, held: contextlib.ExitStack) -> "ProxySocket":
-        """Our launcher hands its listeners out by itself; into bubblewrap's boxes somebody must go."""
+        """Our launcher passes its listeners out; bubblewrap's boxes need a helper that enters them."""
         from coilclaw.sandbox.proxy_socket import ProxySocket
 
         what = "domains" if spec.domains else "listeners"
@@ -234,7 +234,7 @@ class NamespacedBox:
         self, spec: BoxSpec, guard: Guard, pins: Pins, steps: tuple[Step, ...], maps: IdentityMaps,
         group: Group | None,
     ) -> None:  # fmt: skip
-        """In root's thread: a private mount namespace with the workspace lent, and for bubblewrap no root any more."""
+        """In root's thread: a private mount namespace with the mapped workspace, and for bubblewrap without root."""
         from coilclaw.sandbox import syscalls
 
         def lent(owner: os.stat_result) -> int:
@@ -250,7 +250,7 @@ class NamespacedBox:
                 syscalls.thread_becomes(maps.uid, maps.uid)
         except OSError as error:
             raise BoxUnavailable(
-                f"Root cannot lend {spec.workspace} to a box: {error.strerror}.",
+                f"Root cannot map {spec.workspace} into a box: {error.strerror}.",
                 remedy="Put the workspace on a file system with identity-mapped mounts (ext4, xfs, btrfs),"
                 " or run CoilClaw as an ordinary user.",
             ) from error
@@ -321,7 +321,7 @@ class NamespacedBox:
 
 
 def _trees(spec: BoxSpec, userns: int, of_mounts: list[int]) -> list[tuple[str, str, int, bool]]:
-    """What stands on the stage: the workspace and every mount, each shown through its identity map."""
+    """The trees of the stage: the workspace and every mount, each with its id mapping."""
     workspace = (os.path.realpath(spec.workspace), mount_namespace.WORKSPACE, userns, spec.workspace_noexec)
     numbered = enumerate(zip(spec.mounts, of_mounts, strict=True))
     mounts = [

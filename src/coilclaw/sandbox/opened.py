@@ -1,4 +1,4 @@
-"""A box that stays open: the supervision that every command has, in a task of its own, with pipes to talk through."""
+"""A box that stays open: the supervision of every command, in its own task, with pipes to talk through."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -12,7 +12,7 @@ from coilclaw.sandbox.pipes import Pipes
 async def open_running(
     longest: int, run: Callable[[Pipes], Coroutine[Any, Any, BoxResult]], stopped: Callable[[], Awaitable[None]]
 ) -> "RunningBox":
-    """Run until it has begun, and hand it over; raises what keeps it from that. Cancelling ends everything first."""
+    """Run until it has started, and return it; raises what prevents that. Cancelling ends everything first."""
     pipes = Pipes(longest)
     running = RunningBox(pipes, asyncio.ensure_future(run(pipes)), asyncio.ensure_future(_until(stopped)))
     try:
@@ -22,10 +22,10 @@ async def open_running(
         await _dead(running.task)
         raise
     if not pipes.open_for_use.done():
-        if pipes.asked is not None:  # whatever the half-built box says of its death, this is why
+        if pipes.asked is not None:  # this is the reason, whatever the half-built box reports
             await _dead(running.task)
             raise ToolError(pipes.asked[1], remedy="Clear ESTOP first.", code="ESTOP", begun=False)
-        running.task.result()  # raises: what was never released has no result
+        running.task.result()  # raises: a box that was never released has no result
     return running
 
 
@@ -34,7 +34,7 @@ async def _until(stopped: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _dead(task: "asyncio.Future[BoxResult]") -> bool:
-    """Wait until everything inside is dead, however often we are cancelled meanwhile; whether we were."""
+    """Wait until everything inside is dead, however often we are cancelled; returns whether we were."""
     cancelled = False
     while not task.done():
         try:
@@ -45,7 +45,7 @@ async def _dead(task: "asyncio.Future[BoxResult]") -> bool:
 
 
 class RunningBox:
-    """One open box. Whoever opened it closes it: until then it lives, at most as long as this process and its loop."""
+    """One open box. Its opener closes it; it lives at most as long as this process and its loop."""
 
     def __init__(self, pipes: Pipes, task: "asyncio.Future[BoxResult]", stopped: "asyncio.Future[None]") -> None:
         self.task = task
@@ -55,26 +55,26 @@ class RunningBox:
         task.add_done_callback(self._over)
 
     def _told_to_stop(self, stopped: "asyncio.Future[None]") -> None:
-        """ESTOP, or whoever watches for it failed: nobody would see it any more, so that ends the box too."""
+        """End the box on ESTOP, or if the watch itself failed, because nobody would notice ESTOP any more."""
         failed = stopped.cancelled() or stopped.exception() is not None
         if not self.task.done():
-            self._pipes.stop("stopped", "Nobody watches ESTOP any more." if failed else "ESTOP ended it.")
+            self._pipes.stop("stopped", "The watch for ESTOP failed." if failed else "ESTOP ended it.")
 
     def _over(self, task: "asyncio.Future[BoxResult]") -> None:
         self._stopped.cancel()
         if not task.cancelled():
-            task.exception()  # told to whoever waits; nobody may
+            task.exception()  # delivered to `wait`, which may never be called
 
     async def send(self, line: bytes) -> None:
-        """Write one line, waiting while the box does not read; raises ToolError when it is over."""
+        """Write one line, waiting until the box reads; raises ToolError if it has ended."""
         await self._pipes.send(line)
 
     async def end_input(self) -> None:
-        """Close its standard input: a program that reads to the end can end by itself."""
+        """Close its standard input, so that a program that reads to the end can exit."""
         await self._pipes.end_input()
 
     def lines(self) -> AsyncIterator[bytes]:
-        """What it writes, line by line; nothing is read further ahead than a bound, so it waits for its reader."""
+        """Its output, line by line; little is read ahead, so the program waits for its reader."""
         return self._pipes.lines()
 
     async def wait(self) -> BoxResult:
@@ -82,7 +82,7 @@ class RunningBox:
         return await asyncio.shield(self.task)
 
     async def close(self) -> BoxResult:
-        """End everything inside and wait until it is dead, even when cancelled meanwhile; how it ended."""
+        """End everything inside and wait until it is dead, even if cancelled; returns how it ended."""
         self._pipes.stop("stopped", "It was closed.")
         if await _dead(self.task):
             raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""Words for how a box ended: what a shell would say, why a signal came, and what to do about a box that never began."""
+"""Messages for how a box ended: a shell's wording, the reason for a signal, remedies for a box that never started."""
 
 import contextlib
 import errno
@@ -8,17 +8,17 @@ import signal
 from coilclaw.packets.box import BoxEnd, BoxLimits
 
 NOT_STARTED = b"bwrap: execvp "
-"""How bubblewrap begins its complaint about a program it cannot start."""
+"""The start of bubblewrap's message about a program it cannot start."""
 
 
 def like_a_shell(stderr: bytes) -> tuple[int, bytes]:
-    """bubblewrap could not start the program: the code and words a shell would have for it."""
+    """bubblewrap could not start the program: the exit code and message of a shell."""
     missing = stderr.rstrip().endswith(os.strerror(errno.ENOENT).encode())
     return (127 if missing else 126), stderr.removeprefix(NOT_STARTED)
 
 
 def last_line(stderr: bytes) -> str:
-    """The last thing a program complained about."""
+    """The last line of a program's stderr."""
     lines = stderr.decode(errors="replace").strip().splitlines()
     return lines[-1][:300] if lines else ""
 
@@ -46,15 +46,15 @@ def left_behind(count: int) -> str:
 
 
 def complains_of_processes(stderr: bytes) -> bool:
-    """Whether a program said that it was refused a process: all there is to see where no control group counts."""
+    """Whether a program reported that it could not start a process: the only sign without a control group."""
     refusals = (b"Cannot fork", b"can't fork", os.strerror(errno.EAGAIN).encode())
     return any(b"fork" in line and any(words in line for words in refusals) for line in stderr.splitlines())
 
 
 def end_of(end: BoxEnd | None, reason: str, *, code: int, limits: BoxLimits, crowded: bool) -> tuple[BoxEnd, str]:
-    """How a command ended, and why: what is known of it already, else its exit code.
+    """How a command ended, and why: the known reason, else its exit code.
 
-    `crowded` says that it was refused a process. Then it has failed, as with every other limit, whatever its code says:
+    `crowded` says that it hit the process limit. Then it has failed, as with every other limit, whatever its exit code:
     a fork bomb can end with 0.
     """
     if end is None and 128 < code <= 128 + 64:
@@ -68,7 +68,7 @@ def end_of(end: BoxEnd | None, reason: str, *, code: int, limits: BoxLimits, cro
 
 
 def remedy_for(said: str) -> str:
-    """What to do about a box that could not be set up, from what its builder said."""
+    """What to do about a box that could not be built, from its builder's message."""
     said = said.lower()
     if "unknown option" in said:
         return "Install bubblewrap 0.8 or later."

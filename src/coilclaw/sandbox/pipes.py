@@ -1,8 +1,8 @@
-"""The three streams of a box that stays open: lines in, lines out, the end of what it complains about.
+"""The three streams of an open box: lines in, lines out, and the end of stderr.
 
-Nothing here grows with time. Standard output is read only as far as somebody takes lines, so a program that writes more
-waits in its own write. Standard error is read with pauses and only its end is kept: a program that floods it slows
-itself down, not the loop that reads it.
+Nothing here grows with time. Standard output is read only as fast as lines are taken, so a program that writes more
+blocks in its own write. Standard error is read with pauses and only its end is kept: a program that floods it slows
+itself down, not our event loop.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Pipes:
     """Our ends of the streams of one open box. One reader of lines at a time; senders wait for each other."""
 
     def __init__(self, longest: int) -> None:
-        """`longest` is the most bytes one line may have, in either direction."""
+        """`longest` is the maximum length of a line in bytes, in either direction."""
         self._loop = asyncio.get_running_loop()
         self._longest = longest
         self._stop: Callable[[BoxEnd, str], None] | None = None
@@ -34,20 +34,20 @@ class Pipes:
         self._unsent = memoryview(b"")
         self._lines = bytearray()
         self._searched = 0
-        """No newline stands before this place of `_lines`."""
+        """There is no newline before this position of `_lines`."""
         self._broken = False
-        """A line was too long, so there are no more."""
+        """A line was too long, so reading has stopped."""
         self._tail = bytearray()
         self._pause: asyncio.TimerHandle | None = None
         self._moved = asyncio.Event()
         self._ended = asyncio.Event()
-        """Whether the box is dead and everything it had written is here."""
+        """Whether the box is dead and all its output has been read."""
         self.open_for_use: asyncio.Future[None] = self._loop.create_future()
 
-    # -- what the supervision does with them
+    # -- for the supervisor
 
     def open(self, stop: Callable[[BoxEnd, str], None]) -> Streams:
-        """Make the command's ends; `stop` ends the box, with the reason."""
+        """Create the command's ends; `stop` ends the box, with a reason."""
         self._stop = stop
         if self._asked is not None:
             stop(*self._asked)
@@ -64,17 +64,17 @@ class Pipes:
         return Streams(stdin=read, stdout=write, stderr=complain)
 
     def begun(self) -> None:
-        """The command may begin now."""
+        """The command may start now."""
         if not self.open_for_use.done():
             self.open_for_use.set_result(None)
 
     def hand_over(self) -> None:
-        """Close the command's ends here, once the command has them."""
+        """Close our copies of the command's ends."""
         while self._theirs:
             os.close(self._theirs.pop())
 
     async def drain(self, seconds: float) -> None:
-        """Take what the dead left in the pipes, which is no more than these hold; lines can still be read then."""
+        """Read what is left in the pipes, at most their capacity; lines can still be read afterwards."""
         deadline = self._loop.time() + seconds
         while self._output >= 0 and self._loop.time() < deadline and self._take_lines():
             pass
@@ -82,7 +82,7 @@ class Pipes:
             pass
 
     def close(self) -> tuple[bytes, bytes]:
-        """Close our ends; what stands behind the last whole line, and the end of standard error."""
+        """Close our ends; returns what follows the last complete line, and the end of standard error."""
         self.hand_over()
         if self._pause is not None:
             self._pause.cancel()
@@ -99,23 +99,23 @@ class Pipes:
             self._loop.remove_writer(ours)
             os.close(ours)
 
-    # -- what its user does with them
+    # -- for the user
 
     def stop(self, end: BoxEnd, reason: str) -> None:
-        """End the box, or keep it from beginning; the first reason stands."""
+        """End the box, or keep it from starting; the first reason counts."""
         self._asked = self._asked or (end, reason)
         if self._stop is not None and not self._ended.is_set():
             self._stop(end, reason)
 
     @property
     def asked(self) -> tuple[BoxEnd, str] | None:
-        """Why the box was stopped by its user, if it was."""
+        """Why the user stopped the box, if so."""
         return self._asked
 
     async def send(self, line: bytes) -> None:
-        """Write one line. It goes out whole even if whoever sends it is cancelled while it does."""
+        """Write one line. It is sent whole even if the sender is cancelled meanwhile."""
         if b"\n" in line:
-            raise ValueError("a line holds no newline")
+            raise ValueError("a line must not contain a newline")
         if len(line) > self._longest:
             raise ToolError(
                 f"A line of {len(line)} bytes is longer than this box takes ({self._longest}).",
@@ -141,7 +141,7 @@ class Pipes:
             self._unsent = self._unsent[os.write(self._input, self._unsent) :]
         except BlockingIOError:
             pass
-        except OSError:  # nobody inside reads any more
+        except OSError:  # the program no longer reads
             self._close_input()
             return
         if self._unsent:
@@ -151,7 +151,7 @@ class Pipes:
             self._moved.set()
 
     async def end_input(self) -> None:
-        """Close standard input, behind what was sent."""
+        """Close standard input after what was sent."""
         async with self._sending:
             await self._sent()
             self._close_input()
@@ -162,7 +162,7 @@ class Pipes:
         self._moved.set()
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Whole lines, without their newline, until standard output ended and the last one was taken."""
+        """Complete lines, without their newline, until standard output ends and the last one was taken."""
         while True:
             line = self._next_line()
             if line is not None:
@@ -194,7 +194,7 @@ class Pipes:
     def _read_lines(self) -> None:
         self._take_lines()
         if self._output >= 0 and len(self._lines) >= _CHUNK and b"\n" in self._lines:
-            self._loop.remove_reader(self._output)  # enough for now: whoever takes the last line has more read
+            self._loop.remove_reader(self._output)  # enough for now: taking the last line resumes reading
 
     def _take_lines(self) -> bool:
         """Take one chunk; whether there may be more."""
@@ -224,7 +224,7 @@ class Pipes:
             self._pause = self._loop.call_later(_PAUSE, self._resume_errors)
 
     def _resume_errors(self) -> None:
-        if self._errors >= 0:  # it may have come to its end meanwhile, and its number belong to something else
+        if self._errors >= 0:  # it may be closed meanwhile, and its number reused
             self._loop.add_reader(self._errors, self._read_errors)
 
     def _take_errors(self) -> bool:
@@ -242,4 +242,4 @@ class Pipes:
 
 
 def _gone() -> ToolError:
-    return ToolError("The box is over, so nothing can be sent to it.", remedy="Open another one.", code="BOX_OVER")
+    return ToolError("The box has ended, so nothing can be sent to it.", remedy="Open another one.", code="BOX_OVER")

@@ -1,5 +1,5 @@
 # ruff: noqa: PTH106, PTH110 - kernel paths and descriptors; pathlib adds nothing here
-"""Trying each wall by behaviour: what the doctor prints, and the one quick look before a process's first command."""
+"""Tests each wall by its behaviour: for the doctor, and one quick probe before a process's first command."""
 
 import asyncio
 import contextlib
@@ -35,14 +35,14 @@ for path; do
 done
 echo done
 """
-"""Shell built-ins only: no program is started but the shell itself."""
+"""Shell built-ins only, so that nothing but the shell itself is started."""
 
 _PLAIN_QUICK = r"""
 (: > /var/tmp/coilclaw-probe) 2> /dev/null && echo "writable /var/tmp"
 for path; do (: < "$path") 2> /dev/null && echo "visible $path"; done
 echo done
 """
-"""Landlock answers when a file is opened, not when `test` asks."""
+"""Landlock denies opening a file, not `test`."""
 
 _DEEP = r"""
 import ctypes, errno, os, socket
@@ -72,7 +72,7 @@ refused("set-id files", lambda: os.open("/tmp/set-id", os.O_CREAT | os.O_WRONLY,
 
 
 def in_own_loop(act: Callable[[], Awaitable[T]]) -> T:
-    """Wait for something asynchronous from synchronous code, whether or not a loop runs in this thread."""
+    """Run a coroutine from synchronous code, whether or not a loop runs in this thread."""
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -82,7 +82,7 @@ def in_own_loop(act: Callable[[], Awaitable[T]]) -> T:
     def body() -> None:
         try:
             results.append(asyncio.run(whole()))
-        except BaseException as error:  # handed to the caller's thread
+        except BaseException as error:  # re-raised in the caller's thread
             errors.append(error)
 
     thread = threading.Thread(target=body, name="box-probe")
@@ -101,7 +101,7 @@ def _spec(workspace: str, script: str, *arguments: str, program: str = "/bin/sh"
 
 
 async def quick_faults(box: Box, workspace: str, hide: tuple[str, ...], *, namespaces: bool) -> list[str]:
-    """What the walls let through, seen from inside; an empty list is a pass. Raises where no box can be built."""
+    """What gets through, seen from inside; an empty list is a pass. Raises if no box can be built."""
     outside = [path for path in hide if not inside(path, workspace) and not holds_something_shown(path, workspace)]
     result = await box.run(_spec(workspace, _QUICK if namespaces else _PLAIN_QUICK, *outside))
     lines = result.stdout.decode(errors="replace").splitlines()
@@ -116,7 +116,7 @@ async def quick_faults(box: Box, workspace: str, hide: tuple[str, ...], *, names
 
 @contextlib.contextmanager
 def probe_directory() -> Iterator[str]:
-    """A directory for one probe, not on the tmpfs that /tmp may be. What a killed process left is taken away later."""
+    """A directory for one probe, not on /tmp, which may be a tmpfs. Leftovers of killed processes are removed later."""
     import tempfile  # slow to import, and only the doctor needs it
 
     parent = "/var/tmp"  # noqa: S108 - only its writability is used
@@ -153,7 +153,7 @@ def probe_box(box: Box, hide: tuple[str, ...], *, namespaces: bool = True) -> li
 def _probe_walls(box: Box, name: str, workspace: str, hide: tuple[str, ...], *, namespaces: bool) -> list[Probe]:
     faults = in_own_loop(lambda: quick_faults(box, workspace, hide, namespaces=namespaces))
     if faults:
-        return [Probe(name=name, state="fail", detail="; ".join(faults), remedy="Nothing is run in this tier.")]
+        return [Probe(name=name, state="fail", detail="; ".join(faults), remedy="Nothing runs in this tier.")]
     detail = "a command ran as an unprivileged uid, without capabilities, system read-only, hidden paths absent"
     probes = [Probe(name=name, state="ok", detail=detail)]
     if not os.path.exists("/usr/bin/python3"):
@@ -167,6 +167,6 @@ def _calls(name: str, result: BoxResult) -> Probe:
     reached = [line for line in lines if "refused" not in line]
     if reached or result.exit_code:
         detail = "; ".join(reached) or result.stderr.decode(errors="replace")[-200:]
-        return Probe(name=f"{name} calls", state="fail", detail=detail, remedy="Nothing is run in this tier.")
+        return Probe(name=f"{name} calls", state="fail", detail=detail, remedy="Nothing runs in this tier.")
     refused = ", ".join(line.split(" refused")[0] for line in lines)
     return Probe(name=f"{name} calls", state="ok", detail=f"refused: {refused}")

@@ -1,11 +1,11 @@
 # ruff: noqa: PTH208 - kernel paths and descriptors; pathlib adds nothing here
-"""Who descends from a process. Standard library only: the launcher imports it."""
+"""The descendants of a process. Standard library only: the launcher imports it."""
 
 import os
 
 
 def children(pid: int) -> list[int]:
-    """The children of every thread of a process, the eldest first; none where it is gone. Some may end meanwhile."""
+    """The children of every thread of a process, eldest first; empty if it is gone. Some may end meanwhile."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -20,7 +20,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Children, their children, and so on; those that end meanwhile are left out."""
+    """Children, their children, and so on; those that end meanwhile are omitted."""
     found: list[int] = []
     waiting = [pid]
     while waiting:
@@ -31,7 +31,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def is_childless(pid: int) -> bool:
-    """Whether a process of one thread certainly has no child; a kernel that does not tell counts as no."""
+    """Whether a single-threaded process certainly has no child; unknown counts as no."""
     try:
         source = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,5 +1,5 @@
 # ruff: noqa: PTH118, PTH120 - kernel paths and descriptors; pathlib adds nothing here
-"""Our end of the hand-over: gets the listening sockets out of a box that waits to be released, and checks each."""
+"""Receives the listening sockets from a box that waits to be released, and checks each."""
 
 import asyncio
 import contextlib
@@ -16,14 +16,14 @@ _SIOCGSKNS = 0x894C
 
 
 class ProxySocket:
-    """The way into one box's network namespace, for the length of one run.
+    """Access to one box's network namespace, for one run.
 
-    `python` is what enters it for boxes that bubblewrap builds; None where the launcher inside hands the socket out.
+    `python` runs the helper that enters bubblewrap's boxes; None if the launcher inside passes the sockets out.
     """
 
     def __init__(self, accepting: Accepting, *, what: str, python: str | None) -> None:
         self.what = what
-        """What the box lacks without it, for the refusal."""
+        """What it is for, for the refusal."""
         self._accepting = accepting
         self._python = python
         self._ours, self._theirs = socket.socketpair()
@@ -32,19 +32,19 @@ class ProxySocket:
 
     @property
     def channel(self) -> int:
-        """The end that whoever makes the sockets writes to."""
+        """The sending end, for the creator of the sockets."""
         return self._theirs.fileno()
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """What must be listened on inside."""
+        """The ports to listen on inside."""
         return self._accepting.ports
 
     async def open(self, pid: int, namespace: int) -> None:
-        """Have the listeners made in that namespace of the waiting process, and serve them; raises OSError."""
+        """Create the listeners in the waiting process's namespace, and serve them; raises OSError."""
         if self._python is not None:
             self._helper = self._enter(self._python, pid, namespace)
-        self._theirs.close()  # so that the death of whoever should send is seen
+        self._theirs.close()  # so that the sender's death is noticed
         listeners = await self._received()
         try:
             for listener, port in zip(listeners, self.ports, strict=True):
@@ -82,8 +82,8 @@ class ProxySocket:
             return [socket.socket(fileno=each) for each in descriptors]
         for each in descriptors:
             os.close(each)
-        said = data[1:].decode(errors="replace") or "whoever should make it is gone"
-        raise OSError(1, f"the way out of the network namespace cannot be made: {said}")
+        said = data[1:].decode(errors="replace") or "its creator is gone"
+        raise OSError(1, f"the listener in the network namespace cannot be created: {said}")
 
     def close(self) -> None:
         """End the helper and close both ends."""
@@ -101,10 +101,10 @@ def _check(listener: socket.socket, port: int, namespace: int) -> None:
     listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     stream = (listener.family, listener.type) == (socket.AF_INET, socket.SOCK_STREAM)
     if not listening or not stream or listener.getsockname() != (HOST, port):
-        raise OSError(1, "the box handed out another socket than its listener")
+        raise OSError(1, "the box passed out a different socket than its listener")
     place: int = fcntl.ioctl(listener.fileno(), _SIOCGSKNS)
     try:
         if os.fstat(place).st_ino != namespace:
-            raise OSError(1, "the listener stands in another network namespace than the box")
+            raise OSError(1, "the listener is in a different network namespace than the box")
     finally:
         os.close(place)

@@ -1,8 +1,8 @@
-"""Quarantine: what a run made that must not stay in the workspace is moved into the home, and kept there for the owner.
+"""Quarantine: files of a run that must not stay in the workspace are moved into the home and kept there for the owner.
 
-Before a run the workspace is looked over and what was found is written down; the file is locked for as long as the run
-lasts. After it the workspace is looked over again. A file that nobody locks belongs to a run whose process died: it
-is inspected by whoever comes next, before anything else runs.
+Before a run the workspace is surveyed and the result stored; the file is locked for as long as the run
+lasts. Afterwards the workspace is surveyed again. An unlocked file belongs to a run whose process died: it
+is inspected by the next process, before anything else runs.
 """
 
 import fcntl
@@ -28,45 +28,45 @@ from coilclaw.sandbox.moving import folder_of, move_in, move_out
 from coilclaw.sandbox.survey import LONGEST, MOST_REPOSITORIES, Facts, Survey, survey
 
 KEPT_BYTES = 1 << 20
-"""Of a larger file the earlier content is not kept: what programs run by themselves is small."""
+"""The earlier content of larger files is not stored: files that programs execute on their own are small."""
 KEPT_RUNS = 100
 ROUNDS = 20
 
 Reason: TypeAlias = Literal["repository", "name", "deep"]
-"""repository: git would take it for one · name: other programs run it · deep: too deep to be looked into."""
+"""repository: git would treat it as one · name: other programs execute it · deep: too deep to inspect."""
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """What a name held, and the facts by which that was known."""
+    """A name's content and its fingerprint."""
 
     facts: Facts
     content: str
-    """SHA-256; empty when it was not kept."""
+    """SHA-256; empty if it was not stored."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was moved."""
+    """One moved entry."""
 
     path: str
-    """Where it stood in the workspace."""
+    """Its path in the workspace."""
     place: str
-    """What it is called in the quarantine of its run."""
+    """Its name in the run's quarantine."""
     reason: Reason
     before: str = ""
-    """SHA-256 of the earlier content, which was put back; empty when there was none."""
+    """SHA-256 of the earlier content, which was restored; empty if there was none."""
     placed: bool = False
-    """It was put back by the owner's word."""
+    """The owner released it."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """How the workspace was before a run, and what the run may leave there."""
+    """The workspace before a run, and what the run may leave there."""
 
     action_id: str
     tainted: bool
     names: bool
-    """Whether names that other programs run are looked at."""
+    """Whether names that other programs execute are inspected."""
     allowed: tuple[str, ...]
-    """Such names that the owner was asked about."""
+    """Such names that the owner approved."""
     before: Survey
     kept: dict[str, Kept]
 
@@ -115,7 +115,7 @@ class Quarantine:
         return tuple(run.before.repositories) if run is not None else ()
 
     def begin(self, action_id: str, *, tainted: bool, names: bool, allowed: tuple[str, ...], links: bool) -> Survey:
-        """Write down how the workspace is. With `links`, files that are linked outside it are found too."""
+        """Store a survey of the workspace. With `links`, files that are linked outside it are found too."""
         self.settle_left()
         found = survey(self.workspace, links=links)
         if len(found.repositories) > MOST_REPOSITORIES:
@@ -142,7 +142,7 @@ class Quarantine:
         return found
 
     def _keep(self, before: Survey) -> dict[str, Kept]:
-        """What every such name holds; only what changed since it was last kept is read."""
+        """The content of every such name; only what changed since it was last stored is read."""
         index = self.folder / "kept.json"
         try:
             known = _read_as(index.read_bytes(), dict[str, Kept])
@@ -172,28 +172,33 @@ class Quarantine:
         return not kept.content or self._contents.seems_there(kept.content)
 
     def _forget(self, contents: set[str]) -> None:
-        """Contents that no name has any more go, unless another run may need them."""
+        """Delete contents that no name has any more, unless another run may need them."""
         if not self._open and not any(self._runs.glob("*.json")):
             for content in contents - {""}:
                 self._contents.place(content).unlink(missing_ok=True)
 
     def _read(self, path: str, facts: Facts) -> bytes | None:
-        """What a name holds: a link is what it points at."""
+        """The content of a name; for a link, its target."""
         if stat.S_ISLNK(facts.mode):
             with suppress(OSError), folder_of(self.workspace, path) as (parent, name):
                 return b"link:" + os.fsencode(os.readlink(name, dir_fd=parent))
             return None
         return read_existing(self.workspace, path, KEPT_BYTES) if stat.S_ISREG(facts.mode) else None
 
-    # After it
+    # After a run
+
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The runs of this process that have begun and not ended."""
+        return frozenset(self._open)
 
     def end(self, action_id: str) -> Found | None:
-        """Inspect what a run made, move what must not stay, and say what that was. None when there was nothing.
+        """Inspect the results of a run, move what must not stay, and return it. None if there was nothing.
 
-        Whatever goes wrong here is raised, and the run stays written down: the next one tries again.
+        Failures are raised, and the survey stays: the next run tries again.
         """
         fd, run = self._open.pop(action_id, (-1, None))
-        if run is None:  # it was of a process that died: perhaps somebody settled it already
+        if run is None:  # of a dead process: another process may have handled it already
             self.settle_left()
             return self.found(action_id)
         try:
@@ -204,11 +209,11 @@ class Quarantine:
         return self.found(action_id)
 
     def forget(self, action_id: str) -> None:
-        """What was written down for a run that never began goes."""
+        """Remove the survey of a run that never started."""
         (self._runs / f"{action_id}.json").unlink(missing_ok=True)
 
     def settle_left(self) -> None:
-        """Inspect what the runs of dead processes left."""
+        """Inspect the runs of dead processes."""
         if not self._runs.is_dir():
             return
         for path in sorted(self._runs.glob("*.json")):
@@ -220,7 +225,7 @@ class Quarantine:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     self._settle_file(path)
                 except BlockingIOError:
-                    continue  # it is under way
+                    continue  # it is running
                 finally:
                     os.close(fd)
 
@@ -228,14 +233,14 @@ class Quarantine:
         data = path.read_bytes()
         try:
             run = _read_as(data, Run)
-        except ValueError:  # written in half: then the run never began
+        except ValueError:  # incomplete: then the run never started
             path.unlink(missing_ok=True)
             return
         self._settle(run)
         path.unlink(missing_ok=True)
 
     def _settle(self, run: Run) -> None:
-        self._contents.look_anew()  # another process may have kept what is put back
+        self._contents.look_anew()  # another process may have stored the content to restore
         for _ in range(ROUNDS):
             after = survey(self.workspace, closed=frozenset(run.before.unseen))
             finds = list(dict.fromkeys(self._finds(run, after)))
@@ -259,7 +264,7 @@ class Quarantine:
             yield path, "name"
 
     def _git_paths(self, path: str, before: Survey, after: Survey) -> Iterator[str]:
-        """What has to go so that git sees no repository there; files that were there before stay."""
+        """What to move so that git sees no repository there; earlier files stay."""
         if path not in after.parts:  # a .git
             yield path
             return
@@ -275,7 +280,7 @@ class Quarantine:
             yield from (f"{below}{name}" for name, plain in names.items() if plain in GIT_FILES)
 
     def _changed_names(self, run: Run, after: Survey) -> Iterator[str]:
-        """Names that are new or hold something else, unless the owner was asked; what is all new goes as a whole."""
+        """Names that are new or changed, unless the owner approved them; an entirely new folder moves as a whole."""
         for path, facts in after.names.items():
             if any(path == each or path.startswith(f"{each}/") for each in run.allowed):
                 continue
@@ -293,7 +298,7 @@ class Quarantine:
         return data is not None and sha256_hex(data) == was.content
 
     def _take(self, run: Run, finds: list[tuple[str, Reason]]) -> None:
-        """Move these away: written down first, so that a crash in between loses track of nothing."""
+        """Move these away: recorded first, so that a crash loses track of nothing."""
         folder = self.folder / run.action_id
         make_folder(folder)
         known = self.found(run.action_id)
@@ -307,7 +312,7 @@ class Quarantine:
             Found(action_id=run.action_id, time=stamp(self._clock()), tainted=run.tainted, items=(*items, *fresh))
         )
         for item in fresh:
-            with suppress(FileNotFoundError):  # something around it went first, and it with that
+            with suppress(FileNotFoundError):  # moved with a parent
                 move_out(self.workspace, item.path, folder / item.place)
                 _defuse(folder / item.place)
                 self._put_back(item, run.kept.get(item.path))
@@ -323,7 +328,7 @@ class Quarantine:
             else:
                 put_durably(parent, name, data, stat.S_IMODE(was.facts.mode))
 
-    # What was found
+    # Findings
 
     def found(self, action_id: str) -> Found | None:
         """What was moved after a run, if anything was."""
@@ -333,7 +338,7 @@ class Quarantine:
             return None
 
     def held(self, action_id: str) -> dict[str, str]:
-        """Every file that is held of a run and may be put in place, with what it holds: a hash, or where it leads."""
+        """Every held file of a run that may be released, with its content: a hash, or a link's target."""
         found = self.found(action_id)
         held: dict[str, str] = {}
         for item in found.of("name") if found is not None else ():
@@ -346,7 +351,7 @@ class Quarantine:
         return held
 
     def release(self, action_id: str, files: dict[str, str]) -> list[str]:
-        """Put what is held of a run where it stood, by the owner's word, if it still is what they were shown."""
+        """Release a run's held files at the owner's request, if they are still what the owner was shown."""
         found = self.found(action_id)
         held = self.held(action_id)
         if found is None or not all(files.get(path) == content for path, content in held.items()):
@@ -370,7 +375,7 @@ class Quarantine:
         return sorted(files)
 
     def _holds_before(self, item: Item) -> bool:
-        """Whether what stands there is still what was put back when the item was taken away."""
+        """Whether the present content is still what was restored when the item was moved."""
         try:
             facts = Facts.of(os.lstat(self.workspace / item.path))
         except OSError:
@@ -386,7 +391,7 @@ class Quarantine:
             put_durably(parent, name, data, 0o600)
 
     def _prune(self, keep: str) -> None:
-        """Only so many are kept: the oldest go."""
+        """Delete the oldest beyond the limit."""
         runs = sorted(path for path in self.folder.iterdir() if path.name.startswith("act_") and path.name != keep)
         for path in runs[: max(0, len(runs) - KEPT_RUNS + 1)]:
             shutil.rmtree(path, ignore_errors=True)
@@ -402,14 +407,14 @@ def _content_of(path: Path) -> str:
 
 
 def _short_of(path: str) -> str:
-    """The folder around a path that is too deep, high enough to be moved."""
+    """The parent of a path that is too deep, high enough to be moved."""
     while len(path) > LONGEST:
         path = path.rpartition("/")[0]
     return path
 
 
 def _defuse(place: Path) -> None:
-    """In the home, too, git must not take it for a repository when the owner looks at it."""
+    """A name under which git does not treat it as a repository in the home either."""
     with suppress(OSError):
         if place.is_dir() and not place.is_symlink():
             for entry in list(os.scandir(place)):

@@ -1,6 +1,6 @@
-"""The workspace's own repository: what git is told about it, and which home it belongs to.
+"""The workspace's own repository: its git settings, and the home it belongs to.
 
-Both stand in `.git/config`, which no box and no tool can write.
+Both are in `.git/config`, which no box and no tool can write.
 """
 
 import os
@@ -19,14 +19,14 @@ SETTINGS = {
     "status.submoduleSummary": "false",
     "submodule.recurse": "false",
 }
-"""With these the owner's git looks into no nested repository when it compares, fetches or switches."""
+"""With these settings the owner's git ignores nested repositories when it compares, fetches or switches."""
 _KNOWN = "coilclaw.repository"
 _VERSION = "1"
 _HOME = "coilclaw.home"
 
 
 def _is_ours(workspace: Path) -> bool:
-    """Whether the workspace is a repository by itself, whose configuration is its own."""
+    """Whether the workspace is a repository with its own configuration."""
     folder = workspace / ".git"
     return folder.is_dir() and not folder.is_symlink() and have_git()
 
@@ -35,11 +35,11 @@ def _get(workspace: Path, key: str) -> list[str]:
     try:
         return run_git(workspace, "config", "--local", "--null", "--get-all", key).split("\0")[:-1]
     except ToolError:
-        return []  # git fails when there is no such key
+        return []  # git fails if there is no such key
 
 
 def is_settled(workspace: Path, home: Path) -> bool:
-    """Whether `settle` has nothing to do; told from the file alone, because it is asked at every start."""
+    """Whether `settle` has nothing to do; reads only the file, because it is called at every start."""
     try:
         text = (workspace / ".git" / "config").read_text("utf-8", "replace")
     except OSError:
@@ -48,7 +48,7 @@ def is_settled(workspace: Path, home: Path) -> bool:
 
 
 def settle(workspace: Path, home: Path) -> None:
-    """Tell git what it needs to know, and write down that the workspace belongs to this home."""
+    """Write the git settings, and record that the workspace belongs to this home."""
     if is_settled(workspace, home) or not _is_ours(workspace):
         return
     if _get(workspace, _KNOWN) != [_VERSION]:
@@ -64,7 +64,7 @@ def settle(workspace: Path, home: Path) -> None:
 
 
 def other_homes(workspace: Path, home: Path) -> list[str]:
-    """Homes that work in this workspace, when this one is not known to share it with them."""
+    """Other homes that use this workspace, if this one is not recorded as sharing it."""
     if not _is_ours(workspace):
         return []
     homes = _get(workspace, _HOME)
@@ -73,7 +73,7 @@ def other_homes(workspace: Path, home: Path) -> list[str]:
 
 
 def _using(workspace: Path, homes: list[str]) -> list[str]:
-    """Of these, the homes that are there and whose workspace is this one: a moved or copied one is not."""
+    """Those homes that exist and use this workspace, without moved or copied ones."""
     found: list[str] = []
     for home in homes:
         link = Path(home) / "workspace"

@@ -1,8 +1,8 @@
 # ruff: noqa: PTH119 - kernel paths and descriptors; pathlib adds nothing here
-"""Where a box is started from: our own place for an ordinary user, a thread with its own place and uid for root.
+"""Where a box is started: in our own context for an ordinary user, in a thread with its own namespace and uid for root.
 
-A root that starts bubblewrap stays root inside (its kernel uid is 0), so root first takes a seat: a thread that leaves
-for a private mount namespace, lends the workspace there by an identity map, and gives up root for itself alone. What
+If root starts bubblewrap it stays root inside (kernel uid 0), so root uses a thread that moves
+to a private mount namespace, maps the workspace there, and gives up root for itself only. What
 the thread starts inherits all three. No code of ours runs between fork and exec, and the thread ends with the box.
 """
 
@@ -26,7 +26,7 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RootThread:
-    """Root's: a thread of its own for one box. An ordinary user starts boxes from where it is."""
+    """For root: a separate thread for one box. An ordinary user needs none."""
 
     def __init__(self) -> None:
         from concurrent.futures import ThreadPoolExecutor  # only root needs it
@@ -34,7 +34,7 @@ class RootThread:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="box-seat")
 
     async def call(self, act: Callable[[], None]) -> None:
-        """Do it in the thread."""
+        """Run it in the thread."""
         await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class RootThread:
 
 
 def start(argv: list[str], streams: Streams, descriptors: tuple[int, ...]) -> "subprocess.Popen[bytes]":
-    """Start a program in a session of its own, with these descriptors and no others, and nothing but our mark on it."""
+    """Start a program in its own session, with only these descriptors and only our mark as environment."""
     try:
         return subprocess.Popen(
             argv, stdin=streams.stdin, stdout=streams.stdout, stderr=streams.stderr, env=mark(), cwd="/",

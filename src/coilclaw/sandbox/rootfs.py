@@ -1,8 +1,8 @@
 # ruff: noqa: PTH110, PTH112, PTH120 - kernel paths and descriptors; pathlib adds nothing here
-"""Carries out the steps of a layout with mounts of our own and makes the result the root. Standard library only.
+"""Executes the steps of a layout with mounts and makes the result the root. Standard library only.
 
-Places are opened from the new root without following a single link, and mounts go onto the opened place, so nothing
-that changes in the workspace meanwhile can lead a mount elsewhere.
+Targets are opened from the new root without following links, and mounted by descriptor, so nothing
+that changes in the workspace meanwhile can redirect a mount.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ _LINKS = (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/pr
           ("stderr", "/proc/self/fd/2"), ("ptmx", "pts/ptmx"))  # fmt: skip
 
 Step = dict[str, Any]
-"""A layout.Step as it crossed the pipe."""
+"""A layout.Step as received through the pipe."""
 
 
 def build(steps: list[Step], base: str) -> None:
-    """Build at `base`, then make it the root of this mount namespace and let go of the old one."""
+    """Build at `base`, then make it the root of this mount namespace and detach the old one."""
     syscalls.make_mounts_private()
     syscalls.mount("tmpfs", base, _FLAGS, "size=4m,mode=0755")
     root = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -41,7 +41,7 @@ def _relative(step: Step) -> str:
 
 
 def _place(root: int, path: str, *, directory: bool) -> int:
-    """Open the place a step goes to, making what is missing on our own tmpfs."""
+    """Open a step's target, creating what is missing on our own tmpfs."""
     with contextlib.suppress(FileNotFoundError):
         return syscalls.open_beneath(root, path)
     _directories(root, os.path.dirname(path))
@@ -99,7 +99,7 @@ def _null(root: int, step: Step) -> None:
 
 
 def _fresh(root: int, path: str, kind: str, flags: int, options: str) -> None:
-    """Mount a fresh file system on an opened place, named by its descriptor so that no link is followed."""
+    """Mount a new file system on an opened target, by descriptor, so that no link is followed."""
     place = _place(root, path, directory=True)
     try:
         syscalls.mount(kind, f"/proc/self/fd/{place}", flags, options)

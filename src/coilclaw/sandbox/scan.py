@@ -1,4 +1,4 @@
-"""Walking the workspace: every name in it, each folder opened without following any link.
+"""Walks the workspace: every name in it, each folder opened without following links.
 
 Nothing there is trusted: a folder may be swapped for a link at any moment, names may be any bytes.
 """
@@ -14,7 +14,7 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.guard import is_stand_in
 
 LEFT_OUT = frozenset({".git", "node_modules", ".venv", "__pycache__"})
-"""What a snapshot leaves out: repositories' own data, and what can be fetched again."""
+"""What a snapshot excludes: repositories' own data, and what can be downloaded again."""
 MOST_FILES = 500_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -25,9 +25,9 @@ class Found(NamedTuple):
     path: str
     info: os.stat_result
     is_folder: bool
-    """An ordinary folder. One that is left out or cannot be read is none: it stands for all in it."""
+    """An ordinary folder. An excluded or unreadable one is not: it represents everything in it."""
     folder: int
-    """The open folder it lies in, until the next one is asked for; -1 when that cannot be opened."""
+    """Its open parent folder, until the next step; -1 if that cannot be opened."""
 
     @property
     def name(self) -> str:
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 def scan(workspace: Path, most: int = MOST_FILES) -> Iterator[Found]:
-    """Everything there is, folder by folder; a ToolError when there are more names."""
+    """Every name, folder by folder; a ToolError if there are too many."""
     top = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield from _scan(top, workspace, most)
@@ -53,7 +53,7 @@ def _scan(top: int, workspace: Path, most: int) -> Iterator[Found]:
         except OSError:
             with suppress(OSError):  # it is gone
                 info = os.lstat(workspace / folder)
-                if not is_stand_in(info.st_mode):  # a killed box leaves some, with nothing in them to keep
+                if not is_stand_in(info.st_mode):  # empty placeholders left by a killed box
                     yield Found(folder, info, is_folder=False, folder=-1)
             continue
         try:
@@ -64,7 +64,7 @@ def _scan(top: int, workspace: Path, most: int) -> Iterator[Found]:
                 try:
                     is_folder = entry.name not in LEFT_OUT and entry.is_dir(follow_symlinks=False)
                     info = entry.stat(follow_symlinks=False)
-                except OSError:  # it is gone, or the folder may be listed and not entered
+                except OSError:  # it is gone, or the folder can be listed but not entered
                     continue
                 if is_folder:
                     folders.append(path)
@@ -78,7 +78,7 @@ def _scan(top: int, workspace: Path, most: int) -> Iterator[Found]:
 
 
 def open_folder(top: int, path: str) -> int:
-    """A folder below an open one, following no link at any step."""
+    """A folder below an open one, without following links."""
     here = os.dup(top)
     for part in path.split("/") if path else ():
         try:
@@ -90,7 +90,7 @@ def open_folder(top: int, path: str) -> int:
 
 
 def changed_since(workspace: Path, path: str, info: os.stat_result, since: int, is_late: Callable[[], bool]) -> bool:
-    """Whether the system changed it, or anything in it, since then; true when there is too much to look at."""
+    """Whether it, or anything in it, changed since then; true if there is too much to check."""
     if info.st_ctime_ns >= since:
         return stat.S_ISDIR(info.st_mode) or stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode)
     folders = [workspace / path] if stat.S_ISDIR(info.st_mode) else []
@@ -99,7 +99,7 @@ def changed_since(workspace: Path, path: str, info: os.stat_result, since: int, 
         try:
             entries = list(os.scandir(folders.pop()))
         except OSError:
-            continue  # had it been closed to us since, its own time would say so
+            continue  # if it had become inaccessible since, its own time would show it
         for entry in entries:
             count += 1
             if count > MOST_FILES or is_late():
@@ -113,7 +113,7 @@ def changed_since(workspace: Path, path: str, info: os.stat_result, since: int, 
 
 
 def is_text(path: str) -> bool:
-    """Whether the name can stand in a manifest; one that is no UTF-8 is left out."""
+    """Whether the name can be in a manifest; it must be UTF-8."""
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:
@@ -122,16 +122,16 @@ def is_text(path: str) -> bool:
 
 
 def nearest_text(path: str) -> str:
-    """The path, or the nearest folder around it whose name is text; empty for the workspace itself."""
+    """The path, or its nearest parent whose name is text; empty for the workspace itself."""
     while not is_text(path):
         path = path.rpartition("/")[0]
     return path
 
 
 def why_not_kept(path: str, info: os.stat_result, most: int) -> str | None:
-    """Why a name does not belong in a snapshot; empty when it does, None when there is nothing in it to lose.
+    """Why a name is not in a snapshot; empty if it is, None if there is nothing to lose.
 
-    What is left out on purpose, and pipes, sockets and devices, hold nothing that could be brought back.
+    Intentional exclusions, pipes, sockets and devices contain nothing that could be restored.
     """
     if path.rpartition("/")[2] in LEFT_OUT:
         return None

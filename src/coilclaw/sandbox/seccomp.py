@@ -1,7 +1,7 @@
-"""The system-call filter of every box: a readable list of what is refused, assembled here into BPF bytes.
+"""The system call filter of every box: a readable list of refused calls, assembled here into BPF bytes.
 
-Everything else is allowed: the walls are namespaces and mounts, and this list closes the calls that reach around them.
-A call the list is too old to know answers ENOSYS, and a call from a foreign architecture (i386, x32) kills the process.
+Everything else is allowed: namespaces and mounts isolate, and this list closes the calls that bypass them.
+A call newer than the list returns ENOSYS, and a call from a foreign architecture (i386, x32) kills the process.
 """
 
 import errno
@@ -15,8 +15,8 @@ from coilclaw.packets.errors import BoxUnavailable
 
 Machine: TypeAlias = Literal["x86_64", "aarch64"]
 Sockets: TypeAlias = Literal["inet", "stream", "none"]
-"""`inet`: IPv4 and IPv6 within an empty network namespace. `stream`: TCP over IPv4 alone, in one where our broker
-listens. `none`: no socket at all, where there is no namespace."""
+"""`inet`: IPv4 and IPv6 within an empty network namespace. `stream`: only TCP over IPv4, in one where our broker
+listens. `none`: no socket at all, without a namespace."""
 
 _AUDIT_ARCH: Final[dict[Machine, int]] = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _X32_BIT: Final = 0x4000_0000
@@ -24,7 +24,7 @@ _HIGHEST_KNOWN: Final = 469
 
 ABSENT: Final = -1
 DENIED: Final[dict[str, tuple[int, int]]] = {
-    # looking into or steering other processes
+    # inspecting or controlling other processes
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_getfd": (438, 438), "process_madvise": (440, 440), "process_mrelease": (448, 448),
     # mounts and roots
@@ -34,7 +34,7 @@ DENIED: Final[dict[str, tuple[int, int]]] = {
     "open_tree_attr": (467, 467),
     # namespaces (clone with such flags: see CHECKED)
     "setns": (308, 268), "unshare": (272, 97),
-    # code that no mount flag sees: memory files, exec by descriptor, files by handle
+    # code that escapes mount flags: memory files, exec by descriptor, files by handle
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "execveat": (322, 281), "uselib": (134, ABSENT),
     "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
     # wide kernel surface
@@ -56,10 +56,10 @@ DENIED: Final[dict[str, tuple[int, int]]] = {
 SHARED: Final[dict[str, tuple[int, int]]] = {
     "shmget": (29, 194), "shmat": (30, 196), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
 }  # fmt: skip
-"""Refused as well where no namespace keeps the machine's own queues and memory apart."""
+"""Refused too if no namespace isolates the machine's own queues and memory."""
 
 UNKNOWN: Final[dict[str, tuple[int, int]]] = {"clone3": (435, 435), "openat2": (437, 437)}
-"""Answered with ENOSYS, so that callers fall back to the older call whose arguments the filter can read."""
+"""Return ENOSYS, so that callers fall back to the older call, whose arguments the filter can read."""
 
 
 class Condition(NamedTuple):
@@ -98,10 +98,10 @@ def _not(argument: int, value: int, mask: int = _ALL) -> Condition:
 
 CHECKED: Final = (
     Checked("clone", (56, 220), (_has(0, _NAMESPACES),)),
-    # typing into a terminal on somebody's behalf
+    # injecting input into a terminal
     Checked("ioctl", (16, 29), (Condition(1, _ALL, "is", 0x5412),)),  # TIOCSTI
     Checked("ioctl", (16, 29), (Condition(1, _ALL, "is", 0x541C),)),  # TIOCLINUX
-    # 0 is the plain personality and all ones asks which one is set; the others weaken the address space
+    # 0 is the default personality and all ones queries it; the others weaken the address space
     Checked("personality", (135, 92), (_not(0, 0), _not(0, _ALL))),
     Checked("mknod", (133, ABSENT), (Condition(1, _TYPE, "is", 0o020000),)),
     Checked("mknod", (133, ABSENT), (Condition(1, _TYPE, "is", 0o060000),)),
@@ -147,14 +147,14 @@ class _Instruction(NamedTuple):
 
 
 def _refuse_if(number: int, conditions: tuple[Condition, ...]) -> Iterator[_Instruction]:
-    """Refuse this call when all conditions hold; otherwise go on behind the block with the number loaded again."""
+    """Refuse this call if all conditions hold; otherwise continue after the block with the number reloaded."""
     sizes = [2 if condition.mask == _ALL else 3 for condition in conditions]
     yield _Instruction(_JUMP_EQUAL, number, 0, sum(sizes) + 2)
     for place, condition in enumerate(conditions):
         yield _Instruction(_LOAD, _ARGUMENTS_AT + 8 * condition.argument)
         if condition.mask != _ALL:
             yield _Instruction(_AND, condition.mask)
-        away = sum(sizes[place + 1 :]) + 1  # over the remaining conditions and the refusal, to the reload
+        away = sum(sizes[place + 1 :]) + 1  # skip the remaining conditions and the refusal, to the reload
         code = _JUMP_ANY_BIT if condition.test == "has any of" else _JUMP_EQUAL
         if condition.test == "is not":
             yield _Instruction(code, condition.value, away, 0)
@@ -196,7 +196,7 @@ def filter_bytes(machine: Machine, sockets: Sockets) -> bytes:
 
 
 def this_machine() -> Machine:
-    """The architecture this runs on, if the filter knows it."""
+    """The current architecture, if the filter supports it."""
     machine = os.uname().machine
     if machine == "x86_64" or machine == "aarch64":  # noqa: PLR1714 - `in` does not narrow to the literal
         return machine

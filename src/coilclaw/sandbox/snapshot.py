@@ -1,4 +1,4 @@
-"""Snapshots of the workspace: what an undo would change, and putting it back."""
+"""Undo: what it would change in the workspace, and restoring it."""
 
 import os
 import stat
@@ -15,29 +15,29 @@ from coilclaw.sandbox.manifests import LINK, Entry, Facts, Manifest, Snapshot
 from coilclaw.sandbox.scan import open_folder
 
 _NAMED = 20
-"""Of so many files an error names what could not be brought back."""
+"""How many files an error names."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One file that an undo would bring back or remove."""
+    """One file that an undo would restore or remove."""
 
     path: str
     entry: Entry | None
-    """What it held; None when it was not there, so that it is removed."""
+    """Its earlier state; None if it did not exist, so that it is removed."""
     since: bool
-    """Somebody else changed it after the call did."""
+    """It was changed after the call."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an undo would do, as things stand now."""
+    """What an undo would do now."""
 
     snapshot: Snapshot
     changes: tuple[Change, ...]
     stays: tuple[str, ...]
-    """Files that were made since and that somebody else changed after that: they are left alone."""
+    """New files that were changed after the call: they are left alone."""
     folders: tuple[str, ...]
-    """Folders that were made since; they go when they are empty."""
+    """New folders; removed if they are empty."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -46,10 +46,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshots(Keeping):
-    """The moments of one workspace, and going back to them."""
+    """The snapshots of one workspace, and restoring them."""
+
+    def of_turn(self, turn: str) -> list[Manifest]:
+        """The moments of a turn, the oldest first."""
+        return [each for each in self.manifests.readable() if turn and each.turn == turn][::-1]
 
     def plan(self, snapshot_id: str, may_restore: Callable[[str], bool]) -> Plan:
-        """What would be as it was before that moment, or before the last turn."""
+        """Plan an undo to that snapshot, or to before the last turn."""
         try:
             return self._plan(self.first(snapshot_id), may_restore)
         finally:
@@ -62,7 +66,8 @@ class Snapshots(Keeping):
         for moment in self._from(first):
             for path, entry in self._before(moment):
                 if path.endswith("/"):
-                    folders[path] = None
+                    if may_restore(path):
+                        folders[path] = None
                     continue
                 wanted.setdefault(path, entry)
                 left.pop(path, None)
@@ -93,7 +98,7 @@ class Snapshots(Keeping):
         return [first, *reversed(later)]
 
     def _before(self, moment: Manifest) -> Iterable[tuple[str, Entry | None]]:
-        """What each name held that was touched after a moment; any name of it when nobody could tell."""
+        """The earlier state of each name touched after a snapshot; of every name if unknown."""
         if moment.whole and moment.left is None:
             return self.manifests.files_of(moment).items()
         if not moment.whole:
@@ -106,7 +111,7 @@ class Snapshots(Keeping):
         return [(path, self.manifests.before(moment, path)) for path in touched]
 
     def _is_as(self, path: str, entry: Entry) -> bool:
-        """Whether a file is as it was: the same content, and the same permissions where they mean something."""
+        """Whether a file is unchanged: the same content, and the same permissions where relevant."""
         try:
             info = os.lstat(self.workspace / path)
         except (OSError, ValueError):
@@ -117,7 +122,7 @@ class Snapshots(Keeping):
         return same_mode and content_at(self.workspace, path) == entry.content
 
     def changes(self, snapshot_id: str, may_restore: Callable[[str], bool]) -> list[str]:
-        """The paths an undo would bring back or remove."""
+        """The paths an undo would restore or remove."""
         return list(self.plan(snapshot_id, may_restore).paths)
 
     def restore(
@@ -128,11 +133,11 @@ class Snapshots(Keeping):
         *,
         unkept: bool = False,
     ) -> list[Change]:
-        """Bring back what is gone or different, and remove what was made. Returns what was done.
+        """Restore missing or changed files, and remove new ones. Returns what was done.
 
-        What the files hold now is kept first; with `unkept` they are changed even where that cannot be done. What
-        cannot be brought back stops no other; when the rest is back, a ToolError names it. It gives up between two
-        files when `stopped` says so.
+        The current content is stored first; with `unkept` files are changed even if that fails. A file that
+        cannot be restored stops no other; a ToolError names it at the end. It gives up between two
+        files if `stopped` says so.
         """
         plan = self.plan(snapshot_id, may_restore)
         if not plan.changes:
@@ -150,7 +155,7 @@ class Snapshots(Keeping):
         done: list[Change] = []
         made = [change for change in plan.changes if change.entry is None]
         others = [change for change in plan.changes if change.entry is not None]
-        for change in (*made, None, *others):  # what was made goes first: it may stand where something was
+        for change in (*made, None, *others):  # new files first: one may be in the way
             if change is None:
                 self._remove_folders(plan.folders)
                 continue
@@ -170,7 +175,7 @@ class Snapshots(Keeping):
         return done
 
     def _keep_first(self, plan: Plan, *, unkept: bool) -> tuple[str, dict[str, str]]:
-        """Keep what would be changed, as a moment of its own, so that an undo can be undone by itself."""
+        """Store what would be changed as a separate snapshot, so that the undo can be undone."""
         around = {path.rsplit("/", count)[0] for path in plan.paths for count in range(1, path.count("/") + 1)}
         in_the_way = [path for path in sorted(around) if _facts(self.workspace / path) is not None]
         note = f"undo of {plan.snapshot.id} ({plan.snapshot.note})"
@@ -185,9 +190,9 @@ class Snapshots(Keeping):
         return kept, whys
 
     def _put_back(self, path: str, entry: Entry) -> str | None:
-        """Put one file where it was, through real folders only; a link in the way is replaced, never followed.
+        """Restore one file, through real folders only; a link in the way is replaced, never followed.
 
-        None when it is back, durably; otherwise why not.
+        None once it is durable; otherwise the reason.
         """
         *parents, name = path.split("/")
         try:
@@ -229,7 +234,7 @@ class Snapshots(Keeping):
         return None
 
     def _remove_folders(self, folders: Iterable[str]) -> None:
-        """Those that are empty now; the innermost come first."""
+        """Remove those that are empty, innermost first."""
         top = os.open(self.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for folder in folders:
@@ -257,7 +262,7 @@ def _facts(path: "os.PathLike[str]") -> Facts | None:
 
 
 def _not_back(failed: dict[str, str], others: int) -> ToolError:
-    """Names every file that is not back, with why, and says what became of the rest."""
+    """Names every file that was not restored, with the reason, and what happened to the rest."""
     reasons: dict[str, list[str]] = {}
     for path, why in failed.items():
         reasons.setdefault(why, []).append(path)
@@ -273,7 +278,7 @@ def _not_back(failed: dict[str, str], others: int) -> ToolError:
 
 
 def _open_folder(name: str, parent: int) -> int:
-    """A real folder of that name, made if need be; whatever else stands there is taken away."""
+    """A real folder with that name, created if needed, replacing anything else."""
     try:
         return os.open(name, _FOLDER, dir_fd=parent)
     except FileNotFoundError:

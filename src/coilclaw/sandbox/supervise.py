@@ -1,11 +1,11 @@
 """Watches one box from its start to the death of the last process inside.
 
-The monitor we start (bubblewrap or our launcher) tells the process id of the box's first process and waits. Only once
-that process is bounded is it released; until then nothing of the command has run, so any failure is a refusal. Its
+The monitor we start (bubblewrap or our launcher) reports the pid of the box's first process and waits. Only once
+that process is limited is it released; until then the command has not started, so any failure is a refusal. Its
 death is the death of everything inside, and it is the first thing we make sure of, however the run ends.
 
-A command that is over while something it started still runs has failed, so nothing may be killed before we looked: our
-launcher gathers the last process before it reports, and bubblewrap, which would not, is held back by its wire.
+A command that exits while something it started still runs has failed, so nothing may be killed before we check: our
+launcher reaps the last process before it reports, and bubblewrap, which would not, is held back by its full pipe.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _SETUP_SECONDS = 10
 
 
 class StillAlive(BoxUnavailable):
-    """A box that does not die, although it was killed."""
+    """A box that does not die after being killed."""
 
 
 class Supervision:
@@ -62,7 +62,7 @@ class Supervision:
         group: Group | None, check: Callable[[], None], released: Callable[[], None] | None,
         prepare: Callable[[], None] | None = None, door: "ProxySocket | None" = None,
     ) -> None:  # fmt: skip
-        """`released` is told right before the command may begin; then `check` is asked, which may raise ToolError."""
+        """`released` is called right before the command may start, then `check`, which may raise ToolError."""
         self._launch = launch
         self._check = check
         self._tell = released
@@ -95,7 +95,7 @@ class Supervision:
         self._looking: asyncio.TimerHandle | None = None
 
     async def run(self) -> BoxResult:
-        """Run to the end and say how it ended. Cancelling kills everything inside first."""
+        """Run to the end and return how it ended. Cancelling kills everything inside first."""
         began = time.monotonic()
         self._timers.append(self._loop.call_later(_SETUP_SECONDS, self._never_came_up))
         starting = None
@@ -118,7 +118,7 @@ class Supervision:
         return self._result(stdout, stderr, time.monotonic() - began)
 
     def _start(self, ends: Streams) -> None:
-        """Everything the parent of the box must do itself, in its seat."""
+        """Everything the parent of the box must do itself, in its thread."""
         if self._prepare is not None:
             self._prepare()
         if self._stopping:
@@ -129,7 +129,7 @@ class Supervision:
             self._kill()
 
     def _start_apart(self, ends: Streams) -> None:
-        """In root's seat: that thread alone may set the limits, so it waits to learn whom to set them on."""
+        """In root's thread: only that thread may set the limits, so it waits for the pid."""
         self._start(ends)
         if self._launch.becomes >= 0:
             from coilclaw.sandbox.syscalls import thread_becomes
@@ -142,7 +142,7 @@ class Supervision:
         waiting.register(self._wires.status, select.POLLIN)
         waiting.register(monitor, select.POLLIN)
         try:
-            while not self._first_pid and not self._error:  # a report may come in pieces
+            while not self._first_pid and not self._error:  # a report may arrive in pieces
                 waiting.poll(_SETUP_SECONDS * 1000)
                 if not self._read_status():
                     return
@@ -156,7 +156,7 @@ class Supervision:
             self._loop.add_reader(self._wires.status, self._first_report)
 
     def _first_report(self) -> None:
-        """Read once; what the monitor says after the box began is read when it ends."""
+        """Read once; later reports are read when the box ends."""
         self._loop.remove_reader(self._wires.status)
         self._read_status()
         self._open_door()
@@ -166,7 +166,7 @@ class Supervision:
             self._watch_status()
 
     def _read_status(self) -> bool:
-        """Take what the monitor wrote; whether there was anything."""
+        """Handle the monitor's output; returns whether there was any."""
         reports = self._reports.read()
         for report in reports or ():
             self._take(report)
@@ -176,7 +176,7 @@ class Supervision:
         try:
             status = msgspec.json.decode(report, type=Status)
         except msgspec.DecodeError:
-            self._fail("its monitor speaks another language")
+            self._fail("its monitor's report is invalid")
             return
         if status.error:
             self._fail(status.error)
@@ -189,7 +189,7 @@ class Supervision:
                 self._meet(status)
 
     def _meet(self, status: Status) -> None:
-        """Take hold of the first process, once it is sure that it is our monitor's child and nobody else's."""
+        """Open the first process, after checking that it is our monitor's child."""
         first = os.pidfd_open(status.child_pid)
         if self._process is None or status_field(status.child_pid, "PPid:") != [str(self._process.pid)]:
             os.close(first)
@@ -199,17 +199,17 @@ class Supervision:
         self._bound()
 
     def _bound(self) -> None:
-        """Set the limits of the first process; only a thread with its uid may."""
+        """Set the limits of the first process; only a thread with its uid can."""
         namespaced = self._launch.walls == "namespaces"
         try:
             bound_process(self._first_pid, self._limits, grouped=self._group is not None, namespaced=namespaced)
         except (ProcessLookupError, FileNotFoundError):
-            return  # it is gone already, and its monitor will say why
+            return  # it is already gone, and its monitor will report why
         except OSError as error:
             self._fail(f"its limits cannot be set: {error}")
 
     def _open_door(self) -> None:
-        """A box with domains or listeners waits until what it dials inside is served."""
+        """A box with domains or listeners waits until its ports are served."""
         if self._door is not None and self._status is not None and self._opening is None and not self._stopping:
             self._opening = self._loop.create_task(self._open(self._door, self._status))
 
@@ -224,7 +224,7 @@ class Supervision:
         self._watch_clock()
 
     def _release(self) -> None:
-        """Let the command start, if everything is as it was asked for."""
+        """Let the command start, if everything is as requested."""
         if self._status is None or self._stopping or self._released or not self._way_stands:
             return
         try:
@@ -246,11 +246,11 @@ class Supervision:
             return
         self._released = True
         self._streams.begun()
-        with contextlib.suppress(BrokenPipeError):  # it died meanwhile, and its monitor will say why
+        with contextlib.suppress(BrokenPipeError):  # it died meanwhile, and its monitor will report why
             self._wires.release(self._launch.word)
 
     def _watch_clock(self) -> None:
-        """The command's time begins when it does, and so does the wait for its end."""
+        """Start the command's timer and the wait for its end."""
         if self._released and self._stragglers is None and self._process is not None:
             if self._wires.holding:
                 self._loop.add_reader(self._wires.ended, self._first_ended)
@@ -265,16 +265,16 @@ class Supervision:
             self._looking = self._loop.call_later(self._usage.every, self._look_at_usage)
 
     def _first_ended(self) -> None:
-        """The first process goes by itself once nothing is left inside: now its monitor may report, and end."""
+        """The first process exits once nothing is left inside: now its monitor may report, and exit."""
         self._loop.remove_reader(self._wires.ended)
         self._loop.remove_reader(self._first)
-        if not self._empty():  # somebody killed it, so what is inside is still to die
+        if not self._empty():  # it was killed, so what is inside still has to die
             self._loop.add_reader(self._first, self._first_ended)
             return
         while self._read_status():
             pass
 
-    # -- causes to end it
+    # -- reasons to end it
 
     def _fail(self, error: str) -> None:
         self._error = self._error or error
@@ -298,7 +298,7 @@ class Supervision:
         over = self._usage.over()
         if over is not None:
             self._stop(*over)
-        elif self._end is None:  # one handle, however often: a box may be open for hours
+        elif self._end is None:  # one handle, reused: a box may be open for hours
             self._looking = self._loop.call_later(self._usage.every, self._look_at_usage)
 
     # -- the end
@@ -308,7 +308,7 @@ class Supervision:
         if self._process is None:
             return
         if not self._first_pid and not self._error and self._seat is None:
-            self._read_status()  # who it is may be written and not read yet
+            self._read_status()  # its pid may be written and not read yet
         if self._launch.walls == "none":
             self._signal_monitor(signal.SIGTERM)
             self._timers.append(self._loop.call_later(_SWEEP_WAIT, self._sweep))
@@ -319,13 +319,13 @@ class Supervision:
         self._kill_group()
 
     def _kill_group(self) -> None:
-        """The monitor, and a first process that did not report yet. Never after the monitor's number was given back."""
+        """Kill the monitor, and a first process that was not reported yet. Never after the monitor was reaped."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _sweep(self) -> None:
-        """The monitor did not end what it started, so we do."""
+        """Kill what the monitor started and did not end."""
         if self._process is not None:
             for pid in descendants(self._process.pid):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -345,7 +345,7 @@ class Supervision:
         self._process.wait()
 
     async def _gone(self, pidfd: int, seconds: float | None) -> None:
-        """Wait for a process by its descriptor, which is closed; it must not take long where seconds are given."""
+        """Wait for a process by its descriptor, then close it; with a timeout if seconds are given."""
         gone: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(pidfd, lambda: gone.done() or gone.set_result(None))
         try:
@@ -359,7 +359,7 @@ class Supervision:
             os.close(pidfd)
 
     async def _bury(self, starting: "asyncio.Future[None] | None") -> None:
-        """Kill whatever is left, wait until it is gone, read the rest of the output. Not to be interrupted."""
+        """Kill whatever is left, wait until it is gone, read the rest of the output. Must not be interrupted."""
         self._cancel_timers()
         self._kill()
         self._loop.remove_reader(self._wires.status)
@@ -393,7 +393,7 @@ class Supervision:
             await asyncio.wait([starting])
             self._kill()
         if starting is not None:
-            starting.exception()  # it was raised already, or the cancellation matters more
+            starting.exception()  # already raised, or the cancellation takes precedence
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
@@ -409,7 +409,7 @@ class Supervision:
     def _empty(self) -> bool:
         """Whether nothing is left inside: the first process is dead, or childless and already killed.
 
-        Everything inside descends from it, so without a child it is the last. It does nothing any more, but taking its
+        Everything inside descends from it, so without a child it is the last. It is inert by then, but taking its
         mounts apart can keep the kernel busy for longer than the whole command took.
         """
         return is_over(self._first) or is_childless(self._first_pid)
@@ -430,7 +430,7 @@ class Supervision:
         end, reason = self._end, self._reason
         if end is None and self._died_of_memory():
             end, reason = "memory_limit", f"It ran out of its {self._limits.memory_bytes} bytes of memory."
-        if end is None and code is None and shot:  # the command may have begun, so this is no refusal
+        if end is None and code is None and shot:  # the command may have started, so this is not a refusal
             end, reason = "signalled", "Something on this machine killed the box."
         group = self._group
         crowded = group.ran_out_of_processes if group is not None else complains_of_processes(stderr)

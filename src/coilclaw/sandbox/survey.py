@@ -1,7 +1,7 @@
 # ruff: noqa: PTH118 - text in, text out, for every name of a large workspace
-"""A survey of the workspace: its repositories, the names other programs run, and files that are linked elsewhere too.
+"""A survey of the workspace: its repositories, names that other programs execute, and files with hard links elsewhere.
 
-Links are never followed. Nothing is read but names and, for some, what the system tells about them.
+Links are never followed. It reads only names and, for some, their stat.
 """
 
 import os
@@ -21,17 +21,16 @@ from coilclaw.sandbox.executed import (
     is_executed,
     is_git_shaped,
 )
-from coilclaw.sandbox.moving import open_up
 
 MOST_ENTRIES = 2_000_000
 MOST_REPOSITORIES = 300
-"""Each of them is a mount of every box."""
+"""Each of them is a mount in every box."""
 LONGEST = 3500
-"""Bytes of a path; what lies deeper is not looked into, and does not stay if a command made it."""
+"""Maximum bytes of a path; deeper entries are not inspected, and are moved away if a command made them."""
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
-    """What the system tells of an entry; the same facts are the same, unchanged entry."""
+    """A stat fingerprint: equal facts mean the same, unchanged entry."""
 
     device: int
     inode: int
@@ -47,30 +46,30 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Linked(msgspec.Struct, frozen=True, array_like=True):
-    """A file with more links than were found in the workspace."""
+    """A file with more links than the workspace contains."""
 
     path: str
     size: int
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is, by path below the workspace."""
+    """The entries, by path relative to the workspace."""
 
     repositories: dict[str, tuple[int, int]] = {}
-    """Every `.git` but the workspace's own, and every folder that git takes for a repository; device and inode."""
+    """Every `.git` but the workspace's own, and every folder that git treats as a repository; device and inode."""
     parts: dict[str, list[str]] = {}
-    """Folders that have some of what git goes by, and what they have of it."""
+    """Folders with some of the names of a repository, and which."""
     names: dict[str, Facts] = {}
-    """Files and links that other programs run."""
+    """Files and links that other programs execute."""
     unseen: list[str] = []
-    """Folders that cannot be looked into."""
+    """Inaccessible folders."""
     linked: list[Linked] = []
-    """Files that are linked outside the workspace as well; only looked for when asked."""
+    """Files with hard links outside the workspace; only if requested."""
     entries: int = 0
 
 
 class _Walk:
-    """One walk over the workspace, the nearest folders first."""
+    """One breadth-first walk over the workspace."""
 
     def __init__(self, root: Path, *, links: bool, closed: Collection[str] | None) -> None:
         self.root = root
@@ -94,10 +93,12 @@ class _Walk:
             with suppress(OSError):
                 return self._scanned(folder)
             if self.closed is not None and folder not in self.closed:  # a run closed it: its owner may open it
+                from coilclaw.sandbox.moving import open_up
+
                 with suppress(OSError):
                     open_up(self.root, folder)
                     return self._scanned(folder)
-        if os.path.lexists(self.root / folder):  # otherwise it went just now
+        if os.path.lexists(self.root / folder):  # otherwise it has just disappeared
             self.survey.unseen.append(folder)
         return []
 
@@ -106,13 +107,13 @@ class _Walk:
             return list(found)
 
     def _look(self, folder: str, executed: bool) -> list[tuple[str, bool]]:
-        """Note what a folder holds; the folders in it, and whether everything below them is run."""
+        """Record a folder's content; returns its folders, and whether everything below them is executed."""
         entries = self._entries(folder)
         self.count += len(entries)
         if self.count > MOST_ENTRIES:
             raise ToolError(
                 f"the workspace has more than {MOST_ENTRIES:,} files and folders.",
-                remedy="Remove what is not needed there, then try again.",
+                remedy="Remove what you do not need there, then try again.",
                 code="WORKSPACE_TOO_LARGE",
                 begun=False,
             )
@@ -141,7 +142,7 @@ class _Walk:
         return folders
 
     def _note(self, path: str) -> None:
-        """A repository; the workspace's own is none of them."""
+        """Record a repository, except the workspace's own."""
         with suppress(FileNotFoundError):
             if path != ".git":
                 info = os.lstat(self.root / path)
@@ -167,15 +168,15 @@ def _kind(entry: "os.DirEntry[str]") -> Kind:
 
 
 def survey(workspace: Path, *, links: bool = False, closed: Collection[str] | None = None) -> Survey:
-    """Look over the whole workspace; with `links` also for files that are linked outside it.
+    """Survey the whole workspace; with `links` also files with hard links outside it.
 
-    With `closed`, folders that keep their own owner out are opened, but for those.
+    With `closed`, folders that lock out their own owner are made accessible, except those.
     """
     return _Walk(workspace, links=links, closed=closed).run()
 
 
 def completes_repository(workspace: Path, relative: str) -> str:
-    """The folder that would be a repository if something stood at that path, or already is one; or empty."""
+    """The folder that would be a repository if that path existed, or already is one; or empty."""
     parts = relative.split("/")
     for depth in range(len(parts)):
         folder = "/".join(parts[:depth])
@@ -189,7 +190,7 @@ def completes_repository(workspace: Path, relative: str) -> str:
                         shape[plain] = _kind(entry)
         except OSError:
             return ""  # there is nothing below it yet
-        if folder or not is_git_shaped(shape):  # one at the very top was the owner's, or is found by its last part
+        if folder or not is_git_shaped(shape):  # one at the top is the owner's, or is found by its last part
             shape.setdefault(folded(parts[depth]), "file" if is_leaf else "folder")
             if is_git_shaped(shape):
                 return folder or "."

@@ -83,7 +83,7 @@ def _checked(result: int, what: str) -> int:
 
 
 def raw(number: int, *args: object, what: str) -> int:
-    """Any call by number; raises OSError that names the call."""
+    """Any call by number; raises an OSError that names the call."""
     return _checked(int(_libc().syscall(ctypes.c_long(number), *args)), what)
 
 
@@ -95,17 +95,17 @@ def _old(name: str) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces named by the flags for fresh ones."""
+    """Move to new namespaces, as named by the flags."""
     _checked(_libc().unshare(ctypes.c_int(flags)), "unshare")
 
 
 def setns(namespace: int, kind: int) -> None:
-    """Enter the namespace of this kind that the descriptor names."""
+    """Enter the namespace of this kind by descriptor."""
     _checked(_libc().setns(ctypes.c_int(namespace), ctypes.c_int(kind)), "setns")
 
 
 def mount(kind: str, at: str, flags: int, options: str) -> None:
-    """Mount a fresh file system."""
+    """Mount a new file system."""
     _checked(
         _libc().mount(kind.encode(), os.fsencode(at), kind.encode(), ctypes.c_ulong(flags), options.encode()),
         f"mount {kind} at {at}",
@@ -113,7 +113,7 @@ def mount(kind: str, at: str, flags: int, options: str) -> None:
 
 
 def make_mounts_private() -> None:
-    """Whatever is mounted from here on stays in this mount namespace."""
+    """Make mounts private to this mount namespace."""
     _checked(_libc().mount(None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None), "make mounts private")
 
 
@@ -145,7 +145,7 @@ def set_tree(tree: int, attributes: int, *, userns: int = -1, recursive: bool = 
 
 
 def attach_tree(tree: int, onto: int) -> None:
-    """Mount a detached tree onto an open descriptor, so that no path is looked up a second time."""
+    """Mount a detached tree onto an open descriptor, so that no path is resolved again."""
     raw(
         _MOVE_MOUNT, ctypes.c_int(tree), b"", ctypes.c_int(onto), b"",
         ctypes.c_uint(_MOVE_FROM_FD | _MOVE_ONTO_FD), what="move_mount",
@@ -153,7 +153,7 @@ def attach_tree(tree: int, onto: int) -> None:
 
 
 def open_beneath(directory: int, path: str) -> int:
-    """Open a path below a directory as a place, following no symbolic link anywhere on the way."""
+    """Open a path below a directory as a location, without following symbolic links."""
     how = _OpenHow(os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, 0, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)
     return raw(
         _OPENAT2, ctypes.c_int(directory), os.fsencode(path), ctypes.byref(how),
@@ -168,12 +168,12 @@ def prctl(option: int, first: int = 0, what: str = "prctl") -> None:
 
 
 def signal_on_parent_death(signal: int) -> None:
-    """Have the kernel send this signal when the thread that started us is gone."""
+    """Have the kernel send this signal when our parent thread dies."""
     prctl(_PR_SET_PDEATHSIG, signal, "set the parent-death signal")
 
 
 def set_dumpable(*, dumpable: bool) -> None:
-    """Whether processes of the same uid may look into this one."""
+    """Set whether processes with the same uid may inspect this one."""
     prctl(_PR_SET_DUMPABLE, int(dumpable), "set dumpable")
 
 
@@ -183,7 +183,7 @@ def become_subreaper() -> None:
 
 
 def no_new_privileges() -> None:
-    """No exec gains anything from here on."""
+    """No exec gains privileges from here on."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1, "set no_new_privs")
 
 
@@ -213,7 +213,7 @@ def set_hostname(name: str) -> None:
 
 
 def thread_becomes(uid: int, gid: int) -> None:
-    """Drop the calling thread alone to an unprivileged identity; libc's own calls would take every thread along."""
+    """Drop only the calling thread to an unprivileged identity; libc's own calls would change every thread."""
     raw(_old("setgroups"), ctypes.c_size_t(0), None, what="setgroups")
     raw(_old("setresgid"), ctypes.c_uint(gid), ctypes.c_uint(gid), ctypes.c_uint(gid), what="setresgid")
     raw(_old("setresuid"), ctypes.c_uint(uid), ctypes.c_uint(uid), ctypes.c_uint(uid), what="setresuid")

@@ -1,7 +1,7 @@
-"""Programs of the system that the owner asks for by a command of ours: the service manager and its log.
+"""System programs that the owner runs through our commands: the service manager and its log.
 
 They get the few variables they need and nothing else, so that no key of ours is in their environment. Nothing a model
-proposes comes here.
+proposes gets here.
 """
 
 import os
@@ -15,7 +15,7 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TERM", "XDG_CONFI
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended, and what it said."""
+    """How a program ended, and its output."""
 
     code: int
     out: str
@@ -23,7 +23,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_system(program: str, *args: str, seconds: float = 60.0) -> Ran:
-    """Run a program to its end and hear what it says."""
+    """Run a program to its end and return its output."""
     import subprocess
 
     try:
@@ -44,7 +44,7 @@ def run_system(program: str, *args: str, seconds: float = 60.0) -> Ran:
 
 
 def show_system(program: str, *args: str) -> int:
-    """Run a program that speaks for itself, until it or the owner ends it; gives back its exit code."""
+    """Run an interactive program until it ends; returns its exit code."""
     import subprocess
 
     try:
@@ -62,6 +62,6 @@ def _missing(program: str, error: OSError) -> ToolError:
 def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    if Path(runtime).is_dir():  # su and sudo leave it out, and nothing of the session is found without it
+    if Path(runtime).is_dir():  # su and sudo omit it, and the user session cannot be found without it
         kept["XDG_RUNTIME_DIR"] = runtime
     return kept

@@ -1,9 +1,9 @@
 # ruff: noqa: PTH110 - kernel paths and descriptors; pathlib adds nothing here
-"""Boxes without namespaces: Landlock and the filter alone (the least of tier B), or no walls at all (tier unsafe).
+"""Boxes without namespaces: only Landlock and the filter (the minimum of tier B), or nothing (tier unsafe).
 
-Without namespaces a box cannot mask anything below a directory it shows, take a program away, make the workspace
-noexec or lend it for root: specs that ask for it are refused. Nor does it have a /tmp, and `stat` still tells names and
-sizes of files that cannot be opened. What it holds: the system read-only, the workspace, no other file, no socket, no
+Without namespaces a box cannot mask anything below a visible directory, remove a program, make the workspace
+noexec or map it for root: such specs are refused. Nor does it have a /tmp, and `stat` still shows names and
+sizes of files that cannot be opened. It enforces: the system read-only, the workspace, no other file, no socket, no
 signal to a foreign process.
 """
 
@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from coilclaw.packets.box import BoxResult, BoxSpec, Probe
+from coilclaw.packets.box import BoxResult, BoxSpec, OnOutput, Probe
 from coilclaw.packets.errors import BoxUnavailable
 from coilclaw.packets.ports import Serve
 from coilclaw.sandbox.admission import admit, refusal
@@ -29,7 +29,7 @@ from coilclaw.sandbox.seccomp import filter_bytes, this_machine
 from coilclaw.sandbox.supervise import Supervision
 
 NEEDED_LANDLOCK = 6
-"""The first version that also keeps signals inside; before it a box could end this program."""
+"""The first version that also confines signals; before it a box could kill this program."""
 _READ_AND_RUN = (
     "/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/etc/alternatives", "/etc/ld.so.cache",
     "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
@@ -52,35 +52,37 @@ class PlainBox:
 
     @property
     def tier(self) -> Literal["B", "unsafe"]:
-        """Never more than what it is."""
+        """Its actual tier."""
         return self._tier
 
     def probes(self) -> list[Probe]:
-        """Try each wall by behaviour."""
+        """Test each wall by its behaviour."""
         from coilclaw.sandbox.probes import probe_box
 
         if self._tier == "unsafe":
-            return [Probe(name="box", state="warn", detail="unsafe: commands run without walls, as you",
+            return [Probe(name="box", state="warn", detail="unsafe: commands run without isolation, as you",
                           remedy="Leave --unsafe out.")]  # fmt: skip
         return probe_box(self, self._hide, namespaces=False)
 
-    async def run(self, spec: BoxSpec, *, released: Callable[[], None] | None = None) -> BoxResult:
-        """Run to the end. Cancelling kills everything started before the cancellation is passed on."""
+    async def run(
+        self, spec: BoxSpec, *, released: Callable[[], None] | None = None, on_output: OnOutput | None = None
+    ) -> BoxResult:
+        """Run to the end. Cancelling kills everything started before the cancellation propagates."""
         admit(spec)
-        return await self._run(spec, Capture(spec.stdin, spec.limits.output_bytes), released)
+        return await self._run(spec, Capture(spec.stdin, spec.limits, on_output), released)
 
     async def open(
         self, spec: BoxSpec, *, stopped: Callable[[], Awaitable[None]], serve: Serve | None = None,
         released: Callable[[], None] | None = None,
     ) -> RunningBox:  # fmt: skip
-        """Start a command that is talked to; it lives until it is closed or stopped, and no longer than we do."""
+        """Start a program to talk to; it lives until it is closed or stopped, and no longer than this process."""
         admit(spec, lasting=True, served=serve is not None)
         return await open_running(spec.limits.output_bytes, lambda pipes: self._run(spec, pipes, released), stopped)
 
     async def _run(self, spec: BoxSpec, streams: Capture | Pipes, released: Callable[[], None] | None) -> BoxResult:
         if spec.mounts or spec.listeners:
             raise refusal(
-                "Without namespaces a box has no mounts and no network of its own.",
+                "Without namespaces a box has no mounts and no separate network.",
                 "Allow unprivileged user namespaces, or install bubblewrap; see `coilclaw doctor`.", "BOX_CANNOT_HOLD",
             )  # fmt: skip
         if self._tier == "B":
@@ -117,7 +119,7 @@ class PlainBox:
     async def _can_hold(self, spec: BoxSpec) -> None:
         if os.geteuid() == 0:
             raise BoxUnavailable(
-                "Root cannot lend its workspace without user namespaces.", remedy="Run CoilClaw as an ordinary user."
+                "Root cannot map its workspace without user namespaces.", remedy="Run CoilClaw as an ordinary user."
             )
         with contextlib.closing(await hold(spec, self._hide)) as guard:
             masks = bool(guard.guarded)
@@ -130,7 +132,7 @@ class PlainBox:
         for what, wanted in asked.items():
             if wanted:
                 raise refusal(
-                    f"Without user namespaces a box here cannot hold {what}.",
+                    f"Without user namespaces a box here cannot provide {what}.",
                     "Allow unprivileged user namespaces, or install bubblewrap; see `coilclaw doctor`.",
                     "BOX_CANNOT_HOLD",
                 )

@@ -1,10 +1,10 @@
 # ruff: noqa: PTH123 - kernel paths and descriptors; pathlib adds nothing here
-"""What a running box uses up that no kernel limit bounds for the whole of it: memory without a group, and writes.
+"""Resources of a running box that no kernel limit covers as a whole: memory without a group, and writes.
 
-Writes are counted twice over, because neither count sees everything. What the kernel put down to each live process
-misses one that comes and goes between two looks. What the workspace's file system lost counts only what is still there,
-and counts others on it too. Whichever is more is held against the limit; a look every 50 ms bounds what gets past it.
-A box without an end is looked at ten times less often: many of them are open at once, and most of the time idle.
+Writes are counted in two ways, because neither sees everything. The kernel's counters of live processes
+miss one that comes and goes between two checks. The space lost on the file system covers only what still exists,
+and includes other programs. The larger one counts; checking every 50 ms limits the excess.
+A box without a time limit is checked ten times less often: many of them are open at once, and mostly idle.
 """
 
 import os
@@ -16,11 +16,11 @@ from coilclaw.sandbox.process_tree import descendants
 _LOOK_SECONDS = 0.05
 _SELDOM_SECONDS = 0.5
 _FILE_BYTES = 4096
-"""What each file counts at least: a file system also runs out of files."""
+"""The minimum count of a file: a file system can also run out of inodes."""
 
 
 class Usage:
-    """Looks at one box while it runs."""
+    """Monitors one box while it runs."""
 
     def __init__(self, first: int, limits: BoxLimits, group: Group | None, workspace: str) -> None:
         self._first = first
@@ -34,11 +34,11 @@ class Usage:
 
     @property
     def writers(self) -> frozenset[tuple[int, str]]:
-        """The processes whose writes are counted one by one, each with when it began."""
+        """The processes whose writes are counted, each with its start time."""
         return frozenset(self._written)
 
     def over(self) -> tuple[BoxEnd, str] | None:
-        """Why the box must end now: with a group the kernel kills one process for its memory, without one nobody."""
+        """Why the box must end now. With a group the kernel enforces memory; without one we do."""
         inside = [self._first, *descendants(self._first)]
         most = self._limits.memory_bytes
         if self._group.ran_out_of_memory if self._group is not None else memory_of(inside, most) > most:
@@ -66,7 +66,7 @@ class Usage:
 
 
 def _room(path: str) -> tuple[int, int]:
-    """Bytes and files (as bytes) that the file system of a path still has room for; it may be gone."""
+    """Free bytes and files (as bytes) on the file system of a path, which may be gone."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -75,7 +75,7 @@ def _room(path: str) -> tuple[int, int]:
 
 
 def _io_of(pid: int) -> tuple[str, int] | None:
-    """When a process began and how many bytes it caused to be written; None when it is gone or does not tell."""
+    """A process's start time and written bytes; None if it is gone or inaccessible."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as source:
             began = source.read(4096).rpartition(b")")[2].split()[19].decode()

@@ -1,4 +1,4 @@
-"""Secrets in addresses: the password between `//` and `@`, and parameters of a query that are keys by name."""
+"""Secrets in URLs: the password between `//` and `@`, and query parameters whose name says that they are keys."""
 
 import re
 
@@ -48,7 +48,7 @@ def userinfo(window: Window, at: int) -> Hit | None:
 
 
 def query_value(window: Window, at: int) -> Hit | None:
-    """The value of a query parameter whose name is telling only there, such as `sig` or `key`."""
+    """The value of a query parameter whose name is significant only there, such as `sig` or `key`."""
     end = window.run(NAME_RUN, at)
     name = window.text[at:end].lower()
     if (name not in _SIGNATURES and name not in _MAYBE) or window.char(end) != "=":

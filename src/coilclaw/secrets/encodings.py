@@ -1,25 +1,36 @@
 """How one character may be spelled in text: plain, percent-encoded, escaped at any depth, or as an HTML entity."""
 
 import re
+from functools import cache
 
 from coilclaw.secrets.stream_engine import More, Window
 
 NEVER = -1
 UNFINISHED = -2
 _MAX_SLASHES = 16
-_SLASHES = re.compile(r"(?:\\(?:u005c|x5c)?|%(?:25)*5c|&#(?:92|x5c);){1,64}", re.IGNORECASE)
-_SLASHES_BEGUN = re.compile(r"(?:\\(?:u0{0,2}|u005|x5?)|.?%(?:25)*[25]?|.?&(?:#|#9|#92|#x|#x5|#x5c)?)\Z", re.IGNORECASE)
 BREAKS = "\r\n\x0b\x0c\x85\u2028\u2029"
-_BROKEN = rf"(?:[=\\]?(?:\r\n|[{BREAKS}])|(?:\\{{1,8}}r)?\\{{1,8}}n)[ \t>|\u2502]"
-_BREAK = re.compile(_BROKEN + "{0,16}")
-_BREAK_BEGUN = re.compile(rf"(?:[=\\]?\r?|\\{{1,8}}(?:r\\{{0,8}})?|{_BROKEN}{{0,16}})\Z")
 _ENTITY_LONGEST = 10
 _CONTROL = {"\n": "n", "\r": "r", "\t": "t"}
 _SELF_ESCAPED = {"%": "%25", "&": "&amp;"}
 
 
+@cache
+def _slashes() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Backslashes in whatever way they are written, and their beginning at the end of a text."""
+    begun = r"(?:\\(?:u0{0,2}|u005|x5?)|.?%(?:25)*[25]?|.?&(?:#|#9|#92|#x|#x5|#x5c)?)\Z"
+    whole = r"(?:\\(?:u005c|x5c)?|%(?:25)*5c|&#(?:92|x5c);){1,64}"
+    return re.compile(whole, re.IGNORECASE), re.compile(begun, re.IGNORECASE)
+
+
+@cache
+def _line_breaks() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """A line break with the margin of the next line, and its beginning at the end of a text."""
+    broken = rf"(?:[=\\]?(?:\r\n|[{BREAKS}])|(?:\\{{1,8}}r)?\\{{1,8}}n)[ \t>|\u2502]{{0,16}}"
+    return re.compile(broken), re.compile(rf"(?:[=\\]?\r?|\\{{1,8}}(?:r\\{{0,8}})?|{broken})\Z")
+
+
 def spelled(text: str, at: int, wanted: str) -> int:
-    """Where a spelling of `wanted` that starts here ends, or NEVER, or UNFINISHED when the text ends too early."""
+    """The end of a spelling of `wanted` that starts here, or NEVER, or UNFINISHED if the text ends too early."""
     if wanted[0] == "\\":
         return _backslashes(text, at)
     if text.startswith(wanted, at):
@@ -33,13 +44,13 @@ def spelled(text: str, at: int, wanted: str) -> int:
         return at + 1
     if text[at] == "\r" and wanted == "\n":
         return spelled(text, at + 1, wanted)
-    if text[at - 1 : at] == "\\":  # taken for a part of the backslashes before it
+    if text[at - 1 : at] == "\\":  # part of the backslashes before it
         return _escaped(text, at - 1, wanted)
     return NEVER
 
 
 def _self_escaped(text: str, at: int, escape: str) -> int:
-    """`%` and `&` begin their own escapes: the longer spelling wins, the plain one is tried before by the caller."""
+    """`%` and `&` start their own escapes: the longer spelling wins; the caller tries the plain one first."""
     if text.startswith(escape, at):
         at += len(escape)
         while escape == "%25" and text.startswith("25", at):
@@ -49,17 +60,18 @@ def _self_escaped(text: str, at: int, escape: str) -> int:
 
 
 def line_break(text: str, at: int) -> int:
-    """Where a line break that may fall inside a value ends, or NEVER, or UNFINISHED."""
+    """The end of a line break that may fall inside a value, or NEVER, or UNFINISHED."""
     if at >= len(text) or text[at] not in f"=\\{BREAKS}":
         return NEVER
-    if _BREAK_BEGUN.match(text, at):
+    whole, begun = _line_breaks()
+    if begun.match(text, at):
         return UNFINISHED
-    found = _BREAK.match(text, at)
+    found = whole.match(text, at)
     return found.end() if found else NEVER
 
 
 def next_line(window: Window, at: int) -> int:
-    """Where the next line begins if the line ends here, broken in whatever way; otherwise the same place."""
+    """The start of the next line if the line ends here, however it is broken; otherwise the same position."""
     window.char(at)  # waits for it
     after = line_break(window.text, at)
     if after == UNFINISHED and not window.final:
@@ -69,9 +81,10 @@ def next_line(window: Window, at: int) -> int:
 
 def _backslashes(text: str, at: int) -> int:
     """Any number of backslashes stands for any other: each depth of escaping doubles them."""
-    found = _SLASHES.match(text, at)
+    whole, begun = _slashes()
+    found = whole.match(text, at)
     end = found.end() if found else at
-    if end >= len(text) or _SLASHES_BEGUN.match(text, end - 1 if found else at):
+    if end >= len(text) or begun.match(text, end - 1 if found else at):
         return UNFINISHED
     return end if found else NEVER
 

@@ -10,7 +10,7 @@ _NAMING = ("name", "key", "header", "Name", "Key")
 
 
 def fielded(value: Json, text: Callable[[str], str], key: str = "") -> Json:
-    """The value with every text redacted; `key` is the name it stands under."""
+    """The value with every string redacted; `key` is its name."""
     if isinstance(value, str):
         return _under(key, value, text) if key else text(value)
     if isinstance(value, Mapping):
@@ -37,7 +37,7 @@ def _named(value: Mapping[str, Json]) -> str:
 
 
 def _under(key: str, value: str, text: Callable[[str], str]) -> str:
-    """A value under a key: what the same pair would become in text decides, then the value for itself."""
+    """A value under a key: redacted like the same pair in text, then on its own."""
     shown = text(value)
     if field_of(key) is None:
         return shown

@@ -1,4 +1,4 @@
-"""Authorization and Cookie headers, and credentials spoken without a header: `Bearer …`, `Basic …`, `curl -u`."""
+"""Authorization and Cookie headers, and credentials outside a header: `Bearer …`, `Basic …`, `curl -u`."""
 
 import base64
 import binascii
@@ -29,7 +29,7 @@ def credentials(window: Window, joined: Operator, outer: str, *, strict: bool) -
     """The credentials of an Authorization header, whatever its scheme; the scheme stays."""
     text = window.text
     if window.char(joined.start) == "[" and past_mark(window, joined.start) == joined.start:
-        joined = joined._replace(start=joined.start + 1)  # a list of one, as some loggers print headers
+        joined = joined._replace(start=joined.start + 1)  # a list with one item, as some loggers print headers
     value = value_at(window, joined, outer)
     if value is None:
         return None
@@ -57,7 +57,7 @@ def credentials(window: Window, joined: Operator, outer: str, *, strict: bool) -
 
 
 def _bare(window: Window, start: int, end: int) -> str:
-    """An unquoted header: the word, and the next one when the first is a scheme."""
+    """An unquoted header: the word, and the next one if the first is a scheme."""
     word = window.text[start:end]
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{1,24}", word) or (random_word(word) and word.lower() not in _WHOLE):
         return word
@@ -85,7 +85,7 @@ def _credential(scheme: str, secret: str) -> bool:
 
 
 def cookies(window: Window, joined: Operator, outer: str, *, attributes: bool) -> Hit | None:
-    """Every value of a Cookie header; of Set-Cookie the attributes stay."""
+    """Every value of a Cookie header; the attributes of Set-Cookie stay."""
     if joined.style not in ("colon", "tight", "spaced", "pair"):
         return None
     quote = window.char(joined.start)

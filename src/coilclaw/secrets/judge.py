@@ -1,4 +1,4 @@
-"""Whether a name and the value beside it are a secret: name, operator, quotes and value all have a say."""
+"""Whether a name and the value next to it are a secret, judged by name, operator, quotes and value."""
 
 import re
 
@@ -41,7 +41,7 @@ _CODE = re.compile(r"[A-Za-z0-9]{2,}+(?:[- ][A-Za-z0-9]{2,}+){0,8}")
 
 
 def judge(window: Window, at: int) -> Hit | None:
-    """What the anchor that stands there announces."""
+    """What the anchor at this position announces."""
     first = window.text[at]
     if first == ":":
         return userinfo(window, at)
@@ -70,7 +70,7 @@ def _field(window: Window, at: int) -> Hit | None:
         return None
     outer = outer_quote(text, start)
     if text.startswith(outer or "\n", end):
-        outer = ""  # the quotes close around the name alone
+        outer = ""  # the quotes enclose only the name
     if field.kind == "cookie":
         return cookies(window, joined, outer, attributes=name[:1] in "sS")
     if field.kind == "authorization":
@@ -81,7 +81,7 @@ def _field(window: Window, at: int) -> Hit | None:
 
 
 def _may_join(window: Window, start: int, end: int) -> bool:
-    """A first look: whether an operator can follow. Most names in prose end here."""
+    """A quick check whether an operator can follow. It rules out most names in prose."""
     after = window.run(GAP, end)
     follows = window.char(after)
     if not follows.isalnum() or follows in "iwvIWV" or window.text[start] == "-":
@@ -98,7 +98,7 @@ def _two_words(text: str, start: int, name: str) -> Field | None:
 
 
 def _place(text: str, start: int, name: str, joined: Operator, outer: str) -> str:
-    """Where the field stands: in a `query`, in an `env` line, `inside` quotes, or nowhere special."""
+    """The field's place: in a `query`, in an `env` line, `inside` quotes, or nowhere special."""
     before = text[start - 1] if start else "\n"
     if joined.style == "tight" and (before in "?&;" or text.startswith("u0026", start)):
         return "query"
@@ -129,7 +129,7 @@ def _judged(window: Window, field: Field, joined: Operator, value: Value, place:
 
 
 def _general(field: Field, joined: Operator, text: str) -> bool | None:
-    """What holds for quoted and bare values alike; None when it depends."""
+    """What applies to quoted and bare values alike; None if it depends."""
     if not text.strip() or placeholder(text.strip()):
         return False
     if field.kind == "code":
@@ -162,7 +162,7 @@ def _quoted_secret(field: Field, joined: Operator, text: str) -> bool:
 
 
 def _bare_secret(field: Field, joined: Operator, text: str, place: str) -> bool | None:
-    """Like `_quoted_secret` for a value without quotes; None when the rest of the line decides."""
+    """Like `_quoted_secret` for a value without quotes; None if the rest of the line decides."""
     known = _general(field, joined, text)
     if known is not None:
         return known
@@ -182,7 +182,7 @@ def _bare_secret(field: Field, joined: Operator, text: str, place: str) -> bool 
 
 
 def _word_of_password(window: Window, start: int, end: int) -> int:
-    """`password: swordfish`: a value when the line ends there or goes on like a passphrase, prose otherwise."""
+    """`password: swordfish`: a value if the line ends there or continues like a passphrase, otherwise prose."""
     after = window.run(BLANKS, end)
     if window.char(after) in ("", "\r", "\n", "#", ",", "}"):
         return end

@@ -17,14 +17,14 @@ _PEM_WORD = 20
 
 
 def key_block(window: Window, at: int) -> Hit | None:
-    """The block whose title stands here, if it is one and not just its name."""
+    """The block whose title is here, if it is a block and not just its name."""
     if window.text[at] == "P":
         return Hit(at, at + len("Private-Lines:"), mark("private_key"), _PUTTY_END)
     return _pem(window, at)
 
 
 def _pem(window: Window, at: int) -> Hit | None:
-    """A private key block: from its title on everything goes, up to the end line or the end of the text."""
+    """A private key block: everything from its title to the end line or the end of the text is redacted."""
     dashes = 5 if window.text.startswith("-----", at) else 4
     title = window.run(_PEM_TITLE, at)
     head = _PEM_HEAD.match(window.text, at, title)

@@ -1,10 +1,10 @@
-"""The mark that stands where a secret stood, and the kinds of secret that are known without registration."""
+"""The mark that replaces a secret, and the kinds of secret that are known without registration."""
 
 import re
 
 MARK = re.compile(r"\[redacted:([A-Za-z0-9_.-]{1,64})\]")
 _OPEN = "[redacted:"
-_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+_NAME = r"[^A-Za-z0-9_.-]+"
 
 FIELD_KINDS = frozenset({
     "password", "secret", "token", "api_key", "private_key", "authorization", "cookie", "credential", "code",
@@ -18,7 +18,7 @@ def mark(label: str) -> str:
 
 def label_of(name: str) -> str:
     """A name as it may stand in a mark."""
-    return _NAME.sub("_", name)[:64].strip("_") or "secret"
+    return re.sub(_NAME, "_", name)[:64].strip("_") or "secret"
 
 
 def parted(info: str) -> tuple[str, str, str]:
@@ -28,5 +28,5 @@ def parted(info: str) -> tuple[str, str, str]:
 
 
 def word_set(words: str) -> frozenset[str]:
-    """The words of a list written as one text."""
+    """The words of a list written as one string."""
     return frozenset(words.split())

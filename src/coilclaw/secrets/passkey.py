@@ -12,22 +12,22 @@ ES256: Final = -7
 EDDSA: Final = -8
 RS256: Final = -257
 ALGORITHMS: Final = (ES256, EDDSA, RS256)
-"""COSE numbers of the signatures that are believed, the preferred one first."""
+"""COSE numbers of the accepted signature algorithms, the preferred one first."""
 LONGEST = 64 * 1024
-"""Characters of any one field; real ones have a few hundred."""
+"""Maximum characters of a field; real ones have a few hundred."""
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_", b"+/")
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where passkeys belong: the name they are made for, and the exact origins of the pages that may use them."""
+    """The scope of passkeys: the name they are made for, and the exact origins of pages that may use them."""
 
     rp_id: str
     origins: tuple[str, ...]
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """An assertion that holds."""
+    """A valid assertion."""
 
     new_count: int
     backed_up: bool
@@ -67,7 +67,7 @@ class CounterBack(ProofNeeded):
 
 
 class _ClientData(msgspec.Struct, frozen=True, rename="camel"):
-    """What the browser says about the page; fields that we do not know do not matter."""
+    """What the browser says about the page; unknown fields are ignored."""
 
     type: str
     challenge: str
@@ -87,7 +87,7 @@ def encode(data: bytes) -> str:
 
 
 def decode(text: str, what: str) -> bytes:
-    """Base64url, read strictly: one spelling for the same bytes."""
+    """Base64url, decoded strictly: one spelling for the same bytes."""
     try:
         if len(text) > LONGEST:
             raise refused(f"{what} is too long")
@@ -100,7 +100,7 @@ def decode(text: str, what: str) -> bytes:
 
 
 def _page(client_data: bytes, kind: str, challenge: bytes, place: Place) -> str:
-    """Checks what the browser said about the page that asked; the origin it named."""
+    """Check what the browser said about the page; returns its origin."""
     try:
         told = msgspec.json.decode(client_data, type=_ClientData)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -127,7 +127,7 @@ def verify_assertion(
     sign_count: int,
     place: Place,
 ) -> Verified:
-    """The answer holds: this passkey signed exactly this question, at our origin, with its user verified."""
+    """Verify that this passkey signed exactly this question, at our origin, with its user verified."""
     raw_id = decode(assertion.id, "the id")
     if assertion.id != credential_id:
         raise refused("it is from a different passkey")
@@ -161,7 +161,7 @@ def _signed(
     public_key: bytes,
     place: Place,
 ) -> tuple[int, bool]:
-    """The signature itself; counter and whether the passkey is synchronised elsewhere."""
+    """Verify the signature; returns the counter and whether the passkey is synchronised elsewhere."""
     from webauthn import verify_authentication_response
     from webauthn.helpers import decode_credential_public_key
     from webauthn.helpers.structs import AuthenticationCredential, AuthenticatorAssertionResponse
@@ -180,10 +180,10 @@ def _signed(
             expected_rp_id=place.rp_id,
             expected_origin=origin,
             credential_public_key=public_key,
-            credential_current_sign_count=0,  # compared by the caller, after the signature was found good
+            credential_current_sign_count=0,  # the caller compares it after the signature is verified
             require_user_verification=True,
         )
-    except Exception as error:  # parsers of three formats and two libraries: none of their errors may leave
+    except Exception as error:  # parsers of three formats and two libraries: none of their errors may escape
         raise refused(_reason(error)) from error
     if algorithm not in ALGORITHMS:
         raise refused("its signature algorithm is not accepted here")
@@ -200,7 +200,7 @@ def verify_again(
     client_data: bytes,
     signature: bytes,
 ) -> None:
-    """What was kept of an assertion still holds; an error when it does not. Counters only mattered at the time."""
+    """Verify a stored assertion again; raises if it fails. Counters only mattered at the time."""
     response = AssertionResponse(
         authenticator_data=encode(authenticator_data), client_data_json=encode(client_data), signature=encode(signature)
     )
@@ -215,7 +215,7 @@ def verify_again(
 
 
 def verify_registration(registration: Registration, *, challenge: bytes, place: Place) -> NewPasskey:
-    """A new passkey, made for this challenge at our origin, with its user verified. Who built it is not asked."""
+    """Verify a new passkey, made for this challenge at our origin, with its user verified. Attestation is ignored."""
     from webauthn import verify_registration_response
     from webauthn.helpers.cose import COSEAlgorithmIdentifier
     from webauthn.helpers.structs import AuthenticatorAttestationResponse, RegistrationCredential
@@ -261,6 +261,6 @@ _REASONS = (
 
 
 def _reason(error: Exception) -> str:
-    """Our words for what the library said; never its own, which may quote what was sent."""
+    """Our wording of the library's error; never its own, which may quote input."""
     text = str(error).lower()
     return next((words for sign, words in _REASONS if sign in text), "it cannot be read")

@@ -1,4 +1,4 @@
-"""Where a value stands: behind which operator, in which quotes, and where it ends."""
+"""Where a value is: after which operator, in which quotes, and where it ends."""
 
 import re
 from typing import NamedTuple
@@ -12,7 +12,7 @@ SOLID = re.compile(r"\S{0,4096}")
 TO_LINE_END = re.compile(r"[^\r\n]{0,4096}")
 QUOTES = frozenset("\"'`")
 LONGEST = 1_024
-"""No value without quotes is looked at further; what follows it in the same run of characters is swallowed."""
+"""Maximum length of an unquoted value that is examined; the rest of its character run is swallowed."""
 _SLASHES = re.compile(r"\\*")
 _LETTERS = re.compile(r"[A-Za-z]*")
 _SPACE = re.compile(r"\s{0,256}")
@@ -30,7 +30,7 @@ _BLOCK_SIGNS = re.compile(r"[|>+0-9 \t-]{1,8}")
 _MARKUP_END = re.compile(r"[^<]{0,4096}")
 _MARK_OPEN = "[redacted:"
 _MARK_RUN = re.compile(r"[A-Za-z0-9_.-]{0,64}")
-# What ends a value without quotes. Runs of backslashes are taken whole, so a long one costs no more than its length.
+# What ends an unquoted value. A run of backslashes is matched whole, so a long one costs no more than its length.
 _BARE_ENDS = {
     "env": re.compile(r"[\s\x1b]"),
     "query": re.compile(r"[\s\x1b&#;\"'`<>)\]}\\]"),
@@ -51,17 +51,17 @@ class Operator(NamedTuple):
 
 
 class Value(NamedTuple):
-    """Where a value stands, without its quotes."""
+    """The position of a value, without its quotes."""
 
     start: int
     end: int
     quoted: bool
     rest: re.Pattern[str] | None = None
-    """Where it really ends when it is longer than was looked at."""
+    """Its actual end, if it is longer than the examined part."""
 
 
 def outer_quote(text: str, start: int) -> str:
-    """The quote, with its backslashes, that stands right before a name."""
+    """The quote, with its backslashes, right before a name."""
     end = start
     if end and text[end - 1] in QUOTES:
         before = text[max(0, end - 17) : end - 1]
@@ -70,7 +70,7 @@ def outer_quote(text: str, start: int) -> str:
 
 
 def operator(window: Window, start: int, end: int) -> Operator | None:
-    """The operator after the name that stands there."""
+    """The operator after the name at this position."""
     text = window.text
     after = window.run(GAP, end)
     gap = _GAP_PARTS.fullmatch(text, end, after)
@@ -106,7 +106,7 @@ def _colon(window: Window, at: int, *, quoted: bool) -> Operator | None:
         return Operator("spaced", window.run(BLANKS, at + 2))
     start = _value_start(window, at + 1)
     if window.char(start) in ("\r", "\n") and quoted:
-        next_line = window.run(_SPACE, start)  # JSON may go on in the next line
+        next_line = window.run(_SPACE, start)  # JSON may continue on the next line
         start = next_line if window.char(next_line) in ('"', "\\") else start
     elif window.char(start) in ("|", ">"):
         start = _block(window, start)
@@ -130,7 +130,7 @@ def _equals(window: Window, at: int, *, blank: bool) -> Operator | None:
 
 
 def _value_start(window: Window, at: int) -> int:
-    """Past emphasis, blanks and terminal colours."""
+    """Skip emphasis, blanks and terminal colours."""
     window.run(_OPERATOR_RUN, at)  # the end must be in sight
     found = _AFTER_OPERATOR.match(window.text, at)
     at = found.end() if found else at
@@ -154,7 +154,7 @@ def _pair(window: Window, start: int, at: int) -> Operator | None:
 
 
 def _named(window: Window, at: int) -> Operator | None:
-    """The `value` entry after an entry that held the name."""
+    """The `value` entry after an entry with the name."""
     at = window.run(_SPACE, at)
     opened = window.run(GAP, at)
     end = window.run(_LETTERS, opened)
@@ -167,7 +167,7 @@ def _named(window: Window, at: int) -> Operator | None:
 
 
 def _apart(window: Window, start: int, at: int, *, flag: bool, quoted: bool) -> Operator | None:
-    """Nothing but blanks between: a flag's value, an attribute pair, a netrc line, or `is`."""
+    """Only blanks between: a flag's value, an attribute pair, a netrc line, or `is`."""
     if flag and not quoted:
         return Operator("flag", at) if window.char(at) != "-" else None
     if not quoted and _NETRC.search(window.text, max(0, start - 64), start):
@@ -185,12 +185,12 @@ def _apart(window: Window, start: int, at: int, *, flag: bool, quoted: bool) -> 
 
 
 def alone(text: str, start: int) -> bool:
-    """Whether a name stands where blanks may join it to a value: in a netrc or Dockerfile line, or first in a line."""
+    """Whether blanks may join a name here to a value: in a netrc or Dockerfile line, or first in a line."""
     return bool(_NETRC.search(text, max(0, start - 64), start) or _LINE_START.search(text, max(0, start - 16), start))
 
 
 def value_at(window: Window, found: Operator, outer: str, place: str = "") -> Value | None:
-    """The value that starts there; None when there is none. `place` tells what may end it."""
+    """The value that starts there, or None. `place` determines what may end it."""
     start, text = found.start, window.text
     if found.style == "element":
         end = window.run(_MARKUP_END, start)
@@ -221,7 +221,7 @@ def _bare(window: Window, start: int, place: str) -> Value:
 
 
 def past_mark(window: Window, at: int) -> int:
-    """Where a mark that stands here ends; `at` itself when none does."""
+    """The end of a mark at this position; `at` itself if there is none."""
     if not window.text.startswith(_MARK_OPEN, at):
         if not window.final and _MARK_OPEN.startswith(window.text[at : at + len(_MARK_OPEN)]):
             raise More
@@ -231,7 +231,7 @@ def past_mark(window: Window, at: int) -> int:
 
 
 def closing(window: Window, start: int, quote: str, depth: int) -> int:
-    """Where the text ends whose quotes have `depth` backslashes each; the line's end when it is not closed."""
+    """The end of a string whose quotes have `depth` backslashes each; the line's end if it is not closed."""
     at = start
     while found := _ENDS[quote].search(window.text, at):
         slashes = found.end() - found.start() - 1

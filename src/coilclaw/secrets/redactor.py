@@ -14,7 +14,7 @@ CHUNK = 65_536
 
 
 class Redactor:
-    """Replaces secrets by `[redacted:NAME]` or `[redacted:KIND]`. Redacting twice is redacting once."""
+    """Replaces secrets by `[redacted:NAME]` or `[redacted:KIND]`. Idempotent."""
 
     refusal = staticmethod(refusal)
 
@@ -25,7 +25,7 @@ class Redactor:
             self.register(name, value)
 
     def register(self, name: str, value: str) -> None:
-        """Know a value from now on, in running streams too. One that `refusal(value)` gives a reason for is ignored."""
+        """Register a value, for running streams too. One with a reason in `refusal(value)` is ignored."""
         self._registered.add(name, value)
 
     def text(self, text: str) -> str:
@@ -38,8 +38,12 @@ class Redactor:
         """A whole text without the registered values; shapes and contexts are left alone."""
         return sift(self._registered, text) if self._registered else text
 
+    def certain(self, text: str) -> str:
+        """A whole text without registered values and known shapes; what only its context suggests is left alone."""
+        return sift(self._known[0], self.registered(text))
+
     def value(self, value: Json) -> Json:
-        """A JSON value, redacted throughout; the keys tell what the values are."""
+        """A JSON value, redacted throughout; keys are taken into account."""
         from coilclaw.secrets.fielded import fielded
 
         return fielded(value, self.text)
@@ -53,7 +57,7 @@ class Redactor:
         return RedactingBytes(self.stream())
 
     def filter(self, source: BinaryIO, sink: BinaryIO) -> None:
-        """Copy a stream of bytes, redacted, in bounded memory, writing as soon as something is safe to show."""
+        """Copy a stream of bytes, redacted, in bounded memory, writing as soon as something is safe."""
         stream = self.byte_stream()
         read = getattr(source, "read1", source.read)
         while data := read(CHUNK):

@@ -1,4 +1,4 @@
-"""First layer: values somebody registered, exactly and in the encodings text meets on its way.
+"""First layer: registered values, literally and in the encodings that text commonly goes through.
 
 Readings of one value: the text itself, where each character may stand plain, percent-encoded (once or more), JSON- or
 shell-escaped (at any depth) or as an HTML entity; hexadecimal; base64 in both alphabets at all three alignments.
@@ -14,13 +14,13 @@ from coilclaw.secrets.stream_engine import CAP, Hit, More, Window
 
 MIN_LENGTH = 6
 PIECE = 512
-"""Longer values are registered in pieces, so that what is held back stays under the cap in every encoding."""
+"""Longer values are registered in pieces, so that the text held back stays below the cap in every encoding."""
 _MIN_LINE = 16
 _WRAP_FROM = 12
 _WRAP_APART = 16
 _WORST_UNIT = 22
 _PARTIAL = 12
-_UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]{3,}")
+_UNRESERVED = r"[A-Za-z0-9_.~-]{3,}"
 _ESCAPES = ("%", "\\u00", "\\x", "&#")
 _STOP = rf"[{BREAKS}\\=%&]|\Z"
 _COMMON = word_set(
@@ -45,22 +45,22 @@ def refusal(value: str) -> str:
 
 
 class Reading(NamedTuple):
-    """One encoding of one value: per place the characters allowed there, or the characters of the text itself."""
+    """One encoding of one value: the characters allowed at each position, or the text itself."""
 
     label: str
     places: tuple[str, ...]
     plain: str = ""
-    """The text itself, for the reading that is one."""
+    """The text itself, if the reading is literal."""
     padded: bool = False
 
     @property
     def is_text(self) -> bool:
-        """Whether each place may be spelled in many ways."""
+        """Whether each position may be spelled in many ways."""
         return bool(self.plain)
 
 
 def _base64_places(data: bytes, shift: int) -> tuple[str, ...]:
-    """What base64 shows of these bytes after `shift` others; at the borders, any value of the foreign bits."""
+    """The base64 of these bytes after `shift` others; at the borders, any value of the foreign bits."""
     import base64
 
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -118,7 +118,7 @@ class Registered:
         self._compiled: _Compiled | None = None
 
     def add(self, name: str, value: str) -> None:
-        """Know this value from now on; one that `refusal` names is ignored."""
+        """Register this value; one that `refusal` rejects is ignored."""
         if not refusal(value) and value not in self._values:
             self._values[value] = name
             self._compiled = None
@@ -127,7 +127,7 @@ class Registered:
         return bool(self._values)
 
     def anchors(self, text: str, at: int) -> list[int]:
-        """Starts of readings. Text without a fixed part of any is skipped: only its end may be the start of one."""
+        """Possible starts of readings. Text without a fixed part of any is skipped: only its end may start one."""
         ready = self._ready()
         if not ready.always and not any(text.find(gram, at) >= 0 for gram in ready.grams):
             at = max(at, len(text) - ready.reach)
@@ -152,7 +152,7 @@ def _compiled(values: dict[str, str]) -> _Compiled:
     readings: list[Reading] = []
     for value, name in values.items():
         clean = label_of(name)
-        label = "secret" if any(other in clean for other in values) else clean  # a mark must not tell the value
+        label = "secret" if any(other in clean for other in values) else clean  # a mark must not reveal the value
         for piece in dict.fromkeys(_pieces(value)):
             readings += _readings(label, piece)
     readings.sort(key=lambda reading: len(reading.places), reverse=True)
@@ -168,9 +168,9 @@ def _compiled(values: dict[str, str]) -> _Compiled:
 
 
 def _grams(reading: Reading) -> list[str]:
-    """Fixed strings of which one stands in every match, whichever way one line break falls. Empty: there are none."""
+    """Fixed strings of which every match contains one, wherever a line break falls. Empty if there are none."""
     if reading.is_text:
-        run = max(_UNRESERVED.findall("".join(reading.places)), key=len, default="")
+        run = max(re.findall(_UNRESERVED, "".join(reading.places)), key=len, default="")
         if len(reading.places) < _WRAP_FROM:
             return [run[:8]] if run else []
         half = min(8, len(run) // 2)
@@ -209,7 +209,7 @@ def _anchors(readings: list[Reading]) -> re.Pattern[str]:
 
 
 def _walk(window: Window, start: int, reading: Reading) -> int:
-    """Where the reading that starts here ends; `start` itself when it does not. More while it may still come."""
+    """The end of the reading that starts here; `start` itself if there is none. Raises More while undecided."""
     text = window.text
     if reading.plain and text.startswith(reading.plain, start):
         return start + len(reading.plain)
@@ -235,7 +235,7 @@ def _walk(window: Window, start: int, reading: Reading) -> int:
 
 
 def _cut_short(window: Window, start: int, seen: int, reading: Reading) -> int:
-    """The text ends inside a reading: wait, or, when nothing more comes, hide what is long enough to tell something."""
+    """The text ends inside a reading: wait or, if nothing more comes, hide a part long enough to reveal it."""
     if not window.final:
         raise More
     enough = seen >= _PARTIAL or (seen >= 8 and 2 * seen >= len(reading.places))
@@ -249,7 +249,7 @@ def _member(text: str, at: int, place: str) -> int:
 
 
 def _inside_mark(window: Window, start: int, end: int, labels: frozenset[str]) -> bool:
-    """Whether this is part of a mark we made; a mark with a foreign label is ordinary text and hides nothing."""
+    """Whether this is part of a mark of ours; a mark with a foreign label is ordinary text."""
     opened = window.text.rfind("[redacted:", max(0, start - 80), start + 10)
     if opened < 0 or "]" in window.text[opened:start]:
         return False

@@ -14,25 +14,25 @@ _BACK = 64
 _AHEAD = 512
 _COUNTED = 8_192
 _KEPT = 4_096
-"""Counts and heads of a long text are not kept for ever: nobody comes back to its beginning."""
+"""Counts and heads of a long text are dropped after this: nobody returns to its beginning."""
 
 
 class Head(NamedTuple):
-    """Where a token begins: what is replaced starts at `start`, the telling part ends at `end`."""
+    """The head of a token: the part to replace starts at `start`, the distinctive part ends at `end`."""
 
     start: int
     end: int
     shape: int
-    """Which row of the table it is."""
+    """The row of the table."""
     tail: re.Pattern[str] | None
-    """What the rest of it is made of; None when it ends here."""
+    """The character class of the rest; None if it ends here."""
 
 
 _UNKNOWN = Head(-1, -1, -1, None)
 
 
 class Page:
-    """One text, and what has been found out about it. `looked` counts the characters that had to be read for that."""
+    """One text and what is known about it. `looked` counts the characters read to find out."""
 
     __slots__ = ("_dashes", "_halves", "_heads", "_points", "_runs", "_tally", "looked", "text")
 
@@ -48,18 +48,18 @@ class Page:
 
     @property
     def all_looked(self) -> int:
-        """With what was read of joined halves."""
+        """Including characters read in joined halves."""
         return self.looked + (self._halves[2].looked if self._halves else 0)
 
     def halves(self, low: int, end: int, after: int, stop: int) -> "tuple[Page, int]":
-        """The text without the line break between `end` and `after`, and where it starts: one page for all who ask."""
+        """The text without the line break between `end` and `after`, and its start; shared by all callers."""
         if self._halves is None or self._halves[0] != (end, stop):
             self.looked = self.all_looked + end - low
             self._halves = ((end, stop), low, Page(self.text[low:end] + self.text[after:stop]))
         return self._halves[2], self._halves[1]
 
     def run_end(self, members: re.Pattern[str], at: int) -> int:
-        """Where the run of a character class that holds this place ends; `at` itself when it is no member."""
+        """The end of the run of a character class at this position; `at` itself if it is not a member."""
         start, end = self._runs.get(members, (0, 0))
         if start <= at < end:
             return end
@@ -70,7 +70,7 @@ class Page:
         return end
 
     def dashes(self, at: int) -> int:
-        """Where the next four dashes stand; far away when none do."""
+        """The position of the next four dashes; far away if there are none."""
         start, found = self._dashes
         if not start <= at <= found:
             found = self.text.find("----", at)
@@ -80,7 +80,7 @@ class Page:
         return found
 
     def tally(self, start: int, end: int) -> "Tally":
-        """What the text is made of, counted from `start` or before to `end` or behind it."""
+        """Character counts from `start` or before to `end` or beyond."""
         tally = self._tally
         if tally is None or not tally.start <= start <= min(tally.end, tally.start + _COUNTED):
             tally = self._tally = Tally(self.text, max(0, start - _BACK))
@@ -89,7 +89,7 @@ class Page:
         return tally
 
     def points(self, what: re.Pattern[str], low: int, high: int) -> list[int]:
-        """Where a pattern that looks at two neighbours at most matches, from `low` up to and with `high`."""
+        """Where a pattern with at most two characters of context matches, from `low` to `high` inclusive."""
         start, end, found = self._points
         if not start <= low <= min(end, start + _COUNTED):
             start = end = low
@@ -103,7 +103,7 @@ class Page:
         return found[bisect_left(found, low) : bisect_right(found, high)]
 
     def head(self, table: Callable[[str, int, int], Head | None], at: int, end: int) -> Head | None:
-        """What the table says of this place, looking no further than `end`; asked once."""
+        """The table's match at this position, looking no further than `end`; cached."""
         found = self._heads.get((at, end), _UNKNOWN)
         if found is _UNKNOWN:
             if len(self._heads) >= _KEPT:
@@ -114,7 +114,7 @@ class Page:
 
 
 class Tally:
-    """What a stretch of text is made of, counted once from left to right; any part of it is then told at once."""
+    """Prefix counts over a stretch of text, so that any part of it is answered in constant time."""
 
     __slots__ = ("_digits", "_letters", "_members", "_streak_ends", "_streaks", "_text", "end", "start")
 
@@ -128,7 +128,7 @@ class Tally:
         self._streak_ends: list[int] = []
 
     def count_to(self, end: int) -> int:
-        """Count on; how many characters had to be read for that."""
+        """Extend the counts; returns how many characters were read."""
         new = end - self.end
         piece = self._text[self.end : end]
         self._letters += list(accumulate(map(str.isalpha, piece), initial=self._letters.pop()))
@@ -143,15 +143,15 @@ class Tally:
         return new
 
     def letters(self, start: int, end: int) -> int:
-        """How many letters stand there."""
+        """The number of letters there."""
         return self._letters[end - self.start] - self._letters[start - self.start]
 
     def digits(self, start: int, end: int) -> int:
-        """How many digits stand there."""
+        """The number of digits there."""
         return self._digits[end - self.start] - self._digits[start - self.start]
 
     def varied(self, start: int, end: int, least: int) -> bool:
-        """Whether at least so many different characters stand there."""
+        """Whether there are at least so many different characters."""
         if len(self._members) < least:
             return False
         if len(set(self._text[start : min(end, start + _FEW)])) >= least:
@@ -164,6 +164,6 @@ class Tally:
         return False
 
     def repeats(self, start: int, end: int) -> bool:
-        """Whether one character stands there eight times in a row."""
+        """Whether one character repeats eight times in a row."""
         place = bisect_left(self._streak_ends, start)
         return place < len(self._streaks) and max(self._streaks[place], start) <= end - _STREAK

@@ -1,6 +1,6 @@
-"""The table of known token shapes. Each is a short head that tells it and a rest that is looked up, not matched.
+"""The table of known token shapes. Each has a short distinctive head and a rest that is looked up, not matched.
 
-A text full of heads would otherwise be read again from each of them to its end.
+Otherwise a text full of heads would be scanned again from each of them to its end.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from coilclaw.secrets.scan_cache import Head, Page
 
 REACH = 128
-"""No head is longer, nor looks further."""
+"""Maximum length of a head, including lookahead."""
 
 
 class Shape(NamedTuple):
@@ -19,11 +19,11 @@ class Shape(NamedTuple):
     """The characters it may start with; `*` for any."""
     kind: str
     pattern: str
-    """The group `s`, where there is one, is what is replaced; otherwise all of it."""
+    """The group `s`, if there is one, is replaced; otherwise all of it."""
     mixed: bool = False
-    """The body must look random, because the prefix alone is not telling."""
+    """The body must look random, because the prefix alone is not distinctive."""
     long: bool = False
-    """A part before the last is open-ended too, so that its head may be long. Such a part holds no separator."""
+    """A part before the last is open-ended too, so the head may be long. Such a part contains no separator."""
 
 
 SHAPES = (
@@ -110,7 +110,7 @@ _PART = re.compile(r"[\w-]*", re.ASCII)
 
 
 def open_ended(shape: Shape) -> bool:
-    """Whether a token of this shape may go on: one of a fixed length is over at its end."""
+    """Whether a token of this shape may continue; one of fixed length may not."""
     return shape.kind in ("jwt", "sendgrid") or _OPEN.search(shape.pattern) is not None
 
 
@@ -121,7 +121,7 @@ class _Row(NamedTuple):
 
 
 def _row(number: int, shape: Shape) -> _Row:
-    """A pattern whose open ends are cut to the least they need; an empty group marks each."""
+    """A pattern with its open ends reduced to their minimum; an empty group marks each."""
     tails: list[tuple[str, re.Pattern[str]]] = []
 
     def cut(found: re.Match[str]) -> str:
@@ -135,7 +135,7 @@ def _row(number: int, shape: Shape) -> _Row:
 
 
 class Table:
-    """The shapes, compiled for each first character when it is first met."""
+    """The shapes, compiled per first character when first needed."""
 
     def __init__(self) -> None:
         self._rows: dict[int, _Row] = {}
@@ -143,7 +143,7 @@ class Table:
         self._long: dict[str, re.Pattern[str]] = {}
 
     def match(self, page: Page, at: int, end: int) -> tuple[int, int, Shape] | None:
-        """What starts there and ends before `end`: the part to replace, and its shape."""
+        """What starts here and ends before `end`: the part to replace, and its shape."""
         if page.text[at] in "eS/At":
             found = self._segmented(page, at, end)
             if found:
@@ -199,7 +199,7 @@ def _with_tail(page: Page, head: Head, end: int) -> tuple[int, int, Shape]:
 
 
 def _part(page: Page, at: int, end: int, least: int) -> int:
-    """Where the part that starts there ends; 0 when it is too short."""
+    """The end of the part that starts here; 0 if it is too short."""
     stop = min(page.run_end(_PART, at), end)
     return stop if stop - at >= least else 0
 
@@ -209,7 +209,7 @@ def _dotted(page: Page, at: int, end: int) -> bool:
 
 
 def _jwt(page: Page, at: int, end: int) -> int:
-    """Header, claims and signature, or the five parts of an encrypted one; 0 when it is none."""
+    """The end of a JWT (header, claims, signature) or of an encrypted one with five parts; 0 if it is neither."""
     header = _part(page, at + 3, end, 8)
     if not header or not _dotted(page, header, end):
         return 0

@@ -6,10 +6,10 @@ from coilclaw.secrets.stream_engine import Layer, StreamEngine
 
 
 class RedactingStream:
-    """What comes out is safe to show, and equal to the redacted whole for every way of cutting the input.
+    """The output is safe to show, and equals the redacted whole text for every chunking of the input.
 
-    Held back is at most the word being written and, from a telling name on, what decides about its value: in ordinary
-    text one word, never more than 16,384 characters per layer. What is longer is redacted and swallowed, never leaked.
+    Holds back at most the word being written and, after a significant name, what decides about its value: in ordinary
+    text one word, never more than 16,384 characters per layer. Anything longer is redacted and swallowed, never leaked.
     """
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
@@ -22,7 +22,7 @@ class RedactingStream:
         return text
 
     def close(self) -> str:
-        """The rest. A private key that never ended stays hidden. The stream may be used again from the start."""
+        """The rest. An unterminated private key stays hidden. The stream can be reused afterwards."""
         rest = ""
         for sieve in self._sieves:
             rest = sieve.close(rest)
@@ -30,7 +30,7 @@ class RedactingStream:
 
 
 class RedactingBytes:
-    """The same for bytes: UTF-8 is decoded across chunk borders, every other byte passes unharmed."""
+    """The same for bytes: UTF-8 is decoded across chunk borders, other bytes pass unchanged."""
 
     def __init__(self, stream: RedactingStream) -> None:
         self._stream = stream

@@ -1,18 +1,20 @@
 """The engine under all three layers: find an anchor, decide it from what has been seen, or wait for more.
 
 A layer is a set of *anchors* (single characters, found by cheap regexes) and a `decide` that turns an anchor into
-a hit. `decide` reads text only through a `Window`, which raises `More` at the end of what has arrived. So a decision
-taken on a part of a stream is the one that would be taken on the whole, and any chunking gives the same result.
+a hit. `decide` reads text only through a `Window`, which raises `More` at the end of the available text. So a decision
+made on a part of a stream is the one that would be made on the whole, and any chunking gives the same result.
 
-Held back: the word being written (at most `TAIL` characters) and everything from the first undecided anchor on. More
+It holds back the word being written (at most `TAIL` characters) and everything from the first undecided anchor on. More
 than `CAP` characters are never held: the anchor is then decided as if the text ended here, and what would have been
 a secret is redacted and the rest of it swallowed.
 """
 
 import re
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from coilclaw.secrets.scan_cache import Page
+if TYPE_CHECKING:
+    from coilclaw.secrets.scan_cache import Page
 
 CAP = 16_384
 TAIL = 192
@@ -24,7 +26,7 @@ RUN_END = re.compile(r"(?=[\s\"'`<>\\])")
 
 
 class More(Exception):
-    """What follows is needed before this can be decided; while only `members` follow, it need not be asked again."""
+    """The decision needs more text; while only `members` follow, asking again is pointless."""
 
     def __init__(self, members: re.Pattern[str] | None = None, at: int = 0) -> None:
         super().__init__()
@@ -44,19 +46,21 @@ class Window:
         self._read = 0
 
     @property
-    def page(self) -> Page:
+    def page(self) -> "Page":
         """The same text for a layer that asks about the same places again and again. It does not say `More`."""
         if self._page is None:
+            from coilclaw.secrets.scan_cache import Page
+
             self._page = Page(self.text)
         return self._page
 
     @property
     def looked(self) -> int:
-        """How many characters decisions have read so far: what a hostile text can make of it is kept in bounds."""
+        """How many characters decisions have read so far; tests keep this bounded for hostile texts."""
         return self._read + (self._page.all_looked if self._page else 0)
 
     def char(self, at: int) -> str:
-        """The character there; nothing past the end of a finished text."""
+        """The character at this position; empty past the end of a finished text."""
         if at < len(self.text):
             return self.text[at]
         if self.final:
@@ -64,7 +68,7 @@ class Window:
         raise More
 
     def run(self, members: re.Pattern[str], at: int) -> int:
-        """Where the run of a character class that starts here ends."""
+        """The end of the run of a character class that starts here."""
         found = members.match(self.text, at)
         end = found.end() if found else at
         self._read += end - at + 1
@@ -73,13 +77,13 @@ class Window:
         return end
 
     def back(self, members: str, at: int, reach: int = LOOKBACK) -> int:
-        """Where the run of these characters that ends here starts, looking back no further than `reach`."""
+        """The start of the run of these characters that ends here, looking back no further than `reach`."""
         before = self.text[max(0, at - reach) : at]
         return at - (len(before) - len(before.rstrip(members)))
 
 
 class Hit(NamedTuple):
-    """A piece of text to replace; with `until`, everything up to and including that pattern goes too."""
+    """A piece of text to replace; with `until`, everything up to and including that pattern is dropped too."""
 
     start: int
     end: int
@@ -88,13 +92,13 @@ class Hit(NamedTuple):
 
 
 class Layer(Protocol):
-    """One way to know a secret."""
+    """One way to recognise a secret."""
 
     word: str
-    """Characters of which anchors and what stands right before them are made."""
+    """Characters that anchors and their immediate left context consist of."""
 
     def anchors(self, text: str, at: int) -> list[int]:
-        """Where, from `at` on, a secret may be, in order. What tells so is made of `word` characters."""
+        """Positions from `at` on where a secret may be, in order. Anchors consist of `word` characters."""
         ...
 
     def decide(self, window: Window, at: int) -> Hit | None:
@@ -110,10 +114,10 @@ class StreamEngine:
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
         self._text = ""
-        self._done = 0  # everything before has been shown; kept only as context
+        self._done = 0  # everything before was shown; kept only as context
         self._floor = 0  # where the last hit ended: no later hit starts before
         self._until: re.Pattern[str] | None = None
-        self._waits: More | None = None  # what the first undecided anchor waits for
+        self._waits: More | None = None  # what the first undecided anchor needs
         self.looked = 0
         """How many characters were read for decisions so far."""
 
@@ -134,14 +138,14 @@ class StreamEngine:
         return shown
 
     def close(self, chunk: str = "") -> str:
-        """A last chunk and everything still held; nothing more will come."""
+        """A last chunk and everything still held back; nothing more will come."""
         self._text += chunk
         shown = self._advance(final=True)
         self._text, self._done, self._floor, self._until = "", 0, 0, None
         return shown
 
     def _still(self, more: More) -> bool:
-        """Whether the run that an anchor waits for goes on: asking again would give the same."""
+        """Whether the run that an anchor waits for continues, so that asking again would give the same answer."""
         found = more.members.match(self._text, more.at) if more.members else None
         return bool(found) and found.end() >= len(self._text) and len(self._text) - self._done <= CAP
 
@@ -204,7 +208,7 @@ class StreamEngine:
         return (size - tail if tail < LOOKAHEAD else size - LOOKAHEAD), size - tail
 
     def _swallow(self, window: Window, until: re.Pattern[str]) -> bool:
-        """Drop text up to the end that was asked for; False while it has not come."""
+        """Drop text up to the requested end; False until it arrives."""
         found = until.search(window.text, self._done)
         if found:
             self._done = self._floor = found.end()
@@ -216,25 +220,37 @@ class StreamEngine:
         return window.final
 
 
-class Anchor(NamedTuple):
-    """A pattern, and the one character that every match of it starts with."""
+class Anchor:
+    """A pattern that starts with one literal character: as it is, escaped or in brackets.
 
-    first: str
-    pattern: re.Pattern[str]
+    Every match of it holds one of the `words`. Until a text does, it is not compiled: most never are, and compiling
+    them all would take longer than a short command.
+    """
 
-    @classmethod
-    def of(cls, source: str) -> "Anchor":
-        """The source starts with that character, as it is, escaped or in brackets."""
-        return cls(source.lstrip("\\[")[0], re.compile(source, re.ASCII))
+    __slots__ = ("_pattern", "first", "source", "words")
+
+    def __init__(self, source: str, *words: str) -> None:
+        self.first = source.lstrip("\\[")[0]
+        self.source = source
+        self.words = words or (self.first,)
+        self._pattern: re.Pattern[str] | None = None
+
+    def matches(self, text: str, at: int) -> Iterable[re.Match[str]]:
+        """Where it stands in the text from `at` on."""
+        if self._pattern is None:
+            if not any(word in text for word in self.words):
+                return ()
+            self._pattern = re.compile(self.source, re.ASCII)
+        return self._pattern.finditer(text, at)
 
 
 def places(anchors: tuple[Anchor, ...], text: str, at: int) -> list[int]:
     """Where any of the patterns starts. One literal first character each makes this faster than one big alternation."""
-    found = [match.start() for first, pattern in anchors if first in text for match in pattern.finditer(text, at)]
+    found = [found.start() for each in anchors if each.first in text for found in each.matches(text, at)]
     found.sort()
     return found
 
 
 def sift(layer: Layer, text: str) -> str:
     """A whole text through one layer."""
-    return StreamEngine(layer).close(text)
+    return StreamEngine(layer).close(text) if text else text

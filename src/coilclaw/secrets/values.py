@@ -1,4 +1,4 @@
-"""Whether what stands behind a telling name is a value, or a placeholder, a reference, a type, code or prose."""
+"""Whether what follows a significant name is a value, or a placeholder, a reference, a type, code or prose."""
 
 import re
 from functools import cache
@@ -82,7 +82,7 @@ def _placeholders() -> re.Pattern[str]:
 
 
 def placeholder(value: str) -> bool:
-    """Whether somebody wrote this where a secret would stand, or points at one kept elsewhere."""
+    """Whether this is a placeholder for a secret, or refers to one stored elsewhere."""
     hidden = MARK.match(value)
     if hidden and not value[hidden.end() : hidden.end() + 1].isalnum():
         return True
@@ -97,7 +97,7 @@ def placeholder(value: str) -> bool:
 
 
 def random_word(value: str) -> bool:
-    """Letters and digits or symbols mixed within one word of some length: nobody's prose."""
+    """A longer word that mixes letters with digits or symbols, unlike prose."""
     if len(value) < 6 or " " in value:
         return False
     letters, digits = sum(map(str.isalpha, value)), sum(map(str.isdecimal, value))
@@ -149,7 +149,7 @@ def code(value: str) -> bool:
 
 
 def _random_part(part: str) -> bool:
-    """A part of a dotted name that no programmer chose: words, with a number among them at most, are a name."""
+    """A part of a dotted name that looks random; words with at most one number are a name."""
     if len(part) < 12 or not random_word(part):
         return False
     words = _LETTER_WORDS.findall(part)

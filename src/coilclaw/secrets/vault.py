@@ -1,8 +1,8 @@
-"""The vault: what is stored encrypted, and the keys it is encrypted with.
+"""The vault: encrypted storage of secrets, and its keys.
 
 AES-256-GCM. A sealed value carries a header (format and key id), its nonce, and the ciphertext; table, row and header
 are associated data, so that a value moved to another row does not open. The key comes from the environment, or from
-`keys/encryption.key`, which is made once. During a rotation the key before stands beside it as `encryption.key.old`.
+`keys/encryption.key`, which is created once. During a rotation the previous key is kept as `encryption.key.old`.
 """
 
 import base64
@@ -27,7 +27,7 @@ _HEADER = len(MAGIC) + ID_BYTES
 
 
 class UnknownKey(StorageError):
-    """It was sealed with a key that is not here."""
+    """The value was encrypted with a key that is missing."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 class Vault:
-    """Seals and opens. Keys are read when they are needed: another process may have rotated them."""
+    """Encrypts and decrypts. Keys are read when needed: another process may have rotated them."""
 
     def __init__(self, keys: Path, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -56,7 +56,7 @@ class Vault:
         self.old_file = keys / "encryption.key.old"
 
     def current(self) -> str:
-        """The id of the key that new things are sealed with; the key is made if there is none yet."""
+        """The id of the current key; creates the key if there is none yet."""
         key = self._named(VARIABLE)
         if key is None:
             self._make(os.urandom(KEY_BYTES))
@@ -115,7 +115,7 @@ class Vault:
             raise StorageError(f"the key {path} cannot be read.", remedy="Check its owner and mode.") from error
 
     def _make(self, secret: bytes) -> None:
-        """Put a key there, whole and durable, unless one is there; of several who try at once one succeeds."""
+        """Write a key atomically and durably unless one exists; of several concurrent callers one succeeds."""
         if not self.file.exists():
             partial = self._written(secret)
             try:
@@ -136,7 +136,7 @@ class Vault:
         return partial
 
     def _settle(self) -> None:
-        """Names in the folder survive a power cut too."""
+        """Sync the folder, so that names survive a power cut."""
         fd = os.open(self.file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -152,14 +152,14 @@ class Vault:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a rotation was begun and not finished: some values may need the key before."""
+        """Whether a rotation is unfinished: some values may need the previous key."""
         return self.old_file.exists()
 
     def next_key(self, in_force: str | None) -> str:
-        """The key to seal everything with from now on; until then whatever was sealed before still opens. Its id.
+        """Start a rotation: returns the id of the new key; values under the old one can still be decrypted.
 
-        A key file gets a new one beside the old. A key of the environment is followed by the one named for that; one
-        that was put there and never used is itself the next.
+        A key file gets a new one next to the old. A key in the environment is followed by the designated next one; one
+        that was set but never used is itself the next.
         """
         offered = self._named(NEW_VARIABLE)
         if not self.by_environment:
@@ -182,21 +182,21 @@ class Vault:
         except OSError as error:
             partial.unlink()
             raise StorageError(f"{self.old_file} cannot be created ({error.strerror}).") from error
-        self._settle()  # the key before must be on the disk under its new name before it loses the old one
+        self._settle()  # the previous key must be durable under its new name before it loses the old one
         partial.replace(self.file)
         self._settle()
         return self.current()
 
     def forget_old(self) -> None:
-        """Nothing is sealed with the key before any more: it goes."""
+        """Remove the previous key, which nothing is encrypted with any more."""
         self.old_file.unlink(missing_ok=True)
         for partial in self.file.parent.glob(f"{self.file.name}.????????????"):
-            partial.unlink(missing_ok=True)  # left by a rotation that was killed before it began
+            partial.unlink(missing_ok=True)  # left by a rotation that was killed before it started
         self._settle()
 
 
 def sealed_with(sealed: bytes) -> str:
-    """The id of the key a value was sealed with."""
+    """The id of the key that encrypted a value."""
     return sealed[len(MAGIC) : _HEADER].hex()
 
 

@@ -1,4 +1,4 @@
-"""Addresses that are keys: whoever knows the address of a webhook can use it. Slashes may be escaped or encoded."""
+"""Webhook addresses, which act as keys: anyone who knows one can use it. Slashes may be escaped or encoded."""
 
 import re
 
@@ -23,12 +23,10 @@ _PATHS = {
     ("make",): ("webhook", r"(?P<key>[A-Za-z0-9]{24,200})"),
     ("hc-ping",): ("webhook", _KEY),
 }
-_ENDINGS = "lack -gov cord dapp fice e365 pier fttt make ping"
-ANCHOR = r"\.(?=com[:/\\%]|COM[:/\\%])(?<=" + "|".join(f"{end}.|{end.upper()}." for end in _ENDINGS.split()) + ")"
 
 
 def is_anchor(text: str, at: int) -> bool:
-    """Whether a dot may stand before the `com` of such an address."""
+    """Whether a dot may precede the `com` of such an address."""
     return text[at] == "." and text.startswith(("com", "COM"), at + 1)
 
 
@@ -59,5 +57,5 @@ def _row(label: str) -> tuple[str, re.Pattern[str]] | None:
     for labels, (kind, path) in _PATHS.items():
         if label in labels:
             source = rf"\.(?i:com)(?::\d{{1,5}})?{_SLASH}{path}"
-            return kind, re.compile(source, re.ASCII)  # re keeps what it compiled
+            return kind, re.compile(source, re.ASCII)  # re caches compiled patterns
     return None

@@ -1,4 +1,4 @@
-"""The application: the parts put together, every error as problem+json, OpenAPI beside them."""
+"""The application: all parts, every error as problem+json, and the OpenAPI document."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,17 +20,17 @@ from coilclaw.server.query import Queries
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Who asks, by request or by WebSocket; the door has put it there."""
+    """The caller of a request or WebSocket, set by the door."""
     return cast("dict[str, Any]", scope)["state"]["caller"]
 
 
 def request_key_of(request: "Request[Any, Any, Any]") -> str | None:
-    """What stands for the device and its Idempotency-Key, the same whenever the request comes again; None without."""
+    """Identifies device and Idempotency-Key, the same for a repeated request; None without a key."""
     return request.scope["state"].get("request_key")
 
 
 def origin_of(request: "Request[Any, Any, Any]") -> str:
-    """The origin of our pages under the name this request came to; the door has put it there."""
+    """The origin of our pages under this request's host name, set by the door."""
     return request.scope["state"]["origin"]
 
 
@@ -42,7 +42,7 @@ def _always(value: object) -> Provide:
 
 
 class Described:
-    """The OpenAPI document, made when somebody first asks for it."""
+    """The OpenAPI document, built on first use."""
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         self._make = make
@@ -58,7 +58,7 @@ class Described:
 
 
 class DocumentController(Controller):
-    """What can be asked for, and how."""
+    """The API's own description."""
 
     path = "/v1/openapi.json"
     include_in_schema = False
@@ -84,11 +84,11 @@ def _given(core: Core, parts: Sequence[Part]) -> dict[str, Provide]:
 
 
 def _nothing(_: str, __: dict[str, Json]) -> None:
-    """Nobody watches."""
+    """Does nothing."""
 
 
 def build(core: Core, parts: Sequence[Part], *, say: Callable[[str, dict[str, Json]], None] = _nothing) -> Litestar:
-    """The routes alone; the door stands before them. `say` hears of what nobody foresaw."""
+    """The routes without the door. `say` receives unexpected errors."""
     given = _given(core, parts)
     controllers = [controller for part in parts for controller in part.controllers]
 
@@ -126,7 +126,7 @@ def build(core: Core, parts: Sequence[Part], *, say: Callable[[str, dict[str, Js
 
 
 def place_of(error: BaseException) -> str:
-    """Where in the code it happened; of what was sent, nothing."""
+    """Where in the code it happened, without any request content."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -16,7 +16,7 @@ from coilclaw.store.database import Database
 
 @dataclass(frozen=True, kw_only=True)
 class Core:
-    """The parts of one home that the server stands on."""
+    """The parts of one home that the server uses."""
 
     db: Database
     clock: Clock
@@ -26,25 +26,25 @@ class Core:
     estop: Estop
 
     def shown(self, value: object) -> Json:
-        """A value as plain JSON without secrets; should redaction break, nothing of it."""
+        """A value as plain JSON without secrets; withheld if redaction fails."""
         try:
             return self.redactor.value(msgspec.to_builtins(value))
-        except Exception:  # fail closed: what cannot be redacted is not shown
+        except Exception:  # fail closed
             return {"withheld": "redaction failed"}
 
     def named(self, text: str) -> str:
-        """A name that others may have given, as it leaves: one line without secrets, and nothing in it hides."""
+        """A name that others may have chosen: one line, redacted, every character visible."""
         return one_line(self.said(text))
 
     def whole(self, text: str) -> str:
-        """A text that is asked about: without the values we know to be secrets, and nothing else hidden in it."""
+        """A text to approve: without registered secrets, everything else visible."""
         try:
             return self.redactor.registered(text)
         except Exception:  # fail closed
             return "[withheld: redaction failed]"
 
     def said(self, text: str) -> str:
-        """A text without secrets; should redaction break, nothing of it."""
+        """A text without secrets; withheld if redaction fails."""
         try:
             return self.redactor.text(text)
         except Exception:  # fail closed

@@ -1,4 +1,4 @@
-"""The OpenAPI document, completed: what the door does to every request, and what the text under a field says."""
+"""Completes the OpenAPI document: what the door does to every request, and the docstrings of fields."""
 
 import ast
 import inspect
@@ -66,13 +66,13 @@ _SECURITY = {
 
 _REFERENCE = re.compile(r'"#/components/schemas/([^"]+)"')
 _PAGE_NAME = re.compile(rb'\bPage_(?:\w+\.)+(\w+)_(?=")')
-"""A page of something as the framework names its schema, with the module: no business of clients."""
+"""The framework's schema name of a page, which includes the module, irrelevant to clients."""
 
 Node = dict[str, Any]
 
 
 def completed(document: Node, controllers: Sequence[type[Controller]]) -> bytes:
-    """The document as JSON, with what every operation has in common."""
+    """The document as JSON, with the common parts of every operation."""
     components = cast("Node", document.setdefault("components", {}))
     schemas = cast("Node", components.setdefault("schemas", {}))
     structs = _structs(controllers)
@@ -100,7 +100,7 @@ def completed(document: Node, controllers: Sequence[type[Controller]]) -> bytes:
 
 
 def _bodiless(controllers: Iterable[type[Controller]]) -> set[str]:
-    """The operations whose body may be left out: their handlers have a default for it."""
+    """The operations whose body is optional: their handlers have a default for it."""
     handlers = [
         handler for controller in controllers for handler in vars(controller).values() if hasattr(handler, "fn")
     ]
@@ -113,7 +113,7 @@ def _bodiless(controllers: Iterable[type[Controller]]) -> set[str]:
 
 
 def _tell_streams(document: Node) -> bool:
-    """Say of every event stream what is sent over it; whether there is one."""
+    """Describe the messages of every event stream; returns whether there is one."""
     streams = [
         response["content"][stream_messages.MEDIA_TYPE]
         for item in cast("dict[str, Node]", document.get("paths", {})).values()
@@ -192,11 +192,11 @@ def _is_json(response: object) -> bool:
     return isinstance(response, dict) and "application/json" in cast("Node", response).get("content", {})
 
 
-# What the text under a field says
+# Docstrings of fields
 
 
 def _structs(controllers: Iterable[type[Controller]]) -> dict[str, type[msgspec.Struct]]:
-    """Every struct that a route takes or gives, by name."""
+    """Every struct that a route takes or returns, by name."""
     found: dict[str, type[msgspec.Struct]] = {}
     for controller in controllers:
         for handler in vars(controller).values():
@@ -240,7 +240,7 @@ def _struct_of(name: str, structs: dict[str, type[msgspec.Struct]]) -> type[msgs
 
 
 def _require(schemas: dict[str, Any], structs: dict[str, type[msgspec.Struct]], *, taken: set[str]) -> None:
-    """A default lets a client leave a field out; an answer has every field all the same."""
+    """A default lets a client omit a field; a response still has every field."""
     for name, schema in schemas.items():
         struct = _struct_of(name, structs)
         if struct is not None and name not in taken and not struct.__struct_config__.omit_defaults:
@@ -248,7 +248,7 @@ def _require(schemas: dict[str, Any], structs: dict[str, type[msgspec.Struct]], 
 
 
 def _taken(document: Node, schemas: dict[str, Any]) -> set[str]:
-    """The schemas that bodies of requests are made of."""
+    """The schemas of request bodies."""
     found: set[str] = set()
     items = cast("dict[str, Node]", document.get("paths", {})).values()
     waiting: list[object] = [item[method].get("requestBody") for item in items for method in _WRITES if method in item]
@@ -261,7 +261,7 @@ def _taken(document: Node, schemas: dict[str, Any]) -> set[str]:
 
 
 def _bound(schema: Node, struct: type[msgspec.Struct]) -> None:
-    """What msgspec holds a field to, items of lists too, in place of what the framework saw of it."""
+    """Use msgspec's constraints of a field, list items included, instead of the framework's."""
     _, components = msgspec.json.schema_components([struct])
     for name, own in cast("Node", components[struct.__name__]).get("properties", {}).items():
         if "$ref" not in msgspec.json.encode(own).decode():
@@ -273,7 +273,7 @@ def _words_of(described: Node) -> Node:
 
 
 def _under_fields(kind: type) -> dict[str, str]:
-    """The text that stands under each field of a class."""
+    """The docstring of each field of a class."""
     try:
         source = textwrap.dedent(inspect.getsource(kind))
     except (OSError, TypeError):

@@ -1,4 +1,4 @@
-"""ETags: what a client has already is not sent again."""
+"""ETags: unchanged responses are not sent again."""
 
 import hashlib
 from typing import Any
@@ -11,7 +11,7 @@ MOST = 1 << 20
 
 
 class ETags:
-    """Around the routes: every JSON answer to a GET gets an ETag, and 304 takes its place when nothing changed."""
+    """Middleware: every JSON response to a GET gets an ETag, and becomes 304 if nothing changed."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -26,7 +26,7 @@ class ETags:
 
 
 class _Tagged:
-    """Holds the start of an answer back until its body is seen to be whole and small."""
+    """Holds back the start of a response until its body is known to be complete and small."""
 
     def __init__(self, send: Send, known: bytes) -> None:
         self._send = send
@@ -64,7 +64,7 @@ def _fits(start: Any) -> bool:
 
 
 def _has(known: bytes, tag: bytes) -> bool:
-    """Weakly compared, as If-None-Match is."""
+    """Weak comparison, as for If-None-Match."""
     if known.strip() == b"*":
         return True
     return any(each.strip().removeprefix(b"W/") == tag.removeprefix(b"W/") for each in known.split(b","))

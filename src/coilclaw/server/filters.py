@@ -1,4 +1,4 @@
-"""Filters that lists have in common, and a page of the actions that were asked for."""
+"""Filters shared by lists, and a page of matching actions."""
 
 from typing import Annotated, TypeAlias
 
@@ -20,5 +20,5 @@ Refused: TypeAlias = Annotated[Refusal | None, QueryParameter(description="Only 
 def actions_at(
     core: Core, wanted: WantedActions, cursor: str | None, limit: int
 ) -> tuple[list[Action], ActionPlace | None]:
-    """The actions that are wanted from a cursor on, newest first, and where the next page begins."""
+    """The matching actions from a cursor, newest first, and the next cursor."""
     return page_of_actions(core.db.reader, wanted, read_cursor(cursor, ActionPlace), limit)

@@ -1,4 +1,4 @@
-"""Idempotent requests: the same request with the same key is done once, and answered with what was answered first."""
+"""Idempotent requests: the same request with the same key is executed once, and gets the first response again."""
 
 import re
 from collections.abc import Callable
@@ -19,18 +19,18 @@ from coilclaw.store.tx import Tx
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 MOST = 256 << 10
-"""Answers larger than this are not kept: the request is done again, and its handler knows what it did."""
+"""Larger responses are not stored: the request runs again, and its handler recognises its earlier work."""
 _KEY = re.compile(r"[!-~][ -~]{0,199}\Z")
 _PASSING = frozenset({408, 413, 429})
 _HEADERS = frozenset({"content-type", "location"})
 _SECRET = frozenset({"/v1/pairing/code"})
-"""What is answered there is kept nowhere."""
+"""Paths whose responses are never stored."""
 _ANY_TIME = frozenset({"/v1/estop", "/estop"})
-"""Pressing it twice is fine, and it must not wait for the database."""
+"""It is idempotent anyway, and must not wait for the database."""
 
 
 class Requests:
-    """Around the routes, inside the door."""
+    """Middleware around the routes, inside the door."""
 
     def __init__(self, app: ASGIApp, *, db: Database, clock: Clock, worker: str, gone: Callable[[str], bool]) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class Requests:
         self._running: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; one without a key as if we were not here."""
+        """Serve one request; one without a key is passed through."""
         caller: Caller | None = scope["state"].get("caller") if scope["type"] == "http" else None
         key = None
         if caller is not None and scope["type"] == "http" and scope["method"] in WRITES:
@@ -83,7 +83,7 @@ class Requests:
         if found == "conflict":
             add_event(tx, self._clock, "idempotency_conflict", device_id, {"key_hash": key})
         elif found == "begun":
-            self._running.add(mine)  # in the transaction, so that nobody sees the row without it
+            self._running.add(mine)  # inside the transaction, so that nobody sees the row without it
         return found
 
     async def _end(self, mine: tuple[str, str], kept: Kept | None) -> None:
@@ -99,7 +99,7 @@ class Requests:
 
 
 class _Keeping:
-    """Keeps an answer before it is sent, when it is one to keep."""
+    """Stores a response before it is sent, if it should be stored."""
 
     def __init__(self, send: Send, end: Callable[[Kept | None], Any], *, secret: bool) -> None:
         self._send = send
@@ -147,7 +147,7 @@ def _target(scope: Any) -> bytes:
 
 
 async def _whole(receive: Receive) -> bytes:
-    """The body, which the door has taken in already; nothing when there is none."""
+    """The body, already received by the door; empty if there is none."""
     message = await receive()
     if message["type"] != "http.request":
         raise ClientGone

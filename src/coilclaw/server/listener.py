@@ -17,28 +17,28 @@ from coilclaw.server.door.slow_clients import Limits, TimedConnection, patient, 
 
 _TWINS = {"127.0.0.1": "::1", "::1": "127.0.0.1"}
 QUEUED = 2048
-"""Connections that the system holds until they are taken."""
+"""Connections that the system queues until they are accepted."""
 GRACE_SECONDS = 10
-"""How long requests that are being answered may take once we are told to stop."""
+"""The grace period for running requests at shutdown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """What TLS is spoken with."""
+    """The TLS certificate and key."""
 
     cert: Path
     key: Path
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves the signals to whoever started us, and says why it cannot listen instead of ending the process."""
+    """Leaves signals to the caller, and reports why it cannot listen instead of exiting."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def startup(self, sockets: Any = None) -> None:
-        """Begin to listen."""
+        """Start listening."""
         try:
             await super().startup(sockets)
         except SystemExit as leaving:
@@ -50,12 +50,12 @@ class _Uvicorn(uvicorn.Server):
             await self._listen_beside(other, self.servers[0].sockets[0].getsockname()[1])
         for server in self.servers:
             for taken in server.sockets:
-                with taken.dup() as listening:  # the event loop takes `backlog` at a time; the system may hold more
+                with taken.dup() as listening:  # the event loop accepts `backlog` at a time; the system may queue more
                     listening.listen(QUEUED)
 
     async def _listen_beside(self, host: str, port: int) -> None:
-        """Take the same port of the other loopback address: browsers may mean either by `localhost`, and whoever
-        answers there is the panel to them."""
+        """Bind the same port of the other loopback address: browsers may mean either by `localhost`, and a program
+        there could imitate the panel."""
         config = self.config
 
         def protocol() -> asyncio.Protocol:
@@ -68,7 +68,7 @@ class _Uvicorn(uvicorn.Server):
             )
         except OSError as error:
             if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                return  # there is no such address here, so nobody else can have it
+                return  # this machine has no such address, so nobody else can have it
             for each in self.servers:
                 each.close()
             raise _cannot_listen(host, port, error) from None
@@ -89,7 +89,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> UsageError:
 
 
 def _quiet() -> None:
-    """The door says what goes wrong, without its content; what uvicorn says beside it would carry tracebacks."""
+    """The door logs errors without content; uvicorn's own messages would contain tracebacks."""
     for name in ("uvicorn.error", "coilclaw.http"):
         logger = logging.getLogger(name)
         if not logger.handlers:
@@ -106,7 +106,7 @@ async def listen(
     protocol: type[TimedConnection] | None = None,
     tls: Tls | None = None,
 ) -> None:
-    """Serve until `stop` is set; `ready` is told the port as soon as requests are taken."""
+    """Serve until `stop` is set; `ready` gets the port as soon as requests are accepted."""
     from coilclaw.server.door.timed_socket import MESSAGE_BYTES, PING_SECONDS, timed_socket
 
     _quiet()
@@ -121,19 +121,19 @@ async def listen(
         ws_max_size=MESSAGE_BYTES,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PING_SECONDS,
-        ws_per_message_deflate=False,  # a few bytes could become megabytes
+        ws_per_message_deflate=False,  # a few compressed bytes could become megabytes
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nobody tells us who they speak for
+        proxy_headers=False,  # forwarding headers are not trusted
         timeout_graceful_shutdown=GRACE_SECONDS,
         ssl_certfile=None if tls is None else tls.cert,
         ssl_keyfile=None if tls is None else tls.key,
     )
     try:
         config.load()
-    except OSError as error:  # what is wrong with a certificate is one, too
+    except OSError as error:  # certificate errors are OSErrors too
         raise UsageError(
             f"TLS cannot be set up with these files ({error.strerror or type(error).__name__}).",
             remedy="Check `tls_cert` and `tls_key` in [server]: readable PEM files that match.",

@@ -1,8 +1,8 @@
-"""Meters: counters, gauges and histograms for Prometheus.
+"""Counters, gauges and histograms for Prometheus.
 
-Totals come from the database when somebody looks, so that every process counts and restarts lose nothing; waits and
-boxes are read from it too, as they happen. Only what leaves no row is measured in this process: decisions, providers
-and requests. Labels are names that we gave ourselves; whatever else there is counts as `other`.
+Totals come from the database on demand, so that every process counts and restarts lose nothing; waits and
+boxes are read from it too. Only what leaves no row is measured in this process: decisions, providers
+and requests. Labels are our own names; anything else counts as `other`.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 MOST_CODES = 200
 AT_ONCE = 10_000
-"""Answers and commands that are taken up at one look."""
+"""Answers and commands read per scrape."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What labels may be called."""
+    """The allowed label values."""
 
     tools: Collection[str]
     providers: Collection[str]
@@ -62,11 +62,11 @@ class _Counted:
         self._names = names
 
     def describe(self) -> list[CounterMetricFamily]:
-        """Nothing is asked for while the registry is put together."""
+        """Nothing to describe while the registry is built."""
         return []
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """Every total; what has not happened yet is zero."""
+        """Every total, including zeros."""
         yield CounterMetricFamily("coilclaw_conversations", "Conversations started.", value=self.totals.conversations)
         calls = CounterMetricFamily(
             "coilclaw_tool_calls", "Calls that ended, by tool and receipt.", labels=["tool", "status"]
@@ -77,7 +77,7 @@ class _Counted:
             calls.add_metric([tool, status], number)
         yield calls
         denials = CounterMetricFamily("coilclaw_tool_denials", "Calls that were denied, by code.", labels=["code"])
-        for code, number in sorted((self.totals.denials or {"": 0}).items()):  # no label is the same as an empty one
+        for code, number in sorted((self.totals.denials or {"": 0}).items()):  # a missing label equals an empty one
             denials.add_metric([code], number)
         yield denials
         errors = CounterMetricFamily(
@@ -90,7 +90,7 @@ class _Counted:
 
 
 class Meters:
-    """All metrics of one server, in a registry of their own."""
+    """All metrics of one server, in their own registry."""
 
     def __init__(self, core: Core, names: Names) -> None:
         self._core = core
@@ -133,14 +133,14 @@ class Meters:
     # In this process
 
     def measure(self, what: str, of: str, seconds: float) -> None:
-        """How long a decision or a provider's answer took; what nobody knows is passed over."""
+        """Record how long a decision or a provider's answer took; unknown names are ignored."""
         if what == "decision":
             self._decision.observe(seconds)
         elif what == "provider":
             self._providers.labels(of if of in self._names.providers else OTHER).observe(seconds)
 
     def around(self, app: "ASGIApp") -> "ASGIApp":
-        """The application with every request measured, by the route it took."""
+        """The application with every request measured, by route."""
 
         async def measured(scope: "Scope", receive: "Receive", send: "Send") -> None:
             if scope["type"] != "http":
@@ -168,14 +168,14 @@ class Meters:
 
     def _requested(self, scope: "Scope", status: int, seconds: float) -> None:
         told = cast("dict[str, object]", scope)
-        route = str(told.get("path_template") or "none")  # only our own routes have one, so there are only so many
+        route = str(told.get("path_template") or "none")  # only our own routes have one, so their number is limited
         method = str(told.get("method", ""))
         self._requests.labels(route, method if method in METHODS else OTHER, str(status)).observe(seconds)
 
     # From the database
 
     async def page(self, *, chain_valid: bool | None, streams: int) -> bytes:
-        """Everything as Prometheus reads it."""
+        """All metrics in Prometheus's format."""
         async with self._looking:
             await self._count()
             core = self._core

@@ -1,4 +1,4 @@
-"""What records are about, in a line: an action's sentence, a goal, a title, a procedure's name; without secrets."""
+"""One-line descriptions of records: an action's sentence, a goal, a title, a procedure's name; without secrets."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -16,22 +16,22 @@ ABOUT_CHARACTERS = 200
 
 
 def in_short(core: Core, text: str) -> str:
-    """A text on one line without secrets; cut only then: half a secret would not be seen as one."""
+    """A text on one line without secrets; redacted before it is cut, because half a secret is not recognised."""
     said = one_line(core.said(text))
     return said if len(said) <= ABOUT_CHARACTERS else f"{said[: ABOUT_CHARACTERS - 1]}…"
 
 
 def sentence_of(core: Core, action: Action) -> str:
-    """What an action is, in a sentence."""
+    """A sentence that describes an action."""
     return in_short(core, core.conveyor.intake.in_short(action.call))
 
 
 def abouts(core: Core, entities: Iterable[str]) -> Callable[[], dict[str, str]]:
-    """What these ids stand for, as far as that can be told. Read here; redacted by whoever calls the answer."""
+    """Names of these ids, if known. Read here; the returned function redacts."""
     actions: dict[str, Action] = {}
     texts: dict[str, str] = {}
     for entity in sorted(set(entities)):
-        with suppress(RowDamaged):  # a row that cannot be read has no name
+        with suppress(RowDamaged):  # an unreadable row has no name
             if entity.startswith("act_") and (action := load_action(core.db.reader, entity)) is not None:
                 actions[entity] = action
             elif entity.startswith("job_") and (job := load_job(core.db.reader, entity)) is not None:

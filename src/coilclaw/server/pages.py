@@ -1,4 +1,4 @@
-"""Pages: lists are handed out in pieces, and a cursor says where the next begins."""
+"""Pages of lists, with a cursor for the next one."""
 
 import base64
 import binascii
@@ -20,20 +20,20 @@ Cursor: TypeAlias = Annotated[
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A piece of a list."""
+    """A page of a list."""
 
     items: list[T]
     next_cursor: str | None
-    """Hand it back as `cursor` for what follows; null at the end."""
+    """Send it as `cursor` for the next page; null at the end."""
 
 
 def write_cursor(place: object) -> str:
-    """A place in a list as an opaque word."""
+    """A position in a list as an opaque string."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
 def read_cursor(cursor: str | None, kind: type[K]) -> K | None:
-    """The place a cursor names; None for the beginning."""
+    """The position of a cursor; None for the beginning."""
     if cursor is None:
         return None
     try:
@@ -44,11 +44,11 @@ def read_cursor(cursor: str | None, kind: type[K]) -> K | None:
 
 
 def page_of(rows: Sequence[T], limit: int, places: Sequence[object]) -> Page[T]:
-    """A page of rows that were asked for with one more than `limit`; `places` are where each row stands."""
+    """A page of rows, queried with `limit` plus one; `places` are their positions."""
     more = len(rows) > limit
     return Page(items=list(rows[:limit]), next_cursor=write_cursor(places[limit - 1]) if more else None)
 
 
 def page_to(items: Sequence[T], place: object | None) -> Page[T]:
-    """A page of what was found up to a place; None when nothing follows."""
+    """A page of results up to a position; None if nothing follows."""
     return Page(items=list(items), next_cursor=None if place is None else write_cursor(place))

@@ -1,4 +1,4 @@
-"""The panel's files: what the build listed, held in memory, and nothing else. No path of a request reaches the disk."""
+"""The panel's files: those listed by the build, held in memory. No request path reaches the disk."""
 
 import gzip
 import hashlib
@@ -12,7 +12,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 FOLDER = Path(__file__).resolve().parent.parent / "panel"
 LISTING = "files.json"
 LARGEST = 8 << 20
-"""Of all files together: more than this is no panel of ours."""
+"""Maximum size of all files together."""
 
 _FOR_EVER = b"public, max-age=31536000, immutable"
 _ASK_AGAIN = b"no-cache"
@@ -21,7 +21,7 @@ _MISSING = b"The panel is not built here. Run scripts/panel (or scripts/up) in t
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as the build listed it."""
+    """A file in the build's list."""
 
     path: str
     file: str
@@ -31,18 +31,18 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build consists of."""
+    """The build's list."""
 
     version: str
     files: tuple[Listed, ...]
 
 
 class Asset(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it is handed out."""
+    """A file to serve."""
 
     body: bytes
     squeezed: bytes | None
-    """The same, gzipped; None where that gains nothing."""
+    """The same, gzipped; None if that saves nothing."""
     type: bytes
     cache: bytes
     etag: bytes
@@ -57,7 +57,7 @@ class Panel:
 
     @classmethod
     def load(cls, folder: Path = FOLDER) -> "Panel":
-        """Read what the build listed; one that is missing or does not match its list is answered with what to do."""
+        """Load the listed files; if the build is missing or does not match, responses say what to do."""
         try:
             listing = msgspec.json.decode((folder / LISTING).read_bytes(), type=Listing)
             assets = {each.path: _asset(folder, each) for each in listing.files}
@@ -68,11 +68,11 @@ class Panel:
         return cls(assets, listing.version)
 
     def is_asset(self, path: str) -> bool:
-        """Whether this path, letter by letter, is a file of the panel."""
+        """Whether exactly this path is a file of the panel."""
         return path in self._assets
 
     def before(self, app: ASGIApp) -> ASGIApp:
-        """Answer for the panel's files; everything else goes on to `app`."""
+        """Serve the panel's files; pass everything else to `app`."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http" and scope["method"] in ("GET", "HEAD"):

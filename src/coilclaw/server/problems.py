@@ -1,4 +1,4 @@
-"""Problems: every error leaves as problem+json with a stable code and what to do next."""
+"""Problems: every error becomes problem+json with a stable code and what to do next."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -26,7 +26,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error as it is said over HTTP (RFC 9457)."""
+    """An error over HTTP (RFC 9457)."""
 
     type: str
     title: str
@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Trouble(CoilclawError):
-    """An error that knows its status and code."""
+    """An error with its status and code."""
 
     def __init__(
         self, status: int, code: str, message: str, *, remedy: str = "", headers: Mapping[str, str] | None = None
@@ -67,11 +67,11 @@ _KNOWN: tuple[tuple[type[CoilclawError], int, str], ...] = (
     (LedgerBroken, 500, "LEDGER_BROKEN"),
     (StorageError, 503, "STORAGE_FAILED"),
 )
-"""What an error of ours is over HTTP; the first that fits counts."""
+"""The status and code of our errors; the first match counts."""
 
 
 def problem(status: int, code: str, detail: str, *, remedy: str = "", instance: str = "") -> Problem:
-    """A problem with the title its status has."""
+    """A problem with its status's title."""
     return Problem(
         type=f"/problems/{code}",
         title=HTTPStatus(status).phrase,
@@ -84,7 +84,7 @@ def problem(status: int, code: str, detail: str, *, remedy: str = "", instance: 
 
 
 def problems(*statuses: int) -> dict[int, ResponseSpec]:
-    """For a handler's `responses`: the errors of its own, beside those that every route can answer with."""
+    """For a handler's `responses`: its own errors, besides those of every route."""
     return {
         status: ResponseSpec(
             data_container=Problem,
@@ -97,7 +97,7 @@ def problems(*statuses: int) -> dict[int, ResponseSpec]:
 
 
 def problem_of(error: Exception) -> Problem:
-    """What an exception is to whoever asked. What nobody foresaw says nothing of its inside."""
+    """The problem for an exception. An unexpected one reveals nothing of its content."""
     if isinstance(error, Trouble):
         return problem(error.status, error.code, error.message, remedy=error.remedy)
     if isinstance(error, CoilclawError):
@@ -121,7 +121,7 @@ def _of_litestar(error: HTTPException) -> Problem:
 
 
 def _fault(found: dict[str, Any]) -> str:
-    """One validation error by its location. The framework words a missing body in its own way."""
+    """One validation error by its location; rewords the framework's message for a missing body."""
     where, what = found.get("key", "body"), found.get("message", "")
     return (
         "body: nothing was sent, but JSON is required." if (where, what) == ("data", "'data'") else f"{where}: {what}"

@@ -1,4 +1,4 @@
-"""Query strings: names that a route does not know are refused, and the case of an enum's value does not matter."""
+"""Query strings: unknown names are refused, and enum values ignore case."""
 
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
@@ -15,7 +15,7 @@ Words: TypeAlias = dict[str, str]
 
 
 class Queries:
-    """What each route takes in its query string. Give `check` to the application, then `learn` its routes."""
+    """The query parameters of each route. Give `check` to the application, then `learn` its routes."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], dict[str, Words]] = {}
@@ -32,7 +32,7 @@ class Queries:
                     }
 
     async def check(self, request: "Request[Any, Any, Any]") -> None:
-        """422 for a name that the route does not take, or that stands twice; an enum's value as the route spells it."""
+        """422 for an unknown or duplicate name; enum values are normalised to the route's spelling."""
         text = request.scope["query_string"]
         if not text:
             return
@@ -54,7 +54,7 @@ def _refuse_unknown(unknown: list[str], known: list[str]) -> None:
 
 
 def _refuse_twice(names: list[str]) -> None:
-    """No route takes a list; of two values one would silently not count."""
+    """No route takes a list; one of two values would be ignored silently."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise Trouble(422, "UNFIT", f"the query parameter {twice} appears twice.", remedy="Give it once.")

@@ -1,6 +1,6 @@
-"""Redacting beside the event loop: what takes as long as a text is long runs in a few threads, and nobody waits for it.
+"""Redaction outside the event loop: long texts are redacted in a few threads, so that nothing else waits.
 
-Texts are redacted whole, never in pieces: what stands before and after decides what is a secret.
+Texts are redacted whole, never in pieces: context decides what is a secret.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ AT_ONCE = 2
 KEPT = 64
 KEPT_CHARACTERS = 4 << 20
 LONG = 4096
-"""Shorter texts are not worth keeping."""
+"""Shorter texts are not cached."""
 WITHHELD = "[withheld: redaction failed]"
 
 
 class Redacting:
-    """A few threads for long texts, and what they made of the last ones: a queue is looked at again and again."""
+    """A few threads for long texts, and a cache of the last results, because queues are listed repeatedly."""
 
     def __init__(self, core: Core, *, at_once: int = AT_ONCE) -> None:
         self._core = core
@@ -35,27 +35,27 @@ class Redacting:
         return len(self._kept)
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Have it done in a thread. It must not touch the database: that belongs to the loop."""
+        """Run it in a thread. It must not touch the database, which belongs to the loop."""
         async with self._turns:
             return await asyncio.to_thread(work)
 
     def said(self, text: str) -> str:
-        """A text without secrets, as `Core.said` gives it."""
+        """A text without secrets, like `Core.said`."""
         if len(text) < LONG:
             return self._core.said(text)
         try:
-            # The first layer alone changes while we run. What the others make of its outcome is always the same.
+            # Only the first layer changes at run time. The others always give the same result for its output.
             key = sha256_hex(self._core.redactor.registered(text).encode("utf-8", "surrogatepass"))
             known = self._find(key)
             if known is None:
                 known = self._core.redactor.text(text)
                 self._keep(key, known)
         except Exception:  # fail closed
-            return WITHHELD  # and nothing is kept
+            return WITHHELD  # not cached
         return known
 
     def head(self, text: str, most: int) -> str:
-        """The beginning of what `said` would give: only what is the same whatever follows."""
+        """The beginning of `said`'s result: only the part that is independent of what follows."""
         if len(text) <= most:
             return self._core.said(text)
         try:
@@ -67,7 +67,7 @@ class Redacting:
         with self._lock:
             known = self._kept.pop(key, None)
             if known is not None:
-                self._kept[key] = known  # the one looked at last is the last to go
+                self._kept[key] = known  # most recently used last
             return known
 
     def _keep(self, key: str, shown: str) -> None:

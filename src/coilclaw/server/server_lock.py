@@ -1,4 +1,4 @@
-"""One server for a home: a lock that it holds, with the address it is reached at written in the lock's file."""
+"""One server per home: a lock, with the server's address in the lock file."""
 
 import fcntl
 import os
@@ -32,7 +32,7 @@ def hold_server_lock(locks: Path) -> Iterator[Callable[[str], None]]:
 
 
 def _take_soon(fd: int) -> bool:
-    """Somebody who only looks holds it for an instant; whoever serves, for as long as it lives."""
+    """A process that only checks holds it for an instant; a server, for as long as it lives."""
     for _ in range(10):
         if _take(fd):
             return True
@@ -54,7 +54,7 @@ def _write(fd: int, address: str) -> None:
 
 
 def running_address(locks: Path) -> str | None:
-    """Where the server of a home is reached now; None when none runs."""
+    """The address of a home's running server, or None."""
     try:
         fd = os.open(locks / _NAME, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

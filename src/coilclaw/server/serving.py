@@ -1,4 +1,4 @@
-"""What the parts of a server are made from: an open home, and what they share."""
+"""What the parts of a server are built from: an open home, and shared objects."""
 
 import os
 import time
@@ -32,7 +32,9 @@ class Serving:
             estop=runtime.estop,
         )
         self.feed = Feed(runtime.db, runtime.clock, runtime.redactor)
-        """One for each process, shared by the streams and by whoever has text to say."""
+        """One per process, shared by the streams and by producers of text."""
+        self.feed.outputs = runtime.commands.so_far
+        runtime.commands.watch(self.feed.say_output)
         config = runtime.config.server
         self.host, self.port = runtime.listen_address
         self.hosts = Hosts(
@@ -47,16 +49,16 @@ class Serving:
         self._hooks: list[Callable[[str], None]] = []
 
     def on_revoked(self, hook: Callable[[str], None]) -> None:
-        """Have a device's id told when this process revokes it, so that what it holds open can end at once."""
+        """Call back with a device's id when this process revokes it, so that its connections can end at once."""
         self._hooks.append(hook)
 
     def revoked(self, device_id: str) -> None:
-        """A device may no longer come in."""
+        """A device lost access."""
         for hook in self._hooks:
             hook(device_id)
 
     def listening(self, port: int) -> None:
-        """Now that we listen, the names we answer to are known."""
+        """Set the accepted names, now that the port is known."""
         self.hosts.listening(port)
         self.runtime.listening = port
 

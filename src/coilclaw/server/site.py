@@ -1,4 +1,4 @@
-"""The site: every part of the server behind the one door, ready to be listened on."""
+"""The site: every part of the server behind the door, ready for a listener."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """What listens, who may come in, and what has to run beside it."""
+    """The application, its admission rules, and its background tasks."""
 
     serving: Serving
     door: Door
     routes: ASGIApp
-    """What stands behind the door."""
+    """The application behind the door."""
     beside: tuple[Beside, ...]
     closing: tuple[Callable[[], None], ...]
 
     def close(self) -> None:
-        """This process answers no more: what it began may be begun again."""
+        """Shut down: requests that this process started may be started again."""
         for close in self.closing:
             close()
         self.serving.runtime.listening = None
@@ -49,7 +49,7 @@ def build_site(
     is_asset: Callable[[str], bool] | None = None,
     panel: "Panel | None" = None,
 ) -> Site:
-    """The parts the makers make, and the panel's files, behind the door."""
+    """The parts and the panel's files, behind the door."""
     runtime, config = serving.runtime, serving.runtime.config.server
     parts = [make(serving) for make in makers]
     whole = build(serving.core, parts, say=runtime.observe)

@@ -1,4 +1,4 @@
-"""Moments: points in time as clients write them, and as rows hold them."""
+"""Times as clients write them, and as rows store them."""
 
 import re
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ _FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
 _LEAP_SECOND = re.compile(r"(?<=[T ]\d\d:\d\d):60")
 _NO_OFFSET = re.compile(r"[T ].*[+-]\d\d(?::?\d\d)?:?[6-9]\d")
-"""Sixty minutes or seconds and more in an offset, which Python takes for hours and minutes."""
+"""An offset with sixty or more minutes or seconds, which Python would carry over."""
 
 Since: TypeAlias = Annotated[
     str | None,
@@ -26,7 +26,7 @@ Until: TypeAlias = Annotated[
 
 
 def moment_of(text: str | None) -> str | None:
-    """The stamp of a moment in RFC 3339; without a zone it is UTC. What lies beyond the calendar is at its end."""
+    """The stamp of an RFC 3339 time; UTC without a zone. A time beyond the calendar is clamped."""
     if text is None:
         return None
     written = text.strip().upper()

@@ -1,1 +1,1 @@
-"""The processes that stay, `up` and `worker`. Owns how they start and end; `app` wires what runs in them."""
+"""The long-running processes `up` and `worker`: how they start and end. `app` wires what runs in them."""

@@ -37,9 +37,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def up(addr: str | None, want_code: bool, no_worker: bool, unsafe: bool) -> int:
     """Serve the panel and the API and run background work until stopped.
 
-    Listens on this machine alone; beyond it only with TLS ([server] in the configuration). Prints where to open the
+    Listens on this machine only, or beyond it with TLS ([server] in the configuration). Prints where to open the
     panel and, at a terminal while no device is paired, a one-time code for the first. Ctrl-C or SIGTERM: what runs may
-    finish within ten seconds; the second time it ends at once.
+    finish within ten seconds; a second signal ends it at once.
     """
     from coilclaw.server.server_lock import hold_server_lock
 
@@ -52,7 +52,7 @@ def up(addr: str | None, want_code: bool, no_worker: bool, unsafe: bool) -> int:
 
 
 def _make_home_if_chosen() -> None:
-    """Where the environment says everything a backend needs, a home that is not there yet is made."""
+    """Create the home if it does not exist and the environment has everything a backend needs."""
     from coilclaw.config.environment import chooses_openrouter
 
     if not here().root.exists() and chooses_openrouter(os.environ):
@@ -62,7 +62,7 @@ def _make_home_if_chosen() -> None:
 
 
 def _settle_address(app: "Runtime", addr: str | None) -> None:
-    """What is listened on is in the configuration from here on, so that everything that asks sees the same."""
+    """Put the listening address into the configuration, so that all readers see the same."""
     from coilclaw.config.checks import address_fault
     from coilclaw.config.listening import exposure_fault
 
@@ -107,11 +107,12 @@ async def _serve(app: "Runtime", tell_address: Callable[[str], None], *, want_co
         else:
             await serving
     finally:
+        await app.background.close()
         site.close()
 
 
 def _stop_signal() -> asyncio.Event:
-    """Set by the first signal; the second does what signals do."""
+    """Set by the first signal; the second has its default effect."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -132,7 +133,7 @@ async def _listen(app: "Runtime", site: "Site", stop: asyncio.Event, ready: Call
     config = app.config.server
     tls = Tls(cert=config.tls_cert, key=config.tls_key) if config.tls_cert and config.tls_key else None
     if site.serving.port:
-        site.serving.listening(site.serving.port)  # known before the first request can come
+        site.serving.listening(site.serving.port)  # must be known before the first request
     await listen(site.door, site.serving.host, site.serving.port, stop, ready, tls=tls)
 
 
@@ -141,7 +142,7 @@ async def _first(*tasks: "asyncio.Future[Any]") -> None:
 
 
 async def _together(stop: asyncio.Event, *tasks: "asyncio.Future[Any]") -> None:
-    """Run until everything has ended; what ends first by itself, or fails, ends the rest."""
+    """Run until all have ended; the first to end or fail ends the rest."""
     await _first(*tasks)
     stop.set()
     results = await asyncio.gather(*tasks, return_exceptions=True)
@@ -158,7 +159,7 @@ async def _work(site: "Site", stop: asyncio.Event) -> None:
 
 
 def _greet(app: "Runtime", site: "Site", *, want_code: bool) -> None:
-    """Say where the panel is, and how a device comes in."""
+    """Print the panel's address and how to pair a device."""
     from coilclaw.cli.commands.estop import way_out
     from coilclaw.features.devices.pairing_code import issue_code, show_code
     from coilclaw.packets.ids import stamp
@@ -170,7 +171,7 @@ def _greet(app: "Runtime", site: "Site", *, want_code: bool) -> None:
     if paired and not want_code:
         told = counted(len(paired), "device")
         tell(f"{told} paired. `coilclaw pair --add` lets another in, `coilclaw devices list` shows them.")
-    elif not sys.stdout.isatty():  # a journal, a file or a pipe keeps what it is told
+    elif not sys.stdout.isatty():  # a journal, a file or a pipe would keep the code
         how = "coilclaw pair --add" if paired else "coilclaw pair"
         tell(f"Pairing codes are shown at a terminal only: run `{how}` there.")
     else:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--jobs", "slots", type=click.IntRange(1, 1000), help="Number of jobs this worker runs at the same time.")
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. This is announced, logged and receipted.")
 def worker(once: bool, slots: int | None, unsafe: bool) -> int:
-    """Carry out approved actions, let old proposals expire, work on jobs, prune daily.
+    """Execute approved actions, expire old proposals, work on jobs, prune daily.
 
     Any number of workers may run; nothing is done twice. Ctrl-C or SIGTERM: what runs may finish within ten seconds.
     """
@@ -42,12 +42,21 @@ async def _work(runtime: "Runtime", *, once: bool, slots: int) -> "Tally":
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     with at_work(runtime, runtime.conveyor(nobody), slots=slots, announce=True) as worker:
-        return await (worker.drain(stop) if once else worker.run(stop))
+        try:
+            tally = await (worker.drain(stop) if once else worker.run(stop))
+            if once:  # background commands live no longer than this process
+                ends = (asyncio.ensure_future(runtime.background.wait()), asyncio.ensure_future(stop.wait()))
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                for end in ends:
+                    end.cancel()
+            return tally
+        finally:
+            await runtime.background.close()
 
 
 @contextmanager
 def at_work(runtime: "Runtime", conveyor: "Conveyor", *, slots: int = 0, announce: bool = False) -> "Iterator[Worker]":
-    """A worker under a name of its own, while this process is known to carry out what was approved."""
+    """A named worker, while this process is registered as executing approved actions."""
     from coilclaw.app import build_worker
     from coilclaw.store.claims import Claimant
 

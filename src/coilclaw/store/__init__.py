@@ -1,4 +1,4 @@
 """The database: one SQLite file, its migrations, one writer, and the rows of threads, messages, memory and actions.
 
-Owns how rows are laid out, written durably and found again. Never decides, never runs anything, never signs.
+Owns how rows are laid out, written durably and queried. Never decides, runs or signs anything.
 """

@@ -1,4 +1,4 @@
-"""Pages of actions: a list by what is asked for, newest first or soonest end first, a bounded piece at a time."""
+"""Pages of actions: filtered lists, newest first or next to expire first, scanned in bounded steps."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -11,14 +11,14 @@ from coilclaw.store.refusals import CODES, Refusal
 from coilclaw.store.tx import Tx
 
 Standing: TypeAlias = Literal["pending", "approved", "rejected", "executed", "failed", "unknown", "expired", "all"]
-"""Where an action that needed the owner's word stands; `expired` are those refused because nobody answered in time."""
+"""The state of an action that needed approval; `expired` are those refused because nobody answered in time."""
 
 _ASKED = (
     '(decision_json LIKE \'{"verdict":"ask"%\' OR EXISTS (SELECT 1 FROM audit_log'
     " WHERE entity_id = proposed_actions.action_id AND event_type = 'approval_needed'))"
 )
 _YES = f"approved_by IS NOT NULL AND {_ASKED}"
-"""The owner was asked and said yes. Having an allowed call done again after an unknown end is no such yes."""
+"""The owner was asked and approved. Repeating an allowed call after an unknown outcome does not count."""
 _STANDING: dict[Standing, tuple[Status | None, str]] = {
     "pending": ("PENDING", "worker IS NULL"),
     "approved": ("APPROVED", _YES),
@@ -30,16 +30,16 @@ _STANDING: dict[Standing, tuple[Status | None, str]] = {
     "all": (None, _ASKED),
 }
 SCANNED = 10_000
-"""How many rows one page may look at; what lies beyond is left to the next."""
+"""How many rows one page may scan; the rest is left to the next page."""
 
 
 class WantedActions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which actions are asked for; what is None does not matter."""
+    """A filter for actions; None matches anything."""
 
     status: Status | None = None
     standing: Standing | None = None
     refusal: Refusal | None = None
-    """Only those that were refused so."""
+    """Only refusals of this kind."""
     tool: str | None = None
     lane: Lane | None = None
     source: Source | None = None
@@ -48,7 +48,7 @@ class WantedActions(msgspec.Struct, frozen=True, kw_only=True):
     since: str | None = None
     until: str | None = None
     text: str | None = None
-    """Stands in the tool's name, the arguments or the justification, or is the action's id."""
+    """Occurs in the tool's name, the arguments or the justification, or is the action's id."""
 
 
 class ActionPlace(msgspec.Struct, frozen=True, array_like=True):
@@ -61,13 +61,13 @@ class ActionPlace(msgspec.Struct, frozen=True, array_like=True):
 def page_of_actions(
     db: Tx, wanted: WantedActions, after: ActionPlace | None, limit: int
 ) -> tuple[list[Action], ActionPlace | None]:
-    """The next actions, newest first, and where to go on; None at the end.
+    """The next actions, newest first, and where to continue; None at the end.
 
-    A page looks at a bounded number of rows: it may be short, or empty, and still not be the last.
+    A page scans a limited number of rows: it may be short, or empty, and still not be the last.
     """
     indexed, rest = _terms(wanted, after)
     looked = 4 * (limit + 1) if rest and wanted.job_id is None else 0
-    while True:  # a page that fills soon looks at few rows; only where hardly any fit is the whole bound looked at
+    while True:  # a page that fills quickly scans few rows; only if hardly any match does it use the whole limit
         edge = _edge(db, indexed, min(looked, SCANNED)) if looked else None
         within: _Terms = []
         if edge is not None:
@@ -87,7 +87,7 @@ _Terms: TypeAlias = list[tuple[str, tuple[str | int, ...]]]
 
 
 def _terms(wanted: WantedActions, after: ActionPlace | None) -> tuple[_Terms, _Terms]:
-    """What an index answers, and what has to be looked at row by row."""
+    """Conditions for the index, and conditions to check row by row."""
     indexed: _Terms = []
     rest: _Terms = []
     status, standing = _STANDING[wanted.standing] if wanted.standing is not None else (wanted.status, "")
@@ -117,7 +117,7 @@ def _terms(wanted: WantedActions, after: ActionPlace | None) -> tuple[_Terms, _T
 
 
 def _refused(refusal: Refusal) -> tuple[str, tuple[str | int, ...]]:
-    """By the code in the result; a quote within a text is escaped there, so that none can be mistaken for it."""
+    """By the code in the result; quotes inside strings are escaped there, so none can imitate it."""
     codes = [code for code, each in CODES.items() if each == refusal] or list(CODES)
     found = " OR ".join("instr(coalesce(result_json, ''), ?) > 0" for _ in codes)
     return f"{'NOT ' if refusal == 'denied' else ''}({found})", tuple(f'"code":"{code}"' for code in codes)
@@ -128,7 +128,7 @@ def _joined(terms: _Terms) -> tuple[str, tuple[str | int, ...]]:
 
 
 def _edge(db: Tx, indexed: _Terms, looked: int) -> ActionPlace | None:
-    """The last row this page may look at; None when there are fewer."""
+    """The last row this page may scan; None if there are fewer."""
     where, values = _joined(indexed)
     row = db.execute(
         f"SELECT created_at, rowid FROM proposed_actions WHERE {where}"  # noqa: S608
@@ -138,18 +138,18 @@ def _edge(db: Tx, indexed: _Terms, looked: int) -> ActionPlace | None:
     return None if row is None else ActionPlace(row[0], row[1])
 
 
-# What waits, the soonest end first
+# Pending actions, next to expire first
 
 
 class WaitingPlace(msgspec.Struct, frozen=True, array_like=True, tag="waiting"):
-    """Where a page of what waits ended; its tag keeps a place of another order from being taken for one."""
+    """Where a page of pending actions ended; its tag distinguishes it from positions in another order."""
 
     expires_at: str
     row: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class WaitingOf(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose questions are asked for; what is None does not matter."""
+    """A filter for pending actions; None matches anything."""
 
     lane: Lane | None = None
     thread_id: str | None = None
@@ -159,7 +159,7 @@ class WaitingOf(msgspec.Struct, frozen=True, kw_only=True):
 def page_of_waiting(
     db: Tx, wanted: WaitingOf, after: WaitingPlace | None, limit: int
 ) -> tuple[list[Action], WaitingPlace | None]:
-    """The next actions that wait for the owner, the soonest to expire first, and where to go on; None at the end."""
+    """The next pending actions, next to expire first, and where to continue; None at the end."""
     table, terms = _waiting(wanted)
     rows: list[tuple[str, int]] = []
     for onward in _onward(after):
@@ -177,8 +177,8 @@ def page_of_waiting(
 
 
 def _onward(after: WaitingPlace | None) -> tuple[_Terms, ...]:
-    """From a place on: the rest of those with the same end, then the later ones. As one condition, the index would be
-    read from the first with that end on, and a crowd that ends at once would be paged through in quadratic time."""
+    """Continue from a position: the rest with the same expiry, then the later ones. As one condition, the index would
+    be read from the first with that expiry, and paging through many that expire together would take quadratic time."""
     if after is None:
         return ([],)
     same: _Terms = [("expires_at = ? AND rowid > ?", (after.expires_at, after.row))]
@@ -194,8 +194,8 @@ def count_waiting(db: Tx, wanted: WaitingOf) -> dict[Lane, int]:
 
 
 def _waiting(wanted: WaitingOf, *, otherwise: Literal["", "lane"] = "") -> tuple[str, _Terms]:
-    """The table by the index that has them in order, and the conditions; the values are written out because the
-    indexes are of these rows alone."""
+    """The table with the index that has them in order, and the conditions; values are literal because the
+    partial indexes require it."""
     terms: _Terms = [("status = 'PENDING' AND worker IS NULL", ())]
     index = f"actions_waiting_{otherwise}" if otherwise else "actions_waiting"
     for column, name in (("lane", "lane"), ("thread_id", "thread"), ("job_id", "job")):  # the narrowest last

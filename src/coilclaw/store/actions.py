@@ -26,14 +26,14 @@ _INSERT = (
 )
 TOO_MUCH = ("RATE_LIMITED", "TOO_MANY_PROPOSALS")
 AHEAD = timedelta(minutes=5)
-"""How far ahead a row's time may be and still count: clocks are put right, and rows stay."""
+"""How far in the future a row's time may be and still count: clocks are corrected, rows are not."""
 _DECISION = msgspec.json.Decoder(Decision)
 _NAMES = msgspec.json.Decoder(tuple[str, ...])
 _RESULT = msgspec.json.Decoder(ToolResult)
 
 
 def add_action(tx: Tx, clock: Clock, action: Action, worker: str) -> None:
-    """Store a new action as it stands, in the hands of the worker that will carry it."""
+    """Store a new action, claimed by the worker that will execute it."""
     tx.execute(
         _INSERT,
         (
@@ -81,7 +81,7 @@ def _action(row: tuple[str, ...]) -> Action:
 
 
 def _readable(rows: list[tuple[str, ...]]) -> list[Action]:
-    """The actions of these rows; one that cannot be read must not stop the others."""
+    """The actions of these rows; an unreadable one must not stop the others."""
     found: list[Action] = []
     for row in rows:
         with suppress(RowDamaged):
@@ -165,11 +165,11 @@ FROM place
 
 
 def count_actions(db: Tx, clock: Clock, before: str, limit: int) -> tuple[int, int]:
-    """How many actions stored before this one were made in the last minute, and how many wait for the owner.
+    """How many earlier actions were proposed in the last minute, and how many are pending.
 
-    What was refused for being too much is not counted, or a model that goes on would keep everybody out for ever; nor
-    is what the owner did, and what was stored under a clock that ran ahead. Rows are numbered as they are stored, so
-    the first number of the last minute tells how many there are at most; they are looked at only if that is `limit`.
+    Rate-limited refusals are not counted, or a persistent model would block everyone for ever; nor
+    are the owner's own actions and those stored under a fast clock. Rows are numbered in order, so
+    the first number of the last minute gives an upper bound; rows are examined only if it reaches `limit`.
     """
     now = clock()
     since = stamp(now - timedelta(seconds=60))
@@ -185,7 +185,7 @@ def count_actions(db: Tx, clock: Clock, before: str, limit: int) -> tuple[int, i
 
 
 def executed_since(db: Tx, tool: str, since: str, job_id: str | None) -> int:
-    """How many calls of a tool were carried out since then, by one job or by all."""
+    """How many calls of a tool were executed since then, by one job or by all."""
     row = db.execute(
         "SELECT count(*) FROM proposed_actions WHERE status IN ('EXECUTED', 'APPROVED', 'UNKNOWN') AND tool = ?"
         " AND created_at > ? AND (? IS NULL OR job_id = ?)",
@@ -195,29 +195,29 @@ def executed_since(db: Tx, tool: str, since: str, job_id: str | None) -> int:
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """An action in the hands of a worker, with no end on record."""
+    """An action claimed by a worker, without a recorded outcome."""
 
     action: Action
     worker: str
     begun_at: str | None
-    """When its effect may have started; None while it cannot have."""
+    """When its effect may have started; None if it cannot have."""
 
 
 def held_actions(db: Tx) -> list[Held]:
-    """Every action in the hands of a worker."""
+    """Every claimed action."""
     rows = db.execute(
         f"SELECT {_SELECTED}, worker FROM proposed_actions"  # noqa: S608
         " WHERE status IN ('PENDING', 'APPROVED') AND worker IS NOT NULL"
     ).fetchall()
     found: list[Held] = []
     for row in rows:
-        with suppress(RowDamaged):  # one that cannot be read must not stop the others
+        with suppress(RowDamaged):  # an unreadable one must not stop the others
             found.append(Held(action=_action(row[:-1]), worker=row[-1], begun_at=row[-2]))
     return found
 
 
 def waiting_actions(db: Tx, limit: int, *, expired_at: str | None = None) -> list[Action]:
-    """Actions that wait for the owner and are in nobody's hands, newest first; or only those expired by then."""
+    """Pending, unclaimed actions, newest first; or only those expired by then."""
     rows = db.execute(
         f"SELECT {_SELECTED} FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL"  # noqa: S608
         " AND (? IS NULL OR expires_at <= ?) ORDER BY created_at DESC, rowid DESC LIMIT ?",
@@ -227,9 +227,9 @@ def waiting_actions(db: Tx, limit: int, *, expired_at: str | None = None) -> lis
 
 
 def due_actions(db: Tx, now: str, never_after: str, limit: int) -> list[Action]:
-    """Approved actions in nobody's hands whose time has come, oldest first.
+    """Approved, unclaimed actions that are due, oldest first.
 
-    A time later than `never_after` can only have been set by a clock that ran ahead: it counts as come.
+    A time after `never_after` can only come from a fast clock, and counts as due.
     """
     rows = db.execute(
         f"SELECT {_SELECTED} FROM proposed_actions WHERE status = 'APPROVED' AND worker IS NULL"  # noqa: S608
@@ -241,7 +241,7 @@ def due_actions(db: Tx, now: str, never_after: str, limit: int) -> list[Action]:
 
 
 def let_go(tx: Tx, action_id: str, digest: str) -> bool:
-    """Put an action in nobody's hands: it waits for the owner, as it will be shown. False when it was answered."""
+    """Release an action to wait for the owner, as it will be shown. False if it was answered."""
     changed = tx.execute(
         "UPDATE proposed_actions SET worker = NULL, digest = ? WHERE action_id = ? AND status = 'PENDING'",
         (digest, action_id),
@@ -250,7 +250,7 @@ def let_go(tx: Tx, action_id: str, digest: str) -> bool:
 
 
 def approve_action(tx: Tx, clock: Clock, action: Action, by: str) -> bool:
-    """Write down the owner's yes to exactly this digest; False when it was answered, is over or in other hands."""
+    """Record the owner's approval of exactly this digest; False if it was answered, has ended or is claimed."""
     now = stamp(clock())
     changed = tx.execute(
         "UPDATE proposed_actions SET status = 'APPROVED', approved_at = ?, approved_by = ?, updated_at = ?"
@@ -261,7 +261,7 @@ def approve_action(tx: Tx, clock: Clock, action: Action, by: str) -> bool:
 
 
 def begin_action(tx: Tx, clock: Clock, action: Action, worker: str) -> bool:
-    """Claim the action for one attempt; False when somebody else has it or it is over."""
+    """Claim the action for one attempt; False if it is already claimed or has ended."""
     now = stamp(clock())
     changed = tx.execute(
         "UPDATE proposed_actions SET status = 'APPROVED', attempt = attempt + 1, worker = ?, begun_at = ?,"
@@ -287,10 +287,18 @@ def begin_action(tx: Tx, clock: Clock, action: Action, worker: str) -> bool:
     return changed.rowcount == 1
 
 
+def keep_running(tx: Tx, action: Action, result: ToolResult) -> None:
+    """Store the interim result of a background action, until its outcome replaces it."""
+    tx.execute(
+        "UPDATE proposed_actions SET result_json = ? WHERE action_id = ?",
+        (msgspec.json.encode(result).decode(), action.action_id),
+    )
+
+
 def put_off_action(
     tx: Tx, clock: Clock, action: Action, result: ToolResult, *, seconds: float, uncertain: bool
 ) -> bool:
-    """Give an attempt up for now: the action stays approved and is tried again later."""
+    """Abandon an attempt for now: the action stays approved and is retried later."""
     now = clock()
     changed = tx.execute(
         "UPDATE proposed_actions SET status = 'APPROVED', worker = NULL, begun_at = NULL, next_attempt_at = ?,"
@@ -309,7 +317,7 @@ def put_off_action(
 
 
 def reopen_action(tx: Tx, clock: Clock, action: Action, by: str, expires_at: str) -> bool:
-    """The owner wants an action whose end is not known to be done again."""
+    """Reopen an action with an unknown outcome, at the owner's request."""
     now = stamp(clock())
     changed = tx.execute(
         "UPDATE proposed_actions SET status = 'APPROVED', worker = NULL, begun_at = NULL, next_attempt_at = NULL,"
@@ -323,7 +331,7 @@ def reopen_action(tx: Tx, clock: Clock, action: Action, by: str, expires_at: str
 def finish_action(
     tx: Tx, clock: Clock, action: Action, status: Status, result: ToolResult, *, reason: str | None
 ) -> bool:
-    """Write the end of an action; False when it no longer stands as the caller saw it: somebody was faster."""
+    """Write the outcome of an action; False if it changed since the caller read it."""
     changed = tx.execute(
         "UPDATE proposed_actions SET status = ?, result_json = ?, rejection_reason = ?, digest = ?, decision_json = ?,"
         " taint_json = ?, worker = NULL, updated_at = ? WHERE action_id = ? AND attempt = ? AND status = ?"
@@ -346,13 +354,13 @@ def finish_action(
 
 
 def result_of(db: Tx, action_id: str) -> ToolResult | None:
-    """What an action ended with, or its last attempt."""
+    """The result of an action, or of its last attempt."""
     row = db.execute("SELECT result_json FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()
     return None if row is None or row[0] is None else _RESULT.decode(row[0])
 
 
 def end_codes(db: Tx, action_ids: Sequence[str]) -> dict[str, str]:
-    """The codes these actions ended with, as far as they can be read."""
+    """The codes these actions ended with, if readable."""
     marks = ", ".join("?" * len(action_ids))
     found: dict[str, str] = {}
     for action_id, text in db.execute(
@@ -375,7 +383,7 @@ def actions_of_turn(db: Tx, turn_id: str) -> list[Action]:
 
 
 def keep_key(tx: Tx, clock: Clock, action: Action) -> bool:
-    """Bind an idempotency key to its arguments when they are first carried out; False when it is bound to others."""
+    """Bind an idempotency key to its arguments at the first execution; False if it is bound to others."""
     tx.execute(
         "INSERT INTO idempotency (owner_id, tool_name, key, args_hash, result_hash, created_at)"
         " VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO NOTHING",
@@ -385,7 +393,7 @@ def keep_key(tx: Tx, clock: Clock, action: Action) -> bool:
 
 
 def key_hash(db: Tx, tool: str, key: str) -> str | None:
-    """The hash of the arguments a key is bound to, if it is."""
+    """The hash of the arguments a key is bound to, if any."""
     row = db.execute(
         "SELECT args_hash FROM idempotency WHERE owner_id = ? AND tool_name = ? AND key = ?", (OWNER_ID, tool, key)
     ).fetchone()
@@ -393,7 +401,7 @@ def key_hash(db: Tx, tool: str, key: str) -> str | None:
 
 
 def keep_result_hash(tx: Tx, action: Action, result_hash: str) -> None:
-    """Note what came of a key."""
+    """Record the outcome of a key."""
     tx.execute(
         "UPDATE idempotency SET result_hash = ? WHERE owner_id = ? AND tool_name = ? AND key = ?",
         (result_hash, OWNER_ID, action.call.tool, action.idempotency_key),
@@ -401,12 +409,12 @@ def keep_result_hash(tx: Tx, action: Action, result_hash: str) -> None:
 
 
 def keep_seen(tx: Tx, action_id: str, seen: str) -> None:
-    """Note what the files an action would replace held when it began to wait."""
+    """Record the content that an action would replace when it started to wait."""
     tx.execute("UPDATE proposed_actions SET seen_hash = ? WHERE action_id = ?", (seen, action_id))
 
 
 def seen_hash(db: Tx, action_id: str) -> str:
-    """What they held; empty when nothing was noted."""
+    """The recorded content; empty if there is none."""
     row = db.execute("SELECT seen_hash FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()
     return str(row[0]) if row is not None and row[0] else ""
 
@@ -417,47 +425,45 @@ STATE = (
     " attempt, worker, begun_at, result_json, expires_at, created_at, updated_at, job_id, approved_at, approved_by,"
     " next_attempt_at, uncertain, seen_hash, expected_json"
 )
-"""The columns that make up an action's state, in their order. A new column is added at the end and must be null in
-earlier rows: there it does not count, so that states which were noted before stay what they are."""
+"""The columns that make up an action's state, in order. A new column is added at the end and must be null in
+earlier rows, where it does not count, so that recorded states stay valid."""
 _FIRST = 33
-"""So many columns count even when they are null."""
+"""How many columns count even if they are null."""
 
 
 def state_of(row: Sequence[object]) -> bytes:
-    """The hash of an action's row, of the columns in STATE: it is another one when any of them is changed."""
-    told = hashlib.sha256()
+    """The hash of an action's row over the columns in STATE: it changes if any of them does."""
+    told: list[bytes] = []
     for place, value in enumerate(row):
-        if place >= _FIRST and value is None:
-            continue
-        kind, data = _typed(value)
-        told.update(b"%s%d:" % (kind, len(data)))
-        told.update(data)
-    return told.digest()
-
-
-def _typed(value: object) -> tuple[bytes, bytes]:
-    if value is None:
-        return b"n", b""
-    if isinstance(value, str):
-        return b"t", value.encode("utf-8", "surrogateescape")
-    return (b"b", value) if isinstance(value, bytes) else (b"i", repr(value).encode())
+        if value is None:
+            if place < _FIRST:
+                told.append(b"n0:")
+        elif isinstance(value, str):
+            data = value.encode("utf-8", "surrogateescape")
+            told.append(b"t%d:%b" % (len(data), data))
+        elif isinstance(value, bytes):
+            told.append(b"b%d:%b" % (len(value), value))
+        else:
+            data = repr(value).encode()
+            told.append(b"i%d:%b" % (len(data), data))
+    return hashlib.sha256(b"".join(told)).digest()
 
 
 def action_state(db: Tx, action_id: str) -> bytes | None:
-    """The state of an action's row as it stands; None when there is none."""
+    """The current state of an action's row; None if there is none."""
     row = db.execute(f"SELECT {STATE} FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()  # noqa: S608
     return None if row is None else state_of(row)
 
 
 def keep_seal(tx: Tx, action_id: str, seal: bytes) -> None:
-    """Keep what shows that an ended action is as its last event left it."""
+    """Store the seal that proves a finished action unchanged since its last event."""
     tx.execute("UPDATE proposed_actions SET seal = ? WHERE action_id = ?", (seal, action_id))
 
 
 def select_actions(
     db: Tx, where: str, values: tuple[str | int, ...], limit: int
 ) -> list[tuple[Action | None, str, int]]:
-    """Actions that meet a condition written by us, newest first, each with its time and row; None: it is unreadable."""
+    """Actions that match a trusted condition, newest first, each with its time and row; None if it is unreadable."""
     rows = db.execute(
         f"SELECT {_SELECTED}, rowid FROM proposed_actions WHERE {where}"  # noqa: S608
         " ORDER BY created_at DESC, rowid DESC LIMIT ?",

@@ -1,4 +1,4 @@
-"""Claims: a process owns work for as long as it holds its name's lock; work of a name nobody holds is free."""
+"""Claims: a process owns work while it holds the lock of its name; work of an unheld name is free."""
 
 from pathlib import Path
 from types import TracebackType
@@ -18,17 +18,17 @@ class Claimant:
 
     @property
     def name(self) -> str:
-        """What to write into the rows that are claimed."""
+        """The name to write into claimed rows."""
         if self._lock is None:
             self._lock = HeldLock(self._locks / f"{new_id(self._kind, self._clock())}.lock")
         return self._lock.path.stem
 
     def gone(self, name: str | None) -> bool:
-        """Whether nobody holds that name any more, so that what it claimed is free."""
+        """Whether nobody holds that name any more, so that its claims are free."""
         return is_gone(self._locks, name)
 
     def close(self) -> None:
-        """Let go of the name: what it still has is the next one's."""
+        """Release the name: its remaining claims are free."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -41,5 +41,5 @@ class Claimant:
 
 
 def is_gone(locks: Path, name: str | None) -> bool:
-    """Whether nobody holds that name any more; nobody at all is gone, too."""
+    """Whether nobody holds that name any more; no name counts as gone."""
     return name is None or holder_is_gone(locks / f"{name}.lock")

@@ -1,6 +1,6 @@
-"""Who wrote what in a conversation, in order: what the gate must know before a call may name an address.
+"""Who wrote what in a conversation, in order, for the gate to judge addresses in calls.
 
-All of it comes from rows, so that a turn that is resumed, by another process or after a crash, is judged the same.
+All of it comes from rows, so that a turn resumed by another process or after a crash is judged the same.
 """
 
 from collections.abc import Iterator
@@ -15,40 +15,40 @@ from coilclaw.store.tx import Tx
 MOST_MESSAGES = 20_000
 MODEL_CHARACTERS = 1_000_000
 HEARD_CHARACTERS = 4_000_000
-"""How much of each side is read back, the newest first."""
+"""How much of each side is read, newest first."""
 
 Writer: TypeAlias = Literal["owner", "model", "page", "search"]
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What one message of a conversation said."""
+    """One message of a conversation."""
 
     writer: Writer
     text: str
     url: str = ""
     """Where a page came from."""
     links: tuple[str, ...] = ()
-    """What a search found."""
+    """Search results."""
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):
-    """An address that this turn asked for by itself, and the rule that let it."""
+    """An address that this turn fetched without asking, and the rule that allowed it."""
 
     rule: str
     url: str
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation up to the proposal of a call, and what it has taken in by now."""
+    """A conversation up to the proposal of a call, and what it has taken in so far."""
 
     said: tuple[Said, ...]
-    """Oldest first. What came in after the call was proposed cannot be what it quotes."""
+    """Oldest first. Later content cannot be what the call quotes."""
     complete: bool
-    """False when the model wrote more than is read back."""
+    """False if the model wrote more than is read."""
     private: bool
     """It took in files, notes, memory, artifacts or the output of a command."""
     sent: bool
-    """Words that the model chose have left this machine with the owner's approval; whoever got them can repeat them."""
+    """Words chosen by the model left this machine with the owner's approval; the receiver can repeat them."""
     followed: tuple[Followed, ...]
     """In the turn of the call, before it."""
 
@@ -82,11 +82,11 @@ AND rowid < coalesce((SELECT rowid FROM proposed_actions WHERE action_id = ?), 9
 
 
 class About(msgspec.Struct, frozen=True):
-    """What is kept with a result about where its content came from."""
+    """Stored metadata about the origin of a result."""
 
     fetched: bool = False
     private: bool | None = None
-    """None in rows that were written before this was kept."""
+    """None in rows of earlier versions."""
     url: str = ""
     links: tuple[str, ...] = ()
 
@@ -134,7 +134,7 @@ def read_conversation(db: Tx, thread_id: str, turn_id: str, action_id: str) -> C
         about = _about(row)
         private = private or _is_private(row, about)
         if row.role == "assistant" and f'"{action_id}"' in row.metadata:
-            said.clear()  # what came after the proposal
+            said.clear()  # after the proposal
             room = {"model": MODEL_CHARACTERS, "other": HEARD_CHARACTERS}
         elif (each := _said(row, about)) is not None:
             side = "model" if each.writer == "model" else "other"
@@ -146,7 +146,7 @@ def read_conversation(db: Tx, thread_id: str, turn_id: str, action_id: str) -> C
 
 
 def _about(row: _Row) -> About:
-    """What is on record about a message; what cannot be read quotes nothing and counts as private."""
+    """The recorded metadata of a message; an unreadable one quotes nothing and counts as private."""
     try:
         if row.role != "system" or row.action_id is None:
             return _ABOUT.decode(row.metadata)
@@ -179,7 +179,7 @@ def _said(row: _Row, about: About) -> Said | None:
 
 
 def _written(calls: str) -> Iterator[str]:
-    """Every string in the calls of an answer, without the escapes of JSON."""
+    """Every string in the calls of an answer, without JSON escapes."""
     try:
         proposed = _CALLS.decode(calls)
     except msgspec.DecodeError:

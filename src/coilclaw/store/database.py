@@ -1,4 +1,4 @@
-"""The one database file: opening, migrating, one writer thread, commits shared by whoever writes at the same time."""
+"""The database file: opening, migrating, one writer thread, and commits shared by concurrent writes."""
 
 import asyncio
 import contextlib
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
-"""What runs inside a write transaction; it must not commit, block or keep the connection."""
+"""Runs inside a write transaction; it must not commit, block or keep the connection."""
 
 BATCH = 64
 BUSY_SECONDS = 30.0
 _BUSY_LOOK_SECONDS = 0.25
-"""So long SQLite itself waits for a program that does not know our lock, before we look who it is."""
+"""How long SQLite waits for a program that bypasses our lock, before we find out who it is."""
 
 
 class _Job(msgspec.Struct):
@@ -38,7 +38,7 @@ class _Job(msgspec.Struct):
 
 
 def _deliver(answers: list[tuple[asyncio.Future[object], object, Exception | None]]) -> None:
-    """Hand a batch's outcomes to those who still wait, in their own loop."""
+    """Deliver a batch's outcomes to the callers that still wait, in their own loop."""
     for future, result, error in answers:
         if future.done():
             continue
@@ -49,7 +49,7 @@ def _deliver(answers: list[tuple[asyncio.Future[object], object, Exception | Non
 
 
 def storage_error(error: sqlite3.Error, path: Path) -> StorageError:
-    """One sentence for what SQLite said, with what to do."""
+    """One sentence for an SQLite error, with what to do."""
     text = str(error)
     if "not a database" in text or "malformed" in text:
         return StorageError(
@@ -70,7 +70,7 @@ def storage_error(error: sqlite3.Error, path: Path) -> StorageError:
 
 
 def _no_space(path: Path) -> bool:
-    """SQLite says 'disk I/O error' when it cannot grow its shared memory for want of space."""
+    """SQLite reports 'disk I/O error' if there is no space to grow its shared memory."""
     try:
         return os.statvfs(path.parent).f_bavail == 0
     except OSError:
@@ -78,23 +78,23 @@ def _no_space(path: Path) -> bool:
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows what shows that rows were written by us."""
+    """A connection with the key that authenticates our rows."""
 
     row_key: bytes | None = None
-    """The key their MACs are made with; None where nobody vouches for rows."""
+    """The MAC key; None if rows have no MACs."""
     vouched: bool = False
-    """Whether a row with a MAC may have been written that nobody outside the database was told of."""
+    """Whether a row with a MAC may have been written that is not counted outside the database yet."""
 
 
 class Vouch(Protocol):
-    """Vouches for what is written; called in the writer, holding the lock."""
+    """Authenticates what is written; called in the writer thread, holding the lock."""
 
     def prepare(self, connection: Connection, /) -> None:
         """Before the first write of this process; if it fails, nothing is written."""
         ...
 
     def begun(self, connection: Connection, /) -> tuple[int, bytes]:
-        """At the beginning of every transaction; what it returns is handed to `ending`."""
+        """At the start of every transaction; its result is passed to `ending`."""
         ...
 
     def ending(self, connection: Connection, begun: tuple[int, bytes], /) -> None:
@@ -102,7 +102,7 @@ class Vouch(Protocol):
         ...
 
     def written(self, connection: Connection, /) -> None:
-        """After the commit, before anybody hears of it."""
+        """After the commit, before any caller gets its result."""
         ...
 
 
@@ -119,11 +119,11 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 
 def _tell_nobody(_: str) -> None:
-    """Nobody listens."""
+    """Discards the message."""
 
 
 def _tell_everybody(error: Exception) -> None:
-    """Where uncaught errors of threads go."""
+    """Reports uncaught errors of threads."""
     threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, None)))
 
 
@@ -138,10 +138,10 @@ class Database:
         patience: Patience | None = None,
         waiting: Callable[[str], None] = _tell_nobody,
     ) -> None:
-        """`waiting` hears who keeps us from writing, when that takes a while."""
+        """`waiting` is told who blocks our writes, if that takes a while."""
         self.path = path
         self.held_by = ""
-        """Who keeps us from writing now, in words; empty when nobody does."""
+        """Who blocks our writes now, in words; empty if nobody does."""
         self._patience = patience or Patience()
         self._waiting = waiting
         self._lock_file = locks / "database.lock"
@@ -150,9 +150,9 @@ class Database:
         )
         self._jobs: deque[_Job] = deque()
         self._calls: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        """What the writer waits for: True says that there may be jobs, False that there will be no more."""
+        """Wakes the writer: True means that there may be jobs, False that there will be no more."""
         self._calling: set[asyncio.AbstractEventLoop] = set()
-        """Loops that will call the writer as soon as they have run what is ready; each for its own jobs."""
+        """Loops that will wake the writer once they have run what is ready; each for its own jobs."""
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._after_commit: Callable[[sqlite3.Connection], None] | None = None
@@ -162,7 +162,7 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.reader = _connect(path)
             self.repaired = fit(self.reader, self._lock, path)
-            """What was missing and had to be added when the file was opened."""
+            """What had to be added to the schema when the file was opened."""
         except sqlite3.Error as error:
             raise storage_error(error, path) from error
         except OSError as error:
@@ -181,15 +181,15 @@ class Database:
     def after_commit(
         self, hook: Callable[[sqlite3.Connection], None], tell: Callable[[Exception], None] | None = None
     ) -> None:
-        """Have `hook` called in the writer, still holding the lock, after every commit.
+        """Call `hook` in the writer thread, still holding the lock, after every commit.
 
-        When it fails the writes are durable all the same, and whoever made them hears so; its error goes to `tell`.
+        If it fails, the writes are durable and their callers succeed; its error goes to `tell`.
         """
         self._after_commit = hook
         self._tell = tell or _tell_everybody
 
     def vouch_with(self, vouch: Vouch) -> None:
-        """Have somebody vouch for what is written."""
+        """Set what authenticates writes."""
         self._vouch = vouch
 
     def submit(self, work: Work[T]) -> Future[T]:
@@ -200,11 +200,11 @@ class Database:
         return done
 
     async def write(self, work: Work[T]) -> T:
-        """Write and wait until it is durable. Cancelling the waiter does not take the write back."""
+        """Write and wait until it is durable. Cancelling the caller does not undo the write."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._put(_Job(work, done))  # pyright: ignore[reportArgumentType]
-        if loop not in self._calling:  # whoever else is ready to run may write too: the writer is called after them
+        if loop not in self._calling:  # other ready tasks may write too: wake the writer after them
             self._calling.add(loop)
             loop.call_soon(self._call, loop)
         return await done
@@ -215,7 +215,7 @@ class Database:
 
     def _put(self, job: _Job) -> None:
         if self._thread is None:
-            with self._starting:  # two writers would share one lock and keep nobody out
+            with self._starting:  # two writers would share one lock, which then excludes nobody
                 if self._thread is None:
                     thread = threading.Thread(target=self._write_forever, name="writer", daemon=True)
                     thread.start()
@@ -224,15 +224,15 @@ class Database:
 
     @property
     def is_writing(self) -> bool:
-        """Whether anything was ever handed to the writer, which may still be at it."""
+        """Whether the writer was ever used and may still be working."""
         return self._thread is not None
 
     def write_now(self, work: Work[T]) -> T:
-        """Write and wait, from code that has no event loop."""
+        """Write and wait, from code without an event loop."""
         return self.submit(work).result()
 
     def close(self) -> None:
-        """Finish queued writes and give the file back."""
+        """Finish queued writes and close the file."""
         if self._thread is not None:
             self._calls.put(False)
             self._thread.join()
@@ -256,20 +256,20 @@ class Database:
                         self._begin(connection)
                         self.held_by = ""
                         self._commit(connection, batch)
-                except Exception as error:  # handed to whoever asked; the writer itself must live on
+                except Exception as error:  # delivered to the caller; the writer itself must survive
                     self._fail(batch, error)
         if connection is not None:
             connection.close()
 
     def _batches(self) -> Iterator[list[_Job]]:
-        """What waits now, in the order it came; what comes meanwhile has a call of its own, with all its company."""
+        """The queued jobs, in order; later ones trigger their own wake-up."""
         waiting = len(self._jobs)
         for start in range(0, waiting, BATCH):
             yield [self._jobs.popleft() for _ in range(min(BATCH, waiting - start))]
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        """Begin to write; a program that does not know our lock may still be at it."""
-        tired = bool(self.held_by)  # we gave up on somebody, and nothing could be written since
+        """Begin a transaction; a program that bypasses our lock may still be writing."""
+        tired = bool(self.held_by)  # we gave up on a holder, and no write has succeeded since
         with Wait(str(self.path), self._patience, self._holder, self._wait_told) as wait:
             while True:
                 try:
@@ -282,7 +282,7 @@ class Database:
                     return
 
     def _commit(self, connection: Connection, batch: list[_Job]) -> None:
-        """One transaction for the batch, one savepoint for each write, results handed out after the commit."""
+        """One transaction for the batch, one savepoint per write, results delivered after the commit."""
         vouch = self._vouch
         results: list[tuple[_Job, object, Exception | None]] = []
         try:
@@ -306,11 +306,11 @@ class Database:
         try:
             if hook is not None:
                 hook(connection)
-        except Exception as error:  # the writes are done; that this went wrong must be heard all the same
+        except Exception as error:  # the writes are durable, but the failure must be reported
             self._tell(error)
 
     def _answer(self, results: list[tuple[_Job, object, Exception | None]]) -> None:
-        """One wake-up for each loop that waits, however many of its writes are done."""
+        """One wake-up per waiting loop, however many of its writes are done."""
         waiting: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[object], object, Exception | None]]] = {}
         for job, result, error in results:
             if isinstance(job.done, asyncio.Future):
@@ -318,7 +318,7 @@ class Database:
             elif not job.done.done():
                 job.done.set_result(result) if error is None else job.done.set_exception(error)
         for loop, answers in waiting.items():
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(_deliver, answers)
 
     def _run_one(
@@ -329,7 +329,7 @@ class Database:
             result = job.work(connection)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError):
-                raise  # the disk or the file failed: the whole batch is taken back
+                raise  # the disk or the file failed: roll back the whole batch
             connection.execute("ROLLBACK TO one")
             connection.execute("RELEASE one")
             results.append((job, None, error))

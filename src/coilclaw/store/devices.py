@@ -1,4 +1,4 @@
-"""Devices and their tokens: who may come in, until when, and when each was seen last. A token is kept as its hash."""
+"""Devices and their tokens: who may sign in, until when, and when each was last seen. Tokens are stored as hashes."""
 
 from typing import Literal, TypeAlias
 
@@ -9,14 +9,14 @@ from coilclaw.store.threads import OWNER_ID
 from coilclaw.store.tx import Tx
 
 Way: TypeAlias = Literal["cookie", "bearer"]
-"""How a token is shown: browsers send a cookie, programs a header."""
+"""How a token is sent: browsers use a cookie, programs a header."""
 
 _COLUMNS = "device_id, name, public_key, confirmed_at, last_seen_at, revoked_at, created_at"
 _LIVE = "EXISTS (SELECT 1 FROM auth_tokens t WHERE t.device_id = d.device_id AND t.expires_at > ?)"
 
 
 class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A device as it is kept."""
+    """A stored device."""
 
     device_id: str
     name: str
@@ -28,7 +28,7 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A token with what decides whether it opens the door."""
+    """A token with everything that decides whether it is valid."""
 
     token_id: str
     device_id: str
@@ -50,7 +50,7 @@ def add_device(
     confirmed: bool,
     paired_by: str,
 ) -> None:
-    """Write a new device down."""
+    """Store a new device."""
     now = stamp(clock())
     tx.execute(
         "INSERT INTO users (user_id, email, created_at) VALUES (?, '', ?) ON CONFLICT DO NOTHING", (OWNER_ID, now)
@@ -66,7 +66,7 @@ def add_device(
 def add_token(
     tx: Tx, clock: Clock, *, token_id: str, device_id: str, token_hash: str, way: Way, expires_at: str
 ) -> None:
-    """Write a new token's hash down."""
+    """Store a new token's hash."""
     now = stamp(clock())
     tx.execute(
         "INSERT INTO auth_tokens (token_id, device_id, token_hash, way, expires_at, last_used_at, created_at)"
@@ -97,7 +97,7 @@ def find_token(db: Tx, token_hash: str) -> TokenRow | None:
 
 
 def token_holds(db: Tx, token_id: str, now: str) -> bool:
-    """Whether a token that came in once is still good; for what stays open long."""
+    """Whether a previously accepted token is still valid; for long-lived connections."""
     row = db.execute(
         "SELECT 1 FROM auth_tokens t JOIN devices d ON d.device_id = t.device_id"
         " WHERE t.token_id = ? AND t.expires_at > ? AND d.revoked_at IS NULL",
@@ -107,7 +107,7 @@ def token_holds(db: Tx, token_id: str, now: str) -> bool:
 
 
 def renew_token(tx: Tx, token_id: str, *, now: str, expires_at: str) -> None:
-    """Note that a token was used; one that is over or revoked stays so."""
+    """Record that a token was used; an expired or revoked one stays so."""
     done = tx.execute(
         "UPDATE auth_tokens SET expires_at = ?, last_used_at = ? WHERE token_id = ? AND expires_at > ?"
         " AND device_id IN (SELECT device_id FROM devices WHERE revoked_at IS NULL)",
@@ -127,10 +127,10 @@ def forget_token(tx: Tx, token_id: str, now: str) -> None:
 
 
 def settle_tokens(tx: Tx, *, now: str, latest: str) -> int:
-    """Delete what has expired, and let nothing last beyond `latest`. Returns how many tokens that touched.
+    """Delete expired tokens, and shorten those valid beyond `latest`. Returns how many were touched.
 
-    Deleted tokens cannot come back when the clock is set back; and what was made under a clock that ran ahead ends in
-    time under the right one.
+    Deleted tokens cannot become valid again when the clock is set back, and tokens made under a fast clock expire in
+    time under the corrected one.
     """
     gone = tx.execute("DELETE FROM auth_tokens WHERE expires_at <= ?", (now,)).rowcount
     cut = tx.execute(
@@ -160,7 +160,7 @@ def load_device(db: Tx, device_id: str) -> DeviceRow | None:
 
 
 def list_devices(db: Tx, *, limit: int, before: tuple[str, str] | None = None) -> list[DeviceRow]:
-    """Devices, the newest first, from a place (created_at, device_id) on."""
+    """Devices, newest first, from a position (created_at, device_id)."""
     when, device_id = before or ("\x7f", "")
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM devices WHERE (created_at, device_id) < (?, ?)"  # noqa: S608
@@ -171,7 +171,7 @@ def list_devices(db: Tx, *, limit: int, before: tuple[str, str] | None = None) -
 
 
 def active_devices(db: Tx, now: str) -> list[DeviceRow]:
-    """Devices that can still come in: not revoked, with a token that has not expired."""
+    """Devices that can still sign in: not revoked, with an unexpired token."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM devices d WHERE d.revoked_at IS NULL AND {_LIVE} ORDER BY d.created_at",  # noqa: S608
         (now,),
@@ -180,7 +180,7 @@ def active_devices(db: Tx, now: str) -> list[DeviceRow]:
 
 
 def devices_with_key(db: Tx, public_key: str) -> list[str]:
-    """The ids of devices that are not revoked and have that key."""
+    """The ids of unrevoked devices with that key."""
     rows = db.execute(
         "SELECT device_id FROM devices WHERE public_key = ? AND revoked_at IS NULL", (public_key,)
     ).fetchall()
@@ -188,7 +188,7 @@ def devices_with_key(db: Tx, public_key: str) -> list[str]:
 
 
 def revoke_device(tx: Tx, device_id: str, now: str) -> bool:
-    """End a device and all its tokens; False when it was over already or never was."""
+    """Revoke a device and all its tokens; False if it was already revoked or never existed."""
     done = tx.execute(
         "UPDATE devices SET revoked_at = ? WHERE device_id = ? AND revoked_at IS NULL", (now, device_id)
     ).rowcount
@@ -197,12 +197,12 @@ def revoke_device(tx: Tx, device_id: str, now: str) -> bool:
 
 
 def end_all_tokens(tx: Tx) -> int:
-    """Sign every device out; how many tokens that were. The devices stay known."""
+    """Sign out every device; returns the number of tokens. The devices stay known."""
     return tx.execute("DELETE FROM auth_tokens").rowcount
 
 
 def confirm_device(tx: Tx, device_id: str, now: str) -> bool:
-    """Note that a device was vouched for; False when it was already, or is revoked."""
+    """Record that a device was vouched for; False if it already was, or is revoked."""
     return bool(
         tx.execute(
             "UPDATE devices SET confirmed_at = ? WHERE device_id = ? AND confirmed_at IS NULL AND revoked_at IS NULL",
@@ -212,10 +212,10 @@ def confirm_device(tx: Tx, device_id: str, now: str) -> bool:
 
 
 def rename_device(tx: Tx, device_id: str, name: str) -> bool:
-    """Give a device another name; False when there is no such device."""
+    """Rename a device; False if there is no such device."""
     return bool(tx.execute("UPDATE devices SET name = ? WHERE device_id = ?", (name, device_id)).rowcount)
 
 
 def count_passkeys(db: Tx) -> int:
-    """How many passkeys there are to prove the owner with."""
+    """The number of usable passkeys."""
     return int(db.execute("SELECT count(*) FROM passkeys WHERE removed_at IS NULL").fetchone()[0])

@@ -1,4 +1,4 @@
-"""Durable files: there whole after a power cut, or as they were before."""
+"""Durable files: after a power cut either complete or unchanged."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ from coilclaw.packets.errors import StorageError
 
 
 def write_durably(path: Path, data: bytes, *, replace: bool) -> bool:
-    """Put a private file there whole and durable; False when something is there that must not be replaced.
+    """Write a private file atomically and durably; False if an existing one must not be replaced.
 
-    It is written aside, for the owner alone, synced, given its name, and the folder is synced. Of several who try at
-    once without replacing, one succeeds. Nothing is left aside.
+    It is written under a temporary name with owner-only permissions, synced, renamed, and the folder is synced. Of
+    several concurrent callers without `replace` one succeeds. No temporary file is left.
     """
     aside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -32,12 +32,12 @@ def write_durably(path: Path, data: bytes, *, replace: bool) -> bool:
 
 
 def full_disk(path: Path) -> StorageError:
-    """One sentence for a disk without room, with what to do."""
+    """One sentence for a full disk, with what to do."""
     return StorageError(f"the disk holding {path} is full; nothing was changed.", remedy="Free space, then retry.")
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of it: the system may take less at once, and does when the disk is nearly full."""
+    """Write all of it: the system may write less at once, and does when the disk is nearly full."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]

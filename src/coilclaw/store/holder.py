@@ -1,4 +1,4 @@
-"""Who holds a lock: the process the kernel names, what it runs and whether it is stopped, in words to act on."""
+"""Who holds a lock: the process according to the kernel, its command, whether it is stopped, and what to do."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ _WAL_WRITE_BYTE = 120
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that keeps others waiting."""
+    """A process that blocks others."""
 
     pid: int
     command: str
@@ -33,7 +33,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def database_holder(database: Path, lock: Path) -> Holder | None:
-    """Who keeps the database from being written: whoever holds SQLite's own lock, or else the lock file."""
+    """Who blocks writes to the database: the holder of SQLite's own lock, or else of the lock file."""
     held = _held()
     inside = _find(held, Path(f"{database}-shm"), byte=_WAL_WRITE_BYTE) or _find(held, database)
     return _holder(inside or _find(held, lock))
@@ -45,7 +45,7 @@ def file_holder(path: Path) -> Holder | None:
 
 
 class _Lock(msgspec.Struct, frozen=True):
-    """A line of /proc/locks: an exclusive lock that somebody has."""
+    """A line of /proc/locks: an exclusive lock that is held."""
 
     pid: int
     device: str
@@ -64,7 +64,7 @@ def _held() -> list[_Lock]:
         return []
     found: list[_Lock] = []
     for line in lines:
-        words = line.split()  # 1: FLOCK ADVISORY WRITE 4242 08:01:1311 0 EOF; whoever waits has "->" after the number
+        words = line.split()  # 1: FLOCK ADVISORY WRITE 4242 08:01:1311 0 EOF; waiters have "->" after the number
         if len(words) != 8 or words[3] != "WRITE" or not words[4].isdigit():
             continue
         device, _, inode = words[5].rpartition(":")
@@ -74,7 +74,7 @@ def _held() -> list[_Lock]:
 
 
 def _find(held: list[_Lock], path: Path, *, byte: int | None = None) -> int:
-    """The process that has the file locked, 0 when it is not known. Some file systems have two device numbers."""
+    """The process that holds the lock, 0 if unknown. Some file systems have two device numbers."""
     try:
         seen = path.stat()
     except OSError:
@@ -92,7 +92,7 @@ def _holder(pid: int) -> Holder | None:
 
 
 def _command(pid: int) -> str:
-    """What the process was started as, as a single line in which nothing hides."""
+    """The process's command line, as a single line with every character visible."""
     for name in ("cmdline", "comm"):
         try:
             data = Path(f"/proc/{pid}/{name}").read_bytes()[:4096]

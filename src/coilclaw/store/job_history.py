@@ -1,10 +1,11 @@
-"""What jobs did and left, read back: their actions and how they stand, receipts, artifacts, messages."""
+"""What jobs did: their actions and states, receipts, artifacts, messages."""
 
 import msgspec
 
-from coilclaw.packets.action import Label, Status, ToolResult
+from coilclaw.packets.action import RUNNING, Label, Status, ToolResult
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import StorageError
+from coilclaw.packets.forge import PullState
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.store.jobs import JobRow
 from coilclaw.store.threads import ARTIFACT_BYTES, turn_messages
@@ -14,7 +15,7 @@ _RESULT = msgspec.json.Decoder(ToolResult)
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an action stands, as a job that proposed it needs to know."""
+    """The state of an action, as its job needs to know it."""
 
     action_id: str
     tool: str
@@ -22,13 +23,19 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     begun: bool
     """Its effect may have started."""
     held: bool
-    """It is in somebody's hands."""
+    """It is claimed."""
     result: ToolResult | None
     rejection_reason: str | None
 
     @property
+    def running(self) -> bool:
+        """It runs in the background, and its caller has continued."""
+        known = self.begun and self.held and not self.ended and self.result is not None
+        return known and self.result is not None and self.result.code == RUNNING
+
+    @property
     def ended(self) -> bool:
-        """Nothing more will happen to it by itself."""
+        """Nothing more will happen to it automatically."""
         return self.status not in ("PENDING", "APPROVED")
 
 
@@ -54,7 +61,7 @@ def standing_of(db: Tx, turn_id: str) -> dict[str, Standing]:
 
 
 def _result(text: str | None) -> ToolResult | None:
-    """A result that cannot be read tells nothing; how the action stands is known without it."""
+    """An unreadable result is ignored; the action's state is known without it."""
     try:
         return None if text is None else _RESULT.decode(text)
     except msgspec.DecodeError:
@@ -65,9 +72,9 @@ _FRESH = "CASE WHEN json_valid({0}) THEN json_extract({0}, '$.fresh') END"
 
 
 def brought_in(db: Tx, thread_id: str, turn_id: str) -> list[tuple[Label, bool]]:
-    """What the calls of a turn brought, by label, and whether it came from outside in that very turn.
+    """The labels that a turn's calls brought in, and whether each is fresh in that turn.
 
-    Where that is not on record, it did: a row that cannot be read, or was written before this was kept.
+    If that is not recorded, it is: an unreadable row, or one of an earlier version.
     """
     rows = db.execute(
         f"SELECT label, {_FRESH.format('metadata_json')} FROM messages"  # noqa: S608
@@ -80,7 +87,7 @@ def brought_in(db: Tx, thread_id: str, turn_id: str) -> list[tuple[Label, bool]]
 
 
 def told_actions(db: Tx, thread_id: str, turn_id: str) -> set[str]:
-    """Actions of a turn whose outcome was posted to its thread after they had waited."""
+    """Actions of a turn whose outcome was posted to its thread after waiting."""
     rows = db.execute(
         "SELECT action_id FROM messages WHERE thread_id = ? AND turn_id = ? AND role = 'system'"
         " AND action_id IS NOT NULL",
@@ -89,11 +96,11 @@ def told_actions(db: Tx, thread_id: str, turn_id: str) -> set[str]:
     return {row[0] for row in rows}
 
 
-# What it left
+# Results
 
 
 class JobArtifact(msgspec.Struct, frozen=True, kw_only=True):
-    """Something a job left, without its bytes."""
+    """An artifact of a job, without its bytes."""
 
     artifact_id: str
     name: str
@@ -105,7 +112,7 @@ class JobArtifact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_artifacts(db: Tx, job_id: str) -> list[JobArtifact]:
-    """What a job left, oldest first."""
+    """The artifacts of a job, oldest first."""
     rows = db.execute(
         "SELECT artifact_id, name, type, content_hash, length(blob), label, created_at FROM artifacts WHERE job_id = ?"
         " ORDER BY created_at, artifact_id",
@@ -131,7 +138,7 @@ def _hash_of(db: Tx, artifact_id: str) -> str:
 
 
 def add_job_artifact(tx: Tx, clock: Clock, job: JobRow, *, kind: str, name: str, content: bytes, label: Label) -> str:
-    """Keep something under a job; returns its id."""
+    """Store an artifact of a job; returns its id."""
     if len(content) > ARTIFACT_BYTES:
         raise StorageError(f"an artifact of {len(content)} bytes; at most {ARTIFACT_BYTES} are allowed.")
     now = clock()
@@ -151,7 +158,7 @@ def artifact_bytes(db: Tx, artifact_id: str) -> bytes | None:
 
 
 class ActionReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """A receipt of one of a turn's actions, as a manifest names it."""
+    """A receipt of one of a turn's actions, as in a manifest."""
 
     id: str
     receipt_hash: str
@@ -173,7 +180,7 @@ _RECEIPT = msgspec.json.Decoder(ActionReceipt)
 
 
 def count_messages(db: Tx, thread_id: str, turn_id: str) -> int:
-    """How many messages a turn left in its thread."""
+    """The number of messages of a turn in its thread."""
     row = db.execute(
         "SELECT count(*) FROM messages WHERE thread_id = ? AND turn_id = ?", (thread_id, turn_id)
     ).fetchone()
@@ -181,8 +188,30 @@ def count_messages(db: Tx, thread_id: str, turn_id: str) -> int:
 
 
 def last_answer(db: Tx, job: JobRow) -> str:
-    """The last thing the model said in a job without calling anything."""
+    """The model's last message in a job without a call."""
     for message in reversed(turn_messages(db, job.thread_id, job.turn_id, 50)):
-        if message.role == "assistant" and not message.tool_calls:
+        if message.role == "assistant" and not message.tool_calls and not message.metadata.get("told"):
             return message.content
     return ""
+
+
+def ended_jobs(db: Tx) -> list[tuple[str, str, str]]:
+    """Every job that is over, the oldest first: its id, how it ended, and when it was made."""
+    rows = db.execute(
+        "SELECT job_id, state, created_at FROM jobs"
+        " WHERE state IN ('DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT') ORDER BY created_at, job_id"
+    )
+    return [(str(job_id), str(state), str(created)) for job_id, state, created in rows]
+
+
+class JobPull(msgspec.Struct, frozen=True, kw_only=True):
+    """The pull request that a job ended in."""
+
+    number: int
+    state: PullState
+
+
+def pull_named(db: Tx, job_id: str) -> JobPull | None:
+    """The pull request of a job; None when it has none."""
+    row = db.execute("SELECT number, state FROM pull_requests WHERE job_id = ?", (job_id,)).fetchone()
+    return None if row is None else JobPull(number=row[0], state=row[1])

@@ -1,4 +1,4 @@
-"""Job rows: what is to be done, where it stands, who works on it. Every write names the version it read."""
+"""Job rows: goal, state and worker. Every write names the version it read."""
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
@@ -11,6 +11,7 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import RowDamaged, StorageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.job import JobLimits, JobSpec, JobState, Plan
+from coilclaw.store.running import IS_RUNNING
 from coilclaw.store.threads import OWNER_ID
 from coilclaw.store.tx import Tx
 
@@ -18,11 +19,11 @@ CHECKPOINT_BYTES = 512 * 1024
 
 
 class JobMoved(StorageError):
-    """Somebody else changed the job since it was read; nothing was written."""
+    """The job changed since it was read; nothing was written."""
 
 
 class JobUnreadable(RowDamaged):
-    """The row of a job is damaged, or was written by another version; other jobs go on without it."""
+    """The row of a job is damaged, or was written by another version; other jobs continue."""
 
     def __init__(self, job_id: str, why: str) -> None:
         super().__init__(f"the row of job {job_id} cannot be read: {why}.", remedy="Restore it from a backup.")
@@ -34,7 +35,7 @@ class CheckpointTooLarge(StorageError):
 
 
 class JobBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job may spend, fixed when it was made."""
+    """A job's budget, fixed when it was created."""
 
     tokens: int
     steps: int
@@ -69,12 +70,12 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turn_of(job_id: str) -> str:
-    """The turn a job is."""
+    """The turn of a job."""
     return f"turn_{job_id.removeprefix('job_')}"
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a job."""
+    """An event of a job."""
 
     event_id: str
     type: str
@@ -124,7 +125,7 @@ def _job(row: tuple[object, ...]) -> JobRow:
 
 
 def add_job(tx: Tx, clock: Clock, job: JobRow) -> JobRow:
-    """Store a new job; its thread must be there."""
+    """Store a new job; its thread must exist."""
     now = stamp(clock())
     job = msgspec.structs.replace(job, created_at=job.created_at or now, updated_at=now)
     names = f"{_COLUMNS}, user_id"
@@ -162,7 +163,7 @@ def _fitting(checkpoint: bytes | None) -> bytes | None:
 
 
 def save(tx: Tx, clock: Clock, job: JobRow, expected_version: int) -> JobRow:
-    """Write a job as it now stands, if nobody else did since `expected_version`; the stored row comes back."""
+    """Write a job if nobody else did since `expected_version`; returns the stored row."""
     job = msgspec.structs.replace(job, version=expected_version + 1, updated_at=stamp(clock()))
     changed = tx.execute(
         "UPDATE jobs SET state = ?, spec_json = ?, plan_json = ?, checkpoint_blob = ?, checkpoint_label = ?,"
@@ -200,7 +201,7 @@ def load_job(db: Tx, job_id: str) -> JobRow | None:
 
 
 def job_version(db: Tx, job_id: str) -> int | None:
-    """The version of a job, which is all that somebody who works on it must watch."""
+    """The version of a job, which is all that its worker has to watch."""
     row = db.execute("SELECT version FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
     return None if row is None else int(row[0])
 
@@ -211,7 +212,7 @@ def list_jobs(
     limit: int,
     skipped: Callable[[JobUnreadable], None] | None = None,
 ) -> list[JobRow]:
-    """Jobs in any of these states, or in any at all, the newest first; `skipped` is told of those nobody can read."""
+    """Jobs in these states, or in any, newest first; `skipped` is called for unreadable ones."""
     chosen = None if states is None else list(states)
     among = "" if chosen is None else f"WHERE state IN ({', '.join('?' * len(chosen))})"
     rows = db.execute(
@@ -229,20 +230,20 @@ def list_jobs(
 
 
 class JobsWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs are asked for; what is None does not matter."""
+    """A filter for jobs; None matches anything."""
 
     states: tuple[JobState, ...] | None = None
     thread_id: str | None = None
     since: str | None = None
-    """Made at this time or later."""
+    """Created at this time or later."""
 
 
 def jobs_before(db: Tx, wanted: JobsWanted, before: str | None, limit: int) -> tuple[list[JobRow], list[str]]:
-    """Jobs, the newest first, from below an id on, at most so many rows; and the ids of all those rows, also of those
-    that cannot be read. Ids sort by birth, so that their own index gives the order."""
+    """Jobs below an id, newest first, at most so many rows; and the ids of all those rows, including
+    unreadable ones. Ids sort by creation, so their own index gives the order."""
     terms, values = ["job_id < ?"], ["job_~" if before is None else before]
     if wanted.states is not None:
-        # Few jobs are open, so these are found by their state; of the others there are many everywhere.
+        # Few jobs are open, so these are found by state; finished ones are many.
         plus = "" if set(wanted.states) <= set(OPEN) else "+"
         terms.append(f"{plus}state IN ({', '.join('?' * len(wanted.states))})")
         values += wanted.states
@@ -250,7 +251,7 @@ def jobs_before(db: Tx, wanted: JobsWanted, before: str | None, limit: int) -> t
         if value is not None:
             terms.append(f"{column} {comparison} ?")
             values.append(value)
-    if wanted.since is not None:  # a day of leeway for ids whose clock went wrong
+    if wanted.since is not None:  # a day of leeway for ids made under a wrong clock
         terms.append("job_id >= ?")
         values.append(_id_at(from_stamp(wanted.since) - timedelta(days=1)))
     rows = db.execute(
@@ -265,7 +266,7 @@ def jobs_before(db: Tx, wanted: JobsWanted, before: str | None, limit: int) -> t
 
 
 def _id_at(moment: datetime) -> str:
-    """What the ids of jobs made at a moment begin with."""
+    """The prefix of ids of jobs created at a time."""
     return new_id("job", moment)[:13] if moment.timestamp() > 0 else "job_"
 
 
@@ -274,18 +275,18 @@ def near_job_ids(db: Tx, limit: int = 200) -> list[str]:
     return [row[0] for row in db.execute("SELECT job_id FROM jobs ORDER BY created_at DESC LIMIT ?", (limit,))]
 
 
-# Whose turn it is
+# Claiming
 
 OPEN: tuple[JobState, ...] = (
     "RECEIVED", "PARSED", "POLICY_CHECKED", "PLANNED", "EXECUTING", "WAITING_APPROVAL", "PR_OPENED", "MERGED",
     "DEPLOYED", "PAUSED_BUDGET",
 )  # fmt: skip
-"""States in which a job may still go on."""
+"""States in which a job may still continue."""
 
 _OPEN = ", ".join(f"'{state}'" for state in OPEN)
 
 FARTHEST = timedelta(hours=25)
-"""No pause is longer; a later time was set by a clock that ran ahead, and counts as come. Waiting has no such bound."""
+"""The longest pause; a later time came from a fast clock, and counts as due. Waiting has no such limit."""
 
 
 def claim_job(
@@ -298,12 +299,11 @@ def claim_job(
     gone: Callable[[str], bool],
     only: Collection[str] | None = None,
 ) -> JobRow | None:
-    """Take the job that has been due longest and that nobody alive works on; None when none is due or enough run.
+    """Claim the job that has been due longest and has no live worker; None if none is due or enough are running.
 
     `gone` says whether the worker of that name is gone: ownership is a held lock, not a clock. `running` are the jobs
-    this worker really works on; another that carries its name was left over by a write that failed. `only` are the
-    jobs that are wanted, when not all are. A job that cannot be read stops no other: JobUnreadable is raised only when
-    nothing else is due.
+    this worker actually works on; another one under its name is left over from a failed write. `only` limits the
+    claim to these jobs. An unreadable job blocks no other: JobUnreadable is raised only if nothing else is due.
     """
     mine = tx.execute(f"SELECT job_id FROM jobs WHERE state IN ({_OPEN}) AND worker = ?", (worker,))  # noqa: S608
     for row in mine.fetchall():
@@ -327,7 +327,7 @@ def claim_job(
 
 
 def any_due(db: Tx, clock: Clock) -> bool:
-    """Whether a claim could find anything; a look that holds nobody up."""
+    """Whether a claim could find anything; a read that blocks nobody."""
     now = clock()
     return any(
         db.execute(
@@ -348,7 +348,7 @@ def _due(
     only: Collection[str] | None,
     broken: list[JobUnreadable],
 ) -> list[JobRow]:
-    """The jobs of one state that are first in line; one that cannot be read is added to `broken` and passed over."""
+    """The next due jobs of one state; unreadable ones are added to `broken` and skipped."""
     free = f"(worker IS NULL OR worker IN ({', '.join('?' * len(dead))}))" if dead else "worker IS NULL"
     wanted = () if only is None else tuple(sorted(only))
     among = "" if only is None else f" AND job_id IN ({', '.join('?' * len(wanted))})"
@@ -376,17 +376,21 @@ def _due(
 
 
 def waited_enough(db: Tx) -> list[str]:
-    """Jobs that wait for actions which all have an end by now. A procedure also waits for what nobody knows."""
+    """Jobs whose actions have all ended or run in the background; a procedure also waits for unknown outcomes, and
+    one with an open pull request without a question waits for the owner to ask again."""
     rows = db.execute(
-        "SELECT job_id FROM jobs WHERE state = 'WAITING_APPROVAL' AND NOT EXISTS (SELECT 1 FROM proposed_actions"
-        " WHERE turn_id = 'turn_' || substr(jobs.job_id, 5) AND (status IN ('PENDING', 'APPROVED') OR"
+        "SELECT job_id FROM jobs WHERE state = 'WAITING_APPROVAL' AND NOT EXISTS (SELECT 1 FROM proposed_actions"  # noqa: S608
+        " WHERE turn_id = 'turn_' || substr(jobs.job_id, 5)"
+        f" AND ((status IN ('PENDING', 'APPROVED') AND NOT {IS_RUNNING}) OR"
         " (status = 'UNKNOWN' AND EXISTS (SELECT 1 FROM sop_runs WHERE sop_runs.job_id = jobs.job_id))))"
+        " AND NOT EXISTS (SELECT 1 FROM pull_requests WHERE pull_requests.job_id = jobs.job_id AND state = 'OPEN'"
+        " AND dormant = 1)"
     )
     return [row[0] for row in rows]
 
 
 def wake_job(tx: Tx, clock: Clock, job_id: str) -> bool:
-    """Make a job due that nobody works on and that sleeps; says whether that changed anything."""
+    """Make a sleeping, unclaimed job due; returns whether that changed anything."""
     now = stamp(clock())
     changed = tx.execute(
         "UPDATE jobs SET next_wakeup_at = ?, version = version + 1, updated_at = ?"
@@ -397,7 +401,7 @@ def wake_job(tx: Tx, clock: Clock, job_id: str) -> bool:
 
 
 def release_job(tx: Tx, clock: Clock, job_id: str, worker: str) -> bool:
-    """Give back a job that a worker holds; whoever comes next goes on with it."""
+    """Release a job that a worker holds, for the next worker to continue."""
     changed = tx.execute(
         "UPDATE jobs SET worker = NULL, version = version + 1, updated_at = ? WHERE job_id = ? AND worker = ?",
         (stamp(clock()), job_id, worker),
@@ -405,11 +409,11 @@ def release_job(tx: Tx, clock: Clock, job_id: str, worker: str) -> bool:
     return changed.rowcount == 1
 
 
-# What happened
+# Events
 
 
 def add_job_event(tx: Tx, clock: Clock, job_id: str, kind: str, payload: dict[str, Json]) -> None:
-    """Write one event of a job. Its id counts, so that events stay in order whatever the clock does."""
+    """Write one event of a job. Its id is a counter, so that events stay in order whatever the clock does."""
     number = tx.execute("SELECT count(*) FROM job_events WHERE job_id = ?", (job_id,)).fetchone()[0] + 1
     tx.execute(
         "INSERT INTO job_events (event_id, job_id, type, payload_json, created_at) VALUES (?, ?, ?, ?, ?)",
@@ -431,20 +435,20 @@ def job_events(db: Tx, job_id: str, limit: int) -> list[JobEvent]:
 
 
 def add_job_files(tx: Tx, job_id: str, paths: Iterable[str]) -> None:
-    """Note workspace files a job changed, each once."""
+    """Record workspace files that a job changed, each once."""
     tx.executemany(
         "INSERT INTO job_files (job_id, path) VALUES (?, ?) ON CONFLICT DO NOTHING", [(job_id, path) for path in paths]
     )
 
 
 def job_files(db: Tx, job_id: str) -> list[str]:
-    """Workspace files a job changed, in order."""
+    """Workspace files that a job changed, in order."""
     rows = db.execute("SELECT path FROM job_files WHERE job_id = ? ORDER BY path", (job_id,))
     return [row[0] for row in rows]
 
 
 def job_limits(db: Tx, job_id: str) -> JobLimits | None:
-    """What a job leaves its calls: its constraints, and how much of them is used up."""
+    """A job's constraints, and how much of them is used up."""
     row = db.execute("SELECT spec_json FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
     if row is None:
         return None

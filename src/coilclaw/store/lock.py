@@ -24,7 +24,7 @@ _MOST_NOTES = 1 << 16
 
 
 def open_lock_file(path: Path) -> int:
-    """A descriptor on a lock file, made if missing."""
+    """A descriptor of a lock file, created if missing."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -36,10 +36,10 @@ def open_lock_file(path: Path) -> int:
 
 
 class HeldLock:
-    """A lock a process holds for as long as it lives: whoever finds it free knows that its holder is gone.
+    """A lock that a process holds for as long as it lives: if it is free, its holder is gone.
 
-    What the holder is about to do is noted in the file. A note outlives the death of the process, not that of the
-    machine: it is not synced, and counts only while the machine has not been started anew (`notes_of`).
+    The holder records in the file what it is about to do. A note survives the process, not the
+    machine: it is not synced, and counts only until the next reboot (`notes_of`).
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +49,7 @@ class HeldLock:
         self._size = self._write(_boot())
 
     def note(self, word: str) -> None:
-        """Note something before it is done; what is over by then may be dropped from the file."""
+        """Record something before it is done; finished notes may be dropped from the file."""
         if not self._open and self._size > _MOST_NOTES:
             self._size = len(_boot())
             os.ftruncate(self._fd, self._size)
@@ -70,21 +70,21 @@ class HeldLock:
         return len(data)
 
     def done(self, word: str) -> None:
-        """What was noted has its end on record."""
+        """The outcome of a note is recorded elsewhere."""
         self._open.discard(word)
 
     def close(self) -> None:
-        """Let go; the file goes too."""
+        """Release the lock and remove the file."""
         self.path.unlink(missing_ok=True)
         os.close(self._fd)
 
 
 def _held(path: Path) -> int:
-    """A descriptor that holds the lock of the file which has this name now."""
+    """A descriptor that holds the lock of the file that currently has this name."""
     while True:
         fd = open_lock_file(path)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # its name is new: only who sweeps can have it, for a moment
+            fcntl.flock(fd, fcntl.LOCK_EX)  # its name is new: only a sweeper can hold it, for a moment
             if _is_at(fd, path):
                 return fd
         except BaseException:
@@ -94,7 +94,7 @@ def _held(path: Path) -> int:
 
 
 def _is_at(fd: int, path: Path) -> bool:
-    """Whether the open file is still the one of that name."""
+    """Whether the open file still has that name."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def _is_at(fd: int, path: Path) -> bool:
 
 
 def _boot() -> bytes:
-    """Stands for the time since the machine was started; empty where nothing does."""
+    """Identifies the current boot; empty if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:
@@ -112,7 +112,7 @@ def _boot() -> bytes:
 
 
 def notes_of(path: Path) -> frozenset[str] | None:
-    """Everything a holder that is gone had noted and may not have seen the end of; None when that cannot be known."""
+    """The unfinished notes of a dead holder; None if that cannot be known."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -132,7 +132,9 @@ def holder_is_gone(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: those who ask do not take each other for the holder
+        fcntl.flock(
+            fd, fcntl.LOCK_SH | fcntl.LOCK_NB
+        )  # shared, so that callers do not mistake each other for the holder
     except OSError:
         return False
     finally:
@@ -141,9 +143,9 @@ def holder_is_gone(path: Path) -> bool:
 
 
 def sweep_locks(folder: Path, keep: Container[str]) -> int:
-    """Remove the lock files that holders left behind when they died, but for those whose notes are still needed."""
+    """Remove the lock files of dead holders, except those whose notes are still needed."""
     removed = 0
-    for path in folder.glob("*_*.lock"):  # names of holders are made of a kind and an id; no other lock has such a name
+    for path in folder.glob("*_*.lock"):  # a holder's name consists of a kind and an id; no other lock has such a name
         if path.stem not in keep:
             with suppress(OSError):
                 removed += _removed(path)
@@ -156,7 +158,7 @@ def _removed(path: Path) -> bool:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _is_at(fd, path):
             return False
-        path.unlink()  # while we hold it: whoever opened it meanwhile sees that it is gone, and makes another
+        path.unlink()  # while we hold it: a process that opened it meanwhile sees that it is gone, and creates another
         return True
     finally:
         os.close(fd)
@@ -164,7 +166,7 @@ def _removed(path: Path) -> bool:
 
 @contextmanager
 def present(path: Path) -> Iterator[None]:
-    """Be seen there for as long as this lasts, or until the process dies. Any number may be, each in its own place."""
+    """Be registered there until this ends or the process dies. Any number can be, each in its own slot."""
     descriptor = _take_place(path)
     try:
         yield
@@ -173,7 +175,7 @@ def present(path: Path) -> Iterator[None]:
 
 
 def somebody_is_present(path: Path) -> bool:
-    """Whether anybody is seen there. Those who ask are not, however many ask at once."""
+    """Whether any process is registered there. Concurrent callers of this do not count."""
     for number in count():
         try:
             descriptor = os.open(_place(path, number), os.O_RDWR | os.O_CLOEXEC)
@@ -189,7 +191,7 @@ def somebody_is_present(path: Path) -> bool:
 
 
 def _take_place(path: Path) -> int:
-    """The first place nobody holds. One that somebody asks about right now is passed over; places have no end."""
+    """The first free slot. One that is being checked right now is skipped; slots are unlimited."""
     for number in count():
         descriptor = open_lock_file(_place(path, number))
         try:
@@ -214,13 +216,13 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """How long to wait for a lock that others hold."""
 
     say: float = SAY_SECONDS
-    """After so many seconds it is said who holds it."""
+    """After this many seconds the holder is reported."""
     give_up: float = GIVE_UP_SECONDS
-    """After so many the write fails: a process that is stopped may hold a lock for ever."""
+    """After this many the write fails: a stopped process may hold a lock for ever."""
 
 
 class Wait:
-    """One wait for others: says once who they are, and in the end gives up. `tell` gets "" when the wait is over."""
+    """One wait: reports the holder once, and finally gives up. `tell` gets "" when the wait is over."""
 
     def __init__(
         self, what: str, patience: Patience, who: "Callable[[], Holder | None]", tell: Callable[[str], None]
@@ -242,7 +244,7 @@ class Wait:
             self._tell("")
 
     def go_on(self, *, tired: bool = False) -> None:
-        """Called from time to time; raises StorageError when it has been long enough."""
+        """Call periodically; raises StorageError after the timeout."""
         waited = monotonic() - self._begun
         if waited >= self._patience.give_up or (tired and waited >= min(2 * _LOOK_SECONDS, self._patience.give_up)):
             raise held_error(self._what, self._who())
@@ -253,24 +255,24 @@ class Wait:
 
 
 def held_error(what: str, holder: "Holder | None") -> StorageError:
-    """Says who holds it and what to do, as far as that can be found out."""
+    """Says who holds it and what to do, if that can be determined."""
     if holder is None:
         return StorageError(f"{what} is held by another program.", remedy="Close it, then retry.")
     return StorageError(f"{what} is held by {holder}.", remedy=holder.remedy)
 
 
 def _tell_nobody(_: str) -> None:
-    """Nobody listens."""
+    """Discards the message."""
 
 
 class FairLock:
-    """A lock between processes that a busy one cannot keep to itself.
+    """A fair lock between processes, which a busy one cannot monopolise.
 
-    Whoever wants it first takes the queue, then the lock, then gives the queue back. The holder who comes round again
-    finds the queue taken by whoever waits, so it cannot overtake.
+    To take it, a process takes the queue, then the lock, then releases the queue. A holder that wants it again
+    finds the queue taken by the next one waiting, so it cannot overtake.
 
-    A thread that waits in the kernel cannot be called back, so when the lock is not free another one goes there.
-    Whoever gives up leaves it in line; should the lock come after all, it is let go at once.
+    A thread that waits in the kernel cannot be interrupted, so if the lock is not free a helper thread waits.
+    On a timeout the helper stays in line; if it gets the lock after all, it releases it at once.
     """
 
     def __init__(
@@ -291,7 +293,7 @@ class FairLock:
         self._tell = tell
         self._turn = threading.Condition()
         self._in_line = False
-        """Whether a thread of ours stands in line."""
+        """Whether our helper thread is waiting."""
         self._wanted = False
         self._granted = False
         self._closed = False
@@ -307,10 +309,10 @@ class FairLock:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         with self._turn:
             self._closed = True
-            if not self._in_line:  # otherwise it does so itself: the numbers must not become another file's
+            if not self._in_line:  # otherwise the thread does it: the descriptor numbers must not be reused meanwhile
                 self._give_back()
 
     def _give_back(self) -> None:
@@ -318,7 +320,7 @@ class FairLock:
         os.close(self._lock)
 
     def _take_free(self) -> bool:
-        """Take it if nobody has it and nobody waits."""
+        """Take it if it is free and nobody waits."""
         try:
             fcntl.flock(self._queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -333,7 +335,7 @@ class FairLock:
 
     def _take_turn(self) -> None:
         with self._turn, Wait(self._what, self._patience, self._who, self._tell) as wait:
-            tired = self._in_line  # we gave up on whoever has it, and it has not been let go since
+            tired = self._in_line  # we gave up on its holder, and it has not been released since
             self._wanted = True
             if not self._in_line:
                 self._in_line = True

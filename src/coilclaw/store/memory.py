@@ -1,4 +1,4 @@
-"""Search over what was said: FTS5, ranked by relevance and recency, bounded however common the words are."""
+"""Search in messages: FTS5, ranked by relevance and recency, bounded however common the words are."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ HALF_LIFE_DAYS = 30.0
 
 
 def match_expression(query: str) -> str:
-    """An FTS5 expression that means the words of the query and nothing else: no operators, no syntax errors.
+    """An FTS5 expression for just the words of the query: no operators, no syntax errors.
 
     The last word also matches as a prefix, so a search works while it is being typed.
     """
@@ -50,12 +50,12 @@ class MemorySearch:
         self._clock = clock
 
     def search(self, query: str, *, limit: int) -> list[MemoryHit]:
-        """Best first: bm25, with up to half as much again for what is recent."""
+        """Best first: bm25, with a bonus of up to half for recent messages."""
         now = self._clock()
         wide = max(limit * 8, 64)
         exact = match_expression(query)[:-1]
         rows = self._reader.execute(_BEST, (exact, CANDIDATES, wide)).fetchall()
-        if not rows:  # perhaps it is still being typed
+        if not rows:  # it may still be being typed
             rows = self._reader.execute(_BEST, (exact + "*", CANDIDATES, wide)).fetchall()
         scored = sorted(((-float(row[1]) * (1 + 0.5 * _recency(row[2], now)), row[0]) for row in rows), reverse=True)
         best = {seq: score for score, seq in scored[:limit]}

@@ -1,4 +1,4 @@
-"""The agent's own notes and artifacts, each kept with the label of the turn that wrote it."""
+"""The agent's own notes and artifacts, each stored with the label of the turn that wrote it."""
 
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import Json, digest_of, sha256_hex
@@ -14,12 +14,12 @@ NOTE_BYTES = 64 * 1024
 
 
 def artifact_id_of(idempotency_key: str) -> str:
-    """The id of the artifact that a call with this key keeps: the same call, the same id."""
+    """The id of the artifact that a call with this key stores: the same call, the same id."""
     return f"art_{digest_of(b'artifact', idempotency_key.encode('utf-8'))[:32]}"
 
 
 class NoteShelf:
-    """The Notes port for one call. What is written carries `label`; what is read comes with its own."""
+    """The Notes port for one call. Writes carry `label`; reads come with their own."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class NoteShelf:
         self._key = idempotency_key
 
     async def write_note(self, title: str, content: str) -> None:
-        """Keep a note under its title; a note of that title is replaced, its label too."""
+        """Store a note under its title, replacing a note with that title and its label."""
         _check_size(len(content.encode("utf-8")), NOTE_BYTES, "note", "Shorten it, or store it with artifact_put.")
 
         def write(tx: Tx) -> None:
@@ -56,21 +56,21 @@ class NoteShelf:
         await self._db.write(write)
 
     def read_note(self, title: str) -> Note | None:
-        """The note of that title."""
+        """The note with that title."""
         row = self._db.reader.execute(
             "SELECT title, content, label, updated_at FROM notes WHERE title = ?", (title,)
         ).fetchone()
         return None if row is None else Note(title=row[0], content=row[1], label=row[2], updated_at=row[3])
 
     def list_notes(self, *, limit: int) -> list[Note]:
-        """Notes without their content, the newest first."""
+        """Notes without their content, newest first."""
         rows = self._db.reader.execute(
             "SELECT title, label, updated_at FROM notes ORDER BY updated_at DESC, title LIMIT ?", (limit,)
         )
         return [Note(title=row[0], content="", label=row[1], updated_at=row[2]) for row in rows]
 
     async def put_artifact(self, *, kind: str, name: str, content: bytes) -> str:
-        """Keep an artifact; the same call again keeps it once. Returns its id."""
+        """Store an artifact and return its id; repeating the call stores it once."""
         _check_size(len(content), ARTIFACT_BYTES, "artifact", "Split it, or write it to a workspace file.")
         return await self._db.write(lambda tx: self._put(tx, kind, name, content))
 
@@ -104,13 +104,13 @@ class NoteShelf:
                 code="ARTIFACT_CONFLICT",
                 begun=False,
             )
-        else:  # the same call again, perhaps by a turn that knows of more sources
+        else:  # the same call again, possibly from a turn with more sources
             label = join_labels((kept[3], self._label))
             tx.execute("UPDATE artifacts SET label = ? WHERE artifact_id = ?", (label, artifact_id))
         return artifact_id
 
     def _announce(self, tx: Tx, artifact_id: str, text: str) -> None:
-        """Post the artifact into its thread, for whoever reads along; the model is told by its call."""
+        """Post the artifact to its thread, for readers; the model learns of it from its call."""
         if self._thread_id is None or not thread_exists(tx, self._thread_id):
             return
         about: dict[str, Json] = {ANNOUNCED: artifact_id}

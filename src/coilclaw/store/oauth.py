@@ -1,4 +1,4 @@
-"""OAuth refresh tokens, sealed: one for each provider and identity."""
+"""OAuth refresh tokens, encrypted: one per provider and identity."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ TABLE = "oauth_tokens"
 
 
 class OAuthToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as it is listed: never itself."""
+    """A token's listing, without the token itself."""
 
     token_id: str
     provider: str
@@ -35,7 +35,7 @@ def put_token(
     refresh_token: str,
     scopes: tuple[str, ...],
 ) -> str:
-    """Keep a token, in place of the one this identity had there; its id."""
+    """Store a token, replacing this identity's previous one; returns its id."""
     ensure_owner(tx, clock)
     row = tx.execute(
         "SELECT token_id FROM oauth_tokens WHERE user_id = ? AND provider = ? AND identity_type = ?",
@@ -55,7 +55,7 @@ def put_token(
 
 
 def get_token(db: Tx, sealer: Sealer, token_id: str) -> str | None:
-    """The token itself; None when there is none of that id."""
+    """The token itself, or None."""
 
     def read() -> bytes | None:
         row = db.execute("SELECT encrypted_refresh_token FROM oauth_tokens WHERE token_id = ?", (token_id,)).fetchone()
@@ -65,7 +65,7 @@ def get_token(db: Tx, sealer: Sealer, token_id: str) -> str | None:
 
 
 def list_tokens(db: Tx) -> list[OAuthToken]:
-    """What there is, without the tokens themselves."""
+    """All listings, without the tokens themselves."""
     rows = db.execute(f"SELECT {_COLUMNS} FROM oauth_tokens ORDER BY provider, identity_type").fetchall()  # noqa: S608
     return [
         OAuthToken(
@@ -81,5 +81,5 @@ def list_tokens(db: Tx) -> list[OAuthToken]:
 
 
 def remove_token(tx: Tx, token_id: str) -> bool:
-    """Forget a token; False when there was none."""
+    """Delete a token; False if there was none."""
     return tx.execute("DELETE FROM oauth_tokens WHERE token_id = ?", (token_id,)).rowcount == 1

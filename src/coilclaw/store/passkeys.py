@@ -1,4 +1,4 @@
-"""Passkeys, the challenges they are asked with, and what they signed."""
+"""Passkeys, their challenges, and what they signed."""
 
 from datetime import timedelta
 
@@ -11,17 +11,17 @@ from coilclaw.store.threads import OWNER_ID
 from coilclaw.store.tx import Tx
 
 FORGET_CHALLENGES = timedelta(hours=1)
-"""Challenges end after minutes; whoever answers one that is forgotten is refused all the same."""
+"""When to delete challenges, which expire after minutes; an answer to a deleted one is refused anyway."""
 _TRANSPORTS = msgspec.json.Decoder(tuple[str, ...])
 
 
 class Passkey(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered passkey, with the key that its signatures are checked against."""
+    """A registered passkey with its public key."""
 
     credential_id: str
-    """As browsers write it: base64url."""
+    """In base64url, as browsers send it."""
     device_id: str | None
-    """From which device it was registered."""
+    """The device that registered it."""
     name: str
     public_key: bytes
     """A COSE key, as the authenticator gave it."""
@@ -34,15 +34,15 @@ class Passkey(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: str | None = None
     removed_at: str | None = None
     suspended_at: str | None = None
-    """When its counter went back; it proves nothing until the owner clears it."""
+    """When it was suspended because its counter went back; it proves nothing until the owner clears it."""
 
 
 class Challenge(msgspec.Struct, frozen=True, kw_only=True):
-    """A question that was put to one device; answered at most once."""
+    """A challenge for one device, answered at most once."""
 
     challenge_id: str
     purpose: str
-    """A `Purpose`, or `passkey.register` for the making of a new passkey."""
+    """A `Purpose`, or `passkey.register` for a new passkey."""
     subject: str
     digest: str
     valid_until: str
@@ -54,7 +54,7 @@ class Challenge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AssertionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a passkey signed, kept whole so that it can be verified again."""
+    """A complete assertion, stored so that it can be verified again."""
 
     assertion_id: str
     purpose: Purpose
@@ -74,7 +74,7 @@ class AssertionRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def question(self) -> Question:
-        """What was asked."""
+        """The question."""
         return Question(
             purpose=self.purpose,
             subject=self.subject,
@@ -104,7 +104,7 @@ def any_passkey(db: Tx) -> bool:
 
 
 def list_passkeys(db: Tx) -> list[Passkey]:
-    """The passkeys that count, the oldest first."""
+    """The active passkeys, oldest first."""
     rows = db.execute(
         f"SELECT {_PASSKEY} FROM passkeys WHERE removed_at IS NULL ORDER BY created_at, credential_id"  # noqa: S608
     ).fetchall()
@@ -143,7 +143,7 @@ def _passkey(row: tuple[str, ...]) -> Passkey:
 
 
 def add_passkey(tx: Tx, passkey: Passkey) -> bool:
-    """Keep a new passkey; False when its id was here before, removed ones included."""
+    """Store a new passkey; False if its id was ever registered, even if removed."""
     added = tx.execute(
         f"INSERT INTO passkeys ({_PASSKEY}, user_id) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING",  # noqa: S608
         (
@@ -167,7 +167,7 @@ def add_passkey(tx: Tx, passkey: Passkey) -> bool:
 
 
 def use_passkey(tx: Tx, clock: Clock, passkey: Passkey, count: int, *, backed_up: bool) -> bool:
-    """Note that it signed, and how far its counter is; False when it was removed or used meanwhile."""
+    """Record a signature and the new counter; False if it was removed or used meanwhile."""
     used = tx.execute(
         "UPDATE passkeys SET sign_count = ?, backed_up = ?, last_used_at = ?"
         " WHERE credential_id = ? AND sign_count = ? AND removed_at IS NULL AND suspended_at IS NULL",
@@ -177,7 +177,7 @@ def use_passkey(tx: Tx, clock: Clock, passkey: Passkey, count: int, *, backed_up
 
 
 def suspend_passkey(tx: Tx, clock: Clock, credential_id: str) -> bool:
-    """Stop believing a passkey until the owner clears it; False when it was suspended already, or is removed."""
+    """Suspend a passkey until the owner clears it; False if it was already suspended, or is removed."""
     done = tx.execute(
         "UPDATE passkeys SET suspended_at = ? WHERE credential_id = ? AND suspended_at IS NULL AND removed_at IS NULL",
         (stamp(clock()), credential_id),
@@ -186,7 +186,7 @@ def suspend_passkey(tx: Tx, clock: Clock, credential_id: str) -> bool:
 
 
 def clear_passkey(tx: Tx, credential_id: str) -> bool:
-    """Believe a suspended passkey again, whatever its counter says next; False when it was not suspended."""
+    """Clear a suspended passkey, whatever its next counter; False if it was not suspended."""
     done = tx.execute(
         "UPDATE passkeys SET suspended_at = NULL, sign_count = 0"
         " WHERE credential_id = ? AND suspended_at IS NOT NULL AND removed_at IS NULL",
@@ -196,7 +196,7 @@ def clear_passkey(tx: Tx, credential_id: str) -> bool:
 
 
 def devices_that_used(db: Tx, credential_id: str) -> list[tuple[str, str]]:
-    """Devices that are still paired and registered this passkey or proved something with it: ids and names."""
+    """Paired devices that registered this passkey or used it: ids and names."""
     rows = db.execute(
         "SELECT device_id, coalesce(name, '') FROM devices WHERE revoked_at IS NULL AND device_id IN"
         " (SELECT device_id FROM passkeys WHERE credential_id = ?1"
@@ -207,7 +207,7 @@ def devices_that_used(db: Tx, credential_id: str) -> list[tuple[str, str]]:
 
 
 def rename_passkey(tx: Tx, credential_id: str, name: str) -> bool:
-    """Give a passkey another name; False when there is none such."""
+    """Rename a passkey; False if there is no such passkey."""
     renamed = tx.execute(
         "UPDATE passkeys SET name = ? WHERE credential_id = ? AND removed_at IS NULL", (name, credential_id)
     )
@@ -215,7 +215,7 @@ def rename_passkey(tx: Tx, credential_id: str, name: str) -> bool:
 
 
 def remove_passkey(tx: Tx, clock: Clock, credential_id: str) -> bool:
-    """Stop believing a passkey; its row stays, so that what it signed can still be verified."""
+    """Remove a passkey; its row stays, so that its signatures can still be verified."""
     removed = tx.execute(
         "UPDATE passkeys SET removed_at = ? WHERE credential_id = ? AND removed_at IS NULL",
         (stamp(clock()), credential_id),
@@ -227,7 +227,7 @@ def remove_passkey(tx: Tx, clock: Clock, credential_id: str) -> bool:
 
 
 def add_challenge(tx: Tx, clock: Clock, challenge: Challenge) -> None:
-    """Keep a question that was put; those that ended long ago are forgotten."""
+    """Store a challenge; those that expired long ago are deleted."""
     tx.execute("DELETE FROM challenges WHERE created_at < ?", (stamp(clock() - FORGET_CHALLENGES),))
     tx.execute(
         f"INSERT INTO challenges ({_CHALLENGE}) VALUES ({', '.join('?' * 10)})",  # noqa: S608
@@ -236,7 +236,7 @@ def add_challenge(tx: Tx, clock: Clock, challenge: Challenge) -> None:
 
 
 def load_challenge(db: Tx, challenge_id: str) -> Challenge | None:
-    """A question by its id."""
+    """A challenge by its id."""
     row = db.execute(
         f"SELECT {_CHALLENGE} FROM challenges WHERE challenge_id = ?",  # noqa: S608
         (challenge_id,),
@@ -245,7 +245,7 @@ def load_challenge(db: Tx, challenge_id: str) -> Challenge | None:
 
 
 def use_challenge(tx: Tx, clock: Clock, challenge_id: str) -> bool:
-    """Mark a question as answered; False when it was before."""
+    """Mark a challenge as answered; False if it already was."""
     used = tx.execute(
         "UPDATE challenges SET used_at = ? WHERE challenge_id = ? AND used_at IS NULL", (stamp(clock()), challenge_id)
     )
@@ -256,7 +256,7 @@ def use_challenge(tx: Tx, clock: Clock, challenge_id: str) -> bool:
 
 
 def add_assertion(tx: Tx, assertion: AssertionRow) -> None:
-    """Keep what was signed."""
+    """Store an assertion."""
     tx.execute(
         f"INSERT INTO assertions ({_ASSERTION}) VALUES ({', '.join('?' * 15)})",  # noqa: S608
         msgspec.structs.astuple(assertion),
@@ -264,7 +264,7 @@ def add_assertion(tx: Tx, assertion: AssertionRow) -> None:
 
 
 def assertions_of(db: Tx, subject: str) -> list[AssertionRow]:
-    """Everything that was signed about one thing, the oldest first."""
+    """Every assertion about one subject, oldest first."""
     rows = db.execute(
         f"SELECT {_ASSERTION} FROM assertions WHERE subject = ? ORDER BY created_at, rowid LIMIT 1000",  # noqa: S608
         (subject,),
@@ -280,7 +280,7 @@ def _assertion(row: tuple[str | bytes, ...]) -> AssertionRow:
 
 
 def _bytes(value: str | bytes) -> bytes:
-    """A column of bytes; SQLite would let an edited one hold text."""
+    """A column of bytes; SQLite would accept text in an edited one."""
     return value if isinstance(value, bytes) else str(value).encode()
 
 
@@ -290,13 +290,13 @@ def assertion_hash(assertion: AssertionRow) -> str:
     return sha256_hex(canonical_bytes(told))
 
 
-# The device that asks
+# The requesting device
 
 
 def paired_at(db: Tx, device_id: str) -> str | None:
-    """When a device was paired by the terminal's code; None when it was not, or is no longer.
+    """When a device was paired with the terminal's code; None if it was not, or no longer is.
 
-    A code that a device gave out does not count: whoever stole a token could let a device of their own in.
+    A code from a device does not count: a thief with a token could pair a device of their own.
     """
     row = db.execute(
         "SELECT created_at FROM devices WHERE device_id = ? AND revoked_at IS NULL AND paired_by = 'terminal'",

@@ -1,4 +1,4 @@
-"""Reading apart: long reads get a connection of their own, so that nothing else waits for them."""
+"""Separate connections for long reads, so that nothing else waits for them."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from coilclaw.store.database import BUSY_SECONDS, storage_error
 
 @contextmanager
 def reading_apart(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for one thread that can only read; what fails on it is a StorageError."""
+    """A read-only connection for one thread; its failures are StorageErrors."""
     try:
         with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
             connection.execute("PRAGMA query_only = ON")

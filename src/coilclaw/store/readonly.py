@@ -1,4 +1,4 @@
-"""Reading a database without writing anything anywhere: on read-only media, from a copy, beside others who write."""
+"""Reads a database without writing anything: on read-only media, from a copy, while others write."""
 
 import os
 import shutil
@@ -15,11 +15,11 @@ from coilclaw.store.database import BUSY_SECONDS
 
 @contextmanager
 def reading_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that can only read. What SQLite says of damage is raised as it is."""
+    """A read-only connection. SQLite's errors about damage are raised unchanged."""
     if not path.is_file():
         raise StorageError(f"the database {path} does not exist.", remedy="Put it back, or run `coilclaw init`.")
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-        with _connected(path, "mode=rw") as connection:  # as a writer would, so that it sees what others write
+        with _connected(path, "mode=rw") as connection:  # like a writer, so that it sees others' writes
             yield connection
         return
     wal = path.with_name(f"{path.name}-wal")
@@ -27,7 +27,7 @@ def reading_only(path: Path) -> Iterator[sqlite3.Connection]:
         with _connected(path, "immutable=1") as connection:
             yield connection
         return
-    with _room() as folder:  # what stands only in the WAL needs a place to be read in
+    with _room() as folder:  # reading the WAL needs a writable place
         copy = Path(folder) / path.name
         shutil.copyfile(path, copy)
         shutil.copyfile(wal, copy.with_name(wal.name))

@@ -1,15 +1,15 @@
-"""Who said no: the owner, the rules, the clock, or nobody because it was no longer needed."""
+"""Why an action was refused: by the owner, by the rules, by expiry, or because it was no longer needed."""
 
 from typing import Literal, TypeAlias
 
 Refusal: TypeAlias = Literal["rejected", "denied", "withdrawn", "expired"]
-"""`rejected`: the owner said no. `denied`: the rules did. `withdrawn`: it was not needed any more. `expired`: nobody
+"""`rejected`: by the owner. `denied`: by the rules. `withdrawn`: no longer needed. `expired`: nobody
 answered in time."""
 
 CODES: dict[str, Refusal] = {"OWNER_REFUSED": "rejected", "WITHDRAWN": "withdrawn", "EXPIRED": "expired"}
-"""The codes that tell so; every other code of a refusal is a rule's."""
+"""The codes of each kind; every other code is a rule's."""
 
 
 def refusal_of(code: str) -> Refusal:
-    """Who said no, by the code it ended with."""
+    """The kind of a refusal, by its code."""
     return CODES.get(code, "denied")

@@ -1,4 +1,4 @@
-"""Keys of requests that made something: the same request, come again after a crash, finds what it made."""
+"""Keys of requests that created something: a repeat after a crash finds what it created."""
 
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.threads import OWNER_ID
@@ -6,7 +6,7 @@ from coilclaw.store.tx import Tx
 
 
 def made_by(db: Tx, what: str, key: str) -> str | None:
-    """The id of what the request of that key made; None when it made nothing yet."""
+    """The id of what the request with that key created; None if nothing yet."""
     row = db.execute(
         "SELECT result_hash FROM idempotency WHERE owner_id = ? AND tool_name = ? AND key = ?",
         (OWNER_ID, f"request:{what}", key),
@@ -15,7 +15,7 @@ def made_by(db: Tx, what: str, key: str) -> str | None:
 
 
 def keep_made(tx: Tx, clock: Clock, what: str, key: str, made: str) -> None:
-    """Note what a request made, in the transaction that makes it."""
+    """Record what a request created, in the same transaction."""
     tx.execute(
         "INSERT INTO idempotency (owner_id, tool_name, key, args_hash, result_hash, created_at)"
         " VALUES (?, ?, ?, '', ?, ?)"

@@ -1,4 +1,4 @@
-"""Requests that carried an Idempotency-Key: begun by which process, and how they were answered."""
+"""Requests with an Idempotency-Key: which process started them, and their responses."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -13,7 +13,7 @@ _HEADERS = msgspec.json.Decoder(list[tuple[str, str]])
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer as it was given."""
+    """A stored response."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -30,9 +30,9 @@ def begin_request(
     worker: str,
     gone: Callable[[str], bool],
 ) -> Kept | State:
-    """Begin a request, or say what became of it: its answer, still running, or the key stands for another one.
+    """Start a request, or return its state: its response, still running, or the key belongs to another request.
 
-    A request whose process is gone is begun again; what it did is known to its handler by the request's key.
+    A request whose process is gone is started again; its handler recognises earlier work by the key.
     """
     row = tx.execute(
         "SELECT request_hash, status, headers_json, body, worker FROM requests WHERE device_id = ? AND key = ?",
@@ -55,7 +55,7 @@ def begin_request(
 
 
 def finish_request(tx: Tx, *, device_id: str, key: str, worker: str, kept: Kept) -> None:
-    """Keep the answer of a request this process began."""
+    """Store the response of a request that this process started."""
     tx.execute(
         "UPDATE requests SET status = ?, headers_json = ?, body = ?"
         " WHERE device_id = ? AND key = ? AND worker = ? AND status IS NULL",
@@ -64,7 +64,7 @@ def finish_request(tx: Tx, *, device_id: str, key: str, worker: str, kept: Kept)
 
 
 def forget_request(tx: Tx, *, device_id: str, key: str, worker: str) -> None:
-    """Let a request that this process began be made again: its answer is not one to keep."""
+    """Allow a request of this process to be repeated: its response must not be stored."""
     tx.execute(
         "DELETE FROM requests WHERE device_id = ? AND key = ? AND worker = ? AND status IS NULL",
         (device_id, key, worker),

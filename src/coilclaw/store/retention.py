@@ -1,6 +1,6 @@
-"""Retention: which rows have been kept long enough, and their deletion in small transactions.
+"""Retention: which rows are past their time, and their deletion in small transactions.
 
-What is still needed stays, however old: everything around an action without an end, a job that goes on, a message that
+Rows that are still needed stay, however old: everything around an open action, an unfinished job, a message that
 stays. Receipts, actions, jobs and usage are never touched.
 """
 
@@ -16,11 +16,11 @@ from coilclaw.store.read_connection import reading_apart
 from coilclaw.store.tx import Tx
 
 BATCH = 500
-"""How many rows go in one transaction, so that nobody waits long for the writer."""
+"""How many rows to delete per transaction, so that nobody waits long for the writer."""
 
 
 class Days(msgspec.Struct, frozen=True, kw_only=True):
-    """How many days things are kept; 0 means for ever."""
+    """How many days data is kept; 0 means for ever."""
 
     audit: int
     messages: int
@@ -29,7 +29,7 @@ class Days(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cutoffs(msgspec.Struct, frozen=True, kw_only=True):
-    """What is older than this goes; None: nothing does."""
+    """Older rows are deleted; None: none are."""
 
     now: str
     audit: str | None
@@ -39,7 +39,7 @@ class Cutoffs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """How many rows went, or would go."""
+    """How many rows were deleted, or would be."""
 
     audit: int = 0
     messages: int = 0
@@ -47,17 +47,17 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: int = 0
     idempotency: int = 0
     step_outputs: int = 0
-    """What steps of SOPs left; that they were, and the hash of what they left, stays."""
+    """Outputs of SOP steps; the steps themselves and the hashes of their outputs stay."""
     schedule_runs: int = 0
     auth_tokens: int = 0
     requests: int = 0
-    """Answers kept for requests that carried an Idempotency-Key."""
+    """Stored responses of requests with an Idempotency-Key."""
     challenges: int = 0
     pairing_codes: int = 0
 
 
 def cutoffs(days: Days, now: datetime) -> Cutoffs:
-    """Where each kind's time ends."""
+    """The cutoff of each kind."""
 
     def before(count: int) -> str | None:
         return stamp(now - timedelta(days=count)) if count else None
@@ -71,7 +71,7 @@ def cutoffs(days: Days, now: datetime) -> Cutoffs:
     )
 
 
-# An UNKNOWN action waits for the owner to say how it ended: its story is not over.
+# An UNKNOWN action waits for the owner to resolve it.
 _OPEN_ACTION = "p.status IN ('PENDING', 'APPROVED', 'UNKNOWN')"
 _OPEN_JOB = "j.state NOT IN ('DONE', 'DENIED', 'FAILED', 'CANCELLED', 'TIMED_OUT')"
 
@@ -91,7 +91,7 @@ _AUDIT_GOES = f"""
 
 
 def old_audit(db: Tx, before: str | None) -> Iterator[tuple[int, str, str, str, str, str]]:
-    """Audit rows that go, in their order: number, id, type, entity, payload, time. Read a page at a time."""
+    """Audit rows to delete, in order: number, id, type, entity, payload, time. Read a page at a time."""
     if before is None:
         return
     last = db.execute("SELECT max(seq) FROM audit_log WHERE created_at < ?", (before,)).fetchone()[0]
@@ -109,13 +109,13 @@ def old_audit(db: Tx, before: str | None) -> Iterator[tuple[int, str, str, str, 
 
 
 Taken = tuple[int, str, bytes | None, bytes | None]
-"""An audit row that went: its number, entity, state and link."""
+"""A deleted audit row: its number, entity, state and link."""
 
 
 def delete_audit(db: Database, numbers: Sequence[int], forget: Callable[[Tx, list[Taken]], None]) -> int:
-    """Delete exactly these audit rows, unless one is needed again by now. Returns how many went.
+    """Delete exactly these audit rows, unless one is needed again. Returns how many were deleted.
 
-    Those that go are handed to `forget`, in the transaction that deletes them.
+    Deleted rows are passed to `forget`, in the same transaction.
     """
 
     def delete(tx: Tx, chosen: list[int]) -> int:
@@ -136,9 +136,9 @@ def delete_audit(db: Database, numbers: Sequence[int], forget: Callable[[Tx, lis
 
 # Messages
 #
-# Later words of a conversation may rest on what others wrote earlier, so as long as it goes on, what is not the owner's
-# or our own stays in it: its label is how the conversation is known to be tainted. A conversation that has been silent
-# for as long as messages are kept goes as a whole.
+# Later messages may depend on what others wrote earlier, so while a conversation is active, what is not the owner's
+# or our own stays: its label is how the conversation is known to be tainted. A conversation that has been silent
+# for the whole retention period is deleted as a whole.
 
 _PRUNED_AT = "pruned_at"
 _TRUSTED = "m.label IN ('owner', 'internal')"
@@ -165,7 +165,7 @@ def _count_messages(db: Tx, before: str) -> tuple[int, int]:
 
 
 def _delete_messages(db: Database, reader: Tx, before: str) -> tuple[int, int]:
-    """The owner's and our own first, then what is left of silent conversations: never a word before its source."""
+    """The owner's and our own first, then the rest of silent conversations: never a message before its source."""
     gone, place = 0, ("", 0)
     while True:
         rows = reader.execute(
@@ -203,7 +203,7 @@ def _delete_numbered(tx: Tx, numbers: list[int], before: str) -> int:
 
 
 def _delete_of_thread(tx: Tx, thread_id: str, before: str) -> int:
-    """A batch of a silent conversation; nothing when somebody has spoken in it since."""
+    """A batch of a silent conversation; nothing if it became active again."""
     return tx.execute(
         "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages m JOIN threads t USING (thread_id)"  # noqa: S608
         f" WHERE m.thread_id = :thread AND {_SILENT} ORDER BY m.seq LIMIT :most)",
@@ -215,7 +215,7 @@ def _delete_of_thread(tx: Tx, thread_id: str, before: str) -> int:
 
 
 def _old_artifacts(db: Tx, before: str, messages_before: str | None) -> list[str]:
-    """Artifacts that go: old, of no job (a job's evidence names all it left), and nothing that stays points to them."""
+    """Artifacts to delete: old, not of a job (whose evidence names them), and not referenced by anything that stays."""
     kept = {
         row[0]
         for row in db.execute(
@@ -263,7 +263,7 @@ _RUN_GOES = "state IN ('ENDED', 'SKIPPED') AND created_at < ?"
 _TOKEN_GOES = "expires_at <= ?"  # noqa: S105 - a rule, not a token
 _REQUEST_GOES = "created_at < ?"
 _OVER = "expires_at <= ?"
-"""Challenges and pairing codes last for minutes; what became of them stands in the audit."""
+"""Challenges and pairing codes last minutes; the audit has their outcomes."""
 
 
 def _delete_repeatedly(db: Database, statement: str, before: str) -> int:
@@ -274,7 +274,7 @@ def _delete_repeatedly(db: Database, statement: str, before: str) -> int:
 
 
 def count_rows(db: Tx, cut: Cutoffs) -> Gone:
-    """How many rows would go now."""
+    """How many rows would be deleted now."""
     messages, threads = _count_messages(db, cut.messages) if cut.messages else (0, 0)
     artifacts = len(_old_artifacts(db, cut.artifacts, cut.messages)) if cut.artifacts else 0
     audit = db.execute(
@@ -351,7 +351,7 @@ _SHORT_LIVED = ("auth_tokens", "challenges", "pairing_codes")
 
 
 def any_expired(db: Tx, now: str) -> bool:
-    """Whether a token, a challenge or a pairing code has expired; only a look."""
+    """Whether a token, a challenge or a pairing code has expired; read-only."""
     return any(
         db.execute(f"SELECT 1 FROM {table} WHERE {_OVER} LIMIT 1", (now,)).fetchone() is not None  # noqa: S608
         for table in _SHORT_LIVED
@@ -359,7 +359,7 @@ def any_expired(db: Tx, now: str) -> bool:
 
 
 def forget_expired(tx: Tx, now: str) -> int:
-    """Delete every token, challenge and pairing code that has expired; how many that were."""
+    """Delete every expired token, challenge and pairing code; returns how many."""
     return sum(tx.execute(f"DELETE FROM {table} WHERE {_OVER}", (now,)).rowcount for table in _SHORT_LIVED)  # noqa: S608
 
 
@@ -368,14 +368,14 @@ def _delete_over(db: Database, table: str, key: str, now: str) -> int:
     return _delete_repeatedly(db, statement, now)
 
 
-# When it was done
+# The last time
 
 
 def pruned_at(db: Tx) -> str | None:
-    """When everything was pruned last."""
+    """When pruning last completed."""
     return read_meta(db, _PRUNED_AT)
 
 
 def set_pruned_at(tx: Tx, when: str) -> None:
-    """Remember when everything was pruned."""
+    """Record when pruning completed."""
     write_meta(tx, _PRUNED_AT, when)

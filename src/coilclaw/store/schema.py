@@ -1,4 +1,4 @@
-"""The schema: numbered migrations that never change, and opening a file with the shape they make."""
+"""The schema: numbered migrations that never change, and opening a file with the resulting shape."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from coilclaw.store.meta import read_meta, write_meta
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-LATEST = 9
-SHAPE = "372dbe817687b617506d17e22fdbcbd8144866a92304176bcefb19bfb8cfc3aa"
-"""The schema this code speaks: its number, and the hash of its text. A test holds both against the migrations."""
+LATEST = 15
+SHAPE = "7597a72872118db582cdcb71cea15671a5369d540b1e8cb5333193610d32b9a0"
+"""The schema of this code: its number, and the hash of its text. A test compares both with the migrations."""
 
 
 def scripts(after: int, upto: int) -> list[tuple[int, str]]:
@@ -24,7 +24,7 @@ def scripts(after: int, upto: int) -> list[tuple[int, str]]:
 
 
 def fit(connection: sqlite3.Connection, lock: FairLock, path: Path) -> tuple[str, ...]:
-    """Give the file the shape this code speaks; what had to be added to a file that lacked it is returned."""
+    """Bring the file to this code's schema; returns what had to be added."""
     if _fits(connection):
         return ()
     with lock:
@@ -48,7 +48,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def schema(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Type, name and text of everything the migrations made, in order; what SQLite keeps for itself has other names."""
+    """Type, name and text of everything the migrations created, in order, without SQLite's internal objects."""
     return db.execute(
         "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
         " AND name NOT GLOB 'sqlite_*' AND sql NOT GLOB 'CREATE TABLE ''*' ORDER BY rowid"
@@ -56,12 +56,12 @@ def schema(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
 
 
 def shape_hash(db: sqlite3.Connection) -> str:
-    """A hash of the schema's text. Equal hashes mean equal shapes; unequal ones call for a closer look."""
+    """A hash of the schema's text. Equal hashes mean equal shapes; unequal ones need a comparison."""
     return sha256_hex("\n".join(sorted(text for _, _, text in schema(db))).encode())
 
 
 def made_by(scripts: Iterable[str]) -> sqlite3.Connection:
-    """An empty database in memory, with the shape these migrations make."""
+    """An empty in-memory database with these migrations."""
     fresh = sqlite3.connect(":memory:", isolation_level=None)
     for script in scripts:
         fresh.executescript(script)
@@ -69,7 +69,7 @@ def made_by(scripts: Iterable[str]) -> sqlite3.Connection:
 
 
 def _fits(connection: sqlite3.Connection) -> bool:
-    """Whether the schema has the text we expect, or one that was compared with it before and is equivalent."""
+    """Whether the schema has the expected text, or one known to be equivalent."""
     if _version(connection) != LATEST:
         return False
     found = shape_hash(connection)
@@ -87,7 +87,7 @@ def _equivalent(found: str) -> str:
 
 
 def _repair(connection: sqlite3.Connection, version: int, path: Path) -> tuple[str, ...]:
-    """Add what a file of this number lacks: some were made by earlier texts of the same migrations."""
+    """Add what a file with this number lacks: some were created by earlier texts of the same migrations."""
     from coilclaw.store.shape import compare  # rarely needed
 
     if not any(name == "messages" for _, name, _ in schema(connection)):
@@ -112,7 +112,7 @@ def _repair(connection: sqlite3.Connection, version: int, path: Path) -> tuple[s
 
 
 def _add(connection: sqlite3.Connection, repairs: tuple[str, ...]) -> tuple[str, ...]:
-    """Carry the statements out, all or none; what SQLite says against it is returned."""
+    """Execute the statements, all or none; returns SQLite's error, if any."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         for statement in repairs:

@@ -1,4 +1,4 @@
-"""Sealed columns: which there are, the key they are sealed with, and sealing all of them anew."""
+"""Encrypted columns: which there are, their key, and re-encrypting all of them."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,19 +8,19 @@ from coilclaw.store.meta import read_meta, write_meta
 from coilclaw.store.tx import Tx
 
 _KEY = "vault_key"
-"""Under this name `meta` holds the id of the key in force."""
+"""The name in `meta` of the current key's id."""
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("oauth_tokens", "token_id", "encrypted_refresh_token"),
     ("stored_secrets", "name", "sealed"),
 )
-"""Table, the column of its id, the column that is sealed."""
+"""Table, its id column, its encrypted column."""
 
 
 class Sealer(Protocol):
-    """The vault, as far as rows need it."""
+    """The part of the vault that rows need."""
 
     def current(self) -> str:
-        """The key for what is sealed first."""
+        """The key for the first value."""
         ...
 
     def seal(self, key_id: str, table: str, row_id: str, plain: bytes) -> bytes:
@@ -28,17 +28,17 @@ class Sealer(Protocol):
         ...
 
     def open(self, table: str, row_id: str, sealed: bytes) -> bytes:
-        """Decrypt what stands in one row."""
+        """Decrypt the value of one row."""
         ...
 
 
 def key_in_force(db: Tx) -> str | None:
-    """The id of the key that everything is sealed with; None while nothing ever was."""
+    """The id of the key that everything is encrypted with; None if nothing ever was."""
     return read_meta(db, _KEY)
 
 
 def seal_row(tx: Tx, sealer: Sealer, table: str, row_id: str, plain: bytes) -> bytes:
-    """Seal a value with the key in force. Inside the transaction that stores it: so no rotation can miss it."""
+    """Encrypt a value with the current key, inside the transaction that stores it, so that no rotation misses it."""
     key_id = key_in_force(tx)
     if key_id is None:
         key_id = sealer.current()
@@ -47,7 +47,7 @@ def seal_row(tx: Tx, sealer: Sealer, table: str, row_id: str, plain: bytes) -> b
 
 
 def open_row(sealer: Sealer, table: str, row_id: str, read: Callable[[], bytes | None]) -> str | None:
-    """Open what `read` finds in a row; None when there is no such row."""
+    """Decrypt what `read` finds in a row; None if there is no such row."""
     sealed = read()
     if sealed is None:
         return None
@@ -57,11 +57,11 @@ def open_row(sealer: Sealer, table: str, row_id: str, read: Callable[[], bytes |
         again = read()
         if again is None or again == sealed:
             raise
-        return sealer.open(table, row_id, again).decode("utf-8")  # it was sealed anew between the two looks
+        return sealer.open(table, row_id, again).decode("utf-8")  # it was re-encrypted between the two reads
 
 
 def seal_all_anew(tx: Tx, sealer: Sealer, key_id: str) -> int:
-    """Seal everything with another key, which is in force from now on; how many values that were."""
+    """Re-encrypt everything with another key, which becomes current; returns the number of values."""
     count = 0
     for table, name, column in COLUMNS:
         rows = tx.execute(f"SELECT {name}, {column} FROM {table}").fetchall()  # noqa: S608

@@ -1,7 +1,7 @@
-"""The shape of the database: the tables, columns, indexes and triggers that the migrations make.
+"""The shape of the database: the tables, columns, indexes and triggers that the migrations create.
 
-Opening compares the shape and not a number, because a number does not say which text it stood for when the file was
-made. What is missing is added; what differs in a way that adding cannot mend is named and refused.
+Opening compares the shape and not a number, because the same number may have had another text when the file was
+created. What is missing is added; other differences are named and refused.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 Row = tuple[str, str, str]
-"""A table, index, trigger or view as `sqlite_schema` has it: type, name, sql."""
+"""A table, index, trigger or view in `sqlite_schema`: type, name, sql."""
 
 _TOKENS = re.compile(
     r"""(?P<comment>--[^\n]*|/\*.*?\*/)|(?P<string>'(?:[^']|'')*')|(?P<name>"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\])"""
@@ -18,11 +18,11 @@ _TOKENS = re.compile(
     re.DOTALL,
 )
 _CONSTRAINTS = {"constraint", "primary", "unique", "check", "foreign"}
-"""The words a table's constraint begins with, where a column begins with its name."""
+"""The words that start a table constraint, where a column starts with its name."""
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A table, index, trigger or view as SQLite keeps it."""
+    """A table, index, trigger or view."""
 
     kind: str
     name: str
@@ -34,7 +34,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """What a CREATE TABLE says: its columns as written, its constraints, and what follows the bracket."""
+    """A parsed CREATE TABLE: its columns as written, its constraints, and what follows the bracket."""
 
     columns: dict[str, str]
     constraints: frozenset[str]
@@ -42,18 +42,18 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 class Differences(msgspec.Struct, frozen=True):
-    """How a file differs from the shape it should have."""
+    """How a file differs from the expected shape."""
 
     missing: tuple[str, ...]
-    """What adding mends, in words."""
+    """Missing parts, in words."""
     repairs: tuple[str, ...]
     """The statements that add it, in order."""
     faults: tuple[str, ...]
-    """What adding cannot mend, in words."""
+    """Differences that adding cannot repair, in words."""
 
 
 def compare(found: Iterable[Row], wanted: Iterable[Row]) -> Differences:
-    """What the one schema lacks of the other, and what stands in the way of adding it."""
+    """What one schema lacks of the other, and what prevents adding it."""
     have = {part.title: part for part in (_Part(*row) for row in found)}
     want = {part.title: part for part in (_Part(*row) for row in wanted)}
     missing: list[str] = []
@@ -66,7 +66,7 @@ def compare(found: Iterable[Row], wanted: Iterable[Row]) -> Differences:
             repairs.extend(_create(part))
         elif _normal(present.sql) == _normal(part.sql):
             continue
-        elif part.kind in ("index", "trigger", "view"):  # they hold nothing of their own
+        elif part.kind in ("index", "trigger", "view"):  # they contain no data of their own
             missing.append(f"{part.title} as it should be")
             repairs += [f"DROP {part.kind} {part.name}", part.sql]
         elif _is_virtual(part.sql):
@@ -106,7 +106,7 @@ def _compare_tables(
 
 
 def _gets_in_the_way(part: _Part) -> bool:
-    """Tables, columns and plain indexes of others change nothing for us; triggers and unique indexes do."""
+    """Unknown tables, columns and plain indexes are harmless; triggers and unique indexes are not."""
     return part.kind == "trigger" or (part.kind == "index" and _normal(part.sql).startswith("create unique"))
 
 
@@ -115,7 +115,7 @@ def _unwanted(part: _Part) -> str:
 
 
 def _normal(sql: str) -> str:
-    """The statement without comments, line ends and quotes around names; words in lower case, strings as they are."""
+    """The statement without comments, line ends and quoted names; words in lower case, strings unchanged."""
     said: list[str] = []
     for token in _TOKENS.finditer(sql):
         text = token.group()
@@ -132,7 +132,7 @@ def _normal(sql: str) -> str:
 
 
 def _read(sql: str) -> _Table:
-    """Take a CREATE TABLE apart at the commas between its definitions."""
+    """Split a CREATE TABLE at the commas between its definitions."""
     definitions: list[str] = [""]
     options = ""
     depth = 0

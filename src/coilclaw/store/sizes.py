@@ -1,4 +1,4 @@
-"""Sizes: how much waits, in a few indexed counts."""
+"""Queue sizes, in a few indexed counts."""
 
 from typing import get_args
 
@@ -9,16 +9,16 @@ from coilclaw.store.tx import Tx
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is open now."""
+    """The open work."""
 
     waiting: int
-    """Actions waiting for the owner."""
+    """Actions pending approval."""
     approved: int
-    """Actions that are approved and not yet carried out."""
+    """Actions approved and not yet executed."""
     unknown: int
-    """Actions whose end nobody knows; the owner resolves them."""
+    """Actions with an unknown outcome; the owner resolves them."""
     open_jobs: int
-    """Jobs that have not ended."""
+    """Unfinished jobs."""
 
 
 def sizes_of(db: Tx) -> Sizes:

@@ -1,4 +1,4 @@
-"""Rows of SOP runs: where a run stands, who works on it, and what each of its steps left."""
+"""Rows of SOP runs: state, worker, and the output of each step."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias
@@ -14,7 +14,7 @@ from coilclaw.store.tx import Tx
 
 RunState: TypeAlias = Literal["RUNNING", "WAITING", "DONE", "FAILED"]
 StepState: TypeAlias = Literal["RUNNING", "WAITING", "HELD", "SUCCEEDED", "FAILED", "SKIPPED"]
-"""HELD: what stopped it was not its own fault and had no effect; it is done again, and that counts as no retry."""
+"""HELD: it was stopped from outside without an effect; it runs again, which does not count as a retry."""
 
 OVER: frozenset[RunState] = frozenset({"DONE", "FAILED"})
 SETTLED: frozenset[StepState] = frozenset({"SUCCEEDED", "FAILED", "SKIPPED", "HELD"})
@@ -27,7 +27,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     file_hash: str
     sop_json: str
-    """The steps as they were when the run began."""
+    """The steps when the run started."""
     state: RunState
     reason: str
     position: int
@@ -35,7 +35,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str
     job_id: str | None
     file_label: Label
-    """Whose words the steps are: the owner's, unless the file holds untrusted content."""
+    """The label of the steps: the owner's, unless the file contains untrusted content."""
     fresh: tuple[Label, ...]
     inherited: tuple[Label, ...]
     worker: str | None
@@ -44,7 +44,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of a run that was begun, skipped or ended."""
+    """A step of a run that was started, skipped or finished."""
 
     run_id: str
     step_id: str
@@ -56,7 +56,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     action_id: str | None = None
     code: str = ""
     output: str = ""
-    """The beginning of it, at most 64 KB; the whole is in the artifact, if there is one."""
+    """Its beginning, at most 64 KB; the artifact, if there is one, has all of it."""
     output_hash: str = ""
     artifact_id: str | None = None
     label: Label = INTERNAL
@@ -137,7 +137,7 @@ def run_of_job(db: Tx, job_id: str) -> RunRow | None:
 
 
 def turn_is_over(db: Tx, turn_id: str) -> bool:
-    """Whether the run that a turn is has come to its end."""
+    """Whether the run of a turn has ended."""
     row = db.execute("SELECT state FROM sop_runs WHERE turn_id = ?", (turn_id,)).fetchone()
     return row is not None and row[0] in ("DONE", "FAILED")
 
@@ -149,7 +149,7 @@ def near_run_ids(db: Tx) -> list[str]:
 
 
 def list_runs(db: Tx, limit: int) -> tuple[list[RunRow], list[RunBroken]]:
-    """Runs, the newest first; those that cannot be read apart."""
+    """Runs, newest first; unreadable ones separately."""
     rows = db.execute(
         f"SELECT {_RUN} FROM sop_runs ORDER BY created_at DESC, run_id DESC LIMIT ?",  # noqa: S608
         (limit,),
@@ -165,7 +165,7 @@ def list_runs(db: Tx, limit: int) -> tuple[list[RunRow], list[RunBroken]]:
 
 
 def claim_run(tx: Tx, clock: Clock, run_id: str, worker: str, gone: Callable[[str], bool]) -> RunRow | None:
-    """Take a run that is not over and that nobody alive works on; None when that cannot be.
+    """Claim an unfinished run without a live worker; None if that is impossible.
 
     `gone` says whether the worker of that name is gone: ownership is a held lock, not a clock.
     """
@@ -177,7 +177,7 @@ def claim_run(tx: Tx, clock: Clock, run_id: str, worker: str, gone: Callable[[st
 
 
 def release_run(tx: Tx, clock: Clock, run_id: str, worker: str) -> None:
-    """Give a run back; whoever comes next goes on with it."""
+    """Release a run, for the next worker to continue."""
     tx.execute(
         "UPDATE sop_runs SET worker = NULL, updated_at = ? WHERE run_id = ? AND worker = ?",
         (stamp(clock()), run_id, worker),
@@ -187,7 +187,7 @@ def release_run(tx: Tx, clock: Clock, run_id: str, worker: str) -> None:
 def move_run(
     tx: Tx, clock: Clock, run_id: str, *, state: RunState, reason: str = "", position: int | None = None
 ) -> None:
-    """Say where a run stands; one that is over is nobody's."""
+    """Set a run's state; a finished one is unclaimed."""
     tx.execute(
         "UPDATE sop_runs SET state = ?, reason = ?, position = coalesce(?, position),"
         " worker = CASE WHEN ? THEN NULL ELSE worker END, updated_at = ? WHERE run_id = ?",
@@ -196,7 +196,7 @@ def move_run(
 
 
 def taint_run(tx: Tx, run_id: str, fresh: tuple[Label, ...], inherited: tuple[Label, ...]) -> None:
-    """Keep which untrusted content a run has met."""
+    """Record the untrusted content that a run has met."""
     tx.execute(
         "UPDATE sop_runs SET fresh_json = ?, inherited_json = ? WHERE run_id = ?",
         (_text(fresh), _text(inherited), run_id),
@@ -207,7 +207,7 @@ def taint_run(tx: Tx, run_id: str, fresh: tuple[Label, ...], inherited: tuple[La
 
 
 def steps_of_run(db: Tx, run_id: str) -> dict[str, StepRow]:
-    """Every step that is on record, by id, in order."""
+    """Every recorded step, by id, in order."""
     rows = db.execute(
         f"SELECT {_STEP} FROM sop_steps WHERE run_id = ? ORDER BY position",  # noqa: S608
         (run_id,),
@@ -216,7 +216,7 @@ def steps_of_run(db: Tx, run_id: str) -> dict[str, StepRow]:
 
 
 def put_step(tx: Tx, clock: Clock, step: StepRow, thread_id: str = "") -> StepRow:
-    """Write a step as it stands; of output over 64 KB the row keeps the beginning, an artifact all of it."""
+    """Write a step; of output over 64 KB the row has the beginning and an artifact all of it."""
     now = stamp(clock())
     data = step.output.encode("utf-8", "replace")
     artifact_id = None
@@ -248,12 +248,12 @@ def put_step(tx: Tx, clock: Clock, step: StepRow, thread_id: str = "") -> StepRo
 
 
 def _clipped(data: bytes, limit: int) -> bytes:
-    """The longest beginning that fits and is whole text."""
+    """The longest prefix that fits and is valid text."""
     return data if len(data) <= limit else data[:limit].decode("utf-8", "ignore").encode("utf-8")
 
 
 def whole_output(db: Tx, step: StepRow) -> str | None:
-    """All that a step left; None when its artifact is gone or was too large to keep whole."""
+    """A step's whole output; None if its artifact is gone or was too large to store."""
     if step.artifact_id is None:
         return step.output
     row = db.execute("SELECT blob FROM artifacts WHERE artifact_id = ?", (step.artifact_id,)).fetchone()
@@ -265,24 +265,24 @@ def whole_output(db: Tx, step: StepRow) -> str | None:
 
 
 class ActionStand(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an action stands, as the step that waits for it needs to know."""
+    """The state of an action, as its waiting step needs to know it."""
 
     action_id: str
     status: Status
     worker: str | None
-    """In whose hands it is."""
+    """Who has claimed it."""
     next_attempt_at: str | None
     result: ToolResult | None
     reason: str
 
     @property
     def ended(self) -> bool:
-        """Nothing more will happen to it by itself."""
+        """Nothing more will happen to it automatically."""
         return self.status not in ("PENDING", "APPROVED")
 
 
 def action_stand(db: Tx, action_id: str) -> ActionStand | None:
-    """How an action stands now."""
+    """An action's current state."""
     row = db.execute(
         "SELECT action_id, status, worker, next_attempt_at, result_json, rejection_reason FROM proposed_actions"
         " WHERE action_id = ?",
@@ -301,7 +301,7 @@ def action_stand(db: Tx, action_id: str) -> ActionStand | None:
 
 
 def action_is_told(db: Tx, thread_id: str, action_id: str) -> bool:
-    """Whether the outcome of an action stands in its thread."""
+    """Whether the outcome of an action was posted to its thread."""
     row = db.execute(
         "SELECT 1 FROM messages WHERE thread_id = ? AND action_id = ? LIMIT 1", (thread_id, action_id)
     ).fetchone()

@@ -1,4 +1,4 @@
-"""Secrets by name, sealed: what the owner keeps here instead of in the environment."""
+"""Encrypted secrets by name, which the owner stores here instead of in the environment."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ TABLE = "stored_secrets"
 
 
 class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """A secret as it is listed: never its value."""
+    """A secret's listing, without its value."""
 
     name: str
     created_at: str
@@ -18,7 +18,7 @@ class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def put_secret(tx: Tx, clock: Clock, sealer: Sealer, name: str, value: str) -> None:
-    """Keep a secret under a name, in place of the one before."""
+    """Store a secret under a name, replacing the previous one."""
     sealed = seal_row(tx, sealer, TABLE, name, value.encode("utf-8"))
     now = stamp(clock())
     tx.execute(
@@ -29,13 +29,13 @@ def put_secret(tx: Tx, clock: Clock, sealer: Sealer, name: str, value: str) -> N
 
 
 def sealed_secret(db: Tx, name: str) -> bytes | None:
-    """The secret as it is stored; None when there is none of that name."""
+    """The encrypted secret, or None."""
     row = db.execute("SELECT sealed FROM stored_secrets WHERE name = ?", (name,)).fetchone()
     return None if row is None else bytes(row[0])
 
 
 def get_secret(db: Tx, sealer: Sealer, name: str) -> str | None:
-    """The secret itself; None when there is none of that name."""
+    """The secret itself, or None."""
     return open_row(sealer, TABLE, name, lambda: sealed_secret(db, name))
 
 
@@ -46,5 +46,5 @@ def list_secrets(db: Tx) -> list[StoredSecret]:
 
 
 def remove_secret(tx: Tx, name: str) -> bool:
-    """Forget a secret; False when there was none."""
+    """Delete a secret; False if there was none."""
     return tx.execute("DELETE FROM stored_secrets WHERE name = ?", (name,)).rowcount == 1

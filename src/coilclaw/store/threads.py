@@ -1,8 +1,10 @@
 """Threads and messages: what was said, by whom, where it came from."""
 
+from typing import get_args
+
 import msgspec
 
-from coilclaw.packets.action import Label
+from coilclaw.packets.action import OWNER, Label
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ProposedCall, Role
 from coilclaw.packets.ids import Clock, new_id, stamp
@@ -11,6 +13,8 @@ from coilclaw.store.tx import Tx
 OWNER_ID = "owner"
 MESSAGE_BYTES = 64 * 1024
 ARTIFACT_BYTES = 2 * 1024 * 1024
+RESULT_CHARACTERS = 12_000
+"""A longer result of a call is shown to the model as head and tail; the artifact has all of it."""
 
 
 class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,22 +54,26 @@ MESSAGE_COLUMNS = (
 
 
 def ensure_owner(tx: Tx, clock: Clock) -> None:
-    """The one owner's row."""
+    """The owner's row."""
     tx.execute(
         "INSERT INTO users (user_id, email, created_at) VALUES (?, '', ?) ON CONFLICT DO NOTHING",
         (OWNER_ID, stamp(clock())),
     )
 
 
-def ensure_thread(tx: Tx, clock: Clock, thread_id: str, channel: str, title: str) -> None:
-    """Make the thread if it is new."""
+def ensure_thread(
+    tx: Tx, clock: Clock, thread_id: str, channel: str, title: str, *, project: str | None = None
+) -> None:
+    """Create the thread if it is new; an existing one keeps its project, or the workspace."""
     now = stamp(clock())
     ensure_owner(tx, clock)
-    tx.execute(
+    made = tx.execute(
         "INSERT INTO threads (thread_id, user_id, channel, title, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING",
         (thread_id, OWNER_ID, channel, title[:80], now, now),
     )
+    if project is not None and made.rowcount == 1:
+        tx.execute("INSERT OR IGNORE INTO thread_projects (thread_id, project_id) VALUES (?, ?)", (thread_id, project))
 
 
 def name_thread(tx: Tx, thread_id: str, title: str) -> None:
@@ -79,16 +87,18 @@ def _clip(text: str, limit: int) -> str:
     return text if len(data) <= limit else data[:limit].decode("utf-8", "ignore")
 
 
+NEWS = "news"
+"""In a message's metadata: it reports a call's later outcome, and does not replace its answer."""
 ANNOUNCED = "announces"
-"""In a message's metadata: the artifact whose keeping it tells of."""
+"""In a message's metadata: the artifact whose storing it reports."""
 
 
 def add_message(tx: Tx, clock: Clock, message: MessageRow) -> None:
-    """Store a message; content over 64 KB goes to an artifact, and the message keeps its beginning."""
+    """Store a message; a long result and any content over 64 KB are artifacts too, and the message keeps 64 KB."""
     now = message.created_at or stamp(clock())
     artifact_id = message.artifact_id
     content = _clip(message.content, MESSAGE_BYTES)
-    if content != message.content:
+    if content != message.content or (message.role == "tool" and len(content) > RESULT_CHARACTERS):
         artifact_id = new_id("art", clock())
         tx.execute(
             "INSERT INTO artifacts (artifact_id, thread_id, type, blob, label, created_at) VALUES (?, ?, ?, ?, ?, ?)",
@@ -123,6 +133,7 @@ def add_message(tx: Tx, clock: Clock, message: MessageRow) -> None:
     tx.execute("UPDATE threads SET updated_at = ? WHERE thread_id = ?", (now, message.thread_id))
 
 
+_ROLES: dict[str, Role] = {role: role for role in get_args(Role)}
 _CALLS = msgspec.json.Decoder(tuple[ProposedCall, ...])
 _METADATA = msgspec.json.Decoder(dict[str, Json])
 
@@ -133,7 +144,7 @@ def message_of(row: tuple[str, ...]) -> MessageRow:
         message_id=row[0],
         thread_id=row[1],
         turn_id=row[2],
-        role=msgspec.convert(row[3], Role),
+        role=_ROLES.get(row[3]) or msgspec.convert(row[3], Role),
         content=row[4],
         tool_calls=_CALLS.decode(row[5]),
         tool_call_id=row[6],
@@ -148,9 +159,15 @@ def message_of(row: tuple[str, ...]) -> MessageRow:
 
 
 def title_of(db: Tx, thread_id: str) -> str:
-    """A conversation's title; empty when it has none or is gone."""
+    """A conversation's title; empty if it has none or is gone."""
     row = db.execute("SELECT title FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
     return "" if row is None else row[0]
+
+
+def channel_of(db: Tx, thread_id: str) -> str:
+    """The channel a conversation came in by; empty when it is not there."""
+    row = db.execute("SELECT channel FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
+    return "" if row is None else str(row[0])
 
 
 def thread_exists(db: Tx, thread_id: str) -> bool:
@@ -177,7 +194,7 @@ def turn_messages(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[Mess
 
 
 def messages_before(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
-    """The last messages that stood in a thread before a turn began, oldest first."""
+    """The last messages in a thread before a turn began, oldest first."""
     rows = db.execute(
         f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE thread_id = ? AND seq <"  # noqa: S608
         " (SELECT min(seq) FROM messages WHERE thread_id = ? AND turn_id = ?) ORDER BY seq DESC LIMIT ?",
@@ -186,8 +203,8 @@ def messages_before(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[Me
     return [message_of(row) for row in reversed(rows)]
 
 
-# Several messages may wait in one conversation. Each is answered as if the ones after it were not there yet, and after
-# whatever the ones before it were answered with, although that was written later than the message itself.
+# Several messages may wait in one conversation. Each is answered as if later ones did not exist, and after
+# the answers to earlier ones, although those were written later than the message itself.
 _OWN = """
 WITH own (began, answered) AS (
     SELECT min(seq), min(CASE WHEN role IN ('assistant', 'tool') THEN seq END) FROM messages
@@ -201,7 +218,7 @@ WITH own (began, answered) AS (
 
 
 def messages_until(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
-    """The last messages of turns that began before this one, as far as they came before its first answer."""
+    """The last messages of earlier turns that came before this turn's first answer."""
     rows = db.execute(
         f"{_OWN} SELECT {MESSAGE_COLUMNS} FROM messages, own WHERE thread_id = :thread AND turn_id <> :turn"  # noqa: S608
         " AND own.began IS NOT NULL AND seq < coalesce(own.answered, seq + 1)"
@@ -212,7 +229,7 @@ def messages_until(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[Mes
 
 
 def _as_answered(rows: list[MessageRow]) -> list[MessageRow]:
-    """The messages with each question right before its answer, however long it had waited."""
+    """The messages with each question right before its answer, however long it waited."""
     answers = {row.turn_id for row in rows if row.role == "assistant"}
     waiting: dict[str, list[MessageRow]] = {}
     ordered: list[MessageRow] = []
@@ -225,22 +242,29 @@ def _as_answered(rows: list[MessageRow]) -> list[MessageRow]:
     return ordered
 
 
-def messages_and_since(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
+def messages_and_since(
+    db: Tx, thread_id: str, turn_id: str, limit: int, known: dict[str, MessageRow] | None = None
+) -> list[MessageRow]:
     """The messages of a turn, and what earlier ones added since its first answer, oldest first.
 
-    Of a turn that has no message in the thread it is told everything.
+    Of a turn that has no message in the thread it is told everything. `known` are messages that were read before, by
+    id, and those read now join them: a stored message never changes.
     """
+    known = {} if known is None else known
     rows = db.execute(
         f"{_OWN} SELECT {MESSAGE_COLUMNS} FROM messages, own WHERE thread_id = :thread"  # noqa: S608
         " AND (turn_id = :turn OR own.began IS NULL"
         " OR (seq > own.answered AND turn_id NOT IN (SELECT turn_id FROM later))) ORDER BY seq DESC LIMIT :most",
         {"thread": thread_id, "turn": turn_id, "most": limit},
     ).fetchall()
-    return [message_of(row) for row in reversed(rows)]
+    for row in rows:
+        if row[0] not in known:
+            known[row[0]] = message_of(row)
+    return [known[row[0]] for row in reversed(rows)]
 
 
 def list_threads(db: Tx, limit: int) -> list[ThreadRow]:
-    """Conversations, the most recent first."""
+    """Conversations, most recent first."""
     rows = db.execute(
         "SELECT t.thread_id, t.channel, t.title, t.created_at, t.updated_at,"
         " (SELECT count(*) FROM messages m WHERE m.thread_id = t.thread_id)"
@@ -259,11 +283,11 @@ def near_thread_ids(db: Tx, limit: int = 200) -> list[str]:
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
-    """What clearing the memory did."""
+    """The result of clearing the memory."""
 
     messages: int
     spared: tuple[str, ...]
-    """Conversations in which work is still going on, or whose last word is the owner's to say."""
+    """Conversations with unfinished work, or waiting for the owner."""
 
 
 _GOING_ON = """
@@ -275,7 +299,7 @@ UNION SELECT thread_id FROM turns WHERE state IN ('QUEUED', 'RUNNING')
 
 
 def clear_memory(tx: Tx) -> Forgotten:
-    """Forget every conversation that nothing rests on any more; actions, receipts and audit stay."""
+    """Delete every conversation that nothing depends on; actions, receipts and audit stay."""
     open_threads = f"SELECT thread_id FROM threads WHERE thread_id IN ({_GOING_ON})"  # noqa: S608
     spared = tuple(row[0] for row in tx.execute(f"{open_threads} ORDER BY thread_id"))
     gone = tx.execute(f"DELETE FROM messages WHERE thread_id NOT IN ({open_threads})").rowcount  # noqa: S608
@@ -291,9 +315,9 @@ def clear_memory(tx: Tx) -> Forgotten:
 
 
 def delete_thread(tx: Tx, thread_id: str) -> int | None:
-    """Forget one conversation by the same rule; how many messages went, or None while something rests on it.
+    """Delete one conversation by the same rule; returns the number of messages, or None if something depends on it.
 
-    One that jobs belong to stays as an empty name for them.
+    One with jobs stays as an empty entry.
     """
     if tx.execute(f"SELECT 1 WHERE ? IN ({_GOING_ON})", (thread_id,)).fetchone() is not None:
         return None
@@ -307,11 +331,32 @@ def delete_thread(tx: Tx, thread_id: str) -> int | None:
 
 
 def rename_thread(tx: Tx, thread_id: str, title: str) -> bool:
-    """Give a conversation another title; False when it does not exist."""
+    """Rename a conversation; False if it does not exist."""
     return tx.execute("UPDATE threads SET title = ? WHERE thread_id = ?", (title, thread_id)).rowcount == 1
 
 
+def thread_model(db: Tx, thread_id: str) -> str | None:
+    """The provider chosen for a conversation, or None."""
+    row = db.execute("SELECT model FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
+    return None if row is None else row[0]
+
+
+def set_thread_model(tx: Tx, thread_id: str, model: str | None) -> bool:
+    """Choose the provider of a conversation, None for the default; False if it does not exist."""
+    return tx.execute("UPDATE threads SET model = ? WHERE thread_id = ?", (model, thread_id)).rowcount == 1
+
+
 def thread_labels(db: Tx, thread_id: str) -> tuple[Label, ...]:
-    """Every label that content of this conversation ever carried."""
+    """Every label that content of this conversation ever had."""
     rows = db.execute("SELECT DISTINCT label FROM messages WHERE thread_id = ? ORDER BY label", (thread_id,))
     return tuple(row[0] for row in rows)
+
+
+def owner_words(db: Tx, thread_id: str, turn_id: str) -> str:
+    """The owner's message that started a turn; empty if there is none, or it is somebody else's."""
+    found = db.execute(
+        "SELECT content FROM messages WHERE thread_id = ? AND turn_id = ? AND role = 'user' AND label = ?"
+        " ORDER BY seq LIMIT 1",
+        (thread_id, turn_id, OWNER),
+    ).fetchone()
+    return "" if found is None else str(found[0])

@@ -1,4 +1,4 @@
-"""A transaction as everybody outside `store` sees it: only `store` knows which database is behind it."""
+"""A transaction as code outside `store` sees it: only `store` knows the database behind it."""
 
 import sqlite3
 from typing import TypeAlias

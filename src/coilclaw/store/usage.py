@@ -1,4 +1,4 @@
-"""Usage: the tokens each answer took, by model, day and job. Days are UTC."""
+"""Usage: the tokens of each answer, by model, day and job. Days are UTC."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
@@ -12,16 +12,16 @@ By: TypeAlias = Literal["model", "day", "job"]
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group of answers by one model took."""
+    """The usage of one group of answers by one model."""
 
     group: str
-    """The model, the day as 2026-03-01, or the job; empty for what belongs to no job."""
+    """The model, the day as 2026-03-01, or the job; empty outside jobs."""
     model: str
     answers: int
     input_tokens: int
     output_tokens: int
     estimated: int
-    """How many of the tokens are our own estimate, because the provider did not say."""
+    """How many of the tokens are our own estimate, because the provider did not report any."""
 
 
 def add_usage(
@@ -37,7 +37,7 @@ def add_usage(
     output_tokens: int,
     estimated: bool,
 ) -> None:
-    """Write down what one answer took, in the caller's transaction."""
+    """Record the usage of one answer, in the caller's transaction."""
     now = clock()
     tx.execute(
         "INSERT INTO usage (usage_id, thread_id, turn_id, job_id, provider, model, input_tokens, output_tokens,"
@@ -49,7 +49,7 @@ def add_usage(
             job_id,
             provider,
             model,
-            max(0, input_tokens),  # a provider's count is not to be trusted with lowering a total
+            max(0, input_tokens),  # a provider's count must not lower a total
             max(0, output_tokens),
             int(estimated),
             stamp(now),
@@ -58,13 +58,13 @@ def add_usage(
 
 
 def day_began(moment: datetime, *, days_ago: int = 0) -> str:
-    """The stamp of the midnight (UTC) that a day began with."""
+    """The stamp of the midnight (UTC) at which a day began."""
     day = moment.astimezone(UTC) - timedelta(days=days_ago)
     return stamp(day.replace(hour=0, minute=0, second=0, microsecond=0))
 
 
 def tokens_since(db: Tx, since: str) -> int:
-    """Tokens in and out from a moment on."""
+    """Tokens in and out since a time."""
     row = db.execute(
         "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage WHERE created_at >= ?", (since,)
     ).fetchone()
@@ -72,7 +72,7 @@ def tokens_since(db: Tx, since: str) -> int:
 
 
 def tokens_of_job(db: Tx, job_id: str) -> int:
-    """Tokens in and out that a job has used so far."""
+    """Tokens in and out used by a job so far."""
     row = db.execute(
         "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage WHERE job_id = ?", (job_id,)
     ).fetchone()
@@ -82,13 +82,19 @@ def tokens_of_job(db: Tx, job_id: str) -> int:
 _GROUPS: dict[By, str] = {"model": "model", "day": "substr(created_at, 1, 10)", "job": "coalesce(job_id, '')"}
 
 
-def usage_rows(db: Tx, since: str, by: By) -> list[UsageRow]:
-    """What was used from a moment on: one row for each group and model, in the order of the groups."""
+def models_of_job(db: Tx, job_id: str) -> tuple[str, ...]:
+    """The models that worked on a job, by name."""
+    rows = db.execute("SELECT DISTINCT model FROM usage WHERE job_id = ? ORDER BY model", (job_id,))
+    return tuple(row[0] for row in rows)
+
+
+def usage_rows(db: Tx, since: str, by: By, thread_id: str | None = None) -> list[UsageRow]:
+    """Usage since a time, of all or one conversation: one row per group and model, in order."""
     rows = db.execute(
         f"SELECT {_GROUPS[by]} AS part, model, count(*), sum(input_tokens), sum(output_tokens),"  # noqa: S608
         " sum(CASE WHEN estimated THEN input_tokens + output_tokens ELSE 0 END)"
-        " FROM usage WHERE created_at >= ? GROUP BY part, model ORDER BY part, model",
-        (since,),
+        " FROM usage WHERE created_at >= ? AND (? IS NULL OR thread_id = ?) GROUP BY part, model ORDER BY part, model",
+        (since, thread_id, thread_id),
     )
     return [
         UsageRow(group=r[0], model=r[1], answers=r[2], input_tokens=r[3], output_tokens=r[4], estimated=r[5])

@@ -1,4 +1,4 @@
 """Built-in tools: a typed argument struct, an async function, and a declaration of what it does to the world.
 
-Owns what the agent can ask for. Never touches a file, a process or a socket except through the granted Context.
+Owns what the agent can call. Touches files, processes and sockets only through the granted Context.
 """

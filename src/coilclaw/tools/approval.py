@@ -1,4 +1,4 @@
-"""sop_approval: a question of an SOP to the owner. The gate asks; the tool itself does nothing."""
+"""sop_approval: an SOP's question to the owner. The gate asks; the tool itself does nothing."""
 
 from typing import Annotated
 
@@ -10,6 +10,7 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.packets.job import JobLimits
 from coilclaw.packets.ports import Context, ToolOutput, Touches
 from coilclaw.tools.attachments import attachment_save
+from coilclaw.tools.configure import make_settings_change
 from coilclaw.tools.declare import runtime_names, tool
 from coilclaw.tools.release import quarantine_release
 from coilclaw.tools.show import file_show
@@ -20,11 +21,11 @@ class ApprovalArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sop: Annotated[str, msgspec.Meta(description="The SOP that asks.", max_length=64)]
     step: Annotated[str, msgspec.Meta(description="The step that asks.", max_length=64)]
-    message: Annotated[str, msgspec.Meta(description="What the owner is asked.", min_length=1, max_length=16_000)]
+    message: Annotated[str, msgspec.Meta(description="The question to the owner.", min_length=1, max_length=16_000)]
 
 
 def _question(message: str) -> str:
-    """The question alone: what is shown beside it may be somebody else's words and is no part of the sentence."""
+    """Only the question: the text shown after it may be somebody else's words."""
     before, found, _ = message.rpartition(BESIDE)
     return before if found else message
 
@@ -40,23 +41,25 @@ def _question(message: str) -> str:
     callers=frozenset({"sop"}),
 )
 async def sop_approval(args: ApprovalArgs, context: Context) -> ToolOutput:
-    """Ask the owner whether a procedure may go on; only a step of an SOP does."""
+    """Ask the owner whether a procedure may continue; only a step of an SOP can call it."""
     if context.source != "sop":
         raise ToolError(
-            "only a step of an SOP asks for approval by itself.",
-            remedy="Propose the call you need; the gate asks the owner where that is needed.",
+            "only a step of an SOP can ask for approval this way.",
+            remedy="Propose the call you need; the gate asks the owner if necessary.",
             code="NOT_A_STEP",
             begun=False,
         )
     return ToolOutput(text=f"The owner approved step {args.step}.", label=INTERNAL)
 
 
-RUNTIME_TOOLS = runtime_names((sop_approval, attachment_save, file_show, quarantine_release))
-"""Tools that only the runtime calls, as each of them declares: offered to no model, named by no step."""
+RUNTIME_TOOLS = runtime_names(
+    (sop_approval, attachment_save, file_show, quarantine_release, make_settings_change(None))
+)
+"""Tools that declare the runtime as their only caller: not offered to models, not allowed in steps."""
 
 
 def with_runtime_tools(limits: JobLimits) -> JobLimits:
-    """The limits of a job, which never keep its SOP from asking the owner."""
+    """A job's limits, extended so that its SOP can always ask the owner."""
     allowed = limits.constraints.allowed_tools
     if allowed is None:
         return limits

@@ -1,4 +1,4 @@
-"""artifact_put and artifact_get: larger pieces of work that outlive a turn, with where they came from."""
+"""artifact_put and artifact_get: larger pieces of work that outlive a turn, with their labels."""
 
 from typing import Annotated
 
@@ -16,10 +16,10 @@ SHOWN_BYTES = 64 * 1024
 class PutArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of artifact_put."""
 
-    name: Annotated[str, msgspec.Meta(description="Its name.", min_length=1, max_length=200)]
+    name: Annotated[str, msgspec.Meta(description="What it is called.", min_length=1, max_length=200)]
     kind: Annotated[
         str,
-        msgspec.Meta(description="What it is: report, patch, data, …", pattern=r"^[a-z][a-z0-9_-]{0,31}$"),
+        msgspec.Meta(description="Its kind: report, patch, data, …", pattern=r"^[a-z][a-z0-9_-]{0,31}$"),
     ]
     content: Annotated[str, msgspec.Meta(description="The whole content, at most 2 MB.")]
 
@@ -30,6 +30,8 @@ class GetArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     artifact_id: Annotated[
         str, msgspec.Meta(description="The id returned by artifact_put.", min_length=1, max_length=100)
     ]
+    offset: Annotated[int, msgspec.Meta(description="The first byte to read.", ge=0, le=1 << 31)] = 0
+    limit: Annotated[int, msgspec.Meta(description="How many bytes to read.", ge=1, le=SHOWN_BYTES)] = SHOWN_BYTES
 
 
 def _shelf(context: Context) -> Notes:
@@ -48,7 +50,7 @@ def _shelf(context: Context) -> Notes:
     summary=lambda args: f"Store the {args.kind} {one_line(args.name)!r} ({len(args.content.encode())} bytes).",
 )
 async def artifact_put(args: PutArgs, context: Context) -> ToolOutput:
-    """Keep a piece of work (a report, a patch, data) that outlives this turn; its id reads it back."""
+    """Store a piece of work (a report, a patch, data) beyond this turn; returns an id to read it back."""
     shelf = _shelf(context)
     if any(one_line(text) != text for text in (args.name, args.kind)):
         raise ToolError(
@@ -59,7 +61,7 @@ async def artifact_put(args: PutArgs, context: Context) -> ToolOutput:
         )
     if args.kind == "evidence_manifest":
         raise ToolError(
-            "evidence manifests are written by the runtime only.",
+            "only the runtime writes evidence manifests.",
             remedy="Choose another kind.",
             code="BAD_NAME",
             begun=False,
@@ -83,7 +85,7 @@ async def artifact_put(args: PutArgs, context: Context) -> ToolOutput:
     summary=lambda args: f"Read the artifact {one_line(args.artifact_id)}.",
 )
 async def artifact_get(args: GetArgs, context: Context) -> ToolOutput:
-    """Read an artifact by its id; of a long one, the first 64 KB."""
+    """Read an artifact by its id: its first 64 KB, or `limit` bytes from `offset`."""
     found = _shelf(context).get_artifact(args.artifact_id)
     if found is None:
         raise ToolError(
@@ -99,7 +101,10 @@ async def artifact_get(args: GetArgs, context: Context) -> ToolOutput:
         raise ToolError(
             f"{args.artifact_id} is not UTF-8 text ({len(data)} bytes).", code="ARTIFACT_NOT_TEXT", begun=False
         ) from error
-    text = data[:SHOWN_BYTES].decode("utf-8", "ignore")
-    if len(data) > SHOWN_BYTES:
-        text += f"\n… only the first {SHOWN_BYTES} of {len(data)} bytes are shown."
+    part = data[args.offset : args.offset + args.limit]
+    text = part.decode("utf-8", "ignore")
+    if args.offset:
+        text += f"\n… bytes {args.offset} to {args.offset + len(part)} of {len(data)}."
+    elif len(data) > len(part):
+        text += f"\n… only the first {len(part)} of {len(data)} bytes are shown."
     return ToolOutput(text=text, label=label, metadata={"bytes": len(data)})

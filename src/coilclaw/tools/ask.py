@@ -1,4 +1,4 @@
-"""ask_user: a question to the owner, where there is somebody to answer."""
+"""ask_user: a question to the owner, if somebody can answer."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""attachment_save: puts a file that the owner uploaded into the workspace. Only an upload calls it, never a model."""
+"""attachment_save: saves a file that the owner uploaded to the workspace. Only an upload calls it, never a model."""
 
 from typing import Annotated
 
@@ -12,14 +12,14 @@ from coilclaw.tools.declare import tool
 
 MAX_BYTES = 2 * 1024 * 1024
 LABEL = untrusted("attachment")
-"""Who wrote an uploaded file is not known: not the owner, as far as the gate is concerned."""
+"""The author of an uploaded file is unknown, so the gate does not treat it as the owner's words."""
 
 
 class SaveArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of attachment_save."""
 
     artifact_id: Annotated[
-        str, msgspec.Meta(description="The artifact that holds the uploaded bytes.", min_length=1, max_length=100)
+        str, msgspec.Meta(description="The artifact with the uploaded bytes.", min_length=1, max_length=100)
     ]
     path: Annotated[
         str,
@@ -32,7 +32,7 @@ class SaveArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: Annotated[str, msgspec.Meta(description="SHA-256 of the bytes.", pattern=r"^[0-9a-f]{64}$")]
 
 
-# It always asks, so that it never runs without the word of whoever uploaded.
+# It always asks, so that it never runs without the uploader's approval.
 @tool(
     SaveArgs,
     effect="WRITE",
@@ -44,7 +44,7 @@ class SaveArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     callers=frozenset({"gateway"}),
 )
 async def attachment_save(args: SaveArgs, context: Context) -> ToolOutput:
-    """Save a file that the owner uploaded; only an upload does."""
+    """Save a file that the owner uploaded; only an upload can call it."""
     if context.notes is None or context.files is None:
         raise ToolError("no upload was granted to this call.", code="NOT_GRANTED", begun=False)
     found = context.notes.get_artifact(args.artifact_id)
@@ -62,7 +62,7 @@ async def attachment_save(args: SaveArgs, context: Context) -> ToolOutput:
 
 
 def _is_there(files: Files, path: str, data: bytes) -> bool:
-    """Whether an earlier attempt wrote these bytes already; another file of that name is never replaced."""
+    """Whether an earlier attempt already wrote these bytes; a different file with that name is never replaced."""
     try:
         same = files.read(path, max_bytes=MAX_BYTES) == data
     except ToolError as error:

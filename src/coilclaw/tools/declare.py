@@ -13,13 +13,13 @@ from coilclaw.packets.ports import Context, Recovery, Tool, ToolOutput, Touches
 A = TypeVar("A", bound=msgspec.Struct)
 
 ANYONE: frozenset[Source] = frozenset(get_args(Source))
-"""A tool that models may propose, wherever they work."""
+"""A tool that models may propose, whatever the source."""
 RUNTIME: frozenset[Source] = frozenset({"sop", "gateway"})
-"""Where the runtime makes calls of its own: steps of procedures, uploads."""
+"""Sources of the runtime's own calls: steps of procedures, uploads."""
 
 
 class Declared(Generic[A]):
-    """A tool made from a function. Its schema and its declaration hash are derived."""
+    """A tool made from a function. Its schema and declaration hash are derived."""
 
     def __init__(
         self,
@@ -34,9 +34,15 @@ class Declared(Generic[A]):
         summary: Callable[[A], str],
         callers: frozenset[Source] = ANYONE,
         opens_pr: bool = False,
+        governs: bool = False,
     ) -> None:
         if callers != ANYONE and not (callers and callers <= RUNTIME):
-            raise ValueError(f"{run.__name__}: a tool is called by anyone, or by the runtime's own places only")
+            raise ValueError(f"{run.__name__}: a tool is open to all sources, or only to the runtime's own")
+        if governs and (callers == ANYONE or not always_ask):
+            raise ValueError(
+                f"{run.__name__}: a tool that governs the agent must not be open to models, and must ask the owner"
+            )
+        self.governs = governs
         self.callers = callers
         self.opens_pr = opens_pr
         self.name = run.__name__
@@ -49,7 +55,7 @@ class Declared(Generic[A]):
         self._args = args
         self._touches = touches
         self._summary = summary
-        self._decoder = msgspec.json.Decoder(args)
+        self._decoder: msgspec.json.Decoder[A] | None = None
         self._parameters: dict[str, Json] | None = None
         self._declaration_hash = ""
 
@@ -62,8 +68,9 @@ class Declared(Generic[A]):
 
     def _derive_schema(self) -> dict[str, Json]:
         schema = cast("dict[str, Json]", msgspec.json.schema(self._args))
-        definitions = cast("dict[str, dict[str, Json]]", schema.get("$defs", {}))
-        return {**definitions[self._args.__name__], "title": self.name}
+        definitions = cast("dict[str, Json]", schema.get("$defs", {}))
+        own = cast("dict[str, Json]", _without_references(definitions[self._args.__name__], definitions))
+        return {**own, "title": self.name}
 
     @property
     def declaration_hash(self) -> str:
@@ -77,6 +84,8 @@ class Declared(Generic[A]):
 
     def _declared(self) -> dict[str, Json]:
         own: dict[str, Json] = {} if self.callers == ANYONE else {"callers": [*sorted(self.callers)]}
+        if self.governs:
+            own["governs"] = True
         return own | {
             "name": self.name,
             "description": self.description,
@@ -89,6 +98,8 @@ class Declared(Generic[A]):
 
     def parse(self, args: bytes) -> A:
         """The typed arguments."""
+        if self._decoder is None:  # most commands parse the arguments of few tools or of none
+            self._decoder = msgspec.json.Decoder(self._args)
         return self._decoder.decode(args)
 
     def touches(self, args: msgspec.Struct) -> Touches:
@@ -96,11 +107,11 @@ class Declared(Generic[A]):
         return self._touches(cast("A", args))
 
     def recovery(self, args: msgspec.Struct) -> Recovery:
-        """What can be repeated is done again; the rest is the owner's to say."""
+        """Repeat what is idempotent; leave the rest to the owner."""
         return "repeat" if self.idempotent else "owner"
 
     async def lookup(self, args: msgspec.Struct, context: Context) -> bool | None:
-        """Nothing outside this machine keeps track of it."""
+        """There is nothing to look it up in."""
         return None
 
     def summary(self, args: msgspec.Struct) -> str:
@@ -110,6 +121,18 @@ class Declared(Generic[A]):
     async def invoke(self, args: msgspec.Struct, context: Context) -> ToolOutput:
         """Run it with what it was granted."""
         return await self._run(cast("A", args), context)
+
+
+def _without_references(schema: Json, definitions: dict[str, Json]) -> Json:
+    """The schema with references inlined, because not every model server resolves them."""
+    if isinstance(schema, list):
+        return [_without_references(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = schema.get("$ref")
+    if isinstance(name, str):
+        return _without_references(definitions[name.rpartition("/")[2]], definitions)
+    return {key: _without_references(each, definitions) for key, each in schema.items()}
 
 
 def tool(
@@ -122,6 +145,7 @@ def tool(
     touches: Callable[[A], Touches],
     summary: Callable[[A], str],
     callers: frozenset[Source] = ANYONE,
+    governs: bool = False,
 ) -> Callable[[Callable[[A, Context], Awaitable[ToolOutput]]], Declared[A]]:
     """Declare the decorated function as a tool named after it."""
 
@@ -136,6 +160,7 @@ def tool(
             touches=touches,
             summary=summary,
             callers=callers,
+            governs=governs,
         )
 
     return declare
@@ -147,12 +172,12 @@ def nothing(_: msgspec.Struct) -> Touches:
 
 
 def runtime_names(tools: Iterable[Declared[Any]]) -> frozenset[str]:
-    """Those that only the runtime calls, by name."""
+    """The tools that only the runtime may call, by name."""
     return frozenset(each.name for each in tools if each.callers != ANYONE)
 
 
 def registry(tools: list[Tool]) -> dict[str, Tool]:
-    """Tools by name; two of the same name are a mistake in the code, not a choice."""
+    """Tools by name; a name collision is a programming error."""
     named: dict[str, Tool] = {}
     for each in tools:
         if each.name in named:

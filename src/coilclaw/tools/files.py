@@ -1,4 +1,4 @@
-"""file_list, file_read and file_write: the workspace, as far as it was granted."""
+"""file_list and file_write: the granted part of the workspace."""
 
 from typing import Annotated
 
@@ -10,7 +10,6 @@ from coilclaw.packets.ports import Context, Files, ToolOutput, Touches
 from coilclaw.tools.declare import tool
 
 MAX_ENTRIES = 500
-MAX_READ = 256 * 1024
 MAX_WRITE = 1024 * 1024
 Path = Annotated[str, msgspec.Meta(description="A path inside the workspace.", min_length=1, max_length=4096)]
 
@@ -21,12 +20,6 @@ class ListArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, msgspec.Meta(description="A directory inside the workspace.", max_length=4096)] = "."
 
 
-class ReadArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of file_read."""
-
-    path: Path
-
-
 class WriteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of file_write."""
 
@@ -34,7 +27,8 @@ class WriteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     content: Annotated[str, msgspec.Meta(description="The whole new content, UTF-8.")]
 
 
-def _files(context: Context) -> Files:
+def granted_files(context: Context) -> Files:
+    """The files of a call; an error if it was granted none."""
     if context.files is None:
         raise ToolError("no file was granted to this call.", code="NOT_GRANTED", begun=False)
     return context.files
@@ -51,7 +45,7 @@ def _files(context: Context) -> Files:
 )
 async def file_list(args: ListArgs, context: Context) -> ToolOutput:
     """List the files and folders in a directory of the workspace."""
-    entries = _files(context).list(args.path, limit=MAX_ENTRIES + 1)
+    entries = granted_files(context).list(args.path, limit=MAX_ENTRIES + 1)
     lines = [f"{entry.name}/" if entry.kind == "dir" else f"{entry.name}  {_note(entry.kind, entry.size)}"
              for entry in entries[:MAX_ENTRIES]]  # fmt: skip
     if len(entries) > MAX_ENTRIES:
@@ -65,30 +59,6 @@ def _note(kind: str, size: int) -> str:
 
 
 @tool(
-    ReadArgs,
-    effect="READ",
-    destination="workspace",
-    idempotent=True,
-    always_ask=False,
-    touches=lambda args: Touches(reads=(args.path,)),
-    summary=lambda args: f"Read {args.path}.",
-)
-async def file_read(args: ReadArgs, context: Context) -> ToolOutput:
-    """Read a UTF-8 text file of the workspace."""
-    data = _files(context).read(args.path, max_bytes=MAX_READ)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ToolError(
-            f"{args.path} is not UTF-8 text (byte {error.start} of {len(data)}).",
-            remedy="Use `shell` with file, od or strings to look at binary files.",
-            code="FILE_NOT_TEXT",
-            begun=False,
-        ) from error
-    return ToolOutput(text=text, label=OWNER, metadata={"bytes": len(data)})
-
-
-@tool(
     WriteArgs,
     effect="WRITE",
     destination="workspace",
@@ -98,7 +68,7 @@ async def file_read(args: ReadArgs, context: Context) -> ToolOutput:
     summary=lambda args: f"Write {len(args.content.encode('utf-8', 'replace'))} bytes to {args.path}.",
 )
 async def file_write(args: WriteArgs, context: Context) -> ToolOutput:
-    """Write a UTF-8 text file of the workspace, replacing what is there; missing folders are made."""
+    """Write a UTF-8 text file in the workspace, replacing any existing one; missing folders are created."""
     data = args.content.encode("utf-8")
     if len(data) > MAX_WRITE:
         raise ToolError(
@@ -106,5 +76,5 @@ async def file_write(args: WriteArgs, context: Context) -> ToolOutput:
             code="FILE_TOO_LARGE",
             begun=False,
         )
-    _files(context).write(args.path, data)
+    granted_files(context).write(args.path, data)
     return ToolOutput(text=f"Wrote {len(data)} bytes to {args.path}.", label=INTERNAL, metadata={"bytes": len(data)})

@@ -1,4 +1,4 @@
-"""schedule_followup: the agent's wake-up call to itself."""
+"""schedule_followup: work that the agent plans for itself."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -15,9 +15,7 @@ from coilclaw.tools.declare import nothing, tool
 class FollowupArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of schedule_followup."""
 
-    goal: Annotated[
-        str, msgspec.Meta(description="What should be done then, complete in itself.", min_length=1, max_length=8192)
-    ]
+    goal: Annotated[str, msgspec.Meta(description="What to do then, self-contained.", min_length=1, max_length=8192)]
     at: Annotated[
         str | None, msgspec.Meta(description="When: RFC 3339 with an offset, such as 2026-12-01T09:00:00Z.")
     ] = None
@@ -26,7 +24,7 @@ class FollowupArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _summary(args: FollowupArgs) -> str:
     when = f"at {one_line(args.at)}" if args.at is not None else f"in {args.in_minutes} minutes"
-    return f"Wake up {when} and go on with: {one_line(args.goal)[:200]}"
+    return f"Wake up {when} and continue with: {one_line(args.goal)[:200]}"
 
 
 @tool(
@@ -39,7 +37,7 @@ def _summary(args: FollowupArgs) -> str:
     summary=_summary,
 )
 async def schedule_followup(args: FollowupArgs, context: Context) -> ToolOutput:
-    """Plan to go on with something later by yourself: a job with this goal starts at that time. Few may be open."""
+    """Plan to continue something later: a job with this goal starts at that time. Few may be open."""
     if context.follow_up is None:
         raise ToolError("follow-ups were not granted to this call.", code="NOT_GRANTED", begun=False)
     if (args.at is None) == (args.in_minutes is None):
@@ -55,7 +53,7 @@ def _moment(text: str | None) -> datetime | None:
         moment = datetime.fromisoformat(text)
         if moment.utcoffset() is not None:
             return moment.astimezone(UTC)
-    except (ValueError, OverflowError):  # no time, or one that has none in UTC
+    except (ValueError, OverflowError):  # not a time, or one without an equivalent in UTC
         pass
     raise ToolError(
         f"{one_line(text[:40])!r} is not a time with an offset.",

@@ -1,4 +1,4 @@
-"""memory_search: what was said before, in any conversation."""
+"""memory_search: past messages of all conversations."""
 
 from typing import Annotated
 
@@ -14,8 +14,8 @@ from coilclaw.tools.declare import nothing, tool
 class SearchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of memory_search."""
 
-    query: Annotated[str, msgspec.Meta(description="Words to look for.", min_length=1, max_length=1000)]
-    limit: Annotated[int, msgspec.Meta(description="How many hits at most.", ge=1, le=50)] = 10
+    query: Annotated[str, msgspec.Meta(description="Words to search for.", min_length=1, max_length=1000)]
+    limit: Annotated[int, msgspec.Meta(description="Maximum number of hits.", ge=1, le=50)] = 10
 
 
 @tool(

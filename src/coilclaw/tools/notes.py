@@ -1,4 +1,4 @@
-"""notes_write and notes_read: what the agent keeps for itself, with where it came from."""
+"""notes_write and notes_read: the agent's own notes, with their labels."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ class NoteArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of notes_write."""
 
     title: Annotated[
-        str, msgspec.Meta(description="One line; a note of this title is replaced.", min_length=1, max_length=TITLE)
+        str, msgspec.Meta(description="One line; replaces a note with this title.", min_length=1, max_length=TITLE)
     ]
     content: Annotated[str, msgspec.Meta(description="The whole note, at most 64 KB.")]
 
@@ -39,7 +39,7 @@ def _notes(context: Context) -> Notes:
 
 
 def _title(text: str) -> str:
-    """A title as it is kept: what cannot be seen in a list, or would break it, is refused."""
+    """A title as stored; one that is invisible in a list, or would break it, is refused."""
     title = text.strip()
     if not title or one_line(title) != title:
         raise ToolError(
@@ -61,7 +61,7 @@ def _title(text: str) -> str:
     summary=lambda args: f"Store a note titled {one_line(args.title)!r}.",
 )
 async def notes_write(args: NoteArgs, context: Context) -> ToolOutput:
-    """Keep a note for later conversations under a title; a note of the same title is replaced."""
+    """Store a note for later conversations under a title, replacing a note with the same title."""
     notes, title = _notes(context), _title(args.title)
     await notes.write_note(title, args.content)
     return ToolOutput(
@@ -79,7 +79,7 @@ async def notes_write(args: NoteArgs, context: Context) -> ToolOutput:
     summary=lambda args: f"Read the note {one_line(args.title)!r}." if args.title.strip() else "List the notes.",
 )
 async def notes_read(args: NoteReadArgs, context: Context) -> ToolOutput:
-    """Read a note by its title, or list the titles of all notes when no title is given."""
+    """Read a note by its title, or list all titles if none is given."""
     notes, title = _notes(context), args.title.strip()
     if not title:
         return _list(notes)
@@ -95,7 +95,7 @@ async def notes_read(args: NoteReadArgs, context: Context) -> ToolOutput:
 
 
 def _list(notes: Notes) -> ToolOutput:
-    """The titles. They were written by the agent too, so the list carries the label of every note in it."""
+    """The titles. The agent wrote them too, so the list carries the label of every note in it."""
     found = notes.list_notes(limit=MAX_TITLES + 1)
     if not found:
         return ToolOutput(text="There are no notes yet.", label=INTERNAL, metadata={"notes": 0})

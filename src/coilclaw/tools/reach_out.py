@@ -1,4 +1,4 @@
-"""reach_out: a message to the owner, who is away."""
+"""reach_out: a message to an absent owner."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal, TypeAlias
@@ -12,15 +12,14 @@ from coilclaw.packets.text import one_line
 from coilclaw.tools.declare import Declared, nothing
 
 Post: TypeAlias = Callable[[str, str, str], Awaitable[tuple[str, str | None]]]
-"""Posts a message for the call of an idempotency key, with a reason; gives the conversation it stands in and, where the
-owner is not notified of it because they were a short while ago, when they would be again."""
+"""Posts a message with a reason, once per idempotency key. Returns its conversation and, if the owner was notified a
+short while ago and is not notified again, when the next notification is possible."""
 
 MESSAGE = 2000
 WHEN = (
-    "Notify the owner, who is away, and post a message to this conversation. Only for what cannot wait until they look"
-    " by themselves: a question that blocks you, something only they can do, news they would want at once. Not for"
-    " progress, not for results of work, not for approvals: those are announced anyway. At most one notification in"
-    " ten minutes reaches them."
+    "Notify the owner, who is away, and post a message to this conversation. Only for what cannot wait: a question that"
+    " blocks you, something only they can do, urgent news. Progress, results and approvals are announced anyway. At"
+    " most one in ten minutes reaches them."
 )
 
 
@@ -30,13 +29,12 @@ class ReachOutArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[
         Literal["operator_attention_needed", "clarification_needed", "important_update", "follow_up_available"],
         msgspec.Meta(
-            description="operator_attention_needed: the owner must do or decide something. clarification_needed: you"
-            " cannot go on without an answer. important_update: they would want to know now. follow_up_available:"
-            " something they asked for earlier can go on."
+            description="operator_attention_needed: they must do or decide something. clarification_needed: you are"
+            " stuck without an answer. follow_up_available: something they asked for can go on."
         ),
     ]
     message: Annotated[
-        str, msgspec.Meta(description="What to tell the owner, complete in itself.", min_length=1, max_length=MESSAGE)
+        str, msgspec.Meta(description="What to tell the owner, self-contained.", min_length=1, max_length=MESSAGE)
     ]
 
 
@@ -45,7 +43,7 @@ async def _nowhere(_key: str, _reason: str, _message: str) -> tuple[str, str | N
 
 
 def make_reach_out(post: Post | None) -> Declared[ReachOutArgs]:
-    """The tool, with what it posts by; without, it is declared and refuses."""
+    """The tool, with a way to post; without one, it is declared but refuses."""
     say = post or _nowhere
 
     async def reach_out(args: ReachOutArgs, context: Context) -> ToolOutput:

@@ -1,4 +1,4 @@
-"""quarantine_release: puts files in place that a command made and other programs run. Only the runtime asks for it."""
+"""quarantine_release: releases files that a command made and other programs execute. Only the runtime calls it."""
 
 from typing import Annotated
 
@@ -16,14 +16,14 @@ class ReleaseArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action: Annotated[str, msgspec.Meta(description="The action whose command made them.", max_length=100)]
     files: Annotated[
         dict[str, str],
-        msgspec.Meta(description="What is held, by path: the SHA-256 of a file, or where a link leads.", min_length=1),
+        msgspec.Meta(description="The held files by path: the SHA-256 of a file, or a link's target.", min_length=1),
     ]
 
 
 def _listed(args: ReleaseArgs) -> str:
     lines = (f"  {path}  ({content[:23]}…)" for path, content in sorted(args.files.items()))
     return (
-        "A command made or changed these. Other programs run them by themselves, outside any box, so they are held"
+        "A command made or changed these. Other programs execute them on their own, outside any box, so they are held"
         f" in the quarantine of CoilClaw's home ({args.action}), where you can look at them:\n" + "\n".join(lines)
     )
 
@@ -36,13 +36,13 @@ def _listed(args: ReleaseArgs) -> str:
     always_ask=True,
     touches=lambda args: Touches(writes=tuple(sorted(args.files)), says=_listed(args), releases=args.action),
     summary=lambda args: (
-        f"Put {len(args.files)} held {'file' if len(args.files) == 1 else 'files'} in place that"
-        f" other programs run by themselves: {', '.join(sorted(args.files)[:5])}{'…' if len(args.files) > 5 else '.'}"
+        f"Put {len(args.files)} held {'file' if len(args.files) == 1 else 'files'} in place that other"
+        f" programs execute on their own: {', '.join(sorted(args.files)[:5])}{'…' if len(args.files) > 5 else '.'}"
     ),
     callers=frozenset({"gateway"}),
 )
 async def quarantine_release(args: ReleaseArgs, context: Context) -> ToolOutput:
-    """Put files in place that a command made and other programs run; only the runtime asks for it."""
+    """Release files that a command made and other programs execute; only the runtime can call it."""
     if context.release is None:
         raise ToolError("no held files were granted to this call.", code="NOT_GRANTED", begun=False)
     placed = await context.release(args.action, args.files)

@@ -9,9 +9,11 @@ from coilclaw.packets.box import BoxResult
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.labels import join_labels
 from coilclaw.packets.ports import Context, ToolOutput, Touches
+from coilclaw.packets.text import duration
 from coilclaw.tools.declare import tool
 
 SHOWN = 64 * 1024
+LONGEST_SECONDS = 1800
 CODES = {
     "timeout": "TOOL_TIMEOUT",
     "stopped": "ESTOP",
@@ -36,11 +38,29 @@ class ShellArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     domains: Annotated[
         tuple[_Domain, ...],
         msgspec.Meta(
-            description="Host names on the allowed domains that the command must reach over https, as in example.com;"
-            " anything else the owner listed as scheme://host:port. Leave it out for no network.",
+            description="Allowed hosts it must reach over https, as in example.com, or as scheme://host:port; none: no"
+            " network.",
             max_length=8,
         ),
     ] = ()
+    timeout_seconds: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                description="How long it may run; about two minutes by default.",
+                ge=1,
+                le=LONGEST_SECONDS,
+            ),
+        ]
+        | None
+    ) = None
+    background: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Do not wait: gives a handle for command_status and command_stop, and up to 30 minutes. Other"
+            " commands cannot reach a server started here: each has a box of its own."
+        ),
+    ] = False
 
 
 def _text(data: bytes) -> str:
@@ -53,7 +73,7 @@ def _host(domain: str) -> str:
 
 
 def _first(command: str) -> str:
-    """The beginning of a command, and that there is more of it."""
+    """The beginning of a command, with a note if there is more."""
     line, _, rest = command.strip().partition("\n")
     shown = line if len(line) <= 120 else f"{line[:120]}…"
     more = len([each for each in rest.split("\n") if each.strip()])
@@ -62,6 +82,16 @@ def _first(command: str) -> str:
 
 def _reach(domains: tuple[str, ...]) -> str:
     return f" with a way to {', '.join(domains)}" if domains else ""
+
+
+def _seconds(args: ShellArgs) -> int | None:
+    """The call's timeout, if it sets one; a background command gets the maximum."""
+    return LONGEST_SECONDS if args.background and args.timeout_seconds is None else args.timeout_seconds
+
+
+def _time(args: ShellArgs) -> str:
+    seconds = _seconds(args)
+    return f"{' in the background' if args.background else ''}{f' for up to {duration(seconds)}' if seconds else ''}"
 
 
 def _report(result: BoxResult) -> str:
@@ -81,8 +111,10 @@ def _report(result: BoxResult) -> str:
     destination="workspace",
     idempotent=False,
     always_ask=False,
-    touches=lambda args: Touches(command=args.command, domains=args.domains),
-    summary=lambda args: f"Run `{_first(args.command)}`{_reach(args.domains)}.",
+    touches=lambda args: Touches(
+        command=args.command, domains=args.domains, seconds=_seconds(args), background=args.background
+    ),
+    summary=lambda args: f"Run `{_first(args.command)}`{_reach(args.domains)}{_time(args)}.",
 )
 async def shell(args: ShellArgs, context: Context) -> ToolOutput:
     """Run a shell command in the workspace, boxed: read-only system, limits, no network beyond the domains granted."""

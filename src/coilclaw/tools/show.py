@@ -1,4 +1,6 @@
-"""file_show: looks at a workspace file for the owner and says what it is. The panel shows what has that hash."""
+"""file_show: inspects a workspace file for the owner. The panel shows the content with the returned hash."""
+
+import msgspec
 
 from coilclaw.packets.action import OWNER
 from coilclaw.packets.canonical import sha256_hex
@@ -6,14 +8,20 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.packets.kinds import kind_of
 from coilclaw.packets.ports import Context, ToolOutput, Touches
 from coilclaw.tools.declare import tool
-from coilclaw.tools.files import ReadArgs
+from coilclaw.tools.files import Path
 
 MAX_SHOWN = 32 << 20
-"""What is larger is not read at all: its hash would take its time, and nobody looks at it in a browser."""
+"""Larger files are not read: hashing them takes long, and nobody views them in a browser."""
+
+
+class ShowArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of file_show."""
+
+    path: Path
 
 
 @tool(
-    ReadArgs,
+    ShowArgs,
     effect="READ",
     destination="workspace",
     idempotent=True,
@@ -22,8 +30,8 @@ MAX_SHOWN = 32 << 20
     summary=lambda args: f"Show {args.path}.",
     callers=frozenset({"gateway"}),
 )
-async def file_show(args: ReadArgs, context: Context) -> ToolOutput:
-    """Look at a workspace file for the owner; only the panel does."""
+async def file_show(args: ShowArgs, context: Context) -> ToolOutput:
+    """Inspect a workspace file for the owner; only the panel can call it."""
     if context.files is None:
         raise ToolError("no file was granted to this call.", code="NOT_GRANTED", begun=False)
     data = context.files.read(args.path, max_bytes=MAX_SHOWN)

@@ -1,4 +1,4 @@
-"""time: what the clock says."""
+"""time: the current time."""
 
 import msgspec
 
@@ -22,7 +22,7 @@ class TimeArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary=lambda _: "Look at the clock.",
 )
 async def time(args: TimeArgs, context: Context) -> ToolOutput:
-    """Tell the current local time, the time in UTC and the time zone."""
+    """Return the current local time, the time in UTC and the time zone."""
     now = context.clock()
     local = now.astimezone()
     zone = local.tzname() or "unknown"

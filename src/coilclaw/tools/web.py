@@ -1,4 +1,4 @@
-"""web_open and web_search: the public web, read-only, through the airlock, marked as somebody else's words."""
+"""web_open and web_search: the public web, read-only, through the airlock, labelled as untrusted."""
 
 from typing import Annotated
 from urllib.parse import quote, urljoin
@@ -23,16 +23,16 @@ class OpenArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SearchArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of web_search."""
 
-    query: Annotated[str, msgspec.Meta(description="What to look for.", min_length=1, max_length=400)]
+    query: Annotated[str, msgspec.Meta(description="What to search for.", min_length=1, max_length=400)]
 
 
 def host_of(url: str) -> str:
-    """The host part of an address the airlock has accepted."""
+    """The host of an address that the airlock has accepted."""
     return url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]
 
 
 def not_followed(response: HttpResponse) -> str:
-    """Where an answer leads that was not followed; nothing for any other answer."""
+    """Where an unfollowed redirect leads; empty for any other response."""
     location = response.header("location") if 300 <= response.status < 400 else ""
     if not location:
         return ""
@@ -69,7 +69,7 @@ async def web_open(args: OpenArgs, context: Context) -> ToolOutput:
 
 
 def make_web_search(search_url: str) -> Tool:
-    """web_search against the configured server; without one it says how to get one."""
+    """web_search against the configured server; without one it says how to configure it."""
 
     def request(args: SearchArgs) -> FetchRequest:
         url = f"{search_url}?q={quote(args.query)}&format=json"

@@ -1,4 +1,4 @@
-"""webhook_send: a message to a place the owner named. It leaves this machine, so it always asks."""
+"""webhook_send: a message to a target that the owner configured. It leaves this machine, so it always asks."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -15,8 +15,8 @@ from coilclaw.tools.declare import Declared
 SHOWN = 4096
 MAX_BODY = 1 << 20
 _NOT_TAKEN = (425, 429)
-"""What is said only of a request that was not taken. Others are also said by proxies whose receiver took it and then
-broke off: those are a question, not a no."""
+"""Statuses that mean the request was not accepted. Others may come from a proxy whose receiver accepted it and then
+broke off: they leave the outcome uncertain."""
 
 
 class WebhookArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,7 +30,7 @@ class WebhookArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WebhookSend(Declared[WebhookArgs]):
-    """The tool over the owner's targets. Its declaration holds them, so a changed target needs a new approval."""
+    """The tool over the owner's targets. Its declaration contains them, so a changed target needs a new approval."""
 
     def __init__(self, targets: Mapping[str, SendTarget]) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ class WebhookSend(Declared[WebhookArgs]):
         self._targets = dict(targets)
 
     def parse(self, args: bytes) -> WebhookArgs:
-        """The typed arguments; a target nobody named does not fit."""
+        """The typed arguments; an unknown target is invalid."""
         parsed = super().parse(args)
         if parsed.target not in self._targets:
             known = ", ".join(sorted(self._targets)) or "none; add [webhooks.NAME] to config.toml"
@@ -56,7 +56,7 @@ class WebhookSend(Declared[WebhookArgs]):
         return parsed
 
     def recovery(self, args: msgspec.Struct) -> Recovery:
-        """Repeated where the receiver deduplicates, looked up where it can be asked, else left to the owner."""
+        """Repeat if the receiver deduplicates, look up if it offers that, otherwise leave it to the owner."""
         target = self._target(args)
         if target.deduplicates:
             return "repeat"
@@ -88,7 +88,7 @@ class WebhookSend(Declared[WebhookArgs]):
         return {200: True, 404: False}.get(response.status)
 
     def _declared(self) -> dict[str, Json]:
-        """Everything the owner configured is part of what an approval binds."""
+        """An approval binds everything the owner configured."""
         return {**super()._declared(), "targets": msgspec.to_builtins(self._targets)}
 
     def _target(self, args: msgspec.Struct) -> SendTarget:
@@ -102,7 +102,7 @@ class WebhookSend(Declared[WebhookArgs]):
         return Touches(reads=files, inputs=files, requests=(self._message(args), *looks))
 
     def _message(self, args: WebhookArgs) -> FetchRequest:
-        """What is sent: the payload's canonical bytes, or the file as it was when it was hashed."""
+        """The body: the payload's canonical bytes, or the file as it was when hashed."""
         target = self._targets[args.target]
         return FetchRequest(
             purpose="effect",

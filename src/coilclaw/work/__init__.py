@@ -1,1 +1,1 @@
-"""The engine of background work: what claims work, runs it, and winds it down."""
+"""The background engine: claims work, runs it, and winds it down."""

@@ -1,6 +1,6 @@
-"""The worker: a loop that claims work, does several pieces at once, and its chores in between.
+"""The worker: a loop that claims work, runs several items at once, and does chores in between.
 
-Jobs, the turns of conversations and everything that is looked after now and then (approved actions, schedules, SOP
+Jobs, the turns of conversations and everything periodic (approved actions, schedules, SOP
 runs) run in it: claimed under a name (`claims`), recovered when that name is gone, wound down within a grace period.
 """
 
@@ -24,19 +24,21 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     run: Callable[[Callable[[], bool]], Awaitable[None]]
-    """Takes it as far as it goes now. It is handed a look at whether work is being stopped."""
+    """Runs it as far as possible now. The argument says whether work is being stopped."""
 
 
 class Chore(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to be done now and then."""
+    """Periodic work."""
 
     name: str
     every: float
-    """Seconds from one beginning to the next."""
+    """Seconds from one start to the next."""
     run: Callable[[], Awaitable[int]]
-    """Does it and says how much there was to do."""
+    """Does it and returns how much there was to do."""
     first: bool = False
-    """Whether it must have run once before any work is claimed."""
+    """Whether it must run once before any work is claimed."""
+    at_once: int = 1
+    """How many rounds may overlap, if one may take long and others must not wait for it."""
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -57,7 +59,7 @@ class Worker:
         wake: Callable[[], Awaitable[int]],
         chores: tuple[Chore, ...],
         held: Callable[[], bool],
-        slots: int,
+        slots: Callable[[], int],
         say: Log,
         now: Callable[[], float],
         poll_seconds: float = 0.5,
@@ -73,18 +75,18 @@ class Worker:
         self._poll = poll_seconds
         self._grace = grace_seconds
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._busy: dict[str, asyncio.Task[int]] = {}
+        self._busy: dict[tuple[str, int], asyncio.Task[int]] = {}
         self._last: dict[str, float] = {}
         self._stopping = False
         self._claims_from = 0.0
         self._was_held = False
         self._passed: set[str] = set()
-        """What was said of work that cannot be read."""
+        """Unreadable work already reported."""
         self._nudged = asyncio.Event()
         self.tally = Tally()
 
     async def run(self, stop: asyncio.Event) -> Tally:
-        """Work until `stop` is set; what runs then may finish within the grace, after that it is cut."""
+        """Work until `stop` is set; running items may finish within the grace period, then they are cancelled."""
         try:
             for chore in self._chores:
                 if chore.first:
@@ -98,7 +100,7 @@ class Worker:
         return self.tally
 
     async def drain(self, stop: asyncio.Event) -> Tally:
-        """Do everything that is due now, and what becomes due by doing it; then come back."""
+        """Do everything that is due now or becomes due meanwhile, then return."""
         try:
             while not stop.is_set() and not self._is_held():
                 before = (self.tally.claims, self.tally.chores)
@@ -115,7 +117,7 @@ class Worker:
         return self.tally
 
     def nudge(self) -> None:
-        """There may be something to claim: look at once instead of after the poll."""
+        """There may be something to claim: check now instead of at the next poll."""
         self._nudged.set()
 
     def _is_held(self) -> bool:
@@ -126,7 +128,7 @@ class Worker:
         return held
 
     async def _tick(self, *, with_chores: bool = True) -> None:
-        """Take back what is done, start what is due."""
+        """Collect finished items, start due ones."""
         self._nudged.clear()
         self._reap()
         if with_chores:
@@ -135,7 +137,7 @@ class Worker:
             return
         try:
             await self._wake()
-            while len(self._running) < self._slots:
+            while len(self._running) < self._slots():
                 claimed = await self._claim(set(self._running))
                 if claimed is None:
                     return
@@ -144,8 +146,8 @@ class Worker:
                 self._running[claimed.id] = asyncio.ensure_future(claimed.run(lambda: self._stopping))
         except RowDamaged as error:
             self._pass_over(error)
-        except Exception as error:  # whatever it is, chores and running work go on
-            self._trouble(f"Work cannot be claimed: {_words(error)}")
+        except Exception as error:  # chores and running work must continue, whatever it is
+            self._trouble(f"Cannot claim work: {_words(error)}")
             self._pause_claims()
 
     def _pass_over(self, error: RowDamaged) -> None:
@@ -160,13 +162,13 @@ class Worker:
                 del self._running[work_id]
                 if self._hear(work_id, task):
                     self._pause_claims()
-        for name, task in list(self._busy.items()):
+        for place, task in list(self._busy.items()):
             if task.done():
-                del self._busy[name]
-                self._hear(name, task)
+                del self._busy[place]
+                self._hear(place[0], task)
 
     def _hear(self, name: str, task: "asyncio.Task[None] | asyncio.Task[int]") -> bool:
-        """Say what went wrong, if anything did; the worker itself lives on."""
+        """Report a failure, if there was one; the worker itself continues."""
         if task.cancelled() or (error := task.exception()) is None:
             return False
         self._trouble(f"{name}: {_words(error)}")
@@ -181,9 +183,11 @@ class Worker:
     def _start_chores(self) -> None:
         for chore in self._chores:
             last = self._last.get(chore.name)
-            if chore.name not in self._busy and (last is None or self._now() - last >= chore.every):
+            places = ((chore.name, number) for number in range(chore.at_once))
+            free = next((place for place in places if place not in self._busy), None)
+            if free is not None and (last is None or self._now() - last >= chore.every):
                 self._last[chore.name] = self._now()
-                self._busy[chore.name] = asyncio.ensure_future(self._run(chore))
+                self._busy[free] = asyncio.ensure_future(self._run(chore))
 
     async def _run(self, chore: Chore) -> int:
         done = await chore.run()
@@ -195,11 +199,11 @@ class Worker:
     async def _do(self, chore: Chore) -> None:
         try:
             await self._run(chore)
-        except Exception as error:  # a chore that breaks is said, and done again in its time
+        except Exception as error:  # a failing chore is reported and runs again when due
             self._trouble(f"{chore.name}: {_words(error)}")
 
     async def _rest(self, stop: asyncio.Event) -> None:
-        """Wait until something is over or somebody nudges, or for a moment."""
+        """Wait until an item finishes, a nudge arrives, or a moment passes."""
         signs = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(self._nudged.wait())]
         try:
             waiting = {*signs, *self._running.values()}

@@ -1,14 +1,17 @@
 """Setting up: what is found, what is written, what is tried."""
 
+import io
 import os
 import subprocess
 import sys
 import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from coilclaw.cli.commands.onboard import Choice, find_providers
+import coilclaw.cli.commands.onboard as onboarding
+from coilclaw.cli.commands.onboard import AUTONOMY, Choice, find_providers
 from coilclaw.sandbox.fake_openai import FakeOpenAI
 
 COILCLAW = Path(sys.executable).with_name("coilclaw")
@@ -87,3 +90,66 @@ def test_local_servers_come_before_hosted_ones():
     local = Choice(name="ollama", base_url="http://127.0.0.1:11434/v1", model="m", api_key_env="", why="")
     found = find_providers({"OPENAI_API_KEY": "x", "GROQ_API_KEY": "y"}, [local])
     assert [choice.name for choice in found] == ["ollama", "openai", "groq"]
+
+
+def test_a_light_model_beside_the_strong_one_makes_a_router(tmp_path):
+    home = tmp_path / "home"
+    with FakeOpenAI() as server:
+        flags = ("--provider", "lab", "--base-url", server.base_url, "--model", "big", "--light-model", "small")
+        done = onboard(home, *flags)
+    assert done.returncode == 0, done.stderr
+    config = written(home)
+    models = config["providers"]["models"]
+    assert config["default_provider"] == "lab_by_task"
+    assert (models["lab"]["model"], models["lab_light"]["model"]) == ("big", "small")
+    assert models["lab_by_task"] == {
+        "kind": "router",
+        "default": "lab",
+        "routes": {
+            "route": "lab_light", "summarise": "lab_light", "chat": "lab", "plan": "lab", "job": "lab", "author": "lab",
+        },
+    }  # fmt: skip
+
+
+def test_one_question_offers_a_light_model_where_one_is_known(capsys):
+    from click.testing import CliRunner
+
+    from coilclaw.cli.commands.onboard import HOSTED, _light
+
+    known = next(choice for choice in HOSTED if choice.light)
+    unknown = next(choice for choice in HOSTED if not choice.light)
+
+    def answered(text, choice):
+        with CliRunner().isolation(input=text):
+            return _light(choice, None, interactive=True)
+
+    assert answered("\n", known) == known.light
+    assert answered("none\n", known) == ""
+    assert answered(f"{known.model}\n", known) == ""
+    assert answered("", unknown) == ""
+    assert _light(known, None, interactive=False) == ""
+
+
+def test_models_and_autonomy_are_chosen_by_number_or_name(capsys):
+    several = Choice(name="x", base_url="", model="a", api_key_env="", why="", models=("a", "b\x1b[2J", "c"))
+    with answering("3\n2\n9\n1\nc\nfull\n"):
+        assert onboarding._ask_model(several) == "c"
+        assert onboarding._ask_autonomy() == "supervised"
+        assert onboarding._ask_autonomy() == "readonly"  # after a number that is not there
+        assert onboarding._ask_model(several) == "c"
+        assert onboarding._ask_autonomy() == "full"
+    shown = capsys.readouterr().err
+    assert "  3) c\n" in shown
+    assert "\x1b[2J" not in shown
+    for level, meaning in AUTONOMY.items():
+        assert f"{level}: {meaning}\n" in shown
+
+
+@contextmanager
+def answering(typed):
+    """Somebody who types this."""
+    before, sys.stdin = sys.stdin, io.StringIO(typed)
+    try:
+        yield
+    finally:
+        sys.stdin = before

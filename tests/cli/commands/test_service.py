@@ -58,7 +58,7 @@ class Place:
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            timeout=100,
+            timeout=280,
         )
 
     def asked(self):
@@ -259,7 +259,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path, name):
         env={**os.environ, "XDG_RUNTIME_DIR": str(runtime), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     assert "coilclaw.service" not in done.stderr

@@ -14,7 +14,7 @@ from tests.home import Sample
 CARD_FIELDS = {
     "tool_name", "human_summary", "target_entity", "risk_class", "preview_or_diff", "source_type", "expires_at",
     "risk", "risk_word", "lane", "reasons", "provenance", "marked", "digest", "seen", "args", "action_id", "status",
-    "created_at", "thread_id", "job_id", "proof", "secretive",
+    "created_at", "thread_id", "job_id", "proof", "secretive", "asked",
 }  # fmt: skip
 
 

@@ -206,6 +206,8 @@ async def test_the_same_request_proposes_again_only_once(tmp_path):
             first = await approvals.repropose(refused, key="key_one")
             second = await approvals.repropose(refused, key="key_one")
             assert first.action_id == second.action_id
+            assert (await approvals.repropose(refused)).action_id == first.action_id  # its card waits
+            await approvals.reject(first, reason="")
             assert (await approvals.repropose(refused)).action_id != first.action_id
 
 

@@ -9,6 +9,7 @@ from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import ToolCall, untrusted
 from coilclaw.packets.card import nobody
 from coilclaw.server.redacting import Redacting
+from coilclaw.store.threads import MessageRow, add_message, ensure_thread
 from tests.features.approvals.queue_home import CARD_FIELDS, approve, code_of, queue_home
 from tests.server.parts import queue_part
 from tests.server.site import served
@@ -31,6 +32,28 @@ async def test_what_waits_is_listed_newest_first_with_everything_a_card_needs(tm
             assert (cards[0]["lane"], cards[0]["source_type"]) == ("B", "cli")
             one = await site.http.get(f"/v1/approvals/{first}")
             assert one.json() == cards[1]
+
+
+@pytest.mark.parametrize(("label", "told"), [("owner", "Please write it down"), ("untrusted:web", "")])
+async def test_a_card_quotes_what_the_owner_had_asked_and_nobody_else(tmp_path, label, told):
+    with queue_home(tmp_path) as q:
+        app = q.home.app
+
+        def said(tx):
+            ensure_thread(tx, app.clock, "conv_1", "panel", "")
+            words = "Please write it\n down"
+            row = MessageRow(
+                message_id="msg_1", thread_id="conv_1", turn_id="turn_9", role="user", content=words, label=label
+            )
+            add_message(tx, app.clock, row)
+
+        app.db.write_now(said)
+        asked = await q.propose("file_write", Turn("turn_9", "conv_1", "chat"), path="a.txt", content="x")
+        other = await q.write("b.txt")
+        async with served(q.home, queue_part) as site:
+            card = (await site.http.get(f"/v1/approvals/{asked}")).json()
+            assert card["asked"] == told
+            assert (await site.http.get(f"/v1/approvals/{other}")).json()["asked"] == ""
 
 
 async def test_pages_go_on_where_the_one_before_ended(tmp_path):

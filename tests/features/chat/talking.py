@@ -100,7 +100,7 @@ async def turn_of(site, turn_id):
 
 async def until(site, turn_id, *states):
     """The turn once it is in one of these states; the test's own time limit bounds the wait."""
-    wanted = states or ("ANSWERED", "FAILED", "STOPPED", "INTERRUPTED")
+    wanted = states or ("WAITING", "ANSWERED", "FAILED", "STOPPED", "INTERRUPTED")
     while True:
         turn = await turn_of(site, turn_id)
         if turn["state"] in wanted:

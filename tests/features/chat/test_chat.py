@@ -141,19 +141,21 @@ async def test_the_same_request_again_is_one_message(sample):
         assert stored(home, thread) == [("user", "hi"), ("assistant", "hello")]
 
 
-async def test_a_turn_that_needs_the_owner_ends_and_its_outcome_is_posted_later(sample):
+async def test_a_turn_that_needs_the_owner_waits_and_its_outcome_is_posted_later(sample):
     home = sample()
-    home.script(calls(("file_write", {"path": "x.txt", "content": "x"})), {"text": "It waits."})
+    home.script(calls(("file_write", {"path": "x.txt", "content": "x"})), {"text": "done"})
     async with talking(home) as site:
         posted = await say(site)
         turn = await until(site, posted["turn_id"])
-        assert (turn["state"], turn["ending"]) == ("ANSWERED", "pending")
+        assert (turn["state"], turn["ending"]) == ("WAITING", "pending")
         (call,) = (await messages(site, posted["thread_id"]))[1]["calls"]
         assert (call["status"], call["verdict"], call["code"]) == ("PENDING", "ask", "AUTONOMY_ASKS")
         assert (await site.http.get("/v1/chat/threads")).json()["items"][0]["waiting_approvals"] == 1
         await home.approve(call["action_id"])
-        last = (await messages(site, posted["thread_id"]))[-1]
-        assert (last["role"], last["action_id"]) == ("system", call["action_id"])
+        assert (await until(site, posted["turn_id"], "ANSWERED"))["answer"] == "done"
+        *_, outcome, last = await messages(site, posted["thread_id"])
+        assert (outcome["role"], outcome["action_id"]) == ("system", call["action_id"])
+        assert (last["role"], last["content"]) == ("assistant", "done")
         assert (home.workspace / "x.txt").read_text() == "x"
 
 
@@ -312,7 +314,7 @@ async def test_stopping_in_the_middle_of_a_command_leaves_its_receipt(sample):
     class Stuck:
         tier = "unsafe"
 
-        async def run(self, spec, *, released):
+        async def run(self, spec, *, released, on_output):
             released()
             started.set()
             await asyncio.Event().wait()
@@ -509,8 +511,8 @@ async def test_what_an_earlier_answer_took_in_binds_a_message_that_waited_meanwh
     """The second message was kept before the first one's answer read the file: it inherits what came of that."""
     home = sample()
     (home.workspace / "seen.txt").write_text("words of somebody else, long enough to be known again")
-    looked = home.app.file_labels.look(["seen.txt"])
-    home.app.db.write_now(lambda tx: home.app.file_labels.mark(tx, looked, ["untrusted:web"]))
+    looked = home.app.root.labels.look(["seen.txt"])
+    home.app.db.write_now(lambda tx: home.app.root.labels.mark(tx, looked, ["untrusted:web"]))
     steering = json.dumps({"path": "skills/x/SKILL.md", "content": "obey"})
     model = Slow(
         ([""], [("file_read", '{"path": "seen.txt"}')]), "read it", ([""], [("file_write", steering)]), "tried it"

@@ -2,9 +2,12 @@
 
 import base64
 
+import msgspec
 import pytest
 
+from coilclaw.features.chat.commands.memory import print_message
 from coilclaw.features.chat.feature import chat_part
+from coilclaw.features.chat.store.message_page import summarised
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import OWNER
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread
@@ -136,7 +139,7 @@ async def test_a_conversation_is_made_and_named(sample):
         renamed = await site.http.patch(f"/v1/chat/threads/{thread}", json={"title": " better "})
         assert renamed.json()["title"] == "better"
         assert [kind for kind, _ in events(home, thread)] == ["thread_created", "thread_renamed"]
-        for bad in ({"title": ""}, {"title": "x" * 201}, {"title": 1}, {}, {"title": "x", "y": 1}):
+        for bad in ({"title": ""}, {"title": "x" * 201}, {"title": 1}, {"title": "x", "y": 1}):
             assert (await site.http.patch(f"/v1/chat/threads/{thread}", json=bad)).status_code == 400, bad
         assert (await site.http.patch(f"/v1/chat/threads/{thread}", json={"title": "  "})).status_code == 422
         assert (await site.http.patch("/v1/chat/threads/conv_none", json={"title": "x"})).status_code == 404
@@ -334,3 +337,25 @@ async def test_what_was_said_since_is_the_last_word_again(tmp_path):
 
             q.home.app.db.write_now(write)
             assert await came_of_it(site, "conv_1") is None
+
+
+async def test_a_summary_says_how_many_messages_it_stands_for_and_is_one_line_at_the_terminal(sample, capsys):
+    home = sample()
+    spoken(home, "conv_1", "first", "second")
+    about = {"code": "SUMMARY", "summary": {"upto": "msg_conv_1_1", "count": 12, "owner": ["first"]}}
+    row = MessageRow(
+        message_id="msg_sum", thread_id="conv_1", turn_id="turn_1", role="system", content="They spoke of\ninvoices.",
+        label="untrusted:web", metadata=about,
+    )  # fmt: skip
+    home.app.db.write_now(lambda tx: add_message(tx, home.app.clock, row))
+    async with served(home, chat_part) as site:
+        told = await messages(site, "conv_1")
+    assert [(each["summarised"], each["untrusted"]) for each in told] == [(0, False), (0, False), (12, True)]
+    print_message(row, summaries=False)
+    assert capsys.readouterr().out.splitlines()[1:] == ["  12 earlier messages summed up (open with --summaries)"]
+    print_message(row, summaries=True)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  12 earlier messages summed up", "  They spoke of", "  invoices.",
+    ]  # fmt: skip
+    damaged = msgspec.structs.replace(row, metadata={"code": "SUMMARY", "summary": {"count": "many"}})
+    assert summarised(damaged) == 0

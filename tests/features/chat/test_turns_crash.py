@@ -71,7 +71,6 @@ async def test_what_a_killed_process_left_is_answered_or_told_by_the_next(tmp_pa
     home.close()
 
 
-@pytest.mark.timeout(300)
 async def test_killed_again_and_again_under_load_nothing_is_lost_and_nothing_answered_twice(tmp_path):
     make(tmp_path / "s", calls(("time", {})), {"text": "you said {last_user}", "delay": 0.02})
     chance = random.Random(20260301)

@@ -54,7 +54,7 @@ async def test_an_upload_is_a_labelled_file_with_an_action_and_a_receipt(sample)
             "sha256": hashlib.sha256(TEXT).hexdigest(), "action_id": receipt.action_id,
         }  # fmt: skip
         assert below(home) == {"notes.txt": TEXT}
-        assert home.app.file_labels.labels_of("attachments/notes.txt") == (LABEL,)
+        assert home.app.root.labels.labels_of("attachments/notes.txt") == (LABEL,)
         (action,) = list_actions(home.app.db.reader, None, 10)
         assert (action.status, action.approved_by, action.taint) == ("EXECUTED", "device:dev_test", (LABEL,))
         assert (receipt.tool, receipt.status) == ("attachment_save", "allowed")
@@ -142,11 +142,11 @@ async def test_an_upload_that_a_crash_cut_is_there_once_and_labelled(tmp_path, p
     home.close()
     again = Sample(tmp_path / "s")
     if (home.workspace / "attachments" / "notes.txt").exists():  # whoever reads it before anybody recovers
-        assert again.app.file_labels.labels_of("attachments/notes.txt") == (LABEL,)
+        assert again.app.root.labels.labels_of("attachments/notes.txt") == (LABEL,)
     saved = await Uploads(again.app).save(what, by="device:dev_1", key="k")
     assert isinstance(saved, Saved)
     assert below(again) == {"notes.txt": TEXT}
-    assert again.app.file_labels.labels_of("attachments/notes.txt") == (LABEL,)
+    assert again.app.root.labels.labels_of("attachments/notes.txt") == (LABEL,)
     assert len(list_actions(again.app.db.reader, "EXECUTED", 10)) == 1
     again.close()
 
@@ -436,4 +436,4 @@ async def test_a_copy_of_an_uploaded_file_is_known_again(sample):
     async with talking(home, running=False) as site:
         await upload(site)
         (home.workspace / "innocent.txt").write_bytes(TEXT)
-        assert home.app.file_labels.labels_of("innocent.txt") == (LABEL,)
+        assert home.app.root.labels.labels_of("innocent.txt") == (LABEL,)

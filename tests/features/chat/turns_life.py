@@ -34,7 +34,7 @@ def living(folder):
             with httpx.Client(
                 base_url=f"http://localhost:{told['port']}",
                 headers={"Authorization": f"Bearer {told['token']}"},
-                timeout=110,
+                timeout=280,
                 trust_env=False,
             ) as http:
                 yield http, process

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from coilclaw.features.devices.code_exchange import ALPHABET, Attempt, normal_code
+from coilclaw.server.door.slow_clients import Limits, patient
 from tests.server.phone import Phone, events, issue, register_passkey
 from tests.server.site import COOKIE, served, served_whole, unlimited
 
@@ -243,9 +244,10 @@ async def guesses(port, bodies):
 
 @pytest.mark.slow
 async def test_of_ten_thousand_guesses_at_once_five_are_looked_at(sample):
-    """Over HTTP, with the limit on how often lifted: what holds is the count in the database."""
+    """Over HTTP, with the limits on how often and how slowly lifted: what holds is the count in the database."""
     made = sample()
-    async with served(made, rates=unlimited()) as site:
+    slowly = patient(Limits(head_seconds=240, keep_alive_seconds=240, write_seconds=240))
+    async with served(made, rates=unlimited(), protocol=slowly) as site:
         code = issue(made)
         phone = Phone()
         bodies = [phone.body(f"AAAA-{ALPHABET[number // 10]}{ALPHABET[number % 10]}AA") for number in range(100)]

@@ -20,7 +20,7 @@ class Watch:
         self.db = db
         self.seen = []
 
-    def __call__(self, path):
+    def __call__(self, job_id, path):
         assert threading.current_thread() is not threading.main_thread()
         with closing(sqlite3.connect(self.db.path, timeout=0, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # raises while somebody writes
@@ -47,6 +47,7 @@ async def test_a_job_that_is_called_off_is_hashed_before_the_transaction(sample)
         hash_file=watch,
         withdraw=office.background.withdraw,
         redact=str,
+        plans=lambda _: False,
     )
     await desk.cancel(job.job_id, "stop it")
     assert watch.seen == ["a.txt", "b.txt"]
@@ -71,8 +72,8 @@ async def test_what_changed_since_is_read_all_the_same(db, clock, sample):
     office = Office(sample())
     job = await office.create()
     changed(office.app.db, job.job_id, "a.txt", "late.txt")
-    files = ChangedFiles(office.app.db, lambda path: f"now {path}")
-    assert files.of(office.app.db.reader, job.job_id, {"a.txt": "before"}) == {
+    files = ChangedFiles(office.app.db, lambda job_id, path: f"now {path}")
+    assert files.of(office.app.db.reader, job.job_id, {(job.job_id, "a.txt"): "before"}) == {
         "a.txt": "before",
         "late.txt": "now late.txt",
     }

@@ -48,7 +48,7 @@ async def test_what_went_wrong_at_a_server_may_quote_it_and_taints(sample):
 async def test_an_undo_counts_as_changing_files(sample):
     home = sample(security__autonomy="full")
     (home.workspace / "a.txt").write_text("1")
-    snapshot = home.app.snapshots.take("x")
+    snapshot = home.app.root.snapshots.take("x")
     (home.workspace / "a.txt").write_text("22")
     office = Office(home)
     home.script(calls(("undo", {"snapshot": snapshot})), {"text": "done"})
@@ -93,7 +93,7 @@ from pathlib import Path
 from tests.home import Sample
 from coilclaw.gate.turn import Turn
 home = Sample(Path(sys.argv[1]), security__autonomy="full")
-async def run(_, *, released):
+async def run(_, *, released, on_output):
     released()
     (home.workspace / "out.txt").write_text("evil words from the web")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -104,11 +104,11 @@ asyncio.run(home.call("shell", turn=Turn("t1", "", "chat", ("untrusted:web",)), 
 
 async def test_a_crash_does_not_launder_what_a_command_wrote(tmp_path):
     folder = tmp_path / "killed"
-    subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=False, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", KILLED, str(folder)], check=False, capture_output=True, timeout=280)
     home = Sample(folder, security__autonomy="full")
     try:
         assert (home.workspace / "out.txt").exists()
-        home.app.snapshots.take("of somebody else, after the crash and before the recovery")
+        home.app.root.snapshots.take("of somebody else, after the crash and before the recovery")
         before = Turn("t2", "", "cli")
         await home.call("file_read", turn=before, path="README.md", key="b0")
         assert before.taint == ("untrusted:web",)  # the whole workspace is held until somebody looked

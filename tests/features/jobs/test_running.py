@@ -39,8 +39,8 @@ async def test_what_needs_the_owner_waits_and_the_job_goes_on_after_the_yes(offi
     assert here.job(job).state == "DONE"
     assert (here.home.workspace / "x.txt").read_text() == "x"
     answer = here.said(job)[-1][1]
-    assert "pending act_" in answer
-    assert "no longer waits" in answer
+    assert "pending act_" not in answer
+    assert "Wrote 1 byte" in answer
     assert [receipt.status for receipt in here.home.receipts()] == ["allowed"]
 
 
@@ -146,6 +146,9 @@ async def test_only_so_many_files_may_be_changed(office):
 
 # Evidence
 
+TOLD = {"match": "not everything you must leave"}
+"""A reply to the reminder that evidence is missing."""
+
 
 async def test_every_job_that_ends_leaves_a_manifest_that_holds(office):
     here = office()
@@ -179,20 +182,52 @@ async def test_required_evidence_that_is_there_lets_the_job_be_done(office):
 @pytest.mark.parametrize("evidence", [(), ("report", "tests_passed")])
 async def test_the_calls_of_a_step_carry_the_evidence_it_must_leave(office, evidence):
     here = office()
-    here.home.script(calls(("time", {})), {"text": "done"})
+    here.home.script(calls(("time", {})), {"text": "done"}, {**TOLD, "text": "done"})
     await here.create(evidence=evidence)
     await here.drain()
     (action,) = list_actions(here.app.db.reader, None, 10)
     assert action.call.expected_outputs == evidence
 
 
-async def test_required_evidence_that_is_missing_fails_the_job(office):
+async def test_required_evidence_that_is_missing_fails_the_job_after_one_reminder(office):
     here = office()
-    here.home.script({"text": "trust me"})
+    here.home.script({"text": "trust me"}, {**TOLD, "text": "really"}, {**TOLD, "text": "nobody asks a third time"})
     job = await here.create(evidence=("report", "tests_passed"))
     await here.drain()
     assert here.job(job).state == "FAILED"
     assert here.job(job).reason == "evidence missing: report, tests_passed."
+    assert here.said(job) == [("assistant", "trust me"), ("assistant", "really")]
+    (told,) = [row for row in here.messages(job) if row.message_id.endswith("_reminder")]
+    assert (told.role, told.metadata["told"]) == ("user", True)
+    assert "report" not in told.content, "its words count as the owner's; the names may be a model's"
+    assert here.events(job, "step")[-1]["evidence_missing"] == ["report", "tests_passed"]
+
+
+async def test_evidence_that_is_left_after_the_reminder_lets_the_job_be_done(office):
+    here = office()
+    put = ("artifact_put", {"name": "report", "kind": "text", "content": "all well"})
+    here.home.script({"text": "done"}, calls(put, **TOLD), {**TOLD, "text": "now it is"})
+    job = await here.create(evidence=("report",))
+    await here.drain()
+    assert here.job(job).state == "DONE"
+
+
+async def test_only_the_last_of_the_owners_steps_needs_what_the_job_must_leave(office):
+    here = office()
+    put = ("artifact_put", {"name": "report", "kind": "text", "content": "all well"})
+    last = {"match": "step 2"}
+    here.home.script({"text": "first"}, calls(put, **last), {**last, "text": "second"})
+    job = await here.create(steps=("look", "write"), evidence=("report",))
+    await here.drain()
+    assert here.job(job).state == "DONE"
+    assert not [row for row in here.messages(job) if row.message_id.endswith("_reminder")]
+
+
+async def test_readonly_refuses_a_job_that_must_leave_something(office):
+    here = office(security__autonomy="readonly")
+    job = await here.create(evidence=("report",))
+    assert job.state == "DENIED"
+    assert "artifact_put" in job.reason
 
 
 async def test_what_happens_to_a_job_is_told_in_its_thread_its_events_and_the_audit(office):

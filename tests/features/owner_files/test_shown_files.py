@@ -73,8 +73,8 @@ async def test_what_is_not_there_is_said(sample):
 async def test_whose_words_a_file_holds_is_said(sample):
     home = sample()
     (home.workspace / "seen.txt").write_text("words\n")
-    looked = home.app.file_labels.look(["seen.txt"])
-    home.app.db.write_now(lambda tx: home.app.file_labels.mark(tx, looked, ["untrusted:web"]))
+    looked = home.app.root.labels.look(["seen.txt"])
+    home.app.db.write_now(lambda tx: home.app.root.labels.mark(tx, looked, ["untrusted:web"]))
     async with house(home) as site:
         told = (await show(site, "seen.txt")).json()
         assert (told["label"], told["untrusted"]) == ("untrusted:web", True)
@@ -165,8 +165,8 @@ async def test_what_is_larger_than_is_ever_read_is_refused_as_too_large(sample):
 async def test_whose_picture_it_is_is_said(sample):
     home = sample()
     (home.workspace / "seen.png").write_bytes(PNG)
-    looked = home.app.file_labels.look(["seen.png"])
-    home.app.db.write_now(lambda tx: home.app.file_labels.mark(tx, looked, ["untrusted:web"]))
+    looked = home.app.root.labels.look(["seen.png"])
+    home.app.db.write_now(lambda tx: home.app.root.labels.mark(tx, looked, ["untrusted:web"]))
     async with house(home) as site:
         told = (await show(site, "seen.png")).json()
         assert (told["label"], told["untrusted"], told["kind"]) == ("untrusted:web", True, "png")

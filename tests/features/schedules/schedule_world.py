@@ -28,7 +28,7 @@ def entry(job_id="s", cron="0 * * * *", timezone="UTC", **more):
 class World:
     """One dispatcher. Further ones on the same database are made by `another`."""
 
-    def __init__(self, db, clock, *, registry=None, redact=None, hash_file=lambda path: None):
+    def __init__(self, db, clock, *, registry=None, redact=None, hash_file=lambda job_id, path: None):
         self.hash_file = hash_file
         self.db = db
         self.clock = clock
@@ -59,7 +59,7 @@ class World:
             db=self.db,
             clock=self.clock,
             sync=Sync(db=self.db, clock=self.clock, source=self.source, say=say, objections=self.objections),
-            terms=self.terms,
+            terms=lambda: self.terms,
             stopped=lambda: self.stopped,
             hash_file=self.hash_file,
             withdraw=withdraw,

@@ -122,7 +122,7 @@ async def test_a_file_that_holds_untrusted_content_is_said_and_not_taken_over(sa
     home = sample()
     path = home.workspace / "cron" / "jobs.json"
     path.write_text(json.dumps({"version": 1, "jobs": [entry("evil", cron="* * * * *")]}))
-    labels = home.app.file_labels
+    labels = home.app.root.labels
     looked = labels.look(["cron/jobs.json"])
     home.app.db.write_now(lambda tx: labels.mark(tx, looked, ["untrusted:web"]))
     dispatcher = Scheduler(home.app).dispatcher(Background(home.app))
@@ -167,6 +167,6 @@ async def test_a_time_in_a_file_that_was_written_before_it_is_caught_up(sample):
 
 async def test_while_a_tainted_command_holds_the_workspace_an_edit_says_so(sample):
     home = sample()
-    home.app.db.write_now(lambda tx: home.app.file_labels.hold(tx, "act_1", ["untrusted:web"]))
+    home.app.db.write_now(lambda tx: home.app.root.labels.hold(tx, "act_1", ["untrusted:web"]))
     with pytest.raises(RegistryBroken, match="is running"):
         await Scheduler(home.app).edit(adding(entry("a")))

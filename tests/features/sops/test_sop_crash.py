@@ -40,7 +40,7 @@ def begun(tmp_path_factory):
 
 def kill_at(base, run_id, name, number):
     command = [sys.executable, "-m", "tests.features.sops.sop_life", str(base), run_id, name, str(number)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=280)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()[-2000:]
 
 
@@ -153,7 +153,7 @@ def test_two_processes_that_resume_at_once_do_not_run_a_step_twice(begun, tmp_pa
     command = [sys.executable, "-m", "tests.features.sops.sop_life", str(base), run_id, "never", "1"]
     pair = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
     for process in pair:
-        process.communicate(timeout=60)
+        process.communicate(timeout=280)
     life = Life(base)
     try:
         assert load_run(life.app.db.reader, run_id).state == "DONE"

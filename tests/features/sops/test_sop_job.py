@@ -97,7 +97,7 @@ async def test_a_job_that_is_called_off_leaves_no_question(office):
 async def test_it_waits_for_the_owner_where_nobody_knows_what_happened(sample):
     from coilclaw.store.actions import list_actions
 
-    home = sample(security__autonomy="full", agent__tool_timeout_seconds=1.0)
+    home = sample(security__autonomy="full", agent__tool_timeout_seconds=1.0, agent__shell_timeout_seconds=1.0)
     office = Office(home)
     folder = home.workspace / "sops" / "x"
     folder.mkdir(parents=True, exist_ok=True)

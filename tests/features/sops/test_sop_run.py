@@ -74,7 +74,7 @@ class Shop:
         return actions_of_turn(self.app.db.reader, moved.run.turn_id)
 
     async def label(self, path, label=EVIL):
-        files = self.app.file_labels
+        files = self.app.root.labels
         looked = files.look([path])
         await self.app.db.write(lambda tx: files.mark(tx, looked, [label]))
 
@@ -434,7 +434,7 @@ async def test_labels_flow_with_content_and_with_the_whole_run(shop):
     moved = await s.run(read, write, think, CLOCK)
     assert moved.run.state == "DONE"
     assert s.rows(moved)["read"].label == EVIL
-    assert s.app.file_labels.labels_of("copy.txt") == (EVIL,)
+    assert s.app.root.labels.labels_of("copy.txt") == (EVIL,)
     assert f"[{EVIL} msg_" in s.rows(moved)["think"].output  # shown to the model between marks
     assert s.rows(moved)["think"].label == EVIL
     assert moved.run.inherited == (EVIL,)

@@ -223,7 +223,10 @@ async def test_estop_of_a_paired_device_gets_through_a_flood_of_half_open_connec
             f"POST /v1/estop HTTP/1.1\r\nHost: localhost:{site.port}\r\nAuthorization: Bearer {site.token}\r\n"
             "Content-Length: 0\r\nConnection: close\r\n\r\n"
         )
-        answers = [await estop_amid_flood(site.port, head.encode()) for _ in range(20)]
+        answers = []
+        for _ in range(20):
+            answers.append(await estop_amid_flood(site.port, head.encode()))
+            await drained(site.port)
         assert [answer[:12] for answer in answers] == [b"HTTP/1.1 200"] * 20
         assert home.app.estop.engaged()
 
@@ -246,6 +249,15 @@ async def estop_amid_flood(port, request, strangers=150):
     finally:
         for each in held:
             each.close()
+
+
+async def drained(port):
+    """Wait until the server has accepted everything queued before: a full queue would block the next connect."""
+    async with asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /health HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n".encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
 
 
 def half_open(port):

@@ -105,7 +105,9 @@ def add_jobs(db, clock, count, *, state="DONE"):
     def write(tx):
         now = stamp(clock())
         tx.execute("INSERT INTO users VALUES ('owner', '', ?) ON CONFLICT DO NOTHING", (now,))
-        tx.execute("INSERT INTO threads VALUES ('c', 'owner', 'cli', '', ?, ?) ON CONFLICT DO NOTHING", (now, now))
+        tx.execute(
+            "INSERT INTO threads VALUES ('c', 'owner', 'cli', '', ?, ?, NULL) ON CONFLICT DO NOTHING", (now, now)
+        )
         for _ in range(count):
             at = clock()
             tx.execute(

@@ -68,7 +68,7 @@ def with_provider(sample, base_url, **more):
 async def test_health_is_open_and_says_nothing_else(sample):
     async with house(sample()) as site:
         answer = await site.bare.get("/health")
-        assert (answer.status_code, answer.json()) == (200, {"status": "ok", "database": "ok"})
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok", "database": "ok", "config": "ok"})
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ async def test_the_terminal_and_the_server_find_keys_where_the_provider_does(tmp
         warned = [each["detail"] for each in (await site.http.get("/v1/doctor")).json()["probes"]]
     environ = {**os.environ, **there, "COILCLAW_HOME": str(home.home.root), "HOME": str(tmp_path / "user")}
     told = await asyncio.to_thread(
-        subprocess.run, [COILCLAW, "provider", "list", "--json"], env=environ, capture_output=True, timeout=110
+        subprocess.run, [COILCLAW, "provider", "list", "--json"], env=environ, capture_output=True, timeout=280
     )
     home.close()
     keys = [each["key"] for each in json.loads(told.stdout) if each["key"]]

@@ -57,7 +57,7 @@ def test_notes_for_people_use_their_words_dates_and_clocks():
         "The clocks change on Sun 8 Mar 2026: 02:00–03:00 is skipped; the 02:30 run starts at 03:00."
     )
     told = " ".join(notes_of(parse_cron("*/7 * */2 * 1-5"), zone, AFTER, PLAIN))
-    assert "‘*/7’ is counted anew each hour: the last gap is 4 minutes, not 7." in told
+    assert "‘*/7’ starts again each hour: the last gap is 4 minutes, not 7." in told
     for jargon in ("OR", "AND", "tick", "emantics", "Minute", "Day-of"):
         assert jargon not in told
     (often,) = notes_of(parse_cron("*/5 5 * * *"), zone, AFTER, PLAIN)

@@ -10,7 +10,7 @@ from coilclaw.server.door.slow_clients import Limits, patient, room_for
 from coilclaw.server.listener import listen
 
 QUICK = Limits(head_seconds=0.3, keep_alive_seconds=0.3, write_seconds=0.5)
-LONG = 60
+LONG = 240
 """Only ends what would hang."""
 
 
@@ -80,7 +80,7 @@ async def rest(reader):
     async with asyncio.timeout(LONG):
         try:
             return await reader.read()
-        except ConnectionResetError:
+        except ConnectionError:  # reset, or a pipe that broke under what was still being sent
             return b""
 
 
@@ -114,7 +114,7 @@ async def test_a_connection_that_says_nothing_is_closed_without_a_word():
 
 
 async def test_after_an_answer_the_next_request_may_come_but_not_for_ever():
-    async with place(Limits(head_seconds=LONG, keep_alive_seconds=2)) as here:
+    async with place(Limits(head_seconds=LONG, keep_alive_seconds=5)) as here:
         reader, writer = await here.connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -233,7 +233,7 @@ async def test_an_endless_answer_is_told_when_the_server_ends():
 
 @pytest.mark.slow
 async def test_three_hundred_slow_clients_keep_nobody_from_being_served_and_are_gone_afterwards():
-    async with place(Limits(head_seconds=2, keep_alive_seconds=2, write_seconds=2)) as here:
+    async with place(Limits(head_seconds=5, keep_alive_seconds=5, write_seconds=5)) as here:
         slow = [await here.connect(b"GET / HTTP/1.1\r\nHost: x\r\n") for _ in range(300)]
         trickling = True
 

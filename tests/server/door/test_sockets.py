@@ -30,7 +30,7 @@ from tests.server.site import COOKIE, enrol, served, unlimited
 from tests.server.wire import code, raw
 
 PATH = "/v1/try/echo"
-LONG = 60
+LONG = 240
 QUICK = Limits(head_seconds=0.3, keep_alive_seconds=0.3, write_seconds=0.5)
 
 

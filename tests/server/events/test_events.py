@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from coilclaw.gate.running import CommandOutput
 from coilclaw.ledger.audit import add_event, last_number
 from coilclaw.ledger.audit_chain import forget_events
 from coilclaw.packets.ids import stamp
@@ -313,6 +314,49 @@ async def test_nothing_is_queued_for_a_stream_that_did_not_ask_for_it(sample):
         feed.leave(other)
 
 
+def output(offset, piece, thread_id="thr_1"):
+    return CommandOutput(thread_id=thread_id, turn_id="turn_1", action_id="act_1", offset=offset, piece=piece)
+
+
+async def test_output_of_a_command_is_told_to_those_who_follow_its_conversation(sample):
+    kept = []
+    async with served(sample(), with_streams(kept)) as site:
+        feed = kept[0].feed
+        feed.outputs = lambda: [output(3, "so far"), output(0, "other", "thr_2")]
+        async with Follower(site.port, site.token, "?text_of=thr_1") as follower:
+            await follower.until(lambda f: f.named("command_output"))
+            feed.say_output(output(9, " more"))
+            feed.say_output(output(5, "nobody", "thr_2"))
+            await follower.until(lambda f: len(f.named("command_output")) == 2)
+            assert follower.named("command_output") == [
+                {"thread_id": "thr_1", "turn_id": "turn_1", "action_id": "act_1", "offset": 3, "piece": "so far"},
+                {"thread_id": "thr_1", "turn_id": "turn_1", "action_id": "act_1", "offset": 9, "piece": " more"},
+            ]
+            assert [number for name, number, _ in follower.events if name == "command_output"] == [None, None]
+
+
+@pytest.mark.parametrize("size", [1, 60_000])
+async def test_slow_reader_misses_output_of_commands_and_no_event(sample, size):
+    home = sample()
+    feed = Feed(home.app.db, home.app.clock, home.app.redactor)
+    reader = Reader()
+    try:
+        assert feed.join(reader)
+        for number in range(2 * bounds.MOST_EVENTS):
+            feed.say_output(output(number * size, "x" * size))
+        last = await happen(home)
+        while feed.look():
+            pass
+        taken = b"".join(iter(reader.take, b""))
+        assert reader.ending == ""
+        assert f"id: {last}".encode() in taken
+        assert 0 < len(taken) <= bounds.MOST_BYTES
+        feed.say_output(output(10**9, "later"))  # the place tells what was missed
+        assert b'"offset":1000000000' in reader.take()
+    finally:
+        feed.leave(reader)
+
+
 async def test_whoever_comes_in_the_middle_of_a_turn_gets_what_it_said_so_far(sample):
     kept = []
     async with served(sample(), with_streams(kept)) as site:
@@ -443,7 +487,7 @@ def messages_of(document):
     import jsonschema
 
     schemas = json.loads(json.dumps(document["components"]["schemas"]))
-    for name in ("LiveEvent", "TextDelta", "StreamHello", "StreamGap"):
+    for name in ("LiveEvent", "TextDelta", "CommandOutput", "StreamHello", "StreamGap"):
         assert set(schemas[name]["required"]) == set(schemas[name]["properties"])
         schemas[name]["additionalProperties"] = False
     whole = {"$ref": "#/components/schemas/StreamMessage", "components": {"schemas": schemas}}
@@ -560,7 +604,7 @@ async def test_what_another_process_does_appears_in_the_stream(sample):
     async with served(home, events_part) as site, Follower(site.port, site.token, "?topics=thread") as follower:
         await follower.until(lambda f: f.named("hello"))
         done = await asyncio.to_thread(
-            subprocess.run, [COILCLAW, "agent", "-m", "hi"], env=environ, capture_output=True, text=True, timeout=110
+            subprocess.run, [COILCLAW, "agent", "-m", "hi"], env=environ, capture_output=True, text=True, timeout=280
         )
         assert done.returncode == 0, done.stderr
         await follower.until(

@@ -1,1 +1,1 @@
-"""The broker: the one way out of a box with granted domains."""
+"""The broker: the only way out of a box with granted domains."""

@@ -1,8 +1,8 @@
-"""The broker: what a box that was granted domains finds at its one address. It decides with the airlock's own judge.
+"""The broker: the proxy at the only address that a box with granted domains can reach. The airlock's judge decides.
 
-One broker serves one run of one box: its listener, made inside the box's network namespace, is the box's identity, and
-its listing is fixed when the box starts. TLS is never ended here: a CONNECT carries TLS that names exactly the server
-that was decided on.
+One broker serves one run of one box: its listener, created inside the box's network namespace, identifies the box, and
+its allowlist is fixed when the box starts. It never terminates TLS: a CONNECT carries TLS that names exactly the server
+that was allowed.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_pro
 
 
 def proxy_environment() -> dict[str, str]:
-    """What tells programs inside where to ask."""
+    """The variables that point programs inside at the proxy."""
     return dict.fromkeys(_VARIABLES, f"http://{HOST}:{PORT}")
 
 
 class _Refused(Exception):
-    """A request that ends here, with a status, a code for the log and one line for the box."""
+    """A refused request: a status, a code for the log and one line for the box."""
 
     def __init__(self, code: str, reason: str, status: int = 0) -> None:
         super().__init__(reason)
@@ -50,7 +50,7 @@ class _Refused(Exception):
 
 
 class _Counted:
-    """What one request brought back."""
+    """The result of one request."""
 
     def __init__(self) -> None:
         self.target: Target | None = None
@@ -72,7 +72,7 @@ class Broker:
         self._requests = self._limits.requests
 
     async def serve(self, _port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection from the box."""
+        """Serve one connection from the box."""
         counted = _Counted()
         deadline = asyncio.get_running_loop().time() + self._limits.request_seconds
         try:
@@ -87,7 +87,7 @@ class Broker:
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, counted: _Counted, deadline: float
     ) -> None:
-        """One request, whatever becomes of it."""
+        """Handle one request, whatever its outcome."""
         try:
             asked, body = await self._read(reader)
             if asked.method == "CONNECT":
@@ -109,7 +109,7 @@ class Broker:
             counted.code = "BROKEN"
 
     async def _say(self, client: Streams, status: int, reason: str, counted: _Counted) -> None:
-        """Our own answer, unless another one has begun."""
+        """Our own response, unless another one has started."""
         if counted.status:
             return
         reader, writer = client
@@ -124,13 +124,15 @@ class Broker:
             async with asyncio.timeout(_LINGER_SECONDS):
                 await writer.drain()
                 writer.write_eof()
-                while await reader.read(READ):  # closed over unread bytes, the connection would take the answer along
+                while await reader.read(
+                    READ
+                ):  # closing with unread bytes would reset the connection and lose the response
                     pass
 
-    # -- what is asked
+    # -- the request
 
     async def _read(self, reader: asyncio.StreamReader) -> tuple[Asked, bytes]:
-        """The whole request, read strictly; nothing may follow it."""
+        """The whole request, parsed strictly; nothing may follow it."""
         try:
             async with asyncio.timeout(self._limits.head_seconds):
                 data = b""
@@ -149,7 +151,7 @@ class Broker:
         except TimeoutError:
             raise _Refused("TIMEOUT", "the request did not arrive in time") from None
         if len(body) > asked.length:
-            raise _Refused("PIPELINED", "one request a connection; something follows this one")
+            raise _Refused("PIPELINED", "only one request per connection is allowed")
         self._requests -= 1
         if self._requests < 0:
             raise _Refused("TOO_MANY", f"a box makes at most {self._limits.requests} requests", 429)
@@ -158,11 +160,11 @@ class Broker:
     async def _more(self, reader: asyncio.StreamReader) -> bytes:
         data = await reader.read(READ)
         if not data:
-            raise _Refused("BROKEN", "the request breaks off")
+            raise _Refused("BROKEN", "the request is incomplete")
         return data
 
     def _decide(self, asked: Asked, counted: _Counted) -> Target:
-        """By the airlock's own judge, before any name is looked up."""
+        """Ask the airlock's judge, before any name is looked up."""
         target = parse_url(asked.url)
         if isinstance(target, Refusal):
             raise _Refused(target.code, target.reason)
@@ -170,7 +172,7 @@ class Broker:
         if asked.method == "CONNECT" and target.kind != "name":
             raise _Refused("IP_LITERAL", "a CONNECT goes to a name, not to an address")
         if not asked.hosts <= {target.authority, f"{target.host}:{target.port}"}:
-            raise _Refused("HOST_HEADER", "the Host header names another host than the request")
+            raise _Refused("HOST_HEADER", "the Host header names a different host than the request")
         judged = judge_target(target, "box", self._airlock.listing)
         if isinstance(judged, Refusal):
             raise _Refused(judged.code, judged.reason)
@@ -215,22 +217,22 @@ class Broker:
             await hang_up(server[1])
 
     async def _hello(self, client: Streams, target: Target) -> bytes:
-        """The first message of TLS, once it is sure that it names the server the CONNECT named."""
+        """The TLS ClientHello, after checking that it names the server of the CONNECT."""
         data = b""
         try:
             async with asyncio.timeout(self._limits.head_seconds):
                 while (name := server_name(data)) is None:
                     data += await self._more(client[0])
         except TimeoutError:
-            raise _Refused("TIMEOUT", "no TLS ClientHello came in time") from None
+            raise _Refused("TIMEOUT", "no TLS ClientHello arrived in time") from None
         if isinstance(name, Refusal) or name != target.host:
             client[1].write(_UNRECOGNIZED_NAME)
-            fault = name if isinstance(name, Refusal) else Refusal("SNI_MISMATCH", "TLS names another server")
+            fault = name if isinstance(name, Refusal) else Refusal("SNI_MISMATCH", "TLS names a different server")
             raise _Refused(fault.code, fault.reason)
         return data
 
     async def _splice(self, hello: bytes, client: Streams, server: Streams, counted: _Counted, deadline: float) -> None:
-        """Carry bytes both ways until the server ends, a bound is reached, or nothing moves any more."""
+        """Relay bytes in both directions until the server closes, a limit is reached, or the connection is idle."""
 
         async def outwards() -> None:
             data = hello
@@ -253,7 +255,7 @@ class Broker:
         try:
             await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and sending.exception() is None:
-                await asyncio.wait({receiving})  # the client said all it had to; the answer may still come
+                await asyncio.wait({receiving})  # the client has finished sending; the response may still arrive
         finally:
             for task in (sending, receiving):
                 task.cancel()
@@ -267,7 +269,7 @@ class Broker:
                 return
         counted.code = "OK"
 
-    # -- bounds
+    # -- limits
 
     async def _heard(self, reader: asyncio.StreamReader, deadline: float) -> bytes:
         async with asyncio.timeout_at(min(deadline, asyncio.get_running_loop().time() + self._limits.idle_seconds)):
@@ -280,7 +282,7 @@ class Broker:
     async def _deliver(
         self, data: bytes, writer: asyncio.StreamWriter, counted: _Counted, deadline: float
     ) -> None:  # fmt: skip
-        """Hand bytes to the box, counted against all it may receive."""
+        """Send bytes to the box, counted against its total limit."""
         if len(data) > self._in:
             raise _Refused("CAPPED", "this box may receive no more")
         self._in -= len(data)

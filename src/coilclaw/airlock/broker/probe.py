@@ -1,5 +1,5 @@
 # ruff: noqa: PTH110 - kernel paths and descriptors; pathlib adds nothing here
-"""Trying the broker by behaviour: a box with a granted domain must find it, be refused by it, reach nothing else."""
+"""Tests the broker by its behaviour: a box with a granted domain must find it, be refused by it, reach nothing else."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from coilclaw.sandbox.probes import in_own_loop, probe_directory
 
 PYTHON = "/usr/bin/python3"
 GRANTED = "granted.example"
-"""Looked up by nobody: the probe's own resolver says that it is this machine, which a granted name must never reach."""
+"""Never looked up: the probe's own resolver maps it to this machine, which a granted name must never reach."""
 OTHER = "other.example"
 
 _ASK = r"""
@@ -51,12 +51,12 @@ _FAULTS = {
     "elsewhere": "another network was reached past the broker",
     "other": "a domain that was not granted was not refused",
     "granted": "a granted domain that leads to this machine was not refused",
-    "proxy": "programs inside are not told of the broker",
+    "proxy": "programs inside do not find the broker",
 }
 
 
 def probe_broker(box: Box) -> Probe:
-    """One line for the doctor. Everything asked for ends on this machine, and nothing is ever looked up."""
+    """One line for the doctor. All its requests stay on this machine, and nothing is looked up."""
     if not os.path.exists(PYTHON):
         return Probe(name="broker", state="info", detail=f"not tried: no {PYTHON} inside")
     asked: list[str] = []
@@ -75,7 +75,7 @@ def probe_broker(box: Box) -> Probe:
 
 
 def judged(result: BoxResult, *, names: tuple[str, ...], reached: bool) -> Probe:
-    """What the answers from inside mean; `names` were looked up, `reached` says that our own listener was dialled."""
+    """Interpret the results from inside; `names` were looked up, `reached` means that our own listener was dialled."""
     lines = result.stdout.decode(errors="replace").splitlines()
     seen = dict(line.split(" ", 1) for line in lines if " " in line)
     faults = [_FAULTS[name] for name, right in _EXPECTED.items() if seen.get(name) != right]

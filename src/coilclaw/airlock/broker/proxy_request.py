@@ -1,6 +1,6 @@
-"""One strict reading of what a boxed process asks its proxy for. Pure.
+"""Strict parsing of a boxed process's proxy request. Pure.
 
-Whatever two programs could read differently is refused.
+Anything that two programs could parse differently is refused.
 """
 
 import re
@@ -22,24 +22,24 @@ _LENGTH = re.compile(r"[0-9]{1,12}\Z")
 HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "http2-settings"}
 )
-"""Between two neighbours only; `proxy-…` and whatever Connection names belong to them too."""
+"""Hop-by-hop headers; `proxy-…` and those named by Connection are too."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it was read."""
+    """A parsed request."""
 
     method: Method
     url: str
-    """What is judged: the absolute URI, or https://host:port/ for a CONNECT."""
+    """The URL to judge: the absolute URI, or https://host:port/ for a CONNECT."""
     hosts: frozenset[str]
     """The Host header, if there is one."""
     length: int
     headers: tuple[tuple[str, str], ...]
-    """Only what goes on to the server: names in lower case, nothing of a single hop, no host, no length."""
+    """Only headers for the server: names in lower case, without hop-by-hop headers, host and length."""
 
 
 def read_head(head: bytes) -> Asked | Refusal:
-    """Read a request head, which ends before its empty line."""
+    """Parse a request head, without its final empty line."""
     first, *lines = head.split(b"\r\n")
     line = _LINE.match(first)
     if not line:
@@ -50,7 +50,7 @@ def read_head(head: bytes) -> Asked | Refusal:
     for each in lines:
         field = _FIELD.match(each)
         if not field:
-            return Refusal("BAD_REQUEST", "a header is not written as HTTP has it")
+            return Refusal("BAD_REQUEST", "a header is malformed")
         fields.append((field[1].decode("ascii").lower(), field[2].decode("ascii")))
     url = _url(line[1].decode("ascii"), line[2].decode("ascii"))
     if isinstance(url, Refusal):
@@ -61,7 +61,7 @@ def read_head(head: bytes) -> Asked | Refusal:
         return framing
     hosts = [value.lower() for name, value in fields if name == "host"]
     if len(hosts) > 1 or (not hosts and method != "CONNECT" and line[3] == b"1"):
-        return Refusal("HOST_HEADER", "a request has one Host header")
+        return Refusal("HOST_HEADER", "a request must have exactly one Host header")
     return Asked(method=method, url=address, hosts=frozenset(hosts), length=framing, headers=_forwarded(fields))
 
 
@@ -72,22 +72,22 @@ def _url(method: str, target: str) -> tuple[Method, str] | Refusal:
             return Refusal("BAD_HOST", "CONNECT takes a host name and a port, as in example.com:443")
         return "CONNECT", f"https://{place}/"
     if method not in ("GET", "HEAD", "POST"):
-        return Refusal("METHOD", "only CONNECT, GET, HEAD and POST are let out")
+        return Refusal("METHOD", "only CONNECT, GET, HEAD and POST are allowed")
     if not target.lower().startswith("http://"):
-        return Refusal("BAD_REQUEST", "a plain request names the whole http:// address; https goes by CONNECT")
+        return Refusal("BAD_REQUEST", "a plain request needs an absolute http:// address; use CONNECT for https")
     return ("GET" if method == "GET" else "HEAD" if method == "HEAD" else "POST"), target
 
 
 def _framing(method: Method, fields: list[tuple[str, str]]) -> int | Refusal:
-    """How long the body is. One Content-Length or nothing: two framings are how a second request is hidden."""
+    """The length of the body. At most one Content-Length: two framings could hide a second request."""
     lengths = [value for name, value in fields if name == "content-length"]
     if any(name == "transfer-encoding" for name, _ in fields):
-        return Refusal("FRAMING", "Transfer-Encoding is not taken; send a Content-Length")
+        return Refusal("FRAMING", "Transfer-Encoding is not accepted; send a Content-Length")
     if len(lengths) > 1 or (lengths and not _LENGTH.match(lengths[0])):
-        return Refusal("FRAMING", "a request has one plain Content-Length")
+        return Refusal("FRAMING", "a request must have one plain Content-Length")
     length = int(lengths[0]) if lengths else 0
     if length and method != "POST":
-        return Refusal("FRAMING", f"a {method} carries no body")
+        return Refusal("FRAMING", f"a {method} must not have a body")
     return length
 
 

@@ -1,4 +1,4 @@
-"""The name a TLS client asks for, read from its first message without taking part in the conversation. Pure."""
+"""Reads the server name from a TLS client's first message, passively. Pure."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _RECORD_BYTES = 1 << 14
 
 
 class _Short(Exception):
-    """The bytes end before what they announce."""
+    """The bytes end before their announced length."""
 
 
 class _Cursor:
@@ -42,30 +42,30 @@ class _Cursor:
 
 
 def server_name(data: bytes) -> str | Refusal | None:
-    """The one server name in a ClientHello, why there is none, or None while more bytes are needed."""
+    """The server name in a ClientHello, why there is none, or None while more bytes are needed."""
     message = _message(data)
     if isinstance(message, Refusal) or message is None:
         return message
     try:
         return _named(_Cursor(message))
     except (_Short, UnicodeDecodeError):
-        return Refusal("NOT_TLS", "the first message is no TLS ClientHello")
+        return Refusal("NOT_TLS", "the first message is not a TLS ClientHello")
 
 
 def _message(data: bytes) -> bytes | Refusal | None:
-    """The ClientHello, put together from the records it may be spread over."""
+    """The ClientHello, reassembled from its records."""
     records, message = _Cursor(data), b""
     try:
         while len(message) < 4 or len(message) < 4 + int.from_bytes(message[1:4], "big"):
             kind, major, _, size = records.number(1), records.number(1), records.number(1), records.number(2)
             if kind != _HANDSHAKE or major != 3 or not 0 < size <= _RECORD_BYTES:
-                return Refusal("NOT_TLS", "only TLS goes through a CONNECT")
+                return Refusal("NOT_TLS", "only TLS is allowed through a CONNECT")
             message += records.take(size)
             if message[0] != _CLIENT_HELLO:
-                return Refusal("NOT_TLS", "the first message is no TLS ClientHello")
+                return Refusal("NOT_TLS", "the first message is not a TLS ClientHello")
     except _Short:
         if data[:1] not in (b"", bytes([_HANDSHAKE])):
-            return Refusal("NOT_TLS", "only TLS goes through a CONNECT")
+            return Refusal("NOT_TLS", "only TLS is allowed through a CONNECT")
         return None if len(data) < HELLO_BYTES else Refusal("NOT_TLS", "the TLS ClientHello is too long")
     return message[4 : 4 + int.from_bytes(message[1:4], "big")]
 
@@ -80,7 +80,7 @@ def _named(hello: _Cursor) -> str | Refusal:
     while not extensions.done:
         kind = extensions.number(2)
         if kind in seen:
-            return Refusal("NOT_TLS", "the TLS ClientHello says something twice")
+            return Refusal("NOT_TLS", "the TLS ClientHello repeats an extension")
         seen[kind] = extensions.vector(2)
     if not hello.done:
         raise _Short

@@ -40,7 +40,9 @@ def init(quiet: bool, share: bool) -> None:
     if not made and not quiet and not troubles:
         tell(f"Everything is in place: {home.root}, {config.workspace_dir}")
     if not quiet and not troubles:
-        tell('Next: `coilclaw agent -m "What files are here?"`, or `coilclaw onboard` to choose a model.')
+        tell(
+            "Next: `coilclaw tour` shows how it works, `coilclaw onboard` chooses a model, `coilclaw up` is the panel."
+        )
 
 
 def _agrees_to_share(home: Home, workspace: Path) -> bool:

@@ -28,19 +28,33 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     api_key_env: str
     why: str
+    light: str = ""
+    """A light model of the same provider, for short choices and summaries; empty where none is known."""
+    models: tuple[str, ...] = ()
+    """What a server said it has, as far as it was asked."""
 
 
 HOSTED = tuple(
-    Choice(name=name, base_url=base_url, model=model, api_key_env=key, why="")
-    for name, base_url, model, key in (
-        ("openai", "https://api.openai.com/v1", "gpt-5-mini", "OPENAI_API_KEY"),
-        ("openrouter", "https://openrouter.ai/api/v1", "openrouter/auto", "OPENROUTER_API_KEY"),
-        ("openrouter", "https://openrouter.ai/api/v1", "openrouter/auto", "COILCLAW_OPENROUTER_API_KEY"),
-        ("groq", "https://api.groq.com/openai/v1", "openai/gpt-oss-120b", "GROQ_API_KEY"),
-        ("mistral", "https://api.mistral.ai/v1", "mistral-large-latest", "MISTRAL_API_KEY"),
-        ("deepseek", "https://api.deepseek.com/v1", "deepseek-chat", "DEEPSEEK_API_KEY"),
+    Choice(name=name, base_url=base_url, model=model, light=light, api_key_env=key, why="")
+    for name, base_url, model, light, key in (
+        ("openai", "https://api.openai.com/v1", "gpt-5", "gpt-5-mini", "OPENAI_API_KEY"),
+        ("openrouter", "https://openrouter.ai/api/v1", "openrouter/auto", "", "OPENROUTER_API_KEY"),
+        ("openrouter", "https://openrouter.ai/api/v1", "openrouter/auto", "", "COILCLAW_OPENROUTER_API_KEY"),
+        ("groq", "https://api.groq.com/openai/v1", "openai/gpt-oss-120b", "openai/gpt-oss-20b", "GROQ_API_KEY"),
+        ("mistral", "https://api.mistral.ai/v1", "mistral-large-latest", "mistral-small-latest", "MISTRAL_API_KEY"),
+        ("deepseek", "https://api.deepseek.com/v1", "deepseek-chat", "", "DEEPSEEK_API_KEY"),
     )
 )
+LIGHT_HINTS = ("route", "summarise")
+STRONG_HINTS = ("chat", "plan", "job", "author")
+NO_LIGHT = "none"
+AUTONOMY = {
+    "readonly": "it reads and answers, and changes nothing",
+    "supervised": "it reads and keeps notes by itself; other files and commands that may change something ask",
+    "full": "files and allowed commands too; what leaves this machine, or governs the agent, still asks",
+}
+"""What each level means, in a line."""
+MOST_MODELS = 30
 LOCAL_PORTS = {11434: "ollama", 1234: "lmstudio", 8080: "llamacpp", 8000: "vllm"}
 
 
@@ -48,6 +62,7 @@ LOCAL_PORTS = {11434: "ollama", 1234: "lmstudio", 8080: "llamacpp", 8000: "vllm"
 @click.option("--provider", "name", help="A name for the provider, or mock to keep the built-in one.")
 @click.option("--base-url", help="The server's base URL, such as http://localhost:1234/v1.")
 @click.option("--model", help="The model to ask for.")
+@click.option("--light-model", help="A light model of the same server for short choices and summaries.")
 @click.option("--api-key-env", help="The NAME of the environment variable that holds the key; never the key itself.")
 @click.option(
     "--autonomy", type=click.Choice(["readonly", "supervised", "full"]), help="How much runs without asking you."
@@ -58,6 +73,7 @@ def onboard(
     name: str | None,
     base_url: str | None,
     model: str | None,
+    light_model: str | None,
     api_key_env: str | None,
     autonomy: str | None,
     non_interactive: bool,
@@ -72,15 +88,23 @@ def onboard(
     if choice is None and name != "mock":
         choice = _ask(found) if interactive else next(iter(found), None)
     if interactive and choice is not None and model is None:
-        choice = msgspec.structs.replace(choice, model=click.prompt("Model", default=choice.model, err=True))
+        choice = msgspec.structs.replace(choice, model=_ask_model(choice))
+    if choice is not None:
+        choice = msgspec.structs.replace(choice, light=_light(choice, light_model, interactive=interactive))
     if interactive and autonomy is None:
-        autonomy = click.prompt(
-            "Autonomy", default="supervised", type=click.Choice(["readonly", "supervised", "full"]), err=True
-        )
+        autonomy = _ask_autonomy()
     _write(home, choice, autonomy)
     load(home, os.environ)  # what was written must hold
     tell(f"Wrote {home.config_file}: provider {choice.name if choice else 'local (mock)'}.")
     return 0 if no_test else _test()
+
+
+def _light(choice: Choice, asked: str | None, *, interactive: bool) -> str:
+    """The light model to use beside the strong one; empty for none. Nobody is asked where none is known."""
+    if asked is None and interactive and choice.light:
+        words = f"Light model for short choices and summaries ({NO_LIGHT}: the same)"
+        asked = click.prompt(words, default=choice.light, err=True)
+    return "" if not asked or asked in (NO_LIGHT, choice.model) else asked
 
 
 def _prepare(home: Home) -> None:
@@ -113,7 +137,8 @@ async def find_local() -> list[Choice]:
             return None
         if models is None or not models.data:
             return None
-        return Choice(name=name, base_url=url, model=models.data[0].id, api_key_env="", why=f"answers at {url}")
+        names = tuple(each.id for each in models.data)
+        return Choice(name=name, base_url=url, model=names[0], api_key_env="", why=f"answers at {url}", models=names)
 
     looked = await asyncio.gather(*(look(url, name) for url, name in urls.items()))
     return [choice for choice in looked if choice is not None]
@@ -181,6 +206,34 @@ def _ask(found: list[Choice]) -> Choice | None:
     )
 
 
+def _ask_model(choice: Choice) -> str:
+    """The model, by the number it is listed with or by its name."""
+    from coilclaw.packets.text import one_line
+
+    listed = choice.models[:MOST_MODELS] if len(choice.models) > 1 else ()
+    for number, model in enumerate(listed, start=1):
+        tell(f"  {number}) {one_line(model)}", err=True)
+    answer: str = click.prompt("Model (number or name)" if listed else "Model", default=choice.model, err=True)
+    return _numbered(answer, listed)
+
+
+def _ask_autonomy() -> str:
+    tell("How much may run without asking you?", err=True)
+    for number, (level, meaning) in enumerate(AUTONOMY.items(), start=1):
+        tell(f"  {number}) {level}: {meaning}", err=True)
+    while True:
+        answer = _numbered(click.prompt("Autonomy (number or name)", default="supervised", err=True), tuple(AUTONOMY))
+        if answer in AUTONOMY:
+            return answer
+        tell(f"Type 1 to {len(AUTONOMY)}, or one of the names.", err=True)
+
+
+def _numbered(answer: str, listed: tuple[str, ...]) -> str:
+    """What stands at the number that was typed; anything else is a name."""
+    number = int(answer) if answer.isascii() and answer.isdigit() and len(answer) < 4 else 0
+    return listed[number - 1] if 0 < number <= len(listed) else answer.strip()
+
+
 def _write(home: Home, choice: Choice | None, autonomy: str | None) -> None:
     """Edit config.toml, keeping everything the owner wrote, comments too."""
     import tomlkit
@@ -192,6 +245,7 @@ def _write(home: Home, choice: Choice | None, autonomy: str | None) -> None:
         name = choice.name if choice is not None else "local"
         if choice is not None:
             models[name] = _entry(choice)
+            name = _add_light(models, choice) if choice.light else name
         elif name not in models:
             models[name] = {"kind": "mock"}
         document["default_provider"] = name
@@ -203,6 +257,20 @@ def _write(home: Home, choice: Choice | None, autonomy: str | None) -> None:
         partial.replace(home.config_file)
     except OSError as error:
         raise StorageError(f"{home.config_file} cannot be written ({error.strerror}).") from error
+
+
+def _add_light(models: "Table", choice: Choice) -> str:
+    """Put a light model beside the strong one and a router before both; its name."""
+    import tomlkit
+
+    strong, light, name = choice.name, f"{choice.name}_light", f"{choice.name}_by_task"
+    models[light] = _entry(msgspec.structs.replace(choice, model=choice.light))
+    router, routes = tomlkit.table(), tomlkit.inline_table()
+    for hint in (*LIGHT_HINTS, *STRONG_HINTS):
+        routes[hint] = light if hint in LIGHT_HINTS else strong
+    router["kind"], router["default"], router["routes"] = "router", strong, routes
+    models[name] = router
+    return name
 
 
 def _entry(choice: Choice) -> "Table":

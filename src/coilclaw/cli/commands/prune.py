@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only print what would be deleted.")
 @json_option
 def prune(dry_run: bool, as_json: bool) -> None:
-    """Export old audit events and delete what was kept long enough ([retention] says how long).
+    """Delete what was kept long enough ([retention] says how long).
 
+    Audit events go once they are on main, where the daily export's pull request puts them; with forge.enabled = false,
+    or where pull requests cannot be used, they are first exported to audit/ in the workspace.
     Receipts are never deleted, nor what an open action, a running job or a message that stays still needs.
     """
     with opened() as app:
@@ -46,6 +48,7 @@ def pruner(app: "Runtime") -> "Pruner":
         ),
         clock=app.clock,
         redact=app.redactor.value,
+        exported=lambda before: app.extensions.audit_on_main(app, before),
     )
 
 
@@ -68,3 +71,6 @@ def _print(done: "Pruned") -> None:
     tell(f"{'Would delete' if done.dry_run else 'Deleted'} {said or 'nothing'}.")
     for name in done.files:
         tell(f"{'Would export' if done.dry_run else 'Exported'} audit events to {name}.")
+    if done.waiting:
+        kept = counted(done.waiting, "old audit event")
+        tell(f"Kept {kept} that the daily export has not put on main yet; merge its pull request (`coilclaw pr list`).")

@@ -8,12 +8,12 @@ import click
 
 from coilclaw.cli import completion
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, print_json, print_result, print_rows
-from coilclaw.cli.phrases import result_words
+from coilclaw.cli.output import json_option, print_json, print_result, print_rows, tell
+from coilclaw.cli.phrases import result_words, waits_for
 
 if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Approver, Outcome
-    from coilclaw.packets.action import Action, ToolCall
+    from coilclaw.packets.action import Action, Source, ToolCall
     from coilclaw.runtime import Runtime
 
 
@@ -54,7 +54,7 @@ def list_tools(as_json: bool) -> None:
 @tool.command(short_help="Run one tool through the gate, with a receipt.")
 @click.argument("name", shell_complete=completion.tools)
 @click.option("--json", "args_json", default="{}", metavar="ARGS", help="The arguments, a JSON object.")
-@click.option("--yes", is_flag=True, help="Approve lane A actions without asking. External ones still ask.")
+@click.option("--yes", is_flag=True, help="Do not ask about what stays on this machine. What leaves it still asks.")
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. This is announced, logged and receipted.")
 @click.option("--key", metavar="KEY", help="Your own idempotency key: the same call with it is executed once.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -76,6 +76,8 @@ def run(name: str, args_json: str, yes: bool, unsafe: bool, key: str | None, out
             )
         else:
             print_result(result_words(outcome.result), success=outcome.result.success)
+            if outcome.pending:
+                tell(waits_for(app, outcome.action), err=True)
         return exit_code(outcome)
 
 
@@ -94,8 +96,14 @@ async def run_tool(
     yes: bool,
     approve: "Approver | None" = None,
     key: str | None = None,
+    source: "Source" = "cli",
+    project_id: str = "",
 ) -> "Outcome":
-    """Carry one call of the owner's own through the gate. A key that was used for the same call returns its record."""
+    """Carry one call of the owner's own through the gate, in the workspace or a project.
+
+    A key that was used for the same call returns its record.
+    """
+    from coilclaw.cli.background import see_out
     from coilclaw.cli.terminal import Terminal
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.ids import new_id
@@ -103,14 +111,15 @@ async def run_tool(
     terminal = Terminal(assume_yes=yes)
     conveyor = app.conveyor(approve or terminal.approve, terminal.ask if terminal.interactive else None)
     await app.executor(conveyor).tidy()
+    await see_out(app)
     now = app.clock()
-    turn = Turn(new_id("turn", now), "", "cli")
+    turn = Turn(new_id("turn", now), project_id, source)
     if key is not None:
         _check_key(key)
         known = await conveyor.intake.known(call, key)
         if known is not None:
             return _recorded(app, known)
-    action = conveyor.intake.propose(call, turn, key if key is not None else new_id("key", now))
+    action = await conveyor.intake.proposed(call, turn, key if key is not None else new_id("key", now))
     try:
         return await conveyor.carry(action, turn, stored=False)
     except sqlite3.IntegrityError:  # somebody used the key in this very moment
@@ -147,7 +156,7 @@ def exit_code(outcome: "Outcome") -> int:
     if outcome.result.code == "ESTOP":
         return 5
     if outcome.receipt is None:
-        return 4
+        return 0 if outcome.running else 4
     if outcome.receipt.status == "denied":
         return 4 if outcome.result.code in ("OWNER_REFUSED", "EXPIRED") else 3
     return 0 if outcome.receipt.status == "allowed" else 1

@@ -9,9 +9,10 @@ from coilclaw.cli import completion
 from coilclaw.cli.open_home import opened
 from coilclaw.cli.output import counted, json_option, moment, print_json, print_result, print_rows, tell
 from coilclaw.cli.phrases import result_words
+from coilclaw.cli.project_choice import chosen_project
 
 if TYPE_CHECKING:
-    from coilclaw.runtime import Runtime
+    from coilclaw.gate.root import Root
 
 
 @click.command()
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 @click.option("--list", "only_list", is_flag=True, help="List what can be undone, newest first.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be restored or removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--project", "project_name", default="", help="Undo in this project instead of the workspace.")
 @json_option
-def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Take back what the last turn wrote in the workspace, or everything written since SNAPSHOT.
+def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, project_name: str, as_json: bool) -> int:
+    """Take back what the last turn wrote in the workspace or a project, or everything written since SNAPSHOT.
 
     Before anything is written, what it replaces is kept: all of the workspace before a command, single files before
     a file tool. Files that are gone or changed come back, and files that were made are removed. What somebody else
@@ -32,18 +34,23 @@ def undo(snapshot: str, only_list: bool, dry_run: bool, yes: bool, as_json: bool
     from coilclaw.packets.action import ToolCall
 
     with opened() as app:
+        project = chosen_project(app, project_name, here=False)
+        project_id = "" if project is None else project.project_id
+        root = app.project_root(project_id)
         if only_list:
-            return _list(app, as_json=as_json)
+            return _list(root, as_json=as_json)
         if dry_run:
-            return _tell_changes(app, snapshot, as_json=as_json)
-        named = app.snapshots.named(snapshot)  # a wrong id is told at once, and a yes is for this one, not for the last
-        outcome = asyncio.run(run_tool(app, ToolCall.of("undo", {"snapshot": named.id}), yes=yes))
+            return _tell_changes(root, snapshot, as_json=as_json)
+        # A wrong id is told at once, and a yes is for this one, not for the last.
+        named = root.snapshots.named(snapshot)
+        call = ToolCall.of("undo", {"snapshot": named.id})
+        outcome = asyncio.run(run_tool(app, call, yes=yes, project_id=project_id))
         print_result(result_words(outcome.result), success=outcome.result.success)
         return exit_code(outcome)
 
 
-def _list(app: "Runtime", *, as_json: bool) -> int:
-    kept = app.snapshots.recent(1000)
+def _list(root: "Root", *, as_json: bool) -> int:
+    kept = root.snapshots.recent(1000)
     if as_json:
         print_json(kept)
         return 0
@@ -53,22 +60,21 @@ def _list(app: "Runtime", *, as_json: bool) -> int:
     ]
     print_rows(rows, ("snapshot", "when", "files", "before"), empty="There are no snapshots yet.")
     if kept:
-        room = app.snapshots.bytes() / (1 << 20)
+        room = root.snapshots.bytes() / (1 << 20)
         tell(f"Undo keeps {counted(len(kept), 'snapshot')} in {room:.1f} MB; the oldest are deleted first.")
-    if fault := app.snapshots.fault(None):
+    if fault := root.snapshots.fault(None):
         tell(f"Commands cannot be undone now: {fault}")
     return 0
 
 
-def _tell_changes(app: "Runtime", snapshot: str, *, as_json: bool) -> int:
-    from coilclaw.gate.paths import may_restore
+def _tell_changes(root: "Root", snapshot: str, *, as_json: bool) -> int:
     from coilclaw.gate.undoing import in_words
 
-    plan = app.snapshots.plan(snapshot, may_restore)
+    plan = root.snapshots.plan(snapshot, root.places.may_restore)
     if as_json:
         print_json(list(plan.paths))
         return 0
-    labels = app.undoing.labels_of(plan)
+    labels = root.undoing.labels_of(plan)
     lines = [
         f"{each.path}{'' if each.entry is not None else ' (created since; would be removed)'}"
         f"{' (changed by somebody else since)' if each.since else ''}{in_words(labels.get(each.path, ()))}"

@@ -10,15 +10,17 @@ import msgspec
 from coilclaw.ledger.story import Story, story_of
 from coilclaw.packets.action import Action, Label, Source, Status, ToolResult
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.card import Card
+from coilclaw.packets.card import Card, Offer
 from coilclaw.packets.decision import Decision, Lane, Risk, RiskClass, RiskWord, Verdict
 from coilclaw.packets.errors import LedgerBroken
+from coilclaw.packets.text import one_line
 from coilclaw.server.core import Core
 from coilclaw.server.naming import abouts, sentence_of
 from coilclaw.server.problems import NotThere, Trouble
 from coilclaw.server.redacting import Redacting
 from coilclaw.store.actions import end_codes, load_action, result_of
 from coilclaw.store.refusals import Refusal, refusal_of
+from coilclaw.store.threads import owner_words
 
 T = TypeVar("T", bound=msgspec.Struct)
 ProofWord: TypeAlias = Literal["none", "token", "passkey"]
@@ -26,6 +28,8 @@ ProofWord: TypeAlias = Literal["none", "token", "passkey"]
 
 SHOWN_CHARACTERS = 20_000
 """Of a long output, so many characters."""
+SHOWN_WORDS = 200
+"""Of what the owner had asked, so many characters."""
 
 
 class ActionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +92,8 @@ class ApprovalCard(msgspec.Struct, frozen=True, kw_only=True):
     """Untrusted sources that may have a hand in it."""
     marked: tuple[str, ...]
     """Argument values that stand in untrusted content and not in the owner's own words."""
+    offers: tuple[Offer, ...]
+    """What a yes may cover from now on; hand one back as `from_now_on` when approving."""
     digest: str
     """Stands for exactly what would be done; hand it back when approving."""
     seen: str
@@ -101,6 +107,8 @@ class ApprovalCard(msgspec.Struct, frozen=True, kw_only=True):
     proof: ProofWord
     approved_by: str | None
     rejection_reason: str | None
+    asked: str
+    """What the owner had said in the turn it comes from, the beginning of it on one line; empty when nobody did."""
     thread_id: str
     job_id: str | None
     created_at: str
@@ -234,6 +242,8 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     card: Card
     changed: bool
     proof: ProofWord
+    words: str
+    """The owner's, that it is about."""
 
 
 async def approval_of(core: Core, redacting: Redacting, action: Action, by: str) -> ApprovalCard:
@@ -247,14 +257,14 @@ async def approvals_of(core: Core, redacting: Redacting, actions: Sequence[Actio
     for action in actions:
         if asked:
             await asyncio.sleep(0)  # a card reads files and compares them; others come in between
-        asked.append(_asked(core, action, by))
+        asked.append(await _asked(core, action, by))
     if not asked:
         return []
     return await redacting.aside(lambda: [_card_shown(core, redacting, each) for each in asked])
 
 
-def _asked(core: Core, action: Action, by: str) -> _Asked:
-    now = core.conveyor.intake.card(action)
+async def _asked(core: Core, action: Action, by: str) -> _Asked:
+    now = await core.conveyor.intake.shown(action)
     waits = action.status == "PENDING"
     card = now if waits else _as_it_was(now, action)
     return _Asked(
@@ -262,6 +272,7 @@ def _asked(core: Core, action: Action, by: str) -> _Asked:
         card=card,
         changed=waits and (card.digest, card.lane) != (action.digest, action.decision.lane),
         proof=_proof(core, card.lane, by) if waits else "none",
+        words="" if action.job_id is not None else owner_words(core.db.reader, action.thread_id, action.turn_id),
     )
 
 
@@ -284,6 +295,7 @@ def _card_shown(core: Core, redacting: Redacting, asked: _Asked) -> ApprovalCard
         reasons=tuple(map(core.whole, card.reasons)),
         provenance=tuple(map(core.whole, card.provenance)),
         marked=tuple(map(core.whole, card.marked)),
+        offers=tuple(msgspec.structs.replace(offer, text=core.whole(offer.text)) for offer in card.offers),
         digest=card.digest,
         seen=card.seen,
         args=core.whole(card.args),
@@ -292,6 +304,7 @@ def _card_shown(core: Core, redacting: Redacting, asked: _Asked) -> ApprovalCard
         proof=asked.proof,
         approved_by=action.approved_by,
         rejection_reason=_perhaps(core, action.rejection_reason),
+        asked=one_line(" ".join(redacting.head(asked.words, SHOWN_WORDS).split())),
         thread_id=action.thread_id,
         job_id=action.job_id,
         created_at=action.created_at,
@@ -311,6 +324,7 @@ def _as_it_was(card: Card, action: Action) -> Card:
         provenance=action.taint,
         digest=action.digest,
         preview_or_diff="",
+        offers=(),
         seen="",
     )
 

@@ -16,6 +16,7 @@ from coilclaw.store.threads import MessageRow
 
 if TYPE_CHECKING:
     from coilclaw.features.chat.store.turns import TurnRow
+    from coilclaw.gate.root import Root
     from coilclaw.runtime.runtime import Runtime
 
 
@@ -27,19 +28,22 @@ class Attached(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[Label, ...]
 
 
-def attached_files(app: "Runtime", paths: Sequence[str]) -> list[Attached]:
-    """The files of these names; a name that leads to no plain file of the workspace is refused."""
-    return [_attached(app, path) for path in dict.fromkeys(paths)]
+def attached_files(app: "Runtime", thread_id: str, paths: Sequence[str]) -> list[Attached]:
+    """The files of these names where a conversation works; a name that leads to no plain file there is refused."""
+    return [_attached(app.root_of(thread_id), path) for path in dict.fromkeys(paths)]
 
 
-def _attached(app: "Runtime", path: str) -> Attached:
-    fact = look_at(path, app.places, write=False)
+def _attached(root: "Root", path: str) -> Attached:
+    fact = look_at(path, root.places, write=False)
     size = None if fact.fault or fact.in_home or fact.forbidden_by or not fact.relative else _size(fact.absolute)
     if size is None or fact.relative is None:
         raise UsageError(
-            f"{one_line(path)[:200]!r} is not a file in the workspace.", remedy="Upload it first, then name its path."
+            f"{one_line(path)[:200]!r} is not a file in the {'project' if root.project_id else 'workspace'}.",
+            remedy="Put it into the project's folder; uploads go to the workspace, which this conversation cannot see."
+            if root.project_id
+            else "Upload it first, then name its path.",
         )
-    return Attached(path=fact.relative, size=size, labels=untrusted_only(app.file_labels.labels_of(fact.relative)))
+    return Attached(path=fact.relative, size=size, labels=untrusted_only(root.labels.labels_of(fact.relative)))
 
 
 def _size(path: str) -> int | None:

@@ -6,12 +6,16 @@ from coilclaw.features import Feature
 
 if TYPE_CHECKING:
     from coilclaw.features.chat.turns import Turns
+    from coilclaw.gate.conveyor import Conveyor
+    from coilclaw.runtime.runtime import Runtime
     from coilclaw.server.part import Part
     from coilclaw.server.serving import Serving
+    from coilclaw.work.worker import Chore
 
 
 def chat_part(serving: "Serving", turns: "Turns | None" = None) -> "Part":
     """The part of the server that one talks to, over turns that somebody else may have made."""
+    from coilclaw.features.chat.models import ConversationModels
     from coilclaw.features.chat.routes.artifacts import Artifacts
     from coilclaw.features.chat.routes.gateway_chat import GatewayChat
     from coilclaw.features.chat.routes.memory import MemoryRoutes
@@ -28,10 +32,33 @@ def chat_part(serving: "Serving", turns: "Turns | None" = None) -> "Part":
         serving.feed.partials = turns.partials
     return Part(
         controllers=(Threads, ThreadMessages, TurnRoutes, UploadRoutes, Artifacts, MemoryRoutes, GatewayChat),
-        given={"turns": turns, "uploads": Uploads(serving.runtime)},
+        given={
+            "turns": turns,
+            "uploads": Uploads(serving.runtime),
+            "models": ConversationModels(serving.runtime),
+        },
         beside=(turns.start,),
         close=turns.close,
     )
 
 
-FEATURE = Feature(part=chat_part)
+def _chores(runtime: "Runtime", conveyor: "Conveyor") -> "tuple[Chore, ...]":
+    """A worker goes on with turns whose calls were answered, where no server does, which would stream their text."""
+    from coilclaw.server.server_lock import running_address
+    from coilclaw.work.worker import Chore
+
+    async def resume() -> int:
+        if running_address(runtime.home.locks_dir) is not None:
+            return 0
+        from coilclaw.features.chat.turns import Turns
+
+        turns = Turns(runtime, conveyor)
+        try:
+            return await turns.resume_all()
+        finally:
+            turns.close()
+
+    return (Chore(name="turns", every=1.0, run=resume),)
+
+
+FEATURE = Feature(part=chat_part, chores=_chores)

@@ -2,13 +2,13 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.features.chat.store.turns import TurnEnd, TurnRow, open_turns
+from coilclaw.features.chat.store.turns import TurnEnd, TurnRow, open_turns, resumable_turns
 from coilclaw.features.chat.turn_ends import end_of_left, failure
 from coilclaw.features.chat.turn_record import TurnRecord
 from coilclaw.packets.errors import CoilclawError
@@ -71,15 +71,23 @@ class TerminalTurns:
                 say(end[1])
             elif await self._record.claim(turn, self._claimant.name):
                 say("Resuming what was interrupted.")
-                await self._go_on(msgspec.structs.replace(turn, state="RUNNING", worker=self._claimant.name), on_text)
+                await self._go_on(turn, on_text)
 
-    async def _go_on(self, turn: TurnRow, on_text: Callable[[str], None] | None) -> None:
+    async def resume(self, turn_ids: Container[str], on_text: Callable[[str], None] | None) -> "list[Reply]":
+        """Go on with those of these turns whose calls have their outcomes by now; the answers."""
+        due = [turn for turn in resumable_turns(self._app.db.reader) if turn.turn_id in turn_ids]
+        return [
+            await self._go_on(turn, on_text) for turn in due if await self._record.resume(turn, self._claimant.name)
+        ]
+
+    async def _go_on(self, turn: TurnRow, on_text: Callable[[str], None] | None) -> "Reply":
         from coilclaw.agent.loop import Accepted
 
+        mine = msgspec.structs.replace(turn, state="RUNNING", worker=self._claimant.name)
         accepted = Accepted(turn_id=turn.turn_id, thread_id=turn.thread_id, source="chat")
-        await self._seen_through(
-            turn,
-            self._agent.run(accepted, on_text, on_answer=lambda tx, ending: self._record.answered(tx, turn, ending)),
+        return await self._seen_through(
+            mine,
+            self._agent.run(accepted, on_text, on_answer=lambda tx, ending: self._record.answered(tx, mine, ending)),
         )
 
     async def _seen_through(self, turn: TurnRow, answer: "Coroutine[None, None, Reply]") -> "Reply":
@@ -87,6 +95,7 @@ class TerminalTurns:
         try:
             return await answer
         except asyncio.CancelledError:
+            await self._app.background.end_turn(turn.turn_id)
             await self._record.end(turn, TurnEnd(state="STOPPED"))
             raise
         except Exception as error:

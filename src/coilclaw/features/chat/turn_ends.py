@@ -1,6 +1,7 @@
 """How a turn can end without an answer, and what its conversation is told then."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from coilclaw.features.chat.store.turns import TurnEnd, TurnRow, answer_of, times_started, unknown_calls
 from coilclaw.packets.errors import (
@@ -12,7 +13,12 @@ from coilclaw.packets.errors import (
     StorageError,
 )
 from coilclaw.packets.text import one_line
+from coilclaw.store.actions import load_action
+from coilclaw.store.job_history import standing_of
 from coilclaw.store.tx import Tx
+
+if TYPE_CHECKING:
+    from coilclaw.runtime.runtime import Runtime
 
 STOPPED = "You stopped this answer. What was done before is listed above, each call with its receipt."
 STOPPED_BEFORE = "You stopped this before it started. Nothing was done."
@@ -57,6 +63,26 @@ def needs_to_know(calls: list[tuple[str, str]]) -> str:
         f" yourself, then record it with `coilclaw actions resolve {first}` or in the panel, and say how to continue."
         " What was done before is listed above; nothing is repeated automatically."
     )
+
+
+def nobody_answered(tools: list[str]) -> str:
+    """What a conversation is told when a call was not answered in time."""
+    names = ", ".join(dict.fromkeys(tools))
+    return f"Nobody answered in time, so {names} did not run and this stopped here. Ask again to continue."
+
+
+def waiting_words(app: "Runtime", turn_id: str) -> str:
+    """What an owner at a terminal is told of the calls that a turn waits for: each, and how it is answered."""
+    from coilclaw.cli.phrases import waits_for
+
+    db = app.db.reader
+    lines: list[str] = []
+    for standing in standing_of(db, turn_id).values():
+        if standing.ended:
+            continue
+        action = load_action(db, standing.action_id)
+        lines.append(f"{standing.tool} has not run yet." if action is None else waits_for(app, action))
+    return "\n".join(lines) or "This has its answers and continues shortly."
 
 
 def end_of_left(db: Tx, turn: TurnRow) -> tuple[TurnEnd, str] | None:

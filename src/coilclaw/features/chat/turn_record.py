@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from coilclaw.features.chat.attachments import Attached, note_of
 from coilclaw.features.chat.store.turns import (
     TurnEnd,
@@ -13,8 +15,14 @@ from coilclaw.features.chat.store.turns import (
     begin_turn,
     claim_turn,
     end_turn,
+    expired_calls,
+    is_outdated,
     queue_again,
+    resume_turn,
+    wait_turn,
+    waiting_turns,
 )
+from coilclaw.features.chat.turn_ends import nobody_answered
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.canonical import Json
@@ -34,7 +42,8 @@ class TurnRecord:
         self._app = app
 
     def keep(self, tx: Tx, turn: TurnRow, text: str, files: Sequence[Attached]) -> None:
-        """Keep a turn that waits, in the transaction that keeps its message."""
+        """Keep a turn that is queued, in the transaction that keeps its message."""
+        self._outdate(tx, turn.thread_id)
         add_turn(tx, self._app.clock, turn)
         name_thread(tx, turn.thread_id, self._app.redact(text).strip().splitlines()[0])
         if files:
@@ -75,8 +84,35 @@ class TurnRecord:
         await asyncio.shield(self._app.db.write(lambda tx: self._end(tx, turn, end, words)))
 
     def answered(self, tx: Tx, turn: TurnRow, ending: str) -> None:
-        """End a turn in the transaction that keeps its last word."""
+        """End a turn in the transaction that keeps its last word. With calls that wait it waits too.
+
+        Unless the owner has said something newer: that is what goes on then, and the calls are told of there.
+        """
+        if ending == "pending" and not is_outdated(tx, turn):
+            if wait_turn(tx, turn):
+                self._tell(tx, "turn_waiting", turn, {})
+            return
         self._end(tx, turn, TurnEnd(state="ANSWERED", ending=ending))
+
+    async def resume(self, turn: TurnRow, worker: str) -> bool:
+        """Take a turn in hand whose calls have their outcomes; one that nobody answered in time ends instead."""
+
+        def write(tx: Tx) -> bool:
+            if not resume_turn(tx, self._app.clock, turn, worker):
+                return False
+            if late := expired_calls(tx, turn):
+                mine = msgspec.structs.replace(turn, state="RUNNING", worker=worker)
+                self._end(tx, mine, TurnEnd(state="STOPPED", code="EXPIRED"), nobody_answered(late))
+                return False
+            self._tell(tx, "turn_started", turn, {"resumed": True})
+            return True
+
+        return await self._app.db.write(write)
+
+    def _outdate(self, tx: Tx, thread_id: str) -> None:
+        """The owner's newer words win: what waits in their conversation is not resumed any more."""
+        for turn in waiting_turns(tx, thread_id):
+            self._end(tx, turn, TurnEnd(state="ANSWERED", ending="pending"))
 
     def _end(self, tx: Tx, turn: TurnRow, end: TurnEnd, words: str = "") -> None:
         if not end_turn(tx, self._app.clock, turn, end):
@@ -87,6 +123,7 @@ class TurnRecord:
 
     def keep_running(self, tx: Tx, turn: TurnRow) -> None:
         """Keep a turn that is answered at once, in the transaction that keeps its message."""
+        self._outdate(tx, turn.thread_id)
         add_running_turn(tx, self._app.clock, turn)
         self._tell(tx, "turn_started", turn, {"message_id": turn.message_id})
 

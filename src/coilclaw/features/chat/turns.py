@@ -16,12 +16,14 @@ import msgspec
 from coilclaw.features.chat.attachments import attached_files
 from coilclaw.features.chat.store.turns import (
     OVER,
+    RESTS,
     TurnEnd,
     TurnRow,
     count_open,
     load_turn,
     next_turn,
     open_turns,
+    resumable_turns,
 )
 from coilclaw.features.chat.streamed_text import StreamedText
 from coilclaw.features.chat.turn_ends import STOPPED, STOPPED_BEFORE, end_of_left, failure
@@ -37,6 +39,7 @@ from coilclaw.work.worker import Claimed, Worker
 
 if TYPE_CHECKING:
     from coilclaw.agent.loop import Agent
+    from coilclaw.config import Config
     from coilclaw.gate.conveyor import Conveyor
     from coilclaw.runtime.runtime import Runtime
 
@@ -46,7 +49,8 @@ SayText: TypeAlias = Callable[[str, str, int, str], None]
 WAITING_PER_THREAD = 20
 WAITING = 200
 """Messages that may wait for their answers."""
-POLL_SECONDS = 5.0
+POLL_SECONDS = 0.5
+"""How soon a turn goes on after its last call was answered, here or in another process."""
 STOP_SECONDS = 10.0
 """How long whoever stops a turn is kept waiting for its end; it ends all the same when that takes longer."""
 
@@ -69,6 +73,8 @@ class Turns:
         self._say_text = say_text
         self._grace = grace_seconds
         self._record = TurnRecord(app)
+        self._accepting: tuple[Config, Agent] | None = None
+        """Takes messages in. It asks no model, so it is built once; the key of a model may be another one any day."""
         self._claimant = Claimant(app.home.locks_dir, "turns", app.clock)
         self._worker: Worker | None = None
         self._running: set[str] = set()
@@ -107,7 +113,7 @@ class Turns:
             worker=self.worker,
         )
         self._check_room(turn.thread_id)
-        files = attached_files(self._app, attachments)
+        files = attached_files(self._app, turn.thread_id, attachments)
         message = UserMessage(
             message_id=turn.message_id,
             thread_id=turn.thread_id,
@@ -119,7 +125,9 @@ class Turns:
             metadata={"attachments": [file.path for file in files]} if files else {},
         )
         with suppress(sqlite3.IntegrityError):  # the same request at the same time: it is kept once
-            await self._agent().accept(
+            if self._accepting is None or self._accepting[0] is not self._app.config:
+                self._accepting = self._app.config, self._agent()
+            await self._accepting[1].accept(
                 message, lambda tx, _: self._record.keep(tx, turn, text, files), turn_id=turn.turn_id
             )
         self._nudge()
@@ -138,9 +146,9 @@ class Turns:
             )
 
     def _agent(self) -> "Agent":
-        from coilclaw.features.chat.agent import agent_of
+        from coilclaw.features.chat.agent import AT_PANEL, agent_of
 
-        return agent_of(self._app, self._conveyor).without(NOBODY_THERE)
+        return agent_of(self._app, self._conveyor, AT_PANEL).without(NOBODY_THERE)
 
     async def send(self, conversation_id: str, text: str) -> None:
         """Keep a message of the agent's in a conversation; whoever looks at it is told."""
@@ -158,14 +166,14 @@ class Turns:
         return [(thread_id, turn_id, spoken.text) for turn_id, (thread_id, spoken) in self._spoken.items()]
 
     async def ended(self, turn_id: str, seconds: float) -> TurnRow:
-        """The turn once it is over, or as it stands after so long."""
+        """The turn once it is over or waits for the owner, or as it stands after so long."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while True:
             over = self._ended.setdefault(turn_id, asyncio.Event())
             turn = self._loaded(turn_id)
             left = until - loop.time()
-            if turn.state in OVER or left <= 0:
+            if turn.state in RESTS or left <= 0:
                 self._ended.pop(turn_id, None)
                 return turn
             with suppress(TimeoutError):  # now and then: another process may have it in hand
@@ -180,10 +188,19 @@ class Turns:
     # Stopping
 
     async def stop(self, turn_id: str) -> TurnRow:
-        """End a turn: one that waits never runs, one that runs is cut. One that is over stays as it is."""
+        """End a turn: one that waits never runs, one that runs is cut. One that is over stays as it is.
+
+        What it left running in the background ends too.
+        """
+        turn = await self._stop(turn_id)
+        await self._app.background.end_turn(turn_id)
+        return turn
+
+    async def _stop(self, turn_id: str) -> TurnRow:
         turn = self._loaded(turn_id)
-        if turn.state == "QUEUED":
-            await self._end(turn, TurnEnd(state="STOPPED"), STOPPED_BEFORE)
+        if turn.state in ("QUEUED", "WAITING"):
+            words = STOPPED_BEFORE if turn.state == "QUEUED" else STOPPED
+            await self._end(turn, TurnEnd(state="STOPPED"), words)
             turn = self._loaded(turn_id)
         if turn.state in OVER:
             return turn
@@ -207,7 +224,7 @@ class Turns:
             wake=self.recover,
             chores=(),
             held=lambda: False,  # a turn tells by itself that ESTOP stops its tools
-            slots=self._app.config.server.turns_at_once,
+            slots=lambda: self._app.config.server.turns_at_once,
             say=self._say,
             now=time.monotonic,
             poll_seconds=POLL_SECONDS,
@@ -219,14 +236,40 @@ class Turns:
             self.close()
 
     async def _claim(self, _running: Collection[str]) -> Claimed | None:
-        while (turn := next_turn(self._app.db.reader, self.worker, self._claimant.gone)) is not None:
-            if await self._record.begin(turn, self.worker):
-                break
-        else:
+        turn = await self._next()
+        if turn is None:
             return None
         self._running.add(turn.turn_id)
         mine = msgspec.structs.replace(turn, state="RUNNING", worker=self.worker)
         return Claimed(id=turn.turn_id, run=lambda _stopping: self._see_to(mine))
+
+    async def resume_all(self) -> int:
+        """Go on with every turn whose calls have their outcomes, one after the other; how many."""
+        done = 0
+        while not self._app.estop.engaged() and (turn := await self._resumed()) is not None:
+            self._running.add(turn.turn_id)
+            await self._see_to(msgspec.structs.replace(turn, state="RUNNING", worker=self.worker))
+            done += 1
+        return done
+
+    async def _resumed(self) -> TurnRow | None:
+        """A turn whose calls have their outcomes, taken in hand."""
+        for turn in resumable_turns(self._app.db.reader):
+            if await self._record.resume(turn, self.worker):
+                return turn
+            self._tell_ended(turn.turn_id)
+        return None
+
+    async def _next(self) -> TurnRow | None:
+        """The turn that is due: one whose calls were answered, else the next that is queued."""
+        if not self._app.estop.engaged():  # what is held goes on when the owner clears it
+            resumed = await self._resumed()
+            if resumed is not None:
+                return resumed
+        while (turn := next_turn(self._app.db.reader, self.worker, self._claimant.gone)) is not None:
+            if await self._record.begin(turn, self.worker):
+                return turn
+        return None
 
     async def _see_to(self, turn: TurnRow) -> None:
         """Bring a turn to its end, whatever becomes of the answer."""
@@ -272,7 +315,8 @@ class Turns:
             return  # else this process is being ended: the next one tells how far it came
         error = answer.exception()
         if error is None:
-            await self._end(turn, TurnEnd(state="ANSWERED", ending=answer.result()))
+            # Its end is on record already, with its last word; one that waits goes on later.
+            self._tell_ended(turn.turn_id)
             return
         end, words = failure(error, self._app.redact)
         if end.code == "UNEXPECTED":
@@ -312,7 +356,10 @@ class Turns:
 
     async def _end(self, turn: TurnRow, end: TurnEnd, words: str = "") -> None:
         await self._record.end(turn, end, words)
-        over = self._ended.pop(turn.turn_id, None)
+        self._tell_ended(turn.turn_id)
+
+    def _tell_ended(self, turn_id: str) -> None:
+        over = self._ended.pop(turn_id, None)
         if over is not None:
             over.set()
 

@@ -152,7 +152,7 @@ class Uploads:
             content=upload.data,
             label=LABEL,
         )
-        labels = self._app.file_labels
+        labels = self._app.root.labels
         labels.mark(tx, labels.expected(path, upload.data), (LABEL,))
 
     def _free_path(self, upload: Upload) -> str:

@@ -52,7 +52,7 @@ def show_code(app: "Runtime", issued: "Issued", address: str, *, voided: bool) -
     url = code_url(address, issued)
     beyond = reachable(address)
     if beyond and sys.stdout.isatty():
-        from coilclaw.features.devices.qr_code import qr_text
+        from coilclaw.cli.qr_code import qr_text
 
         tell(qr_text(url))
     tell(f"Pairing code: {issued.code}")
@@ -60,6 +60,6 @@ def show_code(app: "Runtime", issued: "Issued", address: str, *, voided: bool) -
     if voided:
         tell("The previous code is no longer valid: only one code is valid at a time.")
     if not beyond:
-        tell("Other machines cannot reach this address: for a phone see docs/server.md, `Beyond this machine`.")
+        tell("Other machines cannot reach this address: for a phone see docs/phone.md.")
     if issued.mode == "replace":
         tell("Using it signs out every device that is paired now.")

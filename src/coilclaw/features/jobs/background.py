@@ -7,11 +7,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.features.jobs.job_loop import Bounds, JobLoop, Order
+from coilclaw.config import RouterModel
+from coilclaw.features.jobs.checkpoint import Checkpoint
+from coilclaw.features.jobs.evidence import missing
+from coilclaw.features.jobs.job_loop import Bounds, JobLoop, Order, Planner
 from coilclaw.features.jobs.job_requests import JobRequests
 from coilclaw.features.jobs.job_spec import Rules
-from coilclaw.features.jobs.record import words_of
+from coilclaw.features.jobs.planning import (
+    PlanDraft,
+    SpecDraft,
+    may_plan,
+    plan_task,
+    read_plan,
+    read_spec,
+    spec_task,
+    tools_of,
+)
+from coilclaw.features.jobs.record import evidence_at, evidence_due, words_of
 from coilclaw.features.jobs.store import calls_of_job
+from coilclaw.packets.action import OWNER, Label
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.ids import stamp
@@ -19,6 +33,7 @@ from coilclaw.packets.job import JobLimits, StepReport
 from coilclaw.runtime.tool_specs import offered_tools
 from coilclaw.store.actions import load_action
 from coilclaw.store.claims import Claimant, is_gone
+from coilclaw.store.job_history import job_artifacts
 from coilclaw.store.jobs import (
     JobBudget,
     JobRow,
@@ -34,12 +49,16 @@ from coilclaw.work.worker import Chore, Claimed, Log, Worker
 if TYPE_CHECKING:
     from coilclaw.agent.calls import Calls
     from coilclaw.agent.step import StepOrder, Stepper
+    from coilclaw.config import Config
     from coilclaw.gate.conveyor import Conveyor
     from coilclaw.runtime.extensions import JobKind
     from coilclaw.runtime.runtime import Runtime
 
 HASHED_BYTES = 64 << 20
 """The largest file whose hash stands in a manifest."""
+
+EXECUTED_AT_ONCE = 4
+"""Rounds of carrying out what was approved: a command may run for half an hour, and the rest must not wait for it."""
 
 NOBODY_THERE = frozenset({"ask_user"})
 """Tools that need the owner at the terminal."""
@@ -73,6 +92,8 @@ class Background:
             tools=frozenset(self._app.tools),
             allowed_tools=self._app.allowed_tools,
             allowed_domains=tuple(config.security.allowed_domains),
+            pull_requests=config.forge.enabled,
+            keeps=config.security.autonomy != "readonly",
         )
 
     def desk(self) -> JobRequests:
@@ -87,18 +108,59 @@ class Background:
             hash_file=self.hash_file,
             withdraw=self.withdraw,
             redact=self._app.redact,
+            plans=self.plans,
         )
 
-    def hash_file(self, path: str) -> str | None:
-        """The hash of a workspace file; None when it is gone or cannot be read."""
+    # Planning
+
+    def plans(self, job: JobRow) -> bool:
+        """Whether a model plans this job: there is a route for it, and the owner gave no steps."""
+        model = self._app.config.providers.models.get(self._app.config.default_provider)
+        routed = isinstance(model, RouterModel) and "plan" in model.routes
+        return routed and kind_of(self._app, job) is None and may_plan(job)
+
+    def _planner(self) -> Planner:
+        from coilclaw.agent.drafts import Drafter, ModelDraft
+        from coilclaw.gate.turn import Turn
+
+        app = self._app
+
+        def drafter() -> Drafter:  # each time anew: the configuration may have changed
+            return Drafter(
+                db=app.db, clock=app.clock, provider=app.provider(), model=app.config.default_model, estop=app.estop
+            )
+
+        def asked(job: JobRow) -> tuple[Turn, tuple[str, Label]]:
+            limits = JobLimits(job_id=job.job_id, constraints=job.spec.constraints)
+            label = job.checkpoint_label if job.spec.by_agent else OWNER
+            return Turn(job.turn_id, job.thread_id, "job", job=limits), (job.goal, label)
+
+        async def spec(job: JobRow) -> ModelDraft[SpecDraft]:
+            (turn, goal), rules = asked(job), self.rules()
+            return await drafter().draft(
+                turn, "route", spec_task(job, rules), goal, lambda data: read_spec(data, rules)
+            )
+
+        async def plan(job: JobRow) -> ModelDraft[PlanDraft]:
+            turn, goal = asked(job)
+            return await drafter().draft(turn, "plan", plan_task(job, self.rules()), goal, read_plan)
+
+        return Planner(wants=self.plans, spec=spec, plan=plan)
+
+    def hash_file(self, job_id: str, path: str) -> str | None:
+        """The hash of a file in the folder a job works in; None when it is gone or cannot be read."""
         from coilclaw.packets.canonical import sha256_hex
         from coilclaw.sandbox.files import read_existing
+        from coilclaw.store.jobs import load_job
 
-        data = read_existing(self._app.workspace, path, HASHED_BYTES)
+        job = load_job(self._app.db.reader, job_id)
+        root = self._app.roots.of_job(job_id) or self._app.root_of("" if job is None else job.thread_id)
+        data = None if root.fault() else read_existing(root.folder, path, HASHED_BYTES)
         return None if data is None else sha256_hex(data)
 
     async def withdraw(self, action_id: str, reason: str) -> None:
-        """Refuse an action in the name of a job that is over; an answer that came first stands."""
+        """Refuse or end an action in the name of a job that is over; an answer that came first stands."""
+        await self._app.background.end(action_id)
         action = load_action(self._app.db.reader, action_id)
         if action is None or action.status != "PENDING":
             return
@@ -111,25 +173,36 @@ class Background:
 
     def runner(self) -> JobLoop:
         """What takes a job along."""
-        config = self._app.config
-        stepper = self._stepper()
+        made: list[tuple[Config, Stepper]] = [(self._app.config, self._stepper())]
 
         async def step(order: Order) -> StepReport:
             kind = kind_of(self._app, order.job)
-            return await (stepper.step(self._step_order(order)) if kind is None else self._kind_step(kind, order))
+            if kind is not None:
+                return await self._kind_step(kind, order)
+            if made[0][0] is not self._app.config:  # another model, other limits
+                made[0] = self._app.config, self._stepper()
+            return await made[0][1].step(self._step_order(order))
+
+        def bounds() -> Bounds:
+            config = self._app.config
+            return Bounds(
+                step_seconds=config.jobs.step_seconds,
+                step_retries=config.jobs.step_retries,
+                daily_tokens=config.budgets.daily_tokens,
+                max_hours=config.jobs.max_hours,
+                pause_seconds=config.executor.backoff_seconds,
+            )
 
         return JobLoop(
             db=self._app.db,
             clock=self._app.clock,
             step=step,
+            planner=self._planner(),
+            forge=self._app.extensions.job_forge(self._app, self.conveyor),
             rules=self.rules,
-            bounds=Bounds(
-                step_seconds=config.jobs.step_seconds,
-                step_retries=config.jobs.step_retries,
-                daily_tokens=config.budgets.daily_tokens,
-                pause_seconds=config.executor.backoff_seconds,
-            ),
+            bounds=bounds,
             stopped=self._app.estop.engaged,
+            commanding=self._app.commands.of_job,
             hash_file=self.hash_file,
             withdraw=self.withdraw,
             redact=self._app.redact,
@@ -155,14 +228,37 @@ class Background:
             turn_id=job.turn_id,
             number=checkpoint.step,
             words=words_of(job, checkpoint.position),
-            task=_task(job, checkpoint.position, self._app.config.jobs.step_calls),
+            task=self._task(job, checkpoint, self._app.config.jobs.step_calls),
             limits=limits or JobLimits(job_id=job.job_id, constraints=job.spec.constraints),
             inherited=checkpoint.inherited,
             fresh=checkpoint.fresh,
-            evidence=()
-            if job.plan is None
-            else job.plan.steps[min(checkpoint.position, len(job.plan.steps) - 1)].evidence,
+            position=checkpoint.position,
+            hint=self._hint(job, checkpoint.position),
+            evidence=evidence_at(job, checkpoint.position),
         )
+
+    def _task(self, job: JobRow, checkpoint: Checkpoint, calls: int) -> str:
+        """What the model is told about the job and where it stands."""
+        position, steps = checkpoint.position, job.plan.steps if job.plan is not None else ()
+        part = "the goal" if len(steps) <= 1 else f"step {position + 1} of {len(steps)} of the plan"
+        evidence = ""
+        if required := evidence_due(job, position):
+            names = ", ".join(required)
+            evidence = f" Before the end, leave each of these with artifact_put, under exactly this name: {names}."
+        if checkpoint.reminded:
+            lacking = missing(required, job_artifacts(self._app.db.reader, job.job_id))
+            evidence += f" You answered without leaving {', '.join(lacking) or 'them'}; without that the job fails."
+        return TASK.format(job_id=job.job_id, part=part, calls=calls, evidence=evidence)
+
+    def _hint(self, job: JobRow, position: int) -> str:
+        """What a step is, for a router: one that may write files is authoring."""
+        limits, plan = job.spec.constraints, job.plan
+        step = None if plan is None else plan.steps[min(position, len(plan.steps) - 1)]
+        if limits.max_files_changed == 0 or (step is not None and step.writes is False):
+            return "job"
+        names = tools_of(job.spec, self.rules())
+        tools = (self._app.tools[name] for name in names if name in self._app.tools)
+        return "author" if any(tool.destination == "workspace" and tool.effect == "WRITE" for tool in tools) else "job"
 
     def _stepper(self) -> "Stepper":
         from coilclaw.agent.model import Model
@@ -212,7 +308,6 @@ class Background:
         app = self._app
         executor = app.executor(self.conveyor)
         locks = app.home.locks_dir
-        at_once = app.config.budgets.jobs_at_once
         runner = self.runner()
 
         async def claim(running: Collection[str]) -> Claimed | None:
@@ -224,7 +319,7 @@ class Background:
                     app.clock,
                     worker=name,
                     running=frozenset(running),
-                    at_once=at_once,
+                    at_once=app.config.budgets.jobs_at_once,
                     gone=lambda other: is_gone(locks, other),
                     only=None if only is None else frozenset(only),
                 )
@@ -254,11 +349,11 @@ class Background:
                 Chore(name="recover", every=30.0, run=recover, first=True),
                 Chore(name="expire", every=5.0, run=executor.expire),
                 Chore(name="forget_expired", every=60.0, run=forget),
-                Chore(name="execute", every=0.5, run=executor.run_due),
+                Chore(name="execute", every=0.5, run=executor.run_due, at_once=EXECUTED_AT_ONCE),
                 *chores,
             ),
             held=app.estop.engaged,
-            slots=slots or at_once,
+            slots=lambda: slots or app.config.budgets.jobs_at_once,
             say=self._say,
             now=time.monotonic,
             grace_seconds=grace_seconds,
@@ -276,14 +371,3 @@ def kind_of(app: "Runtime", job: JobRow) -> "JobKind | None":
     """The kind of a job that follows something else than the model's own steps."""
     kinds = app.extensions.job_kinds()
     return next((kind for name, kind in kinds.items() if isinstance(at := job.spec.inputs.get(name), str) and at), None)
-
-
-def _task(job: JobRow, position: int, calls: int) -> str:
-    steps = job.plan.steps if job.plan is not None else ()
-    part = "the goal" if len(steps) <= 1 else f"step {position + 1} of {len(steps)} of the plan"
-    required = job.spec.outputs.evidence_required
-    evidence = ""
-    if required:
-        names = ", ".join(required)
-        evidence = f" Before the end, leave each of these with artifact_put, under exactly this name: {names}."
-    return TASK.format(job_id=job.job_id, part=part, calls=calls, evidence=evidence)

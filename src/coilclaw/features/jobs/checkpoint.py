@@ -32,6 +32,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     inherited: tuple[Label, ...] = ()
     waiting: tuple[str, ...] = ()
     """Actions that had no end when the step was over."""
+    reminded: bool = False
+    """The step of the plan was answered without its evidence, and the model was told so."""
 
     @property
     def label(self) -> Label:

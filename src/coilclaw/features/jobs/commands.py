@@ -12,6 +12,7 @@ from coilclaw.cli import completion
 from coilclaw.cli.open_home import opened, thread_of
 from coilclaw.cli.output import json_option, moment, print_json, print_line, print_rows, tell
 from coilclaw.cli.phrases import JOBS
+from coilclaw.cli.project_choice import begin_thread, chosen_project
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
@@ -50,6 +51,7 @@ def job() -> None:
 @click.option("--step", "steps", multiple=True, metavar="TEXT", help="A step of the plan, in order.")
 @click.option("--evidence", multiple=True, metavar="NAME", help="An artifact it must produce, or it fails.")
 @click.option("--thread", "thread_id", metavar="ID", help="The conversation it belongs to; a new one by default.")
+@click.option("--project", "project_name", help="The project it works in; otherwise the conversation's folder.")
 @click.option("--wait", is_flag=True, help="Run it here and show its progress.")
 @json_option
 def create(
@@ -62,6 +64,7 @@ def create(
     steps: tuple[str, ...],
     evidence: tuple[str, ...],
     thread_id: str | None,
+    project_name: str | None,
     wait: bool,
     as_json: bool,
 ) -> int:
@@ -75,6 +78,10 @@ def create(
 
     with opened() as app:
         thread = thread_of(app, thread_id)
+        if project_name is not None:
+            if thread_id is not None:
+                raise UsageError("a conversation has its folder already.", remedy="Leave out --thread or --project.")
+            begin_thread(app, thread, chosen_project(app, project_name, here=False))
         limits = Constraints(
             allowed_tools=tools or None,
             allowed_domains=domains or None,
@@ -129,9 +136,13 @@ async def _create(app: "Runtime", request: "Request", *, wait: bool, quiet: bool
     made = await background.desk().create(request)
     if not wait or made.state in ENDED:
         return made
+    from coilclaw.cli.background import see_out
     from coilclaw.features.jobs.terminal import work_on
 
-    return await work_on(app, background, made, None if quiet else print_line)
+    try:
+        return await work_on(app, background, made, None if quiet else print_line)
+    finally:
+        await see_out(app)
 
 
 def _say_made(app: "Runtime", made: "JobRow", *, waited: bool) -> None:

@@ -4,20 +4,39 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from coilclaw.agent.model import Halted
 from coilclaw.features.jobs.changed_files import ChangedFiles
 from coilclaw.features.jobs.checkpoint import Checkpoint, CheckpointRefused, read_checkpoint, write_checkpoint
 from coilclaw.features.jobs.evidence import missing, put_manifest
-from coilclaw.features.jobs.job_spec import Rules
-from coilclaw.features.jobs.record import end, keep, prepare, say_step, to_state, told_outcomes
+from coilclaw.features.jobs.job_pulls import JobEnding, JobPulls
+from coilclaw.features.jobs.job_spec import Rules, with_programs
+from coilclaw.features.jobs.planning import PlanDraft, SpecDraft, narrowed_spec, planned
+from coilclaw.features.jobs.record import (
+    end,
+    evidence_due,
+    keep,
+    prepare,
+    say_reminder,
+    say_step,
+    to_state,
+    told_outcomes,
+)
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import CoilclawError, ModelOutputError, ProviderUnavailable, StepOverrun, StorageError
+from coilclaw.packets.errors import (
+    CoilclawError,
+    ModelOutputError,
+    ProviderUnavailable,
+    StepOverrun,
+    StorageError,
+)
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.job import ENDED, JobState, StepReport
 from coilclaw.packets.labels import join_labels, untrusted_only
+from coilclaw.runtime.job_forge import JobForge
 from coilclaw.store.database import Database
 from coilclaw.store.job_history import brought_in, job_artifacts, standing_of
 from coilclaw.store.jobs import (
@@ -32,6 +51,10 @@ from coilclaw.store.jobs import (
 from coilclaw.store.tx import Tx
 from coilclaw.store.usage import day_began, tokens_of_job, tokens_since
 
+if TYPE_CHECKING:
+    from coilclaw.agent.drafts import ModelDraft
+
+T = TypeVar("T")
 Log: TypeAlias = Callable[[str, dict[str, Json]], None]
 WATCH_SECONDS = 0.2
 LONGEST_PAUSE = 3600.0
@@ -43,6 +66,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     step_seconds: float
     step_retries: int
     daily_tokens: int
+    max_hours: int = 72
+    """Within which a job that goes on must be done."""
     pause_seconds: float = 5.0
     """Before the second try of a step; it doubles with each further one."""
 
@@ -52,6 +77,14 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     job: JobRow
     checkpoint: Checkpoint
+
+
+class Planner(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model has its say about a job before it begins."""
+
+    wants: Callable[[JobRow], bool]
+    spec: "Callable[[JobRow], Awaitable[ModelDraft[SpecDraft]]]"
+    plan: "Callable[[JobRow], Awaitable[ModelDraft[PlanDraft]]]"
 
 
 class Overrun(CoilclawError):
@@ -67,10 +100,13 @@ class JobLoop:
         db: Database,
         clock: Clock,
         step: Callable[[Order], Awaitable[StepReport]],
+        planner: Planner | None,
+        forge: JobForge | None,
         rules: Callable[[], Rules],
-        bounds: Bounds,
+        bounds: Callable[[], Bounds],
         stopped: Callable[[], bool],
-        hash_file: Callable[[str], str | None],
+        commanding: Callable[[str], bool],
+        hash_file: Callable[[str, str], str | None],
         withdraw: Callable[[str, str], Awaitable[None]],
         redact: Callable[[str], str],
         say: Log,
@@ -78,9 +114,13 @@ class JobLoop:
         self._db = db
         self._clock = clock
         self._step = step
+        self._planner = planner
+        self._pulls = JobPulls(db=db, clock=clock, forge=forge, max_hours=lambda: bounds().max_hours, redact=redact)
         self._rules = rules
         self._bounds = bounds
         self._stopped = stopped
+        self._commanding = commanding
+        """Whether a command of a job runs now: it has a time limit of its own."""
         self._files = ChangedFiles(db, hash_file)
         self._withdraw = withdraw
         self._redact = redact
@@ -119,7 +159,8 @@ class JobLoop:
         if now is None or now.state not in ENDED:
             return
         await self._after_end(now)
-        files = await self._files.now([job.job_id])
+        await self._end_commands(now, f"its job is {now.state}")
+        files = await self._files.of_job(job.job_id)
 
         def amend(tx: Tx) -> None:
             manifest = put_manifest(tx, self._clock, now, files)
@@ -131,8 +172,10 @@ class JobLoop:
         """The next thing there is to do. A job that comes back without a worker is left alone."""
         now = self._clock()
         if job.deadline_at is not None and job.deadline_at <= stamp(now):
-            return await self._end(job, "TIMED_OUT", "It missed its deadline (waiting included).")
+            return await self._ended(job, self._pulls.overdue(job))
         match job.state:
+            case "RECEIVED" | "POLICY_CHECKED" if self._planner is not None and self._planner.wants(job):
+                return await self._plan(job, now, self._planner)
             case "RECEIVED" | "PARSED" | "POLICY_CHECKED" | "PLANNED":
                 return await self._write(lambda tx: prepare(tx, self._clock, job, self._rules()))
             case "PAUSED_BUDGET":
@@ -141,6 +184,8 @@ class JobLoop:
                 return await self._wake(job)
             case "EXECUTING":
                 return await self._execute(job, now)
+            case "PR_OPENED" | "MERGED" | "DEPLOYED":
+                return await self._ended(job, await self._pulls.advance(job))
             case _:
                 return await self._sleep(job, job.deadline_at)
 
@@ -154,12 +199,12 @@ class JobLoop:
     # The day's budget
 
     def _day_is_spent(self, now: datetime) -> bool:
-        return tokens_since(self._db.reader, day_began(now)) >= self._bounds.daily_tokens
+        return tokens_since(self._db.reader, day_began(now)) >= self._bounds().daily_tokens
 
     async def _pause(self, job: JobRow, now: datetime) -> JobRow:
         until = _within(stamp(_midnight_after(now)), job.deadline_at)
         paused = msgspec.structs.replace(job, worker=None, next_wakeup_at=until)
-        reason = f"Today's budget of {self._bounds.daily_tokens} tokens is used up; it continues at {until}."
+        reason = f"Today's budget of {self._bounds().daily_tokens} tokens is used up; it continues at {until}."
         self._say("job_paused", {"job_id": job.job_id, "until": until})
         return await self._write(lambda tx: to_state(tx, self._clock, paused, "PAUSED_BUDGET", reason=reason))
 
@@ -170,14 +215,55 @@ class JobLoop:
         awake = msgspec.structs.replace(job, next_wakeup_at=stamp(now))
         return await self._write(lambda tx: to_state(tx, self._clock, awake, back))
 
+    # Planning
+
+    async def _plan(self, job: JobRow, now: datetime, planner: Planner) -> JobRow:
+        """Have a model read the goal, then plan it. A draft that cannot be used leaves the plain goal, for good."""
+        if self._day_is_spent(now):
+            return await self._pause(job, now)
+        if tokens_of_job(self._db.reader, job.job_id) >= job.budget.tokens:
+            return await self._write(lambda tx: prepare(tx, self._clock, job, self._rules()))
+        asked = planner.spec if job.state == "RECEIVED" else planner.plan
+        try:
+            draft = await self._cut_short(job, asked(job))
+        except Halted:
+            return await self._write(lambda tx: _given_back(tx, self._clock, job))
+        except Overrun as error:
+            reason = str(error)
+            return await self._write(lambda tx: self._drafted(tx, job, None, reason))
+        return await self._write(lambda tx: self._drafted(tx, job, draft, draft.fault))
+
+    def _drafted(
+        self, tx: Tx, job: JobRow, draft: "ModelDraft[SpecDraft] | ModelDraft[PlanDraft] | None", fault: str
+    ) -> JobRow:
+        """One transaction: what it cost, what became of it, and where the job stands now."""
+        rules, value = self._rules(), None if draft is None else draft.value
+        what = "spec" if job.state == "RECEIVED" else "plan"
+        story: dict[str, Json] = {"what": what, "used": value is not None, "reason": self._redact(fault)[:500]}
+        if draft is not None:
+            draft.pay(tx)
+            story |= {"provider": draft.provider, "model": draft.model}
+        add_job_event(tx, self._clock, job.job_id, "draft", story)
+        if isinstance(value, SpecDraft):
+            spec = narrowed_spec(with_programs(job.spec, rules), value, rules)
+            job = msgspec.structs.replace(job, spec=spec)
+            return prepare(tx, self._clock, job, rules, ("POLICY_CHECKED",))
+        if isinstance(value, PlanDraft):
+            plan = planned(job.spec, value, rules)
+            steps = tuple(msgspec.structs.replace(s, description=self._redact(s.description)) for s in plan.steps)
+            job = msgspec.structs.replace(job, plan=msgspec.structs.replace(plan, steps=steps))
+        return prepare(tx, self._clock, job, rules)
+
     # Waiting
 
     async def _wake(self, job: JobRow) -> JobRow:
         """Go on when every action that was waited for has its end; what became of each stands in the thread."""
         standing = standing_of(self._db.reader, job.turn_id).values()
         follows = "sop" in job.spec.inputs  # a procedure does not go on over an end that nobody knows
-        if any(not action.ended or (follows and action.status == "UNKNOWN") for action in standing):
+        if any(not (action.ended or action.running) or (follows and action.status == "UNKNOWN") for action in standing):
             return await self._sleep(job, job.deadline_at)
+        if self._pulls.waits(job):
+            return await self._ended(job, await self._pulls.answered(job))
         try:
             checkpoint = _checkpoint_of(job)
         except CheckpointRefused as error:
@@ -205,6 +291,7 @@ class JobLoop:
         spent = self._spent(job, checkpoint)
         if spent:
             return await self._end(job, "FAILED", spent)
+        await self._pulls.prepare(job)
         self._say("job_step", {"job_id": job.job_id, "step": checkpoint.step})
         try:
             report = await self._cut_short(job, self._step(Order(job=job, checkpoint=checkpoint)))
@@ -230,17 +317,17 @@ class JobLoop:
             return f"It was not finished after {job.budget.steps} steps."
         return ""
 
-    async def _cut_short(self, job: JobRow, step: Awaitable[StepReport]) -> StepReport:
+    async def _cut_short(self, job: JobRow, step: Awaitable[T]) -> T:
         """Do a step, unless it takes too long or the job is changed by somebody else meanwhile."""
         work = asyncio.ensure_future(step)
         watch = asyncio.ensure_future(self._watch(job))
         try:
-            await asyncio.wait({work, watch}, timeout=self._bounds.step_seconds, return_when=asyncio.FIRST_COMPLETED)
+            await self._until_spent(job, {work, watch})
             if work.done():
                 return work.result()
             if watch.done():
                 raise JobMoved(f"job {job.job_id} was changed by another process.")
-            raise Overrun(f"The step took longer than {self._bounds.step_seconds:g} seconds.")
+            raise Overrun(f"The step took longer than {self._bounds().step_seconds:g} seconds.")
         finally:
             watch.cancel()
             if not work.done():
@@ -248,6 +335,16 @@ class JobLoop:
                 await asyncio.wait({work})  # whatever ran has its receipt before anything goes on
                 if not work.cancelled():
                     work.exception()
+
+    async def _until_spent(self, job: JobRow, either: "set[asyncio.Future[Any]]") -> None:
+        """Wait until one of them is over, or the step has used up its time; that of its commands does not count."""
+        now = asyncio.get_running_loop().time
+        left = self._bounds().step_seconds
+        while left > 0 and not any(each.done() for each in either):
+            began, commanding = now(), self._commanding(job.job_id)
+            await asyncio.wait(either, timeout=min(left, WATCH_SECONDS), return_when=asyncio.FIRST_COMPLETED)
+            if not (commanding and self._commanding(job.job_id)):
+                left -= now() - began
 
     async def _watch(self, job: JobRow) -> None:
         while job_version(self._db.reader, job.job_id) == job.version:
@@ -273,10 +370,14 @@ class JobLoop:
             return await self._wait(_with(job, after), report.waiting)
         if report.stage == "called":
             return await self._write(lambda tx: keep(tx, self._clock, _with(job, after), "step", story))
+        lacking = missing(evidence_due(job, before.position), job_artifacts(self._db.reader, job.job_id))
+        if lacking:
+            return await self._lacks(job, after, lacking, story)
         position = before.position + 1
         if job.plan is None or position >= len(job.plan.steps):
-            return await self._finish(_with(job, after))
-        further = _with(job, msgspec.structs.replace(after, position=position))
+            finished = _with(job, after)
+            return await self._ended(finished, await self._pulls.publish(finished))
+        further = _with(job, msgspec.structs.replace(after, position=position, reminded=False))
 
         def next_part(tx: Tx) -> JobRow:
             kept = keep(tx, self._clock, further, "step", story)
@@ -284,6 +385,21 @@ class JobLoop:
             return kept
 
         return await self._write(next_part)
+
+    async def _lacks(self, job: JobRow, after: Checkpoint, lacking: list[str], story: dict[str, Json]) -> JobRow:
+        """A step was answered without its evidence: the model is told once, then the job has failed."""
+        if after.reminded or "sop" in job.spec.inputs:  # a procedure has no model to tell
+            of = len(job.plan.steps) if job.plan is not None else 1
+            step = f"step {after.position + 1} of {of}: " if of > 1 else ""
+            return await self._end(_with(job, after), "FAILED", f"{step}evidence missing: {', '.join(lacking)}.")
+        reminded = _with(job, msgspec.structs.replace(after, reminded=True))
+
+        def remind(tx: Tx) -> JobRow:
+            kept = keep(tx, self._clock, reminded, "step", {**story, "evidence_missing": [*lacking]})
+            say_reminder(tx, self._clock, kept, after.position)
+            return kept
+
+        return await self._write(remind)
 
     async def _wait(self, job: JobRow, waiting: tuple[str, ...]) -> JobRow:
         self._say("job_waits", {"job_id": job.job_id, "actions": list(waiting)})
@@ -295,9 +411,9 @@ class JobLoop:
         """Try the step again after a pause, or give the job up when that was the last try."""
         job = self._marked(job)
         attempt = job.attempt + 1
-        if attempt > self._bounds.step_retries:
+        if attempt > self._bounds().step_retries:
             return await self._end(job, last, f"{reason} It was attempted {attempt} times.")
-        pause = min(LONGEST_PAUSE, max(at_least, self._bounds.pause_seconds * 2 ** (attempt - 1)))
+        pause = min(LONGEST_PAUSE, max(at_least, self._bounds().pause_seconds * 2 ** (attempt - 1)))
         until = _within(stamp(self._clock() + timedelta(seconds=pause)), job.deadline_at)
         story: dict[str, Json] = {"attempt": attempt, "until": until, "reason": self._redact(reason)}
         self._say("job_retry", {"job_id": job.job_id, **story})
@@ -306,15 +422,13 @@ class JobLoop:
 
     # Ends
 
-    async def _finish(self, job: JobRow) -> JobRow:
-        lacking = missing(job.spec.outputs.evidence_required, job_artifacts(self._db.reader, job.job_id))
-        if lacking:
-            return await self._end(job, "FAILED", f"evidence missing: {', '.join(lacking)}.")
-        return await self._end(job, "DONE", "Every step of the plan is done.")
+    async def _ended(self, job: JobRow, came: JobRow | JobEnding) -> JobRow:
+        return await self._end(job, came.state, came.reason) if isinstance(came, JobEnding) else came
 
     async def _end(self, job: JobRow, to: JobState, reason: str) -> JobRow:
+        await self._end_commands(job, "its job ends")  # before the manifest, which names every receipt
         job = self._marked(job)
-        files = await self._files.now([job.job_id])
+        files = await self._files.of_job(job.job_id)
         text = self._redact(reason)
         ended = await self._write(lambda tx: end(tx, self._clock, job, to, text, files))
         self._say("job_ended", {"job_id": job.job_id, "state": to, "reason": text})
@@ -327,8 +441,15 @@ class JobLoop:
         labels = untrusted_only((job.checkpoint_label, *brought))
         return msgspec.structs.replace(job, checkpoint_label=join_labels(labels)) if labels else job
 
+    async def _end_commands(self, job: JobRow, why: str) -> None:
+        """What a job has running in the background ends with it."""
+        for action in standing_of(self._db.reader, job.turn_id).values():
+            if action.running:
+                await self._withdraw(action.action_id, why)
+
     async def _after_end(self, job: JobRow) -> None:
         """Nothing of a job that is over goes on waiting for the owner."""
+        await self._pulls.close(job)
         for action in standing_of(self._db.reader, job.turn_id).values():
             if action.status == "PENDING":
                 try:

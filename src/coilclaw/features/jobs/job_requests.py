@@ -6,18 +6,23 @@ from datetime import timedelta
 import msgspec
 
 from coilclaw.features.jobs.changed_files import ChangedFiles
-from coilclaw.features.jobs.job_spec import Rules, check_goal, check_spec
+from coilclaw.features.jobs.job_spec import Rules, check_goal, check_spec, objections, with_programs
 from coilclaw.features.jobs.record import create, end, keep, prepare
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import CoilclawError, UsageError
+from coilclaw.packets.errors import CoilclawError, ToolError, UsageError
 from coilclaw.packets.ids import Clock, new_id, stamp
-from coilclaw.packets.job import ENDED, Constraints, JobSpec, Outputs
+from coilclaw.packets.job import ENDED, Constraints, JobSpec, Outputs, Starter
 from coilclaw.packets.names import did_you_mean
 from coilclaw.store.database import Database
 from coilclaw.store.job_history import standing_of
-from coilclaw.store.jobs import JobBudget, JobRow, load_job, near_job_ids
+from coilclaw.store.jobs import OPEN, JobBudget, JobRow, list_jobs, load_job, near_job_ids
 from coilclaw.store.request_keys import keep_made, made_by
 from coilclaw.store.tx import Tx
+
+OF_A_TURN = 3
+"""Jobs that the calls of one turn may start; a job is one turn."""
+OF_AGENT = 20
+"""Jobs of the agent's own that may be open."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +42,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Further inputs of a packet; `steps` is the plan."""
     packet_id: str = ""
     """The id a packet came with: the same again gives the job it made, which is found by it."""
+    starter: Starter | None = None
+    """The turn whose call starts it: the goal is the agent's then, and it may do no more than that turn."""
     key: str = ""
     """What stands for this very request: the same again gives the job it made. Empty: every request makes one."""
 
@@ -52,9 +59,10 @@ class JobRequests:
         rules: Callable[[], Rules],
         budget: JobBudget,
         max_hours: int,
-        hash_file: Callable[[str], str | None],
+        hash_file: Callable[[str, str], str | None],
         withdraw: Callable[[str, str], Awaitable[None]],
         redact: Callable[[str], str],
+        plans: Callable[[JobRow], bool],
     ) -> None:
         self._db = db
         self._clock = clock
@@ -64,6 +72,8 @@ class JobRequests:
         self._files = ChangedFiles(db, hash_file)
         self._withdraw = withdraw
         self._redact = redact
+        self._plans = plans
+        """Whether a model has its say about a job before it begins."""
 
     async def create(self, request: Request) -> JobRow:
         """Take a job in and prepare it; one that the rules refuse comes back DENIED, with its reasons.
@@ -71,7 +81,7 @@ class JobRequests:
         A request that makes no sense in itself is a UsageError, and nothing is stored.
         """
         goal = self._redact(check_goal(request.goal))
-        now = self._clock()
+        now, starter = self._clock(), request.starter
         job_id = new_id("job", now)
         spec = JobSpec(
             job_id=job_id,
@@ -79,6 +89,8 @@ class JobRequests:
             repo=request.repo,
             inputs=self._inputs(request),
             constraints=request.constraints,
+            generation=0 if starter is None else starter.generation + 1,
+            by_agent=starter is not None,
             outputs=Outputs(pr_required=request.pr_required, evidence_required=request.evidence),
         )
         check_spec(spec)
@@ -98,9 +110,14 @@ class JobRequests:
                 before = made_by(tx, what, key)
                 if before is not None and (there := load_job(tx, before)) is not None:
                     return there
+            if starter is not None:
+                make_room(tx, self._clock, starter.turn_id, job_id)
             for what, key in keys:
                 keep_made(tx, self._clock, what, key, job_id)
-            return prepare(tx, self._clock, create(tx, self._clock, job, request.channel), self._rules())
+            made, rules = create(tx, self._clock, job, request.channel, starter), self._rules()
+            # What cannot begin is refused at once: no model is asked about it.
+            waits = self._plans(made) and not objections(with_programs(made.spec, rules), rules)
+            return prepare(tx, self._clock, made, rules, ("RECEIVED",) if waits else ())
 
         return await self._db.write(take_in)
 
@@ -131,7 +148,7 @@ class JobRequests:
         job = await self._change(job_id, call_off)
         failed: CoilclawError | None = None
         for action in standing_of(self._db.reader, job.turn_id).values():
-            if action.status == "PENDING" and not action.held:
+            if (action.status == "PENDING" and not action.held) or action.running:
                 try:
                     await self._withdraw(action.action_id, "its job was cancelled")
                 except CoilclawError as error:  # the others are withdrawn all the same
@@ -175,3 +192,25 @@ class JobRequests:
 
         self._must_be_open(self.find(job_id))
         return await self._db.write(write)
+
+
+def make_room(tx: Tx, clock: Clock, turn_id: str, job_id: str) -> None:
+    """Count a job against what a turn and the agent may start; ToolError when that is used up."""
+    own = [job for job in list_jobs(tx, OPEN, 10_000) if job.spec.by_agent]
+    if len(own) >= OF_AGENT:
+        raise ToolError(
+            f"{len(own)} jobs that you started are still open.",
+            remedy="Wait until some are over; see job_status.",
+            code="TOO_MANY_JOBS",
+            begun=False,
+        )
+    places = [f"{turn_id}:{number}" for number in range(OF_A_TURN)]
+    place = next((each for each in places if made_by(tx, "turn_job", each) is None), None)
+    if place is None:
+        raise ToolError(
+            f"this turn has started {OF_A_TURN} jobs already.",
+            remedy="Do the rest yourself, or wait for the owner's next message.",
+            code="TOO_MANY_JOBS",
+            begun=False,
+        )
+    keep_made(tx, clock, "turn_job", place, job_id)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from coilclaw.packets.errors import UsageError
-from coilclaw.packets.job import JobSpec, Plan, PlanStep
+from coilclaw.packets.job import Constraints, JobSpec, Plan, PlanStep
 from coilclaw.packets.names import did_you_mean
 
 GOAL_BYTES = 64 * 1024
@@ -26,6 +26,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What the channel allows."""
     allowed_domains: tuple[str, ...]
     """What the configuration allows."""
+    pull_requests: bool = False
+    """Whether jobs end in pull requests."""
+    keeps: bool = True
+    """Whether anything may be kept at all: nothing in `readonly`."""
 
 
 def check_goal(goal: str, what: str = "the goal") -> str:
@@ -97,6 +101,34 @@ def with_programs(spec: JobSpec, rules: Rules) -> JobSpec:
     return msgspec.structs.replace(spec, constraints=limits)
 
 
+def narrowed(limits: Constraints, by: Constraints) -> Constraints:
+    """What both leave; whatever one of them does not say, the other does."""
+    return Constraints(
+        allowed_tools=_both(limits.allowed_tools, by.allowed_tools),
+        allowed_programs=_both(limits.allowed_programs, by.allowed_programs),
+        allowed_domains=_both_domains(limits.allowed_domains, by.allowed_domains),
+        max_files_changed=_least(limits.max_files_changed, by.max_files_changed),
+        max_prs=_least(limits.max_prs, by.max_prs),
+    )
+
+
+def _both(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return tuple(name for name in one if name in other)
+
+
+def _both_domains(one: tuple[str, ...] | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    shared = (*(each for each in one if covered(each, other)), *(each for each in other if covered(each, one)))
+    return tuple(dict.fromkeys(shared))
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
 def objections(spec: JobSpec, rules: Rules) -> list[str]:
     """Why the rules in force do not let this job begin; a job narrows what is granted, it never widens it."""
     found: list[str] = []
@@ -112,16 +144,17 @@ def objections(spec: JobSpec, rules: Rules) -> list[str]:
     ]
     if spec.repo is not None:
         found.append(f"This job is about the repository {spec.repo}, but jobs can only work in the workspace so far.")
-    if spec.outputs.pr_required:
-        found.append("This job requires a pull request, but opening pull requests is not supported yet.")
-    if spec.outputs.evidence_required and not _can_put_evidence(spec, rules):
+    if spec.outputs.pr_required and not rules.pull_requests:
+        found.append("This job requires a pull request, but forge.enabled is off.")
+    if spec.outputs.evidence_required and not can_put_evidence(spec, rules):
         found.append("Evidence is required, but the job may not use artifact_put, which produces it.")
     return found
 
 
-def _can_put_evidence(spec: JobSpec, rules: Rules) -> bool:
+def can_put_evidence(spec: JobSpec, rules: Rules) -> bool:
+    """Whether a job could leave an artifact."""
     chosen = spec.constraints.allowed_tools
-    return "artifact_put" in rules.allowed_tools and (chosen is None or "artifact_put" in chosen)
+    return rules.keeps and "artifact_put" in rules.allowed_tools and (chosen is None or "artifact_put" in chosen)
 
 
 def covered(domain: str, allowed: Iterable[str]) -> bool:

@@ -7,6 +7,7 @@ import msgspec
 from coilclaw.packets.canonical import Json
 
 if TYPE_CHECKING:
+    from coilclaw.features.jobs.views import JobModel
     from coilclaw.packets.action import Action
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.store.jobs import JobRow
@@ -51,7 +52,7 @@ def pending_of_turn(app: "Runtime", turn_id: str) -> "list[Action]":
 def story(app: "Runtime", row: "JobRow") -> dict[str, Json]:
     """What was asked, planned, done, spent and left."""
     from coilclaw.features.jobs.checkpoint import CheckpointRefused, read_checkpoint
-    from coilclaw.store.job_history import job_artifacts, last_answer
+    from coilclaw.store.job_history import job_artifacts, last_answer, pull_named
     from coilclaw.store.jobs import job_events, job_files
     from coilclaw.store.usage import tokens_of_job
 
@@ -76,11 +77,35 @@ def story(app: "Runtime", row: "JobRow") -> dict[str, Json]:
             }
             for action in waiting_for(app, row)
         ],
+        "pull": msgspec.to_builtins(pull_named(db, row.job_id)),
         "files": list(job_files(db, row.job_id)),
         "artifacts": [msgspec.to_builtins(artifact) for artifact in job_artifacts(db, row.job_id)],
+        "models": [msgspec.to_builtins(each) for each in models_of(app, row)],
         "evidence": evidence_of(app, row),
         "answer": last_answer(db, row),
     }
+
+
+def models_of(app: "Runtime", row: "JobRow") -> "list[JobModel]":
+    """Which model did what of a job: read the goal, planned it, did each step of the plan."""
+    from coilclaw.features.jobs.views import JobModel
+    from coilclaw.store.jobs import job_events
+    from coilclaw.store.threads import turn_messages
+
+    found: dict[tuple[str, str, str], int] = {}
+    for event in job_events(app.db.reader, row.job_id, EVENTS):
+        if event.type == "draft" and event.payload.get("provider"):
+            part = (str(event.payload["what"]), str(event.payload["provider"]), str(event.payload.get("model")))
+            found[part] = found.get(part, 0) + 1
+    for message in turn_messages(app.db.reader, row.thread_id, row.turn_id, EVENTS):
+        if message.role == "assistant" and message.provider:
+            place = message.metadata.get("plan_step", 0)
+            part = (f"step {place + 1 if isinstance(place, int) else 1}", message.provider, message.model)
+            found[part] = found.get(part, 0) + 1
+    return [
+        JobModel(part=part, provider=provider, model=model, answers=count)
+        for (part, provider, model), count in found.items()
+    ]
 
 
 def evidence_of(app: "Runtime", row: "JobRow") -> Json:

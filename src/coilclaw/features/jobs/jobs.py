@@ -8,7 +8,7 @@ import msgspec
 from coilclaw.features.jobs.background import Background, kind_of
 from coilclaw.features.jobs.checkpoint import CheckpointRefused, read_checkpoint
 from coilclaw.features.jobs.job_requests import Request
-from coilclaw.features.jobs.job_views import evidence_of, waiting_for
+from coilclaw.features.jobs.job_views import evidence_of, models_of, waiting_for
 from coilclaw.features.jobs.lifecycle import COARSE
 from coilclaw.features.jobs.questions import question_of
 from coilclaw.features.jobs.store import calls_of_job
@@ -71,7 +71,7 @@ class Jobs:
 
     def shown(self, row: JobRow) -> JobShown:
         """A job with everything."""
-        from coilclaw.store.job_history import job_artifacts, last_answer
+        from coilclaw.store.job_history import job_artifacts, last_answer, pull_named
         from coilclaw.store.jobs import job_events, job_files
         from coilclaw.store.usage import tokens_of_job
 
@@ -84,7 +84,9 @@ class Jobs:
             plan=self._plan(row),
             budget=row.budget,
             tokens=tokens_of_job(db, row.job_id),
+            models=models_of(self._app, row),
             events=job_events(db, row.job_id, EVENTS),
+            pull=pull_named(db, row.job_id),
             files=job_files(db, row.job_id),
             artifacts=job_artifacts(db, row.job_id),
             evidence=dict(evidence) if isinstance(evidence, Mapping) else None,

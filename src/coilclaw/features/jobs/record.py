@@ -1,6 +1,7 @@
 """What happens to a job is one transaction: the row, the job's event, the audit event, and a word in its thread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -9,22 +10,36 @@ from coilclaw.features.jobs.evidence import put_manifest
 from coilclaw.features.jobs.job_spec import Rules, faults, objections, plan_of, steps_of, with_programs
 from coilclaw.features.jobs.lifecycle import move
 from coilclaw.ledger.audit import add_event
-from coilclaw.packets.action import INTERNAL, OWNER
+from coilclaw.packets.action import INTERNAL, OWNER, Label
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock, new_id, stamp
-from coilclaw.packets.job import ENDED, JobState
+from coilclaw.packets.job import ENDED, JobState, Starter
 from coilclaw.packets.labels import untrusted_only
 from coilclaw.store.job_history import standing_of, told_actions
 from coilclaw.store.jobs import JobRow, add_job, add_job_event, save
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread, thread_labels
 from coilclaw.store.tx import Tx
 
+Words: TypeAlias = tuple[str, Label]
+"""What a job is told, and whose words they are."""
 
-def create(tx: Tx, clock: Clock, job: JobRow, channel: str) -> JobRow:
-    """Receive a job: its thread, the owner's words that start it, the row."""
+ASKED = "You started the job {job_id} in this conversation. What is its goal?"
+GO_AHEAD = "Carry it out now."
+REMINDER = "Not everything you must leave is there. Leave what is missing with artifact_put, then answer again."
+STEP = "Carry out step {number} of {of} of the plan now."
+
+
+def create(tx: Tx, clock: Clock, job: JobRow, channel: str, starter: Starter | None = None) -> JobRow:
+    """Receive a job: its thread, the words that start it, the row. It begins with every label of its conversation, and
+    of the turn whose call started it."""
     ensure_thread(tx, clock, job.thread_id, channel, job.goal.strip().splitlines()[0])
-    checkpoint = Checkpoint(inherited=untrusted_only(thread_labels(tx, job.thread_id)))
+    inherited = (
+        thread_labels(tx, job.thread_id) if starter is None else (*thread_labels(tx, job.thread_id), *starter.inherited)
+    )
+    checkpoint = Checkpoint(
+        inherited=untrusted_only(inherited), fresh=() if starter is None else untrusted_only(starter.fresh)
+    )
     job = add_job(
         tx,
         clock,
@@ -36,15 +51,17 @@ def create(tx: Tx, clock: Clock, job: JobRow, channel: str) -> JobRow:
             checkpoint_label=checkpoint.label,
         ),
     )
-    _say(tx, clock, job, "user", job.goal, {}, f"msg_{job.job_id}")
+    for number, (words, label) in enumerate(_opening(job)):
+        _say_words(tx, clock, job, words, label, {}, f"msg_{job.job_id}{f'_goal{number}' if number else ''}")
     add_job_event(tx, clock, job.job_id, "created", {"deadline_at": job.deadline_at})
     add_event(tx, clock, "job_created", job.job_id, {"thread_id": job.thread_id})
     return job
 
 
-def prepare(tx: Tx, clock: Clock, job: JobRow, rules: Rules) -> JobRow:
-    """Take a received job to where its first step can begin, or to its refusal."""
-    if job.state == "RECEIVED":
+def prepare(tx: Tx, clock: Clock, job: JobRow, rules: Rules, waits: Collection[JobState] = ()) -> JobRow:
+    """Take a received job to where its first step can begin, or to its refusal; it stays in a state of `waits`, where a
+    model has its say first."""
+    if job.state == "RECEIVED" and job.state not in waits:
         wrong = faults(job.spec)
         try:
             steps_of(job.spec)
@@ -59,8 +76,8 @@ def prepare(tx: Tx, clock: Clock, job: JobRow, rules: Rules) -> JobRow:
         if against:
             return end(tx, clock, job, "DENIED", " ".join(against), {})
         job = to_state(tx, clock, job, "POLICY_CHECKED")
-    if job.state == "POLICY_CHECKED":
-        plan = plan_of(job.spec, steps_of(job.spec))
+    if job.state == "POLICY_CHECKED" and job.state not in waits:
+        plan = job.plan or plan_of(job.spec, steps_of(job.spec))
         job = to_state(tx, clock, msgspec.structs.replace(job, plan=plan), "PLANNED")
     if job.state == "PLANNED":
         job = to_state(tx, clock, job, "EXECUTING")
@@ -82,7 +99,7 @@ def to_state(
     )
     add_event(tx, clock, "job_state", job.job_id, {"from": job.state, "to": to, "evidence": list(evidence)})
     text = f"Job {job.job_id}: {job.state} → {to}.{' ' + reason if reason else ''}"
-    _say(tx, clock, job, "system", text, {"state": to})
+    _say(tx, clock, job, text, {"state": to})
     return moved
 
 
@@ -106,36 +123,89 @@ def evidence_at(job: JobRow, position: int) -> tuple[str, ...]:
     return () if job.plan is None else job.plan.steps[min(position, len(job.plan.steps) - 1)].evidence
 
 
-def words_of(job: JobRow, position: int) -> tuple[str, ...]:
-    """The owner's words for a place in the plan: the goal, and the step; the goal alone needs no second telling."""
-    if job.plan is None or not steps_of(job.spec):
-        return (job.goal,)
-    step = job.plan.steps[min(position, len(job.plan.steps) - 1)]
-    return (job.goal, f"Step {position + 1} of {len(job.plan.steps)}: {step.description}")
+def evidence_due(job: JobRow, position: int) -> tuple[str, ...]:
+    """What must be there when that step is over; with the last one, everything the specification requires."""
+    last = job.plan is None or position >= len(job.plan.steps) - 1
+    required = job.spec.outputs.evidence_required if last else ()
+    return tuple(dict.fromkeys((*evidence_at(job, position), *required)))
+
+
+def words_of(job: JobRow, position: int) -> tuple[Words, ...]:
+    """What is always shown at a place in the plan: the goal, and the step; the goal alone needs no second telling."""
+    return (*_opening(job), *_step_words(job, position))
+
+
+def _opening(job: JobRow) -> tuple[Words, ...]:
+    """The owner's goal; one of the agent's own stands as the agent's words, with their label."""
+    if not job.spec.by_agent:
+        return ((job.goal, OWNER),)
+    return ((ASKED.format(job_id=job.job_id), OWNER), (job.goal, job.checkpoint_label), (GO_AHEAD, OWNER))
+
+
+def _step_words(job: JobRow, position: int) -> tuple[Words, ...]:
+    if job.plan is None or not (job.plan.by_model or steps_of(job.spec)):
+        return ()
+    number, of = position + 1, len(job.plan.steps)
+    step = f"Step {number} of {of}: {job.plan.steps[min(position, of - 1)].description}"
+    if not (job.spec.by_agent or job.plan.by_model):
+        return ((step, OWNER),)
+    return ((step, job.checkpoint_label), (STEP.format(number=number, of=of), OWNER))
 
 
 def say_step(tx: Tx, clock: Clock, job: JobRow, position: int) -> None:
-    """Post the owner's next step of the plan."""
-    for words in words_of(job, position)[1:]:
-        _say(tx, clock, job, "user", words, {"plan_step": position}, f"msg_{job.job_id}_{position}")
+    """Post the next step of the plan."""
+    for number, (words, label) in enumerate(_step_words(job, position)):
+        message_id = f"msg_{job.job_id}_{position}{f'_{number}' if number else ''}"
+        about: dict[str, Json] = {"plan_step": position}
+        if job.plan is not None and job.plan.by_model:
+            about["told"] = True
+        _say_words(tx, clock, job, words, label, about, message_id)
 
 
-def _say(
-    tx: Tx,
-    clock: Clock,
-    job: JobRow,
-    role: str,
-    text: str,
-    metadata: dict[str, Json],
-    message_id: str = "",
+def say_further(tx: Tx, clock: Clock, job: JobRow, words: str, *, by_owner: bool) -> None:
+    """Post what a job is to do beyond its plan: the owner's wish, or what the runtime found out."""
+    if by_owner:
+        _say_words(tx, clock, job, words, OWNER, {}, new_id("msg", clock()))
+    else:
+        _say(tx, clock, job, words, {})
+
+
+def say_reminder(tx: Tx, clock: Clock, job: JobRow, position: int) -> None:
+    """Post that a step was answered without its evidence. The names, which a model may have chosen, stand in the task:
+    these words count as the owner's."""
+    _say_words(tx, clock, job, REMINDER, OWNER, {"told": True}, f"msg_{job.job_id}_{position}_reminder")
+
+
+def _say_words(
+    tx: Tx, clock: Clock, job: JobRow, words: str, label: Label, metadata: dict[str, Json], message_id: str
 ) -> None:
+    """Post what starts a job or a step: the owner's words, or the agent's, which may hold anything that was read."""
     row = MessageRow(
-        message_id=message_id or new_id("msg", clock()),
+        message_id=message_id,
         thread_id=job.thread_id,
         turn_id=job.turn_id,
-        role="user" if role == "user" else "system",
+        role="user" if label == OWNER else "assistant",
+        content=words,
+        label=label,
+        metadata={"job_id": job.job_id, **metadata, **_about_words(job, label)},
+    )
+    add_message(tx, clock, row)
+
+
+def _about_words(job: JobRow, label: Label) -> dict[str, Json]:
+    """That they are for the job alone and not for its conversation; and that the agent's may hold what was read."""
+    told: dict[str, Json] = {"told": True} if job.spec.by_agent else {}
+    return told if label == OWNER else {**told, "private": True}
+
+
+def _say(tx: Tx, clock: Clock, job: JobRow, text: str, metadata: dict[str, Json]) -> None:
+    row = MessageRow(
+        message_id=new_id("msg", clock()),
+        thread_id=job.thread_id,
+        turn_id=job.turn_id,
+        role="system",
         content=text,
-        label=OWNER if role == "user" else job.checkpoint_label,  # a reason may quote what a tainted model wrote
+        label=job.checkpoint_label,  # a reason may quote what a tainted model wrote
         metadata={"job_id": job.job_id, **metadata},
     )
     add_message(tx, clock, row)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from coilclaw.cli.output import counted, moment
 from coilclaw.cli.phrases import JOBS
-from coilclaw.features.jobs.job_views import waiting_for
+from coilclaw.features.jobs.job_views import models_of, waiting_for
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
 
@@ -25,7 +25,7 @@ RESTS: frozenset[JobState] = frozenset({*ENDED, "WAITING_APPROVAL", "PAUSED_BUDG
 
 def lines(app: "Runtime", row: "JobRow") -> list[str]:
     """The same for people."""
-    from coilclaw.store.job_history import job_artifacts, last_answer
+    from coilclaw.store.job_history import job_artifacts, last_answer, pull_named
     from coilclaw.store.jobs import job_events, job_files
     from coilclaw.store.usage import tokens_of_job
 
@@ -40,9 +40,15 @@ def lines(app: "Runtime", row: "JobRow") -> list[str]:
     ]
     if row.state not in ENDED and row.worker is None and row.next_wakeup_at and row.state != "WAITING_APPROVAL":
         told.append(f"resumes:   {moment(row.next_wakeup_at)}{f' (try {row.attempt + 1})' if row.attempt else ''}")
+    pull = pull_named(db, row.job_id)
+    if pull is not None:
+        told.append(f"pull:      #{pull.number}, {pull.state.lower()}: coilclaw pr show {pull.number}")
     told += _limits(row)
     if row.plan is not None and len(row.plan.steps) > 1:
         told += ["plan:", *(f"  {number + 1}. {one_line(s.description)}" for number, s in enumerate(row.plan.steps))]
+    models = models_of(app, row)
+    if models:
+        told += ["models:", *(f"  {each.part}: {one_line(f'{each.provider} ({each.model})')}" for each in models)]
     waiting = waiting_for(app, row)
     if waiting:
         told += ["waiting for you:", *(_question(action) for action in waiting)]
@@ -89,6 +95,9 @@ def _event(event: "JobEvent") -> str:
             calls = payload.get("calls")
             calls = calls if isinstance(calls, int) else 0
             words = f"step {payload.get('step')}: {payload.get('stage')}, {counted(calls, 'call')}"
+        case "draft":
+            used = "" if payload.get("used") else f" (not used: {payload.get('reason')})"
+            words = f"{payload.get('what')} by {payload.get('provider') or 'no model'}{used}"
         case "retry":
             again = moment(str(payload.get("until")))
             words = f"try {payload.get('attempt')} failed, again at {again}: {payload.get('reason')}"
@@ -111,7 +120,7 @@ class Follower:
 
         fresh = [e for e in job_events(self._app.db.reader, self._job_id, 100) if e.event_id not in self._seen]
         self._seen.update(event.event_id for event in fresh)
-        return [_event(event).strip() for event in fresh if event.type in ("state", "step", "retry")]
+        return [_event(event).strip() for event in fresh if event.type in ("state", "step", "draft", "retry")]
 
 
 async def work_on(

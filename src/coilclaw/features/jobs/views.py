@@ -8,7 +8,7 @@ from coilclaw.features.jobs.lifecycle import COARSE
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.decision import Lane, Risk
 from coilclaw.packets.job import CoarseState, Constraints, JobSpec, JobState, Outputs, Plan
-from coilclaw.store.job_history import JobArtifact
+from coilclaw.store.job_history import JobArtifact, JobPull
 from coilclaw.store.jobs import JobBudget, JobEvent
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
@@ -118,6 +118,17 @@ class JobQuestion(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str
 
 
+class JobModel(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model did a part of a job."""
+
+    part: str
+    """`spec` (it read the goal), `plan`, or `step 1` and so on."""
+    provider: str
+    model: str
+    answers: int
+    """How many answers it gave for that."""
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A job in a list."""
 
@@ -156,10 +167,14 @@ class JobShown(Job, frozen=True, kw_only=True):
     budget: JobBudget
     tokens: int
     """Tokens it has used."""
+    models: list[JobModel]
+    """Which model did what."""
     events: list[JobEvent]
     """What happened to it, oldest first; of a long story, the end."""
+    pull: JobPull | None
+    """The pull request it ended in."""
     files: list[str]
-    """Workspace files it changed."""
+    """Files it changed."""
     artifacts: list[JobArtifact]
     """What it left, without the bytes."""
     evidence: dict[str, Json] | None

@@ -1,1 +1,1 @@
-"""Notifications: what the owner is told to look at, and the agent reaching out."""
+"""Notifications: what the owner is told to look at, how it reaches them, and the agent reaching out."""

@@ -1,4 +1,4 @@
-"""Notifications: their routes, and the chore that tells the owner."""
+"""Notifications: their routes, and the chores that tell the owner."""
 
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,13 @@ LOOK_SECONDS = 1.0
 """How often a worker looks whether there is something to tell; a look at nothing is a few indexed queries."""
 
 
-def notifications_part(_: "Serving") -> "Part":
+def notifications_part(serving: "Serving") -> "Part":
     """The routes of notifications."""
-    from coilclaw.features.notifications.routes import NotificationRoutes
+    from coilclaw.features.notifications.push import Push
+    from coilclaw.features.notifications.routes import NotificationRoutes, PushRoutes
     from coilclaw.server.part import Part
 
-    return Part(controllers=(NotificationRoutes,))
+    return Part(controllers=(NotificationRoutes, PushRoutes), given={"push": Push(serving.runtime)})
 
 
 def reach_out_of(runtime: "Runtime") -> "Post":
@@ -41,11 +42,20 @@ def notifier_chore(runtime: "Runtime") -> "Chore":
     from coilclaw.features.notifications.notifier import Notifier
     from coilclaw.work.worker import Chore
 
-    return Chore(name="notify", every=LOOK_SECONDS, run=Notifier(db=runtime.db, clock=runtime.clock).tick)
+    notifier = Notifier(db=runtime.db, clock=runtime.clock, settings=lambda: runtime.config.notify)
+    return Chore(name="notify", every=LOOK_SECONDS, run=notifier.tick)
+
+
+def delivery_chore(runtime: "Runtime") -> "Chore":
+    """Sending as something a worker does now and then; a round with a slow address holds up no other."""
+    from coilclaw.features.notifications.deliveries import Deliveries
+    from coilclaw.work.worker import Chore
+
+    return Chore(name="deliver", every=LOOK_SECONDS, run=Deliveries(runtime).tick, at_once=4)
 
 
 def _chores(runtime: "Runtime", _: "Conveyor") -> "tuple[Chore, ...]":
-    return (notifier_chore(runtime),)
+    return notifier_chore(runtime), delivery_chore(runtime)
 
 
 FEATURE = Feature(part=notifications_part, chores=_chores)

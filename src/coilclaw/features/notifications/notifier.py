@@ -4,11 +4,13 @@ How far it has come and what it told are written in one transaction, so that nei
 lose or double anything.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
 import msgspec
 
+from coilclaw.config.notify import Notify
 from coilclaw.features.jobs.lifecycle import COARSE
 from coilclaw.features.notifications.store import (
     News,
@@ -23,6 +25,7 @@ from coilclaw.features.notifications.store import (
     set_place,
     waiting_action,
 )
+from coilclaw.features.notifications.store.deliveries import MAIL_WAY, URL_WAY, plan_deliveries
 from coilclaw.ledger.audit import add_event, last_number
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock, stamp
@@ -61,9 +64,10 @@ class _ReachedOut(msgspec.Struct, frozen=True):
 class Notifier:
     """Makes notifications of events, over any number of processes."""
 
-    def __init__(self, *, db: Database, clock: Clock) -> None:
+    def __init__(self, *, db: Database, clock: Clock, settings: Callable[[], Notify] = Notify) -> None:
         self._db = db
         self._clock = clock
+        self._settings = settings
         self._looked = 0
         """Up to here this process found nothing to tell."""
         self._passed: set[str] = set()
@@ -125,6 +129,14 @@ class Notifier:
             "job_id": row.job_id,
         }
         add_event(tx, self._clock, "notification_added", row.entity_id, payload)
+        settings = self._settings()
+        if row.type in settings.types:
+            plan_deliveries(tx, self._clock, row, _ways(settings))
+
+
+def _ways(settings: Notify) -> list[str]:
+    """Where the owner has notifications sent to, beside browsers."""
+    return [URL_WAY] * bool(settings.url) + [MAIL_WAY] * bool(settings.smtp.host)
 
 
 def _any_followed(db: Tx, start: int, until: int) -> bool:

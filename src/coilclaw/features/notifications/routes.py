@@ -1,12 +1,15 @@
-"""Notifications: what the owner is told to look at, by ids alone."""
+"""Notifications: what the owner is told to look at, by ids alone, and the browsers that are told while closed."""
 
+import binascii
+from base64 import urlsafe_b64decode
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
-from litestar import Controller, get, post
+from litestar import Controller, delete, get, post
 from litestar.di import NamedDependency
-from litestar.params import JSONBody, QueryParameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 
+from coilclaw.features.notifications.push import Push
 from coilclaw.features.notifications.store import (
     NotificationRow,
     Reason,
@@ -15,12 +18,15 @@ from coilclaw.features.notifications.store import (
     notifications_before,
     see_until,
 )
+from coilclaw.features.notifications.store.deliveries import SubscriptionRow
+from coilclaw.features.notifications.web_push import AUTH_BYTES, read_point
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.canonical import Json
+from coilclaw.packets.errors import EgressRefused, TransportError
 from coilclaw.server.core import Core
 from coilclaw.server.door.caller import Caller
 from coilclaw.server.pages import Cursor, Limit, read_cursor, write_cursor
-from coilclaw.server.problems import NotThere, problems
+from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.store.tx import Tx
 
 Entity: TypeAlias = Literal["action", "job", "thread"]
@@ -137,4 +143,116 @@ def _shown(row: NotificationRow) -> Notification:
         job_id=row.job_id,
         seen_at=row.seen_at,
         created_at=row.created_at,
+    )
+
+
+# Web Push
+
+BrowserKey = Annotated[str, msgspec.Meta(min_length=16, max_length=200, pattern=r"^[A-Za-z0-9_-]+={0,2}$")]
+
+
+class BrowserKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """What a message for this browser is encrypted with, in base64url."""
+
+    p256dh: BrowserKey
+    auth: BrowserKey
+
+
+class NewSubscription(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription, as a browser's `PushSubscription.toJSON()` writes it; further fields are ignored."""
+
+    endpoint: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
+    """Where its push service takes messages: a public https address."""
+    keys: BrowserKeys
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """A browser of this device that is told while the panel is closed."""
+
+    subscription_id: str
+    host: str
+    """The push service."""
+    created_at: str
+
+
+class PushState(msgspec.Struct, frozen=True, kw_only=True):
+    """What a browser needs to subscribe, and what this device has subscribed."""
+
+    public_key: str
+    """The `applicationServerKey`, in base64url."""
+    subscriptions: list[Subscription]
+
+
+class PushRoutes(Controller):
+    """Browsers that are told while the panel is closed."""
+
+    path = "/v1/push"
+    tags = ("notifications",)
+
+    @get("/", operation_id="showPush", summary="The key to subscribe with, and this device's subscriptions")
+    async def show(self, caller: NamedDependency[Caller], push: NamedDependency[Push]) -> PushState:
+        """The public key that browsers subscribe with, and what the calling device has subscribed."""
+        mine = [_subscription(row) for row in push.subscriptions(caller.device_id)]
+        return PushState(public_key=await push.public_key(), subscriptions=mine)
+
+    @post(
+        "/subscriptions",
+        operation_id="addPushSubscription",
+        summary="Subscribe this device",
+        status_code=201,
+        responses=problems(422),
+    )
+    async def add(
+        self, caller: NamedDependency[Caller], push: NamedDependency[Push], data: JSONBody[NewSubscription]
+    ) -> Subscription:
+        """Have the calling device told by Web Push, until it is revoked or signed out. It is sent ids alone.
+
+        The airlock must agree to the endpoint: a public https address. A device has at most four; the oldest goes.
+        """
+        p256dh, auth = _key_bytes(data.keys.p256dh), _key_bytes(data.keys.auth)
+        try:
+            read_point(p256dh)
+        except ValueError:
+            p256dh = b""
+        if not p256dh or len(auth) != AUTH_BYTES:
+            raise Trouble(
+                422, "BAD_KEYS", "these are not the keys of a push subscription.", remedy="Send what the browser gave."
+            )
+        try:
+            row = await push.subscribe(caller.device_id, data.endpoint, p256dh, auth, by=caller.by)
+        except EgressRefused as error:
+            raise Trouble(
+                422, "ENDPOINT_REFUSED", error.message, remedy="Only public push services are used."
+            ) from error
+        except TransportError as error:
+            raise Trouble(422, "ENDPOINT_UNKNOWN", error.message, remedy="Check the network, then retry.") from error
+        return _subscription(row)
+
+    @delete(
+        "/subscriptions/{subscription_id:str}",
+        operation_id="removePushSubscription",
+        summary="Unsubscribe this device",
+        status_code=204,
+        responses=problems(404),
+    )
+    async def remove(
+        self, caller: NamedDependency[Caller], push: NamedDependency[Push], subscription_id: FromPath[str]
+    ) -> None:
+        """End a subscription of the calling device; what was still to be sent to it is not."""
+        if not await push.unsubscribe(caller.device_id, subscription_id, by=caller.by):
+            raise NotThere("such subscription of this device", "See GET /v1/push.")
+
+
+def _key_bytes(text: str) -> bytes:
+    try:
+        return urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+    except binascii.Error:
+        return b""
+
+
+def _subscription(row: SubscriptionRow) -> Subscription:
+    from urllib.parse import urlsplit
+
+    return Subscription(
+        subscription_id=row.subscription_id, host=urlsplit(row.endpoint).hostname or "", created_at=row.created_at
     )

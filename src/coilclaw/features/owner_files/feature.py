@@ -15,11 +15,12 @@ def owner_files_part(serving: "Serving") -> "Part":
     from coilclaw.features.owner_files.routes.shown_files import ShownFiles
     from coilclaw.features.owner_files.routes.skills import SkillsController
     from coilclaw.features.owner_files.routes.system_prompt import SystemPromptController
+    from coilclaw.features.owner_files.routes.workspace_files import WorkspaceFileRoutes
     from coilclaw.server.part import Part
     from coilclaw.server.redacting import Redacting
 
     return Part(
-        controllers=(SkillsController, SystemPromptController, ShownFiles),
+        controllers=(SkillsController, SystemPromptController, ShownFiles, WorkspaceFileRoutes),
         given={"owner_files": OwnerFiles(serving), "file_redacting": Redacting(serving.core)},
     )
 

@@ -3,10 +3,14 @@
 import asyncio
 from contextlib import suppress
 
+from coilclaw.features.owner_files.listed_files import FolderListing, listed_folder
+from coilclaw.features.owner_files.undone import undo_of_action, undo_of_path
 from coilclaw.features.owner_files.views import LARGEST, Edited, OwnerFile, PutFile
+from coilclaw.features.owner_files.vouching import instead, vouch_call
 from coilclaw.packets.action import Action, ToolCall
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError, UsageError
+from coilclaw.packets.ports import Restore
 from coilclaw.runtime.owner_calls import OwnerCalls
 from coilclaw.server.problems import Trouble
 from coilclaw.server.redacting import Redacting
@@ -33,7 +37,7 @@ class OwnerFiles:
 
     def labels(self, path: str) -> list[str]:
         """Untrusted sources a workspace file may stem from."""
-        return list(self._app.file_labels.labels_of(path))
+        return list(self._app.root.labels.labels_of(path))
 
     def folders(self, path: str) -> list[str]:
         """The names of the folders in a workspace folder, sorted, links left out."""
@@ -65,6 +69,30 @@ class OwnerFiles:
         call = ToolCall.of("file_show", {"path": path})
         known = await self._calls.known(call, key)
         return known if known is not None else await self._calls.make(call, by=by, key=key)
+
+    def folder(self, path: str) -> FolderListing | None:
+        """What is in a folder of the workspace; None when there is none."""
+        return listed_folder(self._app, path)
+
+    def undone(self, action: Action | None, path: str) -> Restore | None:
+        """What would take back an action's write, or the last one of a file; None when nothing of it is kept."""
+        return undo_of_path(self._app, path) if action is None else undo_of_action(self._app, action)
+
+    def vouch_call(self, path: str) -> ToolCall | None:
+        """The call that vouches for a workspace file as it is labelled now; None when it has no label of its own."""
+        return vouch_call(self._app, path)
+
+    def instead_of_vouching(self, path: str) -> str:
+        """What to do where there is nothing to vouch for."""
+        return instead(self._app.root.labels, path)
+
+    async def propose(self, call: ToolCall, *, by: str, key: str | None) -> Action:
+        """Propose what is the owner's own. It waits until it is approved for itself."""
+        return await self._calls.make(call, by=by, key=key, at_once=False)
+
+    def earlier(self, tool: str, key: str | None) -> Action | None:
+        """What an earlier request with this key proposed."""
+        return self._calls.earlier(tool, key)
 
     def _must_be(self, path: str, wanted: str | None) -> None:
         if wanted is None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from coilclaw.features.jobs.changed_files import ChangedFiles, Hashes
+from coilclaw.features.jobs.changed_files import ChangedFiles, Known
 from coilclaw.features.jobs.record import end
 from coilclaw.features.schedules.catchup import ON_TIME, EngineStuck, Plan, plan, slot_now
 from coilclaw.features.schedules.launch import Terms, launch
@@ -81,7 +81,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 class MakingWay(msgspec.Struct, kw_only=True):
     """Jobs that are called off for a newer run of their schedule."""
 
-    known: Hashes
+    known: Known
     """What the files they changed held before the transaction began."""
     cancelled: list[str] = msgspec.field(default_factory=list[str])
 
@@ -95,9 +95,9 @@ class Dispatcher:
         db: Database,
         clock: Clock,
         sync: Sync,
-        terms: Terms,
+        terms: Callable[[], Terms],
         stopped: Callable[[], bool],
-        hash_file: Callable[[str], str | None],
+        hash_file: Callable[[str, str], str | None],
         withdraw: Callable[[str], Awaitable[None]],
         say: Log,
     ) -> None:
@@ -208,7 +208,7 @@ class Dispatcher:
             return 0
         if make_way is not None:
             make_way()
-        job = launch(tx, self._clock, row, run, last, self._terms)
+        job = launch(tx, self._clock, row, run, last, self._terms())
         add_wakeup(tx, run, row.payload, status="LEASED", until=job.deadline_at)
         add_event(tx, self._clock, "schedule_run", row.schedule_id, {**story(run), "job_id": job.job_id})
         return 1
@@ -295,7 +295,7 @@ class Dispatcher:
         job_id = new_id("job", self._clock())
         last = last_started(tx, schedule_id)
         run = msgspec.structs.replace(run, lateness_seconds=late, job_id=job_id)
-        job = launch(tx, self._clock, row, run, last, self._terms)
+        job = launch(tx, self._clock, row, run, last, self._terms())
         start_run(tx, run.run_instance_id, job.job_id)
         lease_wakeup(tx, run.run_instance_id, job.deadline_at)
         add_event(tx, self._clock, "schedule_run", schedule_id, {**story(run), "job_id": job.job_id})

@@ -7,18 +7,21 @@ import msgspec
 
 from coilclaw.features.jobs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from coilclaw.features.jobs.job_spec import GOAL_BYTES
-from coilclaw.features.jobs.record import create
+from coilclaw.features.jobs.record import create, end
 from coilclaw.features.schedules.durations import in_words
 from coilclaw.features.schedules.store.schedule_runs import LastRun, RunRow
-from coilclaw.features.schedules.store.schedules import JobPayload, ScheduleRow, SopPayload
+from coilclaw.features.schedules.store.schedules import JobPayload, ScheduleRow, SopPayload, project_name
+from coilclaw.gate.root import folder_fault
 from coilclaw.packets.action import INTERNAL, OWNER, Label
 from coilclaw.packets.canonical import Json, canonical_bytes
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.packets.job import JobSpec
 from coilclaw.packets.labels import join_labels, untrusted_only
+from coilclaw.packets.text import one_line
 from coilclaw.store.job_history import add_job_artifact
 from coilclaw.store.jobs import JobBudget, JobRow, save
-from coilclaw.store.threads import MessageRow, add_message
+from coilclaw.store.projects import last_named
+from coilclaw.store.threads import MessageRow, add_message, ensure_thread
 from coilclaw.store.tx import Tx
 
 CHANNEL = "schedule"
@@ -40,14 +43,19 @@ def launch(tx: Tx, clock: Clock, row: ScheduleRow, run: RunRow, last: LastRun | 
     now = clock()
     job_id = run.job_id or new_id("job", now)
     followup = row.origin == "followup"
+    thread_id = row.thread_id if followup and row.thread_id else f"conv_{job_id.removeprefix('job_')}"
     spec = _redacted(_spec(row, run, last, job_id), terms.redact)
     goal = terms.redact(_asked(row) if followup else _goal(row, run, last))
+    named = project_name(row.payload)
+    project = None if named is None else last_named(tx, named)
+    if project is not None:  # a removed one too: its conversation works there or nowhere
+        ensure_thread(tx, clock, thread_id, CHANNEL, goal.strip().splitlines()[0], project=project.project_id)
     job = create(
         tx,
         clock,
         JobRow(
             job_id=job_id,
-            thread_id=row.thread_id if followup and row.thread_id else f"conv_{job_id.removeprefix('job_')}",
+            thread_id=thread_id,
             goal=goal,
             state="RECEIVED",
             spec=spec,
@@ -56,9 +64,21 @@ def launch(tx: Tx, clock: Clock, row: ScheduleRow, run: RunRow, last: LastRun | 
         ),
         CHANNEL,
     )
+    if fault := project_fault(tx, named):
+        return end(tx, clock, job, "FAILED", f"PROJECT_GONE: {fault}", {})
     if followup and isinstance(row.payload, JobPayload):
         return _tell_plan(tx, clock, row, terms.redact(row.payload.intent), job)
     return job
+
+
+def project_fault(db: Tx, named: str | None) -> str:
+    """Why runs cannot work in the project of that name, or empty. The workspace never takes its place."""
+    if named is None:
+        return ""
+    project = last_named(db, named)
+    if project is None:
+        return f"there is no project {one_line(named)!r}."
+    return folder_fault(project) if project.removed_at is None else f"the project {project.name} was removed."
 
 
 def _spec(row: ScheduleRow, run: RunRow, last: LastRun | None, job_id: str) -> JobSpec:

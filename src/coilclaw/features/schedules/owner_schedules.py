@@ -19,7 +19,13 @@ from coilclaw.features.schedules.schedule_entry import changes, new_entry
 from coilclaw.features.schedules.schedule_views import file_trouble, in_words, local_time, state_of
 from coilclaw.features.schedules.scheduler import Scheduler
 from coilclaw.features.schedules.store.schedule_runs import RunRow, last_started, open_runs, recent_runs
-from coilclaw.features.schedules.store.schedules import JobPayload, ScheduleRow, get_mark, load_schedule
+from coilclaw.features.schedules.store.schedules import (
+    JobPayload,
+    ScheduleRow,
+    get_mark,
+    load_schedule,
+    project_name,
+)
 from coilclaw.features.schedules.views import (
     MOST_SCHEDULES,
     EditSchedule,
@@ -95,6 +101,7 @@ class OwnerSchedules:
             last_run=None if last is None else ScheduleLast(at=last.at, status=last.status),
             goal=payload.intent if is_job else f"SOP {payload.sop}",
             sop=None if is_job else payload.sop,
+            project=project_name(payload),
             labels=list(row.labels),
             hash=row.declared_hash,
         )
@@ -327,6 +334,7 @@ def _given(asked: NewSchedule) -> dict[str, Any]:
         "inputs": asked.inputs,
         "steps": asked.steps,
         "evidence": asked.evidence,
+        "project": asked.project,
         **{name: getattr(asked, name) for name in _OPTIONS},
     }
 
@@ -360,6 +368,8 @@ def _changes(asked: EditSchedule, clock: Callable[[], Any]) -> dict[str, Json]:
     made = changes(given, clock())
     if asked.enabled is not UNSET:
         made["enabled"] = asked.enabled
+    if asked.project is not UNSET:
+        made["project"] = asked.project
     made.update({name: cast("Json", getattr(asked, name)) for name in _OPTIONS if getattr(asked, name) is not UNSET})
     spec: dict[str, Json] = dict(cast("Mapping[str, Json]", made.get("job_spec", {})))
     told: dict[str, Json] = dict(asked.inputs) if isinstance(asked.inputs, dict) else {}

@@ -87,6 +87,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What a run does, unless it follows an SOP."""
     sop: str | None = None
     """The SOP that a run follows."""
+    project: str | None = None
+    """The project that runs work in; the workspace when there is none."""
     misfire: Misfire = "run_once"
     """What becomes of missed slots: the newest is run, all of them are (at most 20), or none."""
     catch_up_window: str | None = None
@@ -396,6 +398,7 @@ def _payload(entry: Entry, job: JsonObject) -> Payload:
         spec = entry.job_spec
         return SopPayload(
             sop=entry.sop,
+            project=entry.project or msgspec.UNSET,
             inputs={} if spec is None else spec.inputs,
             constraints=Constraints() if spec is None else spec.constraints,
             outputs=Outputs() if spec is None else spec.outputs,
@@ -403,7 +406,13 @@ def _payload(entry: Entry, job: JsonObject) -> Payload:
     if entry.job_spec is None:
         raise _Wrong((), 'it does nothing: give it a "job_spec" with an "intent", or an "sop"')
     spec = entry.job_spec
-    return JobPayload(intent=spec.intent, inputs=spec.inputs, constraints=spec.constraints, outputs=spec.outputs)
+    return JobPayload(
+        intent=spec.intent,
+        inputs=spec.inputs,
+        constraints=spec.constraints,
+        outputs=spec.outputs,
+        project=entry.project or msgspec.UNSET,
+    )
 
 
 def _known_names(spec: JsonObject, field: str, shape: type[msgspec.Struct]) -> None:

@@ -14,9 +14,16 @@ _PLAIN = ("misfire", "catch_up_window", "overlap", "stagger", "max_failures")
 
 
 def new_entry(
-    schedule_id: str | None, given: Mapping[str, Any], now: datetime, taken: Collection[str], *, enabled: bool
+    schedule_id: str | None,
+    given: Mapping[str, Any],
+    now: datetime,
+    taken: Collection[str],
+    *,
+    enabled: bool,
+    named: str = "",
 ) -> dict[str, Json]:
-    """A new entry; UsageError when it lacks what every schedule needs."""
+    """A new entry; UsageError when it lacks what every schedule needs. Without an id, it has one made of what it is
+    named, or of its goal."""
     kind = _kind(given)
     if kind is None:
         raise UsageError("the schedule has no time.", remedy='Give --cron "0 9 * * 1-5", --interval 90m or --at TIME.')
@@ -26,7 +33,7 @@ def new_entry(
         raise UsageError("the schedule has nothing to do.", remedy="Give --goal TEXT, or --sop NAME.")
     changed = changes(given, now)
     entry: dict[str, Json] = {
-        "job_id": schedule_id or _name(str(given.get("goal") or given.get("sop")), taken),
+        "job_id": schedule_id or _name(named or str(given.get("goal") or given.get("sop")), taken),
         "enabled": enabled,
         "timezone": changed.pop("timezone", "UTC"),
         **{name: value for name, value in changed.items() if value is not None},
@@ -46,6 +53,8 @@ def changes(given: Mapping[str, Any], now: datetime) -> dict[str, Json]:
     if given.get("timezone"):
         made["timezone"] = given["timezone"]
     made.update({name: given[name] for name in _PLAIN if given.get(name) is not None})
+    if given.get("project") is not None:
+        made["project"] = given["project"] or None  # an empty name is the workspace
     if given.get("goal") and given.get("sop"):
         raise UsageError("a run follows either a goal or an SOP.", remedy="Give --goal or --sop.")
     if given.get("sop"):

@@ -79,6 +79,7 @@ def state_of(row: "ScheduleRow") -> str:
 def summary(app: "Runtime", row: "ScheduleRow") -> dict[str, Json]:
     """A schedule in a listing."""
     from coilclaw.features.schedules.store.schedule_runs import last_started
+    from coilclaw.features.schedules.store.schedules import project_name
 
     told = in_words(app, row, 1)
     last = last_started(app.db.reader, row.schedule_id)
@@ -96,6 +97,7 @@ def summary(app: "Runtime", row: "ScheduleRow") -> dict[str, Json]:
         "failures": row.failures,
         "last_run": None if last is None else {"at": last.at, "status": last.status},
         "goal": _goal(row),
+        "project": project_name(row.payload),
     }
 
 

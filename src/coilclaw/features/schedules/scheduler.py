@@ -10,11 +10,11 @@ import msgspec
 
 from coilclaw.features.jobs.job_spec import objections
 from coilclaw.features.schedules.dispatcher import Dispatcher
-from coilclaw.features.schedules.launch import Terms
+from coilclaw.features.schedules.launch import Terms, project_fault
 from coilclaw.features.schedules.registry import REGISTRY, REGISTRY_BYTES, Declared, Registry, read_registry
 from coilclaw.features.schedules.registry_edit import Edit, edit_registry
 from coilclaw.features.schedules.registry_lock import registry_lock
-from coilclaw.features.schedules.store.schedules import SopPayload, get_mark, set_mark
+from coilclaw.features.schedules.store.schedules import SopPayload, get_mark, project_name, set_mark
 from coilclaw.features.schedules.sync import MOST_HINTS, Source, Sync, apply, good_hashes
 from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.errors import Conflict, StorageError, ToolError, UsageError
@@ -76,7 +76,7 @@ class Scheduler:
         return Source(
             read=self._read,
             stamp=self._stamp,
-            labels=lambda: self._app.file_labels.labels_of(REGISTRY),
+            labels=lambda: self._app.root.labels.labels_of(REGISTRY),
             held=self._held,
             written=self._written,
             redact=self._app.redact,
@@ -99,7 +99,7 @@ class Scheduler:
     def _held(self) -> bool:
         from coilclaw.store.labels import held_labels
 
-        return bool(held_labels(self._app.db.reader))
+        return bool(held_labels(self._app.db.reader, ""))
 
     def _written(self) -> datetime | None:
         try:
@@ -114,6 +114,8 @@ class Scheduler:
 
         payload = declared.payload
         found: list[str] = []
+        if fault := project_fault(self._app.db.reader, project_name(payload)):
+            found.append(fault)
         if isinstance(payload, SopPayload):
             try:
                 Procedures(self._app).load(payload.sop)
@@ -133,11 +135,19 @@ class Scheduler:
         except ToolError as error:
             raise StorageError(str(error), remedy="Nothing was changed.") from error
 
-    async def edit(self, edit: Edit, in_transaction: Callable[[Tx], None] | None = None, by: str = "cli") -> Registry:
-        """Change the registry and take it over, in one transaction with whatever else belongs to it."""
+    async def edit(
+        self,
+        edit: Edit,
+        in_transaction: Callable[[Tx], None] | None = None,
+        by: str = "cli",
+        write: Callable[[bytes], None] | None = None,
+    ) -> Registry:
+        """Change the registry and take it over, in one transaction with whatever else belongs to it; a call writes the
+        file by what it was granted."""
 
         def work(tx: Tx) -> Registry:
-            registry = edit_registry(tx, self._app.clock, self.source(), self.write, edit, self.objections, by)
+            written_by = write or self.write
+            registry = edit_registry(tx, self._app.clock, self.source(), written_by, edit, self.objections, by)
             if in_transaction is not None:
                 in_transaction(tx)
             return registry
@@ -219,7 +229,15 @@ class Scheduler:
 
     def dispatcher(self, background: "Background") -> Dispatcher:
         """What makes jobs of schedules that are due."""
-        app, config = self._app, self._app.config
+        app = self._app
+
+        def terms() -> Terms:
+            config = app.config
+            return Terms(
+                budget=JobBudget(tokens=config.budgets.job_tokens, steps=config.jobs.max_steps),
+                max_hours=config.jobs.max_hours,
+                redact=app.redact,
+            )
 
         async def withdraw(job_id: str) -> None:
             job = load_job(app.db.reader, job_id)
@@ -232,11 +250,7 @@ class Scheduler:
             db=app.db,
             clock=app.clock,
             sync=Sync(db=app.db, clock=app.clock, source=self._patient(), say=self._say, objections=self.objections),
-            terms=Terms(
-                budget=JobBudget(tokens=config.budgets.job_tokens, steps=config.jobs.max_steps),
-                max_hours=config.jobs.max_hours,
-                redact=app.redact,
-            ),
+            terms=terms,
             stopped=app.estop.engaged,
             hash_file=background.hash_file,
             withdraw=withdraw,

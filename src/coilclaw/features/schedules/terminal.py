@@ -84,6 +84,8 @@ def lines(told: JsonObject) -> list[str]:
     ]
     if options["stagger_seconds"]:
         shown.append(f"stagger:    within {_span(options['stagger_seconds'])}; starts at {moment(str(told['due_at']))}")
+    if told["project"]:
+        shown.append(f"project:    {one_line(str(told['project']))}")
     shown += ["goal:", *(f"  {line}" for line in visible(str(told["goal"])).splitlines())]
     runs = msgspec.convert(told["runs"], list[dict[str, Json]])
     if runs:

@@ -21,6 +21,7 @@ SopName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 Failures: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
 Steps: TypeAlias = Annotated[list[Words], Meta(max_length=100)]
 Names: TypeAlias = Annotated[list[Name], Meta(max_length=200)]
+ProjectName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 Hash: TypeAlias = Annotated[str, Meta(min_length=1, max_length=80)]
 ScheduleState: TypeAlias = Literal["waits", "paused", "disabled", "over"]
 
@@ -82,6 +83,8 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     constraints: WorkLimits = WorkLimits()
     evidence: Names = []
     """Names of artifacts each run must leave."""
+    project: ProjectName | None = None
+    """The project that runs work in; the workspace by default."""
     misfire: Misfire | None = None
     """Missed slots: the newest is run (`run_once`), all of them are (`run_all`, at most 20), or none (`skip`)."""
     catch_up_window: Time | None = None
@@ -125,6 +128,8 @@ class EditSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     constraints: WorkLimits | UnsetType = UNSET
     """All limits anew."""
     evidence: Names | UnsetType = UNSET
+    project: ProjectName | UnsetType | None = UNSET
+    """The project that runs work in; null for the workspace."""
     misfire: Misfire | UnsetType | None = UNSET
     """Null for what is usual; so for the four below."""
     catch_up_window: Time | UnsetType | None = UNSET
@@ -237,6 +242,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     last_run: ScheduleLast | None
     goal: str
     sop: str | None
+    project: str | None
+    """The project that runs work in; null for the workspace."""
     labels: list[str]
     """Where a follow-up's words came from."""
     hash: str

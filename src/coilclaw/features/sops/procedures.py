@@ -21,6 +21,7 @@ from coilclaw.tools.approval import RUNTIME_TOOLS
 
 if TYPE_CHECKING:
     from coilclaw.cli.terminal import Terminal
+    from coilclaw.config import Config
     from coilclaw.features.sops.agent_steps import StepTurns
     from coilclaw.features.sops.await_action import Answer as Ask
     from coilclaw.features.sops.await_action import Follower
@@ -56,7 +57,7 @@ class Procedures:
         self._say: Log = say or (lambda _sop, _row: None)
         self._watch = Stopwatch(time.monotonic)
         self._made = conveyor
-        self._step_turns: StepTurns | None = None
+        self._step_turns: tuple[Config, StepTurns] | None = None
         self.shelf = SopFiles(app)
 
     @property
@@ -226,7 +227,7 @@ class Procedures:
         async def ask(action: "Action") -> bool:
             if self._app.owner_proof.needed(self._app.db.reader, action.decision.lane, "terminal"):
                 return False  # a yes here would not do: it waits for the passkey
-            card = self.conveyor.intake.card(action)
+            card = await self.conveyor.intake.shown(action)
             answer = await approve(card)
             if answer.approved is None:
                 return False
@@ -241,9 +242,10 @@ class Procedures:
         return ask
 
     def _turns(self, follower: "Follower", record: "RunRecord") -> "StepTurns":
-        if self._step_turns is None:
-            self._step_turns = self._make_turns(follower, record)
-        return self._step_turns
+        config = self._app.config
+        if self._step_turns is None or self._step_turns[0] is not config:
+            self._step_turns = config, self._make_turns(follower, record)
+        return self._step_turns[1]
 
     def _make_turns(self, follower: "Follower", record: "RunRecord") -> "StepTurns":
         from coilclaw.agent.step import StepLimits

@@ -76,7 +76,7 @@ class SopFiles:
         if "/" in name or name in ("", ".", "..") or "\0" in name:
             raise UsageError(f"{name!r} is not a valid SOP name.", remedy=did_you_mean(name, self.names()))
         path = f"{FOLDER}/{name}/{FILE}"
-        labels = self._app.file_labels.labels_of(path)  # before and after: it may change while it is read
+        labels = self._app.root.labels.labels_of(path)  # before and after: it may change while it is read
         data = read_existing(self._app.workspace, path, MAX_FILE_BYTES)
         if data is None:
             if not os.path.lexists(self._app.workspace / path):
@@ -90,5 +90,5 @@ class SopFiles:
             name=name,
             read=read_sop(data, name, tools, self._app.redact),
             file_hash=sha256_hex(data),
-            labels=untrusted_only((*labels, *self._app.file_labels.labels_of(path))),
+            labels=untrusted_only((*labels, *self._app.root.labels.labels_of(path))),
         )

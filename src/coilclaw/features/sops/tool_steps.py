@@ -82,7 +82,7 @@ class StepCalls:
 
     async def _carry(self, at: At, call: ToolCall, key: str) -> tuple[str, bool]:
         """Propose and carry. The end of the action and the end of the step are one transaction."""
-        action = self._conveyor.intake.propose(call, at.turn, key)
+        action = await self._conveyor.intake.proposed(call, at.turn, key)
         was_cut: list[bool] = []
 
         def record(tx: Tx, _: ToolResult) -> None:

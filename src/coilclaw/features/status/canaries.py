@@ -30,6 +30,7 @@ SECRET_NAME = "COILCLAW_OPENROUTER_API_KEY"  # noqa: S105 - a variable's name
 
 SITES: dict[str, str] = {
     "agent/calls.py:carry": "agent",
+    "agent/calls.py:_carry_edited": "agent",
     "agent/model.py:_chat": "provider client",
     "features/sops/tool_steps.py:_carry": "sop",
     "features/sops/await_action.py:_carry_out": "sop",
@@ -41,6 +42,8 @@ SITES: dict[str, str] = {
     "features/chat/uploads.py:_propose": "gateway",
     "features/chat/uploads.py:_go_on": "gateway",
     "features/approvals/prompt_execution.py:carry_out": "executor",
+    # The merge question: one fixed tool that no model may call.
+    "features/forge/questions.py:put": "gateway",
     "cli/commands/tool.py:run_tool": "tool run",
     "features/approvals/commands/approvals.py:carry_out": "approvals",
     "cli/commands/onboard.py:look": "provider client",
@@ -51,7 +54,12 @@ SITES: dict[str, str] = {
     "gate/executor.py:run_due": "executor",
     "gate/grants.py:fetch": "executor",
     "gate/grants.py:run": "tool run",
-    "providers/openai.py:_exchange": "provider client",
+    "providers/remote.py:_exchange": "provider client",
+    # No call of the agent's: what is sent is fixed, to places that the owner's devices and configuration name, through
+    # the airlock that the provider's client is tried with.
+    "features/notifications/push.py:send": "provider client",
+    "features/notifications/senders.py:send_to_url": "provider client",
+    "runtime/phone_probes.py:_asked": "provider client",
 }
 """Where a call, a model's answer or a request enters, and which path tries it."""
 

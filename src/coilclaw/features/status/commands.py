@@ -10,6 +10,8 @@ from coilclaw.cli.output import json_option, print_json, print_line, print_rows,
 from coilclaw.features.status.usage_cost import Bill, Report
 
 if TYPE_CHECKING:
+    from coilclaw.packets.box import Probe
+    from coilclaw.runtime import Runtime
     from coilclaw.store.usage import By
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "info": ""}
@@ -62,9 +64,10 @@ def _print(report: Report) -> None:
 @click.option(
     "--canaries", is_flag=True, help="Also run a canary against every guard on every path, in a temporary home."
 )
+@click.option("--phone", is_flag=True, help="Only what a phone would meet: name, certificate, server, origin.")
 @click.option("--quiet", is_flag=True, help="Print problems only, or one line if there are none.")
 @json_option
-def doctor(short: bool, canaries: bool, quiet: bool, as_json: bool) -> int:
+def doctor(short: bool, canaries: bool, phone: bool, quiet: bool, as_json: bool) -> int:
     """Probe everything the agent relies on, by behaviour, with a remedy for each fault.
 
     Exit 1 when execution is disabled: something the agent cannot do without does not hold.
@@ -72,7 +75,7 @@ def doctor(short: bool, canaries: bool, quiet: bool, as_json: bool) -> int:
     from coilclaw.runtime.checkup import examine
 
     with opened() as app:
-        probes = examine(app, lambda: app.db.reader, short=short)
+        probes = _by_phone(app) if phone else examine(app, lambda: app.db.reader, short=short)
     if canaries:
         from coilclaw.features.status.canaries import run_canaries
 
@@ -87,3 +90,12 @@ def doctor(short: bool, canaries: bool, quiet: bool, as_json: bool) -> int:
             remedy = f" -> {probe.remedy}" if probe.remedy and probe.state != "ok" else ""
             print_line(f"[{probe.state:4}] {probe.name}: {probe.detail}{remedy}", style=STYLES[probe.state])
     return 1 if any(probe.state == "fail" for probe in probes) else 0
+
+
+def _by_phone(app: "Runtime") -> "list[Probe]":
+    import asyncio
+
+    from coilclaw.runtime.phone_probes import examine_phone
+    from coilclaw.server.server_lock import running_address
+
+    return asyncio.run(examine_phone(app, running_address(app.home.locks_dir)))

@@ -45,6 +45,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     policy_broken: bool
     provider: str
     model: str
+    config_fault: str
 
 
 class ServerStatus:
@@ -54,6 +55,10 @@ class ServerStatus:
         self._app = app
         self._started_at = stamp(app.clock())
         self._started = time.monotonic()
+
+    def holds(self) -> bool:
+        """Whether config.toml as it is now is in force."""
+        return not self._app.live.fault
 
     def standing(self) -> Standing:
         """How the process stands."""
@@ -69,6 +74,7 @@ class ServerStatus:
             policy_broken=bool(app.policy().broken),
             provider=app.config.default_provider,
             model=model_asked(app),
+            config_fault=app.live.fault,
         )
 
     def tools(self) -> list[ToolListed]:
@@ -106,6 +112,7 @@ class ServerStatus:
                 destination=tool.destination,
                 always_ask=tool.always_ask,
                 opens_pr=tool.opens_pr,
+                governs=tool.governs,
                 callers=tool.callers,
             ),
             near_names=(),

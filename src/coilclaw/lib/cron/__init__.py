@@ -1,1 +1,1 @@
-"""Cron expressions: read, said in words, and turned into moments of any zone."""
+"""Cron expressions: parsed, described in words, and evaluated in any time zone."""

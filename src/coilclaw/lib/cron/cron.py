@@ -1,4 +1,4 @@
-"""Cron: five fields read into sets of numbers, and the wall-clock minutes they name. Knows no time zone."""
+"""Cron: five fields parsed into sets of numbers, and the wall-clock minutes they match, without a time zone."""
 
 from bisect import bisect_left, bisect_right
 from datetime import date, datetime, timedelta
@@ -6,36 +6,36 @@ from datetime import date, datetime, timedelta
 import msgspec
 
 LAST_YEAR = 9998
-"""Nothing is looked for beyond it, so that no conversion to another zone leaves the calendar."""
+"""Searches end here, so that no conversion to another zone leaves the calendar."""
 _MINUTE = timedelta(minutes=1)
 _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def month_length(year: int, month: int) -> int:
-    """How many days a month of a year has."""
+    """The number of days of a month in a year."""
     leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return 29 if leap else _LENGTHS[month - 1]
 
 
 def longest(month: int) -> int:
-    """How many days a month has at most."""
+    """The maximum number of days of a month."""
     return 29 if month == 2 else _LENGTHS[month - 1]
 
 
 class Cron(msgspec.Struct, frozen=True, kw_only=True):
-    """An expression that was read; every tuple is sorted and not empty. Sunday is 0 and only 0."""
+    """A parsed expression; every tuple is sorted and not empty. Sunday is always 0."""
 
     fields: tuple[str, ...]
-    """The five as they were written."""
+    """The five fields as written."""
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
     days: tuple[int, ...]
     months: tuple[int, ...]
     weekdays: tuple[int, ...]
     any_day: bool
-    """The day of the month is written exactly `*`."""
+    """The day of the month is exactly `*`."""
     any_weekday: bool
-    """The day of the week is written exactly `*`."""
+    """The day of the week is exactly `*`."""
 
     @property
     def text(self) -> str:
@@ -48,11 +48,11 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.any_day or self.any_weekday)
 
     def on(self, year: int, month: int, day: int) -> bool:
-        """Whether anything runs on that day of the calendar."""
+        """Whether that day matches."""
         return month in self.months and self._day_matches(day, date(year, month, day).toordinal() % 7)
 
     def next_wall(self, wall: datetime) -> datetime | None:
-        """The first wall-clock minute it names after that one; None beyond the calendar."""
+        """The first matching wall-clock minute after that one; None beyond the calendar."""
         if wall.year > LAST_YEAR:
             return None
         start = wall.replace(second=0, microsecond=0, fold=0) + _MINUTE
@@ -64,7 +64,7 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
         return None if found is None else datetime(*found, self.hours[0], self.minutes[0])  # noqa: DTZ001 - a wall clock
 
     def last_wall(self, wall: datetime) -> datetime | None:
-        """The last wall-clock minute it names up to that one, itself included; None before the calendar."""
+        """The last matching wall-clock minute up to and including that one; None before the calendar."""
         if self.on(wall.year, wall.month, wall.day):
             earlier = self._time_until(wall.hour, wall.minute)
             if earlier is not None:
@@ -73,7 +73,7 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
         return None if found is None else datetime(*found, self.hours[-1], self.minutes[-1])  # noqa: DTZ001 - a wall clock
 
     def count_walls(self, start: datetime, end: datetime) -> int:
-        """How many wall-clock minutes it names from `start` on and before `end`."""
+        """The number of matching wall-clock minutes from `start` until before `end`."""
         total, day = 0, start.date()
         while day <= end.date():
             if self.on(day.year, day.month, day.day):
@@ -87,7 +87,7 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.hours) * len(self.minutes)
 
     def _times_before(self, hour: int, minute: int, wall: datetime) -> int:
-        """How many of a day's times lie before that one."""
+        """The number of a day's times before that one."""
         if wall.second or wall.microsecond:
             minute += 1
         place = bisect_left(self.hours, hour)

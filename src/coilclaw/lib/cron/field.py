@@ -1,4 +1,4 @@
-"""The five fields of a cron expression: their bounds, names, and how one of them is read."""
+"""The five fields of a cron expression: their bounds, names and syntax."""
 
 import re
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
     low: int
     high: int
     top: int
-    """The highest number that may be written: 7 is a Sunday too."""
+    """The highest number allowed: 7 is Sunday too."""
     unit: str
-    """What a step in it would be an interval of; empty where intervals have no such unit."""
+    """The interval unit of a step; empty if intervals have no such unit."""
     names: Mapping[str, int]
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return self.high - self.low + 1
 
 
@@ -49,14 +49,14 @@ _ITEM = re.compile(rf"(?:(?P<star>\*)|(?P<first>{_NUMBER})(?:-(?P<last>{_NUMBER}
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of a list: from a number to a number in steps."""
+    """One item of a list: a range with a step."""
 
     first: int
     last: int
     step: int
 
     def values(self, field: Field) -> list[int]:
-        """The numbers it names, seven as zero where it is a Sunday."""
+        """Its numbers, with 7 as 0 for Sunday."""
         numbers = range(self.first, self.last + 1, self.step)
         return [0 if number > field.high else number for number in numbers]
 
@@ -72,7 +72,7 @@ def read_field(field: Field, text: str) -> tuple[int, ...]:
 
 
 def items_of(field: Field, text: str) -> list[Item]:
-    """The items of one field; a spelling that is not taken is refused, with the right one if there is one."""
+    """The items of one field; an unsupported spelling is refused, with the right one if there is one."""
     return [_item(field, part, text) for part in text.split(",")]
 
 
@@ -111,7 +111,7 @@ def _number(field: Field, word: str) -> int:
 
 
 def _named(field: Field, word: str) -> int:
-    """A name of this field; one of another field, or a longer one, is told apart."""
+    """A name of this field; names of another field, or longer ones, get a specific message."""
     known = field.names.get(word.upper())
     if known is not None:
         return known
@@ -149,7 +149,7 @@ def _open_step(field: Field, part: str, first: int, step: int) -> UsageError:
 
 
 def _backwards(field: Field, part: str, first: int, last: int, step: int) -> UsageError:
-    """A range that runs over the end: the same days or hours, written so that every cron reads them alike."""
+    """A range that wraps around: the same days or hours, in a spelling that every cron parses alike."""
     over = [*range(first, field.high + 1), *range(field.low, last + 1)]
     if step > 1:
         right = ",".join(str(number) for number in sorted(over[::step]))
@@ -180,7 +180,7 @@ _EXTENSIONS = (
 
 
 def _misshapen(field: Field, part: str, text: str) -> UsageError:
-    """An item that is not even written like one."""
+    """An item with invalid syntax."""
     if not part:
         return UsageError(f"the {field.name} field {text} has an empty item.", remedy="Remove the extra comma.")
     return _unknown(field, part)

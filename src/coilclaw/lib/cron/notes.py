@@ -1,4 +1,4 @@
-"""What may surprise someone who reads a cron expression: days that combine, steps that restart, clocks that change."""
+"""Surprises in a cron expression: days that combine, steps that restart, clock changes."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -12,13 +12,13 @@ from coilclaw.lib.cron.time_format import clock, spoken_day
 from coilclaw.lib.cron.words import listing, ordinal
 
 TICK_MINUTES = 10
-"""An outside tick starts the dispatcher so often; by itself it wakes at every run."""
+"""How often an external tick starts the dispatcher; on its own it wakes at every run."""
 _MINUTE = timedelta(minutes=1)
 _RESTARTS = {"minute": "hour", "hour": "day", "month": "year", "day-of-week": "week"}
 
 
 class Speech(msgspec.Struct, frozen=True, kw_only=True):
-    """How notes are worded."""
+    """The wording of notes."""
 
     either: str
     other: str
@@ -43,30 +43,30 @@ FIXED = Speech(
     clock=clock,
     date=date.isoformat,
 )
-"""The words that `cron/jobs.json` holds."""
+"""The wording in `cron/jobs.json`."""
 PLAIN = Speech(
     either="Dates and weekdays both count: it runs on those dates, and on those weekdays besides.",
     other="With ‘{field}’ some other programs run only where the date and the weekday fit; this one does not.",
-    uneven="‘{part}’ is counted anew each {whole}: the last gap is {last}, not {step}.",
-    reset="‘{field}’ is counted anew from the 1st of each month.",
+    uneven="‘{part}’ starts again each {whole}: the last gap is {last}, not {step}.",
+    reset="‘{field}’ starts again on the 1st of each month.",
     often=(
         f"Runs are as little as {{apart}} apart. If CoilClaw does not run all the time but is started every"
-        f" {TICK_MINUTES} minutes, some begin late."
+        f" {TICK_MINUTES} minutes, some start late."
     ),
     change="The clocks change on",
     clock=lambda wall: wall.strftime("%H:%M:%S" if wall.second else "%H:%M"),
     date=spoken_day,
 )
-"""The same for people."""
+"""The wording for people."""
 
 
 def cron_notes(cron: Cron, zone: tzinfo, after: datetime) -> str | None:
-    """All that applies, in the fixed words."""
+    """All notes that apply, in the fixed wording."""
     return " ".join(notes_of(cron, zone, after, FIXED)) or None
 
 
 def notes_of(cron: Cron, zone: tzinfo, after: datetime, say: Speech) -> list[str]:
-    """All that applies, in a fixed order; clock changes after an instant, to the end of the next year."""
+    """All notes that apply, in a fixed order; clock changes after an instant, to the end of the next year."""
     days, rare = _days(cron, say), (*_steps(cron, say), *_short_months(cron))
     return [*days, *rare, *_tick(cron, say), *_clock_changes(cron, zone, after, say)]
 
@@ -85,7 +85,7 @@ def _days(cron: Cron, say: Speech) -> Iterator[str]:
 
 
 def _steps(cron: Cron, say: Speech) -> Iterator[str]:
-    """Steps through a whole field that do not fit into it, where the next round follows at once."""
+    """Steps that do not divide their field evenly, if the next round follows at once."""
     every_day = cron.any_day and cron.any_weekday
     follows = {"minute": len(cron.hours) == HOUR.size, "hour": every_day, "day-of-week": cron.any_day}
     for field, text in zip(FIELDS, cron.fields, strict=True):
@@ -119,7 +119,7 @@ def _short_months(cron: Cron) -> Iterator[str]:
 
 
 def _tick(cron: Cron, say: Speech) -> Iterator[str]:
-    """Runs closer to each other than an outside tick."""
+    """Runs closer together than an external tick."""
     gaps = [later - earlier for earlier, later in zip(cron.minutes, cron.minutes[1:], strict=False)]
     if any((hour + 1) % 24 in cron.hours for hour in cron.hours):
         gaps.append(60 - cron.minutes[-1] + cron.minutes[0])
@@ -138,7 +138,7 @@ def _clock_changes(cron: Cron, zone: tzinfo, after: datetime, say: Speech) -> It
 
 
 def _skipped(cron: Cron, shift: Shift, say: Speech) -> str:
-    """What a gap swallows runs once at its end, with what is due then."""
+    """Runs in a DST gap happen once at its end, together with those due then."""
     start, end = shift.wall_before, shift.wall_after
     first = cron.next_wall(start - _MINUTE)
     if first is None or first >= end:
@@ -150,7 +150,7 @@ def _skipped(cron: Cron, shift: Shift, say: Speech) -> str:
 
 
 def _doubled(cron: Cron, shift: Shift, say: Speech) -> str:
-    """What comes twice runs the first time only."""
+    """Repeated local times run the first time only."""
     start, end = shift.wall_after, shift.wall_before
     first = cron.next_wall(start - _MINUTE)
     if first is None or first >= end:
@@ -166,5 +166,5 @@ def _span(start: datetime, end: datetime, say: Speech) -> str:
 
 
 def _place(wall: datetime, day: datetime, say: Speech) -> str:
-    """A time, with its date if that is another one."""
+    """A time, with its date if it differs."""
     return say.clock(wall) if wall.date() == day.date() else f"{say.clock(wall)} on {say.date(wall.date())}"

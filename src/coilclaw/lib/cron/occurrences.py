@@ -1,7 +1,7 @@
-"""Occurrences: when a cron expression runs in a zone. A wall time that comes twice counts the first time; one that
-never comes counts at the next valid local time, the first instant after the gap. Both hold for every expression.
+"""Occurrences: when a cron expression runs in a zone. A repeated wall time counts the first time; one that
+does not exist counts at the next valid local time, the first instant after the gap. Both hold for every expression.
 
-The map from wall minutes to instants never goes back, so a search walks wall minutes in order and leaves out what
+The map from wall minutes to instants is monotonic, so a search walks wall minutes in order and skips what
 has passed.
 """
 
@@ -16,7 +16,7 @@ _SECOND = timedelta(seconds=1)
 
 
 def instant_of(wall: datetime, zone: tzinfo) -> datetime:
-    """The instant a wall time stands for: its first occurrence, or the end of the gap that swallowed it."""
+    """The instant of a wall time: its first occurrence, or the end of the gap that skipped it."""
     aware = wall.replace(tzinfo=zone, fold=0)
     before, after = offset_of(aware), offset_of(aware.replace(fold=1))
     if after > before:
@@ -37,11 +37,11 @@ def next_run(cron: Cron, zone: tzinfo, after: datetime) -> datetime | None:
 
 
 def latest_run(cron: Cron, zone: tzinfo, until: datetime) -> datetime | None:
-    """The last run up to an instant, itself included."""
+    """The last run up to and including an instant."""
     if not 2 <= until.year <= 9997:
         return None
     local = until.astimezone(zone)
-    # In the second pass of a repeated hour, all of the first pass lies behind.
+    # In the second pass of a repeated hour, all of the first pass is past.
     repeated = offset_of(local.replace(fold=0)) - offset_of(local) if local.fold else timedelta()
     wall = cron.last_wall(local.replace(tzinfo=None) + max(repeated, timedelta()))
     while wall is not None:
@@ -60,12 +60,12 @@ def runs(cron: Cron, zone: tzinfo, after: datetime) -> Iterator[datetime]:
 
 
 def next_runs(cron: Cron, zone: tzinfo, after: datetime, count: int) -> list[datetime]:
-    """The next so many runs."""
+    """The next n runs."""
     return list(islice(runs(cron, zone, after), count))
 
 
 def count_runs(cron: Cron, zone: tzinfo, after: datetime, until: datetime) -> int:
-    """How many runs lie after one instant and up to another, without walking through them."""
+    """The number of runs after one instant and up to another, without enumerating them."""
     first = next_run(cron, zone, after)
     if first is None or first > until:
         return 0
@@ -73,7 +73,7 @@ def count_runs(cron: Cron, zone: tzinfo, after: datetime, until: datetime) -> in
     reached = first.astimezone(zone).replace(tzinfo=None) + timedelta(microseconds=1)
     for shift in shifts(zone, first, until):
         total += cron.count_walls(reached, max(reached, shift.wall_before))
-        if shift.forward:  # whatever the gap swallowed runs once, together with what is due at its end
+        if shift.forward:  # skipped times run once, together with what is due at the end of the gap
             swallowed = cron.next_wall(shift.wall_before - _SECOND)
             total += swallowed is not None and swallowed <= shift.wall_after
             reached = max(reached, shift.wall_after + timedelta(microseconds=1))
@@ -84,7 +84,7 @@ def count_runs(cron: Cron, zone: tzinfo, after: datetime, until: datetime) -> in
 
 
 def _gap_end(wall: datetime, zone: tzinfo, before: timedelta, after: timedelta) -> datetime:
-    """The instant of the change that skipped a wall time: it lies between the two readings of that time."""
+    """The instant of the change that skipped a wall time, between the two readings of that time."""
     low, high = (wall - after).replace(tzinfo=UTC), (wall - before).replace(tzinfo=UTC)
     while high - low > _SECOND:
         middle = low + timedelta(seconds=(high - low) // _SECOND // 2)
@@ -92,5 +92,5 @@ def _gap_end(wall: datetime, zone: tzinfo, before: timedelta, after: timedelta) 
             low = middle
         else:
             high = middle
-    # The earlier reading lies before the change, or on it when the wall time is the very first that is missing.
+    # The earlier reading is before the change, or at it if the wall time is the first missing one.
     return low if offset_of(low.astimezone(zone)) != before else high

@@ -1,4 +1,4 @@
-"""Reading a cron expression: five fields as every cron reads them. Whatever some read differently is refused."""
+"""Parses a cron expression: five fields as in every cron. Ambiguous syntax is refused."""
 
 from coilclaw.lib.cron.cron import Cron, longest
 from coilclaw.lib.cron.field import FIELDS, MONTHS, read_field
@@ -51,7 +51,7 @@ def _split(text: str) -> list[str]:
 
 
 def _check_opening(fields: list[str]) -> None:
-    """What stands before the first field in other dialects."""
+    """Prefixes of other dialects."""
     first = fields[0] if fields else ""
     if first.startswith("@"):
         alias = first.lower()

@@ -1,6 +1,6 @@
-"""Cron as a person would say it: 24-hour times, days that add up, and no field read aloud.
+"""Cron in natural language: 24-hour times, combined days, no field names.
 
-`words` keeps the fixed sentences of `cron/jobs.json`; this is what the owner is shown while typing.
+`words` has the fixed sentences of `cron/jobs.json`; this is what the owner sees while typing.
 """
 
 from coilclaw.lib.cron.cron import Cron
@@ -18,7 +18,7 @@ from coilclaw.lib.cron.words import (
 )
 
 _NAMED = 8
-"""So many days, hours or minutes are named one by one."""
+"""Up to this many days, hours or minutes are listed individually."""
 
 
 def plain_summary(cron: Cron, timezone: str) -> str:
@@ -36,7 +36,7 @@ def clock24(hour: int, minute: int) -> str:
 
 
 def _past(cron: Cron) -> str:
-    """Once in every hour; empty where it is not that."""
+    """Once every hour; empty if it is not that."""
     minute = cron.minutes[0]
     if len(cron.hours) < HOUR.size or len(cron.minutes) > 1:
         return ""
@@ -44,7 +44,7 @@ def _past(cron: Cron) -> str:
 
 
 def _either(cron: Cron) -> str:
-    """Days by their date and days by their name: both count."""
+    """Days by date and days by name: both count."""
     if not cron.either:
         return ""
     if len(cron.days) == 31 or len(cron.weekdays) == 7:
@@ -54,7 +54,7 @@ def _either(cron: Cron) -> str:
 
 
 def _dates(cron: Cron) -> str:
-    """Days by their date, of every month."""
+    """Days by date, in every month."""
     days, step, goes_on = cron.days, even(cron.days), cron.days[-1] + even(cron.days) > 31
     of = " of each month" if len(cron.months) == 12 else ""
     if len(days) > 2 and contiguous(days):
@@ -68,7 +68,7 @@ def _dates(cron: Cron) -> str:
 
 
 def _minutes(cron: Cron) -> str:
-    """Which minutes of an hour, where the times are too many to name."""
+    """Minutes of an hour, if there are too many times to list."""
     minutes, step = cron.minutes, even(cron.minutes)
     if len(minutes) == MINUTE.size:
         return "every minute of"

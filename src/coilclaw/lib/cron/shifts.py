@@ -1,4 +1,4 @@
-"""Shifts: when the clocks of a zone are put forward or back."""
+"""Shifts: when a zone's clocks change."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -14,20 +14,20 @@ class Shift(msgspec.Struct, frozen=True, kw_only=True):
     """One change of the clocks."""
 
     instant: datetime
-    """UTC, the first instant with the new offset."""
+    """The first instant with the new offset, in UTC."""
     wall_before: datetime
-    """What the clocks would have shown then."""
+    """The local time without the change."""
     wall_after: datetime
-    """What they show."""
+    """The local time with it."""
 
     @property
     def forward(self) -> bool:
-        """Wall times from before to after are skipped; otherwise those from after to before come twice."""
+        """Wall times from before to after are skipped; otherwise those from after to before repeat."""
         return self.wall_after > self.wall_before
 
 
 def offset_of(aware: datetime) -> timedelta:
-    """How far a local time is ahead of UTC."""
+    """The UTC offset of a local time."""
     return aware.utcoffset() or timedelta()
 
 

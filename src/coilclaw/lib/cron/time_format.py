@@ -1,4 +1,4 @@
-"""Moments as schedules spell them: RFC 3339 in whole seconds for machines, the wall clock of a zone for people."""
+"""Time formats of schedules: RFC 3339 in whole seconds for machines, a zone's local time for people."""
 
 import re
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -15,7 +15,7 @@ EARLIEST, LATEST = datetime(1800, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo
 
 
 def moment_of(text: str, what: str) -> datetime:
-    """The moment a text names, which must say how far from UTC it is."""
+    """Parse a time, which must have a UTC offset."""
     text = text.strip()
     if WALL.fullmatch(text):
         raise UsageError(f"{what} {text} has no offset from UTC.", remedy=f"Write {text}Z, or {text}+01:00.")
@@ -23,7 +23,7 @@ def moment_of(text: str, what: str) -> datetime:
     try:
         if match is None:
             raise ValueError  # noqa: TRY301 - told with all other unreadable times
-        fraction = (match[2] or "0")[:6]  # finer than a microsecond is no use to anyone here
+        fraction = (match[2] or "0")[:6]  # finer than a microsecond is irrelevant here
         day_and_time = match[1] if match[1].count(":") == 2 else f"{match[1]}:00"
         moment = datetime.fromisoformat(f"{day_and_time}.{fraction:0<6}{match[3]}".upper())
         inside = EARLIEST <= moment <= LATEST
@@ -49,18 +49,18 @@ def written_local(moment: datetime, zone: tzinfo, name: str) -> str:
 
 
 def spoken(moment: datetime, zone: tzinfo, name: str) -> str:
-    """For people, by 24 hours: `Mon 23 Feb 2026 17:00 (America/Los_Angeles)`."""
+    """For people, 24-hour: `Mon 23 Feb 2026 17:00 (America/Los_Angeles)`."""
     local = moment.astimezone(zone)
     return f"{spoken_day(local.date())} {local:%H:%M} ({name})"
 
 
 def spoken_day(day: date) -> str:
-    """`Mon 23 Feb 2026`, whatever language the system speaks."""
+    """`Mon 23 Feb 2026`, independent of the locale."""
     return f"{DAYS[day.isoweekday() % 7][:3]} {day.day} {MONTHS[day.month - 1][:3]} {day.year}"
 
 
 def clock(wall: datetime) -> str:
-    """A time of day with AM or PM; seconds only where a zone of old has some."""
+    """A time of day with AM or PM; seconds only if a historical zone has some."""
     seconds = f":{wall.second:02d}" if wall.second else ""
     return f"{wall.hour % 12 or 12}:{wall.minute:02d}{seconds} {'AM' if wall.hour < 12 else 'PM'}"
 

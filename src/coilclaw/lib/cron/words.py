@@ -1,6 +1,6 @@
 """Cron in words: one sentence for the common shapes, a list of the fields for the rest.
 
-Works on what was read, not on the spelling, so that MON-FRI, 1-5 and 1,2,3,4,5 read alike. Never used to run anything.
+Works on parsed values, not on the spelling, so that MON-FRI, 1-5 and 1,2,3,4,5 read alike. For display only.
 """
 
 from calendar import monthrange
@@ -13,13 +13,13 @@ from coilclaw.lib.cron.field import DAYS, HOUR, MINUTE, MONTHS
 from coilclaw.lib.cron.time_format import clock_of
 
 Log: TypeAlias = Callable[[int, int], str]
-"""How an hour and a minute are written."""
+"""Formats an hour and a minute."""
 
 _LEAP_YEAR = 2024
-"""When every day there ever is is there."""
+"""Used when every day matches."""
 
 _LISTED = 12
-"""So many times a day are named one by one."""
+"""Up to this many times a day are listed individually."""
 
 
 def cron_summary(cron: Cron, timezone: str) -> str:
@@ -52,7 +52,7 @@ def _fields(cron: Cron, timezone: str) -> str:
 
 
 def days_of(cron: Cron) -> str:
-    """Which days, capitalised; empty if there is no common way to say it."""
+    """The days, capitalised; empty if there is no common phrase."""
     if cron.either:
         return ""
     if not cron.any_day:
@@ -61,7 +61,7 @@ def days_of(cron: Cron) -> str:
 
 
 def weekdays_of(cron: Cron) -> str:
-    """Which days of the week, capitalised."""
+    """The days of the week, capitalised."""
     names = cron.weekdays
     if cron.any_weekday or len(names) == 7:
         return "Every day"
@@ -91,7 +91,7 @@ def _month_days(cron: Cron) -> str:
 
 
 def in_months(cron: Cron) -> str:
-    """In which months, with a space before it; empty for all of them."""
+    """The months, with a leading space; empty for all of them."""
     months = [MONTHS[month - 1] for month in cron.months]
     if len(months) == 12:
         return ""
@@ -101,7 +101,7 @@ def in_months(cron: Cron) -> str:
 
 
 def times_of(cron: Cron, say: Log) -> str:
-    """At which times of the day; empty if there is no common way to say it."""
+    """The times of the day; empty if there is no common phrase."""
     if len(cron.hours) == 24:
         return _all_day(cron, say)
     paced = _hourly(cron, say) if len(cron.minutes) == 1 else _within_hours(cron, say)
@@ -112,7 +112,7 @@ def times_of(cron: Cron, say: Log) -> str:
 
 
 def _all_day(cron: Cron, say: Log) -> str:
-    """The hour is left open."""
+    """Every hour."""
     minutes, step = cron.minutes, even(cron.minutes)
     if len(minutes) == 60:
         return "every minute"
@@ -122,7 +122,7 @@ def _all_day(cron: Cron, say: Log) -> str:
 
 
 def _hourly(cron: Cron, say: Log) -> str:
-    """One minute of several hours that follow each other evenly."""
+    """One minute of several evenly spaced hours."""
     hours, step = cron.hours, even(cron.hours)
     a_step = step > 1 and ("/" in cron.fields[1] or len(hours) > 3)
     if a_step and runs_on(hours, step, HOUR.size):
@@ -134,7 +134,7 @@ def _hourly(cron: Cron, say: Log) -> str:
 
 
 def _within_hours(cron: Cron, say: Log) -> str:
-    """Several minutes that follow each other evenly, in one hour or through several without a break."""
+    """Several evenly spaced minutes, in one hour or in consecutive hours."""
     minutes, step = cron.minutes, even(cron.minutes)
     through = len(minutes) == 60 or (step and runs_on(minutes, step, MINUTE.size))
     inside = step and len(cron.hours) == 1 and (len(minutes) > 3 or step == 1)
@@ -145,19 +145,19 @@ def _within_hours(cron: Cron, say: Log) -> str:
 
 
 def even(numbers: tuple[int, ...]) -> int:
-    """The distance of numbers that all lie equally far apart; 0 if they do not."""
+    """The step of evenly spaced numbers; 0 if they are not."""
     gaps = {later - earlier for earlier, later in pairwise(numbers)}
     return gaps.pop() if len(gaps) == 1 else 0
 
 
 def runs_on(numbers: tuple[int, ...], step: int, size: int) -> bool:
-    """Whether even numbers go on over the end of their field; a step from 0 may be cut short there (a note says so)."""
+    """Whether evenly spaced numbers continue past their field; a step from 0 may be shorter there."""
     fills = numbers[0] < step and numbers[-1] + step >= size
     return fills and (size % step == 0 or (numbers[0] == 0 and len(numbers) > 2))
 
 
 def contiguous(numbers: tuple[int, ...]) -> bool:
-    """Whether none is left out."""
+    """Whether they are consecutive."""
     return numbers[-1] - numbers[0] == len(numbers) - 1
 
 
@@ -170,5 +170,5 @@ def _all_times(cron: Cron, say: Log) -> list[str]:
 
 
 def _some(times: list[str], count: int) -> str:
-    """The first few, and three dots if there are more."""
+    """The first few, with an ellipsis if there are more."""
     return f"{', '.join(times[:count])}, …" if len(times) > count else listing(times)

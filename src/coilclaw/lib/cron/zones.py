@@ -1,4 +1,4 @@
-"""Time zones: the newer of the packaged and the system's IANA data, whose version can be told."""
+"""Time zones: the newer of the packaged and the system's IANA data, with a known version."""
 
 import re
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class Zones:
         return self._names
 
     def get(self, name: str) -> "ZoneInfo":
-        """The zone of that name; UsageError with the nearest names if there is none."""
+        """The zone with that name; UsageError with the nearest names if there is none."""
         zone = self._read.get(name)
         if zone is None:
             if name not in self._names:
@@ -44,14 +44,14 @@ class Zones:
     def _load(self, name: str) -> "ZoneInfo":
         from zoneinfo import ZoneInfo
 
-        for folder in (self.folder, self._otherwise):  # some systems list old names whose files they leave out
+        for folder in (self.folder, self._otherwise):  # some systems list old names without their files
             if folder is not None and (folder / name).is_file():
                 with (folder / name).open("rb") as file:
                     return ZoneInfo.from_file(file, key=name)
         raise StorageError(f"the data of the time zone {name} is missing.", remedy="Reinstall the package tzdata.")
 
     def near(self, name: str) -> list[str]:
-        """The zones that were perhaps meant: other case, the city alone, an offset, a slip."""
+        """Suggestions: other case, only the city, an offset, a typo."""
         from difflib import get_close_matches
 
         asked = re.sub(r"[\s-]+", "_", name.strip()[:80]).lower()
@@ -83,7 +83,7 @@ def zones() -> Zones:
 
 
 def newest(folders: Iterable[Path]) -> Zones:
-    """The packaged zones, or those of the first folder that tells its release if that is newer."""
+    """The packaged zones, or those of the first folder with a known, newer release."""
     packaged = _packaged()
     folder, version = next(((each, found) for each in folders if (found := _version_of(each))), (None, ""))
     if folder is not None and (packaged is None or release(version) > release(packaged.version)):
@@ -94,7 +94,7 @@ def newest(folders: Iterable[Path]) -> Zones:
 
 
 def release(version: str) -> tuple[int, int, str]:
-    """A version in the order of time: 2025b, 2026a, 2026f."""
+    """A sortable version: 2025b, 2026a, 2026f."""
     match = _RELEASE.fullmatch(version)
     return (int(match[1]), len(match[2]), match[2]) if match else (0, 0, version)
 
@@ -110,7 +110,7 @@ def _packaged() -> Zones | None:
 
 
 def _version_of(folder: Path) -> str:
-    """The release of a folder of zone files; empty if it does not say."""
+    """The release of a folder of zone files; empty if unknown."""
     try:
         with (folder / "tzdata.zi").open(encoding="utf-8") as file:
             match = _VERSION.match(file.readline())
@@ -120,7 +120,7 @@ def _version_of(folder: Path) -> str:
 
 
 def _listed(source: Path) -> list[str]:
-    """The names of zones and links in the compact source that lies beside the files."""
+    """The names of zones and links in the compact source next to the files."""
     names: list[str] = []
     for line in source.read_text(encoding="utf-8").splitlines():
         words = line.split()

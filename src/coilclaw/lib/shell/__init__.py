@@ -1,1 +1,1 @@
-"""Reading shell commands: what one would touch, run and destroy, told from its text alone."""
+"""Parses shell commands: what one would touch, run and destroy, from its text only."""

@@ -12,7 +12,7 @@ from coilclaw.lib.shell.words import Word
 Builtin = Callable[[Call, Findings], Feed]
 
 LISTED = frozenset({"eval", "exec", "command", "builtin", ".", "source", "trap", "coproc", "time"})
-"""Builtins that execute something, and are therefore named among the programs."""
+"""Builtins that execute something, and are therefore listed as programs."""
 _QUIET = frozenset({
     "true", "false", ":", "test", "[", "shift", "return", "exit", "break", "continue", "wait", "jobs", "bg", "fg",
     "umask", "ulimit", "type", "times", "caller", "dirs", "compopt", "history", "logout", "suspend", "set", "help",
@@ -122,7 +122,7 @@ def _disown(call: Call, found: Findings) -> Feed:
 
 
 def _declare(call: Call, found: Findings) -> Feed:
-    """A declaration the grammar did not see as one, as behind `builtin` or `command`."""
+    """A declaration that the grammar does not recognise, as after `builtin` or `command`."""
     for word in call.args:
         name, equals, value = word.text.partition("=")
         if not word.text.startswith("-"):

@@ -1,4 +1,4 @@
-"""One program about to run, where it stands, and what has been found so far."""
+"""One program about to run, its scope, and the findings so far."""
 
 import posixpath
 import re
@@ -12,7 +12,7 @@ from coilclaw.packets.decision import Reason
 from coilclaw.packets.workspace import OWNER_ONLY, RUNTIME_ONLY
 
 BUDGET = 3000
-"""Commands looked at before giving up; loops and nested text count each time."""
+"""Maximum commands to analyse; loops and nested text count each time."""
 
 
 class Feed(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Feed(msgspec.Struct, frozen=True):
     """`none` the shell's own input, `text` known text, `file` a named file, `unknown` anything else."""
     text: str = ""
     fetched: bool = False
-    """A downloader stands somewhere upstream."""
+    """There is a downloader upstream."""
 
 
 NOTHING = Feed("none")
@@ -30,7 +30,7 @@ ANYTHING = Feed("unknown")
 
 
 class Scope:
-    """What the shell knows at one place: variables, functions, the directory, and what bounds the command."""
+    """The shell's state at one point: variables, functions, the directory, and what limits the command."""
 
     __slots__ = ("bounded", "certain", "cwd", "functions", "timed", "variables")
 
@@ -39,13 +39,13 @@ class Scope:
         self.functions: dict[str, bool] = {}
         """Functions this text defines, and whether they change the directory."""
         self.cwd: str | None = ""
-        """Relative to where it started; None when only running tells."""
+        """Relative to the start; None if it is only known at run time."""
         self.certain = True
-        """False where a command may not be reached."""
+        """False if a command may not be reached."""
         self.timed = False
-        """Something ends it after a while."""
+        """It has a timeout."""
         self.bounded = False
-        """Something downstream takes only so much."""
+        """A downstream command stops reading after a while."""
 
     def fork(self, *, certain: bool | None = None) -> "Scope":
         """A copy for a subshell, a pipe or a branch: what happens there stays there."""
@@ -57,7 +57,7 @@ class Scope:
         return made
 
     def unsettle(self, other: "Scope") -> None:
-        """Take back a branch that may or may not have run: whatever it changed is unknown now."""
+        """Merge a branch that may not have run: whatever it changed is unknown."""
         for name, value in other.variables.items():
             if self.variables.get(name, msgspec.UNSET) != value:
                 self.variables[name] = None
@@ -65,7 +65,7 @@ class Scope:
             self.cwd = None
 
     def moved(self, directory: Word) -> "Scope":
-        """A copy that stands in another directory."""
+        """A copy in another directory."""
         made = self.fork()
         made.cwd = self.reached(directory)
         return made
@@ -83,7 +83,7 @@ class Scope:
         self.variables = dict.fromkeys(self.variables)
 
     def paths(self, path: str) -> tuple[str, ...]:
-        """Where a path as written may lead: from the start, and from every directory changed to."""
+        """What a path may refer to: from the start, and from every directory changed to."""
         if not self.cwd or path.startswith(("/", "~")):
             return (path,)
         return (posixpath.join(self.cwd, path), path)
@@ -105,16 +105,19 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Findings:
-    """Everything read so far; the tree walk and the judges write here."""
+    """All findings; the tree walk and the judges write here."""
 
     def __init__(self) -> None:
         self.programs: dict[str, None] = {}
+        self.verbs: dict[str, None] = {}
+        self.executes: dict[str, None] = {}
+        self.unsure = False
         self.blocked: dict[Reason, None] = {}
         self.opaque: dict[Reason, None] = {}
         self.reads: dict[str, None] = {}
         self.writes: dict[str, None] = {}
         self.files: dict[str, Feed] = {}
-        """What this very text puts into files, to know it again when it is run."""
+        """What this text writes into files, to recognise it when it is run."""
         self.links: dict[str, str] = {}
         self.budget = BUDGET
         self.nesting = 0
@@ -122,26 +125,26 @@ class Findings:
         self.promised: dict[str, bool] = {}
         """Functions defined before any of them is called: bodies may name them in any order."""
         self.fetches = 0
-        """How many downloaders were met so far."""
+        """The number of downloaders so far."""
         self.evaluates = False
-        """Arithmetic on variables stands somewhere."""
+        """There is arithmetic on variables."""
         self.smuggles = False
         """Quoted text looks like an array index with a command in it."""
         self.follow: Callable[[str, Scope, Feed], Feed] = _nowhere
-        """Reads shell text found inside this one."""
+        """Parses shell text found inside this one."""
         self.run: Callable[[Sequence[Word], Scope, Feed], Feed] = _nobody
         """Judges a program found inside another's arguments."""
 
     def block(self, rule: str, subject: str) -> None:
-        """Note a destructive pattern."""
+        """Record a destructive pattern."""
         self.blocked[reason(f"command.destructive.{rule}", subject)] = None
 
     def mark_opaque(self, rule: str, subject: str = "") -> None:
-        """Note something that cannot be plainly allowed."""
+        """Record something that cannot simply be allowed."""
         self.opaque[reason(f"command.{rule}", subject)] = None
 
     def read(self, scope: Scope, *words: Word) -> None:
-        """Note paths that would be read; of an unknown one, the directory it begins with."""
+        """Record paths that would be read; of an unknown one, its leading directory."""
         for given in words:
             word = given if UNKNOWN not in given.text else given.stem
             if not word.loose and word.text not in {"", "-"}:
@@ -149,8 +152,18 @@ class Findings:
                 for path in scope.paths(word.path):
                     self.reads[path] = None
 
+    def execute(self, scope: Scope, word: Word) -> None:
+        """Record a file whose content would be run, and thus read."""
+        self.read(scope, word)
+        self.find(scope, word.path)
+
+    def find(self, scope: Scope, *names: str) -> None:
+        """Record files that a program finds by fixed names and runs."""
+        for name in names:
+            self.executes |= dict.fromkeys(scope.paths(name))
+
     def write(self, scope: Scope, *words: Word) -> None:
-        """Note paths that would be written; an unknown one is opaque."""
+        """Record paths that would be written; an unknown one is opaque."""
         for word in words:
             if not word.sure:
                 self.mark_opaque("opaque.target", word.shown)
@@ -167,7 +180,7 @@ class Findings:
                     self._linked(path)
 
     def link(self, scope: Scope, path: str, target: str) -> None:
-        """Remember a link this very text makes, so that writing through it is understood."""
+        """Remember a link that this text creates, to follow writes through it."""
         for each in scope.paths(path):
             self.links[posixpath.normpath(each)] = target
 
@@ -178,20 +191,20 @@ class Findings:
                 self.writes[posixpath.join(posixpath.dirname(link), target) + rest[len(link) :]] = None
 
     def keep(self, scope: Scope, path: str, content: Feed, *, append: bool = False) -> None:
-        """Remember what went into a file, so that running that file later is understood."""
+        """Remember what was written to a file, to follow running it later."""
         for each in scope.paths(path):
             name = posixpath.normpath(each)
             before = self.files.get(name)
             if before is None:
                 before = ANYTHING if append else Feed("text")
             elif not append:
-                before = Feed(before.kind, before.text + "\n", before.fetched)  # either may stand there in the end
+                before = Feed(before.kind, before.text + "\n", before.fetched)  # either may be there in the end
             plain = before.kind == content.kind == "text"
             text = before.text + content.text if plain else ""
             self.files[name] = Feed("text" if plain else "unknown", text, before.fetched or content.fetched)
 
     def _hidden(self, word: Word) -> None:
-        """A pattern that could reach what its spelling does not show."""
+        """Record a pattern that could match more than its spelling shows."""
         if word.glob and pattern_hides(word.text):
             self.mark_opaque("opaque.glob", word.shown)
 
@@ -200,7 +213,7 @@ _EVERY_ONE = re.compile(r"\*+(\.\w+)?")
 
 
 def pattern_protected(text: str) -> bool:
-    """True when a pattern is cut to a name that commands may not write; `*` and `*.md` are cut to none."""
+    """True if a pattern targets a name that commands may not write; `*` and `*.md` do not."""
     from fnmatch import fnmatch
 
     top = posixpath.normpath(text).partition("/")[0]
@@ -210,7 +223,7 @@ def pattern_protected(text: str) -> bool:
 
 
 def pattern_hides(text: str) -> bool:
-    """True when a pattern may match a dot name, a top-level directory, or a directory on an absolute path."""
+    """True if a pattern may match a dot name, a top-level directory, or a directory on an absolute path."""
     outside = text.startswith(("/", "~")) or ".." in text.split("/")
     parts = [part for part in text.split("/") if part]
     last = len(parts) - 1

@@ -1,4 +1,4 @@
-"""What a shell command would do, read from its text: programs, destructive patterns, blind spots, paths.
+"""What a shell command would do, from its text: programs, destructive patterns, blind spots, paths.
 
 Pure and never a decision. The box is the boundary; this explains, and refuses early.
 """
@@ -15,7 +15,7 @@ from coilclaw.packets.decision import Reason
 __all__ = ["MAX_BYTES", "RULES", "CommandFacts", "read_command"]
 
 MAX_BYTES = 64 * 1024
-"""Longer text is not read at all."""
+"""Longer text is not parsed."""
 
 _ODD = re.compile(
     "[\x01-\x08\x0b-\x1f\x7f-\x9f\xa0\xad\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ue000-\uf8ff]"
@@ -23,7 +23,7 @@ _ODD = re.compile(
 
 
 def read_command(text: str) -> CommandFacts:
-    """Read shell text. Never raises, never runs anything; what it cannot read it says it cannot."""
+    """Parse shell text. Never raises, never runs anything; reports what it cannot parse."""
     found = Findings()
     refusal = _unreadable(text)
     if refusal:
@@ -32,6 +32,9 @@ def read_command(text: str) -> CommandFacts:
         _read(text, found)
     return CommandFacts(
         programs=tuple(found.programs),
+        verbs=tuple(found.verbs),
+        executes=tuple(found.executes),
+        unsure=found.unsure,
         blocked=tuple(found.blocked),
         opaque=tuple(found.opaque),
         reads=tuple(found.reads),

@@ -44,7 +44,7 @@ _LIVE = re.compile(r"\$\(|`|\$\{")
 
 
 def assigned(name: str, value: Word | None, found: Findings) -> None:
-    """Note an assignment that makes something execute, now or later; None is a value only running tells."""
+    """Record an assignment that makes something execute, now or later; None is a value known only at run time."""
     base = name.partition("[")[0]
     if value is not None and _LIVE.search(value.text):
         found.mark_opaque("opaque.delayed", f"{name}={value.shown}")
@@ -55,7 +55,7 @@ def assigned(name: str, value: Word | None, found: Findings) -> None:
 
 
 def executes(name: str) -> bool:
-    """True when programs execute, load or look up what this variable says."""
+    """True if programs execute, load or look up this variable's value."""
     if name in _EXECUTE or name.endswith(("PAGER", "_EDITOR", "_ASKPASS", "_RUNNER", "_LINKER", "_WRAPPER")):
         return True
     return name.startswith(_PREFIXES) and not _HARMLESS.fullmatch(name)

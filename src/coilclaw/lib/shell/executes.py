@@ -42,7 +42,7 @@ _SQLITE_RUNS = re.compile(
 
 
 def execute(call: Call, found: Findings) -> None:
-    """Note whatever makes this program run something else."""
+    """Record whatever makes this program run something else."""
     name = call.name
     if name in _ALWAYS:
         found.mark_opaque("executes", call.shown)
@@ -75,6 +75,10 @@ def _make(call: Call, found: Findings) -> None:
         found.mark_opaque("executes", call.shown)
     if any(written(name, call.scope, found) for name in (*(word.text for word in files), *_MAKEFILES)):
         found.mark_opaque("opaque.written", call.shown)
+    scope = call.scope
+    for word in options.values("-C", "--directory"):
+        scope = scope.moved(word)
+    found.find(scope, *(word.path for word in files or map(Word, _MAKEFILES)))
     for word in options.operands:
         name, equals, value = word.text.partition("=")
         if name in _MAKE_WRITES and value:
@@ -168,7 +172,7 @@ def _go(call: Call, found: Findings) -> None:
 
 
 def _wget(call: Call, found: Findings) -> None:
-    """A download to a file is remembered, so that running that file is known for what it is."""
+    """A download to a file is remembered, to recognise it when it is run."""
     options = sorted_for(call, line_of(call))
     given = ("-O", "--output-document") if call.name == "wget" else ("-o", "--output", "--out")
     names = [word.text for word in options.values(*given)]
@@ -206,7 +210,7 @@ def _network(call: Call, found: Findings) -> None:
 
 
 def _remote(call: Call, found: Findings) -> None:
-    """ssh: what it runs is run elsewhere, but a destructive line is one there too."""
+    """ssh: it runs elsewhere, but a destructive command is destructive there too."""
     operands = sort_options(call.args, line_of(call).valued, permute=False).operands
     if len(operands) > 1:
         text = Word(" ".join(word.text for word in operands[1:]), loose=any(word.loose for word in operands))
@@ -223,8 +227,23 @@ def _cmake(call: Call, found: Findings) -> None:
 
 
 def _ninja(call: Call, found: Findings) -> None:
-    if any(word.text in {"-", "/dev/stdin"} for word in sorted_for(call, line_of(call)).values("-f")):
+    options = sorted_for(call, line_of(call))
+    files = options.values("-f")
+    if any(word.text in {"-", "/dev/stdin"} for word in files):
         found.mark_opaque("executes", call.shown)
+    scope = call.scope
+    for word in options.values("-C"):
+        scope = scope.moved(word)
+    found.find(scope, *(word.path for word in files or (Word("build.ninja"),)))
+
+
+def _package(call: Call, found: Findings) -> None:
+    """npm and similar programs run what package.json says."""
+    options = sorted_for(call, line_of(call))
+    scope = call.scope
+    for word in options.values("-C", "--prefix", "--dir", "--cwd"):
+        scope = scope.moved(word)
+    found.find(scope, "package.json")
 
 
 def _deno(call: Call, found: Findings) -> None:
@@ -239,12 +258,13 @@ _SPECIAL: dict[str, Callable[[Call, Findings], None]] = {
     "cmake": _cmake, "ninja": _ninja,
     **dict.fromkeys(("wget", "curl", "aria2c", "axel"), _wget),
     **dict.fromkeys(("nc", "ncat", "netcat", "socat"), _network),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), _package),
     "ssh": _remote, "deno": _deno,
 }  # fmt: skip
 
 
 def output(call: Call) -> Feed:
-    """What a plain program prints, where that is known or at least tame."""
+    """What a plain program prints, if that is known or at least tame."""
     if call.name in DOWNLOADERS:
         return Feed("unknown", fetched=True)
     if call.name in {"cat", "tee"} and call.feed.kind == "text" and (call.name == "tee" or _from_input(call)):

@@ -1,4 +1,4 @@
-"""Tree nodes into words: what each expansion would give, where that can be told without running anything."""
+"""Turns tree nodes into words: the result of each expansion, if it is known without running anything."""
 
 import re
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _INSIDE = (
         "subscript", "array", "variable_assignment", "string_content", "comment", "file_descriptor",
     }
 )  # fmt: skip
-"""Kinds of nodes that may stand inside an expression; any other is opaque."""
+"""Node kinds allowed inside an expression; any other is opaque."""
 
 _SIMPLE = re.compile(r"[\w./:@%+=,~-]+")
 _NUMBERS = frozenset("?#$!-")
@@ -61,7 +61,7 @@ _BLANKS = " \t\n"
 
 
 class Expander:
-    """Reads words out of one parsed text; substitutions inside them are handed to `run`."""
+    """Reads words from one parsed text; substitutions inside them are passed to `run`."""
 
     def __init__(self, source: bytes, bodies: tuple[Body, ...], found: Findings, run: Run) -> None:
         self.source = source
@@ -69,14 +69,14 @@ class Expander:
         self.found = found
         self.run = run
         self.feeding = ANYTHING
-        """What feeds the command whose words are being read."""
+        """The input of the command whose words are being read."""
 
     def text(self, node: "Node") -> str:
         """A node's own text."""
         return self.source[node.start_byte : node.end_byte].decode(errors="replace")
 
     def words(self, node: "Node", scope: Scope) -> list[Word]:
-        """The words a node becomes: usually one, several with braces or split fields, none when empty."""
+        """The words of a node: usually one, several with braces or split fields, none if empty."""
         if node.type == "word":
             raw = self.text(node)
             if _SIMPLE.fullmatch(raw):
@@ -89,7 +89,7 @@ class Expander:
         return made
 
     def word(self, node: "Node", scope: Scope) -> Word:
-        """The one word a node becomes; where it would be several, an unknown one."""
+        """The single word of a node; an unknown one if there would be several."""
         made = self.words(node, scope)
         if len(made) == 1:
             return made[0]
@@ -121,7 +121,7 @@ class Expander:
             out.append(Piece(UNKNOWN, loose=True))
 
     def plain(self, node: "Node", scope: Scope, out: list[Piece]) -> None:
-        """Unquoted text; quotes, blanks or expansions left in it mean that the grammar missed something."""
+        """Unquoted text; remaining quotes, blanks or expansions mean that the grammar missed something."""
         raw = self.text(node)
         if node.named_child_count:  # a number in a base, a brace with expansions
             self.inside(node, scope)
@@ -145,7 +145,7 @@ class Expander:
             self.pieces(child, scope, out, quoted=False)
 
     def string(self, node: "Node", scope: Scope, out: list[Piece]) -> None:
-        """Double quotes: the text between expansions is taken raw, because blanks there belong to no node."""
+        """Double quotes: the text between expansions is taken verbatim, because blanks there belong to no node."""
         cut = node.start_byte + 1
         for child in node.children:
             kind = child.type
@@ -162,7 +162,7 @@ class Expander:
             out.append(quoted_piece(""))
 
     def quoted_raw(self, start: int, end: int, out: list[Piece]) -> None:
-        """Source text between double quotes in which nothing may be live any more."""
+        """Source text between double quotes that contains no more expansions."""
         if start < end:
             raw = self.source[start:end].decode(errors="replace")
             if _LIVE.search(raw):
@@ -170,7 +170,7 @@ class Expander:
             self.quoted(inside_double_quotes(raw), out)
 
     def expansion(self, node: "Node", scope: Scope, *, quoted: bool) -> Piece:
-        """What an expansion gives."""
+        """The result of an expansion."""
         kind = node.type
         if kind == "simple_expansion":
             name = self.text(node).lstrip(_BLANKS)[1:]
@@ -191,7 +191,7 @@ class Expander:
         return self.substitution(node, scope, quoted=quoted)
 
     def value(self, name: str, scope: Scope, *, quoted: bool) -> Piece:
-        """A variable's value, where this text itself or the shell fixes it."""
+        """A variable's value, if this text or the shell determines it."""
         if name in _NUMBERS:
             return Piece(TAME, quoted=quoted, computed=True)
         if name in scope.variables:
@@ -206,7 +206,7 @@ class Expander:
         return Piece(text, quoted=quoted, loose=text == UNKNOWN and (many or not quoted), computed=True)
 
     def known(self, value: Word, *, quoted: bool) -> Piece:
-        """A word put where its variable stood: unquoted, it is split again."""
+        """A variable's value inserted into a word: unquoted, it is split again."""
         text = value.text
         if not quoted:
             text = BREAK.join(text.split()) if any(c in text for c in _BLANKS) else text
@@ -215,7 +215,7 @@ class Expander:
         return Piece(text, quoted=quoted, loose=loose, computed=True, fetched=value.fetched, glob=glob)
 
     def braced(self, node: "Node", scope: Scope, *, quoted: bool) -> Piece:
-        """`${…}` in all its forms; only the plain one and the length give something known."""
+        """`${…}` in all its forms; only the plain one and the length have a known result."""
         parts = [child for child in node.children if child.type not in {"${", "}"}]
         kinds = [child.type for child in parts]
         if kinds in (["variable_name"], ["special_variable_name"]) and self.text(parts[0]).isascii():
@@ -238,7 +238,7 @@ class Expander:
         return Piece(UNKNOWN, quoted=quoted, loose=not quoted or "[@]" in raw, computed=True)
 
     def substitution(self, node: "Node", scope: Scope, *, quoted: bool) -> Piece:
-        """`$(…)` or backticks: the commands inside are read, and what they print where it is plain."""
+        """`$(…)` or backticks: the commands inside are parsed, and their output is used if it is known."""
         before = self.found.fetches
         feed = self.backtick(node, scope, quoted=quoted)
         feed = feed if feed is not None else self.run(node, scope.fork(), self.feeding)
@@ -252,7 +252,7 @@ class Expander:
         return Piece(UNKNOWN, quoted=quoted, loose=not quoted, computed=True, fetched=fetched)
 
     def backtick(self, node: "Node", scope: Scope, *, quoted: bool) -> Feed | None:
-        """Backticks with escapes inside are unescaped and read again, as the shell does."""
+        """Backticks with escapes inside are unescaped and parsed again, as in the shell."""
         raw = self.text(node).strip(_BLANKS)
         if not raw.startswith("`") or "\\" not in raw:
             return None
@@ -271,7 +271,7 @@ class Expander:
         return Piece(path, quoted=True, fetched=fetched)
 
     def inside(self, node: "Node", scope: Scope, *, index: bool = False) -> None:
-        """Look through an expression for commands; whatever kind of node is not known there is opaque."""
+        """Search an expression for commands; an unknown node kind is opaque."""
         todo = [(child, index) for child in node.children]
         arithmetic = node.type in {"arithmetic_expansion", "compound_statement", "c_style_for_statement"}
         self.nothing_live(node)
@@ -294,7 +294,7 @@ class Expander:
                 todo += [(each, indexed or bracket) for each in child.children]
 
     def nothing_live(self, node: "Node") -> None:
-        """Between and inside the smallest nodes no substitution may hide that the grammar did not see."""
+        """Check that no substitution hides between or inside the smallest nodes."""
         cut = node.start_byte
         children = node.children
         if not children:
@@ -310,7 +310,7 @@ class Expander:
             cut = child.end_byte
 
     def body(self, name: str, scope: Scope) -> Word | None:
-        """The text a lifted here-document or here-string stands for, or None when the name is an ordinary one."""
+        """The text of a lifted here-document or here-string, or None for an ordinary name."""
         match = _MARKED.fullmatch(name)
         if match is None:
             return None
@@ -325,7 +325,7 @@ class Expander:
         return self.expanded(word, scope)
 
     def expanded(self, word: str, scope: Scope) -> Word:
-        """A double-quoted word read on its own: what a `:` with it as argument would get."""
+        """A double-quoted word parsed on its own: what `:` would get as its argument."""
         out = self.found.follow(f"printf %s {word}", scope, ANYTHING)
         return Word(out.text) if out.kind == "text" else Word(UNKNOWN, fetched=out.fetched)
 
@@ -337,7 +337,7 @@ def indexes(text: str) -> bool:
 
 
 def looks_like_command(text: str) -> bool:
-    """True for arithmetic that reads like a command and its arguments, as if a subshell was meant."""
+    """True for arithmetic that looks like a command and its arguments, as if a subshell was meant."""
     first = re.match(r"[\s!(]*([\w.-]+)(\s|$)", text)
     return _COMMAND_LIKE.match(text) is not None or (first is not None and first[1] in DESTRUCTIVE)
 

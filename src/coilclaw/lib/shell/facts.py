@@ -1,4 +1,4 @@
-"""What is told about one command. The reading itself is imported only when there is a command to read."""
+"""The facts about one command. The parser itself is imported only when there is a command."""
 
 import msgspec
 
@@ -6,16 +6,22 @@ from coilclaw.packets.decision import Reason
 
 
 class CommandFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the policy is told about one command."""
+    """Everything the policy knows about one command."""
 
     programs: tuple[str, ...]
     """Basename of every program that would run, wrappers included."""
+    verbs: tuple[str, ...] = ()
+    """Every subcommand of git that would run, as `git log`."""
+    executes: tuple[str, ...] = ()
+    """Files, by path or fixed name, whose content would be run as code; as written."""
+    unsure: bool = False
+    """Some program gets an argument that is known only at run time."""
     blocked: tuple[Reason, ...]
     """Destructive patterns."""
     opaque: tuple[Reason, ...]
-    """What could not be followed to its end, runs code, or may not end."""
+    """What could not be analysed completely, runs code, or may not end."""
     reads: tuple[str, ...]
-    """Paths that would be read, as written; a pattern stands for all it matches."""
+    """Paths that would be read, as written; a pattern includes all its matches."""
     writes: tuple[str, ...]
     """Paths that would be written, removed or created, as written."""
     text: str

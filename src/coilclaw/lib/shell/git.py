@@ -50,11 +50,12 @@ def git(call: Call, found: Findings) -> Feed:
     if not verb.literal:
         found.mark_opaque("opaque.argument", call.shown)
         return ANYTHING
+    found.verbs[f"git {verb.text}"] = None
     return _verb(verb.text, msgspec.structs.replace(call, path=f"git {verb.text}", args=rest, scope=scope), found)
 
 
 def _globals(call: Call, options: Options, found: Findings) -> Scope:
-    """Note what stands before the subcommand; gives the place where it works."""
+    """Record the options before the subcommand; returns the directory it works in."""
     scope = call.scope
     for flag, value in options.flags:
         if flag == "-c":
@@ -79,7 +80,7 @@ def _setting(value: Word | None, call: Call, found: Findings) -> None:
 
 
 def _alias(setting: str, call: Call, found: Findings) -> None:
-    """The command a setting holds, where it plainly is one."""
+    """The command in a setting, if it clearly is one."""
     key, _, text = setting.partition("=")
     if text.startswith("!") or (" " in text and _COMMAND_KEYS.search(key)):
         run_text(Word(text.removeprefix("!")), call, found)
@@ -106,7 +107,7 @@ def _verb(verb: str, call: Call, found: Findings) -> Feed:
 
 
 def _unknown(verb: str, options: Options, call: Call, found: Findings) -> None:
-    """An argument that only running tells matters where it could be an option that executes or writes."""
+    """An argument known only at run time matters if it could be an option that executes or writes."""
     if verb in _TAKE_ANYTHING:
         return
     values = {id(value) for _, value in options.flags if value is not None}
@@ -155,7 +156,7 @@ def _bisect(options: Options, call: Call, found: Findings) -> None:
 
 
 def _everything(word: Word) -> bool:
-    """A pathspec that spares nothing; git matches patterns itself, quoted or not."""
+    """A pathspec that matches everything; git matches patterns itself, quoted or not."""
     return word.sure and (word.text in {":/", ":", ":/*", ":(top)"} or place(word.text) == "all")
 
 

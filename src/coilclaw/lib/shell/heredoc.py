@@ -1,6 +1,6 @@
-"""Here-documents lifted out of shell text, so that no body is taken for commands and no command for a body.
+"""Extracts here-documents from shell text, so that no body is taken for commands and no command for a body.
 
-The grammar reads `<<WORD` unreliably next to pipes and lists. Here each becomes an ordinary `<` redirection whose
+The grammar parses `<<WORD` unreliably next to pipes and lists. Here each becomes an ordinary `<` redirection whose
 name is a marker, and `<<< word` becomes `<` with a marker before the word.
 """
 
@@ -33,7 +33,7 @@ class Lifted(msgspec.Struct, frozen=True):
     text: str
     bodies: tuple[Body, ...] = ()
     sure: bool = True
-    """False when it could be read another way."""
+    """False if it is ambiguous."""
 
 
 class _Frame(msgspec.Struct):
@@ -42,7 +42,7 @@ class _Frame(msgspec.Struct):
     start: int
     parens: int = 0
     bare: bool = False
-    """Arithmetic that a plain shell would read as a subshell."""
+    """Arithmetic that a plain shell would parse as a subshell."""
 
 
 def _unquoted(word: str) -> str:
@@ -228,12 +228,12 @@ class _Lifter:
 
 
 def lift(text: str) -> Lifted:
-    """Lift every here-document and here-string out of shell text."""
+    """Extract every here-document and here-string from shell text."""
     return _Lifter(text).run() if "<<" in text else Lifted(text)
 
 
 def quoted_body(text: str) -> tuple[str, bool]:
-    """An expanding here-document's body as one double-quoted word, its own quotes escaped; and whether that is sure."""
+    """An expanding here-document's body as one double-quoted word, its quotes escaped; and whether that is certain."""
     lifter = _Lifter(text)
     lifter.stack = [_Frame("q", 0)]
     sure = lifter.run().sure and not lifter.out[:-1]

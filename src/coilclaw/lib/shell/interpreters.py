@@ -1,4 +1,4 @@
-"""Interpreters: code on the command line or on the input is told apart from a script file."""
+"""Interpreters: distinguishes code on the command line or input from a script file."""
 
 import re
 
@@ -14,14 +14,14 @@ from coilclaw.lib.shell.words import Word
 
 
 class Interpreter(msgspec.Struct, frozen=True):
-    """Which options of an interpreter carry code, take a value, or make it only say something about itself."""
+    """Which options of an interpreter contain code, take a value, or only print information."""
 
     code: frozenset[str]
-    """Letters that may stand in a cluster of short options, and whole options."""
+    """Letters in a cluster of short options, and whole options."""
     valued: frozenset[str] = frozenset()
     quiet: frozenset[str] = frozenset({"--version", "--help", "-h", "-V", "-v", "-version", "-help"})
     always: bool = False
-    """Whatever it is given, it is one."""
+    """Its input is always code."""
 
 
 def _i(code: str, valued: str = "", *, quiet: str = "", always: bool = False) -> Interpreter:
@@ -58,7 +58,7 @@ _VERSIONED = re.compile(
     r"(python|pypy|perl|ruby|lua|php|node|tclsh|pip|julia|guile|ghc|bash|gcc|g\+\+|clang|make)-?[\d.]+"
 )
 _SAME_MODULES = frozenset({"black", "isort", "autopep8", "yapf", "ruff"})
-"""Modules that take what the program of their name takes."""
+"""Modules with the same arguments as the program of their name."""
 _CODE_MODULES = frozenset(
     {"timeit", "code", "pdb", "idlelib", "IPython", "asyncio", "cProfile", "profile", "trace", "runpy"}
 )
@@ -73,7 +73,7 @@ def family(name: str) -> str:
 
 
 def interpret(call: Call, found: Findings) -> Feed | None:
-    """Judge an interpreter; None when this program is none."""
+    """Judge an interpreter; None if this program is not one."""
     known = INTERPRETERS.get(call.name)
     if known is None:
         return None
@@ -125,7 +125,7 @@ def _flag(call: Call, found: Findings) -> Feed:
 
 
 def _in_place(call: Call, found: Findings) -> None:
-    """`perl -i`, `ruby -i`: every operand behind the code is written over."""
+    """`perl -i`, `ruby -i`: every operand after the code is overwritten."""
     options = sort_options(call.args, frozenset({"-e", "-E", "-I", "-M", "-m"}))
     if any(re.match(r"-[A-Za-hj-z0]*i", word.text) for word in call.args):
         for word in options.operands if options.has("-e", "-E") else options.operands[1:]:
@@ -157,7 +157,15 @@ def _module(call: Call, args: tuple[Word, ...], found: Findings) -> Feed:
     if program(known) is not None:
         settle(Call(known, known, tuple(rest), call.scope, call.feed), found)
     elif name in {"pip", "pip3", "pipx", "ensurepip", "easy_install", "uv", "pytest", "coverage"}:
+        _found_here(name, call, found)
         found.run((Word({"pip3": "pip"}.get(name, name)), *rest), call.scope, call.feed)
     else:
+        _found_here(name, call, found)
         found.read(call.scope, *(word for word in rest if "/" in word.text and not word.text.startswith("-")))
     return ANYTHING
+
+
+def _found_here(name: str, call: Call, found: Findings) -> None:
+    """A file in the current folder with a module's name runs instead of the installed module."""
+    module = name.replace(".", "/")
+    found.find(call.scope, f"{module}.py", f"{module}/__main__.py")

@@ -1,4 +1,4 @@
-"""One program and its arguments, judged: named, looked through, and checked by everything that knows it."""
+"""Judges one program and its arguments: names it, looks through wrappers, and applies everything that knows it."""
 
 import posixpath
 import re
@@ -21,15 +21,17 @@ KEYWORDS = frozenset({
     "if", "then", "elif", "else", "fi", "do", "done", "case", "esac", "while", "until", "for", "select", "function",
     "in", "{", "}", "!", "[[", "]]",
 })  # fmt: skip
-"""Words that are no programs: where one stands as a name, the grammar lost its way."""
+"""Words that are not programs: one as a name means that the grammar went wrong."""
 _ASKS_VERSION = frozenset({"--version", "--help"})
 
 
 def judge(argv: Sequence[Word], scope: Scope, feed: Feed, found: Findings) -> Feed:
-    """Judge one simple command; what it would print comes back where that is plain."""
+    """Judge one simple command; returns its output if that is known."""
     if not argv:
         return Feed("text") if feed.kind == "none" else NOTHING
     name, args = argv[0], tuple(argv[1:])
+    if not all(word.sure for word in argv):
+        found.unsure = True
     if name.fetched:
         found.block("download-run", name.shown)
     if not name.literal or name.computed or not name.text:
@@ -56,7 +58,7 @@ def known(name: str) -> bool:
 
 
 def _nameless(name: Word, args: tuple[Word, ...], scope: Scope, feed: Feed, found: Findings) -> Feed:
-    """A name that only running tells; if it turns out empty, the next word is the program."""
+    """A name known only at run time; if it is empty, the next word is the program."""
     pattern = name.text.replace(UNKNOWN, "*") if name.glob else ""
     if pattern and name.sure:
         _matched(pattern, args, scope, feed, found)
@@ -66,7 +68,7 @@ def _nameless(name: Word, args: tuple[Word, ...], scope: Scope, feed: Feed, foun
 
 
 def _matched(pattern: str, args: tuple[Word, ...], scope: Scope, feed: Feed, found: Findings) -> None:
-    """A pattern as the program's name: the most dangerous program it could match is judged."""
+    """A pattern as the program's name: judge the most dangerous program it could match."""
     from fnmatch import fnmatchcase
 
     if not re.search(r"\w", posixpath.basename(pattern)):
@@ -106,7 +108,7 @@ def _program(call: Call, found: Findings) -> Feed:
 
 
 def _inner(call: Call, found: Findings) -> Feed:
-    """What the program runs or interprets; a plain one is only asked for its paths."""
+    """What the program runs or interprets; of a plain one, only its paths."""
     if call.name in SHELLS:
         return shell(call, found)
     if call.name == "git":
@@ -120,7 +122,7 @@ def _inner(call: Call, found: Findings) -> Feed:
 
 
 def _by_path(call: Call, found: Findings) -> None:
-    """A program named by its path: the system's, a tool environment's, or a file of the workspace."""
+    """A program given by path: the system's, a tool environment's, or a file in the workspace."""
     directory = posixpath.dirname(call.path)
     if known(call.name) and posixpath.basename(directory) not in {"bin", "sbin", ".bin"}:
         found.mark_opaque("opaque.impostor", call.path)
@@ -129,4 +131,4 @@ def _by_path(call: Call, found: Findings) -> None:
     if written(call.path, call.scope, found) is not None:
         run_file(Word(call.path), call, found, shell_text=True)
     else:
-        found.read(call.scope, Word(call.path))
+        found.execute(call.scope, Word(call.path))

@@ -1,4 +1,4 @@
-"""Loops that never end, pipes that do, and functions that multiply: told from the tree and its text."""
+"""Detects endless loops, pipes that end, and functions that multiply, from the tree and its text."""
 
 import re
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ _COMMENT = re.compile(r"(?:^|(?<=[\s;]))#[^\n]*")
 
 
 def goes_on_forever(loop: "Node", source: bytes) -> bool:
-    """True for a loop whose condition never fails and whose body never leaves."""
+    """True for a loop whose condition never fails and whose body never breaks."""
     body = loop.child_by_field_name("body")
     if body is None:
         return False

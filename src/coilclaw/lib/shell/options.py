@@ -1,4 +1,4 @@
-"""Arguments sorted into options and operands, the way programs do it."""
+"""Sorts arguments into options and operands, as programs do."""
 
 from collections.abc import Iterable, Sequence
 

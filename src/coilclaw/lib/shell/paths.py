@@ -18,7 +18,7 @@ _EATS_OPTIONS = frozenset({"tar", "rsync", "zip", "7z", "chown", "chmod", "scp",
 
 
 def settle(call: Call, found: Findings) -> None:
-    """Note what one program reads, writes and executes by its own options."""
+    """Record what one program reads, writes and executes by its own options."""
     known = line_of(call)
     options = sorted_for(call, known)
     if known.strict:
@@ -34,7 +34,7 @@ def line_of(call: Call) -> Program:
 
 
 def sorted_for(call: Call, known: Program) -> Options:
-    """A call's arguments, sorted the way its program does."""
+    """A call's arguments, sorted as its program does."""
     args = call.args
     if known.pairs:
         args = tuple(word for at, word in enumerate(args) if not at or args[at - 1].text not in known.pairs)
@@ -42,7 +42,7 @@ def sorted_for(call: Call, known: Program) -> Options:
 
 
 def by_options(call: Call, known: Program, options: Options, found: Findings) -> Scope:
-    """Note what the options do; gives the place where the operands lead from."""
+    """Record what the options do; returns the base directory of the operands."""
     scope = call.scope
     for word in call.args:
         if known.prefixes and word.text.startswith(known.prefixes):
@@ -69,7 +69,7 @@ def path_like(word: Word) -> bool:
 
 
 def _strict(call: Call, options: Options, found: Findings) -> None:
-    """Arguments that only running tells, in a program where one could be dangerous."""
+    """Arguments known only at run time, in a program where one could be dangerous."""
     guarded = [word.text for word in call.args].index("--") if any(w.text == "--" for w in call.args) else None
     values = {id(value) for _, value in options.flags if value is not None}
     for index, word in enumerate(call.args):

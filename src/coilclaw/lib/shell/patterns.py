@@ -1,4 +1,4 @@
-"""Destructive patterns, told from parsed arguments: which place a path names, and what would be done to it."""
+"""Destructive patterns in parsed arguments: which location a path names, and what would be done to it."""
 
 import posixpath
 import re
@@ -35,7 +35,7 @@ _WIPERS = frozenset({
 
 
 def place(path: str) -> str:
-    """Which dangerous place a path names: `root`, `system`, `home`, `all` (everything here), or none."""
+    """Which dangerous location a path names: `root`, `system`, `home`, `all` (everything here), or none."""
     path = path.replace(TAME, "x")
     if path.startswith("~"):
         inside = _parts(path.partition("/")[2])
@@ -68,7 +68,7 @@ def _absolute(parts: list[str]) -> str:
 
 
 def places(word: Word, scope: Scope) -> set[str]:
-    """Every dangerous place a word may name from where the command may stand."""
+    """Every dangerous location a word may name, from every possible directory."""
     if not word.sure:
         return set()
     found = {place(path) for path in scope.paths(word.text)}
@@ -80,7 +80,7 @@ def _has_pattern(word: Word) -> bool:
 
 
 def overwrites(word: Word, scope: Scope, found: Findings) -> None:
-    """Note a path that would be written, and block devices and system files."""
+    """Record a path that would be written, and writes to block devices and system files."""
     for path in scope.paths(word.path) if word.sure else ():
         clean = "/" + "/".join(_parts(path)) if path.startswith("/") else path
         if _HARMLESS_DEVICE.fullmatch(clean):
@@ -127,7 +127,7 @@ def _rm(call: Call, found: Findings) -> None:
 
 
 def _renamed(sources: Sequence[Word], target: Word, call: Call, found: Findings) -> None:
-    """A copy of a program under another name is remembered, so that running it is known for what it is."""
+    """A copy of a program under another name is remembered, to recognise it when it is run."""
     if any("/bin/" in word.text or "/sbin/" in word.text for word in sources) and target.sure:
         found.keep(call.scope, target.path, Feed("unknown"))
 
@@ -139,7 +139,7 @@ def _cp(call: Call, found: Findings) -> None:
 
 
 def _from_to(call: Call) -> tuple[Sequence[Word], Word | None]:
-    """What a copier takes, and where to."""
+    """The sources and target of a copy."""
     known = program(call.name)
     options = sort_options(call.args, known.valued if known else frozenset())
     into = options.values("-t", "--target-directory")
@@ -172,7 +172,7 @@ def _rsync(call: Call, found: Findings) -> None:
 
 
 def _pack(call: Call, found: Findings) -> None:
-    """Archivers that remove what they took in."""
+    """Archivers that remove their inputs."""
     options = sort_options(call.args, frozenset({"-x", "-i", "-P", "-b"}))
     moves = options.has("-m", "--move") if call.name == "zip" else any(word.text == "-sdel" for word in call.args)
     if moves and any("all" in places(word, call.scope) for word in options.operands[1:]):
@@ -277,4 +277,4 @@ _CHECKERS: dict[str, Callable[[Call, Findings], None]] = {
 }
 
 DESTRUCTIVE = _POWER | _FILESYSTEM | _WIPERS | frozenset(_CHECKERS) | {"mkfs"}
-"""Names that some pattern here speaks about."""
+"""Names that some pattern here covers."""

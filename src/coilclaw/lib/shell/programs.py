@@ -1,4 +1,4 @@
-"""How one program treats its arguments, made from its line in the table when it is first met."""
+"""How one program treats its arguments, parsed from its line in the table on first use."""
 
 from functools import cache
 
@@ -17,11 +17,11 @@ class Program(msgspec.Struct, frozen=True):
     words: bool
     strict: bool
     valued: frozenset[str]
-    """Every option that takes a value, whatever for."""
+    """Every option that takes a value."""
     prefixes: tuple[str, ...]
-    """Beginnings of arguments that make it execute something."""
+    """Prefixes of arguments that make it execute something."""
     verbs: frozenset[str]
-    """Subcommands that do."""
+    """Subcommands that make it execute something."""
     runs: frozenset[str] = _NONE
     reads: frozenset[str] = _NONE
     data: frozenset[str] = _NONE
@@ -35,7 +35,7 @@ class Program(msgspec.Struct, frozen=True):
 
 @cache
 def lines() -> dict[str, str]:
-    """Every line of the table by the names it speaks about."""
+    """The lines of the table by name."""
     return _lines(table.LOOKERS + table.WRITERS + table.BUILDERS + table.WRAPPING + table.GIT)
 
 
@@ -46,17 +46,17 @@ def program(name: str) -> Program | None:
 
 
 def any_program() -> Program:
-    """What is thought of all others."""
+    """The default for all others."""
     return _made(table.ANY_PROGRAM)
 
 
 def git_options() -> Program:
-    """What git takes before its subcommand."""
+    """git's options before its subcommand."""
     return _made(lines()["git"])
 
 
 def git_verb(verb: str) -> Program:
-    """What a subcommand of git takes: its own line, and what they have in common."""
+    """The options of a git subcommand: its own line, and the common ones."""
     return _made(lines().get(f"git/{verb}", "text"), table.ANY_GIT)
 
 
@@ -83,7 +83,7 @@ def _lines(text: str) -> dict[str, str]:
 
 @cache
 def _made(line: str, shared: str = "") -> Program:
-    """Made from a line and the sections of one that others share; kept by line, so that there are only so many."""
+    """Parsed from a line and shared sections; cached by line, so that their number is limited."""
     head, *sections = (part.split() for part in (line + ";" + shared.partition(";")[2]).rstrip("; ").split(";"))
     words: dict[str, set[str]] = {}
     for section, *rest in sections:

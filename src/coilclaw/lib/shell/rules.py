@@ -1,4 +1,4 @@
-"""The rules a command can trip: one sentence each, the code they carry, and what to write instead."""
+"""The rules for commands: one sentence each, their code, and what to write instead."""
 
 from functools import cache
 
@@ -34,17 +34,17 @@ RULES: dict[str, str] = {
     "command.opaque.builtin": "A shell builtin is used in a way that changes what commands mean.",
     "command.opaque.glob": "A pattern could match an option or a protected path.",
     "command.opaque.impostor": "A local file is run under the name of a well-known program.",
-    "command.opaque.network": "The shell would open a network connection by itself.",
+    "command.opaque.network": "The shell itself would open a network connection.",
     "command.opaque.characters": "It contains control characters or spaces that look like something else.",
     "command.opaque.heredoc": "A here-document cannot be told apart from the commands around it.",
     "command.opaque.construct": "It uses shell grammar this reader does not follow.",
     "command.opaque.depth": "It is nested too deeply or contains too many commands to follow.",
     "command.interpreter": "An interpreter runs code given on the command line or on its input.",
     "command.executes": "A program is told to execute something else, or fetches code and runs it.",
-    "command.unbounded": "It may never end by itself, needs a person at a terminal, or outlives its shell.",
+    "command.unbounded": "It may never end, needs a person at a terminal, or outlives its shell.",
     "command.unparsed": "It cannot be read as shell text.",
 }
-"""Every rule id this reader can give, and its one sentence."""
+"""Every rule id of this reader, and its sentence."""
 
 _CHANGES: dict[str, str] = {
     "command.destructive": "Name the exact files in the workspace, with a tool made for them.",
@@ -52,11 +52,11 @@ _CHANGES: dict[str, str] = {
     "command.opaque.argument": "Write the argument out, or put `--` or `./` before it.",
     "command.opaque.target": "Write the path out.",
     "command.opaque.directory": "Write the directory out.",
-    "command.opaque.source": "Run the file as a program of its own, or write its commands out.",
+    "command.opaque.source": "Run the file as a separate program, or write its commands out.",
     "command.opaque.glob": "Put `./` before the pattern, or name the files.",
     "command.opaque": "Write the commands out plainly.",
     "command.interpreter": "Put the code into a file in the workspace and run that file.",
-    "command.executes": "Run the inner command by itself.",
+    "command.executes": "Run the inner command directly.",
     "command.unbounded": "Limit it: a timeout, a count, a smaller root, no background job.",
     "command.unparsed": "Send shorter, plain shell text.",
 }
@@ -76,7 +76,7 @@ def _plain(rule: str) -> Reason:
 
 
 def reason(rule: str, subject: str = "") -> Reason:
-    """The reason of a rule, with the words that tripped it in front."""
+    """The reason of a rule, preceded by the words that matched."""
     if not subject:
         return _plain(rule)
     shown = "".join(c if c.isprintable() else "…" for c in subject)

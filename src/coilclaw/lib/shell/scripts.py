@@ -1,4 +1,4 @@
-"""awk and sed programs: plain ones are harmless, some run commands or write files, and that shows in their text."""
+"""awk and sed programs: plain ones are harmless; others run commands or write files, which their text shows."""
 
 import re
 
@@ -21,7 +21,7 @@ _SED_PLAIN = frozenset("dDgGhHnNpPxzFlL=")
 
 
 def script(call: Call, found: Findings) -> Feed | None:
-    """Judge an awk or sed call; None when this program is neither."""
+    """Judge an awk or sed call; None if this program is neither."""
     if call.name in {"awk", "gawk", "mawk", "nawk", "original-awk"}:
         _awk(call, found)
     elif call.name in {"sed", "gsed", "ssed"}:
@@ -51,13 +51,13 @@ def _awk(call: Call, found: Findings) -> None:
 
 
 def _files(words: tuple[Word, ...], call: Call, found: Findings) -> None:
-    """Programs kept in files; one that comes from the input or from this very command is code like any other."""
+    """Programs in files; one from the input or written by this command is code like any other."""
     for word in words:
         if not word.sure or word.text == "-" or word.text.startswith("/dev/"):
             found.mark_opaque("interpreter", call.shown)
         elif written(word.text, call.scope, found) is not None:
             found.mark_opaque("opaque.written", call.shown)
-        found.read(call.scope, word)
+        found.execute(call.scope, word)
 
 
 def _awk_program(word: Word, call: Call, found: Findings) -> None:
@@ -105,7 +105,7 @@ def _sed(call: Call, found: Findings) -> None:
 
 
 def _in_place(args: tuple[Word, ...]) -> tuple[bool, tuple[Word, ...]]:
-    """Whether -i is given; its suffix is glued to it, so the word is taken out before options are sorted."""
+    """Whether -i is given; its suffix is attached, so the word is removed before options are sorted."""
     kept: list[Word] = []
     given = False
     for word in args:

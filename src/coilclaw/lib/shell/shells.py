@@ -1,4 +1,4 @@
-"""Shells and the builtins that run text: `sh -c`, `eval`, `source`, `trap`, and a shell that reads its input."""
+"""Shells and builtins that run text: `sh -c`, `eval`, `source`, `trap`, and a shell that reads its input."""
 
 import posixpath
 import re
@@ -12,7 +12,7 @@ _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 def shell(call: Call, found: Findings) -> Feed:
-    """A shell: its `-c` text is read again, its input where known, a script file is just a file."""
+    """A shell: its `-c` text is parsed, its input too if known; a script file is just a file."""
     args = list(call.args)
     text, reads_input, index = False, False, 0
     while index < len(args):
@@ -50,14 +50,14 @@ def _long_option(option: str, call: Call, found: Findings) -> int:
 
 
 def fresh(scope: Scope) -> Scope:
-    """The scope of a new shell: only the directory and the bounds are inherited for sure."""
+    """The scope of a new shell: only the directory and the limits are certainly inherited."""
     made = Scope()
     made.cwd, made.timed, made.bounded = scope.cwd, scope.timed, scope.bounded
     return made
 
 
 def run_text(word: Word | None, call: Call, found: Findings, scope: Scope | None = None) -> Feed:
-    """Text handed to a shell: followed when it is literal, blocked when downloaded, opaque otherwise."""
+    """Text passed to a shell: followed if literal, blocked if downloaded, otherwise opaque."""
     if word is None:
         found.mark_opaque("opaque.text", call.shown)
         return ANYTHING
@@ -73,7 +73,7 @@ def run_text(word: Word | None, call: Call, found: Findings, scope: Scope | None
 
 
 def run_file(word: Word, call: Call, found: Findings, *, shell_text: bool) -> Feed:
-    """A script file; one that this very command wrote or downloaded is followed or refused."""
+    """A script file; one that this command wrote or downloaded is followed or refused."""
     if word.fetched:
         found.block("download-run", call.shown)
         return ANYTHING
@@ -86,13 +86,13 @@ def run_file(word: Word, call: Call, found: Findings, *, shell_text: bool) -> Fe
     if feed is None:
         if word.text.startswith(("/dev/fd/", "/proc/self/fd/")):
             found.mark_opaque("opaque.written", call.shown)
-        found.read(call.scope, word)
+        found.execute(call.scope, word)
         return ANYTHING
     return _run_written(feed, call, found, shell_text=shell_text)
 
 
 def written(path: str, scope: Scope, found: Findings) -> Feed | None:
-    """What this very command put into a file, if it did."""
+    """What this command wrote to a file, if anything."""
     for each in (path, *scope.paths(path)):
         if (feed := found.files.get(posixpath.normpath(each))) is not None:
             return feed
@@ -110,7 +110,7 @@ def _run_written(feed: Feed, call: Call, found: Findings, *, shell_text: bool) -
 
 
 def read_input(call: Call, found: Findings) -> Feed:
-    """A shell that runs what it is fed."""
+    """A shell that runs its input."""
     feed = call.feed
     if feed.fetched:
         found.block("download-run", call.shown)
@@ -118,22 +118,26 @@ def read_input(call: Call, found: Findings) -> Feed:
         return found.follow(feed.text, fresh(call.scope), ANYTHING)
     elif feed.kind == "none":
         found.mark_opaque("interpreter", call.shown)
-    elif feed.kind != "file":
+    elif feed.kind == "file":
+        found.execute(call.scope, Word(feed.text))
+    else:
         found.mark_opaque("opaque.stdin", call.shown)
     return ANYTHING
 
 
 def code_input(call: Call, found: Findings) -> Feed:
-    """An interpreter other than a shell that runs what it is fed."""
+    """An interpreter other than a shell that runs its input."""
     if call.feed.fetched:
         found.block("download-run", call.shown)
-    elif call.feed.kind != "file":
+    elif call.feed.kind == "file":
+        found.execute(call.scope, Word(call.feed.text))
+    else:
         found.mark_opaque("interpreter", call.shown)
     return ANYTHING
 
 
 def evaluate(call: Call, found: Findings) -> Feed:
-    """eval: its words joined are text run in this very shell."""
+    """eval: its words, joined, are run in this shell."""
     args = call.args[1:] if call.args and call.args[0].text == "--" else call.args
     if not args:
         return Feed("text")
@@ -151,7 +155,7 @@ def evaluate(call: Call, found: Findings) -> Feed:
 
 
 def source(call: Call, found: Findings) -> Feed:
-    """`.` and `source`: a file's text run in this very shell."""
+    """`.` and `source`: a file's text run in this shell."""
     call.scope.forget()
     call.scope.cwd = None
     if call.args and call.args[0].literal and call.args[0].text not in _STDIN:
@@ -177,7 +181,7 @@ def trap(call: Call, found: Findings) -> Feed:
 
 
 def echoed(words: Sequence[Word]) -> Feed:
-    """What echo prints, where every shell agrees."""
+    """What echo prints, if all shells agree."""
     args = list(words)
     while args and re.fullmatch(r"-[neE]+", args[0].text):
         if "e" in args[0].text:

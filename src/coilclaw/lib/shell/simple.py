@@ -1,4 +1,4 @@
-"""One simple command out of the tree: its assignments, redirections and words, and the gaps between them."""
+"""One simple command of the tree: its assignments, redirections and words, and the gaps between them."""
 
 import re
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 Target: TypeAlias = tuple[Word, bool]
-"""Where output lands, and whether it is appended."""
+"""Where output goes, and whether it is appended."""
 
 REDIRECTS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
 _ONE_LINE = frozenset({
@@ -41,7 +41,7 @@ class Commands:
         raise NotImplementedError
 
     def strange(self, node: "Node", scope: Scope, feed: Feed) -> None:
-        """A broken or unknown node: what can be read in it is still read."""
+        """A broken or unknown node: its readable parts are still parsed."""
         self.found.mark_opaque("unparsed" if node.is_error or node.is_missing else "opaque.construct")
         loose: list[Word] = []
         for child in node.children:
@@ -84,14 +84,14 @@ class Commands:
         return self.landed(out, targets, scope)
 
     def gaps(self, node: "Node", *, glue: bool = False) -> None:
-        """Only blanks may lie between children, and no newline where it would end the command for a shell."""
+        """Only blanks may be between children, and no newline where it would end the command."""
         end, before = 0 if node.type == "program" else node.start_byte, ""
         one_line = node.type in _ONE_LINE
         for child in node.children:
             start, kind = child.start_byte, child.type
             if start > end:
                 blanks = b" \t" if one_line and before not in _OPERATORS else b" \t\n"
-                gap = self.source[end:start].replace(b"\\\n", b"")  # a continued line alone separates nothing
+                gap = self.source[end:start].replace(b"\\\n", b"")  # a line continuation separates nothing
                 if not gap or gap.strip(blanks):
                     self.found.mark_opaque("opaque.construct", self.source[end:start].decode(errors="replace"))
             elif kind == "comment":
@@ -104,7 +104,7 @@ class Commands:
             self.found.mark_opaque("opaque.construct", self.source[end:].decode(errors="replace"))
 
     def redirects(self, nodes: tuple["Node", ...], scope: Scope, feed: Feed) -> tuple[Feed, list[Target], list[Word]]:
-        """Redirections: what feeds the command now, where its output lands, and words that were swept along."""
+        """Redirections: the command's input, where its output goes, and words the grammar attached to them."""
         targets: list[Target] = []
         extra: list[Word] = []
         for node in nodes:
@@ -116,12 +116,12 @@ class Commands:
         if extra and any(child.type in {"&>", "&>>"} for node in nodes for child in node.children):
             self.found.mark_opaque(
                 "opaque.construct", extra[0].shown
-            )  # a plain shell reads `&` and starts a new command
+            )  # a plain shell treats `&` as the end of the command
             judge(extra, scope, ANYTHING, self.found)
         return feed, targets, extra
 
     def redirect(self, node: "Node", scope: Scope, feed: Feed, targets: list[Target], extra: list[Word]) -> Feed:
-        """One redirection; gives what feeds the command from here on."""
+        """One redirection; returns the command's input from here on."""
         descriptor, operator = "", ""
         if re.search(rb"\{\w+\}$", self.source[max(0, node.start_byte - 40) : node.start_byte]):
             self.found.mark_opaque("opaque.construct", "{…}" + self.expand.text(node))  # {name}> opens a new descriptor
@@ -153,7 +153,7 @@ class Commands:
         return feed
 
     def source_of(self, target: Word, scope: Scope) -> Feed:
-        """What `<` brings: a lifted body, a here-string, or a file."""
+        """The input of `<`: a lifted body, a here-string, or a file."""
         text = self.expand.body(target.text, scope) or here_string(target)
         if text is not None:
             return Feed("text", text.text) if text.sure else Feed("unknown", fetched=text.fetched)
@@ -163,10 +163,11 @@ class Commands:
         if known is not None:
             return known
         self.found.read(scope, target)
+        self.found.unsure |= not target.sure
         return Feed("file", target.path) if target.sure else ANYTHING
 
     def landed(self, out: Feed, targets: list[Target], scope: Scope) -> Feed:
-        """Remember what went into which file, so that running that file later is understood."""
+        """Remember what was written to which file, to follow running it later."""
         if not targets:
             return out
         for target, append in targets:
@@ -174,11 +175,11 @@ class Commands:
         return Feed("text", fetched=False)
 
     def assignment(self, node: "Node", scope: Scope) -> tuple[str, Word | None]:
-        """A variable's name and value; the value's substitutions are read on the way."""
+        """A variable's name and value; the value's substitutions are parsed too."""
         target, *rest = node.children
         name = self.expand.text(target)
         if not name.isascii():
-            self.found.mark_opaque("opaque.construct", name)  # no name of a variable to a shell
+            self.found.mark_opaque("opaque.construct", name)  # not a valid variable name
         if target.type == "subscript":
             self.expand.inside(target, scope, index=True)
             name = name.partition("[")[0]
@@ -186,7 +187,7 @@ class Commands:
         values = [child for child in rest if child.is_named or child.type == "$"]
         appended = any(child.type == "+=" for child in rest)
         if rest and any(child.start_byte != rest[at].end_byte for at, child in enumerate(rest[1:])):
-            self.found.mark_opaque("opaque.construct", self.expand.text(node))  # after a blank, a command begins
+            self.found.mark_opaque("opaque.construct", self.expand.text(node))  # after a blank, a command starts
         if not values:
             return name, None if appended or target.type == "subscript" else Word("")
         if values[0].type == "array":

@@ -1,6 +1,6 @@
 """What is known about programs, one line each: what their operands are, and what their options read, write and run.
 
-A line is `NAMES: OPERANDS; SECTION WORD…; SECTION WORD…`. It goes on where one blank begins the next line,
+A line is `NAMES: OPERANDS; SECTION WORD…; SECTION WORD…`. It continues where one blank starts the next line,
 and with a new section where two do. `git/clone` is a program and its subcommand.
 
 OPERANDS  `read`, `write`, `first` or `last` (that one is written, the others read), `move` (all written), `text` (no
@@ -21,7 +21,7 @@ guess words; writes -o -out -output -outfile -outdir -output-directory --output 
 --outdir --out-dir --output-dir --output-directory --dest --destination --log-file --logfile; edits --write --fix
 --overwrite; runs --eval --exec --execute
 """
-"""What is thought of a program no line speaks about; the sections hold for every `guess`."""
+"""The default for a program without a line; the sections apply to every `guess`."""
 
 ANY_GIT = """
 text; takes -m -C -c -n -b -B -u -L -S -G -t -e -s --message --author --date --format --pretty --since --until --after
@@ -29,7 +29,7 @@ text; takes -m -C -c -n -b -B -u -L -S -G -t -e -s --message --author --date --f
 --exclude --prefix --remote; reads -F --file --pathspec-from-file --contents --reference; writes --output
 --separate-git-dir
 """
-"""What every subcommand of git is thought to take; its own line adds to it."""
+"""The default options of git subcommands; their own lines add to it."""
 
 LOOKERS = r"""
 echo printf true false [ test basename dirname seq expr sleep tr yes id whoami uname hostname nproc which whereis type
@@ -54,7 +54,7 @@ diff sdiff colordiff: read; takes -I -U -C -W -x --ignore-matching-lines --label
   reads -X --exclude-from --from-file --to-file
 base64 base32 basenc: read; takes -w --wrap; writes -o --output; reads -i
 wc: read; reads --files0-from
-file: read; takes -P -F --separator -e; reads -f --files-from -m --magic-file
+file: read; takes -P -F --separator -e; reads -f --files-from -m --magic-file; runs -C --compile
 strings nm size objdump: read; takes -n -e -j -M --bytes; runs --plugin
 ldd: read
 tree: read; takes -L -P -I --filelimit --charset; writes -o; reads --fromfile --gitfile
@@ -308,11 +308,12 @@ git/push git/send-pack: text; runs --receive-pack --exec
 git/ls-remote git/fetch-pack: text; runs --upload-pack --exec
 git/archive: text; runs --exec --remote; writes -o; reads --add-file
 git/rebase: text; takes -C; runs -x* --exec -i --interactive
-git/grep: text; takes -e -A -B -C; reads -f; runs -O* --open-files-in-pager
+git/grep: text; takes -e -A -B -C; reads -f; runs -O* --open-files-in-pager --textconv
 git/help: text; runs -w --web
 git/cat-file: text; runs --textconv --filters
 git/blame: text; runs --textconv
-git/diff git/log git/show git/whatchanged git/reflog git/stash: text; takes -O -U; runs --ext-diff --textconv
+git/diff git/log git/show git/whatchanged git/reflog git/stash git/diff-tree git/diff-files git/diff-index: text
+  takes -O -U; runs --ext-diff --textconv
 git/format-patch: text; writes -o --output-directory; runs --ext-diff --textconv
 git/apply: text; takes -p -C; writes --directory --build-fake-ancestor
 git/bundle: text

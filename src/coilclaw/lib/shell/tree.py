@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 DEEPEST = 40
 MOST_ITEMS = 12
 MOST_TEXT = 1 << 18
-"""Characters read in all, text inside text included."""
+"""Total characters to parse, including nested text."""
 MOST_INTRICATE = 1000
-"""The grammar takes quadratic time over these characters; real commands hold few of them."""
+"""The grammar takes quadratic time over these characters; real commands contain few."""
 
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 """Hidden from the parser, byte for byte: to a shell they are letters, but the grammar's scanner looks them up in
@@ -35,7 +35,7 @@ _TEST_OPERATOR = re.compile(r"-([a-hknoprstuvwxzGLNORS]|eq|ne|lt|le|gt|ge|nt|ot|
 
 @cache
 def parser() -> "Parser":
-    """The one parser, made when first needed."""
+    """The parser, created on first use."""
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 
@@ -43,7 +43,7 @@ def parser() -> "Parser":
 
 
 def walk(text: str, scope: Scope, feed: Feed, found: Findings) -> Feed:
-    """Read shell text into the findings; what it would print comes back where that is plain."""
+    """Parse shell text into the findings; returns its output if that is known."""
     if found.nesting >= DEEPEST:
         found.mark_opaque("opaque.depth")
         return ANYTHING
@@ -66,7 +66,7 @@ def walk(text: str, scope: Scope, feed: Feed, found: Findings) -> Feed:
 
 class _Walker(Commands):
     def visit(self, node: "Node", scope: Scope, feed: Feed, outer: tuple["Node", ...] = ()) -> Feed:
-        """One statement. `outer` are redirections that the grammar hung on a list but belong to its last command."""
+        """One statement. `outer` are redirections attached to a list that belong to its last command."""
         found = self.found
         found.budget -= 1
         if found.nesting >= DEEPEST or found.budget < 0:
@@ -111,7 +111,7 @@ class _Walker(Commands):
         return self.landed(out, targets, scope)
 
     def promise(self, root: "Node") -> None:
-        """Functions all defined before anything calls one may call each other, whatever their order."""
+        """Functions defined before the first call may call each other in any order."""
         if b"()" not in self.source and b"function" not in self.source:
             return
         defined = {
@@ -160,13 +160,13 @@ class _Walker(Commands):
         return ANYTHING
 
     def keep(self, scope: Scope, branch: Scope) -> None:
-        """Carry on after `&&` or `||`: a directory it changed to is one more place to be in."""
+        """Continue after `&&` or `||`: a changed directory is one more possibility."""
         cwd = branch.cwd
         scope.unsettle(branch)
         scope.cwd = cwd
 
     def pipeline(self, node: "Node", scope: Scope, feed: Feed, outer: tuple["Node", ...]) -> Feed:
-        """Each stage is fed by the one before; a downloader upstream taints all that follow."""
+        """Each stage reads from the previous one; a downloader upstream taints all that follow."""
         self.gaps(node)
         stages = [child for child in node.children if child.is_named and child.type != "comment"]
         current = feed
@@ -189,7 +189,7 @@ class _Walker(Commands):
         return self.sequence(node, scope.fork(), feed)
 
     def group(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
-        """`{ …; }`, or an arithmetic command, which a plain shell reads as two subshells."""
+        """`{ …; }`, or an arithmetic command, which a plain shell parses as two subshells."""
         if not node.children or node.children[0].type != "((":
             return self.sequence(node, scope, feed)
         self.expand.inside(node, scope)
@@ -251,7 +251,7 @@ class _Walker(Commands):
                 self.strange(child, scope, feed)
 
     def unset(self, node: "Node", scope: Scope, feed: Feed) -> None:
-        """`unset`: the name is not known any more."""
+        """`unset`: the variable becomes unknown."""
         del feed
         self.gaps(node)
         for child in node.children[1:]:
@@ -284,7 +284,7 @@ class _Walker(Commands):
         self.branch(node.children, scope, feed)
 
     def case(self, node: "Node", scope: Scope, feed: Feed) -> None:
-        """case: patterns hold no commands unless expanded."""
+        """case: patterns contain no commands unless expanded."""
         self.gaps(node)
         for child in node.children:
             if child.type == "case_item":
@@ -314,7 +314,7 @@ class _Walker(Commands):
         self.branch(node.children, scope, feed)
 
     def unsettled(self, node: "Node", scope: Scope) -> None:
-        """Variables assigned in a loop may hold the value of an earlier round."""
+        """Variables assigned in a loop may have the value of an earlier round."""
         text = self.source[node.start_byte : node.end_byte]
         if re.search(rb"\b(cd|pushd|popd)\b", text):
             scope.cwd = None
@@ -340,7 +340,7 @@ class _Walker(Commands):
         self.branch(bodies, scope, feed)
 
     def each(self, node: "Node", scope: Scope, feed: Feed) -> None:
-        """for x in …: few plain items are followed one by one, otherwise x is unknown."""
+        """for x in …: a few plain items are followed one by one, otherwise x is unknown."""
         self.gaps(node)
         items: list[Word] = []
         bodies: list[Node] = []
@@ -364,7 +364,7 @@ class _Walker(Commands):
         scope.variables[name] = None
 
     def function(self, node: "Node", scope: Scope, feed: Feed) -> None:
-        """A function: its body is read where it stands, with nothing known about its arguments."""
+        """A function: its body is parsed at its definition, with unknown arguments."""
         self.gaps(node)
         name, body = "", None
         redirects: list[Node] = []
@@ -389,7 +389,7 @@ class _Walker(Commands):
             scope.functions[name] = inner.cwd != scope.cwd
 
     def test(self, node: "Node", scope: Scope, feed: Feed) -> Feed:
-        """`[ … ]` and `[[ … ]]`: no command, but words that may hold some, and shells without `[[` see a list."""
+        """`[ … ]` and `[[ … ]]`: not a command, but words that may contain some, and shells without `[[` see a list."""
         del feed
         self.gaps(node)
         single = node.children[0].type == "["

@@ -1,4 +1,4 @@
-"""Commands that do not end by themselves, need a person, or walk the whole machine."""
+"""Commands that never end, need a person, or walk the whole machine."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def check(call: Call, found: Findings) -> None:
-    """Note a command that may never end, unless something around it ends it."""
+    """Record a command that may never end, unless something around it ends it."""
     if call.scope.timed:
         return
     checker = _CHECKERS.get(call.name)

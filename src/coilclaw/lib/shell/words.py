@@ -1,4 +1,4 @@
-"""Words of a command as the shell sees them after quotes, escapes and braces; what only running tells is marked."""
+"""Words of a command after quotes, escapes and braces; parts known only at run time are marked."""
 
 import re
 from collections.abc import Iterable
@@ -6,15 +6,15 @@ from collections.abc import Iterable
 import msgspec
 
 UNKNOWN = "\0"
-"""Stands in a word's text for a piece that could become anything."""
+"""Placeholder for a piece that could become anything."""
 TAME = "\1"
-"""Stands for a piece that is unknown but plain: digits, a hash, a date; no blank, no slash, no leading dash."""
+"""Placeholder for an unknown but plain piece: digits, a hash, a date; no blank, no slash, no leading dash."""
 BREAK = "\2"
-"""Stands for a field separator that came out of an expansion."""
+"""Placeholder for a field separator from an expansion."""
 
 MOST_WORDS = 64
 LONGEST_WORD = 1 << 17
-"""A longer one can only come out of doubled variables."""
+"""Longer words only result from repeatedly doubled variables."""
 _PROTECT = str.maketrans("{},", "\ue010\ue011\ue012")
 _RESTORE = str.maketrans("\ue010\ue011\ue012", "{},")
 _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
@@ -28,31 +28,31 @@ _ANSI_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 
 
 class Word(msgspec.Struct, frozen=True, gc=False):
-    """One word: its text, and how sure that text is."""
+    """One word: its text, and how certain it is."""
 
     text: str
     glob: bool = False
-    """An unquoted pattern character stands in it."""
+    """It contains an unquoted pattern character."""
     loose: bool = False
     """An unquoted unknown piece: it may become any number of words."""
     computed: bool = False
-    """It came out of an expansion, even where the value is known."""
+    """It came from an expansion, even if the value is known."""
     fetched: bool = False
-    """A piece of it is what a downloader printed."""
+    """A piece of it is a downloader's output."""
 
     @property
     def sure(self) -> bool:
-        """True when the text is what the program will get, up to tame pieces."""
+        """True if the text is what the program will get, up to tame pieces."""
         return not self.loose and UNKNOWN not in self.text
 
     @property
     def literal(self) -> bool:
-        """True when the text is exactly what the program will get."""
+        """True if the text is exactly what the program will get."""
         return self.sure and not self.glob and TAME not in self.text
 
     @property
     def optional(self) -> bool:
-        """True when it could turn out to be an option."""
+        """True if it could be an option."""
         return self.loose or self.text.startswith(UNKNOWN)
 
     @property
@@ -62,11 +62,11 @@ class Word(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def stem(self) -> "Word":
-        """The directory it begins with, where only the rest is unknown; empty without one."""
+        """Its leading directory, if only the rest is unknown; otherwise empty."""
         return Word(self.text.partition(UNKNOWN)[0].rpartition("/")[0])
 
     def part(self, text: str) -> "Word":
-        """A piece of this word, as sure as the whole."""
+        """A piece of this word, as certain as the whole."""
         return Word(text, self.glob, self.loose, self.computed, self.fetched)
 
     @property
@@ -87,7 +87,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 
 def plain_piece(raw: str) -> Piece:
-    """Unquoted text: escapes come off, and an escaped character is as good as quoted."""
+    """Unquoted text: escapes are removed, and an escaped character counts as quoted."""
     if "\\" not in raw:
         return Piece(raw, glob=_GLOB.search(raw) is not None)
     glob = _UNESCAPED_GLOB.search(raw) is not None
@@ -101,12 +101,12 @@ def quoted_piece(text: str) -> Piece:
 
 
 def inside_double_quotes(raw: str) -> str:
-    """Take off the escapes double quotes know."""
+    """Remove the escapes of double quotes."""
     return _ESCAPED_IN_QUOTES.sub(lambda m: "" if m[1] == "\n" else m[1], raw) if "\\" in raw else raw
 
 
 def inside_here_document(raw: str) -> str:
-    """Take off the escapes an expanding here-document knows: a quote is nothing special there."""
+    """Remove the escapes of an expanding here-document, where quotes are ordinary."""
     return _ESCAPED_IN_BODY.sub(lambda m: "" if m[1] == "\n" else m[1], raw) if "\\" in raw else raw
 
 
@@ -128,7 +128,7 @@ def ansi_c(raw: str) -> str:
 
 
 def compose(pieces: Iterable[Piece]) -> list[Word]:
-    """Join pieces into the words they make: braces expanded, fields split, patterns noted."""
+    """Join pieces into words: braces expanded, fields split, patterns recorded."""
     parts = list(pieces)
     text = "".join(part.text for part in parts)
     if len(text) > LONGEST_WORD:
@@ -146,7 +146,7 @@ def compose(pieces: Iterable[Piece]) -> list[Word]:
 
 
 def braces(text: str) -> list[str] | None:
-    """Expand unquoted braces; None when there are too many words to follow."""
+    """Expand unquoted braces; None if there are too many words to follow."""
     if "," not in text and ".." not in text:
         return [text]
     if text.count("{") > MOST_WORDS or len(text) > LONGEST_WORD >> 4:

@@ -1,4 +1,4 @@
-"""Programs that run another program named in their arguments: looked through, so that the inner one is judged too."""
+"""Programs that run another program from their arguments: the inner one is judged too."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,16 +18,16 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 class Wrapper(msgspec.Struct, frozen=True):
-    """Where the inner command begins, and what using the wrapper means; its options stand in the table."""
+    """Where the inner command starts, and what the wrapper implies; its options are in the table."""
 
     skip: int = 0
-    """Operands of its own before the inner command."""
+    """Its own operands before the inner command."""
     assigns: bool = False
-    """NAME=VALUE may stand before the inner command."""
+    """NAME=VALUE may precede the inner command."""
     timed: bool = False
-    """It ends the inner command after a while."""
+    """It limits the inner command's time."""
     cloud: str = ""
-    """What is noted whenever it is used."""
+    """A finding for every use."""
 
 
 _PLAIN = Wrapper()
@@ -64,7 +64,7 @@ _NARROWS = re.compile(
 
 
 def look_through(call: Call, found: Findings) -> Feed | None:
-    """Judge what a wrapper would run; None when this program is no wrapper."""
+    """Judge what a wrapper would run; None if this program is not a wrapper."""
     special = _SPECIAL.get(call.name)
     if special is not None:
         return special(call, found)
@@ -124,7 +124,7 @@ def _loader(call: Call, found: Findings) -> Feed:
 
 
 def _xargs(call: Call, found: Findings) -> Feed:
-    """xargs: a plain reader inside is left clean, everything else runs on arguments nobody has seen."""
+    """xargs: a plain reader inside is fine, everything else runs on unknown arguments."""
     valued = "-I -i -n -P -L -l -s -d -E -e -a --max-args --max-procs --replace --delimiter --arg-file --max-lines"
     options = sort_options(call.args, frozenset(valued.split()) - {"-i", "-l", "-e"}, permute=False)
     found.read(call.scope, *options.values("-a", "--arg-file"))
@@ -203,7 +203,7 @@ def _find_exec(call: Call, roots: list[Word], after: list[Word], found: Findings
 
 
 def _text_runner(call: Call, found: Findings, words: Sequence[Word]) -> Feed:
-    """Programs that join their words and hand them to a shell."""
+    """Programs that join their words and pass them to a shell."""
     found.mark_opaque("executes", call.shown)
     if words:
         text = " ".join(word.text for word in words)
@@ -234,7 +234,7 @@ def _flock(call: Call, found: Findings) -> Feed:
 
 
 def _with_command(call: Call, found: Findings) -> Feed:
-    """su, script, runuser, nix-shell: a shell line behind an option."""
+    """su, script, runuser, nix-shell: a shell line after an option."""
     found.mark_opaque("interpreter", call.shown)
     settle(call, found)
     options = sort_options(call.args, frozenset({"-c", "--command", "--run", "-u", "-s", "--shell", "-g"}))

@@ -1,1 +1,1 @@
-"""The way in: everything between a connection and the route that answers it."""
+"""The door: everything between a connection and the route that answers it."""

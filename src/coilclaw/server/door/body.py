@@ -1,4 +1,4 @@
-"""Bodies: taken in whole before anything looks at them, counted while they come, within a time."""
+"""Request bodies: received completely before anything uses them, with limits on size and time."""
 
 import asyncio
 
@@ -11,9 +11,9 @@ from coilclaw.server.problems import Trouble
 UPLOADS = "/v1/files"
 BIND = "/v1/pairing/bind"
 _BIND_BYTES = 16 << 10
-"""Whoever has no token yet has little to say."""
+"""The limit for callers without a token."""
 _FORM_BYTES = 64 << 10
-"""What a form may add to the file in it."""
+"""Extra bytes for the form around a file."""
 _UPLOAD_BYTES = 2 << 20
 _UPLOAD_TYPES = frozenset({"multipart/form-data", "application/octet-stream", "application/json"})
 _JSON = frozenset({"application/json"})
@@ -24,23 +24,23 @@ DRAIN_SECONDS = 1.0
 
 
 class ClientGone(Exception):
-    """Whoever asked left before the request was whole; there is nobody to answer."""
+    """The client disconnected before the request was complete."""
 
 
 class Bodies(msgspec.Struct, frozen=True, kw_only=True):
-    """What bodies may be."""
+    """Limits on bodies."""
 
     most: int
     seconds: float
 
     def cap(self, path: str) -> int:
-        """How large a body for a path may be."""
+        """The maximum body size of a path."""
         if path == UPLOADS:
             return max(self.most, _UPLOAD_BYTES) + _FORM_BYTES
         return min(self.most, _BIND_BYTES) if path == BIND else self.most
 
     def check(self, path: str, headers: dict[str, list[str]]) -> bool:
-        """Whether a body follows; refuses one that cannot be taken before it is sent."""
+        """Whether a body follows; refuses an unacceptable one before it is sent."""
         declared = headers.get("content-length", ["0"])[0]
         length = int(declared) if declared.isascii() and declared.isdigit() else -1
         if length < 0:
@@ -71,7 +71,7 @@ class Bodies(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     async def read(self, path: str, receive: Receive) -> bytes:
-        """The whole body; 413 when it grows over its cap, 408 when it takes too long."""
+        """The whole body; 413 if it exceeds its limit, 408 if it takes too long."""
         try:
             async with asyncio.timeout(self.seconds):
                 body = await _read(receive, self.cap(path))
@@ -104,7 +104,7 @@ async def _read(receive: Receive, cap: int) -> bytes:
 
 
 def _check_json(body: bytes) -> None:
-    """JSON has one meaning here as at the gate: no key twice, no number that cannot be kept, no depth without end."""
+    """Strict JSON, as at the gate: no duplicate keys, no unrepresentable numbers, limited depth."""
     if not body:
         return
     try:
@@ -116,7 +116,7 @@ def _check_json(body: bytes) -> None:
     except UnicodeDecodeError as error:
         raise Trouble(400, "BAD_REQUEST", "the body is not UTF-8.", remedy="Send JSON as UTF-8.") from error
     except msgspec.DecodeError:
-        return  # whoever reads it says what is wrong with it
+        return  # the parser of the route reports it
     try:
         parse_json(body)
     except (NotCanonical, RecursionError) as error:
@@ -128,7 +128,7 @@ def _too_large(cap: int) -> Trouble:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body once, then what else comes from the client."""
+    """A `receive` that returns the body once, then further messages from the client."""
     given = False
 
     async def again() -> object:
@@ -142,7 +142,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def drain(receive: Receive) -> None:
-    """Take in a little of what is still coming, so that a refusal is read before the connection closes."""
+    """Read a little more input, so that the client sees the refusal before the connection closes."""
     left = DRAIN_BYTES
     try:
         async with asyncio.timeout(DRAIN_SECONDS):

@@ -1,4 +1,4 @@
-"""The caller: which paired device a request comes from, and by which way it showed its token."""
+"""The caller: which paired device a request comes from, and how it sent its token."""
 
 from typing import Literal
 
@@ -6,15 +6,15 @@ import msgspec
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Whoever passed the door."""
+    """An admitted caller."""
 
     device_id: str
     token_id: str
     way: Literal["cookie", "bearer"]
     confirmed: bool
-    """False until a passkey has vouched for the device; it can do nothing but ask for that."""
+    """False until a passkey has vouched for the device; until then it can only request that."""
 
     @property
     def by(self) -> str:
-        """How answers of this device are written down."""
+        """How this device's answers are recorded."""
         return f"device:{self.device_id}"

@@ -1,7 +1,7 @@
-"""Per-device concurrency: so many requests of one device run at once; the rest wait in line.
+"""Per-device concurrency: a limited number of one device's requests run at once; the rest queue.
 
-Whoever is let in may still ask for much at once, and much of what is asked for is computed where everybody's requests
-are served. With a few of each device at a time, those of another device are never far behind.
+An admitted device may still send many requests, and most of them are computed in the shared event
+loop. With a few per device at a time, another device's requests never wait long.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 
 class Concurrency:
-    """Room for so many requests of each device."""
+    """Slots for each device's requests."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -18,12 +18,12 @@ class Concurrency:
         self._inside: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """How many devices have requests under way or in line."""
+        """How many devices have running or queued requests."""
         return len(self._rooms)
 
     @asynccontextmanager
     async def room(self, device_id: str) -> AsyncGenerator[None]:
-        """Wait for room, first come first served, and take it."""
+        """Wait for a slot, first come first served, and take it."""
         room = self._rooms.setdefault(device_id, asyncio.Semaphore(self._most))
         self._inside[device_id] = self._inside.get(device_id, 0) + 1
         try:

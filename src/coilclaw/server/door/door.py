@@ -1,14 +1,14 @@
-"""The door: stands before every path there is, and decides who comes in before anything else looks at a request.
+"""The door: encloses every path, and decides who is admitted before anything else handles a request.
 
-In this order: one spelling of every header that matters; the peer, the host and the origin are ours; a
-good token, unless the path is open; cookies only from our own pages; the device is confirmed; not too often, but the
-emergency stop always; a body that can be taken, and after it the token again: a body takes its time, and who was thrown
-out meanwhile is out; of one device a few at a time, so that none keeps the others waiting. What is refused is said as
-problem+json and never repeats what was sent.
+It checks in this order: one spelling of every relevant header; the peer, the host and the origin are ours; a
+valid token, unless the path is open; cookies only from our own pages; the device is confirmed; the rate, except for the
+emergency stop; the body, and after it the token again, because a body takes time and the device may have been
+revoked meanwhile; then a few requests per device at a time, so that none delays the others. A refusal is
+problem+json and never repeats input.
 
-A WebSocket comes in by the same rules, as one more method. Browsers cannot set headers on it, so what a page or program
-shows stands in `Sec-WebSocket-Protocol: coilclaw, KEY`: a page the key of its page, beside its cookie; a program its
-token, unless it sends `Authorization`. Nothing is read from the address.
+A WebSocket is admitted by the same rules, as one more method. Browsers cannot set headers on it, so the proof of a page
+or program is in `Sec-WebSocket-Protocol: coilclaw, KEY`: a page's page key, together with its cookie; a program's
+token, unless it sends `Authorization`. Nothing is read from the URL.
 """
 
 import asyncio
@@ -52,14 +52,14 @@ _ONCE = (
 _UNCONFIRMED = _PROVING | {("GET", "/v1/session"), ("POST", "/v1/session/end"), ("POST", "/v1/passkeys/challenge")}
 
 _ALWAYS = frozenset({("POST", "/estop"), ("POST", "/v1/estop")})
-"""Whoever may stop everything may do so however much they have asked for before."""
+"""The emergency stop is exempt from all limits."""
 
 _LISTENING = frozenset({("GET", "/v1/events"), ("GET", "/v1/estop"), ("POST", "/chat")})
 _EXPORT = ("GET", "/v1/audit/export")
 AT_ONCE = 4
-"""Requests of one device that are under way; an export counts apart, and there is one."""
+"""Concurrent requests per device; exports count separately, one at a time."""
 SENDING = 8
-"""Bodies of one device that are taken in at once: each is kept whole until it is there."""
+"""Bodies received concurrently per device: each is buffered until complete."""
 
 _STOPPING = Trouble(
     503, "STOPPING", "the server is shutting down.", remedy="Try again in a moment.", headers={"Retry-After": "5"}
@@ -69,7 +69,7 @@ Log: TypeAlias = Callable[[str, dict[str, Json]], None]
 
 
 class _Visit:
-    """A request as the door looks at it: decoded, every name in small letters."""
+    """A request as the door sees it: decoded, header names in lower case."""
 
     def __init__(self, scope: Any) -> None:
         self.method: str = scope.get("method", WEBSOCKET)
@@ -84,7 +84,7 @@ class _Visit:
 
     @property
     def shown(self) -> str:
-        """What a WebSocket shows behind the name of our protocol."""
+        """The key after our protocol's name in a WebSocket request."""
         _, _, shown = (self.get("sec-websocket-protocol") or "").partition(",")
         return shown.strip() if self.method == WEBSOCKET else ""
 
@@ -93,7 +93,7 @@ class _Visit:
 
 
 class _Answer:
-    """What goes back to the client, with our headers on it."""
+    """The response to the client, with our headers."""
 
     def __init__(self, send: Send, *, panel: bool, secure: bool, prefix: str = "") -> None:
         self._send = send
@@ -111,7 +111,7 @@ class _Answer:
         await self._send(told)
 
     async def refuse(self, error: Exception, receive: Receive | None) -> None:
-        """Say why not; `receive` when the client may still be sending."""
+        """Send a refusal; pass `receive` if the client may still be sending."""
         told = problem_of(error)
         body = msgspec.json.encode(told)
         headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", str(len(body)).encode())]
@@ -131,7 +131,7 @@ def _no_path(_: str) -> bool:
 
 
 class Door:
-    """An ASGI application around another: nobody reaches that one but through here."""
+    """An ASGI application around another, which can only be reached through it."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Door:
                 await self._app(self._inside(scope, visit, state, panel=panel), whole, answer)
         except ClientGone:
             return
-        except asyncio.CancelledError:  # the server ends, and this took longer than it waits
+        except asyncio.CancelledError:  # the server is shutting down, and this took longer than its grace period
             if not answer.started:
                 await answer.refuse(_STOPPING, None)
         except Trouble as refusal:
@@ -197,7 +197,7 @@ class Door:
             await answer.refuse(refusal, None if slow else coming)
         except Exception as error:
             self._say("request_failed", {"error": type(error).__name__, "place": place_of(error)})
-            if answer.started:  # half an answer cannot be taken back: the connection ends
+            if answer.started:  # half a response cannot be withdrawn: close the connection
                 raise _Broken from None
             await answer.refuse(error, coming)
 
@@ -224,19 +224,19 @@ class Door:
             self._say("request_failed", {"error": type(error).__name__, "place": place_of(error)})
 
     def _room(self, visit: _Visit, caller: object, crowd: Concurrency) -> AbstractAsyncContextManager[None]:
-        """What stays open as long as somebody listens takes no room, and what stops everything waits for none."""
+        """Long-lived streams take no slot, and the emergency stop waits for none."""
         asked = (visit.method, visit.path)
         if not isinstance(caller, Caller) or asked in _ALWAYS or asked in _LISTENING:
             return nullcontext()
         return (self._exports if asked == _EXPORT else crowd).room(caller.device_id)
 
     def _inside(self, scope: Any, visit: _Visit, state: dict[str, object], *, panel: bool) -> Any:
-        """The request as the routes see it. A HEAD that is open is a GET whose body the listener leaves out."""
+        """The request as the routes see it. An open HEAD is a GET whose body the listener omits."""
         is_get = visit.method == "HEAD" and (panel or self._is_open("GET", visit.path))
         method = "GET" if is_get else visit.method
         return {**scope, "method": method, "state": {**scope.get("state", {}), **state}}
 
-    # Who comes in
+    # Admission
 
     def _admit(self, visit: _Visit, client: Any, *, panel: bool) -> dict[str, object]:
         _check_shape(visit)
@@ -260,7 +260,7 @@ class Door:
         return {**state, "caller": caller}
 
     def _check_path(self, visit: _Visit) -> None:
-        """What nobody answers to costs nothing more: no body is read, no key is bound."""
+        """An unknown path ends here: no body is read, no key is bound."""
         allowed = self._methods.allowed(visit.path) - {"OPTIONS"} if _is_normal(visit.path) else frozenset[str]()
         if visit.method == WEBSOCKET:
             if WEBSOCKET in allowed:
@@ -282,7 +282,7 @@ class Door:
         return (method in _READS and path == HEALTH) or (method == "POST" and path == BIND)
 
     def _check_place(self, visit: _Visit, client: Any) -> str:
-        """The peer, the host and the origin; gives back the host."""
+        """Check the peer, the host and the origin; returns the host."""
         if not self._hosts.admits_peer(client):
             raise Trouble(
                 403, "PEER_REFUSED", "only the configured proxy may connect.", remedy="Open the public address instead."
@@ -307,7 +307,7 @@ class Door:
 
     def _caller(self, visit: _Visit) -> Caller:
         scheme, _, shown = (visit.get("authorization") or "").partition(" ")
-        if scheme.lower() == "bearer":  # whoever names a token means it: no falling back to a cookie
+        if scheme.lower() == "bearer":  # an explicit token is final: no fallback to a cookie
             caller = self._tokens.caller(shown.strip(), "bearer")
         elif is_token(visit.shown):
             caller = self._tokens.caller(visit.shown, "bearer")
@@ -323,7 +323,7 @@ class Door:
             raise _unpaired()
 
     def _check_page(self, visit: _Visit, caller: Caller) -> None:
-        """A cookie comes along by itself, also to other ports: whoever sends one must prove to be a page of ours."""
+        """Browsers send cookies automatically, also to other ports: the sender must prove to be one of our pages."""
         site = visit.get("sec-fetch-site")
         foreign = site is not None and site not in ("same-origin", "none")
         ours = visit.get("origin") is not None or site == "same-origin"
@@ -360,7 +360,7 @@ class Door:
 
 
 class _Broken(Exception):
-    """An answer ended in the middle; says nothing of why, because the listener writes it to its log."""
+    """A response ended in the middle; without a reason, because the listener logs it."""
 
 
 def _unpaired() -> Trouble:
@@ -374,7 +374,7 @@ def _unpaired() -> Trouble:
 
 
 def _check_shape(visit: _Visit) -> None:
-    """Two of a header that decides something would let two readers see two requests."""
+    """A duplicate of a relevant header would let two parsers see different requests."""
     for name in _ONCE:
         if len(visit.headers.get(name, ())) > 1:
             raise Trouble(400, "BAD_REQUEST", f"the header {name} appears twice.", remedy="Send it once.")
@@ -386,22 +386,22 @@ def _check_shape(visit: _Visit) -> None:
             raise Trouble(
                 400,
                 "BAD_REQUEST",
-                "the WebSocket names no protocol of ours.",
+                "the WebSocket does not name our protocol.",
                 remedy=f"Offer `{PROTOCOL}` first, and your key behind it.",
             )
     elif "websocket" in (visit.get("upgrade") or "").lower():
-        raise Trouble(400, "WEBSOCKET_REFUSED", "this asks for no WebSocket as it should.", remedy="See RFC 6455.")
+        raise Trouble(400, "WEBSOCKET_REFUSED", "this is not a valid WebSocket request.", remedy="See RFC 6455.")
     if not visit.path.startswith("/"):
         raise Trouble(400, "BAD_REQUEST", "the request names no path.", remedy="Request a path such as /health.")
 
 
 def _is_normal(path: str) -> bool:
-    """Whether a path is spelled as it is meant: what counts for one spelling must count for all."""
+    """Whether a path is in canonical spelling: rules for one spelling must apply to all."""
     return path == "/" or all(path.split("/")[1:])
 
 
 def _cookie(lines: list[str]) -> str | None:
-    """The one cookie of ours; None when there is none, or more than one."""
+    """Our cookie; None if there is none, or more than one."""
     pairs = [pair.strip().partition("=") for line in lines for pair in line.split(";")]
     found = [value for name, _, value in pairs if name == COOKIE]
     return found[0] if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""Headers that every answer carries: nothing may frame it, sniff it, cache it or read it from elsewhere."""
+"""Headers of every response: no framing, no sniffing, no caching, no access from other origins."""
 
 from typing import Any, TypeAlias
 
@@ -66,7 +66,7 @@ _SETS = {
 
 
 def guarded(found: Headers, *, panel: bool, secure: bool) -> Headers:
-    """An answer's headers with ours; nothing that would open it to other origins is let through."""
+    """A response's headers with ours, without any that would open it to other origins."""
     ours, names = _SETS[panel, secure]
     kept = [
         (name, value) for name, value in found if (small := name.lower()) not in names and not small.startswith(_NEVER)
@@ -75,5 +75,5 @@ def guarded(found: Headers, *, panel: bool, secure: bool) -> Headers:
 
 
 def headers_of(message: Any) -> Headers:
-    """The headers of an answer's first message."""
+    """The headers of a response's first message."""
     return [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]

@@ -1,4 +1,4 @@
-"""Hosts: the names and origins that are ours. Whatever else a request claims to be for, it is not for us."""
+"""Hosts: our names and origins. Requests for any other are refused."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -23,22 +23,22 @@ def _plain(text: str) -> "ipaddress.IPv4Address | ipaddress.IPv6Address":
 
 
 def _spellings(scheme: str, name: str, port: int) -> set[str]:
-    """How a browser writes a name and port in `Host`: the scheme's own port may be left out."""
+    """How a browser writes name and port in `Host`: the scheme's default port may be omitted."""
     return {f"{name}:{port}", *({name} if port == _DEFAULT_PORT[scheme] else ())}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listening:
-    """Where we listen and what people call it."""
+    """Where we listen and under which names."""
 
     host: str
-    """The address listened on, as it was configured."""
+    """The configured listening address."""
     tls: bool
-    """Whether we speak TLS ourselves."""
+    """Whether we terminate TLS ourselves."""
     public_url: str
-    """What people open instead of `http://localhost:PORT`, or nothing."""
+    """The public address, if not `http://localhost:PORT`."""
     proxy: str
-    """The only address that may connect, or nothing: then anybody who can reach us."""
+    """The only address that may connect, or empty for any."""
 
 
 class Hosts:
@@ -52,7 +52,7 @@ class Hosts:
         self._public_origin = ""
 
     def listening(self, port: int) -> None:
-        """Fill the lists, now that we listen."""
+        """Fill the lists, now that the port is known."""
         where = self._where
         scheme = "https" if where.tls else "http"
         names = [*LOOPBACK]
@@ -69,7 +69,7 @@ class Hosts:
             self._public_origin = public
             hosts |= dict.fromkeys(spellings, public)
             origins.add(public)
-            if where.proxy:  # people come by the proxy alone, under that one name
+            if where.proxy:  # all requests come through the proxy, under that one name
                 origins = {public}
                 hosts = dict.fromkeys(hosts, public)
         self._hosts = hosts
@@ -77,7 +77,7 @@ class Hosts:
         self._address = where.public_url or f"{scheme}://localhost:{port}"
 
     def _bound_literal(self) -> str:
-        """An address we listen on by number: a name can be pointed at us by a stranger, a number cannot."""
+        """A numeric address that we listen on: a stranger can point a name at us, but not a number."""
         try:
             address = ipaddress.ip_address(self._where.host.strip("[]"))
         except ValueError:
@@ -88,16 +88,16 @@ class Hosts:
 
     @property
     def secure(self) -> bool:
-        """Whether browsers reach us by TLS."""
+        """Whether browsers reach us over TLS."""
         return self._where.tls or self._where.public_url.startswith("https:")
 
     @property
     def address(self) -> str:
-        """What people open, without a slash at the end."""
+        """The address to open, without a trailing slash."""
         return self._address.rstrip("/")
 
     def admits_peer(self, client: tuple[str, int] | None) -> bool:
-        """Whether whoever connected may: anybody, or with a proxy named only that."""
+        """Whether this peer may connect: any, or only the configured proxy."""
         if not self._where.proxy:
             return True
         return client is not None and same_address(self._where.proxy, client[0])
@@ -107,9 +107,9 @@ class Hosts:
         return host.lower() in self._hosts
 
     def admits_origin(self, origin: str) -> bool:
-        """Whether an `Origin` header is of a page of ours."""
+        """Whether an `Origin` header is one of our pages."""
         return origin in self._origins
 
     def origin_of(self, host: str) -> str:
-        """The origin of pages that are reached under a `Host` we admit."""
+        """The origin of our pages under an accepted `Host`."""
         return self._hosts[host.lower()]

@@ -1,4 +1,4 @@
-"""Which paths there are and what can be done with each: asked by the door before a request costs anything."""
+"""The known paths and their methods, for the door to check before a request costs anything."""
 
 from collections.abc import Iterable
 
@@ -6,11 +6,11 @@ from litestar import Litestar
 from litestar.routes import WebSocketRoute
 
 WEBSOCKET = "WEBSOCKET"
-"""Stands for a method where a path is opened as a WebSocket, so that the rules for requests hold for it too."""
+"""The pseudo-method of a WebSocket, so that the rules for requests apply to it too."""
 
 
 class Methods:
-    """A tree of path segments; a segment in braces stands for any one."""
+    """A tree of path segments; a segment in braces matches any."""
 
     def __init__(self, routes: Iterable[tuple[str, Iterable[str]]]) -> None:
         self._root = _Segment()
@@ -19,17 +19,17 @@ class Methods:
 
     @classmethod
     def of(cls, app: Litestar) -> "Methods":
-        """What an application answers to."""
+        """The paths and methods of an application."""
         sockets = ((route.path, (WEBSOCKET,)) for route in app.routes if isinstance(route, WebSocketRoute))
         return cls((*((route.path, getattr(route, "methods", ())) for route in app.routes), *sockets))
 
     def allowed(self, path: str) -> frozenset[str]:
-        """The methods a path answers to; none when there is no such path."""
+        """The methods of a path; empty if there is no such path."""
         return frozenset(self._root.find(path.strip("/").split("/")))
 
 
 class _Segment:
-    """One place in the tree."""
+    """One node of the tree."""
 
     def __init__(self) -> None:
         self._named: dict[str, _Segment] = {}
@@ -48,7 +48,7 @@ class _Segment:
             self._named.setdefault(first, _Segment()).add(rest, methods)
 
     def find(self, segments: list[str]) -> set[str]:
-        """A named segment goes before one that stands for any."""
+        """A literal segment takes precedence over a parameter."""
         if not segments:
             return self._methods
         first, *rest = segments

@@ -1,4 +1,4 @@
-"""Connections that stay open: so many at most, each ended when its device may no longer come in."""
+"""Long-lived connections: limited in number, each closed when its device loses access."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ class OpenConnections(Generic[T]):
     ) -> None:
         self._still_valid = still_valid
         self._most = most
-        # One device cannot keep all the others out.
+        # One device must not lock out the others.
         self._most_of_one = max(1, most * 5 // 6)
         self._end = end
         self._full = full
@@ -33,19 +33,19 @@ class OpenConnections(Generic[T]):
         return len(self._open)
 
     def room_for(self, caller: Caller) -> None:
-        """An error when there are too many."""
+        """Raise if there are too many."""
         if len(self._open) >= self._most or self._by_device[caller.device_id] >= self._most_of_one:
             raise self._full()
 
     def add(self, connection: T, caller: Caller) -> None:
-        """Count a connection, and look after its device's right to be here."""
+        """Count a connection and watch its device's access."""
         self._open[connection] = caller
         self._by_device[caller.device_id] += 1
         if self._checking is None or self._checking.done():
             self._checking = asyncio.create_task(self._check_forever(), name="open connections")
 
     def remove(self, connection: T) -> None:
-        """A connection is over."""
+        """A connection ended."""
         caller = self._open.pop(connection, None)
         if caller is None:
             return
@@ -57,7 +57,7 @@ class OpenConnections(Generic[T]):
             self._checking = None
 
     def check(self) -> None:
-        """End the connections of devices that were revoked and of tokens that are over."""
+        """Close the connections of revoked devices and expired tokens."""
         good: dict[str, bool] = {}
         for connection, caller in list(self._open.items()):
             if caller.token_id not in good:
@@ -66,10 +66,10 @@ class OpenConnections(Generic[T]):
                 self._end(connection)
 
     def holds(self, caller: Caller) -> bool:
-        """Whether a caller who came in earlier might still."""
+        """Whether an admitted caller still has access."""
         try:
             return self._still_valid(caller)
-        except Exception:  # fail closed: who cannot be vouched for comes in again by the door
+        except Exception:  # fail closed: the client can reconnect through the door
             return False
 
     async def _check_forever(self) -> None:

@@ -1,8 +1,8 @@
-"""Page keys: what a page of ours holds beside its cookie.
+"""Page keys: a second secret of our pages besides the cookie.
 
-A browser sends a cookie to every port of a name, so whoever listens on another port of this machine may learn it. The
-device's own key never leaves the origin it was made for, port included: a page signs a nonce with it and is given a key
-for as long as the page is open. It is kept in memory, here and there, and nowhere else.
+A browser sends a cookie to every port of a host, so a program on another port of this machine may obtain it. The
+device's own key is bound to its origin, port included: a page signs a nonce with it and gets a key
+for as long as the page is open. Both sides keep it only in memory.
 """
 
 import base64
@@ -15,7 +15,7 @@ NONCE_SECONDS = 120.0
 KEY_SECONDS = 24 * 3600.0
 MOST_NONCES = 8
 MOST_KEYS = 32
-"""For each token; the oldest goes first. More than that many pages are open nowhere."""
+"""Per token; the oldest is dropped first. Nobody has more pages open."""
 MOST_TOKENS = 1024
 
 
@@ -25,7 +25,7 @@ def page_text(nonce: str, origin: str) -> bytes:
 
 
 class PageKeys:
-    """The nonces and keys of one server, by token; `now` runs forward whatever the clock does."""
+    """The nonces and keys of one server, by token; `now` is a monotonic clock."""
 
     def __init__(self, *, now: Callable[[], float], random: Callable[[int], bytes]) -> None:
         self._now = now
@@ -34,13 +34,13 @@ class PageKeys:
         self._keys: dict[str, dict[str, float]] = {}
 
     def nonce(self, token_id: str) -> str:
-        """A fresh question for the page."""
+        """A new nonce for the page."""
         made = self._word(16)
         _put(self._nonces, token_id, made, self._now() + NONCE_SECONDS, MOST_NONCES)
         return made
 
     def take(self, token_id: str, nonce: str) -> bool:
-        """Use a nonce up; False when it was none of ours, or is used or too old."""
+        """Consume a nonce; False if it is not ours, was used or is too old."""
         ends = self._nonces.get(token_id, {}).pop(nonce, 0.0)
         return ends > self._now()
 
@@ -51,7 +51,7 @@ class PageKeys:
         return made
 
     def holds(self, token_id: str, key: str) -> bool:
-        """Whether a page shows a key that was given for this token and is not too old."""
+        """Whether this key was issued for this token and is not too old."""
         hashed, found = _hash(key), 0.0
         for known, ends in self._keys.get(token_id, {}).items():
             if hmac.compare_digest(known, hashed):

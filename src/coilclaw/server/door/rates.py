@@ -1,4 +1,4 @@
-"""Rates: how often something may be asked. Token buckets, in memory, and never more of them than a fixed number."""
+"""Rate limits: token buckets in memory, at most a fixed number of them."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,13 +13,13 @@ class RouteRate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     methods: frozenset[str]
     paths: tuple[str, ...]
-    """Each part is itself or `*`, which stands for any one part."""
+    """Each part is literal or `*`, which matches any one part."""
     per_minute: int
     shared: bool = False
-    """Counted over everybody instead of for each device."""
+    """Counted across all devices instead of per device."""
 
     def covers(self, method: str, path: str) -> bool:
-        """Whether a request falls under it."""
+        """Whether it applies to a request."""
         return method in self.methods and any(_fits(pattern, path) for pattern in self.paths)
 
 
@@ -54,7 +54,7 @@ class _Bucket(msgspec.Struct):
 
 
 class Rates:
-    """All buckets of one server. `now` runs forward whatever the wall clock does."""
+    """All buckets of one server. `now` is a monotonic clock."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Rates:
         self._buckets: dict[tuple[str, str], _Bucket] = {}
 
     def wait(self, who: str, method: str, path: str) -> float:
-        """Count a request; 0 when it may go on, else in how many seconds the next may."""
+        """Count a request; 0 if it may proceed, else the seconds until the next one may."""
         limits = [(("", who), self._per_minute)] if who else []
         limits += [
             ((route.name, "" if route.shared else who), route.per_minute)
@@ -88,18 +88,18 @@ class Rates:
             bucket = _Bucket(left=float(per_minute), seen=now)
         bucket.left = min(float(per_minute), bucket.left + (now - bucket.seen) * pace)
         bucket.seen = now
-        self._buckets[key] = bucket  # the longest unused stand first
+        self._buckets[key] = bucket  # least recently used first
         if bucket.left < 1:
             return (1 - bucket.left) / pace
         bucket.left -= 1
         return 0.0
 
     def _make_room(self) -> None:
-        """Forget who was not seen for the longest time, so that a flood of names costs no more memory."""
+        """Evict the least recently used, so that a flood of names costs no more memory."""
         while len(self._buckets) >= self._most:
             del self._buckets[next(iter(self._buckets))]
 
     @property
     def size(self) -> int:
-        """How many are kept."""
+        """The number of buckets."""
         return len(self._buckets)

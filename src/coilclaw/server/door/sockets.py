@@ -1,4 +1,4 @@
-"""WebSockets that are open: whoever passed the door keeps one for as long as a request of theirs would pass it."""
+"""Open WebSockets: a client keeps one for as long as a request of its would be admitted."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from coilclaw.server.door.open_connections import OpenConnections
 from coilclaw.server.problems import Trouble
 
 PROTOCOL = "coilclaw"
-"""What a client offers first in `Sec-WebSocket-Protocol`. Only this is said back, never the key behind it."""
+"""What a client offers first in `Sec-WebSocket-Protocol`. Only this is returned, never the key after it."""
 MOST_SOCKETS = 256
 CLOSE_SECONDS = 1.0
 _NORMAL, _POLICY_VIOLATION = 1000, 1008
 
 
 class Sockets(OpenConnections[asyncio.Event]):
-    """All open WebSockets of a server. ESTOP ends them and keeps new ones out: what they carry may have effects."""
+    """All open WebSockets of a server. ESTOP ends them and refuses new ones: their messages may have effects."""
 
     def __init__(self, *, still_valid: Callable[[Caller], bool], stopped: Callable[[], bool], most: int) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class Sockets(OpenConnections[asyncio.Event]):
         self._stopped = stopped
 
     def room_for(self, caller: Caller) -> None:
-        """An error when there are too many, or while ESTOP is engaged."""
+        """Raise if there are too many, or while ESTOP is engaged."""
         if self._stopped():
             raise Trouble(409, "ESTOP", "ESTOP is engaged: no WebSocket is opened.", remedy="Clear ESTOP first.")
         super().room_for(caller)
@@ -45,13 +45,13 @@ class Sockets(OpenConnections[asyncio.Event]):
     async def serve(
         self, app: ASGIApp, scope: Any, receive: Receive, send: Send, caller: Caller, abort: Callable[[], None]
     ) -> None:
-        """Run a route on a WebSocket until either side ends it or its caller may no longer be here."""
+        """Run a route on a WebSocket until either side ends it or its caller loses access."""
         ended = asyncio.Event()
 
         async def checked() -> Any:
             message = await receive()
             if message["type"] == "websocket.receive" and not self.holds(caller):
-                ended.set()  # as every request is, every message is checked: nothing slips in before the end
+                ended.set()  # every message is checked like a request, so nothing slips in before the end
                 raise asyncio.CancelledError
             return message
 
@@ -61,7 +61,7 @@ class Sockets(OpenConnections[asyncio.Event]):
             if message["type"] == "websocket.accept":
                 message = {"type": "websocket.accept", "subprotocol": PROTOCOL if scope["subprotocols"] else None}
             elif message["type"] == "websocket.close":
-                message = {**message, "reason": ""}  # it might repeat what was sent
+                message = {**message, "reason": ""}  # it might repeat input
             await send(message)
 
         route = asyncio.ensure_future(app(scope, checked, guarded))
@@ -73,14 +73,14 @@ class Sockets(OpenConnections[asyncio.Event]):
             self.remove(ended)
             ending.cancel()
             route.cancel()
-            # The client goes first: a route may take its time, or not hear of its end at all.
+            # Close the client first: a route may be slow, or ignore its cancellation.
             await _close(send, abort, _POLICY_VIOLATION if ended.is_set() else _NORMAL)
-            with suppress(asyncio.CancelledError, OSError):  # an OSError says that they left
+            with suppress(asyncio.CancelledError, OSError):  # an OSError means that the client left
                 await route
 
 
 async def _close(send: Send, abort: Callable[[], None], code: int) -> None:
-    """Say that it is over, and wait for nobody who does not take it."""
+    """Close it, without waiting for a client that does not read."""
     with suppress(OSError, RuntimeError):  # it was closed already
         try:
             async with asyncio.timeout(CLOSE_SECONDS):

@@ -1,7 +1,7 @@
-"""A WebSocket connection that bounds what piles up on it and ends with whoever takes nothing.
+"""A WebSocket connection with a limited backlog that ends if the client does not read.
 
-Of what comes, one message at a time is read, and none that is too large. Of what goes out, a route waits for what it
-sent before. A ping every now and then finds those who vanished.
+It reads one message at a time, none too large. When sending, a route waits for its previous
+message. Periodic pings detect vanished clients.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from coilclaw.server.door.slow_clients import LOGGER, Limits
 
 MESSAGE_BYTES = 64 << 10
 PING_SECONDS = 20.0
-"""Between two pings, and for the answer to one."""
+"""Between two pings, and for a pong."""
 FRAGMENTS = 256
-"""Pieces of one message. Empty ones weigh nothing, so their size alone would not bound them."""
+"""Maximum frames of one message. Empty ones have no size, so a size limit alone is not enough."""
 
 
 class TimedSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket connection, with an end to its patience."""
+    """uvicorn's WebSocket connection with timeouts."""
 
     limits: ClassVar[Limits] = Limits()
     _stuck: asyncio.TimerHandle | None = None
@@ -31,35 +31,35 @@ class TimedSocket(WebSocketsSansIOProtocol):
         self.logger = logging.getLogger(LOGGER)
 
     async def send(self, message: Any) -> None:
-        """Send what a route sends; uvicorn takes a handshake that was refused for one that was forgotten."""
+        """Send a route's message; uvicorn mistakes a refused handshake for a forgotten one."""
         await super().send(message)
         self.handshake_complete = self.handshake_complete or (self.close_sent and self.initial_response is not None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget everything about it."""
+        """Remove the connection's state."""
         self._cancel_stuck()
-        self.app_state["line"].known()  # no longer a stranger that could make way
+        self.app_state["line"].known()  # no longer a stranger that could yield
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """More piles up than is taken: wait, for a while."""
+        """The client reads too slowly: start the timer."""
         super().pause_writing()
         self._expect_taking()
 
     def resume_writing(self) -> None:
-        """It was taken."""
+        """The client caught up."""
         super().resume_writing()
         self._cancel_stuck()
 
     def handle_ping(self) -> None:
-        """Answer, unless answers pile up already: pings need no reader at the other end."""
+        """Send a pong, unless pongs already pile up: sending pings requires no reading."""
         if self.writable.is_set():
             super().handle_ping()
         else:
             self.conn.data_to_send()
 
     def handle_cont(self, event: Frame) -> None:
-        """Take a further piece of a message, up to a number."""
+        """Accept another frame of a message, up to the limit."""
         super().handle_cont(event)
         if len(self.frames) >= FRAGMENTS:
             self.frames = []
@@ -67,12 +67,12 @@ class TimedSocket(WebSocketsSansIOProtocol):
             self.handle_parser_exception()
 
     def keepalive_timeout(self) -> None:
-        """Nobody answers a ping: whatever was still to be sent, nobody takes."""
+        """A ping was not answered: drop the backlog."""
         super().keepalive_timeout()
         self.transport.abort()
 
     def on_task_complete(self, task: "asyncio.Task[None]") -> None:
-        """The route is done. Closing waits for the last bytes to be taken, but not for ever."""
+        """The route is done. Closing waits for the last bytes to be read, with a timeout."""
         super().on_task_complete(task)
         if not self.disconnected:
             self._expect_taking()

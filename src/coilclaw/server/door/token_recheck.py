@@ -8,12 +8,12 @@ from coilclaw.store.devices import token_holds
 
 
 def may_stay(core: Core, caller: Caller) -> bool:
-    """Whether a caller who came in earlier might still."""
+    """Whether an admitted caller still has access."""
     return token_holds(core.db.reader, caller.token_id, stamp(core.clock()))
 
 
 def must_stay(core: Core, caller: Caller) -> None:
-    """An error for a device that was revoked while its request ran."""
+    """Raise if the device was revoked while its request ran."""
     if not may_stay(core, caller):
         raise Trouble(
             401,

@@ -1,9 +1,9 @@
-"""Tokens: opaque, random, kept as hashes. Each is looked up anew for every request, so a revoked one is out at once.
+"""Tokens: opaque, random, stored as hashes. Each is looked up for every request, so a revocation is immediate.
 
-Time. A token lasts for so many days after its last use, written down at most once an hour. One that has expired is
-deleted when it is shown, and by the worker within a minute, so setting the clock back does not bring it back. The
-hourly settling also cuts what would last longer than those days from now, so that what was made under a clock that ran
-ahead ends in time.
+A token lasts a number of days after its last use, which is recorded at most once an hour. An expired one is
+deleted when presented, and by the worker within a minute, so setting the clock back does not revive it. The
+hourly settling also shortens tokens that would last longer than that from now, so that those made under a fast clock
+expire in time.
 """
 
 import base64
@@ -27,7 +27,7 @@ _SETTLE_SECONDS = 3600.0
 
 
 def new_token(random: Callable[[int], bytes]) -> str:
-    """A fresh token of 256 random bits."""
+    """A new token of 256 random bits."""
     return "cc_" + base64.urlsafe_b64encode(random(32)).decode().rstrip("=")
 
 
@@ -37,7 +37,7 @@ def is_token(text: str) -> bool:
 
 
 def token_hash(token: str) -> str:
-    """What is kept of a token."""
+    """The stored hash of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -62,11 +62,11 @@ class Tokens:
         self._renewing: set[str] = set()
 
     def expiry(self) -> datetime:
-        """When a token that is used now ends."""
+        """When a token that is used now expires."""
         return self._clock() + self._days
 
     def caller(self, token: str, way: Way) -> Caller | None:
-        """Whoever shows this token; None when it is not, or no longer, good."""
+        """The caller with this token; None if it is not, or no longer, valid."""
         if not is_token(token):
             return None
         hashed = token_hash(token)
@@ -84,11 +84,11 @@ class Tokens:
         return Caller(device_id=row.device_id, token_id=row.token_id, way=way, confirmed=row.confirmed)
 
     def holds(self, caller: Caller) -> bool:
-        """Whether a caller who came in earlier might still; for what stays open long."""
+        """Whether an admitted caller still has access; for long-lived connections."""
         return token_holds(self._db.reader, caller.token_id, stamp(self._clock()))
 
     def _renew_if_due(self, row: TokenRow, now: datetime) -> None:
-        """Nobody waits for it, and a token is written at most once an hour."""
+        """Record a use in the background, at most once an hour per token."""
         if row.last_used_at is not None and row.last_used_at > stamp(now - _RENEW):
             return
         if row.token_id in self._renewing:
@@ -100,7 +100,7 @@ class Tokens:
 
     def _renewed(self, token_id: str, future: "Future[None]") -> None:
         self._renewing.discard(token_id)
-        if future.exception() is not None:  # the request itself goes on; the next one tries again
+        if future.exception() is not None:  # the request itself continues; the next one tries again
             self._say("token_not_renewed", {"error": type(future.exception()).__name__})
 
     def _settle_if_due(self, now: datetime) -> None:
@@ -109,5 +109,5 @@ class Tokens:
             self._db.submit(lambda tx: self.settle(tx, now))
 
     def settle(self, tx: Tx, now: datetime) -> int:
-        """Make the clock's word last: delete what has expired, cut what would last too long."""
+        """Delete expired tokens, and shorten those that would last too long."""
         return settle_tokens(tx, now=stamp(now), latest=stamp(now + self._days))

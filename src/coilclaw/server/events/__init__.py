@@ -1,1 +1,1 @@
-"""The event stream: what happened, encoded once and handed to everybody who follows it."""
+"""The event stream: events encoded once and sent to all followers."""

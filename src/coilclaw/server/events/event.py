@@ -1,4 +1,4 @@
-"""An event as streams tell it: encoded once, without secrets, however many read it."""
+"""An event for streams: encoded once, without secrets, for any number of readers."""
 
 import re
 from functools import lru_cache
@@ -14,27 +14,27 @@ from coilclaw.server.events.stream_messages import LiveEvent
 from coilclaw.server.events.topics import Topic, topics_of
 
 LARGEST = 64 << 10
-"""Bytes of an event; of a larger one only the frame is told, and `GET /v1/audit` has the rest."""
+"""Maximum bytes of an event; of a larger one only the frame is sent, and `GET /v1/audit` has the rest."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event with what streams choose by."""
+    """An event with the fields that streams filter by."""
 
     seq: int
     topics: tuple[Topic, ...]
     thread_id: str
     sse: bytes
-    """What is sent, whole."""
+    """The complete bytes to send."""
 
 
 def frame(event: str, data: bytes, *, seq: int | None = None) -> bytes:
-    """One Server-Sent Event. JSON has no line breaks, so one `data:` line holds it."""
+    """One Server-Sent Event. JSON has no line breaks, so one `data:` line is enough."""
     number = b"" if seq is None else b"id: %d\n" % seq
     return b"%sevent: %s\ndata: %s\n\n" % (number, event.encode(), data)
 
 
 def payload_of(told: Told) -> Json:
-    """The payload; one that is not JSON is handed on as the text it is."""
+    """The payload; one that is not JSON is passed on as text."""
     try:
         return msgspec.json.decode(told.payload)
     except msgspec.DecodeError:
@@ -50,7 +50,7 @@ def thread_of(told: Told, payload: Json) -> str:
 
 
 def event_of(told: Told, payload: Json, thread_id: str, redactor: Redactor) -> Event:
-    """The event as it leaves; should redaction break, nothing of its inside."""
+    """The event to send; its payload is withheld if redaction fails."""
     topics = topics_of(told.event_type)
     shown = LiveEvent(
         seq=told.seq,
@@ -70,8 +70,8 @@ def event_of(told: Told, payload: Json, thread_id: str, redactor: Redactor) -> E
 
 def _redacted(shown: LiveEvent, redactor: Redactor) -> bytes:
     try:
-        # Ids, hashes and single words have no shape or context that tells a secret, so that only the registered ones
-        # can stand in them: one look at all of them together. It is most of what events hold, and most of the cost.
+        # Ids, hashes and single words have no secret-like shape or context, so only registered secrets
+        # can occur in them: check them all together. They are most of what events contain, and most of the cost.
         data = msgspec.json.encode(shown)
         text = data.decode()
         if "\\" in text or redactor.registered(text) != text:
@@ -81,7 +81,7 @@ def _redacted(shown: LiveEvent, redactor: Redactor) -> bytes:
         if all(_is_plain(value) for value in told.values()) and _is_plain_payload(shown.data):
             return data
         return _encoded(shown, {**_rest_redacted(told, redactor), "data": _payload_redacted(shown.data, redactor)})
-    except Exception:  # fail closed: what cannot be redacted is not shown
+    except Exception:  # fail closed
         hidden = msgspec.structs.replace(shown, id="", thread_id="", data={"withheld": "redaction failed"})
         return msgspec.json.encode(hidden)
 
@@ -91,7 +91,7 @@ def _encoded(shown: LiveEvent, redacted: dict[str, Json]) -> bytes:
 
 
 _OWN = ("seq", "event", "topics")
-"""Its number and words of ours: nothing in them comes from anywhere else, and a stream is read by them."""
+"""Its number and our own words: streams depend on them, and nothing else gets in."""
 _FRAME = tuple(name for name in LiveEvent.__struct_fields__ if name not in (*_OWN, "data"))
 _PLAIN = re.compile(
     r"(?:act|art|asr|chl|conv|dev|evt|job|msg|note|ntf|sop|turn)_[0-9a-z]{19}"
@@ -104,7 +104,7 @@ _LARGEST_PLAIN = 10**10
 
 
 def _is_plain(value: Json) -> bool:
-    """Whether only a registered secret could stand in it."""
+    """Whether only a registered secret could occur in it."""
     if isinstance(value, str):
         return _PLAIN.fullmatch(value) is not None
     if isinstance(value, int):  # true and false too
@@ -114,7 +114,7 @@ def _is_plain(value: Json) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_plain_name(name: str) -> bool:
-    """Whether a name tells nothing about what stands under it."""
+    """Whether a name says nothing about its value."""
     return _is_plain(name) and name.lower() != "value" and field_of(name) is None
 
 
@@ -124,12 +124,12 @@ def _is_plain_payload(payload: Json) -> bool:
 
 def _payload_redacted(payload: Json, redactor: Redactor) -> Json:
     if not isinstance(payload, dict) or any(name.lower() == "value" for name in payload):
-        return redactor.value(payload)  # one of its values may tell about another
+        return redactor.value(payload)  # one of its values may be about another
     return _rest_redacted(payload, redactor)
 
 
 def _rest_redacted(values: dict[str, Json], redactor: Redactor) -> dict[str, Json]:
-    """Everything that is not plain, redacted."""
+    """Redact everything that is not plain."""
     shown: dict[str, Json] = {}
     for name, value in values.items():
         if _is_plain_name(name) and _is_plain(value):

@@ -1,8 +1,8 @@
-"""The feed: new events of any process, read once, encoded once, handed to everybody who follows them.
+"""The feed: new events of any process, read once, encoded once, sent to all followers.
 
-The audit log is the sequence. Any commit to the database changes a mark that is cheap to look at; only then are rows
-read. The newest events are kept, so that whoever comes back soon needs no reading at all. It runs while somebody
-follows, all of it in the event loop: between two of its steps nothing is half done, so nobody misses an event or
+The audit log is the sequence. Any commit to the database changes a mark that is cheap to read; only then are rows
+read. The newest events are cached, so that a quick reconnect needs no query. It runs while somebody
+follows, entirely in the event loop: between two steps nothing is half done, so nobody misses an event or
 gets one twice.
 """
 
@@ -16,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from coilclaw import __version__
+from coilclaw.gate.running import CommandOutput
 from coilclaw.ledger.audit import Told, change_mark, last_number, told_after
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.secrets.redactor import Redactor
@@ -27,16 +28,16 @@ from coilclaw.store.database import Database
 
 POLL_SECONDS = 0.05
 LOOK_ANYWAY = 20
-"""Every so many polls the numbers are compared even if the mark has not changed."""
+"""After this many polls the numbers are compared even if the mark has not changed."""
 PAGE = 100
-"""Rows read between two turns of the event loop."""
+"""Rows read per turn of the event loop."""
 KEPT_EVENTS = 512
 KEPT_BYTES = 512 << 10
-"""What is kept of the newest events; less than a reader's queue takes."""
+"""How many of the newest events are cached; fewer than a reader's queue holds."""
 
 
 Partials: TypeAlias = Callable[[], Iterable[tuple[str, str, str]]]
-"""Gives the conversation, the turn and the text so far of every turn that is still running."""
+"""Returns the conversation, the turn and the text so far of every running turn."""
 
 
 def _none() -> Iterable[tuple[str, str, str]]:
@@ -44,12 +45,14 @@ def _none() -> Iterable[tuple[str, str, str]]:
 
 
 class Feed:
-    """One for a process. `partials` may be set: it is asked when somebody comes in the middle of a turn."""
+    """One per process. `partials` may be set: it is called when a reader connects in the middle of a turn."""
 
     def __init__(self, db: Database, clock: Clock, redactor: Redactor, *, poll_seconds: float = POLL_SECONDS) -> None:
         self.partials: Partials = _none
+        self.outputs: Callable[[], Iterable[CommandOutput]] = tuple
+        """Returns the last output of every running command; may be set as well."""
         self.catching_up = asyncio.Lock()
-        """Held while a page of old events is read: one page a turn of the loop, however many are behind."""
+        """Held while a page of old events is read: one page per turn of the loop, however many readers lag."""
         self._db = db
         self._clock = clock
         self._redactor = redactor
@@ -58,27 +61,27 @@ class Feed:
         self._kept: deque[Event] = deque()
         self._kept_bytes = 0
         self._mark = -1
-        self._last = 0  # handed out up to here
-        self._floor = 0  # everything after it, up to the last, is kept
+        self._last = 0  # delivered up to here
+        self._floor = 0  # everything after it, up to the last, is cached
         self._polling: asyncio.Task[None] | None = None
 
     # Followers
 
     def hello(self, seq: int) -> bytes:
-        """What a stream begins with; `seq` is where its reader stands."""
+        """The first message of a stream; `seq` is its reader's position."""
         said = StreamHello(seq=self.newest(), version=__version__, now=stamp(self._clock()))
         return b"retry: 2000\n" + frame("hello", msgspec.json.encode(said), seq=seq)
 
     def newest(self) -> int:
-        """The number of the newest event there is, handed out or not."""
+        """The number of the newest event, delivered or not."""
         return last_number(self._db.reader)
 
     def position(self, reader: Reader) -> int:
-        """Up to where a reader who has been sent everything has come."""
+        """The position of a reader that has received everything."""
         return max(reader.seq, self._last) if reader in self._readers else reader.seq
 
     def join(self, reader: Reader) -> bool:
-        """Follow from where the reader stands; False while it has to read older events first."""
+        """Follow from the reader's position; False while it has to read older events first."""
         self._begin()
         if reader.seq < self._floor:
             return False
@@ -87,23 +90,26 @@ class Feed:
         for thread_id, turn_id, text in self.partials():
             if text and reader.wants_text(thread_id):
                 reader.put(_text(thread_id, turn_id, 0, text))
+        for output in self.outputs():
+            if reader.wants_text(output.thread_id):
+                reader.put_if_quick(_output(output))
         self._readers.add(reader)
         return True
 
     def leave(self, reader: Reader) -> None:
-        """Follow no more. When nobody does, nothing is looked at."""
+        """Stop following. Without followers nothing is polled."""
         self._readers.discard(reader)
         if not self._readers and self._polling is not None:
             self._polling.cancel()
             self._polling = None
 
     def close(self) -> None:
-        """End everybody's stream."""
+        """End every stream."""
         for reader in list(self._readers):
             reader.end("over")
 
     def older(self, reader: Reader) -> bytes:
-        """The next page before what is kept, as this reader wants it; the reader stands behind it afterwards."""
+        """The next page of events older than the cache, filtered for this reader; advances the reader."""
         until = max(self._floor, reader.seq)
         rows = told_after(self._db.reader, reader.seq, PAGE, until=until)
         pieces: list[bytes] = []
@@ -125,20 +131,28 @@ class Feed:
     # Text
 
     def say_text(self, thread_id: str, turn_id: str, offset: int, piece: str) -> None:
-        """Tell everybody who follows a conversation a piece of text, already redacted. It is not kept anywhere."""
+        """Send a piece of text, already redacted, to all followers of a conversation. It is not stored."""
         sent = b""
         for reader in self._readers:
             if reader.wants_text(thread_id):
                 sent = sent or _text(thread_id, turn_id, offset, piece)
                 reader.put(sent)
 
+    def say_output(self, output: CommandOutput) -> None:
+        """Send a command's output, already redacted. Slow readers miss pieces."""
+        sent = b""
+        for reader in self._readers:
+            if reader.wants_text(output.thread_id):
+                sent = sent or _output(output)
+                reader.put_if_quick(sent)
+
     # New events
 
     def look(self) -> bool:
-        """Read and hand out the next page of new events; whether there may be more."""
-        self._mark = change_mark(self._db.reader)  # first: what is committed from here on changes it again
+        """Read and deliver the next page of new events; returns whether there may be more."""
+        self._mark = change_mark(self._db.reader)  # read first: later commits change it again
         newest = self.newest()
-        if newest < self._last:  # another database stands in our place: what was kept is of no use
+        if newest < self._last:  # the database was replaced: the cache is useless
             self._restart(newest)
         rows = told_after(self._db.reader, self._last, PAGE, until=newest)
         for told in rows:
@@ -176,7 +190,7 @@ class Feed:
             for number in count(1):
                 await asyncio.sleep(self._poll_seconds)
                 await self._look_if_changed(anyway=number % LOOK_ANYWAY == 0)
-        finally:  # whoever follows a feed that broke comes back and finds a new one
+        finally:  # followers of a broken feed reconnect to a new one
             if self._polling is asyncio.current_task():
                 self.close()
 
@@ -186,7 +200,7 @@ class Feed:
                 return
             while self.look():
                 await asyncio.sleep(0)
-        except sqlite3.Error:  # a full disk or a lock that is held too long: it may pass
+        except sqlite3.Error:  # a full disk or a long-held lock may be temporary
             self._mark = -1
 
 
@@ -194,11 +208,15 @@ def _text(thread_id: str, turn_id: str, offset: int, text: str) -> bytes:
     return frame("text", msgspec.json.encode(TextDelta(thread_id=thread_id, turn_id=turn_id, offset=offset, text=text)))
 
 
+def _output(output: CommandOutput) -> bytes:
+    return frame("command_output", msgspec.json.encode(output))
+
+
 def _gap(first: int, last: int) -> bytes:
-    """Nothing, unless numbers are missing."""
+    """A gap message if numbers are missing, else nothing."""
     return frame("gap", msgspec.json.encode(StreamGap(first=first, last=last)), seq=last) if first <= last else b""
 
 
 def gap_ahead(claimed: int, newest: int) -> bytes:
-    """What somebody is told who has seen numbers that were never given here."""
+    """The message for a reader with numbers that were never issued here."""
     return frame("gap", msgspec.json.encode(StreamGap(first=claimed, last=newest)), seq=newest)

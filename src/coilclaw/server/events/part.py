@@ -10,8 +10,8 @@ from coilclaw.store.devices import token_holds
 
 
 def events_part(serving: Serving) -> Part:
-    """The routes of events. A device that this process revokes is cut off at once; what another process revokes, the
-    streams find out by themselves within a second."""
+    """The routes of events. A device revoked by this process is disconnected at once; one revoked by another process
+    within a second."""
     runtime = serving.runtime
 
     def still_valid(caller: Caller) -> bool:

@@ -1,4 +1,4 @@
-"""A reader of events: what it wants to hear, how far it has come, and what waits to be sent to it. Never unbounded."""
+"""A reader of events: its filter, its position, and its bounded send queue."""
 
 import asyncio
 from collections import deque
@@ -10,14 +10,16 @@ from coilclaw.server.events.topics import Topic
 
 MOST_EVENTS = 1000
 MOST_BYTES = 1 << 20
+MOST_MISSABLE = MOST_BYTES // 2
+"""Queue size up to which optional messages are added: events always have room."""
 AT_ONCE = 64 << 10
-"""Bytes that are sent in one piece."""
+"""Bytes per send."""
 
 Ending: TypeAlias = Literal["", "gone", "overflow", "revoked", "over"]
 
 
 class Reader:
-    """One who follows the events; `seq` is the number up to which everything was told or is not wanted."""
+    """A follower of events; up to `seq` everything was sent or filtered out."""
 
     def __init__(
         self,
@@ -37,20 +39,20 @@ class Reader:
         self._woken = asyncio.Event()
 
     def wants_topics(self, topics: tuple[Topic, ...]) -> bool:
-        """Whether an event of these topics is asked for."""
+        """Whether it wants an event with these topics."""
         return self.topics is None or not self.topics.isdisjoint(topics)
 
     def wants_thread(self, thread_id: str) -> bool:
-        """Whether an event of this conversation is asked for."""
+        """Whether it wants an event of this conversation."""
         return self.thread_id is None or self.thread_id == thread_id
 
     def wants_text(self, thread_id: str) -> bool:
-        """Whether text of this conversation is asked for while it is being written."""
+        """Whether it wants text of this conversation while it is being written."""
         named = self.text_of is None or self.text_of == thread_id
         return named and self.wants_topics(("thread",)) and self.wants_thread(thread_id)
 
     def tell(self, event: Event) -> None:
-        """Put an event behind what waits, unless it was told or is not wanted."""
+        """Queue an event, unless it was sent or is filtered out."""
         if event.seq <= self.seq:
             return
         self.seq = event.seq
@@ -58,7 +60,7 @@ class Reader:
             self.put(event.sse)
 
     def put(self, piece: bytes) -> None:
-        """Put something to send behind what waits; one who lets too much pile up is cut off."""
+        """Queue a message; a reader with too large a queue is disconnected."""
         if self.ending:
             return
         if len(self._waiting) >= MOST_EVENTS or self._bytes + len(piece) > MOST_BYTES:
@@ -68,15 +70,20 @@ class Reader:
         self._bytes += len(piece)
         self._woken.set()
 
+    def put_if_quick(self, piece: bytes) -> None:
+        """Queue an optional message; dropped while the queue is too large."""
+        if self._bytes + len(piece) <= MOST_MISSABLE and len(self._waiting) < MOST_EVENTS // 2:
+            self.put(piece)
+
     def end(self, why: Ending) -> None:
-        """Send nothing more. The first reason counts."""
+        """Stop sending. The first reason counts."""
         self.ending = self.ending or why
         self._waiting.clear()
         self._bytes = 0
         self._woken.set()
 
     def take(self) -> bytes:
-        """What is to be sent next; nothing when nothing waits."""
+        """The next bytes to send; empty if the queue is."""
         pieces: list[bytes] = []
         size = 0
         while self._waiting and size < AT_ONCE:
@@ -86,7 +93,7 @@ class Reader:
         return b"".join(pieces)
 
     async def wait(self, seconds: float) -> bool:
-        """Until there is something to do; False when the time is over first."""
+        """Wait until there is something to do; False on timeout."""
         if not self._waiting and not self.ending:
             self._woken.clear()
             try:

@@ -77,10 +77,10 @@ class EventsController(Controller):
     ) -> Response[str]:
         """Everything that happens, from any process, as Server-Sent Events.
 
-        What is sent is a StreamMessage each time: `hello` first, then a LiveEvent under its topic with its number as
-        `id`, `text` without a number for text as a model says it, and `gap` where numbers are gone. Coming back with
-        `Last-Event-ID` loses nothing and tells nothing twice. A comment comes every 15 seconds. One who does not take
-        what is sent is cut off and may come back.
+        Each message is a StreamMessage: `hello` first, then a LiveEvent under its topic with its number as
+        `id`, `text` and `command_output` without a number for the output of models and commands, and `gap` where
+        numbers are missing. Reconnecting with `Last-Event-ID` loses and repeats nothing. A comment is sent every
+        15 seconds. A client that does not read is disconnected and may reconnect.
         """
         streams.room_for(caller)
         seen = int(last_event_id) if last_event_id else after

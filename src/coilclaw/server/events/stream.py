@@ -1,7 +1,7 @@
-"""Streams: open connections that events are sent on, so many at most, each ended when its device may no longer come in.
+"""Streams: open connections for events, limited in number, each closed when its device loses access.
 
-A stream first says hello, then what its reader missed, then what happens. It is an answer of its own rather than a
-generator: it must notice a reader who is gone, one who no longer takes anything, and the end of the server, each at
+A stream first sends hello, then what its reader missed, then new events. It is its own response class rather than a
+generator: it must notice a reader that is gone, one that no longer reads, and the server's shutdown, each at
 once and without waiting for the next event.
 """
 
@@ -54,14 +54,14 @@ class Streams(OpenConnections[Reader]):
 
 
 class EventStream(Response[str]):
-    """The answer that a stream is."""
+    """The response of a stream."""
 
     def __init__(self, streams: Streams, reader: Reader, caller: Caller, *, fresh: bool, follow: bool) -> None:
         super().__init__("", media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         self._stream = (streams, reader, caller, fresh, follow)
 
     def to_asgi_response(self, app: Any, request: Any, **kept: Any) -> ASGIResponse:
-        """Litestar's hook: what is sent is up to us."""
+        """Litestar's hook for a custom response."""
         streams, reader, caller, fresh, follow = self._stream
         headers: Iterable[tuple[str, str]] = self.headers.items()
         return _Sending(streams, reader, caller, fresh=fresh, follow=follow, headers=headers)
@@ -104,7 +104,7 @@ class _Sending(ASGIResponse):
             await self.start_response(send)
             await self._tell()
             await self._put(b"", more=False)
-        except TimeoutError:  # it takes nothing any more; what it has not taken by now is of no use to it
+        except TimeoutError:  # it no longer reads; drop what it has not read
             if line is not None:
                 line.abort()
         finally:
@@ -138,7 +138,7 @@ class _Sending(ASGIResponse):
                 await self._put(b":\nid: %d\n\n" % self._feed.position(reader))
 
     async def _catch_up(self) -> None:
-        """Hello, then everything up to where the feed goes on by itself."""
+        """Hello, then everything up to where the feed takes over."""
         reader, feed = self._reader, self._feed
         newest = feed.newest()
         if self._fresh:

@@ -1,9 +1,10 @@
-"""What is sent over the event stream: every kind of message, and its schema for the OpenAPI document."""
+"""The messages of the event stream, and their schemas for the OpenAPI document."""
 
 from typing import Any
 
 import msgspec
 
+from coilclaw.gate.running import CommandOutput
 from coilclaw.packets.canonical import Json
 from coilclaw.server.events.topics import TOPICS, Topic
 
@@ -12,13 +13,13 @@ _REFERENCES = "#/components/schemas/{name}"
 
 
 class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened, from the durable sequence; the name of the message is its first topic."""
+    """An event from the durable sequence; the name of the message is its first topic."""
 
     seq: int
-    """Its number: they grow by one from event to event, over all of them."""
+    """Its number in the sequence of all events."""
     event: Topic
     topics: tuple[Topic, ...]
-    """Every list that it makes old."""
+    """Every list that it makes stale."""
     type: str
     """What happened, such as `tool_completed`."""
     id: str
@@ -31,43 +32,48 @@ class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of an answer that is being written; it has no number and is not kept."""
+    """A piece of an answer that is being written; it has no number and is not stored."""
 
     thread_id: str
     turn_id: str
     offset: int
-    """How many characters were said before."""
+    """The number of characters before it."""
     text: str
 
 
 class StreamHello(msgspec.Struct, frozen=True, kw_only=True):
-    """What every stream begins with."""
+    """The first message of every stream."""
 
     seq: int
-    """The number of the newest event there is."""
+    """The number of the newest event."""
     version: str
     now: str
     """The server's clock."""
 
 
 class StreamGap(msgspec.Struct, frozen=True, kw_only=True, rename={"first": "from", "last": "to"}):
-    """These numbers are gone. `from` beyond `to`: they never were, and telling goes on at `to`."""
+    """These numbers are missing. `from` beyond `to`: they never existed, and the stream continues at `to`."""
 
     first: int
     last: int
 
 
-STREAMED: dict[str, type[msgspec.Struct]] = {"hello": StreamHello, "gap": StreamGap, "text": TextDelta}
+STREAMED: dict[str, type[msgspec.Struct]] = {
+    "hello": StreamHello,
+    "gap": StreamGap,
+    "text": TextDelta,
+    "command_output": CommandOutput,
+}
 """By the name of the message; every other message is a LiveEvent under its topic."""
 
 
 def structs() -> dict[str, type[msgspec.Struct]]:
-    """Everything that is sent, by the name of its schema."""
+    """Every message type, by the name of its schema."""
     return {struct.__name__: struct for struct in (*STREAMED.values(), LiveEvent)}
 
 
 def schemas() -> dict[str, Any]:
-    """The schemas of everything that is sent, and StreamMessage, which is any of it."""
+    """The schemas of all messages, and StreamMessage, their union."""
     _, found = msgspec.json.schema_components(structs().values(), ref_template=_REFERENCES)
     topic = {"$ref": _REFERENCES.format(name="Topic")}
     found["LiveEvent"]["properties"] |= {"event": topic, "topics": {"type": "array", "items": topic, "minItems": 1}}
@@ -83,7 +89,7 @@ def schemas() -> dict[str, Any]:
 
 
 def stream_schema() -> dict[str, Any]:
-    """The schema of a whole stream: text that holds messages."""
+    """The schema of a whole stream: text with messages."""
     items = {"$ref": _REFERENCES.format(name="StreamMessage")}
     return {"type": "string", "contentMediaType": MEDIA_TYPE, "contentSchema": {"type": "array", "items": items}}
 

@@ -1,4 +1,4 @@
-"""Topics: what an event is about, told from the name of its type."""
+"""Topics: what an event is about, derived from its type."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -7,6 +7,7 @@ Topic: TypeAlias = Literal[
     "action",
     "approval",
     "job",
+    "pull",
     "sop",
     "schedule",
     "receipt",
@@ -25,7 +26,12 @@ _OF_WORD: dict[str, Topic] = {
     "tool": "action",
     "idempotency": "action",
     "approval": "approval",
+    "answer": "approval",
     "job": "job",
+    "pr": "pull",
+    "deploy": "pull",
+    "workspace": "pull",
+    "merge": "settings",
     "sop": "sop",
     "schedule": "schedule",
     "schedules": "schedule",
@@ -43,6 +49,7 @@ _OF_WORD: dict[str, Topic] = {
     "session": "device",
     "config": "settings",
     "policy": "settings",
+    "project": "settings",
     "skill": "settings",
     "provider": "settings",
     "secret": "settings",
@@ -53,7 +60,7 @@ _OF_WORD: dict[str, Topic] = {
     "audit": "ledger",
     "ledger": "ledger",
 }
-"""By the first word of a type; an event whose word is not here is one of the ledger."""
+"""By the first word of a type; other events belong to the ledger."""
 
 _SEVERAL: dict[str, tuple[Topic, ...]] = {
     "approval_needed": ("approval", "action"),
@@ -68,15 +75,15 @@ _SEVERAL: dict[str, tuple[Topic, ...]] = {
     "tool_resolved": ("action", "approval"),
     "tool_reproposed": ("action", "approval"),
 }
-"""Types that concern more than one list; the first is what the event is sent as."""
+"""Types that concern several lists; the event is sent under the first."""
 
 
 def topics_of(event_type: str) -> tuple[Topic, ...]:
-    """What a type is about, what it is sent as first."""
+    """The topics of a type, the one it is sent under first."""
     several = _SEVERAL.get(event_type)
     return several or (_OF_WORD.get(event_type.partition("_")[0], "ledger"),)
 
 
 def is_known(event_type: str) -> bool:
-    """Whether somebody decided what the type is about."""
+    """Whether the type has explicit topics."""
     return event_type in _SEVERAL or event_type.partition("_")[0] in _OF_WORD

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from coilclaw.cli import completion
+from coilclaw.cli.background import see_out
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, moment, print_json, print_rows, tell
-from coilclaw.cli.phrases import action_words, result_words
-from coilclaw.features.approvals.commands.approvals import carry_out, find_action, show_card
+from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
+from coilclaw.cli.phrases import action_words, result_words, waits_for
+from coilclaw.features.approvals.commands.approvals import carry_out, find_action, go_on
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import UsageError
 
@@ -37,14 +38,20 @@ def list_all(status: str | None, limit: int, as_json: bool) -> None:
 
     with opened() as app:
         found = list_actions(app.db.reader, cast("Status | None", status.upper() if status else None), limit)
+        what = [app.redact(app.inspector.in_short(each.call)) for each in found]
     if as_json:
         print_json(found)
         return
+    if sys.stdout.isatty():
+        rows = [(told, a.status, moment(a.created_at), a.action_id) for told, a in zip(what, found, strict=True)]
+        print_rows(rows, ("what", "status", "when", "action"), empty="There are no actions.")
+        return
     rows = [
-        (a.action_id, a.status, a.call.tool, a.decision.lane, a.source, str(a.attempt), a.rejection_reason or "")
-        for a in found
+        (a.action_id, a.status, a.call.tool, a.decision.lane, a.source, str(a.attempt), a.rejection_reason or "", told)
+        for told, a in zip(what, found, strict=True)
     ]
-    print_rows(rows, ("action", "status", "tool", "lane", "from", "tries", "reason"), empty="There are no actions.")
+    columns = ("action", "status", "tool", "lane", "from", "tries", "reason", "what")
+    print_rows(rows, columns, empty="There are no actions.")
 
 
 @actions.command(short_help="Show one action.")
@@ -89,22 +96,24 @@ def resolve(action_id: str, verdict: str) -> int:
         return asyncio.run(_resolve(app, find_action(app, action_id), cast("Verdict", verdict)))
 
 
+@actions.command(short_help="End a command that runs in the background.")
+@click.argument("action_id", shell_complete=completion.actions("APPROVED"))
+def stop(action_id: str) -> int:
+    """End a command that runs in the background, with everything it started; whichever process runs it."""
+    with opened() as app:
+        return asyncio.run(_stop(app, find_action(app, action_id)))
+
+
 @actions.command()
 @click.argument("action_id", shell_complete=completion.actions("REJECTED", "FAILED"))
 def repropose(action_id: str) -> int:
     """Propose what was rejected or denied again, by your own hand.
 
-    The bytes are the same, and the card says where they came from.
+    The bytes are the same, and the card says where they came from. You are asked at once.
     """
     _owner_is_here("proposing again")
     with opened() as app:
-        new = asyncio.run(_repropose(app, find_action(app, action_id)))
-        if new.status != "PENDING":
-            tell(f"{new.action_id} {action_words(app.db.reader, new)}.")
-            return 0 if new.status == "EXECUTED" else 3
-        show_card(app.conveyor(nobody).intake.card(new))
-    tell(f"It is waiting for approval. Answer with: coilclaw approvals approve {new.action_id}")
-    return 0
+        return asyncio.run(_repropose(app, find_action(app, action_id)))
 
 
 async def _resolve(app: "Runtime", action: "Action", verdict: "Verdict") -> int:
@@ -115,11 +124,44 @@ async def _resolve(app: "Runtime", action: "Action", verdict: "Verdict") -> int:
     if isinstance(answered, Outcome):
         tell(f"{action.action_id} {action_words(app.db.reader, answered.action)}.")
         return 0
-    return await carry_out(app, conveyor, answered)
+    try:
+        return await carry_out(app, conveyor, answered)
+    finally:
+        await see_out(app)
 
 
-async def _repropose(app: "Runtime", action: "Action") -> "Action":
-    return await app.approvals(app.conveyor(nobody)).repropose(action)
+async def _stop(app: "Runtime", action: "Action") -> int:
+    from coilclaw.store.running import running_since
+
+    conveyor = app.conveyor(nobody)
+    await conveyor.recover()  # what a process that died left has its end by now
+    if running_since(app.db.reader, action.action_id) is None:
+        action = find_action(app, action.action_id)
+        raise UsageError(
+            f"{action.action_id} {action_words(app.db.reader, action)}; it does not run in the background."
+        )
+    await app.db.write(lambda tx: conveyor.records.note(tx, "tool_stopped", action, {"by": "terminal"}))
+    if not await app.background.end(action.action_id):
+        tell(f"{action.action_id} was told to end, and has not ended yet.", err=True)
+        return 1
+    tell(f"{action.action_id} {action_words(app.db.reader, find_action(app, action.action_id))}.")
+    return 0
+
+
+async def _repropose(app: "Runtime", action: "Action") -> int:
+    from coilclaw.cli.terminal import Terminal
+    from coilclaw.store.actions import result_of
+
+    new = await app.approvals(app.conveyor(Terminal().approve)).repropose(action)
+    if new.status in ("PENDING", "APPROVED"):
+        tell(waits_for(app, new))
+        return 0
+    result = result_of(app.db.reader, new.action_id)
+    print_result(result_words(result) if result else action_words(app.db.reader, new), success=new.status == "EXECUTED")
+    await go_on(app, new)
+    if new.status == "REJECTED":
+        return 4 if result is not None and result.code == "OWNER_REFUSED" else 3
+    return 0 if new.status == "EXECUTED" else 1
 
 
 def _owner_is_here(doing: str) -> None:

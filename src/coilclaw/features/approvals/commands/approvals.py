@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli import completion
+from coilclaw.cli.background import see_out
 from coilclaw.cli.open_home import opened
 from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
 from coilclaw.cli.phrases import action_words, result_words
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from coilclaw.packets.action import Action
     from coilclaw.packets.card import Card
     from coilclaw.runtime import Runtime
+
+
+WORKER_SECONDS, POLL_SECONDS = 20.0, 0.2
+"""How long `approve` waits for a worker that carries an action out, and how often it looks."""
 
 
 @click.group()
@@ -34,14 +39,23 @@ def list_pending(as_json: bool) -> None:
     with opened() as app:
         asyncio.run(_tidy(app))
         waiting = waiting_actions(app.db.reader, 1000)
+        what = [app.redact(app.inspector.in_short(each.call)) for each in waiting]
     if as_json:
         print_json(waiting)
         return
+    if sys.stdout.isatty():
+        rows = [
+            (told, a.decision.risk_word, moment(a.expires_at), a.action_id)
+            for told, a in zip(what, waiting, strict=True)
+        ]
+        print_rows(rows, ("what", "risk", "expires", "action"), empty="Nothing is waiting for you.")
+        return
     rows = [
-        (a.action_id, a.call.tool, a.decision.risk_word, a.decision.lane, a.source, moment(a.expires_at))
-        for a in waiting
+        (a.action_id, a.call.tool, a.decision.risk_word, a.decision.lane, a.source, moment(a.expires_at), told)
+        for told, a in zip(what, waiting, strict=True)
     ]
-    print_rows(rows, ("action", "tool", "risk", "lane", "from", "expires"), empty="Nothing is waiting for you.")
+    columns = ("action", "tool", "risk", "lane", "from", "expires", "what")
+    print_rows(rows, columns, empty="Nothing is waiting for you.")
 
 
 @approvals.command(short_help="Show an action's approval card: what it would do, and why it asks.")
@@ -63,7 +77,7 @@ def show(action_id: str, as_json: bool) -> None:
 def approve(action_id: str, unsafe: bool) -> int:
     """Approve an action at the terminal: exactly the stored bytes, once.
 
-    It is carried out at once, or by the worker if one is running. What is yours alone (lane C) is approved in the panel
+    It is carried out at once, or by the worker if one is running. What governs the agent is approved in the panel
     once you have a passkey.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -71,7 +85,7 @@ def approve(action_id: str, unsafe: bool) -> int:
     from coilclaw.cli.terminal import Terminal
 
     with opened(unsafe=unsafe) as app:
-        return asyncio.run(_approve(app, _waiting(app, action_id), Terminal()))
+        return asyncio.run(approve_here(app, _waiting(app, action_id), Terminal()))
 
 
 @approvals.command()
@@ -80,15 +94,21 @@ def approve(action_id: str, unsafe: bool) -> int:
 def reject(action_id: str, reason: str) -> int:
     """Reject an action, with a reason."""
     with opened() as app:
-        action = _waiting(app, action_id)
-        asyncio.run(app.approvals(app.conveyor(nobody)).reject(action, reason=reason))
-    tell(f"Rejected {action_id}.")
+        asyncio.run(reject_here(app, _waiting(app, action_id), reason))
     return 0
+
+
+async def reject_here(app: "Runtime", action: "Action", reason: str) -> None:
+    """Write down the owner's no."""
+    await app.approvals(app.conveyor(nobody)).reject(action, reason=reason)
+    tell(f"Rejected {action.action_id}.")
+    await go_on(app, action)
 
 
 def show_card(card: "Card") -> None:
     """All of a card: page by page at a terminal, as text elsewhere."""
-    from coilclaw.cli.terminal import Terminal, describe
+    from coilclaw.cli.card_text import describe
+    from coilclaw.cli.terminal import Terminal
 
     terminal = Terminal()
     if terminal.interactive and sys.stdout.isatty():
@@ -97,7 +117,8 @@ def show_card(card: "Card") -> None:
         tell(describe(card))
 
 
-async def _approve(app: "Runtime", action: "Action", terminal: "Terminal") -> int:
+async def approve_here(app: "Runtime", action: "Action", terminal: "Terminal") -> int:
+    """Show the card, take the owner's answer and carry it out; the exit code of what came of it."""
     from coilclaw.cli.commands.estop import way_out
     from coilclaw.packets.ids import from_stamp
 
@@ -109,7 +130,7 @@ async def _approve(app: "Runtime", action: "Action", terminal: "Terminal") -> in
     if from_stamp(action.expires_at) <= app.clock():
         answered = await app.approvals(conveyor).approve(action, by="terminal", digest=action.digest)
     elif action.status == "PENDING":
-        card = conveyor.intake.card(action)
+        card = await conveyor.intake.shown(action)
         if card.lane != action.decision.lane:
             raise UsageError(
                 f"{action.action_id} was proposed to run in a box.",
@@ -122,13 +143,30 @@ async def _approve(app: "Runtime", action: "Action", terminal: "Terminal") -> in
             )
         answer = await terminal.approve(card)
         if not answer.approved:
-            outcome = await app.approvals(conveyor).reject(action, reason="")
+            outcome = await app.approvals(conveyor).reject(action, reason=answer.reason)
             print_result(result_words(outcome.result), success=False)
+            await go_on(app, action)
             return 4
-        answered = await app.approvals(conveyor).approve(action, by="terminal", digest=card.digest, seen=card.seen)
+        answered = await app.approvals(conveyor).approve(
+            action, by="terminal", digest=card.digest, seen=card.seen, from_now_on=answer.from_now_on
+        )
     else:
         answered = action
-    return await carry_out(app, conveyor, answered)
+    try:
+        code = await carry_out(app, conveyor, answered)
+        await go_on(app, action)
+    finally:
+        await see_out(app)
+    return code
+
+
+async def go_on(app: "Runtime", action: "Action") -> None:
+    """Go on with the turn this call belongs to, if that was its last answer and no worker does."""
+    from coilclaw.gate.executor import worker_is_running
+
+    resume = app.extensions.resume
+    if resume is not None and not app.estop.engaged() and not worker_is_running(app.home.locks_dir):
+        await resume(app, action.turn_id)
 
 
 async def carry_out(app: "Runtime", conveyor: "Conveyor", answered: "Action | Outcome") -> int:
@@ -141,8 +179,7 @@ async def carry_out(app: "Runtime", conveyor: "Conveyor", answered: "Action | Ou
         print_result(result_words(answered.result), success=False)
         return exit_code(answered)
     if worker_is_running(app.home.locks_dir):
-        tell(f"Approved {answered.action_id}; the worker will execute it.")
-        return 0
+        return await _executed_by_worker(app, answered)
     outcome = await conveyor.execute(answered)
     if outcome is None:
         held = app.estop.engaged()
@@ -152,10 +189,31 @@ async def carry_out(app: "Runtime", conveyor: "Conveyor", answered: "Action | Ou
     return exit_code(outcome)
 
 
+async def _executed_by_worker(app: "Runtime", action: "Action") -> int:
+    """Wait for what a worker makes of an approved action, as long as a person would, and tell it."""
+    from coilclaw.store.actions import load_action, result_of
+
+    tell(f"Approved {action.action_id}; the worker will execute it.", err=True)
+    for _ in range(round(WORKER_SECONDS / POLL_SECONDS)):
+        now = load_action(app.db.reader, action.action_id)
+        if now is None or now.status not in ("PENDING", "APPROVED"):
+            result = result_of(app.db.reader, action.action_id)
+            if now is None or result is None:
+                break
+            print_result(result_words(result), success=result.success)
+            return 0 if now.status == "EXECUTED" else 1
+        await asyncio.sleep(POLL_SECONDS)
+    tell(f"It has not ended yet: `coilclaw actions show {action.action_id}` tells how it goes.")
+    return 0
+
+
 async def _tidy(app: "Runtime") -> None:
     executor = app.executor(app.conveyor(nobody))
-    await executor.tidy()
-    await executor.expire()
+    try:
+        await executor.tidy()
+        await executor.expire()
+    finally:
+        await see_out(app)
 
 
 def find_action(app: "Runtime", action_id: str) -> "Action":

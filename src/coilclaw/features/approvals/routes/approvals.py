@@ -11,9 +11,10 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from coilclaw.features.approvals.prompt_execution import PromptExecution
 from coilclaw.features.approvals.views import Answered, ApprovalCard, answered, approval_of, approvals_of, find_action
+from coilclaw.gate.approvals import NotOffered
 from coilclaw.gate.conveyor import Outcome
 from coilclaw.packets.action import Action
-from coilclaw.packets.card import Card
+from coilclaw.packets.card import Card, FromNowOn
 from coilclaw.packets.decision import Lane
 from coilclaw.packets.errors import Conflict
 from coilclaw.packets.proof import Assertion
@@ -46,6 +47,8 @@ class Approve(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     seen: Annotated[str, msgspec.Meta(max_length=128, description="`seen` of the card that was shown.")]
     proof: Assertion | None = None
     """A passkey's assertion over this action, where the card says that one is needed."""
+    from_now_on: FromNowOn | None = None
+    """Makes a standing answer of the yes: one of the card's `offers`, and until when."""
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -190,18 +193,26 @@ class ApprovalRoutes(Controller):
         """Approve exactly what was shown, once. The answer comes as soon as the yes is durable; the action is then
         carried out, and its end is told by events, by its thread and by `getAction`.
 
+        With `from_now_on` the yes also covers later calls: 422 NOT_OFFERED when the card does not offer that.
         Saying yes again changes nothing. 403 PROOF_NEEDED when the card asks for a passkey and `proof` is invalid.
         """
         action = find_action(core, action_id)
         if action.status != "PENDING":
             return await _said_yes(core, redacting, action, data.digest)
-        card = core.conveyor.intake.card(action)
+        card = await core.conveyor.intake.shown(action)
         if (data.digest, data.seen) != (card.digest, card.seen):
             raise Changed(card.digest, card.seen)
         try:
             said = await core.approvals.approve(
-                action, by=caller.by, digest=data.digest, seen=data.seen, proof=data.proof
+                action,
+                by=caller.by,
+                digest=data.digest,
+                seen=data.seen,
+                proof=data.proof,
+                from_now_on=data.from_now_on,
             )
+        except NotOffered as error:
+            raise Trouble(422, "NOT_OFFERED", error.message, remedy="Choose one of the card's offers.") from error
         except Conflict:
             return await _said_yes(core, redacting, find_action(core, action_id), data.digest)
         if isinstance(said, Outcome):

@@ -60,11 +60,13 @@ def search(query: str, limit: int, as_json: bool) -> None:
     print_rows(rows, ("conversation", "when", "who", "what"), empty="Nothing found.")
 
 
-@memory.command()
+@memory.command(short_help="Show a conversation, calls and results included.")
 @click.argument("conversation_id", shell_complete=completion.conversations)
+@click.option("--summaries", is_flag=True, help="Open summaries of earlier messages, which are one line otherwise.")
 @json_option
-def show(conversation_id: str, as_json: bool) -> None:
-    """Show a conversation, calls and results included."""
+def show(conversation_id: str, summaries: bool, as_json: bool) -> None:
+    """Show a conversation, calls and results included; a call that had to wait with what came of it."""
+    from coilclaw.features.chat.store.message_page import with_outcomes
     from coilclaw.store.threads import near_thread_ids, recent_messages, thread_exists
 
     with opened() as app:
@@ -72,18 +74,29 @@ def show(conversation_id: str, as_json: bool) -> None:
         if not thread_exists(db, conversation_id):
             near = did_you_mean(conversation_id, near_thread_ids(db))
             raise UsageError(f"there is no conversation {conversation_id!r}.", remedy=near)
-        messages = recent_messages(db, conversation_id, 100_000)
+        messages = with_outcomes(db, recent_messages(db, conversation_id, 100_000))
     if as_json:
         print_json([_named(message) for message in messages])
         return
+    told = {message.action_id for message in messages if "waited" in message.metadata}
+    for message in messages:
+        if message.role != "system" or message.action_id is None or message.action_id not in told:
+            print_message(message, summaries=summaries)
+
+
+def print_message(message: "MessageRow", *, summaries: bool) -> None:
+    """One message as people read it; a summary as one line, unless it is opened."""
+    from coilclaw.features.chat.store.message_page import summarised
     from coilclaw.packets.text import visible
 
-    for message in messages:
-        tell(f"[{moment(message.created_at, 'seconds')}] {message.role}")
-        for call in message.tool_calls:
-            tell(f"  → {call.tool} {visible(call.arguments)[:400]}")
-        if message.content:
-            tell("\n".join(f"  {line}" for line in visible(message.content).splitlines()))
+    tell(f"[{moment(message.created_at, 'seconds')}] {message.role}")
+    for call in message.tool_calls:
+        tell(f"  → {call.tool} {visible(call.arguments)[:400]}")
+    if folded := summarised(message):
+        how = "" if summaries else " (open with --summaries)"
+        tell(f"  {counted(folded, 'earlier message')} summed up{how}")
+    if message.content and (summaries or not folded):
+        tell("\n".join(f"  {line}" for line in visible(message.content).splitlines()))
 
 
 @memory.command()

@@ -39,7 +39,7 @@ class ChatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     turn_id: str
     state: TurnState
     ending: str
-    """`pending` when calls wait for the owner."""
+    """`pending` when calls wait for the owner; the same turn goes on once they are answered."""
     text: str | None
     """Null while it is being worked on: see GET /v1/chat/turns/{turn_id}."""
 

@@ -17,6 +17,8 @@ from coilclaw.features.chat.store.message_page import (
     calls_standing,
     message_by_id,
     messages_page,
+    summarised,
+    with_outcomes,
 )
 from coilclaw.features.chat.store.turns import TurnState
 from coilclaw.features.chat.turns import Turns
@@ -25,9 +27,11 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ProposedCall, Role
 from coilclaw.packets.decision import Lane, Risk, Verdict
 from coilclaw.packets.labels import is_untrusted
+from coilclaw.packets.settings import SettingChange
 from coilclaw.server.core import Core
 from coilclaw.server.pages import Limit, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, Trouble, problems
+from coilclaw.store.held_back import Reproposed, reproposed_actions
 from coilclaw.store.threads import ANNOUNCED, MessageRow
 
 CONTENT_CHARACTERS = 16_000
@@ -65,9 +69,14 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     """Why, in a word."""
     reasons: list[str]
+    allows: list[SettingChange]
+    """What the owner could change so that such a call is no longer denied."""
     lane: Lane | None
     risk: Risk | None
     receipt_id: str | None
+    reproposed_id: str | None
+    """The action that the owner made of it, when it was refused and proposed again by hand."""
+    reproposed_status: Status | None
 
 
 class Pointer(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +111,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     action_id: str | None
     """The action that this is the result or the outcome of."""
     success: bool | None
-    """For role `tool`: whether it did what was asked."""
+    """For role `tool`: whether it did what was asked. A call that had to wait tells what came of it."""
     code: str
     receipt_id: str | None
     artifact: Pointer | None
@@ -111,6 +120,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """Workspace paths that were sent along."""
     turn_state: str
     """For role `system`: how its turn ended, when the message tells that."""
+    summarised: int
+    """For code `SUMMARY`: how many earlier messages it sums up for the model; they all stay above."""
 
 
 class Messages(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,10 +235,13 @@ def _earlier(core: Core, thread_id: str, rows: list[Numbered]) -> str | None:
 
 
 async def _shown(core: Core, rows: list[MessageRow], *, whole: bool) -> list[Message]:
-    standing = calls_standing(core.db.reader, (each.turn_id for each in rows if each.tool_calls))
+    turns = {each.turn_id for each in rows if each.tool_calls}
+    standing = calls_standing(core.db.reader, turns)
+    again = reproposed_actions(core.db.reader, turns)
+    rows = with_outcomes(core.db.reader, rows)
     sizes = artifact_sizes(core.db.reader, filter(None, map(_artifact_of, rows)))
     # Taking secrets out of a long page takes its time; nobody else waits for it.
-    return await asyncio.to_thread(lambda: [_message(core, each, standing, sizes, whole=whole) for each in rows])
+    return await asyncio.to_thread(lambda: [_message(core, each, standing, again, sizes, whole=whole) for each in rows])
 
 
 def _cut(core: Core, text: str, most: int) -> str:
@@ -235,7 +249,13 @@ def _cut(core: Core, text: str, most: int) -> str:
 
 
 def _message(
-    core: Core, row: MessageRow, standing: list[CallStanding], sizes: dict[str, int], *, whole: bool
+    core: Core,
+    row: MessageRow,
+    standing: list[CallStanding],
+    again: dict[str, Reproposed],
+    sizes: dict[str, int],
+    *,
+    whole: bool,
 ) -> Message:
     about = row.metadata
     content, arguments = (WHOLE, WHOLE) if whole else (CONTENT_CHARACTERS, ARGUMENTS_CHARACTERS)
@@ -253,7 +273,7 @@ def _message(
         provider=row.provider,
         model=row.model,
         calls=[
-            _call(core, call, stands, arguments)
+            _call(core, call, stands, again.get(stands.action_id) if stands else None, arguments)
             for call, stands in zip(row.tool_calls, actions_proposed(row, standing), strict=True)
         ],
         call_id=shown_text(core, row.tool_call_id),
@@ -264,10 +284,11 @@ def _message(
         artifact=None if artifact_id is None else Pointer(artifact_id=artifact_id, size=sizes.get(artifact_id)),
         attachments=[shown_text(core, path) for path in _words(about.get("attachments"))],
         turn_state=_word(about.get("turn_state")),
+        summarised=summarised(row),
     )
 
 
-def _call(core: Core, call: ProposedCall, stands: CallStanding | None, most: int) -> Call:
+def _call(core: Core, call: ProposedCall, stands: CallStanding | None, again: Reproposed | None, most: int) -> Call:
     return Call(
         call_id=shown_text(core, call.call_id),
         tool=core.named(call.tool),
@@ -278,9 +299,12 @@ def _call(core: Core, call: ProposedCall, stands: CallStanding | None, most: int
         verdict=stands.verdict if stands else None,
         code=stands.code if stands else "",
         reasons=[shown_text(core, reason) for reason in stands.reasons] if stands else [],
+        allows=list(stands.allows) if stands else [],
         lane=stands.lane if stands else None,
         risk=stands.risk if stands else None,
         receipt_id=stands.receipt_id if stands else None,
+        reproposed_id=again.action_id if again else None,
+        reproposed_status=again.status if again else None,
     )
 
 

@@ -9,8 +9,10 @@ import msgspec
 from litestar import Controller, delete, get, patch, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter, QueryParameter
+from msgspec import UNSET, UnsetType
 
 from coilclaw.features.approvals.views import refusals_of
+from coilclaw.features.chat.models import ConversationModels
 from coilclaw.features.chat.routes.lookups import found_thread, id_of, shown_text
 from coilclaw.features.chat.store.thread_list import LastWords, Place, ThreadOverview, list_overviews, overview_of
 from coilclaw.ledger.audit import add_event
@@ -25,6 +27,7 @@ from coilclaw.server.naming import sentence_of
 from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor
 from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.store.actions import load_action
+from coilclaw.store.projects import project_named
 from coilclaw.store.refusals import Refusal
 from coilclaw.store.threads import delete_thread, ensure_thread, rename_thread, thread_exists
 from coilclaw.store.tx import Tx
@@ -42,15 +45,22 @@ class NewThread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A conversation to be made."""
 
     title: Title = ""
+    model: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    """The configured provider that answers in it; null: the default one."""
+    project: Annotated[
+        str, msgspec.Meta(max_length=64, description="The project it works in; empty: the workspace.")
+    ] = ""
 
 
 UNTITLED = NewThread()
 
 
 class Renamed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A conversation's new title."""
+    """A conversation's new title, or who answers in it from now on."""
 
-    title: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    title: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    model: Annotated[str, msgspec.Meta(max_length=200)] | UnsetType | None = UNSET
+    """A configured provider; null for the default one."""
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +91,10 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     channel: str
     """Where it was begun: panel, cli, job, …"""
+    model: str | None
+    """The provider that was chosen to answer in it; null: the default one."""
+    project: str | None
+    """The name of the project it works in; null for the workspace."""
     created_at: str
     updated_at: str
     messages: int
@@ -121,17 +135,25 @@ class Threads(Controller):
     async def create(
         self,
         core: NamedDependency[Core],
+        models: NamedDependency[ConversationModels],
         request_key: NamedDependency[str | None],
         data: JSONBody[NewThread] = UNTITLED,
     ) -> Thread:
         """Make a conversation. Without a title it is named after its first message."""
         thread_id = id_of("conv", request_key) or new_id("conv", core.clock())
         title = one_line(core.said(data.title)).strip()
+        chosen = None if data.model is None else models.checked(data.model)
+        project = project_named(core.db.reader, data.project) if data.project else None
+        if data.project and project is None:
+            raise Trouble(422, "NO_PROJECT", "there is no such project.", remedy="See `coilclaw project list`.")
 
         def write(tx: Tx) -> None:
             if not thread_exists(tx, thread_id):
-                ensure_thread(tx, core.clock, thread_id, "panel", title)
+                where = None if project is None else project.project_id
+                ensure_thread(tx, core.clock, thread_id, "panel", title, project=where)
                 add_event(tx, core.clock, "thread_created", thread_id, {})
+                if chosen is not None:
+                    models.keep(tx, thread_id, chosen)
 
         await core.db.write(write)
         return _found(core, thread_id)
@@ -147,16 +169,27 @@ class Threads(Controller):
         """One conversation."""
         return _found(core, thread_id)
 
-    @patch("/{thread_id:str}", operation_id="renameThread", summary="Another title", responses=problems(404))
-    async def rename(self, core: NamedDependency[Core], thread_id: ThreadId, data: JSONBody[Renamed]) -> Thread:
-        """Give a conversation another title."""
-        title = one_line(core.said(data.title)).strip()
-        if not title:
+    @patch("/{thread_id:str}", operation_id="renameThread", summary="Another title or model", responses=problems(404))
+    async def rename(
+        self,
+        core: NamedDependency[Core],
+        models: NamedDependency[ConversationModels],
+        thread_id: ThreadId,
+        data: JSONBody[Renamed],
+    ) -> Thread:
+        """Give a conversation another title, or have another configured provider answer in it from now on."""
+        title = "" if data.title is UNSET else one_line(core.said(data.title)).strip()
+        if data.title is not UNSET and not title:
             raise Trouble(422, "UNFIT", "the title is empty.", remedy="Give the conversation a title.")
+        if data.title is UNSET and data.model is UNSET:
+            raise Trouble(422, "UNFIT", "there is nothing to change.", remedy="Give a title or a model.")
+        chosen = models.checked(data.model) if isinstance(data.model, str) else None
 
         def write(tx: Tx) -> None:
-            if rename_thread(tx, thread_id, title[:200]):
+            if title and rename_thread(tx, thread_id, title[:200]):
                 add_event(tx, core.clock, "thread_renamed", thread_id, {})
+            if data.model is not UNSET:
+                models.keep(tx, thread_id, chosen)
 
         await core.db.write(write)
         return _found(core, thread_id)
@@ -218,6 +251,8 @@ def _shown(core: Core, thread: ThreadOverview, ends: Ends) -> Thread:
         thread_id=thread.thread_id,
         title=one_line(core.said(thread.title)),
         channel=thread.channel,
+        model=thread.model,
+        project=thread.project,
         created_at=thread.created_at,
         updated_at=thread.updated_at,
         messages=thread.messages,

@@ -24,7 +24,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str
     """The owner's message."""
     state: TurnState
-    """QUEUED and RUNNING go on; ANSWERED, FAILED, STOPPED and INTERRUPTED are final."""
+    """QUEUED and RUNNING go on, WAITING does once its calls are answered; the others are final."""
     ending: str
     """Once answered: `answered`, `pending` (calls wait for the owner), `max_rounds` or `budget` (it had to end)."""
     code: str

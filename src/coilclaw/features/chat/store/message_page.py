@@ -4,12 +4,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from coilclaw.packets.action import Status
+from coilclaw.packets.action import Status, ToolResult
 from coilclaw.packets.decision import Decision, Lane, Risk, Verdict
+from coilclaw.packets.settings import SettingChange
 from coilclaw.store.threads import MESSAGE_COLUMNS, MessageRow, message_of
 from coilclaw.store.tx import Tx
 
 _DECISION = msgspec.json.Decoder(Decision)
+_RESULT = msgspec.json.Decoder(ToolResult)
+WAITED = "APPROVAL_NEEDED"
+"""The code of a result that only says that its call waits for the owner."""
 
 
 class Numbered(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +56,7 @@ class CallStanding(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     code: str
     reasons: tuple[str, ...]
+    allows: tuple[SettingChange, ...]
     lane: Lane
     risk: Risk
     receipt_id: str | None
@@ -88,6 +93,7 @@ def _standing(row: Sequence[str]) -> CallStanding | None:
         verdict=decision.verdict,
         code=decision.code,
         reasons=decision.reasons,
+        allows=decision.allows,
         lane=decision.lane,
         risk=decision.risk,
         receipt_id=row[5],
@@ -108,6 +114,43 @@ def actions_proposed(message: MessageRow, standing: Sequence[CallStanding]) -> l
         return [by_id.get(action_id) for action_id in named]
     by_call = {each.call_id: each for each in standing if each.turn_id == message.turn_id}
     return [by_call.get(call.call_id) for call in message.tool_calls]
+
+
+def with_outcomes(db: Tx, rows: Sequence[MessageRow]) -> list[MessageRow]:
+    """The same messages, but a result that said its call waits says what came of it, once that is known."""
+    waited = [row.action_id for row in rows if row.role == "tool" and row.metadata.get("code") == WAITED]
+    if not waited:
+        return list(rows)
+    ended = db.execute(
+        "SELECT action_id, result_json FROM proposed_actions WHERE status NOT IN ('PENDING', 'APPROVED')"
+        " AND action_id IN (SELECT value FROM json_each(?)) AND result_json IS NOT NULL",
+        (msgspec.json.encode(waited).decode(),),
+    ).fetchall()
+    results = {action_id: result for action_id, text in ended if (result := _result(text)) is not None}
+    return [_with_outcome(row, results[row.action_id]) if row.action_id in results else row for row in rows]
+
+
+def _result(text: str) -> ToolResult | None:
+    try:
+        return _RESULT.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def _with_outcome(row: MessageRow, result: ToolResult) -> MessageRow:
+    if row.role != "tool" or row.metadata.get("code") != WAITED:
+        return row
+    about = {"code": result.code, "success": result.success, "receipt_id": result.receipt_id}
+    return msgspec.structs.replace(
+        row, content=result.output, label=result.label, metadata={**row.metadata, **about, "waited": True}
+    )
+
+
+def summarised(row: MessageRow) -> int:
+    """How many earlier messages a summary stands for; 0 for every other message."""
+    summary = row.metadata.get("summary")
+    count = summary.get("count") if isinstance(summary, dict) and row.metadata.get("code") == "SUMMARY" else 0
+    return count if isinstance(count, int) else 0
 
 
 def artifact_sizes(db: Tx, artifact_ids: Iterable[str]) -> dict[str, int]:

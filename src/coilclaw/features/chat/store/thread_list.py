@@ -33,6 +33,9 @@ class ThreadOverview(msgspec.Struct, frozen=True, kw_only=True):
     thread_id: str
     title: str
     channel: str
+    model: str | None
+    project: str | None
+    """The name of the project it works in, removed or not."""
     created_at: str
     updated_at: str
     messages: int
@@ -50,8 +53,9 @@ Place: TypeAlias = tuple[Annotated[str, msgspec.Meta(max_length=40)], Annotated[
 """Where a list goes on: after the conversation that was touched then, with that number."""
 
 _SELECT = f"""
-SELECT t.thread_id, t.title, t.channel, t.created_at, t.updated_at, t.rowid,
-    (SELECT count(*) FROM (SELECT 1 FROM messages m WHERE m.thread_id = t.thread_id LIMIT {MOST_COUNTED}))
+SELECT t.thread_id, t.title, t.channel, t.created_at, t.updated_at, t.rowid, t.model,
+    (SELECT count(*) FROM (SELECT 1 FROM messages m WHERE m.thread_id = t.thread_id LIMIT {MOST_COUNTED})),
+    (SELECT p.name FROM thread_projects x JOIN projects p USING (project_id) WHERE x.thread_id = t.thread_id)
 FROM threads t
 """  # noqa: S608
 # A conversation that was deleted and that jobs still name is empty, and no conversation any more.
@@ -98,7 +102,9 @@ def _literally(words: str) -> str:
     return words
 
 
-def _overviews(db: Tx, rows: list[tuple[str, str, str, str, str, int, int]]) -> list[ThreadOverview]:
+def _overviews(
+    db: Tx, rows: list[tuple[str, str, str, str, str, int, str | None, int, str | None]]
+) -> list[ThreadOverview]:
     approvals: dict[str, int] = dict(
         db.execute(
             "SELECT thread_id, count(*) FROM proposed_actions WHERE status = 'PENDING' AND worker IS NULL"
@@ -123,7 +129,9 @@ def _overviews(db: Tx, rows: list[tuple[str, str, str, str, str, int, int]]) -> 
             created_at=row[3],
             updated_at=row[4],
             number=row[5],
-            messages=row[6],
+            model=row[6],
+            messages=row[7],
+            project=row[8],
             last=(last := words[row[0]]),
             ended_action_id=None if last is None else _ended_since(db, row[0], last),
             running_turn_id=running.get(row[0]),

@@ -6,11 +6,14 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from coilclaw.packets.ids import Clock, stamp
+from coilclaw.store.running import IS_RUNNING
 from coilclaw.store.tx import Tx
 
-TurnState: TypeAlias = Literal["QUEUED", "RUNNING", "ANSWERED", "FAILED", "STOPPED", "INTERRUPTED"]
+TurnState: TypeAlias = Literal["QUEUED", "RUNNING", "WAITING", "ANSWERED", "FAILED", "STOPPED", "INTERRUPTED"]
 OVER: frozenset[TurnState] = frozenset({"ANSWERED", "FAILED", "STOPPED", "INTERRUPTED"})
 """The states a turn never leaves."""
+RESTS: frozenset[TurnState] = frozenset({"WAITING", *OVER})
+"""The states in which nobody works on it; one that waits goes on when its calls have their outcomes."""
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +47,10 @@ class TurnEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 _COLUMNS = "turn_id, thread_id, message_id, state, ending, code, reason, worker, created_at, started_at, ended_at"
 _OPEN = "state IN ('QUEUED', 'RUNNING')"
+_ANSWERED = (  # what goes on in the background has its answer
+    "NOT EXISTS (SELECT 1 FROM proposed_actions a WHERE a.turn_id = turns.turn_id"  # noqa: S608
+    f" AND a.status IN ('PENDING', 'APPROVED') AND NOT {IS_RUNNING})"
+)
 Gone: TypeAlias = Callable[[str], bool]
 """Whether the process of that name lives no more."""
 
@@ -125,6 +132,61 @@ def begin_turn(tx: Tx, clock: Clock, turn: TurnRow, worker: str) -> bool:
     )
 
 
+def wait_turn(tx: Tx, turn: TurnRow) -> bool:
+    """Have a running turn wait for the outcomes of its calls, in nobody's hands."""
+    return (
+        tx.execute(
+            "UPDATE turns SET state = 'WAITING', ending = 'pending', worker = NULL"
+            " WHERE turn_id = ? AND state = 'RUNNING' AND worker IS ?",
+            (turn.turn_id, turn.worker),
+        ).rowcount
+        == 1
+    )
+
+
+def is_outdated(db: Tx, turn: TurnRow) -> bool:
+    """Whether the owner has said something newer in the same conversation."""
+    return (
+        db.execute(
+            "SELECT 1 FROM turns WHERE thread_id = ? AND rowid > (SELECT rowid FROM turns WHERE turn_id = ?) LIMIT 1",
+            (turn.thread_id, turn.turn_id),
+        ).fetchone()
+        is not None
+    )
+
+
+def waiting_turns(db: Tx, thread_id: str | None = None) -> list[TurnRow]:
+    """Turns that wait for the outcomes of their calls, the oldest first."""
+    among, values = ("", ()) if thread_id is None else (" AND thread_id = ?", (thread_id,))
+    rows = db.execute(f"SELECT {_COLUMNS} FROM turns WHERE state = 'WAITING'{among} ORDER BY rowid", values)  # noqa: S608
+    return [_row(row) for row in rows.fetchall()]
+
+
+def resumable_turns(db: Tx) -> list[TurnRow]:
+    """Turns that wait and whose every call has its outcome, the oldest first."""
+    rows = db.execute(f"SELECT {_COLUMNS} FROM turns WHERE state = 'WAITING' AND {_ANSWERED} ORDER BY rowid")  # noqa: S608
+    return [_row(row) for row in rows.fetchall()]
+
+
+def resume_turn(tx: Tx, clock: Clock, turn: TurnRow, worker: str) -> bool:
+    """Take a waiting turn in hand again, once; False when somebody was faster or a call still waits."""
+    statement = (
+        "UPDATE turns SET state = 'RUNNING', ending = '', worker = ?, started_at = ?"  # noqa: S608
+        f" WHERE turn_id = ? AND state = 'WAITING' AND {_ANSWERED}"
+    )
+    return tx.execute(statement, (worker, stamp(clock()), turn.turn_id)).rowcount == 1
+
+
+def expired_calls(db: Tx, turn: TurnRow) -> list[str]:
+    """The tools of a turn's calls that nobody answered in time."""
+    rows = db.execute(
+        "SELECT tool FROM proposed_actions WHERE turn_id = ? AND status = 'REJECTED' AND rejection_reason = 'expired'"
+        " ORDER BY rowid",
+        (turn.turn_id,),
+    )
+    return [str(row[0]) for row in rows]
+
+
 def end_turn(tx: Tx, clock: Clock, turn: TurnRow, end: TurnEnd) -> bool:
     """Write how a turn ended; False when it no longer stands as the caller saw it."""
     return (
@@ -156,6 +218,21 @@ def queue_again(tx: Tx, turn: TurnRow, worker: str) -> bool:
         ).rowcount
         == 1
     )
+
+
+def asked_together(db: Tx, action_id: str) -> tuple[int, int]:
+    """Which of how many calls of one answer this is, counting those that need the owner's word."""
+    rows = db.execute(
+        "SELECT b.action_id FROM proposed_actions a JOIN messages m ON m.thread_id = a.thread_id"
+        " AND m.turn_id = a.turn_id AND m.role = 'assistant' AND json_valid(m.metadata_json)"
+        " AND EXISTS (SELECT 1 FROM json_each(m.metadata_json, '$.actions') WHERE value = a.action_id)"
+        " JOIN json_each(m.metadata_json, '$.actions') named JOIN proposed_actions b ON b.action_id = named.value"
+        " WHERE a.action_id = ? AND json_valid(b.decision_json)"
+        " AND json_extract(b.decision_json, '$.verdict') = 'ask' ORDER BY b.rowid",
+        (action_id,),
+    ).fetchall()
+    ids = [str(row[0]) for row in rows]
+    return (ids.index(action_id) + 1, len(ids)) if action_id in ids else (1, 1)
 
 
 def answer_of(db: Tx, thread_id: str, turn_id: str) -> str | None:

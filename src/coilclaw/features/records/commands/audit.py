@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from coilclaw.runtime import Runtime
 
 POLL_MILLISECONDS = 300
+LINES = 7
+"""Of a story told in short, and one more that says how to have all of it."""
 
 
 @click.group()
@@ -112,10 +114,12 @@ def _redacted(app: "Runtime", value: object) -> Json:
 
 @audit.command(short_help="Explain an action from start to end, with its proof.")
 @click.argument("action_id", shell_complete=completion.actions())
+@click.option("--all", "everything", is_flag=True, help="Everything, at a terminal too.")
 @json_option
-def explain(action_id: str, as_json: bool) -> int:
+def explain(action_id: str, everything: bool, as_json: bool) -> int:
     """Tell the whole story of an action: who asked, what was decided, who approved, what came of it, and its proof.
 
+    At a terminal in a few lines; --all, --json and a pipe give all of it.
     Exit 6 when the stored row and its receipts do not agree.
     """
     from coilclaw.ledger.story import story_of
@@ -131,9 +135,27 @@ def explain(action_id: str, as_json: bool) -> int:
             )
         if as_json:
             print_json(_redacted(app, story))
-        else:
+        elif everything or not sys.stdout.isatty():
             _tell(app, story)
+        else:
+            _tell_in_short(app, story)
     return 0 if story.agrees else 6
+
+
+def _tell_in_short(app: "Runtime", story: "Story") -> None:
+    """A line for each part of the story, at most eight."""
+    import shutil
+
+    from coilclaw.features.records.story_text import paragraphs
+
+    columns = shutil.get_terminal_size().columns
+    for title, lines in list(paragraphs(story))[:LINES]:
+        words = ", ".join(f"{name} {text.partition(chr(10))[0]}".strip() for name, text in lines[:3])
+        told = one_line(app.redact(f"{title}: {words}"))
+        tell(told if len(told) <= columns else f"{told[: columns - 1]}…")
+    if not story.agrees:
+        tell("The stored row and its receipts do not agree.")
+    tell("--all tells everything.")
 
 
 def _tell(app: "Runtime", story: "Story") -> None:

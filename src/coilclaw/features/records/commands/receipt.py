@@ -1,12 +1,21 @@
 """coilclaw receipt."""
 
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
 from coilclaw.cli import completion
 from coilclaw.cli.open_home import opened
 from coilclaw.cli.output import counted, json_option, moment, print_json, print_line, print_rows, tell
+from coilclaw.cli.phrases import receipt_word
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.text import one_line
+
+if TYPE_CHECKING:
+    from coilclaw.features.records.anchored_heads import AnchorReport
+    from coilclaw.ledger.findings import Report
+    from coilclaw.runtime import Runtime
 
 _SHOWN = 20
 
@@ -34,8 +43,9 @@ def list_all(limit: int, as_json: bool) -> None:
 
 @receipt.command()
 @click.argument("key", shell_complete=completion.receipts)
+@click.option("--all", "everything", is_flag=True, help="Every field, at a terminal too.")
 @json_option
-def show(key: str, as_json: bool) -> None:
+def show(key: str, everything: bool, as_json: bool) -> None:
     """Show the receipts with this id, number, id prefix or action id."""
     from coilclaw.ledger.chain import find_receipts, list_receipts
     from coilclaw.packets.names import did_you_mean
@@ -48,6 +58,12 @@ def show(key: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    if sys.stdout.isatty() and not everything:
+        for each in found:
+            tell(f"{each.id}: {one_line(each.tool)} {receipt_word(each.status, each.code)}, {moment(each.timestamp)}")
+            tell(f"  {each.risk} risk ({each.risk_level}), {one_line(each.code)}, action {one_line(each.action_id)}")
+        tell("--all shows every field; `coilclaw audit explain ACTION` tells the story.")
+        return
     import msgspec
 
     for each in found:
@@ -57,19 +73,46 @@ def show(key: str, as_json: bool) -> None:
 
 
 @receipt.command(short_help="Check the whole chain; name the first broken link.")
+@click.option(
+    "--git",
+    "repository",
+    is_flag=False,
+    flag_value="",
+    metavar="[REPO]",
+    help="Also compare the chain with the signed heads in a git repository; without REPO, in the workspace.",
+)
 @json_option
-def verify(as_json: bool) -> int:
+def verify(repository: str | None, as_json: bool) -> int:
     """Compare the log, rows, signed heads, audit events and actions with each other and report every mismatch.
 
     Exits with 6 if there is one. Nothing is written: it works on read-only media, on a copy, and next to a busy worker.
+    With --git the branch `ledger` of a clone, which may be on another machine's disk, says what the chain once was.
     """
     from coilclaw.ledger.live_verify import verify_live
 
     with opened() as app:
         report = verify_live(app.config.memory.path, app.config.receipts.path, app.signing_key)
+        anchors = None if repository is None else _compare(app, repository)
     if as_json:
-        print_json(report)
-        return 0 if report.valid else 6
+        print_json(report if anchors is None else {"chain": report, "git": anchors})
+    else:
+        _print_chain(report)
+        if anchors is not None:
+            _print_anchors(anchors)
+        if not report.valid or (anchors is not None and not anchors.valid):
+            tell("See SECURITY.md, 'A broken ledger', for what to do.", err=True)
+    return 0 if report.valid and (anchors is None or anchors.valid) else 6
+
+
+def _compare(app: "Runtime", repository: str) -> "AnchorReport":
+    from pathlib import Path
+
+    from coilclaw.features.records.anchored_heads import verify_anchors
+
+    return verify_anchors(app, Path(repository).expanduser() if repository else None)
+
+
+def _print_chain(report: "Report") -> None:
     for note in report.notes:
         tell(f"note: {note}", err=True)
     if report.broken is None:
@@ -78,7 +121,7 @@ def verify(as_json: bool) -> int:
             f" {counted(report.events, 'audit event')}, {counted(report.actions, 'action')}.",
             style="green",
         )
-        return 0
+        return
     first, *others = report.findings
     where = f"invalid chain at receipt {first.receipt}" if first.receipt else "invalid"
     print_line(f"{where}: {first.kind}. {first.detail}.", style="red")
@@ -87,5 +130,15 @@ def verify(as_json: bool) -> int:
     hidden = len(others) - len(others[:_SHOWN]) + report.more
     if hidden:
         tell(f"… and {hidden} more; `--json` lists up to a hundred.", err=True)
-    tell("See SECURITY.md, 'A broken ledger', for what to do.", err=True)
-    return 6
+
+
+def _print_anchors(report: "AnchorReport") -> None:
+    for note in report.notes:
+        tell(f"note: {report.repository}: {note}", err=True)
+    if report.valid:
+        covered = f", up to receipt {report.size}" if report.heads else ""
+        print_line(f"The chain agrees with {counted(report.heads, 'anchored head')}{covered}.", style="green")
+    for each in report.findings[:_SHOWN]:
+        print_line(f"git: {each.kind}. {one_line(each.detail)}.", style="red")
+    if len(report.findings) > _SHOWN:
+        tell(f"… and {len(report.findings) - _SHOWN} more; `--json` lists up to a hundred.", err=True)

@@ -47,6 +47,7 @@ _OPTIONS = (
         metavar="HOST",
         help="A host a run may reach; only hosts on the allowlist.",
     ),
+    click.option("--project", metavar="NAME", help="The project each run works in; empty for the workspace."),
     click.option("--max-files", type=click.IntRange(0), help="Number of workspace files a run may change."),
     click.option("--max-prs", type=click.IntRange(0), help="Number of pull requests a run may open."),
     click.option("--step", "steps", multiple=True, metavar="TEXT", help="A step of each run's plan, in order."),

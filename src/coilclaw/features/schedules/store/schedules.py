@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from coilclaw.packets.action import Label
 from coilclaw.packets.canonical import Json
@@ -43,6 +44,8 @@ class JobPayload(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field
     outputs: Outputs = Outputs()
     generation: int = 0
     """Of the job to be; only follow-ups have one."""
+    project: str | UnsetType = UNSET
+    """The name of the project that runs work in. Left out where there is none, so that older hashes hold."""
 
 
 class SopPayload(msgspec.Struct, frozen=True, kw_only=True, tag="sop", tag_field="kind"):
@@ -52,9 +55,16 @@ class SopPayload(msgspec.Struct, frozen=True, kw_only=True, tag="sop", tag_field
     inputs: dict[str, Json] = {}
     constraints: Constraints = Constraints()
     outputs: Outputs = Outputs()
+    project: str | UnsetType = UNSET
+    """The name of the project that runs work in."""
 
 
 Payload: TypeAlias = JobPayload | SopPayload
+
+
+def project_name(payload: Payload) -> str | None:
+    """The project that runs work in; None for the workspace."""
+    return payload.project or None
 
 
 class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["ok"] = "ok"
     database: Literal["ok", "waiting"]
     """`waiting` while another program keeps this one from writing; `/status` says which."""
+    config: Literal["ok", "rejected"]
+    """`rejected` while config.toml as it is now is invalid and the last valid one stays in force."""
 
 
 class ChainNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,8 @@ class StatusNow(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     """The model that is asked for."""
+    config_fault: str
+    """Why config.toml as it is now is not in force; empty when it is."""
     waiting_for: str
     """Who keeps the database from being written, and what to do about it; empty when nobody does."""
 
@@ -71,9 +75,11 @@ class GatewayController(Controller):
     tags = ("gateway",)
 
     @get("/health", operation_id="getHealth")
-    async def health(self, core: NamedDependency[Core]) -> Health:
+    async def health(self, core: NamedDependency[Core], server_status: NamedDependency[ServerStatus]) -> Health:
         """Whether somebody is there. Needs no token and nothing of the database."""
-        return Health(database="waiting" if core.db.held_by else "ok")
+        return Health(
+            database="waiting" if core.db.held_by else "ok", config="ok" if server_status.holds() else "rejected"
+        )
 
     @get("/status", operation_id="getStatus")
     async def status(
@@ -98,6 +104,7 @@ class GatewayController(Controller):
             policy_broken=now.policy_broken,
             provider=core.said(now.provider),
             model=core.said(now.model),
+            config_fault=core.said(now.config_fault),
             waiting_for=core.said(core.db.held_by),
         )
 

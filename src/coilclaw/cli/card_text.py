@@ -1,0 +1,113 @@
+"""A card as text: one sentence, what would be done once, why it asks. Nothing is left out or said twice."""
+
+import msgspec
+
+from coilclaw.packets.card import Card
+from coilclaw.packets.decision import Lane
+from coilclaw.packets.text import one_line
+
+RULE = "─" * 60
+LONG = 8
+"""Lines of a preview after which the sentence stands below it once more: what is asked is the last thing read."""
+LANES: dict[Lane, str] = {
+    "A": "stays on this machine",
+    "B": "leaves this machine",
+    "C": "changes what governs the agent",
+}
+"""Where an effect goes, in the words of the panel."""
+_COLOURS = (
+    ("  │ +", "\x1b[32m"),
+    ("  │ -", "\x1b[31m"),
+    ("  │ @@", "\x1b[36m"),
+    ("  │ YOLO: ", "\x1b[1;31m"),
+    ("  UNTRUSTED CONTENT", "\x1b[1;33m"),
+    ("  FROM UNTRUSTED", "\x1b[1;33m"),
+    ("Tool request:", "\x1b[1m"),
+)
+_END = "\x1b[0m"
+
+
+def describe(card: Card) -> str:
+    """The card as lines, with nothing left out."""
+    preview = card.preview_or_diff.split("\n") if card.preview_or_diff else []
+    if len(preview) == 3 and not preview[1] and f"Run `{preview[0]}`" == card.human_summary.rstrip("."):
+        preview = preview[2:]  # the sentence is the command, and all of it
+    lines = [RULE, f"Tool request: {card.human_summary}", *(f"  │ {line}" for line in preview)]
+    lines += [f"  reason:  {reason}" for reason in card.reasons]
+    if card.target_entity not in card.human_summary and card.target_entity not in preview:
+        lines.append(f"  target:  {card.target_entity}")
+    lines.append(f"  args:    {_arguments(card)}")
+    lines.append(f"  risk:    {card.risk_word}, {LANES[card.lane]} ({card.tool_name}, {card.digest[:16]})")
+    last = closing(card)
+    if len(preview) <= LONG and len(last) == 2:  # the rule and the sentence, which stands right above
+        return "\n".join(lines)
+    return "\n".join([*lines, *last])
+
+
+def closing(card: Card) -> list[str]:
+    """How a long card ends. What is asked stands last, whatever the preview shows above."""
+    return [
+        RULE,
+        *([f"  UNTRUSTED CONTENT IN THIS CONVERSATION: {', '.join(card.provenance)}"] if card.provenance else []),
+        *(f"  FROM UNTRUSTED CONTENT, NOT FROM YOU: {value}" for value in card.marked),
+        f"{card.tool_name}, {card.risk_word} risk: {card.human_summary}",
+    ]
+
+
+def _arguments(card: Card) -> str:
+    """The arguments that the sentence, the command or the difference does not show already."""
+    try:
+        args = msgspec.json.decode(card.args, type=dict[str, object])
+    except msgspec.DecodeError:
+        return card.args
+    other = {name: value for name, value in args.items() if not _is_shown(card, name, value)}
+    if len(other) == len(args):
+        return card.args
+    shown = ", ".join(name for name in args if name not in other)
+    rest = one_line(msgspec.json.encode(other).decode())
+    return f"{shown} as shown above; {rest}" if other else f"{shown} as shown above"
+
+
+def _is_shown(card: Card, name: str, value: object) -> bool:
+    """Whether all of an argument stands on the card as it is. In doubt it does not."""
+    if card.preview_or_diff.startswith("--- ") and (card.tool_name, name) in _IN_DIFFERENCE:
+        return True  # the difference is made of the stored bytes, and the approval binds what it was compared with
+    if not isinstance(value, str) or not value:
+        return False
+    if name == "command":
+        return card.preview_or_diff.startswith(f"{value}\n\n(Runs ")
+    return card.human_summary.endswith(f" {value}.") or f" {value} " in card.human_summary
+
+
+_IN_DIFFERENCE = {("file_write", "content"), ("file_edit", "edits")}
+
+
+def coloured(rows: list[str]) -> list[str]:
+    """Rows of a card in the colours of a difference. A row that goes on has the colour of the one it belongs to."""
+    from coilclaw.cli.screen_pages import CONTINUED
+
+    shown: list[str] = []
+    colour = ""
+    for row in rows:
+        if not row.startswith(CONTINUED):
+            colour = next((colour for start, colour in _COLOURS if row.startswith(start)), "")
+        shown.append(f"{colour}{row}{_END}" if colour else row)
+    return shown
+
+
+def editable(card: Card) -> tuple[str, str] | None:
+    """The argument that the owner may write anew, and its text; None where there is none, or it would not be exact."""
+    name = {"shell": "command", "file_write": "content"}.get(card.tool_name)
+    if name is None or "⟨U+" in card.args:  # a character shown by its number would be written as that
+        return None
+    try:
+        text = msgspec.json.decode(card.args, type=dict[str, object]).get(name)
+    except msgspec.DecodeError:
+        return None
+    return (name, text) if isinstance(text, str) else None
+
+
+def is_own(card: Card, before: Card, args: bytes) -> bool:
+    """Whether a card is for just what the owner wrote instead of another, and asks for nothing that one did not."""
+    same = (card.tool_name, card.args.encode(), card.lane) == (before.tool_name, args, "A")
+    return same and not card.provenance and set(card.reasons) <= set(before.reasons)

@@ -1,0 +1,244 @@
+"""coilclaw bot and coilclaw intel."""
+
+import asyncio
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from coilclaw.cli.open_home import opened
+from coilclaw.cli.output import counted, json_option, moment, print_json, print_line, print_result, print_rows, tell
+from coilclaw.cli.yolo_warning import warn_of_yolo
+from coilclaw.packets.errors import UsageError
+
+if TYPE_CHECKING:
+    from coilclaw.features.forge.forge import LocalForge
+    from coilclaw.packets.action import Source, ToolCall
+    from coilclaw.runtime import Runtime
+
+MODES = ("strict", "whitelist", "yolo")
+LONGEST = "24h"
+
+
+@click.group()
+def bot() -> None:
+    """The bot's repository: its state, its history, and what merges by itself.
+
+    The workspace is a git repository. Its branch main is in force; pull requests and your own edits change it.
+    """
+
+
+@bot.command(short_help="Show how the repository stands and what merges by itself.")
+@json_option
+def status(as_json: bool) -> int:
+    """Show how the bot's repository stands and what merges by itself. Exit code 1 when pull requests cannot work."""
+    from coilclaw.features.forge.views import bot_view
+
+    with opened() as app:
+        view = bot_view(app, _forge(app), app.redact)
+        warn_of_yolo(app)
+    if as_json:
+        print_json(view)
+        return 1 if view.fault else 0
+    state = view.fault or ("ready" if view.enabled else "off: jobs write the workspace (forge.enabled = false)")
+    until = f" until {moment(view.yolo_until)}, then {view.configured}" if view.yolo_until else ""
+    print_line(f"pull requests: {state}", style="red" if view.fault else "")
+    print_line(f"merge mode:    {view.mode}{until}", style="red" if view.mode == "yolo" else "")
+    if view.mode == "whitelist":
+        print_line(f"whitelist:     {', '.join(view.allow)}")
+    print_line(f"main:          {view.main[:12] or 'none'}")
+    print_line(f"deployed:      {view.deployed[:12] or 'nothing yet'}{_behind(view.main, view.deployed)}")
+    print_line(f"open:          {view.open_pulls}")
+    print_line(f"trees:         {view.trees}")
+    return 1 if view.fault else 0
+
+
+def _behind(main: str, deployed: str) -> str:
+    return " (main is ahead: `coilclaw bot commit` puts it in place)" if main and deployed and main != deployed else ""
+
+
+@bot.command(short_help="Name yourself as the owner of what governs the agent.")
+@click.option("--owner", default="@owner", show_default=True, help="Your name on the forge that reads CODEOWNERS.")
+def setup(owner: str) -> int:
+    """Write .github/CODEOWNERS: whatever governs the agent needs you. You are asked, as for everything of that kind."""
+    from coilclaw.features.forge.codeowners import OWNERS, codeowners
+    from coilclaw.packets.action import ToolCall
+
+    if not re.fullmatch(r"@?[A-Za-z0-9][A-Za-z0-9._@/-]{0,99}", owner):
+        raise UsageError(f"{owner[:100]!r} is not a name.", remedy="Use @name, @organisation/team or an address.")
+    text = codeowners(owner)
+    with opened() as app:
+        place = app.workspace / OWNERS
+        if place.is_file() and not place.is_symlink() and place.read_text("utf-8", "replace") == text:
+            tell(f"{OWNERS} is as it should be.")
+            return 0
+        return _carry(app, ToolCall.of("file_write", {"path": OWNERS, "content": text}), "cli")
+
+
+@bot.command(short_help="Commit what changed in the workspace to main now.")
+def commit() -> int:
+    """Commit what changed in the workspace to main now, and put in place what was merged."""
+    with opened() as app:
+        forge = _forge(app)
+        before = forge.repository.resolve("refs/heads/main")
+        now = forge.bot.settle("by hand")
+    tell(f"main is {now[:12]}; nothing had changed." if now == before else f"Committed {now[:12]}.")
+    return 0
+
+
+@bot.command(short_help="List the commits on main, and who allowed each.")
+@click.option("--limit", default=30, show_default=True, type=click.IntRange(1, 10_000), help="Maximum number to list.")
+@json_option
+def log(limit: int, as_json: bool) -> None:
+    """List the commits on main, the newest first, and who allowed each."""
+    from coilclaw.features.forge.views import commit_view
+    from coilclaw.packets.forge import MAIN
+
+    with opened() as app:
+        found = [commit_view(each, app.redact) for each in _ready(app).repository.log(MAIN, limit)]
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each.sha[:12], moment(each.time), each.allowed_by, each.subject) for each in found]
+    print_rows(rows, ("commit", "when", "allowed by", "what"), empty="There are no commits.")
+
+
+@bot.command(short_help="Show or set which pull requests merge without asking you.")
+@click.argument("name", metavar="[strict|whitelist|yolo]", required=False, type=click.Choice(MODES))
+@click.option("--for", "span", metavar="HOURS", default="", help=f"How long yolo lasts, such as 8h; at most {LONGEST}.")
+def mode(name: str | None, span: str) -> int:
+    """Show or set which pull requests merge without asking you.
+
+    strict: none. whitelist: those that touch only forge.merge_allow. yolo, for some hours: every job's whose checks
+    pass. Making it stricter needs no proof; anything else asks you, as a change of what governs the agent does.
+    """
+    if (name == "yolo") != bool(span):
+        raise UsageError("yolo lasts for some hours, and only yolo does.", remedy="coilclaw bot mode yolo --for 8h")
+    with opened() as app:
+        if name is None:
+            warn_of_yolo(app)
+            print_line(_forge(app).mode())
+            return 0
+        if name == "yolo":
+            return _yolo(app, span)
+        from coilclaw.features.forge.merge_mode import end_yolo, make_strict
+
+        if name == "strict":
+            asyncio.run(make_strict(app, by="terminal"))
+            tell("You approve every merge.")
+            return 0
+        asyncio.run(end_yolo(app, by="terminal"))
+    from coilclaw.cli.commands.config import set_keys
+
+    return set_keys.main(["forge.merge_mode", name], standalone_mode=False)
+
+
+@bot.command(short_help="Check a clone by itself: every change, and who allowed it.")
+@click.argument("clone", required=False, type=click.Path(exists=True, file_okay=False))
+@json_option
+def verify(clone: str | None, as_json: bool) -> int:
+    """Check a CLONE with nothing else at hand, or the workspace: every change, who allowed it and on what evidence.
+
+    Exit code: 0 nothing is wrong, 1 something is.
+    """
+    from pathlib import Path
+
+    from coilclaw.features.forge.verify import verify_clone
+
+    if clone is None:
+        with opened() as app:
+            clone = str(app.workspace)
+    report = verify_clone(Path(clone))
+    if as_json:
+        print_json(report)
+        return 0 if report.valid else 1
+    for finding in report.findings:
+        print_line(f"{finding.kind}: {finding.words} ({finding.commit[:12]} {finding.path})".rstrip(), style="red")
+    if report.more:
+        print_line(f"and {report.more} more", style="red")
+    for note in report.notes:
+        print_line(f"note: {note}")
+    counts = ((report.commits, "commit"), (report.jobs, "job"), (report.heads, "signed head"))
+    about = ", ".join(counted(number, noun) for number, noun in counts)
+    print_line(f"{about}: {'nothing is wrong' if report.valid else 'something is wrong'}.")
+    return 0 if report.valid else 1
+
+
+def _yolo(app: "Runtime", span: str) -> int:
+    from coilclaw.packets.action import ToolCall
+
+    found = re.fullmatch(r"([0-9]{1,2})h", span)
+    if found is None or not 1 <= int(found[1]) <= 24:
+        raise UsageError(f"{span[:20]!r} is not a number of hours.", remedy=f"From 1h to {LONGEST}.")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("yolo needs the owner at an interactive terminal.", remedy="Run it there, or in the panel.")
+    hours = int(found[1])
+    words = f"For {hours} hours every job's pull request whose checks pass would be merged without asking you."
+    print_line(words, style="red", err=True)
+    if click.prompt("Type yolo if you want that", default="", show_default=False, err=True).strip() != "yolo":
+        tell("Nothing was changed.")
+        return 4
+    return _carry(app, ToolCall.of("bot_yolo", {"hours": hours}), "gateway")
+
+
+def _carry(app: "Runtime", call: "ToolCall", source: "Source") -> int:
+    """Take a call of the owner's through the gate; where nobody can be asked, it waits."""
+    from coilclaw.cli.commands.tool import exit_code, run_tool
+    from coilclaw.cli.phrases import result_words, waits_for
+
+    outcome = asyncio.run(run_tool(app, call, yes=False, source=source))
+    print_result(result_words(outcome.result), success=outcome.result.success)
+    if outcome.pending:
+        tell(waits_for(app, outcome.action), err=True)
+    return exit_code(outcome)
+
+
+def _forge(app: "Runtime") -> "LocalForge":
+    from coilclaw.features.forge.forge import LocalForge
+
+    return LocalForge(app)
+
+
+def _ready(app: "Runtime") -> "LocalForge":
+    forge = _forge(app)
+    if fault := forge.bot.fault():
+        raise UsageError(fault)
+    return forge
+
+
+@click.group()
+def intel() -> None:
+    """Read what the agent found out and you merged: the files below intel/ on main."""
+
+
+@intel.command("list")
+@json_option
+def list_intel(as_json: bool) -> None:
+    """List findings, the last first."""
+    from coilclaw.features.forge.views import IntelView, intel_files, shown_path
+
+    with opened() as app:
+        found = [
+            IntelView(path=shown_path(app.redact(path)), size=entry.size) for path, entry in intel_files(_ready(app))
+        ]
+    if as_json:
+        print_json(found)
+        return
+    print_rows([(each.path, str(each.size)) for each in found], ("file", "bytes"), empty="There is no intel yet.")
+
+
+@intel.command()
+@click.argument("path")
+def show(path: str) -> None:
+    """Show a file of findings as it stands on main."""
+    from coilclaw.features.forge.views import INTEL, intel_files
+
+    path = path if path.startswith(INTEL) else f"{INTEL}{path}"
+    with opened() as app:
+        forge = _ready(app)
+        entry = dict(intel_files(forge)).get(path)
+        if entry is None:
+            raise UsageError(f"there is no {path} on main.", remedy="See `coilclaw intel list`.")
+        text = app.redact(forge.repository.blobs([entry.blob])[entry.blob].decode("utf-8", "replace"))
+    tell(text.rstrip("\n"))

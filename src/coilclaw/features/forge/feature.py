@@ -1,0 +1,54 @@
+"""The forge: its routes and its chores."""
+
+from typing import TYPE_CHECKING
+
+from coilclaw.features import Feature
+
+if TYPE_CHECKING:
+    from coilclaw.gate.conveyor import Conveyor
+    from coilclaw.runtime.runtime import Runtime
+    from coilclaw.server.part import Part
+    from coilclaw.server.serving import Serving
+    from coilclaw.work.worker import Chore
+
+
+def forge_part(serving: "Serving") -> "Part":
+    """The routes of pull requests."""
+    from coilclaw.features.forge.http_forge import HttpForge
+    from coilclaw.features.forge.routes import BotRoutes, IntelRoutes, PullRoutes
+    from coilclaw.server.part import Part
+
+    return Part(controllers=(PullRoutes, BotRoutes, IntelRoutes), given={"http_forge": HttpForge(serving)})
+
+
+def forge_chores(runtime: "Runtime", conveyor: "Conveyor") -> "tuple[Chore, ...]":
+    """What a worker does for the forge now and then."""
+    import asyncio
+
+    from coilclaw.work.worker import Chore
+
+    async def tidy() -> int:
+        from coilclaw.features.forge.forge import LocalForge
+
+        return await asyncio.to_thread(LocalForge(runtime).tidy)
+
+    async def settle() -> int:
+        from coilclaw.features.forge.pulls import Pulls
+
+        return await Pulls(runtime, conveyor).settle_plain()
+
+    async def daily() -> int:
+        from coilclaw.features.forge.daily import export_day
+
+        return await export_day(runtime, conveyor)
+
+    if not runtime.config.forge.enabled:
+        return ()
+    return (
+        Chore(name="forge_tidy", every=30.0, run=tidy),
+        Chore(name="forge_settle", every=1.0, run=settle),
+        Chore(name="forge_daily", every=300.0, run=daily),
+    )
+
+
+FEATURE = Feature(part=forge_part, chores=forge_chores)

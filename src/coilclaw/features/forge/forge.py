@@ -1,0 +1,479 @@
+"""The local forge: pull requests of the bot's own repository, opened, updated, checked, merged and closed."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.features.forge.checks import run_checks
+from coilclaw.features.forge.job_file import (
+    JobFileFacts,
+    change_proposal,
+    commit_message,
+    ledger_head,
+    pull_text,
+    runtime_files,
+)
+from coilclaw.features.forge.paths import evidence_path, governed, highest, is_runtime_file
+from coilclaw.features.forge.store import (
+    add_pull,
+    change_pull,
+    load_pull,
+    new_pull,
+    opened_since,
+    pull_of_job,
+    pull_on,
+    pulls_before,
+)
+from coilclaw.features.forge.trees import TreeChanges, Trees
+from coilclaw.features.forge.workspace import BotWorkspace, blob_id
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.canonical import Json, canonical_bytes, parse_object, sha256_hex
+from coilclaw.packets.errors import TryLater, UsageError
+from coilclaw.packets.forge import MAIN, Check, FileChange, MergeFacts, MergeMode, PullRequest
+from coilclaw.packets.ids import stamp
+from coilclaw.packets.job import ENDED
+from coilclaw.packets.labels import untrusted_only
+from coilclaw.sandbox.bot_repository import BOT, ForgeRefused, Merged, TreeEntry, Written
+from coilclaw.store.actions import load_action
+from coilclaw.store.job_history import last_answer
+from coilclaw.store.job_trees import JobTree, load_tree
+from coilclaw.store.jobs import JobRow, add_job_event, load_job
+from coilclaw.store.tx import Tx
+from coilclaw.store.usage import models_of_job
+from coilclaw.store.yolo import yolo_now
+
+if TYPE_CHECKING:
+    from coilclaw.runtime.runtime import Runtime
+
+BRANCH = "job/{job_id}"
+EXPORT = "ledger-export"
+"""The branch of the daily export, whose files are all the runtime's own."""
+MERGE_TRIES = 5
+"""How often checks are run anew because main moved while they ran."""
+MERGE = "coilclaw/merge"
+"""Stands for the other checks where the branch does not even merge."""
+CONFLICT, CHECKS_FAILED = "MERGE_CONFLICT", "CHECKS_FAILED"
+
+
+class TooManyPulls(TryLater):
+    """The day's pull requests are used up; it can be opened later."""
+
+    code = "TOO_MANY_PRS"
+
+
+class LocalForge:
+    """Pull requests of the bot's own repository. Methods that are not async block: call them in a thread."""
+
+    def __init__(self, app: "Runtime") -> None:
+        self._app = app
+        self.bot = BotWorkspace(app)
+        self.trees = Trees(app, self.bot)
+        self.repository = self.bot.repository
+
+    # Opening
+
+    def publish(self, job: JobRow) -> PullRequest | None:
+        """Open the pull request of a job, or bring it up to date; None when the job changed no file."""
+        tree = load_tree(self._app.db.reader, job.job_id)
+        if tree is None:
+            return None
+        changes = self.trees.changes(tree)
+        if not changes.written:
+            return None
+        before = pull_of_job(self._app.db.reader, job.job_id)
+        if before is None:
+            self._make_room(job)
+        return self._put(job, tree, changes, before)
+
+    def _make_room(self, job: JobRow) -> None:
+        if job.spec.constraints.max_prs == 0:
+            raise ForgeRefused("the job changed files, but it may open no pull request (max_prs is 0).", begun=False)
+        most = self._app.config.budgets.prs_per_day
+        if opened_since(self._app.db.reader, stamp(self._app.clock() - timedelta(days=1))) >= most:
+            raise TooManyPulls(f"{most} pull requests were opened within a day, which is the limit.")
+
+    def _put(self, job: JobRow, tree: JobTree, changes: TreeChanges, before: PullRequest | None) -> PullRequest:
+        app, branch = self._app, BRANCH.format(job_id=job.job_id)
+        paths = tuple(change.path for change in changes.written)
+        risk = highest(paths)
+        facts = JobFileFacts(
+            branch=branch,
+            base=tree.base_sha,
+            pr=None if before is None else before.number,
+            mode=self.mode(),
+            risk=risk,
+            summary=app.redact(last_answer(app.db.reader, job)),
+            files={each.path: None if each.data is None else sha256_hex(each.data) for each in changes.written},
+            models=models_of_job(app.db.reader, job.job_id),
+            skills=(),
+            allowed_by="",
+        )
+        own = runtime_files(app.db.reader, app.clock, job, facts)
+        summary = facts.summary + _left_out(changes.left_out)
+        proposal = change_proposal(job, paths, job.goal, summary, "R0", risk)
+        title, body = pull_text(job, proposal, facts)
+        message = commit_message(title, job.job_id, _manifest_hash(own), app.policy().hash, ledger_head(app.db.reader))
+        head = self.repository.commit(tree.base_sha, (*changes.written, *own), message, BOT, self._now())
+        app.reached("pr_committed")
+        reference = f"refs/heads/{branch}"
+        self.repository.move(reference, head, self.repository.resolve(reference))
+        app.reached("pr_branch")
+        taint = untrusted_only((job.checkpoint_label, *self._labels(job.job_id, changes.written)))
+        made = new_pull(
+            branch=branch,
+            base_sha=tree.base_sha,
+            head_sha=head,
+            title=title,
+            body=body,
+            risk=risk,
+            labels=self._tags(job, risk, taint),
+            job_id=job.job_id,
+            taint=taint,
+        )
+        pull = app.db.write_now(lambda tx: self._keep(tx, job, made, before))
+        app.reached("pr_row")
+        place = f"refs/pull/{pull.number}/head"
+        self.repository.move(place, head, self.repository.resolve(place))
+        return pull
+
+    def _keep(self, tx: Tx, job: JobRow, made: PullRequest, before: PullRequest | None) -> PullRequest:
+        if before is None:
+            pull = add_pull(tx, self._app.clock, made)
+            add_job_event(tx, self._app.clock, job.job_id, "pr_opened", {"number": pull.number, "head": pull.head_sha})
+        else:
+            pull = change_pull(
+                tx,
+                self._app.clock,
+                before.number,
+                lambda now: msgspec.structs.replace(
+                    made, number=now.number, rounds=now.rounds, opened_at=now.opened_at, wanted=""
+                ),
+            )
+        self.note(tx, "pr_opened" if before is None else "pr_updated", pull)
+        return pull
+
+    def open_plain(
+        self,
+        branch: str,
+        written: Sequence[Written],
+        title: str,
+        body: str,
+        tags: tuple[str, ...] = (),
+        *,
+        base: str = "",
+    ) -> PullRequest | None:
+        """Open a pull request that no job made, from main or another commit of it, or bring it up to date; None when
+        it would change nothing."""
+        base = base or self.bot.settle(f"before {branch} was made")
+        entries = self.repository.entries(base)
+        changed = [each for each in written if not _is_there(entries.get(each.path), each, base)]
+        if not changed:
+            return None
+        risk = highest(each.path for each in changed)
+        message = f"{title}\n\nPolicy-Hash: {self._app.policy().hash}\nLedger-Head: {ledger_head(self._app.db.reader)}"
+        head = self.repository.commit(base, changed, message, BOT, self._now())
+        reference = f"refs/heads/{branch}"
+        self.repository.move(reference, head, self.repository.resolve(reference))
+        made = new_pull(
+            branch=branch,
+            base_sha=base,
+            head_sha=head,
+            title=title,
+            body=body,
+            risk=risk,
+            labels=("coilclaw", f"risk:{risk}", *tags, f"mode:{self.mode()}"),
+        )
+
+        def write(tx: Tx) -> PullRequest:
+            before = pull_on(tx, branch)
+            if before is None:
+                pull = add_pull(tx, self._app.clock, made)
+            else:
+                kept = msgspec.structs.replace(made, number=before.number, opened_at=before.opened_at)
+                pull = change_pull(tx, self._app.clock, before.number, lambda _: kept)
+            self.note(tx, "pr_opened" if before is None else "pr_updated", pull)
+            return pull
+
+        pull = self._app.db.write_now(write)
+        place = f"refs/pull/{pull.number}/head"
+        self.repository.move(place, head, self.repository.resolve(place))
+        return pull
+
+    def _labels(self, job_id: str, written: Sequence[Written]) -> tuple[str, ...]:
+        root = self._app.roots.of_job(job_id)
+        if root is None:
+            return ()
+        return tuple(label for each in written for label in root.labels.labels_of(each.path))
+
+    def _tags(self, job: JobRow, risk: str, taint: tuple[str, ...]) -> tuple[str, ...]:
+        named = job.spec.inputs.get("intent")
+        intent = named if isinstance(named, str) and named.isidentifier() else "GENERAL"
+        untrusted = ("untrusted",) if taint else ()
+        return ("coilclaw", f"risk:{risk}", f"intent:{intent}", *untrusted, f"mode:{self.mode()}")
+
+    # Looking
+
+    def find(self, number: int) -> PullRequest:
+        """The pull request of that number, or a UsageError."""
+        pull = load_pull(self._app.db.reader, number)
+        if pull is None:
+            raise UsageError(f"there is no pull request #{number}.", remedy="See `coilclaw pr list`.")
+        return pull
+
+    def changes(self, pull: PullRequest) -> list[FileChange]:
+        """What it would change, by path."""
+        return self.repository.changes(pull.base_sha, pull.head_sha)
+
+    def weight(self, pull: PullRequest, paths: Sequence[str]) -> int:
+        """How many bytes these files have, before and after."""
+        sides = [self.repository.entries(commit) for commit in (pull.base_sha, pull.head_sha)]
+        return sum(side[path].size for side in sides for path in paths if path in side)
+
+    def patch(self, pull: PullRequest, paths: Sequence[str] = ()) -> bytes:
+        """The difference as text."""
+        return self.repository.patch(pull.base_sha, pull.head_sha, paths)
+
+    def mode(self) -> MergeMode:
+        """The merge mode in force: yolo only while its time lasts and nothing is stopped."""
+        if yolo_now(self._app.db.reader, self._app.clock()) is not None and not self._app.estop.engaged():
+            return "yolo"
+        return self._app.config.forge.merge_mode
+
+    def merge_facts(self, pull: PullRequest) -> MergeFacts:
+        """What the gate must know about merging it, as things stand now."""
+        main = pull.checked_sha or pull.base_sha
+        merged = self.repository.merge(main, pull.head_sha).tree  # with conflicts it is not merged at all
+        changes = self.repository.changes(main, merged)
+        return MergeFacts(
+            mode=self.mode(),
+            allow=self._app.config.forge.merge_allow,
+            paths=tuple(each.path for each in changes if not self._is_own(pull, each.path)),
+            governs=governed(
+                changes, lambda path: self.repository.read(main, path), lambda path: self.repository.read(merged, path)
+            ),
+            risk=pull.risk,
+            tainted=bool(pull.taint),
+            checks_passed=bool(pull.checks) and all(check.passed for check in pull.checks),
+            of_job=pull.session_id is None,
+        )
+
+    def _is_own(self, pull: PullRequest, path: str) -> bool:
+        """Whether the runtime itself wrote a file of a pull request."""
+        exported = _exported(pull)
+        if exported is not None:
+            return exported(path)
+        return pull.job_id is not None and is_runtime_file(path, pull.job_id)
+
+    def final_files(self, job_id: str) -> list[Written]:
+        """The record of a job that is over, for the export; the evidence that stands on main stays as it is."""
+        app = self._app
+        job, pull = load_job(app.db.reader, job_id), pull_of_job(app.db.reader, job_id)
+        if job is None or job.updated_at[:10] >= stamp(app.clock())[:10]:
+            return []  # of complete days, as the events are
+        merged = pull is not None and pull.state == "MERGED"
+        facts = JobFileFacts(
+            branch="" if pull is None else pull.branch,
+            base="" if pull is None else pull.base_sha,
+            pr=None if pull is None else pull.number,
+            mode=self.mode(),
+            risk="R0" if pull is None else pull.risk,
+            summary=app.redact(last_answer(app.db.reader, job)),
+            files={},
+            models=models_of_job(app.db.reader, job_id),
+            skills=(),
+            allowed_by=f"merged as {pull.merged_sha}" if pull is not None and merged else "",
+        )
+        known = self.repository.read(self.bot.main(), evidence_path(job_id))
+        return runtime_files(
+            app.db.reader, app.clock, job, facts, None if known is None else parse_object(known.strip())
+        )
+
+    # Checking
+
+    async def check(self, pull: PullRequest) -> PullRequest:
+        """Run the required checks on what the merge would give now, and keep their results."""
+        main, merged = await asyncio.to_thread(self._merge_result, pull)
+        if merged.conflicts:
+            summary = f"conflicts with main in {', '.join(merged.conflicts[:10])}"
+            checks: tuple[Check, ...] = (
+                Check(name=MERGE, passed=False, summary=summary, details=merged.conflicts[:100]),
+            )
+        else:
+            checks = await run_checks(self._app, pull, main, merged.tree, is_runtime=_exported(pull))
+        return await self._app.db.write(lambda tx: self._keep_checks(tx, pull, checks, main))
+
+    def _merge_result(self, pull: PullRequest) -> tuple[str, Merged]:
+        main = self.bot.settle(f"before #{pull.number} was checked")
+        return main, self.repository.merge(main, pull.head_sha)
+
+    def _keep_checks(self, tx: Tx, pull: PullRequest, checks: tuple[Check, ...], main: str) -> PullRequest:
+        kept = change_pull(
+            tx,
+            self._app.clock,
+            pull.number,
+            lambda now: (
+                msgspec.structs.replace(now, checks=checks, checked_sha=main) if now.head_sha == pull.head_sha else now
+            ),
+        )
+        self.note(tx, "pr_checked", kept, passed=all(check.passed for check in checks))
+        return kept
+
+    # Merging
+
+    def merge_args(self, pull: PullRequest) -> dict[str, Json]:
+        """The arguments of the merge question: what a yes to it binds."""
+        return {
+            "number": pull.number,
+            "title": pull.title,
+            "risk": pull.risk,
+            "head": pull.head_sha,
+            "diff": sha256_hex(self.patch(pull)),
+            "checks": checks_hash(pull.checks),
+        }
+
+    async def merge(self, number: int, head: str, diff: str, checks: str) -> PullRequest:
+        """Merge what was approved: exactly this head and difference, with these checks passed on what it gives now."""
+        for _ in range(MERGE_TRIES):
+            pull = self.find(number)
+            if pull.state == "MERGED" and pull.head_sha == head:
+                return pull
+            if pull.state != "OPEN" or pull.head_sha != head or sha256_hex(self.patch(pull)) != diff:
+                raise ForgeRefused(f"#{number} has changed since.", code="CHANGED_MEANWHILE", begun=False)
+            done = await asyncio.to_thread(self._merge, pull)
+            if done is not None:
+                return done
+            pull = await self.check(pull)  # main has moved
+            if not all(check.passed for check in pull.checks) or checks_hash(pull.checks) != checks:
+                wrong = ", ".join(check.name for check in pull.checks if not check.passed) or "they are other checks"
+                raise ForgeRefused(f"the checks of #{number} do not pass: {wrong}.", code=CHECKS_FAILED, begun=False)
+        raise ForgeRefused("main keeps moving; try again later.", begun=False)
+
+    def _merge(self, pull: PullRequest) -> PullRequest | None:
+        """Merge it if the checks were run against main as it is; None when they must be run again."""
+        with self.bot.alone():
+            main = self.bot.main()
+            done = self.repository.merged_as(pull.head_sha, main)
+            if done:  # a process that was killed came this far
+                return self._app.db.write_now(lambda tx: self._merged(tx, pull, done))
+            main = self.bot.settle_alone(f"before #{pull.number} was merged")
+            merged = self.repository.merge(main, pull.head_sha)
+            if merged.conflicts:
+                names = ", ".join(merged.conflicts[:10])
+                raise ForgeRefused(f"#{pull.number} conflicts with main in {names}.", code=CONFLICT, begun=False)
+            if main != pull.checked_sha:
+                return None
+            commit = self.repository.commit_tree(
+                merged.tree, [main, pull.head_sha], self._merge_message(pull), BOT, self._now()
+            )
+            self._app.reached("pr_merging")
+            self.repository.move(MAIN, commit, main)
+            self._app.reached("pr_merged")
+            return self._app.db.write_now(lambda tx: self._merged(tx, pull, commit))
+
+    def _merged(self, tx: Tx, pull: PullRequest, commit: str) -> PullRequest:
+        """The pull request is merged; files of a tainted job keep its labels wherever they are put."""
+        merged = change_pull(
+            tx,
+            self._app.clock,
+            pull.number,
+            lambda now: msgspec.structs.replace(now, state="MERGED", merged_sha=commit),
+        )
+        if pull.taint:
+            labels = self._app.root.labels
+            for change in self.changes(pull):
+                if change.new_blob:
+                    data = self.repository.blobs([change.new_blob])[change.new_blob]
+                    labels.mark(tx, labels.expected(change.path, data), pull.taint)
+                    labels.mark(tx, labels.names([change.path]), pull.taint)
+        self.note(tx, "pr_merged", merged, commit=commit)
+        return merged
+
+    def _merge_message(self, pull: PullRequest) -> str:
+        action = load_action(self._app.db.reader, pull.action_id) if pull.action_id else None
+        by = "merge mode" if action is None or action.approved_by is None else action.approved_by
+        lines = [f"Merge #{pull.number}: {pull.title}", "", f"Pull-Request: {pull.number}"]
+        lines += [f"Job: {pull.job_id}"] if pull.job_id else []
+        lines += [f"Action: {pull.action_id}"] if pull.action_id else []
+        lines += [f"Approved-By: {by}", f"Policy-Hash: {self._app.policy().hash}"]
+        return "\n".join((*lines, f"Ledger-Head: {ledger_head(self._app.db.reader)}"))
+
+    # Afterwards
+
+    def deploy(self, pull: PullRequest) -> None:
+        """Put what was merged in place."""
+        self.bot.settle(f"after #{pull.number} was merged")
+        self._app.reached("pr_deployed")
+
+        def write(tx: Tx) -> None:
+            now = stamp(self._app.clock())
+            kept = change_pull(
+                tx, self._app.clock, pull.number, lambda each: msgspec.structs.replace(each, deployed_at=now)
+            )
+            self.note(tx, "pr_deployed", kept)
+
+        self._app.db.write_now(write)
+
+    def close(self, number: int, reason: str) -> PullRequest:
+        """Close an open pull request without merging it; its branch stays."""
+
+        def write(tx: Tx) -> PullRequest:
+            def closed(now: PullRequest) -> PullRequest:
+                if now.state != "OPEN":
+                    raise UsageError(f"#{number} is {now.state}.", remedy="Only an open pull request can be closed.")
+                return msgspec.structs.replace(now, state="CLOSED", reason=reason, action_id=None)
+
+            pull = change_pull(tx, self._app.clock, number, closed)
+            self.note(tx, "pr_closed", pull)
+            return pull
+
+        return self._app.db.write_now(write)
+
+    def tidy(self) -> int:
+        """Close what jobs that are over left open, and remove their trees; how many there were."""
+        open_ones = pulls_before(self._app.db.reader, ("OPEN",), None, 1000)
+        jobs = ((pull, load_job(self._app.db.reader, pull.job_id)) for pull in open_ones if pull.job_id)
+        over = [(pull, job) for pull, job in jobs if job is not None and job.state in ENDED]
+        for pull, job in over:
+            self.close(pull.number, job.reason or f"Its job is {job.state}.")
+        return len(over) + self.trees.tidy()
+
+    def note(self, tx: Tx, event: str, pull: PullRequest, **more: Json) -> None:
+        """Write the audit event of what happened to a pull request."""
+        about: dict[str, Json] = {"number": pull.number, "job_id": pull.job_id, "head": pull.head_sha, **more}
+        add_event(tx, self._app.clock, event, f"pr_{pull.number}", about)
+
+    def _now(self) -> int:
+        return int(self._app.clock().timestamp())
+
+
+def _exported(pull: PullRequest) -> Callable[[str], bool] | None:
+    """Which paths of the daily export the runtime writes; None for other pull requests."""
+    if pull.branch != EXPORT or pull.job_id is not None:
+        return None
+    return lambda path: path.startswith(("audit/", "jobs/"))
+
+
+def _is_there(entry: TreeEntry | None, written: Written, like: str) -> bool:
+    if written.data is None:
+        return entry is None
+    return entry is not None and (entry.mode, entry.blob) == (written.mode, blob_id(written.data, like))
+
+
+def checks_hash(checks: Sequence[Check]) -> str:
+    """Stands for the names of the checks and how they ended."""
+    return sha256_hex(canonical_bytes([[check.name, check.passed] for check in checks]))
+
+
+def _manifest_hash(own: Sequence[Written]) -> str:
+    evidence = next(each.data for each in own if each.path.startswith("audit/evidence/"))
+    assert evidence is not None  # noqa: S101 - the runtime writes it
+    return str(parse_object(evidence.strip()).get("manifest_hash"))
+
+
+def _left_out(paths: tuple[str, ...]) -> str:
+    if not paths:
+        return ""
+    return f"\n\nLeft out, because it cannot be committed: {'; '.join(paths[:20])}"

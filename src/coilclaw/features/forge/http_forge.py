@@ -1,0 +1,86 @@
+"""The forge over HTTP: shown, and the merge mode set."""
+
+from typing import TYPE_CHECKING
+
+from coilclaw.features.forge.merge_mode import end_yolo, make_strict
+from coilclaw.features.forge.pulls import Pulls
+from coilclaw.features.forge.views import (
+    INTEL,
+    SHOWN_BYTES,
+    BotView,
+    FileDiff,
+    IntelView,
+    PullShown,
+    bot_view,
+    file_diffs,
+    intel_files,
+    pull_shown,
+    shown_path,
+)
+from coilclaw.packets.action import ToolCall
+from coilclaw.packets.settings import SettingChange
+from coilclaw.packets.text import visible
+from coilclaw.runtime.owner_calls import OwnerCalls
+from coilclaw.runtime.settings import NothingChanges, proposal
+
+if TYPE_CHECKING:
+    from coilclaw.packets.action import Action
+    from coilclaw.packets.forge import MergeMode, PullRequest
+    from coilclaw.server.serving import Serving
+
+
+class HttpForge:
+    """The pull requests of one home. Methods that are not async block: call them in a thread."""
+
+    def __init__(self, serving: "Serving") -> None:
+        self._app = serving.runtime
+        self._core = serving.core
+        self._calls = OwnerCalls(serving.runtime, serving.core.conveyor)
+        self.pulls = Pulls(serving.runtime, serving.core.conveyor)
+
+    def shown(self, pull: "PullRequest") -> PullShown:
+        """Everything about a pull request."""
+        return pull_shown(pull, self.pulls.forge.mode(), self._core.said)
+
+    def diff(self, pull: "PullRequest", place: int, limit: int) -> tuple[list[FileDiff], bool]:
+        """The differences of some files, and whether more follow."""
+        changes = self.pulls.forge.changes(pull)
+        wanted = changes[place : place + limit]
+        return file_diffs(self.pulls.forge, pull, wanted, self._core.said), len(changes) > place + limit
+
+    def bot(self) -> BotView:
+        """How the bot's repository stands."""
+        return bot_view(self._app, self.pulls.forge, self._core.said)
+
+    async def set_mode(self, mode: "MergeMode", hours: int | None, *, by: str, key: str | None) -> "Action | None":
+        """Make merges stricter at once, or propose to loosen them; None when there is nothing to wait for."""
+        if mode == "strict":
+            await make_strict(self._app, by=by)
+            return None
+        if mode == "yolo":
+            call = ToolCall.of("bot_yolo", {"hours": hours or 1})
+            return self._calls.earlier(call.tool, key) or await self._calls.make(call, by=by, key=key, at_once=False)
+        await end_yolo(self._app, by=by)
+        try:
+            call = proposal(self._app, (SettingChange(key="forge.merge_mode", op="set", value=mode),))
+        except NothingChanges:
+            return None
+        return self._calls.earlier(call.tool, key) or await self._calls.make(call, by=by, key=key, at_once=False)
+
+    def intel(self, place: int, limit: int) -> tuple[list[IntelView], bool]:
+        """Findings on main, and whether more follow."""
+        found = intel_files(self.pulls.forge)
+        views = [IntelView(path=shown_path(self._core.said(path)), size=entry.size) for path, entry in found]
+        return views[place : place + limit], len(views) > place + limit
+
+    def intel_file(self, path: str) -> tuple[IntelView, str, bool] | None:
+        """One of them with its text, and whether that is left out for its length; None when it is not there."""
+        path = path if path.startswith(INTEL) else f"{INTEL}{path}"
+        entry = dict(intel_files(self.pulls.forge)).get(path)
+        if entry is None:
+            return None
+        view = IntelView(path=shown_path(self._core.said(path)), size=entry.size)
+        if entry.size > SHOWN_BYTES:
+            return view, "", True
+        data = self.pulls.forge.repository.blobs([entry.blob])[entry.blob]
+        return view, visible(self._core.said(data.decode("utf-8", "replace"))), False

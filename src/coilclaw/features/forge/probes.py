@@ -1,0 +1,68 @@
+"""What the doctor looks at: the bot's repository, its merge mode, trees, CODEOWNERS, and what auditors read."""
+
+import re
+from typing import TYPE_CHECKING
+
+from coilclaw.features.forge.codeowners import OWNERS, covers
+from coilclaw.features.forge.forge import LocalForge
+from coilclaw.features.forge.store import pulls_before
+from coilclaw.packets.box import Probe
+from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.forge import LEDGER
+from coilclaw.store.job_trees import open_trees
+
+if TYPE_CHECKING:
+    from coilclaw.runtime.runtime import Runtime
+    from coilclaw.store.tx import Tx
+
+_DAY = re.compile(r"audit/([0-9]{4})/([0-9]{2})/([0-9]{2})\.jsonl")
+
+
+def forge_probes(app: "Runtime", db: "Tx") -> list[Probe]:
+    """The probes of pull requests. Blocking."""
+    if not app.config.forge.enabled:
+        return [Probe(name="pull requests", state="ok", detail="off: jobs write the workspace and ask for each write")]
+    try:
+        forge = LocalForge(app)
+        if fault := forge.bot.fault():
+            return [Probe(name="pull requests", state="fail", detail="they cannot be made", remedy=fault)]
+        return [_pulls(forge, db), _trees(app, db), _owners(forge), _audit(forge)]
+    except (CoilclawError, OSError) as error:
+        return [Probe(name="pull requests", state="fail", detail=str(error), remedy="Run `git fsck` in the workspace.")]
+
+
+def _pulls(forge: LocalForge, db: "Tx") -> Probe:
+    mode, count = forge.mode(), len(pulls_before(db, ("OPEN",), None, 10_000))
+    detail = f"{count} open, merge mode {mode}"
+    remedy = "End it with `coilclaw bot mode strict`."
+    return Probe(name="pull requests", state="warn" if mode == "yolo" else "ok", detail=detail, remedy=remedy)
+
+
+def _trees(app: "Runtime", db: "Tx") -> Probe:
+    folder = app.config.trees_dir
+    known = {tree.job_id for tree in open_trees(db)}
+    there = {each.name for each in folder.iterdir()} if folder.is_dir() else set[str]()
+    left = sorted(name for name in there - known if not name.startswith("."))
+    if left:
+        detail = f"{len(left)} in {folder} belong to no job ({', '.join(left[:3])})"
+        return Probe(name="trees", state="warn", detail=detail, remedy="Remove them, if nothing in them is needed.")
+    return Probe(name="trees", state="ok", detail=f"{len(known)} that jobs work in")
+
+
+def _owners(forge: LocalForge) -> Probe:
+    data = forge.repository.read(forge.bot.main(), OWNERS)
+    if data is None:
+        return Probe(name="CODEOWNERS", state="ok", detail="not there; `coilclaw bot setup` writes it for a forge")
+    if covers(data.decode("utf-8", "replace")):
+        return Probe(name="CODEOWNERS", state="ok", detail="names somebody for everything that governs the agent")
+    remedy = "Run `coilclaw bot setup`."
+    return Probe(name="CODEOWNERS", state="warn", detail=f"{OWNERS} leaves out what governs the agent", remedy=remedy)
+
+
+def _audit(forge: LocalForge) -> Probe:
+    """What an auditor finds in a clone: signed heads, and the events of complete days."""
+    heads = "signed heads on the branch ledger" if forge.repository.resolve(LEDGER) else "no signed heads yet"
+    found = (_DAY.fullmatch(path) for path in forge.repository.entries(forge.bot.main()))
+    days = sorted("-".join(day.groups()) for day in found if day is not None)
+    until = f"audit events through {days[-1]} on main" if days else "no day of audit events on main yet"
+    return Probe(name="audit in git", state="ok", detail=f"{heads}, {until}")

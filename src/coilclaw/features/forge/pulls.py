@@ -1,0 +1,228 @@
+"""What the owner does with pull requests besides merging them, at the terminal and over HTTP."""
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.features.forge.forge import LocalForge
+from coilclaw.features.forge.inert import TITLE_CHARACTERS, shortened
+from coilclaw.features.forge.job_work import JobWork
+from coilclaw.features.forge.paths import is_runtime_file
+from coilclaw.features.forge.store import PullChange, change_pull, plain_pulls, pull_on
+from coilclaw.packets.action import Action
+from coilclaw.packets.errors import CoilclawError, Conflict, UsageError
+from coilclaw.packets.forge import PullRequest
+from coilclaw.packets.ids import from_stamp
+from coilclaw.packets.job import ENDED
+from coilclaw.sandbox.bot_repository import Written
+from coilclaw.store.actions import load_action, result_of
+from coilclaw.store.jobs import JobRow, load_job, wake_job
+from coilclaw.store.tx import Tx
+
+if TYPE_CHECKING:
+    from coilclaw.gate.conveyor import Conveyor
+    from coilclaw.runtime.runtime import Runtime
+
+LONGEST_WISH = 10_000
+ASK_AFTER = timedelta(minutes=10)
+"""When one that was opened without its question is asked about: whoever opened it was killed, most likely."""
+WITHDRAWN = "The owner {did} pull request #{number}."
+
+
+class Pulls:
+    """The owner's side of pull requests. The merge itself is answered where every question is: see Approvals."""
+
+    def __init__(self, app: "Runtime", conveyor: "Conveyor") -> None:
+        self._app = app
+        self._conveyor = conveyor
+        self._work = JobWork(app, conveyor)
+
+    @property
+    def forge(self) -> LocalForge:
+        """The pull requests themselves."""
+        return self._work.forge
+
+    def question(self, pull: PullRequest) -> Action | None:
+        """Its merge question, if that waits for an answer or to be carried out."""
+        action = load_action(self._app.db.reader, pull.action_id) if pull.action_id else None
+        return action if action is not None and action.status in ("PENDING", "APPROVED") else None
+
+    async def ask(self, number: int) -> PullRequest:
+        """Put the merge question anew, unless it is open; checks that do not pass leave it without one."""
+        pull = self._open(number)
+        if self.question(pull) is not None:
+            return pull
+        job = self._job(pull)
+        if job is None:
+            return await self._ask_plain(pull)
+        self._must_wait(job, pull)
+        if await self._work.ask(job):
+            await self._app.db.write(lambda tx: wake_job(tx, self._app.clock, job.job_id))
+        return self.forge.find(number)
+
+    async def want(self, number: int, words: str) -> PullRequest:
+        """Have its job go on with the owner's words; the question is withdrawn until it comes back with its work."""
+        words = words.strip()
+        if not words or len(words) > LONGEST_WISH:
+            raise UsageError(f"say what shall be changed, in at most {LONGEST_WISH} characters.")
+        pull = self._open(number)
+        job = self._job(pull)
+        if job is None:
+            raise UsageError(
+                f"no job made #{number}, so nobody can change it.",
+                remedy="Close it, or create a job for what you want.",
+            )
+        self._must_wait(job, pull)
+        asked = self.question(pull)
+        if asked is not None and asked.status == "APPROVED":
+            raise Conflict(f"the merge of #{number} is approved already.", remedy="Ask for changes in a new job.")
+        wanted = self._app.redact(words)
+        changed = await self._change(number, lambda now: msgspec.structs.replace(now, wanted=wanted, dormant=False))
+        await self._withdraw(asked, WITHDRAWN.format(did="asked for changes of", number=number))
+        await self._app.db.write(lambda tx: wake_job(tx, self._app.clock, job.job_id))
+        return changed
+
+    async def close(self, number: int, reason: str) -> PullRequest:
+        """Close it without merging; its job ends."""
+        asked = self.question(self._open(number))
+        words = self._app.redact(reason.strip())[:LONGEST_WISH] or f"You closed #{number}."
+        pull = await asyncio.to_thread(self.forge.close, number, words)
+        await self._withdraw(asked, WITHDRAWN.format(did="closed", number=number))
+        if pull.job_id is not None:
+            job_id = pull.job_id
+            await self._app.db.write(lambda tx: wake_job(tx, self._app.clock, job_id))
+        return pull
+
+    async def reopen(self, number: int) -> PullRequest:
+        """Open a closed one again and put its question, while its branch is there and its job is not over."""
+        pull = self.forge.find(number)
+        if pull.state != "CLOSED":
+            raise UsageError(f"#{number} is {pull.state}.", remedy="Only a closed pull request can be opened again.")
+        job = self._job(pull)
+        if pull.job_id is not None and (job is None or job.state in ENDED):
+            state = "gone" if job is None else job.state
+            raise UsageError(f"its job is {state}, so #{number} stays closed.", remedy="Create a job for it.")
+        if await asyncio.to_thread(self.forge.repository.resolve, f"refs/heads/{pull.branch}") != pull.head_sha:
+            raise UsageError(f"the branch {pull.branch} of #{number} is gone or has moved.", remedy="Create a job.")
+        if pull_on(self._app.db.reader, pull.branch) is not None:
+            raise UsageError(f"another pull request of {pull.branch} is open.", remedy="See `coilclaw pr list`.")
+
+        def write(tx: Tx) -> PullRequest:
+            def opened(now: PullRequest) -> PullRequest:
+                return msgspec.structs.replace(now, state="OPEN", reason="", dormant=True)
+
+            kept = change_pull(tx, self._app.clock, number, opened)
+            self.forge.note(tx, "pr_updated", kept, reopened=True)
+            return kept
+
+        await self._app.db.write(write)
+        return await self.ask(number)
+
+    # Taking a merge back
+
+    async def revert(self, number: int) -> PullRequest:
+        """A new pull request that takes a merged one back. What the runtime wrote about the job stays on record."""
+        pull = self.forge.find(number)
+        if pull.state != "MERGED":
+            raise UsageError(f"#{number} is {pull.state}.", remedy="Only a merged pull request can be reverted.")
+        there = pull_on(self._app.db.reader, _revert_branch(number))
+        return there or await self._ask_plain(await asyncio.to_thread(self._open_revert, pull))
+
+    def _open_revert(self, pull: PullRequest) -> PullRequest:
+        """Its branch begins at the merge, so that merging it undoes that merge alone, whatever came after."""
+        repository, merged = self.forge.repository, pull.merged_sha
+        before = repository.log(merged, 1)[0].parents[0]
+        own = pull.job_id
+        changes = [
+            each for each in repository.changes(before, merged) if own is None or not is_runtime_file(each.path, own)
+        ]
+        nothing = f"#{pull.number} changed nothing that could be taken back."
+        if not changes:
+            raise UsageError(nothing)
+        blobs = repository.blobs(each.old_blob for each in changes if each.old_blob)
+        written = [
+            Written(each.path, blobs[each.old_blob], each.old_mode) if each.old_blob else Written(each.path, None)
+            for each in changes
+        ]
+        title = shortened(f"Revert #{pull.number}: {pull.title}", TITLE_CHARACTERS)
+        about = f"Takes back #{pull.number}, which was merged as {merged}."
+        made_by = f"\n\nIts job: {own}" if own is not None else ""
+        branch = _revert_branch(pull.number)
+        made = self.forge.open_plain(branch, written, title, about + made_by, ("intent:REVERT",), base=merged)
+        if made is None:
+            raise UsageError(nothing)
+        return made
+
+    # Those that no job made
+
+    async def _ask_plain(self, pull: PullRequest) -> PullRequest:
+        pull = await self.forge.check(pull)
+        if all(check.passed for check in pull.checks):
+            await self._work.questions.put(pull)
+            return self.forge.find(pull.number)
+        return await self._change(pull.number, lambda now: msgspec.structs.replace(now, action_id=None, dormant=True))
+
+    async def settle_plain(self) -> int:
+        """Go on with those that no job takes along: deploy what was merged, close what was refused or is too old."""
+        settled = 0
+        for pull in plain_pulls(self._app.db.reader):
+            if pull.state == "MERGED":
+                fault = await self._work.put_in_place(pull)
+                if fault:
+                    self._app.warn(fault)
+                settled += 1
+            elif self.question(pull) is None:
+                settled += await self._settle_open(pull)
+        return settled
+
+    async def _settle_open(self, pull: PullRequest) -> bool:
+        result = result_of(self._app.db.reader, pull.action_id) if pull.action_id else None
+        days = timedelta(days=self._app.config.forge.pr_days)
+        if result is not None and result.code == "OWNER_REFUSED":
+            await asyncio.to_thread(self.forge.close, pull.number, f"You rejected #{pull.number}.")
+        elif self._app.clock() >= from_stamp(pull.opened_at) + days:
+            await asyncio.to_thread(self.forge.close, pull.number, "Nobody answered it in time.")
+        elif pull.dormant:
+            return False
+        elif result is None and self._app.clock() >= from_stamp(pull.updated_at) + ASK_AFTER:
+            await self._ask_plain(pull)
+        elif result is not None:
+            await self._change(pull.number, lambda now: msgspec.structs.replace(now, action_id=None, dormant=True))
+        else:
+            return False
+        return True
+
+    # Parts
+
+    def _open(self, number: int) -> PullRequest:
+        pull = self.forge.find(number)
+        if pull.state != "OPEN":
+            raise UsageError(f"#{number} is {pull.state}.", remedy="See `coilclaw pr list`.")
+        return pull
+
+    def _job(self, pull: PullRequest) -> JobRow | None:
+        return None if pull.job_id is None else load_job(self._app.db.reader, pull.job_id)
+
+    def _must_wait(self, job: JobRow, pull: PullRequest) -> None:
+        """Its job must be at the merge, not at work."""
+        if not self._work.waits_for_merge(job):
+            raise UsageError(
+                f"{job.job_id} is still working on #{pull.number} ({job.state}).", remedy="Wait until it has finished."
+            )
+
+    async def _change(self, number: int, change: PullChange) -> PullRequest:
+        return await self._app.db.write(lambda tx: change_pull(tx, self._app.clock, number, change))
+
+    async def _withdraw(self, asked: Action | None, reason: str) -> None:
+        if asked is None or asked.status != "PENDING":
+            return
+        try:
+            await self._app.approvals(self._conveyor).withdraw(asked, reason=reason)
+        except CoilclawError as error:  # answered in this very moment: that answer finds another state
+            self._app.observe("withdraw_failed", {"action_id": asked.action_id, "message": str(error)})
+
+
+def _revert_branch(number: int) -> str:
+    return f"revert/{number}"

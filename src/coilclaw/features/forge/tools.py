@@ -1,0 +1,157 @@
+"""pr_merge and bot_yolo: what only the runtime and the owner call, each through the gate."""
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from coilclaw.features.forge.paths import is_runtime_file
+from coilclaw.features.forge.store import load_pull
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.action import INTERNAL
+from coilclaw.packets.errors import CoilclawError, ToolError
+from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
+from coilclaw.packets.text import visible
+from coilclaw.store.tx import Tx
+from coilclaw.store.yolo import set_yolo
+from coilclaw.tools.declare import tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coilclaw.features.forge.forge import LocalForge
+    from coilclaw.packets.forge import PullRequest
+    from coilclaw.runtime.runtime import Runtime
+
+MOST_HOURS = 24
+CARD_BYTES = 256 << 10
+"""Where the files weigh more, the card names them; the difference is read elsewhere, and the arguments bind it."""
+MOST_PATHS = 500
+"""So many files are shown with their difference."""
+
+
+class MergeArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of pr_merge: everything that a yes binds."""
+
+    number: Annotated[int, msgspec.Meta(description="The pull request.", ge=1)]
+    title: Annotated[str, msgspec.Meta(description="Its title.", max_length=200)]
+    risk: Annotated[str, msgspec.Meta(description="The risk of what it touches.", pattern="^R[0-3]$")]
+    head: Annotated[str, msgspec.Meta(description="The commit to merge.", pattern="^[0-9a-f]{40,64}$")]
+    diff: Annotated[str, msgspec.Meta(description="SHA-256 of its difference.", pattern="^[0-9a-f]{64}$")]
+    checks: Annotated[str, msgspec.Meta(description="SHA-256 of its checks.", pattern="^[0-9a-f]{64}$")]
+
+
+class YoloArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of bot_yolo."""
+
+    hours: Annotated[int, msgspec.Meta(description="For how many hours.", ge=1, le=MOST_HOURS)]
+
+
+def forge_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
+    """The tools of the forge; without a home they can only be described."""
+
+    def home() -> "Runtime":
+        if runtime is None:
+            raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
+        return runtime
+
+    return (_make_merge(home), _make_yolo(home))
+
+
+def _make_merge(home: "Callable[[], Runtime]") -> Tool:
+    @tool(
+        MergeArgs,
+        effect="WRITE",
+        destination="external",
+        idempotent=True,
+        always_ask=True,
+        touches=lambda args: _touched(home(), args),
+        summary=lambda args: f"Merge #{args.number}: {args.title}",
+        callers=frozenset({"gateway"}),
+    )
+    async def pr_merge(args: MergeArgs, context: Context) -> ToolOutput:
+        """Merge a pull request into main; only the runtime proposes it, once its checks ran."""
+        from coilclaw.features.forge.forge import LocalForge
+
+        forge = LocalForge(home())
+        pull = await forge.merge(args.number, args.head, args.diff, args.checks)
+        if pull.job_id is None:  # a job deploys its own
+            await asyncio.to_thread(forge.deploy, pull)
+        return ToolOutput(
+            text=f"Merged #{pull.number} as {pull.merged_sha}.", label=INTERNAL, metadata={"commit": pull.merged_sha}
+        )
+
+    return pr_merge
+
+
+def _touched(app: "Runtime", args: MergeArgs) -> Touches:
+    """What a merge touches. Anybody may propose such a call, with any number: whatever is wrong, there is an answer."""
+    from coilclaw.features.forge.forge import LocalForge
+
+    forge = LocalForge(app)
+    nothing = Touches(subject=f"#{args.number}", public=True, says="Nothing would be merged.", governs=True)
+    try:
+        pull = load_pull(app.db.reader, args.number)
+        if pull is None or pull.head_sha != args.head:
+            return nothing
+        facts = forge.merge_facts(pull)
+        says = _card(forge, pull)
+    except CoilclawError:  # a broken object, or a git that is gone: the merge itself says why
+        return nothing
+    governs = pull.risk == "R3" or bool(facts.governs)
+    return Touches(subject=f"main, by #{args.number}", public=True, says=says, merge=facts, governs=governs)
+
+
+def _card(forge: "LocalForge", pull: "PullRequest") -> str:
+    """What is merged: the difference of every file but those that the runtime itself adds, which are named."""
+    changes = forge.changes(pull)
+    own = [each.path for each in changes if pull.job_id is not None and is_runtime_file(each.path, pull.job_id)]
+    others = [each for each in changes if each.path not in own]
+    failed = [f"FAILED  {check.name}: {check.summary}" for check in pull.checks if not check.passed]
+    lines = [visible(pull.title), f"{len(others)} files, risk {pull.risk}, branch {pull.branch}"]
+    lines += failed or [f"All {len(pull.checks)} checks pass."]
+    if forge.mode() == "yolo":
+        lines.append("YOLO: other pull requests merge without asking you.")
+    if pull.taint:
+        lines.append(f"The job took in untrusted content: {', '.join(pull.taint)}")
+    if own:
+        lines.append(f"The runtime adds the record of the job: {', '.join(own)}")
+    paths = [each.path for each in others]
+    if paths and len(paths) <= MOST_PATHS and forge.weight(pull, paths) <= CARD_BYTES:
+        return "\n".join((*lines, "", visible(forge.patch(pull, paths).decode("utf-8", "replace"))))
+    lines += ["", *(f"{each.kind:8} {visible(each.path)}" for each in others)]
+    return "\n".join((*lines, "", f"Too much to show here: read it with `coilclaw pr diff {pull.number}`."))
+
+
+def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
+    @tool(
+        YoloArgs,
+        effect="WRITE",
+        destination="internal",
+        idempotent=False,
+        always_ask=True,
+        touches=lambda args: Touches(
+            subject="the merge mode",
+            public=True,
+            says=f"For {args.hours} hours every job's pull request whose checks pass is merged WITHOUT ASKING YOU, also"
+            " what governs the agent's own work. Only .github, CODEOWNERS, SYSTEM.md, loosened policies and what a"
+            " tainted job did beyond notes still wait for you. ESTOP ends it.",
+        ),
+        summary=lambda args: f"Merge every pull request without asking for {args.hours} hours (yolo)",
+        callers=frozenset({"gateway"}),
+        governs=True,
+    )
+    async def bot_yolo(args: YoloArgs, context: Context) -> ToolOutput:
+        """Let pull requests merge without a question for some hours; only `coilclaw bot mode yolo` and the panel do."""
+        app = home()
+        until = app.clock() + timedelta(hours=args.hours)
+
+        def write(tx: Tx) -> None:
+            set_yolo(tx, until)
+            add_event(tx, app.clock, "merge_mode", "bot", {"mode": "yolo", "hours": args.hours})
+
+        await app.db.write(write)
+        return ToolOutput(text=f"Pull requests merge without asking until {until:%H:%M} UTC.", label=INTERNAL)
+
+    return bot_yolo

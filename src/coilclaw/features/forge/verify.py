@@ -1,0 +1,418 @@
+"""A clone checked by itself, without the home: every job on main, the audit, and the signed heads.
+
+Everything in it may be anybody's work. Nothing of it is run or obeyed; what cannot be read is a finding.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from coilclaw.features.forge.paths import events_path, evidence_path, is_runtime_file
+from coilclaw.features.jobs.evidence import holds
+from coilclaw.ledger.anchors import HEADS, anchored, size_limit
+from coilclaw.ledger.audit_days import day_of
+from coilclaw.packets.canonical import Json, JsonObject, NotCanonical, canonical_bytes, parse_object, sha256_hex
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.forge import LEDGER, MAIN, FileChange
+from coilclaw.packets.receipt import Head
+from coilclaw.packets.text import one_line
+from coilclaw.sandbox.bot_repository import TreeEntry, name_fault
+from coilclaw.sandbox.clones import BranchCommit, Clone, borrows, files_of, message_of, opened_clone
+
+CloneKind: TypeAlias = Literal[
+    "damaged", "missing", "edited", "dropped", "disagrees", "unexplained", "reordered", "forged", "forked", "rewritten",
+    "name",
+]  # fmt: skip
+MOST_FINDINGS = 200
+FILE_BYTES = 64 << 20
+"""A larger file is not read."""
+GRACE_SECONDS = 2 * 86400
+"""Heads follow daily: a commit that main has left behind for longer must be covered by one."""
+_TRAILER = re.compile(r"([A-Z][A-Za-z-]*): (.+)")
+_JOB = re.compile(r"job_[0-9A-Za-z_-]{1,80}")
+_HEAD = re.compile(r"(\d{1,15}):([0-9a-f]{64})")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_REDACTED = b"[redacted:"
+
+
+class CloneFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that does not hold."""
+
+    kind: CloneKind
+    commit: str
+    """Where it was found; empty when it is about no single commit."""
+    path: str
+    words: str
+
+
+class CloneReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a clone shows by itself."""
+
+    valid: bool
+    commits: int
+    jobs: int
+    heads: int
+    days: int
+    events: int
+    keys: tuple[str, ...]
+    """The keys that signed its heads: compare them with the one that you know to be the bot's."""
+    findings: tuple[CloneFinding, ...]
+    more: int
+    """How many further findings there are."""
+    notes: tuple[str, ...]
+
+
+class _Event(NamedTuple):
+    name: str
+    kind: str
+    time: str
+    path: str
+
+
+def verify_clone(folder: Path) -> CloneReport:
+    """Check a clone, bare or not. Blocking, and as long as its history; a folder that is none is a UsageError."""
+    check = _Check()
+    with opened_clone(folder, ("main", "ledger")) as clone:
+        check.part("", "", lambda: check.objects(clone))
+        check.part("", HEADS, lambda: check.ledger(clone))
+        tips: list[str] = []
+        check.part("", "main", lambda: tips.append(clone.tip(MAIN)))
+        if tips and tips[0]:
+            check.part(tips[0], "", lambda: check.main(clone, tips[0]))
+            check.part(tips[0], "audit", lambda: check.audit(clone, tips[0]))
+        elif tips:
+            check.add("missing", "", "main", "there is no branch main")
+    if borrows(folder):
+        check.notes.append("some of its objects are in another repository; clone it with --no-local to have them all")
+    return check.report()
+
+
+def trailers(message: str) -> dict[str, list[str]]:
+    """What the last paragraph of a commit message states, if it consists of nothing else."""
+    last = message.rstrip("\n").rpartition("\n\n")[2].split("\n")
+    found: dict[str, list[str]] = {}
+    for line in last:
+        match = _TRAILER.fullmatch(line)
+        if match is None:
+            return {}
+        found.setdefault(match[1], []).append(match[2])
+    return found
+
+
+class _Check:
+    """One check of one clone."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self._found: list[CloneFinding] = []
+        self._more = 0
+        self._commits = self._jobs = self._days = self._events = 0
+        self._heads: dict[int, Head] = {}
+        self._keys: tuple[str, ...] = ()
+        self._between = 0
+        self._silent = 0
+        self._unsigned: list[tuple[str, int, int]] = []
+        """Commits whose Ledger-Head is beyond the last signed head, with its size and their time."""
+
+    def add(self, kind: CloneKind, commit: str, path: str, words: str) -> None:
+        """Record a finding."""
+        found = CloneFinding(kind=kind, commit=commit, path=one_line(path)[:300], words=one_line(words)[:300])
+        if len(self._found) < MOST_FINDINGS:
+            self._found.append(found)
+        else:
+            self._more += 1
+
+    def part(self, commit: str, path: str, work: Callable[[], None]) -> None:
+        """Do a part of the check; what keeps it from being done is a finding."""
+        try:
+            work()
+        except (ToolError, NotCanonical, ValueError, StopIteration, KeyError, IndexError) as error:
+            said = error.message if isinstance(error, ToolError) else f"it cannot be read ({error})"
+            self.add("damaged", commit, path, said.rstrip("."))
+
+    def report(self) -> CloneReport:
+        """All of it."""
+        if self._between:
+            self.notes.append(
+                f"{self._between} Ledger-Head trailers are between two signed heads: no signature names them"
+            )
+        if self._silent:
+            self.notes.append(f"{self._silent} commits on main carry no trailer: they were made by hand")
+        return CloneReport(
+            valid=not self._found,
+            commits=self._commits,
+            jobs=self._jobs,
+            heads=len(self._heads),
+            days=self._days,
+            events=self._events,
+            keys=self._keys,
+            findings=tuple(self._found),
+            more=self._more,
+            notes=tuple(self.notes),
+        )
+
+    # Objects and heads
+
+    def objects(self, clone: Clone) -> None:
+        """Every object must be sound, and hold no name that git would take for its own."""
+        for line in clone.faults():
+            self.add("damaged", "", "", f"git fsck: {line}")
+
+    def ledger(self, clone: Clone) -> None:
+        """The heads must be signed, in order, and continue each other."""
+        tip = clone.tip(LEDGER)
+        if not tip:
+            self.add("missing", "", HEADS, "there is no branch ledger, so nothing is signed")
+            return
+        found = anchored(files_of(clone, tip, size_limit))
+        self._keys = found.keys
+        self._heads = {head.size: head for head in found.heads}
+        for fault in found.faults:
+            self.add(fault.kind, tip, HEADS, fault.detail)
+
+    # Main
+
+    def main(self, clone: Clone, tip: str) -> None:
+        """Every commit on main, the oldest first."""
+        for path, mode in clone.modes(tip).items():
+            fault = name_fault(path)
+            if fault:
+                self.add("name", tip, path, fault)
+            elif mode not in ("100644", "100755") and path.partition("/")[0] in ("audit", "jobs"):
+                self.add("name", tip, path, f"it has the mode {mode}, which is no regular file's")
+        newest = 0
+        for commit in clone.history(tip):
+            self._commits += 1
+            newest = commit.time
+            self.part(commit.sha, "", lambda commit=commit: self._commit(clone, commit))
+        last, late = max(self._heads, default=0), 0
+        for sha, size, time in self._unsigned:
+            if time < newest - GRACE_SECONDS:
+                self.add("dropped", sha, HEADS, f"the chain was at receipt {size}, but signed heads end at {last}")
+            else:
+                late += 1
+        if late:
+            self.notes.append(f"{late} Ledger-Head trailers are newer than the last signed head")
+
+    def _commit(self, clone: Clone, commit: BranchCommit) -> None:
+        stated = trailers(commit.message)
+        if not stated and commit.parents:
+            self._silent += 1
+        for change in commit.changes:
+            if change.path.startswith(("audit/", "jobs/")) and change.old_blob:
+                self.part(commit.sha, change.path, lambda change=change: self._kept(clone, commit.sha, change))
+        self._ledger_heads(commit.sha, commit.time, stated)
+        for job_id in stated.get("Job", []):
+            if len(stated["Job"]) > 1 or not _JOB.fullmatch(job_id):
+                self.add("damaged", commit.sha, "", f"the trailer Job is not the id of one job: {job_id[:80]}")
+                return
+            self._jobs += 1
+            self.part(commit.sha, "", lambda job_id=job_id: self._job(clone, commit, job_id, stated))
+
+    def _kept(self, clone: Clone, sha: str, change: FileChange) -> None:
+        """What the runtime recorded may grow; it is never taken back, and changes only where a secret was taken out."""
+        if not change.new_blob:
+            self.add("dropped", sha, change.path, "a record was removed")
+            return
+        if not change.path.endswith(".jsonl"):
+            return
+        if max(clone.sizes((change.old_blob, change.new_blob))) > FILE_BYTES:
+            self.add("damaged", sha, change.path, "it is too large to be read")
+            return
+        old, new = (clone.blobs([blob])[blob].splitlines() for blob in (change.old_blob, change.new_blob))
+        kept = set(new)
+        lost = [line for line in old if line not in kept]
+        redacted = sum(_REDACTED in line for line in kept.difference(old))
+        if len(new) < len(old):
+            self.add("dropped", sha, change.path, f"{len(old) - len(new)} lines were removed")
+        elif len(lost) > redacted:
+            self.add("edited", sha, change.path, f"{len(lost)} lines were changed")
+
+    def _ledger_heads(self, sha: str, time: int, stated: Mapping[str, list[str]]) -> None:
+        for word in stated.get("Ledger-Head", []):
+            match = _HEAD.fullmatch(word)
+            if match is None:
+                self.add("damaged", sha, "", f"the trailer Ledger-Head is not a size and a hash: {word[:80]}")
+                continue
+            size, last = int(match[1]), max(self._heads, default=0)
+            if size in self._heads:
+                if self._heads[size].hash != match[2]:
+                    self.add("disagrees", sha, HEADS, f"the signed head at receipt {size} has another hash")
+            elif size > last:
+                self._unsigned.append((sha, size, time))
+            elif size >= min(self._heads, default=0):
+                self._between += 1
+
+    # A job
+
+    def _job(self, clone: Clone, commit: BranchCommit, job_id: str, stated: Mapping[str, list[str]]) -> None:
+        sha = commit.sha
+        head = commit.parents[1] if len(commit.parents) > 1 else sha
+        raw = clone.blobs([head])[head]
+        if head != sha:
+            own = trailers(message_of(raw))
+            self._ledger_heads(sha, commit.time, own)
+            stated = {**own, **stated}
+        base = raw.partition(b"\n\n")[0].partition(b"\nparent ")[2][: len(head)].decode()
+        for name in ("Evidence", "Policy-Hash"):
+            if [bool(_HASH.fullmatch(word)) for word in stated.get(name, [])] != [True]:
+                self.add("missing", sha, "", f"the merge of {job_id} has no trailer {name}")
+        entries = clone.entries(sha)
+        self._job_file(clone, sha, job_id, entries)
+        self._trail(clone, sha, entries.get(events_path(job_id)), events_path(job_id))
+        evidence = self._evidence(clone, sha, job_id, entries, stated.get("Evidence", [""])[0])
+        if evidence is not None:
+            self._files(clone, sha, job_id, evidence, base, head)
+
+    def _job_file(self, clone: Clone, sha: str, job_id: str, entries: Mapping[str, TreeEntry]) -> None:
+        own = (events_path(job_id), evidence_path(job_id))
+        paths = [path for path in entries if path not in own and is_runtime_file(path, job_id)]
+        if len(paths) != 1:
+            self.add("missing", sha, f"jobs/…/{job_id}.md", f"there are {len(paths)} files of that name, not one")
+            return
+        about = _frontmatter(_read(clone, entries[paths[0]]))
+        if about.get("job_id") != job_id:
+            self.add("disagrees", sha, paths[0], "it is the file of another job, or of none")
+        evidence, there = about.get("evidence"), entries.get(evidence_path(job_id))
+        named = evidence.get("manifest_hash") if isinstance(evidence, Mapping) else None
+        if there is not None and _object(_read(clone, there)).get("manifest_hash") != named:
+            self.add("disagrees", sha, paths[0], "it names other evidence than there is")
+
+    def _trail(self, clone: Clone, sha: str, entry: TreeEntry | None, path: str) -> dict[int, _Event]:
+        if entry is None:
+            self.add("missing", sha, path, "the audit trail of the job is missing")
+            return {}
+        found: dict[int, _Event] = {}
+        for event in _lines(_read(clone, entry)):
+            number = event.get("seq")
+            if not isinstance(number, int) or number <= max(found, default=0):
+                self.add("reordered", sha, path, "its events are not in their order")
+                break
+            name, kind, time = (str(event.get(field)) for field in ("id", "type", "time"))
+            found[number] = _Event(name, kind, time, path)
+        return found
+
+    def _evidence(
+        self, clone: Clone, sha: str, job_id: str, entries: Mapping[str, TreeEntry], stated: str
+    ) -> JsonObject | None:
+        path = evidence_path(job_id)
+        if path not in entries:
+            self.add("missing", sha, path, "the evidence of the job is missing")
+            return None
+        fields = _object(_read(clone, entries[path]))
+        if not holds(fields):
+            self.add("edited", sha, path, "the evidence does not match its own hash")
+        elif fields.get("job_id") != job_id:
+            self.add("disagrees", sha, path, "it is the evidence of another job")
+        elif stated and fields.get("manifest_hash") != stated:
+            self.add("disagrees", sha, path, "the trailer Evidence names another hash")
+        return fields
+
+    def _files(self, clone: Clone, sha: str, job_id: str, evidence: JsonObject, base: str, head: str) -> None:
+        """The files of a job must be what its evidence says, and no others."""
+        listed = _listed(evidence)
+        entries = clone.entries(head)
+        for path, wanted in listed.items():
+            entry = entries.get(path)
+            real = None if entry is None else sha256_hex(_read(clone, entry))
+            if real != wanted:
+                self.add("disagrees", sha, path, f"it is not the file that the evidence of {job_id} names")
+        if evidence.get("files_left_out") is True:
+            return
+        for change in clone.changes(base, head) if base else ():
+            if change.path not in listed and not is_runtime_file(change.path, job_id):
+                self.add("unexplained", sha, change.path, f"{job_id} changed it, but its evidence does not name it")
+
+    # The audit
+
+    def audit(self, clone: Clone, tip: str) -> None:
+        """Day files must be in order and without a hole, and say of jobs what the jobs' own trails say."""
+        entries = clone.entries(tip)
+        trails: dict[int, _Event] = {}
+        for path, entry in entries.items():
+            if path.startswith("audit/jobs/"):
+                self.part(tip, path, lambda path=path, entry=entry: trails.update(self._trail(clone, tip, entry, path)))
+            elif path.startswith("audit/evidence/"):
+                self.part(tip, path, lambda path=path, entry=entry: self._at_rest(clone, tip, path, entry))
+        numbers: list[int] = []
+        for path in sorted(path for path in entries if day_of(path)):
+            self._days += 1
+            self.part(tip, path, lambda path=path: self._day(clone, tip, path, entries[path], trails, numbers))
+        self._events = len(numbers)
+        numbers.sort()
+        for one, other in pairwise(numbers):
+            if one == other:
+                self.add("forked", tip, "audit", f"event {one} stands in two places")
+            elif other != one + 1:
+                self.add("dropped", tip, "audit", f"events {one + 1} to {other - 1} are missing")
+
+    def _at_rest(self, clone: Clone, tip: str, path: str, entry: TreeEntry) -> None:
+        if not holds(_object(_read(clone, entry))):
+            self.add("edited", tip, path, "the evidence does not match its own hash")
+
+    def _day(
+        self, clone: Clone, tip: str, path: str, entry: TreeEntry, trails: Mapping[int, _Event], numbers: list[int]
+    ) -> None:
+        last = 0
+        for event in _lines(_read(clone, entry)):
+            number, time = event.get("seq"), str(event.get("created_at"))
+            if not isinstance(number, int) or number <= last:
+                self.add("reordered", tip, path, f"event {number} does not follow event {last}")
+                return
+            last = number
+            numbers.append(number)
+            if time[:10] < day_of(path):
+                self.add("disagrees", tip, path, f"event {number} is of an earlier day")
+            told = trails.get(number)
+            if told is not None and told[:3] != (event.get("entry_id"), event.get("event_type"), time):
+                self.add("disagrees", tip, path, f"{told.path} says something else of event {number}")
+
+
+def _read(clone: Clone, entry: TreeEntry) -> bytes:
+    if entry.size > FILE_BYTES:
+        raise ValueError(f"{entry.size} bytes are too many")
+    return clone.blobs([entry.blob])[entry.blob]
+
+
+def _object(data: bytes) -> JsonObject:
+    """A canonical JSON object with a line break after it."""
+    found = parse_object(data)
+    if canonical_bytes(found) + b"\n" != data:
+        raise ValueError("it is not canonical JSON")
+    return found
+
+
+def _lines(data: bytes) -> list[JsonObject]:
+    """Canonical JSON objects, one a line."""
+    if data and not data.endswith(b"\n"):
+        raise ValueError("the last line is incomplete")
+    return [_object(line + b"\n") for line in data.split(b"\n")[:-1]]
+
+
+def _frontmatter(data: bytes) -> dict[str, Json]:
+    """The block between two lines of dashes: a key and a JSON value on each line."""
+    text = data.decode("utf-8")
+    if not text.startswith("---\n"):
+        raise ValueError("it has no frontmatter")
+    block, end, _ = text[4:].partition("\n---\n")
+    if not end:
+        raise ValueError("its frontmatter does not end")
+    pairs = (line.partition(": ") for line in block.split("\n"))
+    return {name: parse_object(f'{{"v":{value}}}')["v"] for name, _, value in pairs}
+
+
+def _listed(evidence: JsonObject) -> dict[str, str | None]:
+    """The files that a job's evidence names, with the hash of each; None for what it removed."""
+    files = evidence.get("files")
+    if not isinstance(files, list | tuple):
+        raise ValueError("the evidence lists no files")  # noqa: TRY004 - a finding like the others
+    found: dict[str, str | None] = {}
+    for each in files:
+        if isinstance(each, Mapping):
+            digest = each.get("sha256")
+            found[str(each.get("path"))] = None if digest is None else str(digest)
+    return found

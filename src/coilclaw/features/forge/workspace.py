@@ -1,0 +1,285 @@
+"""The workspace and main: what changed outside pull requests is committed, and what was merged is put in place.
+
+Both happen alone, under one lock for all processes. `settle` does both, in the order in which nothing is lost: first
+the files of main that are not in the workspace yet, then a commit of whatever differs from main after that.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.features.forge.store import deployed_commit, set_deployed
+from coilclaw.gate.paths import classify
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.forge import MAIN, FileChange
+from coilclaw.sandbox.bot_repository import (
+    FILE,
+    OWNER,
+    PROGRAM,
+    BotRepository,
+    ForgeRefused,
+    Written,
+    name_fault,
+)
+from coilclaw.sandbox.files import FileGrant, WorkspaceFiles, read_existing
+from coilclaw.sandbox.scan import open_folder
+from coilclaw.store.job_trees import changed_by, forget_changed
+from coilclaw.store.lock import open_lock_file
+from coilclaw.store.tx import Tx
+
+if TYPE_CHECKING:
+    from coilclaw.runtime.runtime import Runtime
+
+FILE_BYTES = 50 << 20
+"""A larger file is not committed."""
+COMMIT_BYTES = 500 << 20
+MOST_FILES = 100_000
+NAMED = 1000
+"""Actions that a commit names; the audit log has all of them."""
+
+
+class Swept(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at the workspace found to commit."""
+
+    written: tuple[Written, ...]
+    left_out: tuple[str, ...]
+    """Paths that are not committed, with the reason."""
+
+
+class BotWorkspace:
+    """The bot's repository and its workspace. Blocking: call it in a thread."""
+
+    def __init__(self, app: "Runtime") -> None:
+        self._app = app
+        self.repository = BotRepository(app.workspace)
+        self._kept = app.home.root / "forge"
+
+    def fault(self) -> str:
+        """Why the forge cannot work here, with the remedy; empty when it can."""
+        fault = self.repository.fault()
+        if not fault and (there := self.repository.checked_out()) != MAIN:
+            what = there.removeprefix("refs/heads/") or "no branch"
+            fault = f"the workspace has {what} checked out, not main. Run: git -C {self._app.workspace} checkout main"
+        return fault
+
+    def main(self) -> str:
+        """The commit that is in force."""
+        return self.repository.resolve(MAIN)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the forge's lock: nobody else moves main or deploys meanwhile, in whatever process."""
+        fd = open_lock_file(self._app.home.locks_dir / "forge")
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def settle(self, why: str) -> str:
+        """Bring workspace and main together; the commit on main that the workspace holds then."""
+        with self.alone():
+            return self.settle_alone(why)
+
+    def settle_alone(self, why: str) -> str:
+        """The same for one who holds the lock."""
+        if fault := self.fault():
+            raise ForgeRefused(fault, begun=False)
+        self.deploy_alone()
+        return self._sweep(why)
+
+    # Main into the workspace
+
+    def deploy_alone(self) -> tuple[str, ...]:
+        """Put the files of main in place; those that somebody edited meanwhile keep the edit, and are returned."""
+        db, main = self._app.db, self.main()
+        before = deployed_commit(db.reader)
+        if before != main and not self._leads_to(before, main):
+            if before:
+                self._app.warn("main was rewritten by hand; the files of the workspace stay as they are.")
+            before = main
+        changes = self.repository.changes(before, main) if before != main else []
+        kept = self._put(changes, main)
+        if deployed_commit(db.reader) != main:
+            self.repository.refresh_index(main)
+            db.write_now(lambda tx: self._deployed(tx, main, kept))
+        return kept
+
+    def _leads_to(self, before: str, main: str) -> bool:
+        """Whether main went on from there; a rewritten history takes no file away from the workspace."""
+        return bool(before and self.repository.resolve(before)) and self.repository.is_ancestor(before, main)
+
+    def _deployed(self, tx: Tx, main: str, kept: tuple[str, ...]) -> None:
+        set_deployed(tx, main)
+        if kept:
+            add_event(tx, self._app.clock, "deploy_kept_edits", main, {"paths": list(kept[:100]), "count": len(kept)})
+
+    def _put(self, changes: list[FileChange], main: str) -> tuple[str, ...]:
+        blobs = self.repository.blobs(change.new_blob for change in changes if _is_file(change.new_mode))
+        kept: list[str] = []
+        for change in changes:
+            if name_fault(change.path) or change.new_mode not in (FILE, PROGRAM, "000000"):
+                continue  # the owner's own link or submodule: the owner put it there
+            there = self._blob_at(change.path, main)
+            if there == change.new_blob:
+                continue
+            if there != change.old_blob:
+                kept.append(change.path)
+                continue
+            self._app.reached("deploying")
+            if change.new_blob:
+                self._write(change.path, blobs[change.new_blob], change.new_mode)
+            else:
+                self._remove(change.path)
+        return tuple(kept)
+
+    def _blob_at(self, path: str, main: str) -> str:
+        """The id that git would give what stands at a path; empty when nothing does, `?` when it is no such file."""
+        try:
+            info = os.lstat(self._app.workspace / path)
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError:
+            return "?"
+        data = read_existing(self._app.workspace, path, FILE_BYTES) if stat.S_ISREG(info.st_mode) else None
+        return "?" if data is None else blob_id(data, main)
+
+    def _write(self, path: str, data: bytes, mode: str) -> None:
+        alone = classify(path) in ("owner", "executed")
+        grant = FileGrant(asked=path, root=str(self._app.workspace), relative=path, writable=True, alone=alone)
+        WorkspaceFiles((grant,)).write(path, data)
+        with self._folder_of(path) as (folder, name):
+            now = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+            wanted = now | 0o111 & (now >> 2 | now) if mode == PROGRAM else now & ~0o111
+            if wanted != now:
+                os.chmod(name, wanted, dir_fd=folder)
+
+    def _remove(self, path: str) -> None:
+        with suppress(FileNotFoundError), self._folder_of(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+            os.fsync(folder)
+
+    @contextmanager
+    def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
+        parent, _, name = path.rpartition("/")
+        root = os.open(self._app.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            folder = open_folder(root, parent)
+            try:
+                yield folder, name
+            finally:
+                os.close(folder)
+        finally:
+            os.close(root)
+
+    # The workspace into main
+
+    def _sweep(self, why: str) -> str:
+        main = self.main()
+        known = changed_by(self._app.db.reader)
+        swept = self._look(main)
+        if not swept.written:
+            if known:  # what they changed is on main already, or was changed back
+                self._app.db.write_now(lambda tx: forget_changed(tx, known))
+            return main
+        actions = list(dict.fromkeys(known[each.path] for each in swept.written if each.path in known))
+        outside = [each.path for each in swept.written if each.path not in known]
+        message = _message(why, swept, actions, outside)
+        new = self.repository.commit(main, swept.written, message, OWNER, int(self._app.clock().timestamp()))
+        self._app.reached("swept")
+        self.repository.move(MAIN, new, main)
+        self._app.reached("main_moved")
+        self.repository.refresh_index(new)
+
+        def write(tx: Tx) -> None:
+            set_deployed(tx, new)
+            forget_changed(tx, known)
+            add_event(
+                tx,
+                self._app.clock,
+                "workspace_swept",
+                new,
+                {"files": len(swept.written), "outside": len(outside), "left_out": len(swept.left_out)},
+            )
+
+        self._app.db.write_now(write)
+        return new
+
+    def _look(self, main: str) -> Swept:
+        entries = self.repository.entries(main)
+        written: list[Written] = []
+        left_out: list[str] = []
+        weight = 0
+        self._kept.mkdir(exist_ok=True, mode=0o700)
+        for path in self.repository.differing(main, self._kept):
+            entry = entries.get(path)
+            if fault := name_fault(path):
+                left_out.append(f"{path!r}: {fault}")
+                continue
+            found = read_file(self._app.workspace, path)
+            if found is None:
+                if entry is not None:
+                    written.append(Written(path, None))
+                continue
+            data, mode = found
+            if data is None:
+                left_out.append(f"{path}: {mode}")
+                continue
+            if entry is not None and entry.mode == mode and entry.blob == blob_id(data, main):
+                continue
+            weight += len(data)
+            if weight > COMMIT_BYTES or len(written) >= MOST_FILES:
+                raise ForgeRefused(
+                    "too much changed in the workspace for one commit.",
+                    remedy="Add what does not belong to the bot to .gitignore, or commit a part of it yourself.",
+                    begun=False,
+                )
+            written.append(Written(path, data, mode))
+        if left_out:
+            self._app.warn(f"not committed: {'; '.join(left_out[:5])}{' …' if len(left_out) > 5 else ''}")
+        return Swept(written=tuple(written), left_out=tuple(left_out))
+
+
+def blob_id(data: bytes, like: str) -> str:
+    """The id that git gives a content, in a repository whose ids look like this one."""
+    kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
+    return kind(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def read_file(root: Path, path: str) -> tuple[bytes, str] | tuple[None, str] | None:
+    """What a file holds and its mode; None when it is gone; without data, why it cannot be committed."""
+    try:
+        info = os.lstat(root / path)
+    except OSError as error:
+        return None if error.errno in (errno.ENOENT, errno.ENOTDIR) else (None, error.strerror or "it cannot be read")
+    if not stat.S_ISREG(info.st_mode):
+        return None, "it is not a regular file"
+    if info.st_size > FILE_BYTES:
+        return None, f"it is larger than {FILE_BYTES >> 20} MiB"
+    data = read_existing(root, path, FILE_BYTES)
+    if data is None:
+        return None, "it cannot be read"
+    return data, PROGRAM if info.st_mode & 0o100 else FILE
+
+
+def _is_file(mode: str) -> bool:
+    return mode in (FILE, PROGRAM)
+
+
+def _message(why: str, swept: Swept, actions: list[str], outside: list[str]) -> str:
+    count = len(swept.written)
+    lines = [f"Changes in the workspace ({count} file{'' if count == 1 else 's'})", "", f"Committed {why}."]
+    if swept.left_out:
+        lines.append(f"Left out: {len(swept.left_out)} that cannot be committed.")
+    lines += ["", *(f"Action: {action}" for action in actions[:NAMED])]
+    if outside:
+        lines.append("Origin: outside")
+    return "\n".join(lines)

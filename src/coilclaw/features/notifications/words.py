@@ -1,0 +1,43 @@
+"""What leaves the house about a notification: fixed words by its type, and where it leads. Never content."""
+
+from datetime import timedelta
+from typing import Literal
+
+import msgspec
+
+from coilclaw.features.notifications.store import Type
+
+TITLE = "CoilClaw"
+
+
+class Telling(msgspec.Struct, frozen=True, kw_only=True):
+    """How one type of notification is told."""
+
+    words: str
+    life: timedelta
+    """It is of no use after that: nobody tries again, and a push service forgets it."""
+    urgency: Literal["normal", "high"]
+
+
+TELLINGS: dict[Type, Telling] = {
+    "approval_needed": Telling(words="Something waits for your approval", life=timedelta(hours=24), urgency="high"),
+    "approval_expiring": Telling(words="An approval expires soon", life=timedelta(hours=1), urgency="high"),
+    "job_failed": Telling(words="A job failed", life=timedelta(hours=24), urgency="normal"),
+    "job_completed": Telling(words="A job is done", life=timedelta(hours=12), urgency="normal"),
+    "proactive_reach_out": Telling(
+        words="The agent has something to tell you", life=timedelta(hours=24), urgency="normal"
+    ),
+}
+
+LIVES: dict[Type, timedelta] = {kind: telling.life for kind, telling in TELLINGS.items()}
+
+
+def leads_to(kind: Type, entity_id: str) -> str:
+    """Where in the panel a notification is looked at, as the fragment of its address."""
+    from urllib.parse import quote
+
+    if kind in ("approval_needed", "approval_expiring"):
+        area = "approvals"
+    else:
+        area = "work/jobs" if entity_id.startswith("job_") else "chat"
+    return f"#/{area}/{quote(entity_id, safe='')}"

@@ -1,0 +1,122 @@
+"""coilclaw project."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from coilclaw.cli.open_home import opened
+from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
+from coilclaw.packets.errors import UsageError
+
+if TYPE_CHECKING:
+    from coilclaw.packets.action import ToolCall
+    from coilclaw.runtime import Runtime
+
+
+@click.group()
+def project() -> None:
+    """Let the agent work in folders of your own, one project each.
+
+    A conversation works in one folder: the workspace, or a project. `coilclaw agent` started inside a project works
+    there; `--project NAME` chooses one.
+    """
+
+
+@project.command(short_help="Let the agent work in a folder of yours.")
+@click.argument("path")
+@click.option("--name", default="", help="What the project is called; otherwise its folder's name.")
+@click.option("--vouch/--no-vouch", default=None, help="Whether its files count as yours. Asked for when not given.")
+def add(path: str, name: str, vouch: bool | None) -> int:
+    """Let the agent work in a folder of yours. Only you can: it asks like everything that governs the agent.
+
+    Vouch for a folder whose files you or people you trust wrote. Otherwise whatever the agent reads there counts as
+    untrusted content, and its AGENTS.md is not loaded.
+    """
+    from coilclaw.features.projects.folder import check_folder, check_name
+    from coilclaw.packets.action import ToolCall
+
+    with opened() as app:
+        folder = check_folder(app, path)
+        called = check_name(app, name, folder.path)
+        if vouch is None:
+            vouch = _asks_to_vouch(folder.path)
+        args = {"name": called, "path": folder.path, "inode": folder.inode, "vouch": vouch}
+        return _carry(app, ToolCall.of("project_add", dict(args)))
+
+
+@project.command(short_help="Vouch for a project: its files count as yours from now on.")
+@click.argument("name")
+def vouch(name: str) -> int:
+    """Vouch for a project: its files count as yours from now on, except those that are labelled one by one."""
+    from coilclaw.cli.project_choice import project_called
+    from coilclaw.packets.action import ToolCall
+
+    with opened() as app:
+        found = project_called(app, name)
+        args = {"project_id": found.project_id, "name": found.name, "path": found.path}
+        return _carry(app, ToolCall.of("project_vouch", dict(args)))
+
+
+@project.command("list", short_help="List projects.")
+@json_option
+def list_all(as_json: bool) -> None:
+    """List the folders the agent may work in."""
+    from coilclaw.features.projects.views import view_of
+    from coilclaw.store.projects import open_projects
+
+    with opened() as app:
+        found = [view_of(each, app.redact) for each in open_projects(app.db.reader)]
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (each.name, each.path, "yours" if each.vouched else "untrusted", moment(each.added_at), each.fault or "yes")
+        for each in found
+    ]
+    empty = "There are no projects: the agent works in its workspace. Add one with `coilclaw project add PATH`."
+    print_rows(rows, ("project", "folder", "its files are", "since", "usable"), empty=empty)
+
+
+@project.command(short_help="The agent no longer works in a folder.")
+@click.argument("name")
+def remove(name: str) -> int:
+    """The agent no longer works in that folder. Nothing in it is changed; conversations that worked there end."""
+    from coilclaw.cli.project_choice import project_called
+    from coilclaw.ledger.audit import add_event
+    from coilclaw.store.projects import drop_project
+    from coilclaw.store.tx import Tx
+
+    with opened() as app:
+        found = project_called(app, name)
+
+        def write(tx: Tx) -> None:
+            if drop_project(tx, app.clock, found.project_id):
+                add_event(tx, app.clock, "project_removed", found.project_id, {"name": found.name})
+
+        app.db.write_now(write)
+    tell(f"Removed {found.name}. {found.path} stays as it is.")
+    return 0
+
+
+def _asks_to_vouch(path: str) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            "say whether the folder's files count as yours.",
+            remedy="Use --vouch if you or people you trust wrote them, otherwise --no-vouch.",
+        )
+    tell(f"Do you vouch for what is in {path}? If others can put files there, say no: then they count as untrusted.")
+    return click.confirm("Do its files count as yours?", default=False, prompt_suffix=" ", err=True)
+
+
+def _carry(app: "Runtime", call: "ToolCall") -> int:
+    """Take a call of the owner's through the gate; where nobody can be asked, it waits."""
+    from coilclaw.cli.commands.tool import exit_code, run_tool
+    from coilclaw.cli.phrases import result_words, waits_for
+
+    outcome = asyncio.run(run_tool(app, call, yes=False, source="gateway"))
+    print_result(result_words(outcome.result), success=outcome.result.success)
+    if outcome.pending:
+        tell(waits_for(app, outcome.action), err=True)
+    return exit_code(outcome)

@@ -1,0 +1,48 @@
+"""What becomes of the files that a job changes, where pull requests are made of them. The forge hands it in."""
+
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from coilclaw.store.jobs import JobRow
+
+Fate: TypeAlias = Literal["merged", "again", "closed", "waits"]
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """How the merge question of a job ended."""
+
+    fate: Fate
+    """It was merged; the job goes on with `words`; it was closed for `words`; it stays open, and nobody is asked."""
+    words: str = ""
+    by_owner: bool = False
+    """The words are the owner's."""
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A pull request that a job ended in."""
+
+    number: int
+    title: str
+    days: int
+    """How long it waits for an answer."""
+
+
+class JobForge(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job gets a tree of its own, and what is done with it in the end."""
+
+    prepare: Callable[[JobRow], Awaitable[None]]
+    """Give it a tree before its first step."""
+    publish: Callable[[JobRow], Awaitable[Opened | None]]
+    """Open its pull request or bring it up to date; None when it changed nothing."""
+    ask: Callable[[JobRow], Awaitable[str]]
+    """Check the pull request and put the merge question; the action's id, empty when there is nothing to ask."""
+    settled: Callable[[JobRow], Awaitable[Settled]]
+    """How the merge question ended."""
+    deploy: Callable[[JobRow], Awaitable[str]]
+    """Put what was merged in place; why that failed and was taken back, or empty."""
+    close: Callable[[JobRow, str], Awaitable[None]]
+    """The job is over without a merge: close its pull request, if it is open, and remove its tree."""
+    waits_for_merge: Callable[[JobRow], bool]
+    """Whether its pull request is what it waits for."""

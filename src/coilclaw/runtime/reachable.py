@@ -1,0 +1,98 @@
+"""What a configuration lets this machine reach, and what the owner could list so that one more address passes."""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coilclaw.config import Config, ServerModel
+from coilclaw.packets.errors import ConfigError
+
+if TYPE_CHECKING:
+    from coilclaw.airlock import Listing
+    from coilclaw.gate.decision_input import UrlFact
+    from coilclaw.packets.http import Principal, SendTarget
+
+_PLAIN = r"(?s)https://([a-z0-9-]+(?:\.[a-z0-9-]+)+)(?:[/?#].*)?"
+
+
+def listing_of(config: Config, *more: str) -> "Listing":
+    """Who may reach what, with further domains if asked; a ConfigError names entries that cannot be listed."""
+    from coilclaw.airlock import Listing
+
+    models = config.providers.models.values()
+    return Listing.build(
+        providers=[model.base_url for model in models if isinstance(model, ServerModel)],
+        searches=[url] if (url := config.web_search.address()) else [],
+        webhooks=[url for hook in config.webhooks.values() for url in (hook.url, hook.lookup_url) if url],
+        notify=_notify_places(config),
+        allowed_domains=(*config.security.allowed_domains, *more),
+        own_ports=[int(config.server.http_addr.rpartition(":")[2])],
+    )
+
+
+def _notify_places(config: Config) -> list[str]:
+    notify = config.notify
+    places = [notify.url] if notify.url else []
+    if notify.smtp.host:
+        from coilclaw.airlock.smtp import mail_url
+
+        places.append(mail_url(notify.smtp.host, notify.smtp.port))
+    return places
+
+
+def url_fact(
+    config: Config, listing: "Listing", url: str, principal: "Principal", narrowing: tuple[str, ...] | None
+) -> "UrlFact":
+    """What the airlock thinks of a URL before any look-up, and what would let it pass."""
+    from coilclaw.airlock import Target, judge_url
+    from coilclaw.gate.decision_input import UrlFact
+
+    judged = judge_url(url, principal, listing.narrowed(narrowing))
+    if isinstance(judged, Target):
+        return UrlFact(host=judged.host, code="", reason="", origin="constructed", followed=0, stays=False)
+    reason = judged.reason.rstrip(".") + "."
+    entry = _listable(config, url, principal) if judged.code == "NOT_LISTED" and narrowing is None else ""
+    return UrlFact(
+        host="", code=judged.code, reason=reason, origin="constructed", followed=0, stays=False, listable=entry
+    )
+
+
+def _listable(config: Config, url: str, principal: "Principal") -> str:
+    """The domain that would let a refused URL pass if it were listed; empty when none would."""
+    from coilclaw.airlock import Target, judge_url
+
+    found = re.fullmatch(_PLAIN, url)
+    if found is None or principal not in ("http", "box"):
+        return ""
+    try:
+        judged = judge_url(url, principal, listing_of(config, found[1]))
+    except ConfigError:  # a local name, or an address: those are listed by hand, with scheme and port
+        return ""
+    return found[1] if isinstance(judged, Target) else ""
+
+
+def send_targets(config: Config) -> "dict[str, SendTarget]":
+    """The places that messages may be posted to, by name."""
+    from coilclaw.packets.http import SendTarget
+
+    return {
+        name: SendTarget(
+            name=name,
+            url=hook.url,
+            key_header=hook.key_header,
+            deduplicates=hook.deduplicates,
+            lookup_url=hook.lookup_url,
+            timeout_seconds=hook.timeout_seconds,
+        )
+        for name, hook in config.webhooks.items()
+    }
+
+
+def keep_line(file: Path, line: bytes) -> None:
+    """Append one line to a log that only the owner reads."""
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, line.rstrip(b"\n") + b"\n")
+    finally:
+        os.close(fd)

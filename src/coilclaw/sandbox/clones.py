@@ -1,0 +1,164 @@
+"""A repository of anybody's, read without obeying it: its objects and branches alone, through a `.git` of our own.
+
+Configuration can name programs to run, and grafts, replaced objects and a shallow history can show another past than
+the one that is there. None of them is seen from here.
+"""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from coilclaw.packets.errors import UsageError
+from coilclaw.packets.forge import FileChange
+from coilclaw.sandbox.bot_repository import BotRepository, ForgeRefused, file_change
+
+MOST_REFERENCES = 8 << 20
+"""Bytes of packed references that are read."""
+PAGE = 500
+"""Commits that are read at once."""
+MOST_FILES = 100
+"""Files that are read at once."""
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_COMMITTED = re.compile(rb"\ncommitter [^\n]*> (\d{1,12}) [+-]\d{4}(?:\n|$)")
+_PLACES = ("refs/heads/", "refs/remotes/origin/")
+"""Where a clone has a branch: as its own, or as it came."""
+
+
+class BranchCommit(NamedTuple):
+    """A commit on a branch, by its first parents, and what it changed."""
+
+    sha: str
+    parents: tuple[str, ...]
+    message: str
+    time: int
+    """When it was committed, in seconds; 0 when it does not say."""
+    changes: tuple[FileChange, ...]
+    """Against its first parent; all of its files for the first commit."""
+
+
+class Clone(BotRepository):
+    """A repository whose history is read as a whole."""
+
+    def faults(self) -> list[str]:
+        """What `git fsck --strict` says of its objects; empty when they are sound."""
+        code, out, said = self._git("fsck", "--strict", "--full", "--no-dangling", "--no-reflogs", "--no-progress")
+        lines = [line for line in (out + said).decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [line for line in lines if not line.startswith(("notice:", "warning in"))]
+        return lines or ([f"git fsck ended with {code}"] if code else [])
+
+    def history(self, tip: str) -> Iterator[BranchCommit]:
+        """The commits of a branch, the oldest first, by first parents."""
+        lines = self._run("rev-list", "--first-parent", "--reverse", "--parents", tip).decode().splitlines()
+        for start in range(0, len(lines), PAGE):
+            page = [tuple(line.split()) for line in lines[start : start + PAGE]]
+            raw = self.blobs(words[0] for words in page)
+            changes = self._changes_of([words[:2] for words in page])
+            for sha, *parents in page:
+                yield BranchCommit(sha, tuple(parents), message_of(raw[sha]), _time_of(raw[sha]), changes.get(sha, ()))
+
+    def sizes(self, blobs: Iterable[str]) -> list[int]:
+        """How large these blobs are; 0 for one that is missing."""
+        out = self._run("cat-file", "--batch-check", given="".join(f"{blob}\n" for blob in blobs).encode())
+        words = (line.split() for line in out.decode().splitlines())
+        return [int(each[2]) if len(each) == 3 else 0 for each in words]
+
+    def _changes_of(self, pairs: list[tuple[str, ...]]) -> dict[str, tuple[FileChange, ...]]:
+        given = "".join(f"{' '.join(pair)}\n" for pair in pairs).encode()
+        arguments = ("--stdin", "-r", "-z", "--root", "-m", "--no-renames", "--raw", "--no-abbrev")
+        words = iter(self._run("diff-tree", *arguments, given=given).decode("utf-8", "surrogateescape").split("\0"))
+        found: dict[str, list[FileChange]] = {}
+        sha = ""
+        for word in words:
+            if not word.startswith(":"):
+                sha = word.strip()
+                continue
+            found.setdefault(sha, []).append(file_change(word, next(words)))
+        return {name: tuple(changes) for name, changes in found.items()}
+
+
+def message_of(commit: bytes) -> str:
+    """The message of a commit as its object holds it."""
+    return commit.partition(b"\n\n")[2].decode("utf-8", "replace")
+
+
+def _time_of(commit: bytes) -> int:
+    found = _COMMITTED.search(commit.partition(b"\n\n")[0])
+    return 0 if found is None else int(found[1])
+
+
+@contextmanager
+def opened_clone(folder: Path, branches: tuple[str, ...]) -> Iterator["Clone"]:
+    """The repository in a folder, bare or not, with these of its branches as `refs/heads/NAME`."""
+    theirs = git_folder(folder)
+    with tempfile.TemporaryDirectory(prefix="coilclaw-clone-") as name:
+        own = Path(name)
+        found = {branch: _tip(theirs, branch) for branch in branches}
+        for part in ("objects", "refs/heads"):
+            (own / part).mkdir(parents=True)
+        (own / "HEAD").write_text("ref: refs/heads/main\n")
+        (own / "config").write_text(_config(sha256=any(len(tip) == 64 for tip in found.values())))
+        for branch, tip in found.items():
+            if tip:
+                (own / "refs" / "heads" / branch).write_text(f"{tip}\n")
+        yield Clone(folder, git_dir=own, objects=theirs / "objects")
+
+
+def git_folder(folder: Path) -> Path:
+    """The `.git` of a repository, or the folder itself of a bare one."""
+    for place in (folder / ".git", folder):
+        parts = (place / "objects", place / "refs")
+        if (place / "HEAD").is_file() and all(part.is_dir() and not part.is_symlink() for part in parts):
+            return place
+    raise UsageError(f"{folder} is not a git repository of its own.", remedy="Name the folder of a clone.")
+
+
+def borrows(folder: Path) -> bool:
+    """Whether some of its objects are in another repository: then it does not stand alone."""
+    info = git_folder(folder) / "objects" / "info"
+    return any((info / name).exists() for name in ("alternates", "http-alternates"))
+
+
+def files_of(repository: BotRepository, commit: str, most: Callable[[str], int]) -> dict[str, bytes]:
+    """The files of a commit that are wanted, by path: `most` says how large each may be, 0 that it is not wanted."""
+    wanted = {path: entry for path, entry in repository.entries(commit).items() if most(path)}
+    for path, entry in list(wanted.items()):
+        if entry.size > most(path):
+            raise ForgeRefused(f"{path[:80]!r} is too large: {entry.size} bytes.")
+    if len(wanted) > MOST_FILES:
+        raise ForgeRefused(f"there are {len(wanted)} files where a few are expected.")
+    blobs = repository.blobs(entry.blob for entry in wanted.values())
+    return {path: blobs[entry.blob] for path, entry in wanted.items()}
+
+
+def _tip(theirs: Path, branch: str) -> str:
+    packed = _packed(theirs)
+    for place in _PLACES:
+        name = place + branch
+        try:
+            with (theirs / name).open("rb") as file:
+                tip = file.read(200).decode("ascii", "replace").strip()
+        except OSError:
+            tip = packed.get(name, "")
+        if tip:
+            if not _SHA.fullmatch(tip):
+                raise ForgeRefused(f"{name} is damaged: it names no commit.", remedy="Run `git fsck` there.")
+            return tip
+    return ""
+
+
+def _packed(theirs: Path) -> dict[str, str]:
+    try:
+        with (theirs / "packed-refs").open("rb") as file:
+            text = file.read(MOST_REFERENCES).decode("utf-8", "replace")
+    except OSError:
+        return {}
+    pairs = (line.partition(" ") for line in text.splitlines() if line[:1] not in ("#", "^"))
+    return {name: tip for tip, _, name in pairs}
+
+
+def _config(*, sha256: bool) -> str:
+    version = "[core]\n\tbare = true\n\trepositoryformatversion = "
+    return f"{version}1\n[extensions]\n\tobjectformat = sha256\n" if sha256 else f"{version}0\n"

@@ -1,0 +1,2 @@
+-- The provider that answers in a conversation; null: the default one.
+ALTER TABLE threads ADD COLUMN model TEXT;

@@ -1,0 +1,95 @@
+"""What tests of the forge share: heads in a home, and files on a branch."""
+
+import asyncio
+import json
+import subprocess
+
+from coilclaw.features.forge.export import export_files
+from coilclaw.features.forge.heads import anchor_heads
+from coilclaw.features.forge.job_file import commit_message, ledger_head, runtime_files
+from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.forge import MAIN
+from coilclaw.sandbox.bot_repository import BOT, BotRepository, Written
+from tests.conftest import TestClock
+from tests.features.forge.forge_world import add_job, file_facts
+from tests.home import Sample
+
+
+async def add_heads(home, count):
+    """Actions of a home whose `receipts.head_every` is 1: each leaves a receipt and a signed head."""
+    before = len(home.receipts())
+    for number in range(before, before + count):
+        await home.call("file_list", path=".", key=f"head-{number}")
+        await home.app.ledger.seal_if_due()
+
+
+def git(folder, *arguments):
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def files_on(folder, name):
+    """Every file of a branch or commit, by path."""
+    repository = BotRepository(folder)
+    entries = repository.entries(repository.resolve(name))
+    blobs = repository.blobs(entry.blob for entry in entries.values())
+    return {path: blobs[entry.blob] for path, entry in entries.items()}
+
+
+class Bot:
+    """A home whose jobs were merged, whose days were exported and whose heads were anchored, by the real pieces."""
+
+    def __init__(self, folder):
+        self.home = Sample(folder, receipts__head_every=1)
+        self.app = self.home.app
+        self.clock = TestClock()
+        self.app.clock = self.clock
+        self.workspace = self.home.workspace
+        self.repository = BotRepository(self.workspace)
+
+    def now(self):
+        return int(self.clock.now.timestamp())
+
+    def put(self, files, message="Changes", parent=""):
+        """A commit straight onto main."""
+        main = self.repository.resolve(MAIN)
+        self.repository.move(MAIN, self.repository.commit(parent or main, files, message, BOT, self.now()), main)
+
+    def job(self, number, *written):
+        """A job that changed these files, merged."""
+        job_id = f"job_01kx3v9t2c8m4q7r{number:02}"
+        job = add_job(self.home, f"Do number {number}.", job_id=job_id)
+        asyncio.run(add_heads(self.home, 2))
+        db, base = self.app.db.reader, self.repository.resolve(MAIN)
+        files = {each.path: None if each.data is None else sha256_hex(each.data) for each in written}
+        facts = file_facts(branch=f"job/{job_id}", base=base, pr=number, files=files)
+        own = runtime_files(db, self.clock, job, facts)
+        evidence = json.loads(own[2].data)["manifest_hash"]
+        message = commit_message(f"Do number {number}", job_id, evidence, "a" * 64, ledger_head(db))
+        head = self.repository.commit(base, (*written, *own), message, BOT, self.now())
+        tree = self.repository.merge(base, head).tree
+        text = f"Merge #{number}: it\n\nPull-Request: {number}\nJob: {job_id}\nPolicy-Hash: {'a' * 64}"
+        text += f"\nLedger-Head: {ledger_head(db)}"
+        self.repository.move(MAIN, self.repository.commit_tree(tree, [base, head], text, BOT, self.now()), base)
+        return job_id
+
+    def export(self):
+        self.clock.advance(days=1)
+        files = export_files(self.app, "2099-01-01", lambda job_id: [])
+        self.put(files, f"Audit\n\nLedger-Head: {ledger_head(self.app.db.reader)}")
+
+    def clone(self, folder, *options):
+        subprocess.run(["git", "clone", "-q", "--no-local", *options, str(self.workspace), str(folder)], check=True)
+        return folder
+
+
+def make_bot(folder):
+    """Three jobs over several days, all of it in order."""
+    bot = Bot(folder)
+    bot.job(1, Written("notes/a.md", b"one\n"), Written("notes/b.md", b"two\n"))
+    bot.export()
+    bot.job(2, Written("notes/a.md", b"other\n"), Written("notes/b.md", None))
+    bot.clock.advance(days=3)
+    bot.job(3, Written("intel/2026-03/x.md", "ünïcode 🦀\n".encode()))
+    bot.export()
+    anchor_heads(bot.app)
+    return bot

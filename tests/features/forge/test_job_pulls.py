@@ -1,0 +1,219 @@
+"""A job works in a tree of its own and ends in one pull request; the owner's answer decides what becomes of it."""
+
+import msgspec
+import pytest
+
+from coilclaw.features.forge.forge import LocalForge
+from coilclaw.features.forge.job_work import JobWork
+from coilclaw.features.forge.store import pull_of_job
+from coilclaw.features.jobs.checkpoint import read_checkpoint, write_checkpoint
+from coilclaw.gate.turn import Turn
+from coilclaw.store.actions import load_action
+from coilclaw.store.job_trees import load_tree
+from tests.features.conftest import calls
+from tests.features.projects.world import git
+
+WRITES = calls(("file_write", {"path": "notes/a.md", "content": "by the job\n"}))
+
+
+def pull_of(here, job):
+    return pull_of_job(here.app.db.reader, job.job_id)
+
+
+@pytest.fixture
+def forge_office(office):
+    return lambda **overrides: office(**{"forge__enabled": True, **overrides})
+
+
+async def test_a_job_writes_its_tree_unasked_and_waits_for_its_merge(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "I wrote the note."})
+    job = await here.create("write a note")
+    await here.drain()
+    job = here.job(job)
+    assert job.state == "WAITING_APPROVAL"
+    assert not (here.app.workspace / "notes/a.md").exists()
+    pull = pull_of(here, job)
+    assert (pull.state, pull.risk, pull.branch) == ("OPEN", "R2", f"job/{job.job_id}")
+    forge = LocalForge(here.app)
+    assert forge.repository.read(pull.head_sha, "notes/a.md") == b"by the job\n"
+    names = {change.path for change in forge.changes(pull)}
+    assert {f"audit/evidence/{job.job_id}.json", f"audit/jobs/{job.job_id}.jsonl"} <= names
+    action = load_action(here.app.db.reader, pull.action_id)
+    assert (action.call.tool, action.status, action.decision.lane) == ("pr_merge", "PENDING", "B")
+
+
+async def test_a_yes_merges_deploys_and_ends_the_job(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "I wrote the note."})
+    job = await here.create("write a note")
+    await here.drain()
+    await here.home.approve(pull_of(here, job).action_id)
+    await here.drain()
+    job = here.job(job)
+    assert job.state == "DONE", job.reason
+    pull = pull_of(here, job)
+    assert pull.state == "MERGED"
+    assert pull.deployed_at
+    assert (here.app.workspace / "notes/a.md").read_text() == "by the job\n"
+    assert git(here.app.workspace, "status", "--porcelain") == ""
+    tree = load_tree(here.app.db.reader, job.job_id)
+    assert tree.removed_at is not None
+    log = git(here.app.workspace, "log", "-1", "--format=%B")
+    assert f"Job: {job.job_id}" in log
+    assert f"Action: {pull.action_id}" in log
+    assert here.states(job)[-5:] == ["PR_OPENED", "WAITING_APPROVAL", "MERGED", "DEPLOYED", "DONE"]
+
+
+async def test_a_job_that_changes_nothing_is_done_without_a_pull_request(forge_office):
+    here = forge_office()
+    here.home.script({"text": "Nothing to do."})
+    job = await here.create("look around")
+    await here.drain()
+    assert here.job(job).state == "DONE"
+    assert pull_of(here, job) is None
+
+
+async def test_a_no_closes_it_and_cancels_the_job(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    action = load_action(here.app.db.reader, pull_of(here, job).action_id)
+    await here.app.approvals(here.home.conveyor()).reject(action, reason="not like this")
+    await here.drain()
+    assert here.job(job).state == "CANCELLED"
+    assert "not like this" in here.job(job).reason
+    assert pull_of(here, job).state == "CLOSED"
+    assert not (here.app.workspace / "notes/a.md").exists()
+
+
+async def test_readonly_denies_writes_in_a_tree_too(forge_office):
+    here = forge_office(security__autonomy="readonly")
+    here.home.script(WRITES, {"text": "could not"})
+    job = await here.create("write a note")
+    await here.drain()
+    assert here.job(job).state == "DONE"
+    assert pull_of(here, job) is None
+
+
+async def test_what_governs_may_be_proposed_and_needs_the_owners_proof(forge_office):
+    here = forge_office()
+    here.home.script(calls(("file_write", {"path": "SYSTEM.md", "content": "be brief\n"})), {"text": "proposed"})
+    job = await here.create("shorten the prompt")
+    await here.drain()
+    pull = pull_of(here, job)
+    assert pull.risk == "R3"
+    assert load_action(here.app.db.reader, pull.action_id).decision.lane == "C"
+    assert (here.app.workspace / "SYSTEM.md").read_text() != "be brief\n"
+
+
+async def test_whitelisted_paths_merge_by_themselves(forge_office):
+    here = forge_office(forge__merge_mode="whitelist")
+    here.home.script(calls(("file_write", {"path": "intel/2026-11/x.md", "content": "news\n"})), {"text": "done"})
+    job = await here.create("write intel")
+    await here.drain()
+    assert here.job(job).state == "DONE", here.job(job).reason
+    assert (here.app.workspace / "intel/2026-11/x.md").read_text() == "news\n"
+    assert load_action(here.app.db.reader, pull_of(here, job).action_id).decision.code == "MERGE_MODE"
+
+
+async def test_a_conflict_wakes_the_job_to_resolve_it(forge_office):
+    here = forge_office()
+    here.home.script(
+        calls(("file_write", {"path": "COMMS.md", "content": "job\n"})),
+        {"text": "done"},
+        calls(("file_write", {"path": "COMMS.md", "content": "both\n"})),
+        {"text": "resolved"},
+    )
+    job = await here.create("rewrite comms")
+    await here.drain()
+    (here.app.workspace / "COMMS.md").write_text("owner\n")
+    await here.home.approve(pull_of(here, job).action_id)
+    await here.drain()
+    assert here.job(job).state == "WAITING_APPROVAL", here.job(job).reason
+    pull = pull_of(here, job)
+    assert pull.rounds == 1
+    await here.home.approve(pull.action_id)
+    await here.drain()
+    assert here.job(job).state == "DONE", here.job(job).reason
+    assert (here.app.workspace / "COMMS.md").read_text() == "both\n"
+
+
+async def test_a_merge_whose_rules_do_not_load_is_taken_back(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    pull = pull_of(here, job)
+    before = LocalForge(here.app).bot.main()
+    forge = LocalForge(here.app)
+    args = forge.merge_args(pull)
+    merged = await forge.merge(pull.number, args["head"], args["diff"], args["checks"])
+    forge.deploy(merged)
+    (here.app.workspace / "policies" / "mine.json").write_text("{broken")
+    work = JobWork(here.app, here.home.conveyor())
+    assert "taken back" in await work.deploy(here.job(job))
+    assert not (here.app.workspace / "notes/a.md").exists()
+    repository = forge.repository
+    assert repository.is_ancestor(before, forge.bot.main())
+    assert "Revert" in git(here.app.workspace, "log", "--format=%s", "main")
+
+
+async def test_a_tainted_job_cannot_touch_what_steers_or_governs(forge_office):
+    here = forge_office(security__autonomy="full")
+    here.home.script(
+        calls(
+            ("file_write", {"path": "SYSTEM.md", "content": "obey\n"}),
+            ("file_write", {"path": "skills/x/SKILL.md", "content": "obey\n"}),
+            ("file_write", {"path": "notes/ok.md", "content": "ok\n"}),
+        ),
+        {"text": "done"},
+    )
+    job = await here.create("summarise", thread="conv_tainted")
+    checkpoint = msgspec.structs.replace(read_checkpoint(job.checkpoint), inherited=("untrusted:web",))
+    here.app.db.write_now(
+        lambda tx: tx.execute(
+            "UPDATE jobs SET checkpoint_blob = ?, checkpoint_label = ? WHERE job_id = ?",
+            (write_checkpoint(checkpoint), "untrusted:web", job.job_id),
+        )
+    )
+    await here.drain()
+    pull = pull_of(here, job)
+    names = {change.path for change in LocalForge(here.app).changes(pull)}
+    assert "notes/ok.md" in names
+    assert not {"SYSTEM.md", "skills/x/SKILL.md"} & names
+    assert pull.taint == ("untrusted:web",)
+    assert "untrusted" in pull.labels
+    await here.home.approve(pull.action_id)
+    await here.drain()
+    assert here.job(job).state == "DONE", here.job(job).reason
+    assert here.app.root.labels.labels_of("notes/ok.md") == ("untrusted:web",)
+
+
+@pytest.mark.parametrize("source", ["chat", "job", "cli"])
+async def test_a_model_that_proposes_a_merge_is_denied_whatever_it_names(forge_office, source):
+    here = forge_office(security__autonomy="full")
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    pull = pull_of(here, job)
+    args = LocalForge(here.app).merge_args(pull)
+    for key, wrong in enumerate((args, {**args, "number": 999}, {**args, "head": "0" * 40})):
+        outcome = await here.home.call("pr_merge", Turn("turn_x", "conv_x", source), f"key-{key}", **wrong)
+        assert outcome.result.code == "TOOL_NOT_ALLOWED", outcome.result
+    assert pull_of(here, job).state == "OPEN"
+    assert here.home.owner.cards == []
+
+
+async def test_a_broken_repository_breaks_no_list_of_approvals(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    pull = pull_of(here, job)
+    (here.app.workspace / ".git" / "objects" / pull.head_sha[:2] / pull.head_sha[2:]).unlink(missing_ok=True)
+    for pack in (here.app.workspace / ".git" / "objects" / "pack").glob("*"):
+        pack.unlink()
+    card = here.home.conveyor().intake.card(load_action(here.app.db.reader, pull.action_id))
+    assert "Nothing would be merged" in card.preview_or_diff

@@ -1,0 +1,352 @@
+"""A clone alone: what a bot did holds; thirty ways to change it are found, by us and by an auditor's script."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coilclaw.features.forge.heads import anchor_heads
+from coilclaw.features.forge.store import pull_of_job
+from coilclaw.features.forge.verify import MOST_FINDINGS, trailers, verify_clone
+from coilclaw.ledger.anchors import HEADS, key_file
+from coilclaw.ledger.heads import SigningKey
+from coilclaw.packets.canonical import canonical_bytes, sha256_hex
+from coilclaw.packets.errors import UsageError
+from coilclaw.packets.forge import LEDGER, MAIN
+from coilclaw.sandbox.bot_repository import BOT, BotRepository, Written
+from tests.acceptance import auditor as auditor_module
+from tests.acceptance.auditor import Audit
+from tests.features.conftest import calls
+from tests.features.forge.forge_home import git, make_bot
+
+AUDITOR = auditor_module.__file__
+
+
+@pytest.fixture(scope="module")
+def bot(tmp_path_factory):
+    made = make_bot(tmp_path_factory.mktemp("bot"))
+    yield made
+    made.home.close()
+
+
+class Copy:
+    """A bare clone whose history somebody rewrites."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.repository = BotRepository(folder, git_dir=folder)
+
+    @property
+    def main(self):
+        return self.repository.resolve(MAIN)
+
+    def paths(self, prefix="", suffix=""):
+        return sorted(p for p in self.repository.entries(self.main) if p.startswith(prefix) and p.endswith(suffix))
+
+    def read(self, path, name=MAIN):
+        return self.repository.read(self.repository.resolve(name), path)
+
+    def merges(self):
+        return [each for each in reversed(self.repository.log(MAIN, 1000)) if "\nJob: " in f"\n{each.body}"]
+
+    def put(self, *files, name=MAIN, message="change", when=1772700000):
+        tip = self.repository.resolve(name)
+        self.repository.move(name, self.repository.commit(tip, files, message, BOT, when), tip)
+
+    def edit(self, path, change, name=MAIN, **more):
+        self.put(Written(path, change(self.read(path, name))), name=name, **more)
+
+    def remake(self, number, *files, change=lambda message: message, branch=lambda message: message):
+        """Write the merge of a job anew, with other files or words, and everything after it on top."""
+        merge = self.merges()[number]
+        base, head = merge.parents
+        after = list(reversed(self.repository.log(MAIN, 1000)))
+        after = after[[each.sha for each in after].index(merge.sha) + 1 :]
+        (old,) = self.repository.log(head, 1)
+        tip = self.repository.commit(old.parents[0], files, branch(words(old)), BOT, 1772000000, base=head)
+        tree = self.repository.merge(base, tip).tree
+        new = self.repository.commit_tree(tree, [base, tip], change(words(merge)), BOT, 1772000000)
+        for each in after:
+            if len(each.parents) > 1:
+                merged = self.repository.merge(new, each.parents[1]).tree
+                new = self.repository.commit_tree(merged, [new, each.parents[1]], words(each), BOT, 1772000000)
+            else:
+                differing = self.repository.changes(each.parents[0], each.sha)
+                kept = [Written(d.path, self.repository.read(each.sha, d.path)) for d in differing]
+                new = self.repository.commit(new, kept, words(each), BOT, 1772700000)
+        self.repository.move(MAIN, new, self.main)
+
+
+def words(commit):
+    return f"{commit.subject}\n\n{commit.body}"
+
+
+@pytest.fixture
+def copy(bot, tmp_path):
+    return Copy(bot.clone(tmp_path / "copy", "--mirror"))
+
+
+def kinds(folder):
+    report = verify_clone(folder)
+    assert report.valid == (not report.findings)
+    assert all(each.words for each in report.findings)
+    return {each.kind for each in report.findings}
+
+
+def auditor(folder):
+    return Audit(str(folder)).run()
+
+
+def test_what_a_bot_did_holds_for_us_and_for_the_auditor(bot, tmp_path):
+    for number, options in enumerate(((), ("--bare",), ("--mirror",))):
+        folder = bot.clone(tmp_path / f"c{number}", *options)
+        report = verify_clone(folder)
+        assert report.findings == ()
+        assert (report.jobs, report.days, report.heads) == (3, 3, 6)
+        assert report.keys == (bot.app.signing_key.name(),)
+        assert report.events >= 6
+        assert auditor(folder) == []
+    script = [sys.executable, AUDITOR, str(folder), bot.app.signing_key.name()]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("verified: 3 jobs")
+
+
+async def test_a_job_that_the_forge_merged_holds_too(office, tmp_path):
+    here = office(forge__enabled=True, receipts__head_every=1)
+    here.home.script(calls(("file_write", {"path": "notes/a.md", "content": "by the job\n"})), {"text": "Done."})
+    job = await here.create("write a note")
+    await here.drain()
+    await here.home.approve(pull_of_job(here.app.db.reader, job.job_id).action_id)
+    await here.drain()
+    assert here.job(job).state == "DONE"
+    await asyncio.to_thread(anchor_heads, here.app)
+    folder = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", "--no-local", str(here.app.workspace), str(folder)], check=True)
+    report = verify_clone(folder)
+    assert (report.findings, report.jobs) == ((), 1)
+    assert auditor(folder) == []
+
+
+def without_line(data, number=1):
+    lines = data.splitlines(keepends=True)
+    return b"".join(lines[:number] + lines[number + 1 :])
+
+
+def swapped(data):
+    lines = data.splitlines(keepends=True)
+    return b"".join([lines[1], lines[0], *lines[2:]])
+
+
+def rehashed(data, **fields):
+    about = {**json.loads(data), **fields}
+    del about["manifest_hash"]
+    return canonical_bytes({**about, "manifest_hash": sha256_hex(canonical_bytes(about))}) + b"\n"
+
+
+def day(copy):
+    return next(path for path in copy.paths("audit/2") if copy.read(path).count(b"\n") > 1)
+
+
+def other_key(copy):
+    key = SigningKey(copy.folder / "other")
+    key.create()
+    return key
+
+
+def head_of_another_key(copy):
+    key, lines = other_key(copy), copy.read(HEADS, LEDGER).splitlines()
+    last = json.loads(lines[-1])
+    head = key.sign(last["size"] + 1, "e" * 64, last["time"]).line()
+    public = Written(key_file(key.name()), key.public().hex().encode() + b"\n")
+    copy.put(Written(HEADS, b"\n".join([*lines, head, b""])), public, name=LEDGER)
+
+
+def in_evidence(copy, **fields):
+    path = copy.paths("audit/evidence/")[0]
+    job_id = path.removeprefix("audit/evidence/").removesuffix(".json")
+    data = rehashed(copy.read(path), **fields)
+    digest = json.loads(data)["manifest_hash"]
+    return job_id, Written(path, data), digest
+
+
+def files_beyond_the_evidence(copy):
+    copy.remake(0, Written("notes/more.md", b"not named\n"))
+
+
+def other_bytes_than_the_evidence_names(copy):
+    copy.remake(0, Written("notes/a.md", b"not what was named\n"))
+
+
+def evidence_made_anew_under_the_old_trailer(copy):
+    _, written, _ = in_evidence(copy, tokens=999_999)
+    copy.remake(0, written)
+
+
+def evidence_of_another_job(copy):
+    _, written, digest = in_evidence(copy, job_id="job_other")
+    copy.remake(0, written, branch=lambda text: text.replace(text.split("Evidence: ")[1][:64], digest))
+
+
+def trailing(name, word):
+    def change(text):
+        return "\n".join(f"{name}: {word}" if line.startswith(f"{name}: ") else line for line in text.split("\n"))
+
+    return lambda copy: copy.remake(0, change=change, branch=change)
+
+
+def rewritten_head(copy):
+    copy.edit(HEADS, lambda data: data.replace(b'"hash":"', b'"hash":"0', 1), name=LEDGER)
+
+
+def broken_object(copy):
+    for pack in copy.folder.glob("objects/pack/*.pack"):
+        data = pack.read_bytes()
+        pack.chmod(0o600)
+        pack.write_bytes(data[: len(data) // 2] + b"\0" * 40 + data[len(data) // 2 + 40 :])
+
+
+def hostile_name(copy):
+    """As git itself accepts it when it is not asked to check."""
+    blob = git(copy.folder, "rev-parse", f"{MAIN}:notes/a.md").strip()
+    inner = subprocess.run(
+        ["git", "mktree"], cwd=copy.folder, input=f"100644 blob {blob}\tconfig\n", text=True, capture_output=True
+    ).stdout.strip()
+    listing = git(copy.folder, "ls-tree", MAIN) + f"040000 tree {inner}\t.git\n"
+    tree = subprocess.run(["git", "mktree"], cwd=copy.folder, input=listing, text=True, capture_output=True).stdout
+    commit = copy.repository.commit_tree(tree.strip(), [copy.main], "change", BOT, 1772700000)
+    copy.repository.move(MAIN, commit, copy.main)
+
+
+TAMPERINGS = {
+    "an audit line edited": (
+        lambda c: c.edit(day(c), lambda d: d.replace(b'"seq":', b'"extra":1,"seq":', 1)),
+        "edited",
+    ),
+    "an audit line dropped": (lambda c: c.edit(day(c), without_line), "dropped"),
+    "audit lines swapped": (lambda c: c.edit(day(c), swapped), "reordered"),
+    "an audit line twice": (lambda c: c.edit(day(c), lambda d: d + d.splitlines(keepends=True)[-1]), "reordered"),
+    "an audit line cut": (lambda c: c.edit(day(c), lambda d: d[:-5]), "damaged"),
+    "an audit day that is no text": (lambda c: c.edit(day(c), lambda d: d + b"\xff\xfe\n"), "damaged"),
+    "a day removed": (lambda c: c.put(Written(day(c), None)), "dropped"),
+    "a job's summary removed": (lambda c: c.put(Written(c.paths("jobs/")[0], None)), "dropped"),
+    "a job's trail removed": (lambda c: c.put(Written(c.paths("audit/jobs/")[0], None)), "dropped"),
+    "a job's trail edited": (
+        lambda c: c.edit(c.paths("audit/jobs/")[0], lambda d: d.replace(b'"payload":{', b'"payload":{"a":1,', 1)),
+        "edited",
+    ),
+    "evidence edited": (
+        lambda c: c.edit(c.paths("audit/evidence/")[0], lambda d: d.replace(b'"tokens":', b'"tokens":1')),
+        "edited",
+    ),
+    "evidence removed": (lambda c: c.put(Written(c.paths("audit/evidence/")[0], None)), "dropped"),
+    "evidence made anew under the old trailer": (evidence_made_anew_under_the_old_trailer, "disagrees"),
+    "evidence of another job": (evidence_of_another_job, "disagrees"),
+    "files that the evidence does not name": (files_beyond_the_evidence, "unexplained"),
+    "other bytes than the evidence names": (other_bytes_than_the_evidence_names, "disagrees"),
+    "the trailer Evidence changed": (trailing("Evidence", "b" * 64), "disagrees"),
+    "the trailer Job changed": (trailing("Job", "job_nobody"), "missing"),
+    "the trailer Job made nonsense": (trailing("Job", "../../x"), "damaged"),
+    "the trailer Policy-Hash emptied": (trailing("Policy-Hash", "none"), "missing"),
+    "the trailer Ledger-Head changed": (trailing("Ledger-Head", "2:" + "0" * 64), "disagrees"),
+    "the trailer Ledger-Head made nonsense": (trailing("Ledger-Head", "x"), "damaged"),
+    "a head dropped": (lambda c: c.edit(HEADS, without_line, name=LEDGER), "dropped"),
+    "heads swapped": (lambda c: c.edit(HEADS, swapped, name=LEDGER), "reordered"),
+    "a head changed": (rewritten_head, "forged"),
+    "a head of another key": (head_of_another_key, "forged"),
+    "all heads but the first dropped": (
+        lambda c: c.edit(HEADS, lambda d: d.splitlines(keepends=True)[0], name=LEDGER),
+        "dropped",
+    ),
+    "the branch ledger deleted": (lambda c: c.repository.remove(LEDGER), "missing"),
+    "main deleted": (lambda c: c.repository.remove(MAIN), "missing"),
+    "the key replaced": (lambda c: c.put(Written(c.paths_on_ledger()[0], b"0" * 64 + b"\n"), name=LEDGER), "damaged"),
+    "a broken object": (broken_object, "damaged"),
+    "a hostile name": (hostile_name, "name"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_tampering_is_found_by_us_and_by_the_auditor(copy, name):
+    copy.paths_on_ledger = lambda: [p for p in copy.repository.entries(copy.repository.resolve(LEDGER)) if "keys/" in p]
+    change, wanted = TAMPERINGS[name]
+    change(copy)
+    assert wanted in kinds(copy.folder)
+    assert auditor(copy.folder)
+
+
+def test_what_comes_after_the_last_head_is_only_noted_while_it_is_new(bot, tmp_path):
+    folder = bot.clone(tmp_path / "copy", "--mirror")
+    copy = Copy(folder)
+    copy.put(message=f"later\n\nLedger-Head: 999:{'a' * 64}", when=bot.now())
+    report = verify_clone(folder)
+    assert report.valid
+    assert any("newer than the last signed head" in note for note in report.notes)
+    copy.put(message="much later\n\nOrigin: outside", when=bot.now() + 5 * 86400)
+    assert kinds(folder) == {"dropped"}
+
+
+def test_a_line_may_change_where_a_secret_was_taken_out(copy):
+    path = day(copy)
+    copy.edit(path, lambda data: data.replace(b'"payload":{', b'"payload":{"a":"[redacted:TOKEN]",', 1))
+    assert kinds(copy.folder) == set()
+
+
+def test_a_large_file_and_a_large_heads_file_are_named(copy):
+    copy.put(Written(HEADS, bytes(100 << 20)), name=LEDGER)
+    copy.put(Written("audit/2026/01/01.jsonl", b"x" * (65 << 20)))
+    report = verify_clone(copy.folder)
+    assert {(each.kind, each.path) for each in report.findings} >= {
+        ("damaged", HEADS),
+        ("damaged", "audit/2026/01/01.jsonl"),
+    }
+
+
+def test_only_so_many_findings_are_told(copy):
+    lines = b"".join(canonical_bytes({"created_at": "2020", "seq": 10_000 + 2 * n}) + b"\n" for n in range(1000))
+    copy.put(Written("audit/2026/01/01.jsonl", lines))
+    report = verify_clone(copy.folder)
+    assert len(report.findings) == MOST_FINDINGS
+    assert report.more > 0
+
+
+def test_a_folder_that_is_no_clone_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError):
+        verify_clone(tmp_path)
+
+
+def test_a_shallow_clone_is_named(bot, tmp_path):
+    folder = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{bot.workspace}", str(folder)], check=True)
+    assert "damaged" in kinds(folder)
+
+
+def test_borrowed_objects_are_noted(bot, tmp_path):
+    folder = tmp_path / "shared"
+    subprocess.run(["git", "clone", "-q", "--shared", "--mirror", str(bot.workspace), str(folder)], check=True)
+    assert any("another repository" in note for note in verify_clone(folder).notes)
+
+
+def test_trailers_are_the_last_paragraph_alone():
+    assert trailers("Title\n\nJob: x\n\nwords\n\nJob: y\nEvidence: z\n") == {"Job": ["y"], "Evidence": ["z"]}
+    assert trailers("Title\n\nJob: x\nand words\n") == {}
+    assert trailers("") == {}
+
+
+def test_the_module_of_the_auditor_uses_nothing_of_ours():
+    assert "coilclaw" not in Path(AUDITOR).read_text()
+
+
+@pytest.mark.slow
+def test_no_shuffled_byte_goes_unseen_or_raises(bot, tmp_path):
+    """Objects of a clone are damaged one after the other; each time something is said."""
+    folder = bot.clone(tmp_path / "copy", "--mirror")
+    pack = next(folder.glob("objects/pack/*.pack"))
+    pack.chmod(0o600)
+    data = pack.read_bytes()
+    for place in range(12, len(data), max(1, len(data) // 25)):
+        pack.write_bytes(data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :])
+        assert kinds(folder)

@@ -1,0 +1,189 @@
+"""The workspace and main: the sweep names who changed what, and deploying never overwrites an edit."""
+
+import os
+import stat
+
+import pytest
+
+from coilclaw.features.forge.store import deployed_commit
+from coilclaw.features.forge.workspace import BotWorkspace
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.forge import MAIN
+from coilclaw.sandbox.bot_repository import BOT, PROGRAM, Written
+from tests.features.projects.world import git
+from tests.home import Sample
+
+
+@pytest.fixture
+def home(tmp_path):
+    sample = Sample(tmp_path)
+    yield sample
+    sample.close()
+
+
+@pytest.fixture
+def bot(home):
+    return BotWorkspace(home.app)
+
+
+def merged(bot, *changes):
+    """Main as a merge leaves it, before anything is deployed."""
+    main = bot.main()
+    new = bot.repository.commit(main, changes, "merged", BOT, 1_800_000_000)
+    bot.repository.move(MAIN, new, main)
+    return new
+
+
+def test_a_clean_workspace_is_left_as_it_is(bot):
+    main = bot.main()
+    assert bot.fault() == ""
+    assert bot.settle("before a test") == main
+
+
+async def test_the_commit_names_the_action_whose_receipt_explains_a_file(home, bot):
+    outcome = await home.call("file_write", path="notes/a.md", content="by the agent\n")
+    (home.app.workspace / "by-hand.md").write_text("by the owner\n")
+    new = bot.settle("daily")
+    entry = bot.repository.log(new, 1)[0]
+    assert entry.author == "Owner <owner@localhost>"
+    assert f"Action: {outcome.action.action_id}" in entry.body
+    assert "Origin: outside" in entry.body
+    assert bot.repository.read(new, "notes/a.md") == b"by the agent\n"
+    assert git(home.app.workspace, "status", "--porcelain") == ""
+    assert bot.settle("again") == new
+
+
+async def test_what_only_the_agent_changed_has_no_other_origin(home, bot):
+    await home.call("file_write", path="a.md", content="x")
+    assert "Origin: outside" not in bot.repository.log(bot.settle("daily"), 1)[0].body
+
+
+async def test_an_action_is_named_once(home, bot):
+    outcome = await home.call("file_write", path="a.md", content="x")
+    bot.settle("daily")
+    (home.app.workspace / "a.md").write_text("by the owner")
+    body = bot.repository.log(bot.settle("daily"), 1)[0].body
+    assert outcome.action.action_id not in body
+    assert "Origin: outside" in body
+
+
+def test_removed_files_modes_and_ignored_ones(home, bot):
+    workspace = home.app.workspace
+    (workspace / "COMMS.md").unlink()
+    script = workspace / "run.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    (workspace / ".gitignore").write_text("/logs\n")
+    (workspace / "logs").mkdir()
+    (workspace / "logs" / "x").write_text("x")
+    entries = bot.repository.entries(bot.settle("daily"))
+    assert "COMMS.md" not in entries
+    assert entries["run.sh"].mode == PROGRAM
+    assert not any(path.startswith("logs/") for path in entries)
+
+
+def test_links_and_pipes_are_left_out_and_nothing_waits_for_them(home, bot):
+    workspace = home.app.workspace
+    (workspace / "link").symlink_to("/etc/passwd")
+    os.mkfifo(workspace / "pipe")
+    (workspace / "a.md").write_text("a")
+    entries = bot.repository.entries(bot.settle("daily"))
+    assert "a.md" in entries
+    assert not {"link", "pipe"} & set(entries)
+
+
+def test_filters_of_the_repository_never_run(home, bot, tmp_path):
+    workspace, marker = home.app.workspace, tmp_path / "ran"
+    git(workspace, "config", "filter.evil.clean", f"touch {marker}; cat")
+    (workspace / ".gitattributes").write_text("* filter=evil text eol=crlf\n")
+    (workspace / "a.md").write_bytes(b"a\r\nb\n")
+    new = bot.settle("daily")
+    assert bot.repository.read(new, "a.md") == b"a\r\nb\n"
+    assert not marker.exists()
+
+
+def test_a_nested_repository_is_not_looked_into(home, bot):
+    nested = home.app.workspace / "nested"
+    nested.mkdir()
+    git(nested, "init", "-q")
+    (nested / "x").write_text("x")
+    assert not any(path.startswith("nested") for path in bot.repository.entries(bot.settle("daily")))
+
+
+def test_what_was_merged_is_put_in_place(home, bot):
+    workspace = home.app.workspace
+    bot.settle("first")
+    new = merged(bot, Written("intel/x.md", b"x"), Written("bin/run", b"#!", PROGRAM), Written("COMMS.md", None))
+    assert bot.settle("deploy") == new
+    assert (workspace / "intel/x.md").read_bytes() == b"x"
+    assert stat.S_IMODE((workspace / "bin/run").stat().st_mode) & 0o100
+    assert not (workspace / "COMMS.md").exists()
+    assert deployed_commit(home.app.db.reader) == new
+    assert git(workspace, "status", "--porcelain") == ""
+
+
+def test_an_edit_meanwhile_is_kept_and_committed(home, bot):
+    workspace = home.app.workspace
+    bot.settle("first")
+    merged(bot, Written("COMMS.md", b"merged\n"), Written("b.md", b"b"))
+    (workspace / "COMMS.md").write_text("the owner's own\n")
+    new = bot.settle("deploy")
+    assert (workspace / "COMMS.md").read_text() == "the owner's own\n"
+    assert (workspace / "b.md").read_text() == "b"
+    assert bot.repository.read(new, "COMMS.md") == b"the owner's own\n"
+    assert "deploy_kept_edits" in [
+        row[0] for row in home.app.db.reader.execute("SELECT event_type FROM audit_log").fetchall()
+    ]
+
+
+@pytest.mark.parametrize("killed_at", range(1, 4))
+def test_a_deployment_that_was_cut_goes_on(home, bot, killed_at):
+    bot.settle("first")
+    new = merged(bot, *(Written(f"d/{name}.md", name.encode()) for name in "abc"))
+    count = 0
+
+    def reached(what):
+        nonlocal count
+        count += what == "deploying"
+        if what == "deploying" and count == killed_at:
+            raise KeyboardInterrupt
+
+    home.app.reached = reached
+    with pytest.raises(KeyboardInterrupt):
+        bot.settle("deploy")
+    home.app.reached = lambda _: None
+    assert bot.settle("again") == new
+    assert sorted(path.name for path in (home.app.workspace / "d").iterdir()) == ["a.md", "b.md", "c.md"]
+
+
+def test_a_sweep_that_was_cut_is_not_done_twice(home, bot):
+    (home.app.workspace / "a.md").write_text("a")
+
+    def reached(what):
+        if what == "main_moved":
+            raise KeyboardInterrupt
+
+    home.app.reached = reached
+    with pytest.raises(KeyboardInterrupt):
+        bot.settle("first")
+    home.app.reached = lambda _: None
+    main = bot.main()
+    assert bot.settle("again") == main
+
+
+def test_the_owners_own_commits_and_a_rewritten_main_lose_nothing(home, bot):
+    workspace = home.app.workspace
+    first = bot.settle("first")
+    (workspace / "mine.md").write_text("mine")
+    git(workspace, "add", "mine.md")
+    git(workspace, "commit", "-qm", "by hand")
+    assert bot.settle("daily") == bot.main()
+    git(workspace, "reset", "-q", "--soft", first)
+    new = bot.settle("daily")
+    assert bot.repository.read(new, "mine.md") == b"mine"
+
+
+def test_another_branch_checked_out_is_refused_with_the_remedy(home, bot):
+    git(home.app.workspace, "checkout", "-qb", "elsewhere")
+    with pytest.raises(ToolError, match="checkout main"):
+        bot.settle("daily")
