@@ -37,6 +37,7 @@ FEATURES = (
     "sops",
     "notifications",
     "projects",
+    "guests",
     "forge",
     "status",
 )
@@ -96,12 +97,13 @@ async def _resume(runtime: "Runtime", turn_id: str) -> None:
 def feature_tools(runtime: "Runtime | None" = None) -> "tuple[Tool, ...]":
     """The tools of features, each from its `tools.py`; without a home they can only be described."""
     from coilclaw.features.forge.tools import forge_tools
+    from coilclaw.features.guests.tools import guest_tools
     from coilclaw.features.jobs.tools import job_tools
     from coilclaw.features.owner_files.vouching import vouch_tools
     from coilclaw.features.projects.tools import project_tools
     from coilclaw.features.schedules.tools import schedule_tools
 
-    made = (schedule_tools, job_tools, project_tools, forge_tools, vouch_tools)
+    made = (schedule_tools, job_tools, project_tools, forge_tools, vouch_tools, guest_tools)
     return tuple(each for tools in made for each in tools(runtime))
 
 

@@ -11,9 +11,13 @@ if TYPE_CHECKING:
 
 
 async def see_out(app: "Runtime") -> None:
-    """Wait until nothing runs in the background of this process; Ctrl-C ends it. Each end is said on stderr."""
+    """Wait until nothing runs in the background of this process; Ctrl-C ends it. Each end is said on stderr.
+
+    Guests that were started meanwhile end too.
+    """
     running = app.background.here
     if not running:
+        await app.leave()
         return
     names = ", ".join(action.action_id for action in running)
     loop = asyncio.get_running_loop()
@@ -25,7 +29,7 @@ async def see_out(app: "Runtime") -> None:
     finally:
         loop.remove_signal_handler(signal.SIGINT)
         waiting.cancel()
-        await app.background.close()
+        await app.leave()
     for action in running:
         tell(f"{action.action_id}: {_end_words(app, action.action_id)}", err=True)
 

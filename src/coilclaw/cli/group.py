@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "See what is waiting for your approval, and answer.",
     ),
     "project": ("coilclaw.features.projects.commands:project", "Let the agent work in folders of your own."),
+    "mcp": ("coilclaw.features.guests.commands:mcp", "Let in tools of MCP servers, each after you approved it."),
+    "plugin": ("coilclaw.features.guests.commands:plugin", "Let in tools of plugins, each after you approved it."),
     "answers": ("coilclaw.features.answers.commands:answers", "See what you said yes to from now on, and revoke it."),
     "actions": (
         "coilclaw.features.approvals.commands.actions:actions",

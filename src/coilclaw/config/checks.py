@@ -17,7 +17,7 @@ from coilclaw.config.schema import (
     Server,
     ServerModel,
 )
-from coilclaw.config.tables import CHECKS, MODELS, WEBHOOKS, KeyPath
+from coilclaw.config.tables import CHECKS, MCP_SERVERS, MODELS, WEBHOOKS, KeyPath
 
 
 def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults: Faults) -> Config:
@@ -68,6 +68,7 @@ def check(config: Config, home: Home, declared: Set[str], faults: Faults) -> Non
     _check_webhooks(config, faults)
     _check_notify(config, faults)
     _check_forge(config, faults)
+    _check_mcp(config, faults)
     _check_listening(config, faults)
 
 
@@ -159,6 +160,14 @@ def _check_forge(config: Config, faults: Faults) -> None:
     for name, each in forge.checks.items():
         if not each.command.strip():
             faults.note((*CHECKS, name, "command"), "is missing; name the command that must succeed")
+
+
+def _check_mcp(config: Config, faults: Faults) -> None:
+    for name, server in config.mcp.servers.items():
+        from coilclaw.config.mcp import server_faults
+
+        for key, text in server_faults(name, server):
+            faults.note((*MCP_SERVERS, name, *([key] if key else ())), text)
 
 
 def _check_trees(config: Config, home: Home, faults: Faults) -> None:

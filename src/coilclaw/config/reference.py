@@ -7,13 +7,13 @@ from typing import cast
 
 import msgspec
 
-from coilclaw.config import forge, notify, schema
+from coilclaw.config import forge, mcp, notify, schema
 from coilclaw.config.environment import ALIASES, OTHERS, variable_for
 from coilclaw.config.faults import display
 from coilclaw.config.options import Option, allowed, is_section, options_of, table_options
 from coilclaw.config.paths import Home
 from coilclaw.config.schema import Config
-from coilclaw.config.tables import CHECKS, MODELS, PRICES, TABLES, WEBHOOKS, KeyPath, Table, table_at
+from coilclaw.config.tables import CHECKS, MCP_SERVERS, MODELS, PRICES, TABLES, WEBHOOKS, KeyPath, Table, table_at
 
 ACTIVE = (
     "default_provider",
@@ -101,7 +101,7 @@ def option_texts() -> Mapping[tuple[str, str], str]:
     import inspect
 
     told: dict[tuple[str, str], str] = {}
-    for node in (node for part in (forge, notify, schema) for node in ast.parse(inspect.getsource(part)).body):
+    for node in (node for part in (forge, mcp, notify, schema) for node in ast.parse(inspect.getsource(part)).body):
         if not isinstance(node, ast.ClassDef):
             continue
         extended = {base.id for base in node.bases if isinstance(base, ast.Name)}
@@ -193,6 +193,9 @@ cannot represent such names.""",
     CHECKS: """\
 Every check runs on the merge result, in a box without network; a pull request merges only if all of them
 succeed. A pull request cannot change them: they are only in this file.""",
+    MCP_SERVERS: """\
+`coilclaw mcp add` writes such a table after you approved the server. A table that was written by hand, or changed,
+does nothing until you approve it: `coilclaw mcp approve NAME`. See [guests.md](guests.md).""",
 }
 
 _TEMPLATES: Mapping[KeyPath, str] = {
@@ -235,5 +238,11 @@ model = "mock"
 # [forge.checks.tests]
 # command = "python3 -m pytest -q"
 # timeout_seconds = 300
+""",
+    MCP_SERVERS: """\
+# An MCP server, run in a box without network. Nothing of it is used before `coilclaw mcp approve notes`.
+# [mcp.servers.notes]
+# kind = "stdio"
+# command = ["notes-server", "--quiet"]
 """,
 }

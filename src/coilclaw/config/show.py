@@ -46,6 +46,7 @@ def secret_variables(config: Config) -> tuple[str, ...]:
     named = [model.api_key_env for model in models if isinstance(model, ServerModel)]
     named += [config.web_search.api_key_env, *(webhook.secret_env for webhook in config.webhooks.values())]
     named += [config.notify.token_env, config.notify.smtp.password_env]
+    named += [name for server in config.mcp.servers.values() for name in (*server.env, *server.headers.values())]
     return tuple(dict.fromkeys((*SECRETS, *filter(None, named))))
 
 

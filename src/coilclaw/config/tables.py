@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from coilclaw.config.forge import ForgeCheck
+from coilclaw.config.mcp import McpServer
 from coilclaw.config.schema import MODEL_KINDS, Price, Webhook, default_models
 
 KeyPath: TypeAlias = tuple[str, ...]
@@ -16,6 +17,7 @@ MODELS: KeyPath = ("providers", "models")
 WEBHOOKS: KeyPath = ("webhooks",)
 PRICES: KeyPath = ("prices",)
 CHECKS: KeyPath = ("forge", "checks")
+MCP_SERVERS: KeyPath = ("mcp", "servers")
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +68,7 @@ TABLES: Mapping[KeyPath, Table] = {
         # Models have names like openai/gpt-4o:free, which a variable's name cannot represent.
         Table(path=PRICES, noun="price", shapes={"": Price}, signs="._-/:@+", longest=128, variables=False),
         Table(path=CHECKS, noun="check", shapes={"": ForgeCheck}, signs="_-"),
+        Table(path=MCP_SERVERS, noun="server", shapes={"": McpServer}, signs="_-", longest=32),
     )
 }
 """Every named table by its path."""

@@ -115,6 +115,21 @@ def _ask_address(case: Case) -> Iterator[Reason]:
         )
 
 
+def _ask_guest(case: Case) -> Iterator[Reason]:
+    """Arguments that go to a guest outside carry whatever the model read, like an address that it composed."""
+    tool = case.facts.tool
+    if not case.facts.guest or tool is None or tool.destination != "external" or tool.effect != "READ":
+        return
+    holds = _held(case)
+    if holds or case.policy.autonomy == "readonly":
+        where = f"in a conversation with {holds}" if holds else "and autonomy is readonly"
+        yield Reason(
+            rule="guest.reads",
+            code="CONSTRUCTED_GET",
+            text=f"It sends what the model wrote to the guest {case.facts.guest}, {where}.",
+        )
+
+
 def _held(case: Case) -> str:
     """What the conversation took in that must not leave unseen."""
     sources = (*case.facts.inherited, *case.facts.fresh)
@@ -150,6 +165,7 @@ ASKS: tuple[Rule, ...] = (
     _ask_irreversible,
     _ask_taint,
     _ask_address,
+    _ask_guest,
     _ask_opaque,
     _ask_rules,
     _ask_autonomy,

@@ -118,6 +118,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """It works in the tree of a job, where nothing is in force: the owner is asked when that is merged."""
     merge: MergeFacts | None = None
     """The merge it would make."""
+    guest: str = ""
+    """The guest whose tool it is."""
     standing: Standing | None = None
     """Standing answers; looked up only where one could settle what would be asked."""
 
@@ -234,7 +236,9 @@ def lane_of(facts: Facts) -> Lane:
     governing = (path.write and path.path_class == "owner" and path.relative is not None for path in facts.paths)
     if not facts.tree and any(governing):
         return "C"
-    if facts.domains or (facts.tool and facts.tool.destination == "external" and facts.tool.effect != "READ"):
+    if facts.domains and not facts.guest:  # a command that reaches out may send anything
+        return "B"
+    if facts.tool and facts.tool.destination == "external" and facts.tool.effect != "READ":
         return "B"
     return "A"
 

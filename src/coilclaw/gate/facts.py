@@ -156,7 +156,7 @@ class Inspector:
         counts = self._count(action_id, declared)
         narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
         paths = _paths(root, touches, command)
-        talk = self._talk(turn.thread_id, turn.turn_id, action_id) if _asks_for_an_address(touches) else NOTHING_SAID
+        talk = self._talk(turn.thread_id, turn.turn_id, action_id) if _sends_words(touches) else NOTHING_SAID
         inputs, unread = self._inputs(root, touches, paths)
         sends = not touches.edits  # what is edited stays where it is
         edited, fault = _edited(root, touches, paths, inputs)
@@ -201,6 +201,7 @@ class Inspector:
             committed=committed,
             tree=bool(root.tree),
             merge=touches.merge,
+            guest=touches.guest,
         )
         if not schema_error and not facts.estop:
             if not root.tree:  # which is gone in the end anyhow
@@ -298,7 +299,7 @@ class Inspector:
         if touches.url is None:
             return None
         judged = self._judge_url(touches.url, touches.principal or "http", narrowing)
-        if touches.target is not None:
+        if touches.target is not None or touches.guest:
             return msgspec.structs.replace(judged, origin="configured")
         if touches.principal == "web_search":
             return msgspec.structs.replace(judged, origin="query")
@@ -383,8 +384,9 @@ def _as_reads(paths: tuple[PathFact, ...]) -> tuple[PathFact, ...]:
     return tuple(named.values())
 
 
-def _asks_for_an_address(touches: Touches) -> bool:
-    return touches.url is not None and touches.target is None
+def _sends_words(touches: Touches) -> bool:
+    """Whether what the model wrote leaves the machine unless the owner says no: in an address, or to a guest."""
+    return (touches.url is not None and touches.target is None) or bool(touches.guest)
 
 
 def _address(domain: str) -> str:

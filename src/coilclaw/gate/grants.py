@@ -169,7 +169,7 @@ class Granter:
             fetch=self._fetcher(action, inspected, transport, release),
             inputs=inspected.inputs,
             edited=inspected.edited,
-            notes=self._notes(action, turn) if _keeps_notes(inspected.tool) else None,
+            notes=self._notes(action, turn) if _keeps_notes(inspected.tool) or touches.guest else None,
             read_page=_read_page if touches.principal == "web_open" else None,
             command_status=partial(self._background.status, action) if touches.handle is not None else None,
             command_stop=partial(self._background.stop, action) if touches.handle is not None else None,

@@ -230,6 +230,8 @@ class Labelling:
         if asked is not None and end.status != "allowed":  # what went wrong may quote the server
             found.append(untrusted(asked.host or "network"))
         found += [untrusted(place.host or "network") for place in inspected.facts.domains]
+        if inspected.touches.guest:
+            found.append(untrusted(f"guest:{inspected.touches.guest}"))
         label = join_labels((end.result.label, *found)) if found else end.result.label
         fresh = _is_external(inspected) and is_untrusted(label)
         return msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, label=label, fresh=fresh))
@@ -319,10 +321,10 @@ def _content(root: Root, path: str) -> bytes:
 
 
 def _is_external(inspected: Inspected) -> bool:
-    """Whether what a call brings comes from outside this machine."""
+    """Whether what a call brings comes from outside this machine, or from an outside program on it."""
     tool = inspected.tool
-    if inspected.touches.handle is not None:
-        return True  # a command with domains may be behind it
+    if inspected.touches.handle is not None or inspected.touches.guest:
+        return True  # a command with domains may be behind a handle
     return bool(inspected.touches.domains) or (tool is not None and tool.destination == "external")
 
 

@@ -1,4 +1,4 @@
-"""Suggestions for names that do not exist."""
+"""Names of tools, and suggestions for names that do not exist."""
 
 from collections.abc import Iterable
 
@@ -19,3 +19,24 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
         return "There are none yet."
     told = [each for place, each in enumerate(known) if place == 0 or len(", ".join(known[: place + 1])) <= LINE]
     return f"There are{'' if len(told) == len(known) else ', among others'}: {', '.join(told)}."
+
+
+WIRE_LENGTH = 64
+"""The longest name of a tool that every provider takes."""
+
+
+def guest_of(tool: str) -> str:
+    """The guest that a tool belongs to, by its name `NAME.tool`; empty for our own tools."""
+    return tool.partition(".")[0] if "." in tool else ""
+
+
+def wire_name(tool: str) -> str:
+    """A tool's name as providers take it: letters, digits, `_` and `-`, at most 64 of them."""
+    if "." not in tool:
+        return tool
+    spelled = tool.replace(".", "__", 1)
+    if len(spelled) <= WIRE_LENGTH:
+        return spelled
+    from coilclaw.packets.canonical import sha256_hex
+
+    return f"{spelled[: WIRE_LENGTH - 9]}_{sha256_hex(tool.encode())[:8]}"

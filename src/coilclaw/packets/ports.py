@@ -322,6 +322,8 @@ class Touches(msgspec.Struct, frozen=True, kw_only=True):
     """The merge it would make, for the owner's mode to answer."""
     governs: bool = False
     """This very call changes what governs the agent, though not every call of its tool does."""
+    guest: str = ""
+    """The guest it would call; where that reaches out, what the model wrote goes along."""
     in_workspace: bool = False
     """Its paths lie in the workspace, also where its conversation works in a project."""
 

@@ -15,7 +15,7 @@ from coilclaw.gate.labelling import Labelling
 from coilclaw.gate.outcomes import Patience
 from coilclaw.gate.records import Records
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import INTERNAL, Action
+from coilclaw.packets.action import INTERNAL, Action, untrusted
 from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.packets.ids import stamp
 from coilclaw.packets.job import ENDED, JobLimits
@@ -167,15 +167,18 @@ def _headers(app: "Runtime", whom: str) -> tuple[tuple[str, str], ...]:
 
 
 def _notes(app: "Runtime", action: Action, turn: Turn) -> Notes:
+    from coilclaw.packets.names import guest_of
     from coilclaw.store.notes import NoteShelf
 
+    guest = guest_of(action.call.tool)
+    sources = (*turn.taint, *((untrusted(f"guest:{guest}"),) if guest else ()))
     return NoteShelf(
         db=app.db,
         clock=app.clock,
         thread_id=action.thread_id,
         turn_id=action.turn_id,
         job_id=action.job_id,
-        label=join_labels(turn.taint) if turn.taint else INTERNAL,
+        label=join_labels(sources) if sources else INTERNAL,
         idempotency_key=action.idempotency_key,
     )
 

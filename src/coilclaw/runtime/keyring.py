@@ -82,6 +82,7 @@ def named_secrets(config: "Config") -> frozenset[str]:
     models = [each.api_key_env for each in config.providers.models.values() if isinstance(each, ServerModel)]
     names = [*models, config.web_search.api_key_env, *(hook.secret_env for hook in config.webhooks.values())]
     names += [config.notify.token_env, config.notify.smtp.password_env]
+    names += [name for server in config.mcp.servers.values() for name in (*server.env, *server.headers.values())]
     return frozenset(names) - {"", *OUR_OWN}
 
 

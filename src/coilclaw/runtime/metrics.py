@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.chat import ChatRequest, ChatResponse, ProviderCapabilities
 from coilclaw.packets.errors import ModelOutputError, ProviderError, ProviderRefused, StorageError
+from coilclaw.providers.tool_names import incoming, outgoing
 
 if TYPE_CHECKING:
     from coilclaw.packets.ports import Provider
@@ -35,7 +36,7 @@ class MeasuredProvider:
         """Answer once; a failure is written down and handed on."""
         started = time.perf_counter()
         try:
-            answer = await self._provider.chat(request, on_text)
+            answer = incoming(await self._provider.chat(outgoing(request), on_text), request)
         except ProviderError as error:
             app, name, code = self._app, self.name, _code(error)
             with suppress(StorageError):  # what the provider said is what whoever asked must hear

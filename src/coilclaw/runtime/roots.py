@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.config.mcp import guests_dir
 from coilclaw.gate.decision_input import BY_OWNER
 from coilclaw.gate.paths import Places
 from coilclaw.gate.root import Root
@@ -77,7 +78,8 @@ def _tree_root(app: "Runtime", tree: JobTree) -> Root:
 
 
 def _places(app: "Runtime", *, project: bool) -> Places:
-    forbidden = (*(str(path) for path in app.config.security.forbidden_paths), str(app.config.trees_dir))
+    own = (app.config.trees_dir, guests_dir(app.config.workspace_dir))
+    forbidden = tuple(str(path) for path in (*app.config.security.forbidden_paths, *own))
     return Places.of(app.workspace, app.home.root, app.user_home, forbidden, project=project)
 
 

@@ -85,6 +85,10 @@ class Runtime:
         self.listening: int | None = None
         """The port the server took, while it listens."""
         self._conveyors: list[Conveyor] = []
+        self.kept: dict[str, object] = {}
+        """What features keep for as long as this home is open, by their names."""
+        self.leaving: list[Callable[[], Awaitable[None]]] = []
+        """What must end before the event loop does."""
         self.live = LiveConfig(self, stamp)
         """Keeps `config` in step with config.toml; `stamp` is the state of the file it was read from."""
         self._policy: tuple[LoadedPolicies, Config, Policy] | None = None
@@ -151,6 +155,13 @@ class Runtime:
         from coilclaw.store.memory import MemorySearch
 
         return MemorySearch(self.db.reader, self.clock)
+
+    async def leave(self) -> None:
+        """End whatever runs beside the calls of this process; to be awaited before its event loop ends."""
+        if "background" in self.__dict__:
+            await self.background.close()
+        while self.leaving:
+            await self.leaving.pop()()
 
     def close(self) -> None:
         """Seal the ledger and give everything back."""

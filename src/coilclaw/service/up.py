@@ -107,7 +107,7 @@ async def _serve(app: "Runtime", tell_address: Callable[[str], None], *, want_co
         else:
             await serving
     finally:
-        await app.background.close()
+        await app.leave()
         site.close()
 
 

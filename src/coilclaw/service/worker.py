@@ -51,7 +51,7 @@ async def _work(runtime: "Runtime", *, once: bool, slots: int) -> "Tally":
                     end.cancel()
             return tally
         finally:
-            await runtime.background.close()
+            await runtime.leave()
 
 
 @contextmanager

@@ -127,6 +127,8 @@ async def run_tool(
         if known is None:
             raise
         return _recorded(app, known)
+    finally:
+        await app.leave()
 
 
 def _check_key(key: str) -> None:

@@ -1,0 +1,86 @@
+"""The section `[mcp]`: the outside programs whose tools you let in."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from coilclaw.config.notify import EnvName
+
+GuestDomain = Annotated[str, Meta(min_length=1, max_length=253)]
+GuestFolder = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server. Its tools can be used after you approved them: `coilclaw mcp approve NAME`."""
+
+    kind: Literal["stdio", "http"] = "stdio"
+    """`stdio` is a program on this machine, run in a box; `http` is a server that is reached by its address."""
+    command: tuple[Annotated[str, Meta(max_length=4096)], ...] = ()
+    """The program and its arguments, for stdio."""
+    url: Annotated[str, Meta(max_length=2048)] = ""
+    """The address of its endpoint, for http."""
+    env: tuple[EnvName, ...] = ()
+    """Names of secrets that it gets as environment variables, for stdio. Everything else in its environment is empty."""
+    headers: dict[str, str] = {}
+    """Headers that it gets, each with the name of the secret that is its value, for http."""
+    domains: tuple[GuestDomain, ...] = ()
+    """Hosts that a stdio server may reach. Each must be among `security.allowed_domains` too."""
+    read: tuple[GuestFolder, ...] = ()
+    """Folders outside the workspace that a stdio server may read."""
+    write: tuple[GuestFolder, ...] = ()
+    """Folders outside the workspace that a stdio server may change. What it changes there cannot be undone."""
+    tools_allow: tuple[Annotated[str, Meta(min_length=1, max_length=128)], ...] = ("*",)
+    """Which of its tools may be used at all."""
+    call_seconds: Annotated[float, Meta(ge=0.05, le=3600)] = 60.0
+    """How long one call may take."""
+    idle_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
+    """How long it keeps running without being used."""
+    memory_mb: Annotated[int, Meta(ge=16, le=65_536)] = 1024
+    """How much memory a stdio server may use."""
+
+
+class Mcp(msgspec.Struct, frozen=True, kw_only=True):
+    """The Model Context Protocol."""
+
+    servers: dict[str, McpServer] = {}
+    """MCP servers, each a table `[mcp.servers.NAME]`."""
+
+
+def guests_dir(workspace: Path) -> Path:
+    """Where guests have their own folders: next to the workspace, because boxes hide the home."""
+    return workspace.with_name(f"{workspace.name}-guests")
+
+
+def server_faults(name: str, server: McpServer) -> list[tuple[str, str]]:
+    """What is wrong with a server: each key (empty for the table itself), and a sentence."""
+    found: list[tuple[str, str]] = []
+    if name != name.lower():
+        found.append(("", "the name of a server is lower-case; its tools are called NAME.tool"))
+    if server.kind == "stdio":
+        found += [(key, "is for http servers only") for key in ("url", "headers") if getattr(server, key)]
+        if not server.command or not server.command[0]:
+            found.append(("command", 'is missing; name the program and its arguments, such as ["my-server", "--flag"]'))
+        return found
+    given = [key for key in ("command", "env", "domains", "read", "write") if getattr(server, key)]
+    found += [(key, "is for stdio servers only") for key in given]
+    if fault := _url_fault(server.url):
+        found.append(("url", fault))
+    for header, secret in server.headers.items():
+        if not _plain(header) or header.lower() in _OURS or not _plain(secret.replace("_", "-")):
+            found.append(("headers", "names a header, and the secret that holds its value, such as Authorization"))
+    return found
+
+
+_OURS = frozenset({"host", "content-type", "content-length", "accept", "mcp-session-id", "mcp-protocol-version"})
+
+
+def _plain(word: str) -> bool:
+    return 0 < len(word) <= 64 and word.isascii() and word.replace("-", "").isalnum()
+
+
+def _url_fault(url: str) -> str:
+    from coilclaw.config.webhooks import webhook_url_fault
+
+    return webhook_url_fault(url).replace("secret_env", "headers").replace("/hook", "/mcp")

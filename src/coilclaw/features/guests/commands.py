@@ -1,0 +1,374 @@
+"""coilclaw mcp and coilclaw plugin: let outside programs in, look at them, switch them off."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coilclaw.cli.open_home import opened
+from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
+from coilclaw.packets.errors import UsageError
+
+if TYPE_CHECKING:
+    from coilclaw.config.mcp import McpServer
+    from coilclaw.features.guests.offer import ToolClass
+    from coilclaw.features.guests.owner_guests import OwnerGuests
+    from coilclaw.features.guests.views import GuestView
+    from coilclaw.gate.conveyor import Outcome
+    from coilclaw.packets.action import ToolCall
+    from coilclaw.runtime import Runtime
+
+_CLASSES = (
+    click.option("--reads", default="", metavar="TOOLS", help="Tools that only read, separated by commas; * for all."),
+    click.option("--writes", default="", metavar="TOOLS", help="Tools that change something."),
+    click.option("--sends", default="", metavar="TOOLS", help="Tools that tell somebody something."),
+)
+
+
+@click.group()
+def mcp() -> None:
+    """Use tools of MCP servers: boxed programs or addresses that you approved.
+
+    You approve a server once, with everything it may do and every word of its tools. If anything differs later, the
+    tools that differ are withheld until you approved them again.
+    """
+
+
+@mcp.command(short_help="Let in an MCP server.")
+@click.argument("name")
+@click.argument("command", nargs=-1)
+@click.option("--url", default="", help="The address of a server that is reached over HTTP, instead of a command.")
+@click.option("--env", multiple=True, metavar="NAME", help="A secret that it gets as an environment variable.")
+@click.option("--header", multiple=True, metavar="HEADER=NAME", help="A header, and the secret that is its value.")
+@click.option("--domain", multiple=True, help="A host that a boxed server may reach; list it as allowed too.")
+@click.option("--read", multiple=True, metavar="FOLDER", help="A folder outside the workspace that it may read.")
+@click.option("--write", multiple=True, metavar="FOLDER", help="A folder outside the workspace that it may change.")
+@click.option("--json", "json_file", type=click.Path(), help="A file in the common form {\"mcpServers\": …}; - for stdin.")
+@_CLASSES[0]
+@_CLASSES[1]
+@_CLASSES[2]
+def add(
+    name: str, command: tuple[str, ...], url: str, env: tuple[str, ...], header: tuple[str, ...],
+    domain: tuple[str, ...], read: tuple[str, ...], write: tuple[str, ...], json_file: str | None,
+    reads: str, writes: str, sends: str,
+) -> int:  # fmt: skip
+    """Let in an MCP server: `coilclaw mcp add NAME -- PROGRAM ARGUMENTS…`, or with --url.
+
+    It is started once in its box to see what it offers. Then you are shown all of it, and say what each tool does:
+    reads, writes or sends. Nothing is used before your yes.
+    """
+    from coilclaw.config.mcp import McpServer
+    from coilclaw.features.guests.program import absolute_command
+
+    if json_file is not None:
+        from coilclaw.features.guests.common_form import read_common_form
+
+        server, left_out = read_common_form(name, _text(json_file))
+        for line in left_out:
+            tell(f"Left out: {line}", err=True)
+    elif url:
+        headers = dict(_pair(each) for each in header)
+        server = McpServer(kind="http", url=url, headers=headers)
+    else:
+        if not command:
+            raise UsageError("say how to start it.", remedy=f"coilclaw mcp add {name} -- PROGRAM ARGUMENTS…, or --url.")
+        words = absolute_command(command, str(Path.cwd()))
+        folders = [tuple(os.path.realpath(Path(each).expanduser()) for each in given) for given in (read, write)]
+        server = McpServer(command=words, env=env, domains=domain, read=folders[0], write=folders[1])
+    with opened() as app:
+        return _let_in(app, name, (reads, writes, sends), server)
+
+
+@mcp.command(short_help="Approve a server from config.toml, or one that changed.")
+@click.argument("name")
+@_CLASSES[0]
+@_CLASSES[1]
+@_CLASSES[2]
+def approve(name: str, reads: str, writes: str, sends: str) -> int:
+    """Look at a server again and approve what it offers now: what changed is shown word by word."""
+    with opened() as app:
+        return _let_in(app, name, (reads, writes, sends), None)
+
+
+@mcp.command("list", short_help="List MCP servers and plugins.")
+@json_option
+def list_all(as_json: bool) -> None:
+    """List every guest: MCP servers and plugins, and which of their tools are let in."""
+    with opened() as app:
+        found = _guests(app).views()
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (each.name, each.kind, each.state, f"{sum(tool.kind is not None for tool in each.tools)} of {len(each.tools)}",
+         moment(each.approved_at) if each.approved_at else "never", each.fault)
+        for each in found
+    ]  # fmt: skip
+    empty = "There are no guests. Add one with `coilclaw mcp add` or `coilclaw plugin install`."
+    print_rows(rows, ("guest", "kind", "state", "tools let in", "approved", "last fault"), empty=empty)
+
+
+@mcp.command(short_help="Show what a server may do and what it offers.")
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> None:
+    """Show what a guest may do, its tools, and what changed since you approved it."""
+    with opened() as app:
+        view = _guests(app).view(name)
+    print_json(view) if as_json else _show(view)
+
+
+@mcp.command(short_help="Start a server and call ping.")
+@click.argument("name")
+def test(name: str) -> int:
+    """Start a server once in its box and list its tools, through the gate; nothing is let in."""
+    with opened() as app:
+        outcome = _carry(app, _guests(app).look_call(name))
+        print_result(outcome.result.output, success=outcome.result.success)
+        return _exit(outcome)
+
+
+@mcp.command(short_help="Switch a server off until you approve it again.")
+@click.argument("name")
+def disable(name: str) -> int:
+    """Switch a guest off until you approve it again."""
+    with opened() as app:
+        done = asyncio.run(_guests(app).disable(name))
+    tell(f"{name} is off. `coilclaw mcp approve {name}` lets it in again." if done else f"{name} was not in use.")
+    return 0
+
+
+@mcp.command(short_help="Remove a server.")
+@click.argument("name")
+def remove(name: str) -> int:
+    """Remove a server: its approval is forgotten, and its table goes from config.toml, which asks you."""
+    from coilclaw.packets.settings import SettingChange
+    from coilclaw.runtime.settings import proposal
+
+    with opened() as app:
+        guests = _guests(app)
+        guests.view(name)
+        asyncio.run(guests.forget(name))
+        tell(f"The approval of {name} is forgotten.")
+        if name not in app.config.mcp.servers:
+            return 0
+        return _exit(_carry(app, proposal(app, (SettingChange(key=f"mcp.servers.{name}", op="unset"),))))
+
+
+@mcp.command(short_help="Show when a guest started, ended and failed.")
+@click.argument("name")
+@click.option("-n", "count", default=20, show_default=True, help="How many events.")
+def log(name: str, count: int) -> None:
+    """Show a guest's starts, ends, faults and approvals, the newest last."""
+    from coilclaw.features.guests.store import guest_events
+
+    with opened() as app:
+        _guests(app).view(name)
+        rows = [
+            (moment(time), event.removeprefix("guest_"), app.redact(told))
+            for time, event, told in guest_events(app.db.reader, name, count)
+        ]
+    print_rows(rows, ("when", "what", "details"), empty="Nothing happened yet.")
+
+
+# Plugins
+
+
+@click.group()
+def plugin() -> None:
+    """Use tools of plugins: folders with a manifest and programs, run in a box for each call."""
+
+
+@plugin.command(short_help="List plugins.")
+@json_option
+def list_plugins(as_json: bool) -> None:
+    """List installed plugins and which of their tools are let in."""
+    with opened() as app:
+        found = [view for view in _guests(app).views() if view.kind == "plugin"]
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each.name, each.version, each.state, ", ".join(tool.name for tool in each.tools)) for each in found]
+    print_rows(rows, ("plugin", "version", "state", "tools"), empty="There are no plugins.")
+
+
+plugin.add_command(list_plugins, "list")
+
+
+@plugin.command(short_help="Install a plugin from a folder.")
+@click.argument("path")
+@_CLASSES[0]
+@_CLASSES[1]
+@_CLASSES[2]
+def install(path: str, reads: str, writes: str, sends: str) -> int:
+    """Copy a plugin into the home and let it in: you are shown all it may do, and say what each tool does."""
+    from coilclaw.features.guests.plugin_files import install as copy
+
+    with opened() as app:
+        offer = copy(app, Path(path))
+        tell(f"Installed {offer.name} {offer.version}. Nothing of it has run.")
+        return _let_in(app, offer.name, (reads, writes, sends), None)
+
+
+@plugin.command("show", short_help="Show what a plugin may do and what it offers.")
+@click.argument("name")
+@json_option
+def show_plugin(name: str, as_json: bool) -> None:
+    """Show what a plugin may do, its tools, and what changed since you approved it."""
+    with opened() as app:
+        view = _guests(app).view(name)
+    print_json(view) if as_json else _show(view)
+
+
+@plugin.command("approve", short_help="Approve an installed plugin.")
+@click.argument("name")
+@_CLASSES[0]
+@_CLASSES[1]
+@_CLASSES[2]
+def approve_plugin(name: str, reads: str, writes: str, sends: str) -> int:
+    """Approve an installed plugin, or one that changed."""
+    with opened() as app:
+        return _let_in(app, name, (reads, writes, sends), None)
+
+
+@plugin.command("remove", short_help="Remove a plugin.")
+@click.argument("name")
+def remove_plugin(name: str) -> int:
+    """Remove a plugin and its files; its own folder beside the workspace stays."""
+    with opened() as app:
+        guests = _guests(app)
+        if not guests.is_plugin(name):
+            raise UsageError(f"there is no plugin {name[:80]!r}.", remedy="`coilclaw plugin list` shows them.")
+        asyncio.run(guests.forget(name))
+    tell(f"Removed {name}.")
+    return 0
+
+
+@plugin.command(short_help="Write a small plugin to start from.")
+@click.argument("name")
+def new(name: str) -> int:
+    """Write a small plugin that works into a folder of that name here."""
+    from coilclaw.features.guests.names import check_guest_name
+    from coilclaw.features.guests.plugin_files import write_example
+
+    check_guest_name(name)
+    write_example(Path.cwd() / name, name)
+    tell(f"Wrote {name}/manifest.toml and {name}/count-words. Try it: `coilclaw plugin install {name}`.")
+    return 0
+
+
+# What both share
+
+
+def _guests(app: "Runtime") -> "OwnerGuests":
+    from coilclaw.features.guests.owner_guests import OwnerGuests
+
+    return OwnerGuests(app)
+
+
+def _let_in(app: "Runtime", name: str, given: tuple[str, str, str], server: "McpServer | None") -> int:
+    """Look, ask what each tool does, and ask for the approval."""
+    guests = _guests(app)
+    if server is None and guests.is_plugin(name):
+        asyncio.run(guests.read_plugin(name))
+    else:
+        outcome = _carry(app, guests.look_call(name, server))
+        if not outcome.result.success:
+            print_result(outcome.result.output, success=False)
+            return _exit(outcome)
+    from coilclaw.features.guests.store import load_guest
+
+    row = load_guest(app.db.reader, name)
+    if row is None or row.seen is None:
+        raise UsageError(f"{name} told nothing about itself.")
+    for fault in row.seen.faults:
+        tell(f"Cannot be let in: {fault}", err=True)
+    if not row.seen.tools:
+        raise UsageError(f"{name} offers no tool that can be let in.", remedy="Nothing was added.")
+    view = guests.view(name) if name in guests.names() else None
+    classes = _classes([tool.original for tool in row.seen.tools], given, view, reaches_out=row.seen.grant.reaches_out)
+    outcome = _carry(app, guests.approve_call(name, classes, row.seen.digest, server))
+    print_result(outcome.result.output, success=outcome.result.success)
+    if outcome.pending:
+        from coilclaw.cli.phrases import waits_for
+
+        tell(waits_for(app, outcome.action), err=True)
+    return _exit(outcome)
+
+
+def _classes(
+    tools: list[str], given: tuple[str, str, str], view: "GuestView | None", *, reaches_out: bool
+) -> "dict[str, ToolClass]":
+    """What each tool does: as given, as approved before, or as the owner says now."""
+    kinds: tuple[ToolClass, ...] = ("reads", "writes", "sends")
+    most: ToolClass = "sends" if reaches_out else "writes"
+    earlier = {} if view is None else {tool.original: tool.kind for tool in view.tools if tool.kind is not None}
+    classes: dict[str, ToolClass] = {tool: earlier.get(tool, most) for tool in tools}
+    named = [[word for word in text.split(",") if word] for text in given]
+    for kind, words in zip(kinds, named, strict=True):
+        for word in tools if words == ["*"] else words:
+            if word not in classes:
+                raise UsageError(f"it has no tool {word[:80]!r}.", remedy=f"It has: {', '.join(tools)}.")
+            classes[word] = kind
+    if any(named) or not (sys.stdin.isatty() and sys.stderr.isatty()) or set(tools) <= set(earlier):
+        return classes
+    tell("Its tools:", err=True)
+    for number, tool in enumerate(tools, 1):
+        told = next((f" (it claims {each.claims})" for each in view.tools if each.original == tool), "") if view else ""
+        tell(f"  {number}  {tool}{told}", err=True)
+    tell(f"Which of them only read? Those run without a question. The others count as {most!r} and ask.", err=True)
+    answer = click.prompt("Numbers, 'all', or Enter for none", default="", show_default=False, err=True)
+    chosen = tools if answer.strip() == "all" else [tools[index] for index in _numbers(answer, len(tools))]
+    return {**classes, **dict.fromkeys(chosen, "reads")}
+
+
+def _numbers(answer: str, most: int) -> list[int]:
+    words = answer.replace(",", " ").split()
+    if any(not word.isdigit() or not 0 < int(word) <= most for word in words):
+        raise UsageError(f"{answer!r} is not a list of numbers up to {most}.", remedy="Such as 1, 3.")
+    return [int(word) - 1 for word in words]
+
+
+def _carry(app: "Runtime", call: "ToolCall") -> "Outcome":
+    """Take a call of the owner's through the gate; where nobody can be asked, it waits."""
+    from coilclaw.cli.commands.tool import run_tool
+
+    return asyncio.run(run_tool(app, call, yes=False, source="gateway"))
+
+
+def _exit(outcome: "Outcome") -> int:
+    from coilclaw.cli.commands.tool import exit_code
+
+    return exit_code(outcome)
+
+
+def _show(view: "GuestView") -> None:
+    version = f" {view.version}" if view.version else ""
+    tell(f"{view.name}{version}: {view.state}")
+    for line in view.may:
+        tell(f"  {line}")
+    if view.fault:
+        tell(f"  It last failed: {view.fault}")
+    rows = [(tool.name, tool.kind or "not let in", tool.claims, tool.withheld) for tool in view.tools]
+    print_rows(rows, ("tool", "you say it", "it claims", "withheld because"), empty="It was not looked at yet.")
+    for line in view.refused:
+        tell(f"Cannot be let in: {line}")
+    if view.difference:
+        tell(f"\n{view.difference}\n\nApprove it with `coilclaw mcp approve {view.name}`.")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    header, _, secret = text.partition("=")
+    return header.strip(), secret.strip()
+
+
+def _text(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read(1 << 20)
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read.") from error

@@ -1,0 +1,161 @@
+"""A guest's tool as the gate sees it: its class and reach are the owner's word, its text and results are untrusted."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from coilclaw.features.guests.names import tool_name
+from coilclaw.features.guests.offer import OfferedTool, Pin, ToolClass
+from coilclaw.packets.action import Label, untrusted
+from coilclaw.packets.canonical import Json, canonical_bytes, parse_object, sha256_hex
+from coilclaw.packets.decision import Destination, RiskClass
+from coilclaw.packets.errors import EffectUncertain, ToolError
+from coilclaw.packets.http import FetchRequest
+from coilclaw.packets.ports import Context, Recovery, ToolOutput, Touches
+from coilclaw.packets.text import one_line, visible
+from coilclaw.tools.declare import ANYONE
+
+if TYPE_CHECKING:
+    from coilclaw.features.guests.mcp_client import CallResult
+
+EFFECTS: dict[ToolClass, RiskClass] = {"reads": "READ", "writes": "WRITE", "sends": "EXFILTRATION"}
+TEXT = 50_000
+"""Characters of a result that the model gets; of a longer one the rest is an artifact."""
+
+GuestCall: TypeAlias = "Callable[[Pin, OfferedTool, dict[str, Json], Context], Awaitable[CallResult]]"
+
+
+class GuestArgs(msgspec.Struct, frozen=True):
+    """Arguments that fit the guest's schema."""
+
+    arguments: dict[str, Json]
+
+
+class GuestTool:
+    """One pinned tool."""
+
+    def __init__(self, pin: Pin, tool: OfferedTool, call: GuestCall) -> None:
+        offer, kind = pin.offer, pin.classes[tool.original]
+        self._pin = pin
+        self._tool = tool
+        self._call = call
+        self.guest = offer.name
+        self.name = tool_name(offer.name, tool.original)
+        told = visible(tool.description, lines=False)
+        self.description = f"A tool of the outside program {offer.name}, which describes it so: «{told}»"
+        self.effect: RiskClass = EFFECTS[kind]
+        self.destination: Destination = "external" if offer.grant.reaches_out else "machine"
+        self.idempotent = kind == "reads"
+        self.always_ask = bool(offer.grant.write) and kind != "reads"  # what it changes there cannot be undone
+        self.opens_pr = False
+        self.callers = ANYONE
+        self.governs = False
+
+    @property
+    def label(self) -> Label:
+        """Where everything it returns came from."""
+        return untrusted(f"guest:{self.guest}")
+
+    @property
+    def parameters(self) -> dict[str, Json]:
+        """The guest's own schema."""
+        return self._tool.parameters
+
+    @property
+    def declaration_hash(self) -> str:
+        """Covers the pin: whatever the owner approves anew needs new approvals."""
+        return sha256_hex(canonical_bytes({"name": self.name, "effect": self.effect, "pin": self._pin.digest}))
+
+    def parse(self, args: bytes) -> GuestArgs:
+        """The arguments, held against the guest's schema before anything is decided."""
+        from coilclaw.features.guests.schemas import check
+
+        given = dict(parse_object(args))
+        if fault := check(self._tool.parameters, given):
+            raise msgspec.ValidationError(one_line(fault))
+        return GuestArgs(given)
+
+    def touches(self, args: msgspec.Struct) -> Touches:
+        """Where the arguments go, and all of them for the card."""
+        grant = self._pin.offer.grant
+        requests = (FetchRequest(purpose="read", principal="mcp", method="POST", url=grant.url),) if grant.url else ()
+        return Touches(
+            guest=self.guest,
+            domains=grant.domains,
+            requests=requests,
+            seconds=int(grant.call_seconds) + 1,
+            subject=f"{self.name} of the guest {self.guest}",
+            says=self._says(args),
+        )
+
+    def _says(self, args: msgspec.Struct) -> str:
+        grant = self._pin.offer.grant
+        where = f"to {one_line(grant.url)}" if grant.url else f"to {self.guest}, in a box"
+        reach = f" that may reach {', '.join(grant.domains)}" if grant.domains else ""
+        folders = "".join(f"\nIt may change {one_line(folder)}; that cannot be undone." for folder in grant.write)
+        return f"Goes {where}{reach}:\n{_pretty(args)}{folders}"
+
+    def recovery(self, args: msgspec.Struct) -> Recovery:
+        """Nothing is repeated but what only reads."""
+        return "repeat" if self.idempotent else "owner"
+
+    async def lookup(self, args: msgspec.Struct, context: Context) -> bool | None:
+        """There is nothing to look it up in."""
+        return None
+
+    def summary(self, args: msgspec.Struct) -> str:
+        """One deterministic sentence for the approval card."""
+        return f"Call {self._tool.original} of the guest {self.guest}"
+
+    async def invoke(self, args: msgspec.Struct, context: Context) -> ToolOutput:
+        """Call it. Whatever comes back, errors included, is the guest's own words."""
+        from coilclaw.features.guests.mcp_client import GuestFault
+
+        assert isinstance(args, GuestArgs)  # noqa: S101 - the gate hands back what `parse` gave
+        try:
+            result = await self._call(self._pin, self._tool, args.arguments, context)
+        except GuestFault as fault:
+            if fault.uncertain and self.effect != "READ":
+                raise EffectUncertain(f"{self.guest} broke off during the call.", code=fault.code) from fault
+            text = visible(str(fault))
+            return ToolOutput(text=text, label=self.label, success=False, code=fault.code)
+        return await self._output(result, context)
+
+    async def _output(self, result: "CallResult", context: Context) -> ToolOutput:
+        from coilclaw.features.guests.schemas import check
+
+        lines = [] if not result.text else [result.text]
+        if result.structured is not None:
+            fault = check(self._tool.output, result.structured) if self._tool.output is not None else ""
+            if fault:
+                text = f"Its structured result does not fit its own schema: {one_line(fault)}"
+                return ToolOutput(text=text, label=self.label, success=False, code="GUEST_RESULT")
+            if not result.text:  # servers repeat it as text for clients that read nothing else
+                lines.append(_json(result.structured))
+        if context.notes is None:
+            raise ToolError("no artifacts were granted to this call.", code="NOT_GRANTED")
+        put = context.notes.put_artifact
+        for number, blob in enumerate(result.blobs):
+            name = f"{self.name}-{number + 1}"
+            artifact = await put(kind=blob.kind, name=name, content=blob.data)
+            lines.append(f"[{blob.kind}, {blob.mime_type}, {len(blob.data)} bytes: artifact {artifact}]")
+        text = "\n".join(lines)
+        if len(text) > TEXT:
+            artifact = await put(kind="guest_result", name=self.name, content=text.encode("utf-8", "surrogatepass"))
+            text = f"{text[:TEXT]}\n[cut: all {len(text)} characters are the artifact {artifact}]"
+        return ToolOutput(
+            text=text or "(no content)",
+            label=self.label,
+            success=not result.is_error,
+            code="GUEST_ERROR" if result.is_error else "",
+        )
+
+
+def _json(value: Json) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _pretty(args: msgspec.Struct) -> str:
+    given = args.arguments if isinstance(args, GuestArgs) else {}
+    return visible(msgspec.json.format(msgspec.json.encode(given), indent=2).decode())

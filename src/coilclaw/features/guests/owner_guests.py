@@ -1,0 +1,137 @@
+"""What the owner does with guests, at the terminal or by a paired device: list, look, approve, switch off, remove."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.config.mcp import McpServer, server_faults
+from coilclaw.features.guests.guests import guests_of
+from coilclaw.features.guests.manifest import read_plugin
+from coilclaw.features.guests.names import check_guest_name, skeleton
+from coilclaw.features.guests.offer import ToolClass
+from coilclaw.features.guests.plugin_files import installed
+from coilclaw.features.guests.store import drop_guest, load_guest, load_guests, put_seen, switch_off
+from coilclaw.features.guests.views import GuestView, view_of
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.action import ToolCall
+from coilclaw.packets.errors import UsageError
+from coilclaw.packets.names import did_you_mean
+from coilclaw.packets.settings import SettingChange
+from coilclaw.store.tx import Tx
+
+if TYPE_CHECKING:
+    from coilclaw.gate.conveyor import Conveyor
+    from coilclaw.packets.action import Action
+    from coilclaw.runtime.runtime import Runtime
+
+
+class OwnerGuests:
+    """Reads and changes guests. Approving one is a call through the gate; switching one off needs no question."""
+
+    def __init__(self, app: "Runtime", conveyor: "Conveyor | None" = None) -> None:
+        self._app = app
+        self._conveyor = conveyor
+
+    # Reading
+
+    def names(self) -> list[str]:
+        """Every guest that is configured, installed or known."""
+        known = [row.name for row in load_guests(self._app.db.reader)]
+        plugins = [folder.name for folder in installed(self._app)]
+        return sorted({*self._app.config.mcp.servers, *plugins, *known})
+
+    def view(self, name: str) -> GuestView:
+        """One guest."""
+        if name not in self.names():
+            raise UsageError(f"there is no guest {name[:80]!r}.", remedy=did_you_mean(name, self.names()))
+        row, server = load_guest(self._app.db.reader, name), self._app.config.mcp.servers.get(name)
+        return view_of(name, row, server, guests_of(self._app), self._app.redact)
+
+    def views(self) -> list[GuestView]:
+        """All of them, by name."""
+        return [self.view(name) for name in self.names()]
+
+    def is_plugin(self, name: str) -> bool:
+        """Whether it is an installed plugin."""
+        return any(folder.name == name for folder in installed(self._app))
+
+    # Looking and approving
+
+    def look_call(self, name: str, server: McpServer | None = None) -> ToolCall:
+        """The call that starts a server once to see what it offers."""
+        server = server or self._app.config.mcp.servers.get(name)
+        if server is None:
+            raise UsageError(f"there is no [mcp.servers.{name}].", remedy="Add it with `coilclaw mcp add`.")
+        check_guest_name(name)
+        self._must_look_like_no_other(name)
+        for key, fault in server_faults(name, server):
+            raise UsageError(f"mcp.servers.{name}{f'.{key}' if key else ''}: {fault}.")
+        return ToolCall.of("guest_look", {"name": name, "server": msgspec.to_builtins(server)})
+
+    async def read_plugin(self, name: str) -> None:
+        """Note what an installed plugin offers now; nothing of it runs."""
+        offer = await asyncio.to_thread(read_plugin, self._app.home.plugins_dir / name)
+        if offer.name != name:
+            raise UsageError(f"the plugin in {name} calls itself {offer.name}.", remedy="Install it again.")
+        self._must_look_like_no_other(name)
+        await self._app.db.write(lambda tx: put_seen(tx, offer))
+
+    def approve_call(
+        self, name: str, classes: dict[str, ToolClass], offer: str, server: McpServer | None = None
+    ) -> ToolCall:
+        """The call that lets a guest in; with `server`, its table is added to config.toml by the same approval."""
+        args: dict[str, object] = {"name": name, "offer": offer, "classes": dict(classes)}
+        if server is not None and self._app.config.mcp.servers.get(name) != server:
+            from coilclaw.packets.canonical import parse_object
+            from coilclaw.runtime.settings import proposal
+
+            edit = proposal(self._app, tuple(_settings(name, server)))
+            args["settings"] = dict(parse_object(edit.args_bytes))
+        return ToolCall.of("guest_approve", msgspec.to_builtins(args))
+
+    async def make(self, call: ToolCall, *, by: str, key: str | None) -> "Action":
+        """Take a call of a paired device through the gate."""
+        from coilclaw.runtime.owner_calls import OwnerCalls
+
+        assert self._conveyor is not None  # noqa: S101 - the server has one
+        return await OwnerCalls(self._app, self._conveyor).make(call, by=by, key=key)
+
+    # Less
+
+    async def disable(self, name: str) -> bool:
+        """Switch a guest off until it is approved again; False if it was off, or never approved."""
+        self.view(name)
+
+        def write(tx: Tx) -> bool:
+            done = switch_off(tx, name)
+            if done:
+                add_event(tx, self._app.clock, "guest_disabled", name, {})
+            return done
+
+        return await self._app.db.write(write)
+
+    async def forget(self, name: str) -> None:
+        """Forget a guest and its approval; a plugin's files go too."""
+        from coilclaw.features.guests.plugin_files import remove
+
+        def write(tx: Tx) -> None:
+            if drop_guest(tx, name):
+                add_event(tx, self._app.clock, "guest_removed", name, {})
+
+        if self.is_plugin(name):
+            remove(self._app, name)
+        await self._app.db.write(write)
+
+    def _must_look_like_no_other(self, name: str) -> None:
+        for other in self.names():
+            if other != name and skeleton(other) == skeleton(name):
+                raise UsageError(f"{name} looks like the guest {other}.", remedy="Choose another name.")
+
+
+def _settings(name: str, server: McpServer) -> list[SettingChange]:
+    """The keys of a server's table that are not their defaults."""
+    plain = msgspec.to_builtins(server)
+    default = msgspec.to_builtins(McpServer())
+    keys = ["kind", *(key for key in plain if key != "kind" and plain[key] != default[key])]
+    return [SettingChange(key=f"mcp.servers.{name}.{key}", value=plain[key]) for key in keys]

@@ -1,0 +1,164 @@
+"""A guest's program on disk: which folders its box needs, and the hash of its files.
+
+The hash covers the folder of every file that the command names, and the interpreter itself. A program without such a
+file is hashed with its own folder, unless the system owns it: what root installed is the owner's already.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from coilclaw.packets.box import BoxMount
+from coilclaw.packets.errors import UsageError
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+_TAKEN = (*SYSTEM, "/proc", "/dev", "/tmp", "/etc", "/var", "/run", "/sys")  # noqa: S108 - paths that every box has
+MOST_FILES = 50_000
+MOST_BYTES = 1 << 30
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that can run in a box."""
+
+    argv: tuple[str, ...]
+    """As it is spelled inside the box."""
+    mounts: tuple[BoxMount, ...]
+    digest: str
+
+
+def find_program(command: tuple[str, ...], path: str) -> Program:
+    """Resolve a command; raises UsageError if it cannot run in a box. Reads every file, so call it in a thread."""
+    found = shutil.which(command[0], path=path)
+    if found is None:
+        raise UsageError(f"there is no program {command[0]!r}.", remedy="Install it, or give its full path.")
+    program = os.path.abspath(found)  # noqa: PTH100 - a virtual environment is found by the link's own place
+    named = [word for word in command[1:] if os.path.isabs(word) and Path(word).exists()]
+    folders = [folder for word in (program, *named) for folder in _folders(word)]
+    mounts = _mounts(folders)
+    hashed = [_folder_of(word) for word in named] or ([] if _is_system(program) else [_folder_of(program)])
+    digest = _digest([os.path.realpath(program)], [folder for folder in hashed if not _is_system(folder)])
+    return Program(argv=tuple(_inside(word, mounts) for word in (program, *command[1:])), mounts=mounts, digest=digest)
+
+
+def absolute_command(command: tuple[str, ...], start: str) -> tuple[str, ...]:
+    """The command with existing files spelled in full, because it will run elsewhere."""
+
+    def spelled(word: str) -> str:
+        path = Path(start, word).expanduser() if not word.startswith("~") else Path(word).expanduser()
+        return str(path) if ("/" in word or word.startswith("~")) and path.exists() else word
+
+    first = command[0] if "/" not in command[0] else spelled(command[0])
+    return (first, *map(spelled, command[1:]))
+
+
+def folder_mounts(read: Iterable[str], write: Iterable[str], user_home: Path) -> tuple[BoxMount, ...]:
+    """The owner's folders as a guest sees them: in their own places."""
+    given = [(folder, False) for folder in read] + [(folder, True) for folder in write]
+    made: list[BoxMount] = []
+    for folder, writable in given:
+        path = str(user_home) + folder[1:] if folder == "~" or folder.startswith("~/") else folder
+        if not Path(path).is_dir():
+            raise UsageError(f"the folder {folder} does not exist.", remedy="Create it, or remove it from the guest.")
+        real = os.path.realpath(path)
+        made.append(BoxMount(source=real, at=_place(real, len(made), "files"), writable=writable))
+    return tuple(made)
+
+
+def folder_digest(folder: Path) -> str:
+    """The hash of everything in a folder: names, contents, links and which files are executable."""
+    return _digest([], [str(folder)])
+
+
+def _folders(word: str) -> Iterator[str]:
+    """The folder of a file, and of what it links to."""
+    for spelling in dict.fromkeys((word, os.path.realpath(word))):
+        folder = os.path.realpath(_folder_of(spelling))
+        if not _is_system(folder):
+            yield folder
+
+
+def _folder_of(word: str) -> str:
+    """The folder that a program needs: a virtual environment, what holds `node_modules`, or where the file lies."""
+    path = Path(word)
+    if "node_modules" in path.parts:
+        return str(Path(*path.parts[: path.parts.index("node_modules")]))
+    for parent in path.parents:
+        if (parent / "pyvenv.cfg").is_file():
+            return str(parent)
+    if path.is_dir():
+        return word
+    return str(path.parent.parent if path.parent.name == "bin" else path.parent)
+
+
+def _is_system(path: str) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in SYSTEM)
+
+
+def _mounts(folders: Iterable[str]) -> tuple[BoxMount, ...]:
+    outer: list[str] = []
+    for folder in sorted(set(folders), key=len):
+        if folder in ("/", str(Path.home()), "/home", "/root") or folder.count("/") < 2:
+            raise UsageError(
+                f"the program lies in {folder}, which holds more than the program.",
+                remedy="Put it into a folder of its own.",
+            )
+        if not any(folder == each or folder.startswith(f"{each}/") for each in outer):
+            outer.append(folder)
+    return tuple(
+        BoxMount(source=each, at=_place(each, number, "program"), writable=False) for number, each in enumerate(outer)
+    )
+
+
+def _place(folder: str, number: int, name: str) -> str:
+    taken = any(folder == top or folder.startswith(f"{top}/") for top in _TAKEN)
+    return f"/guest/{name}{number}" if taken else folder
+
+
+def _inside(word: str, mounts: tuple[BoxMount, ...]) -> str:
+    """A path as it is spelled inside the box. A link that leads out of what is mounted is spelled as its target."""
+    for spelling in (word, os.path.realpath(word)) if os.path.isabs(word) else ():
+        for mount in mounts:
+            if spelling == mount.source or spelling.startswith(f"{mount.source}/"):
+                return mount.at + spelling[len(mount.source) :]
+    return word
+
+
+def _digest(files: list[str], folders: list[str]) -> str:
+    made, count, size = hashlib.sha256(), 0, 0
+    for path, name in (*((Path(file), file) for file in files), *_all_files(folders)):
+        state = path.lstat()
+        count, size = count + 1, size + state.st_size
+        if count > MOST_FILES or size > MOST_BYTES:
+            raise UsageError(
+                f"the program has more than {MOST_FILES} files or {MOST_BYTES >> 20} MB.",
+                remedy="Put it into a folder of its own.",
+            )
+        made.update(f"{name}\0{_kind(state)}\0".encode("utf-8", "surrogateescape"))
+        if stat.S_ISLNK(state.st_mode):
+            made.update(os.fsencode(path.readlink()))
+        elif stat.S_ISREG(state.st_mode):
+            with path.open("rb") as file:
+                made.update(hashlib.file_digest(file, "sha256").digest())
+        made.update(b"\0")
+    return made.hexdigest()
+
+
+def _all_files(folders: list[str]) -> Iterator[tuple[Path, str]]:
+    """Every entry, in an order that depends on names alone. Caches of compiled code are made by running it."""
+    for folder in sorted(set(folders)):
+        for top, below, names in os.walk(folder):
+            below[:] = sorted(name for name in below if name != "__pycache__")
+            for name in sorted((*names, *(each for each in below if Path(top, each).is_symlink()))):
+                path = Path(top, name)
+                yield path, str(path.relative_to(folder))
+
+
+def _kind(state: os.stat_result) -> str:
+    if stat.S_ISREG(state.st_mode):
+        return "x" if state.st_mode & 0o111 else "f"
+    return "l" if stat.S_ISLNK(state.st_mode) else "o"

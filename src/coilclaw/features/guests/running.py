@@ -1,0 +1,358 @@
+"""The MCP servers that run for this process: started at their first call, compared with their pins, ended when idle.
+
+Each start and each end is an audit event. A server that crashed is started again by a later call, after a pause that
+grows; a call that was in flight is never repeated here.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from coilclaw.features.guests.mcp_client import CallResult, GuestFault, Kind, McpClient, McpWire, Receive
+from coilclaw.features.guests.names import alike, tool_fault
+from coilclaw.features.guests.offer import CLAIMS, DESCRIPTION, GuestGrant, Offer, OfferedTool, Pin, withheld
+from coilclaw.features.guests.program import find_program, folder_mounts
+from coilclaw.features.guests.schemas import schema_fault
+from coilclaw.features.guests.store import put_fault, put_seen
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxSpec
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.errors import CoilclawError, ToolError, TryLater
+from coilclaw.store.tx import Tx
+
+if TYPE_CHECKING:
+    from coilclaw.config.mcp import McpServer
+    from coilclaw.runtime.runtime import Runtime
+
+START_SECONDS = 60.0
+LINE_BYTES = 8 << 20
+"""The longest message a server may send."""
+LONGEST_PAUSE = 300.0
+
+
+class _Running:
+    """One server that runs, and what it offers now."""
+
+    def __init__(self, client: McpClient, version: str, grant: GuestGrant) -> None:
+        self.client = client
+        self.version = version
+        self.grant = grant
+        self.withheld: dict[str, str] = {}
+        self.calls = 0
+        self.idle: asyncio.TimerHandle | None = None
+
+
+class _Place:
+    """What is known about one guest in this process, whether it runs or not."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.running: _Running | None = None
+        self.pin = ""
+        self.crashes = 0
+        self.not_before = 0.0
+
+
+class RunningGuests:
+    """Starts, keeps and ends servers."""
+
+    def __init__(self, app: "Runtime") -> None:
+        self._app = app
+        self._places: dict[str, _Place] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def call(
+        self,
+        pin: Pin,
+        tool: OfferedTool,
+        arguments: dict[str, Json],
+        *,
+        idle_seconds: float,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> CallResult:
+        """Call a pinned tool; ToolError if the guest is not what was pinned, GuestFault if it breaks off."""
+        name = pin.offer.name
+        place = self._places.setdefault(name, _Place())
+        async with place.lock:
+            running = await self._started(place, pin)
+            if running.client.tools_changed:
+                await self._compare(running, pin)
+        if why := running.withheld.get(tool.original):
+            raise ToolError(
+                f"{name}.{tool.original.lower()} is withheld: {why}.",
+                remedy=f"The owner can look at it and approve it: `coilclaw mcp approve {name}`.",
+                code="GUEST_CHANGED",
+                begun=False,
+            )
+        running.calls += 1
+        if running.idle is not None:
+            running.idle.cancel()
+        try:
+            result = await running.client.call(
+                tool.original, arguments, seconds=pin.offer.grant.call_seconds, on_progress=on_progress
+            )
+            place.crashes = 0
+            return result
+        except GuestFault as fault:
+            if fault.code in ("GUEST_OVER", "GUEST_PROTOCOL"):
+                await self._crashed(place, name, running, fault)
+            raise
+        finally:
+            running.calls -= 1
+            if not running.calls and place.running is running:
+                loop = asyncio.get_running_loop()
+                running.idle = loop.call_later(idle_seconds, self._end_idle, place, name, running)
+
+    async def look(self, name: str, server: "McpServer") -> Offer:
+        """Start a server, see what it offers, and end it."""
+        client, grant = await self._open(name, server)
+        try:
+            info = await client.start()
+            return await _offer(client, name, info.version, grant)
+        finally:
+            await client.close()
+
+    async def close(self) -> None:
+        """End everything that runs."""
+        for name, place in list(self._places.items()):
+            async with place.lock:
+                await self._end(place, name, "this process ends")
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    # Starting
+
+    async def _started(self, place: _Place, pin: Pin) -> _Running:
+        name = pin.offer.name
+        if place.running is not None and place.pin != pin.digest:
+            await self._end(place, name, "it was approved anew")
+            place.crashes = 0
+        if place.running is not None:
+            return place.running
+        left = place.not_before - time.monotonic()
+        if left > 0:
+            raise TryLater(f"{name} ended unexpectedly and rests for {left:.0f} more seconds.", code="GUEST_RESTS")
+        server = self._app.config.mcp.servers.get(name)
+        if server is None:
+            raise ToolError(f"there is no [mcp.servers.{name}] any more.", code="GUEST_GONE", begun=False)
+        try:
+            running = await self._start(name, server, pin)
+        except CoilclawError as error:
+            self._pause(place)
+            await self._note("guest_failed", name, {"why": self._app.redact(str(error))[:500]}, fault=str(error))
+            if isinstance(error, GuestFault):
+                error.begun = False
+            raise
+        place.running, place.pin = running, pin.digest
+        return running
+
+    async def _start(self, name: str, server: "McpServer", pin: Pin) -> _Running:
+        client, grant = await self._open(name, server)
+        try:
+            if grant != pin.offer.grant:  # nothing of it runs, not even to list its tools
+                raise ToolError(
+                    f"{name} is not what was approved: its program, or what it is given, has changed.",
+                    remedy=f"The owner can look at it and approve it: `coilclaw mcp approve {name}`.",
+                    code="GUEST_CHANGED",
+                    begun=False,
+                )
+            info = await client.start()
+            running = _Running(client, info.version, grant)
+            await self._compare(running, pin)
+        except BaseException:
+            await client.close()
+            raise
+        await self._note("guest_started", name, {"pin": pin.digest, "version": info.version[:100]})
+        return running
+
+    async def _open(self, name: str, server: "McpServer") -> tuple[McpClient, GuestGrant]:
+        """A client that is not started yet, and what the guest is given."""
+        if server.kind == "http":
+            grant = grant_of(server, "")
+            return McpClient(self._http_wire(server), seconds=START_SECONDS), grant
+        program = await asyncio.to_thread(find_program, server.command, self._app.environ.get("PATH", "/usr/bin:/bin"))
+        grant = grant_of(server, program.digest)
+        spec = self._spec(name, server, program.argv)
+        mounts = (*program.mounts, *folder_mounts(server.read, server.write, self._app.user_home))
+        spec = msgspec.structs.replace(spec, mounts=mounts)
+        return McpClient(_Boxed(self._app, spec), seconds=START_SECONDS), grant
+
+    def _spec(self, name: str, server: "McpServer", argv: tuple[str, ...]) -> BoxSpec:
+        folder = guest_folder(self._app, name)
+        return BoxSpec(
+            command=argv,
+            workspace=str(folder),
+            cwd=str(folder),
+            environment=(("LANG", "C.UTF-8"), ("HOME", str(folder)), *secrets_of(self._app, server.env)),
+            domains=server.domains,
+            broker=BROKER_FOR_HOURS,
+            limits=BoxLimits(
+                wall_seconds=None,
+                cpu_seconds=None,
+                memory_bytes=server.memory_mb << 20,
+                output_bytes=LINE_BYTES,
+                address_space=False,
+            ),
+        )
+
+    def _http_wire(self, server: "McpServer") -> McpWire:
+        raise ToolError("HTTP servers are not supported yet.", code="GUEST_KIND", begun=False)
+
+    # What it offers now
+
+    async def _compare(self, running: _Running, pin: Pin) -> None:
+        name = pin.offer.name
+        seen = await _offer(running.client, name, running.version, running.grant)
+        running.withheld = withheld(pin, seen)
+        if seen.digest != pin.offer.digest:
+            await self._app.db.write(lambda tx: put_seen(tx, seen))
+            if running.withheld:
+                await self._note("guest_changed", name, {"tools": [*running.withheld]})
+
+    # Ending
+
+    def _end_idle(self, place: _Place, name: str, running: _Running) -> None:
+        async def end() -> None:
+            async with place.lock:
+                if place.running is running and not running.calls:
+                    await self._end(place, name, "it was idle")
+
+        task = asyncio.ensure_future(end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _crashed(self, place: _Place, name: str, running: _Running, fault: GuestFault) -> None:
+        if place.running is running:
+            place.running = None
+            self._pause(place)
+            with suppress(CoilclawError):
+                await running.client.close()
+            await self._note("guest_ended", name, {"why": self._app.redact(fault.message)[:300]})
+
+    def _pause(self, place: _Place) -> None:
+        place.crashes += 1
+        place.not_before = time.monotonic() + min(2.0 ** (place.crashes - 1), LONGEST_PAUSE) * (place.crashes > 1)
+
+    async def _end(self, place: _Place, name: str, why: str) -> None:
+        running, place.running = place.running, None
+        if running is None:
+            return
+        if running.idle is not None:
+            running.idle.cancel()
+        with suppress(CoilclawError):
+            await running.client.close()
+        await self._note("guest_ended", name, {"why": why})
+
+    async def _note(self, event: str, name: str, fields: dict[str, Json], *, fault: str | None = None) -> None:
+        def write(tx: Tx) -> None:
+            if fault is not None:
+                put_fault(tx, name, self._app.redact(fault))
+            add_event(tx, self._app.clock, event, name, fields)
+
+        await self._app.db.write(write)
+
+
+class _Boxed:
+    """A wire to a box that is opened when the client starts."""
+
+    def __init__(self, app: "Runtime", spec: BoxSpec) -> None:
+        self._app = app
+        self._spec = spec
+        self._wire: McpWire | None = None
+
+    async def open(self, receive: Receive, ended: Callable[[GuestFault], None]) -> None:
+        from coilclaw.features.guests.mcp_stdio import StdioWire
+
+        box = self._app.open_box()
+        if self._spec.domains:
+            from coilclaw.sandbox.box import reaching
+
+            box = reaching(box, self._app.transport)
+        opened = await box.open(self._spec, stopped=self._app.estop.wait)
+        self._wire = StdioWire(opened)
+        await self._wire.open(receive, ended)
+
+    async def send(self, message: bytes, *, kind: Kind, seconds: float) -> None:
+        assert self._wire is not None  # noqa: S101 - a client opens its wire first
+        await self._wire.send(message, kind=kind, seconds=seconds)
+
+    def agreed(self, protocol: str) -> None:
+        if self._wire is not None:
+            self._wire.agreed(protocol)
+
+    async def close(self) -> None:
+        if self._wire is not None:
+            await self._wire.close()
+
+
+def grant_of(server: "McpServer", program: str) -> GuestGrant:
+    """What a configured server is given."""
+    return GuestGrant(
+        kind=server.kind,
+        command=server.command,
+        url=server.url,
+        program=program,
+        env=server.env,
+        headers=tuple(sorted(server.headers.items())),
+        domains=server.domains,
+        read=server.read,
+        write=server.write,
+        call_seconds=server.call_seconds,
+        memory_mb=server.memory_mb,
+    )
+
+
+def guest_folder(app: "Runtime", name: str) -> Path:
+    """The guest's own folder, outside the home, which no box sees, and outside the workspace."""
+    from coilclaw.config.mcp import guests_dir
+
+    folder = guests_dir(app.config.workspace_dir) / name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def secrets_of(app: "Runtime", names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Named secrets as environment variables; one that is missing is an error with the remedy."""
+    found: list[tuple[str, str]] = []
+    for name in names:
+        value = app.keyring.get(name, "")
+        if not value:
+            raise ToolError(
+                f"the secret {name} is not set.",
+                remedy=f"Store it with `coilclaw secret set {name}`.",
+                code="SECRET_MISSING",
+                begun=False,
+            )
+        found.append((name, value))
+    return tuple(found)
+
+
+async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) -> Offer:
+    """What a started server offers, in the order of names; what cannot be let in is told."""
+    tools: list[OfferedTool] = []
+    faults: list[str] = []
+    listed = await client.list_tools()
+    twins = alike(tool.name for tool in listed)
+    for tool in sorted(listed, key=lambda each: each.name):
+        fault = tool_fault(tool.name) or schema_fault(tool.input_schema)
+        if not fault and tool.output_schema is not None:
+            fault = schema_fault(tool.output_schema)
+        if tool.name in twins:
+            fault = "its name looks like that of another tool"
+        if fault:
+            faults.append(f"{tool.name[:80]}: {fault}")
+            continue
+        offered = OfferedTool(
+            original=tool.name,
+            description=tool.description[:DESCRIPTION],
+            parameters=tool.input_schema,
+            output=tool.output_schema,
+            claims={key: tool.annotations[key] for key in CLAIMS if isinstance(tool.annotations.get(key), bool)},
+        )
+        tools.append(offered)
+    return Offer(name=name, version=version[:100], grant=grant, tools=tuple(tools), faults=tuple(faults))

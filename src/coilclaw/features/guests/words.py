@@ -1,0 +1,113 @@
+"""A guest in words: what its card shows, and how an offer differs from the pinned one, word by word."""
+
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+
+import msgspec
+
+from coilclaw.features.guests.names import tool_name
+from coilclaw.features.guests.offer import GuestGrant, Offer, OfferedTool, Pin, ToolClass
+from coilclaw.packets.canonical import Json
+from coilclaw.packets.text import one_line
+
+CLASS_WORDS: dict[ToolClass, str] = {
+    "reads": "only reads",
+    "writes": "changes something",
+    "sends": "tells somebody something",
+}
+_CLAIMS = {
+    "readOnlyHint": "it only reads",
+    "destructiveHint": "it may destroy something",
+    "idempotentHint": "repeating it changes nothing",
+    "openWorldHint": "it reaches the outside world",
+}
+WORDS_COMPARED = 4000
+
+
+def card_text(offer: Offer, classes: dict[str, ToolClass], before: Pin | None) -> str:
+    """All that an approval covers; a changed guest begins with what changed."""
+    parts = [_changes(before, offer, classes)] if before is not None else []
+    return "\n".join([*parts, *_whole(offer, classes)])
+
+
+def _whole(offer: Offer, classes: dict[str, ToolClass]) -> Iterator[str]:
+    yield from grant_words(offer.grant)
+    let_in = [tool for tool in offer.tools if tool.original in classes]
+    yield f"Tools ({len(let_in)}):"
+    for tool in let_in:
+        yield from _tool_words(offer.name, tool, classes[tool.original])
+    refused = [tool.original for tool in offer.tools if tool.original not in classes]
+    if refused:
+        yield f"Not let in: {', '.join(one_line(name) for name in refused)}."
+    yield from (f"Cannot be let in: {one_line(fault)}" for fault in offer.faults)
+
+
+def grant_words(grant: GuestGrant) -> Iterator[str]:
+    """What a guest is and may do, a sentence a line."""
+    if grant.kind == "http":
+        yield f"It is reached at {one_line(grant.url)}: everything it is asked leaves this machine."
+        for header, secret in grant.headers:
+            yield f"It gets the secret {secret} as the header {header}."
+        return
+    if grant.command:
+        yield f"It runs {one_line(' '.join(grant.command))} in a box."
+    else:
+        yield "Each call runs one of its programs in a box."
+    yield f"It may reach {', '.join(grant.domains)}." if grant.domains else "It has no network."
+    yield f"It gets the secrets {', '.join(grant.env)}." if grant.env else "It gets no secrets."
+    yield from (f"It may read {one_line(folder)}." for folder in grant.read)
+    yield from (f"It may change {one_line(folder)}; that cannot be undone." for folder in grant.write)
+    if not grant.read and not grant.write:
+        yield "It sees none of your files."
+    if grant.program:
+        yield f"Program: sha256 {grant.program[:16]}…; if a file of it changes, you are asked again."
+
+
+def claim_words(claims: dict[str, Json]) -> str:
+    """What a guest says of a tool, in words."""
+    said = [words for key, words in _CLAIMS.items() if claims.get(key) is True]
+    return ", ".join(said) or "nothing"
+
+
+def _tool_words(guest: str, tool: OfferedTool, kind: ToolClass) -> Iterator[str]:
+    yield f"  {tool_name(guest, tool.original)}: you say it {CLASS_WORDS[kind]}; it claims {claim_words(tool.claims)}"
+    yield f"    says: {one_line(tool.description) or '(nothing)'}"
+    yield f"    arguments: {one_line(_compact(tool.parameters))}"
+    if tool.output is not None:
+        yield f"    results: {one_line(_compact(tool.output))}"
+    if tool.command:
+        yield f"    runs: {one_line(' '.join(tool.command))}"
+
+
+def _changes(before: Pin, offer: Offer, classes: dict[str, ToolClass]) -> str:
+    """What differs from the pin: `[-gone-]` and `{+new+}`."""
+    old, new = "\n".join(_whole(before.offer, before.classes)), "\n".join(_whole(offer, classes))
+    if old == new:
+        return "Nothing visible changed since you approved it.\n"
+    lines = [f"  {line}" for line in marked(old, new).split("\n") if "[-" in line or "{+" in line]
+    return "\n".join(["What changed since you approved it ([-gone-], {+new+}):", *lines, ""])
+
+
+def marked(old: str, new: str) -> str:
+    """The new text with what went marked `[-…-]` and what came `{+…+}`, word by word."""
+    before, after = re.findall(r"\S+|\s+", old), re.findall(r"\S+|\s+", new)
+    if len(before) + len(after) > WORDS_COMPARED:  # comparing takes the square of it: then by lines
+        before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    made: list[str] = []
+    for op, i1, i2, j1, j2 in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        gone, came = "".join(before[i1:i2]), "".join(after[j1:j2])
+        if op == "equal":
+            made.append(came)
+            continue
+        made += [_wrapped(gone, "[-", "-]"), _wrapped(came, "{+", "+}")]
+    return "".join(made)
+
+
+def _wrapped(text: str, left: str, right: str) -> str:
+    """Marks on every line of the text, so that each can be shown by itself."""
+    return "\n".join(f"{left}{line}{right}" if line.strip() else line for line in text.split("\n")) if text else ""
+
+
+def _compact(schema: dict[str, Json]) -> str:
+    return msgspec.json.encode(schema).decode()
