@@ -1,0 +1,75 @@
+"""The wire to an MCP server in an open box: one JSON-RPC message per line."""
+
+import asyncio
+from collections.abc import Callable
+
+from coilclaw.features.guests.mcp_client import GuestFault, Kind, Receive
+from coilclaw.packets.box import BoxResult
+from coilclaw.packets.errors import ToolError
+from coilclaw.packets.ports import OpenBox
+
+
+class StdioWire:
+    """Speaks to the program in a box that the caller opened; closing the wire ends the box."""
+
+    def __init__(self, box: OpenBox, *, grace_seconds: float = 2.0) -> None:
+        """`grace_seconds` is how long the program may take to exit by itself after its input has ended."""
+        self._box = box
+        self._grace = grace_seconds
+        self._reading: asyncio.Task[None] | None = None
+
+    async def open(self, receive: Receive, ended: Callable[[GuestFault], None]) -> None:
+        """Read lines from now on. The program waits for us in its own write, so a flood costs no memory."""
+        self._reading = asyncio.ensure_future(self._read(receive, ended))
+
+    async def send(self, message: bytes, *, kind: Kind, seconds: float) -> None:
+        """Write one line; it is written whole even if the caller is cancelled meanwhile."""
+        try:
+            await self._box.send(message)
+        except ToolError as error:
+            if error.code == "TOO_LARGE":
+                raise GuestFault(error.message, remedy=error.remedy, code=error.code, begun=False) from error
+            raise GuestFault("It ended before it read the whole request.", code="GUEST_OVER") from error
+
+    def agreed(self, protocol: str) -> None:
+        """Lines are the same in every version."""
+
+    async def close(self) -> None:
+        """End its input, wait a moment for its exit, and kill what is left."""
+        try:
+            async with asyncio.timeout(self._grace):
+                await self._box.end_input()
+                await self._box.wait()
+        except TimeoutError:
+            pass
+        finally:
+            await self._box.close()
+            if self._reading is not None:
+                await asyncio.wait({self._reading})
+
+    async def _read(self, receive: Receive, ended: Callable[[GuestFault], None]) -> None:
+        fault = GuestFault("Reading from it failed.", code="GUEST_OVER")
+        try:
+            async for line in self._box.lines():
+                if line.strip():
+                    await receive(line)
+            fault = _over(await self._result())
+        except GuestFault as error:  # it broke the protocol: nothing it says later can be trusted
+            fault = error
+        finally:
+            ended(fault)
+            await self._box.close()
+
+    async def _result(self) -> BoxResult:
+        """How it ended; a program that closes its output but goes on is ended."""
+        try:
+            async with asyncio.timeout(self._grace):
+                return await self._box.wait()
+        except TimeoutError:
+            return await self._box.close()
+
+
+def _over(result: BoxResult) -> GuestFault:
+    if result.end == "exited":
+        return GuestFault(f"It exited with code {result.exit_code}.", code="GUEST_OVER")
+    return GuestFault(f"It ended: {result.reason}", code="GUEST_OVER")
