@@ -107,11 +107,18 @@ def feature_tools(runtime: "Runtime | None" = None) -> "tuple[Tool, ...]":
     return tuple(each for tools in made for each in tools(runtime))
 
 
+def _tools_version(runtime: "Runtime") -> object:
+    from coilclaw.features.guests.tools import tools_version
+
+    return tools_version(runtime)
+
+
 EXTENSIONS = Extensions(
     reach_out=_reach_out,
     follow_up=_follow_up,
     resume=_resume,
     tools=feature_tools,
+    tools_version=_tools_version,
     job_forge=_job_forge,
     audit_on_main=_audit_on_main,
     probes=_probes,

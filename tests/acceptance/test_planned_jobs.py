@@ -92,7 +92,7 @@ def holds(home: HomeAt, job_id: str) -> None:
         ("plan", True),
     ]
     assert [step["description"] for step in shown["plan"]["steps"]] == ["write one", "write two"]
-    made = home.rows("SELECT tool, status FROM proposed_actions WHERE job_id = ? ORDER BY action_id", job_id)
+    made = home.rows("SELECT tool, status FROM proposed_actions WHERE job_id = ? ORDER BY rowid", job_id)
     assert made == [("file_write", "EXECUTED"), ("file_write", "EXECUTED"), ("artifact_put", "EXECUTED")]
     assert [(home.workspace / name).read_text() for name in ("one", "two")] == ["1", "2"]
     assert home.rows("SELECT count(*) FROM artifacts WHERE job_id = ? AND name = 'log'", job_id) == [(1,)]

@@ -28,7 +28,11 @@ class Follower:
             f"GET /v1/events{self.query} HTTP/1.1\r\nHost: localhost:{self.port}\r\n"
             f"Authorization: Bearer {self.token}\r\n{last}\r\n".encode()
         )
-        head = (await self._reader.readuntil(b"\r\n\r\n")).decode()
+        try:
+            head = (await self._reader.readuntil(b"\r\n\r\n")).decode()
+        except (OSError, asyncio.IncompleteReadError):  # a server that was killed meanwhile
+            self._writer.close()
+            raise
         self.status = int(head.split()[1])
         self.headers = {
             name.lower(): value.strip()

@@ -22,7 +22,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     url: Annotated[str, Meta(max_length=2048)] = ""
     """The address of its endpoint, for http."""
     env: tuple[EnvName, ...] = ()
-    """Names of secrets that it gets as environment variables, for stdio. Everything else in its environment is empty."""
+    """Names of secrets that it gets as environment variables, for stdio. It gets no others."""
     headers: dict[str, str] = {}
     """Headers that it gets, each with the name of the secret that is its value, for http."""
     domains: tuple[GuestDomain, ...] = ()

@@ -240,8 +240,8 @@ class Notes(Protocol):
         """Notes without their content, the newest first."""
         ...
 
-    async def put_artifact(self, *, kind: str, name: str, content: bytes) -> str:
-        """Store an artifact and return its id; repeating the call stores it once."""
+    async def put_artifact(self, *, kind: str, name: str, content: bytes, part: int = 0) -> str:
+        """Store an artifact and return its id; repeating the call stores it once. A call with several numbers them."""
         ...
 
     def get_artifact(self, artifact_id: str) -> tuple[bytes, Label] | None:

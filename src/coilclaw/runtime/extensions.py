@@ -42,6 +42,8 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """Goes on with the turn of a call that was answered at a terminal."""
     tools: "Callable[[Runtime], Iterable[Tool]]" = lambda _runtime: ()
     """The tools of features."""
+    tools_version: "Callable[[Runtime], object]" = lambda _runtime: None
+    """Differs when features have other tools than before."""
     job_forge: "Callable[[Runtime, Conveyor], JobForge | None]" = lambda _runtime, _conveyor: None
     """Trees and pull requests of jobs; None where they work in the workspace."""
     audit_on_main: "Callable[[Runtime, str], int | None]" = lambda _runtime, _before: None

@@ -85,6 +85,7 @@ class Runtime:
         self.listening: int | None = None
         """The port the server took, while it listens."""
         self._conveyors: list[Conveyor] = []
+        self._tools_version: object = None
         self.kept: dict[str, object] = {}
         """What features keep for as long as this home is open, by their names."""
         self.leaving: list[Callable[[], Awaitable[None]]] = []
@@ -387,9 +388,18 @@ class Runtime:
 
         return passkey_place(self.config.server, self.listening)
 
+    def refresh(self) -> None:
+        """Notice that config.toml changed, or that features have other tools."""
+        self.live.refresh()
+        version = self.extensions.tools_version(self)
+        if version != self._tools_version:
+            self._tools_version = version
+            for name in ("tools", "allowed_tools", "_policies"):
+                self.__dict__.pop(name, None)
+
     def policy(self) -> "Policy":
         """The rules in force now; config.toml and policy files are read again as soon as one was touched."""
-        self.live.refresh()
+        self.refresh()
         loaded = self._policies.current()
         made = self._policy
         if made is None or made[0] is not loaded or made[1] is not self.config:
@@ -484,6 +494,6 @@ class Runtime:
         from coilclaw.runtime.metrics import MeasuredProvider
         from coilclaw.runtime.models import Models
 
-        self.live.refresh()
+        self.refresh()
         models = Models(self.config, self.keyring, lambda: self.transport, self._say)
         return MeasuredProvider(models.provider(name or self.config.default_provider), self)

@@ -69,13 +69,13 @@ class NoteShelf:
         )
         return [Note(title=row[0], content="", label=row[1], updated_at=row[2]) for row in rows]
 
-    async def put_artifact(self, *, kind: str, name: str, content: bytes) -> str:
-        """Store an artifact and return its id; repeating the call stores it once."""
+    async def put_artifact(self, *, kind: str, name: str, content: bytes, part: int = 0) -> str:
+        """Store an artifact and return its id; repeating the call stores it once. A call with several numbers them."""
         _check_size(len(content), ARTIFACT_BYTES, "artifact", "Split it, or write it to a workspace file.")
-        return await self._db.write(lambda tx: self._put(tx, kind, name, content))
+        return await self._db.write(lambda tx: self._put(tx, kind, name, content, part))
 
-    def _put(self, tx: Tx, kind: str, name: str, content: bytes) -> str:
-        artifact_id = artifact_id_of(self._key)
+    def _put(self, tx: Tx, kind: str, name: str, content: bytes, part: int) -> str:
+        artifact_id = artifact_id_of(f"{self._key}#{part}" if part else self._key)
         content_hash = sha256_hex(content)
         kept = tx.execute(
             "SELECT type, name, content_hash, label FROM artifacts WHERE artifact_id = ?", (artifact_id,)

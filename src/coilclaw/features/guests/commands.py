@@ -46,7 +46,9 @@ def mcp() -> None:
 @click.option("--domain", multiple=True, help="A host that a boxed server may reach; list it as allowed too.")
 @click.option("--read", multiple=True, metavar="FOLDER", help="A folder outside the workspace that it may read.")
 @click.option("--write", multiple=True, metavar="FOLDER", help="A folder outside the workspace that it may change.")
-@click.option("--json", "json_file", type=click.Path(), help="A file in the common form {\"mcpServers\": …}; - for stdin.")
+@click.option(
+    "--json", "json_file", type=click.Path(), help='A file in the common form {"mcpServers": …}; - for stdin.'
+)
 @_CLASSES[0]
 @_CLASSES[1]
 @_CLASSES[2]
@@ -305,8 +307,12 @@ def _classes(
     """What each tool does: as given, as approved before, or as the owner says now."""
     kinds: tuple[ToolClass, ...] = ("reads", "writes", "sends")
     most: ToolClass = "sends" if reaches_out else "writes"
-    earlier = {} if view is None else {tool.original: tool.kind for tool in view.tools if tool.kind is not None}
-    classes: dict[str, ToolClass] = {tool: earlier.get(tool, most) for tool in tools}
+    earlier: dict[str, ToolClass] = {}
+    for tool in () if view is None else view.tools:
+        if tool.kind is not None:
+            earlier[tool.original] = tool.kind
+    classes: dict[str, ToolClass] = dict.fromkeys(tools, most)
+    classes |= {tool: kind for tool, kind in earlier.items() if tool in classes}
     named = [[word for word in text.split(",") if word] for text in given]
     for kind, words in zip(kinds, named, strict=True):
         for word in tools if words == ["*"] else words:
@@ -316,13 +322,15 @@ def _classes(
     if any(named) or not (sys.stdin.isatty() and sys.stderr.isatty()) or set(tools) <= set(earlier):
         return classes
     tell("Its tools:", err=True)
-    for number, tool in enumerate(tools, 1):
-        told = next((f" (it claims {each.claims})" for each in view.tools if each.original == tool), "") if view else ""
-        tell(f"  {number}  {tool}{told}", err=True)
+    for number, name in enumerate(tools, 1):
+        told = next((f" (it claims {each.claims})" for each in view.tools if each.original == name), "") if view else ""
+        tell(f"  {number}  {name}{told}", err=True)
     tell(f"Which of them only read? Those run without a question. The others count as {most!r} and ask.", err=True)
     answer = click.prompt("Numbers, 'all', or Enter for none", default="", show_default=False, err=True)
     chosen = tools if answer.strip() == "all" else [tools[index] for index in _numbers(answer, len(tools))]
-    return {**classes, **dict.fromkeys(chosen, "reads")}
+    for name in chosen:
+        classes[name] = "reads"
+    return classes
 
 
 def _numbers(answer: str, most: int) -> list[int]:

@@ -20,7 +20,7 @@ def read_common_form(name: str, text: str) -> tuple[McpServer, list[str]]:
     servers = whole.get("mcpServers", whole)
     entry = servers.get(name) if isinstance(servers, dict) else None
     if not isinstance(entry, dict):
-        names = ", ".join(cast("dict[str, Json]", servers)) if isinstance(servers, dict) else ""
+        names = ", ".join(servers) if isinstance(servers, dict) else ""
         raise UsageError(f"there is no server {name!r} in it.", remedy=f"It has: {names or 'none'}.")
     left = [f"{key}, which CoilClaw does not use." for key in entry if key not in _KNOWN]
     if isinstance(url := entry.get("url"), str):

@@ -23,6 +23,9 @@ EFFECTS: dict[ToolClass, RiskClass] = {"reads": "READ", "writes": "WRITE", "send
 TEXT = 50_000
 """Characters of a result that the model gets; of a longer one the rest is an artifact."""
 
+ARTIFACT = 2 << 20
+"""The largest artifact."""
+
 GuestCall: TypeAlias = "Callable[[Pin, OfferedTool, dict[str, Json], Context], Awaitable[CallResult]]"
 
 
@@ -136,14 +139,17 @@ class GuestTool:
         if context.notes is None:
             raise ToolError("no artifacts were granted to this call.", code="NOT_GRANTED")
         put = context.notes.put_artifact
-        for number, blob in enumerate(result.blobs):
-            name = f"{self.name}-{number + 1}"
-            artifact = await put(kind=blob.kind, name=name, content=blob.data)
-            lines.append(f"[{blob.kind}, {blob.mime_type}, {len(blob.data)} bytes: artifact {artifact}]")
+        for part, blob in enumerate(result.blobs, 1):
+            kept = "too large to keep"
+            if len(blob.data) <= ARTIFACT:
+                artifact = await put(kind=blob.kind, name=f"{self.name}-{part}", content=blob.data, part=part)
+                kept = f"artifact {artifact}"
+            lines.append(f"[{blob.kind}, {blob.mime_type}, {len(blob.data)} bytes: {kept}]")
         text = "\n".join(lines)
         if len(text) > TEXT:
-            artifact = await put(kind="guest_result", name=self.name, content=text.encode("utf-8", "surrogatepass"))
-            text = f"{text[:TEXT]}\n[cut: all {len(text)} characters are the artifact {artifact}]"
+            whole = text.encode("utf-8", "surrogatepass")[:ARTIFACT]
+            artifact = await put(kind="guest_result", name=self.name, content=whole)
+            text = f"{text[:TEXT]}\n[cut: {len(whole)} bytes of it are the artifact {artifact}]"
         return ToolOutput(
             text=text or "(no content)",
             label=self.label,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from coilclaw.features.guests.offer import Offer, OfferedTool, Pin
+from coilclaw.features.guests.offer import Offer, OfferedTool, Pin, grant_of
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ports import Context
 
@@ -20,9 +20,7 @@ class Guests:
         self._app = app
         self._servers: RunningGuests | None = None
 
-    async def call(
-        self, pin: Pin, tool: OfferedTool, arguments: dict[str, Json], context: Context
-    ) -> "CallResult":
+    async def call(self, pin: Pin, tool: OfferedTool, arguments: dict[str, Json], context: Context) -> "CallResult":
         """Call a pinned tool once."""
         if pin.offer.grant.kind == "plugin":
             from coilclaw.features.guests.plugin_call import call_plugin
@@ -50,8 +48,6 @@ class Guests:
         name, grant = pin.offer.name, pin.offer.grant
         if grant.kind == "plugin":
             return (self._app.home.plugins_dir / name / "manifest.toml").is_file()
-        from coilclaw.features.guests.running import grant_of
-
         server = self._app.config.mcp.servers.get(name)
         return server is not None and grant_of(server, grant.program) == grant
 

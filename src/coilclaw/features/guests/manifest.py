@@ -125,9 +125,7 @@ def _tool(folder: Path, tool: PluginTool, twins: set[str]) -> OfferedTool:
     words = (tool.command,) if isinstance(tool.command, str) else tool.command
     if not words or not _is_inside(folder, words[0]):
         raise _refused(folder, f"the command of {tool.name} is not a file in the plugin's folder", "command")
-    return OfferedTool(
-        original=tool.name, description=tool.description[:DESCRIPTION], parameters=schema, command=words
-    )
+    return OfferedTool(original=tool.name, description=tool.description[:DESCRIPTION], parameters=schema, command=words)
 
 
 def _schema(folder: Path, tool: PluginTool) -> dict[str, Json]:

@@ -8,6 +8,9 @@ from coilclaw.packets.box import BoxResult
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import OpenBox
 
+TOLD = 500
+"""Characters of a program's last words on standard error."""
+
 
 class StdioWire:
     """Speaks to the program in a box that the caller opened; closing the wire ends the box."""
@@ -70,6 +73,6 @@ class StdioWire:
 
 
 def _over(result: BoxResult) -> GuestFault:
-    if result.end == "exited":
-        return GuestFault(f"It exited with code {result.exit_code}.", code="GUEST_OVER")
-    return GuestFault(f"It ended: {result.reason}", code="GUEST_OVER")
+    why = f"It exited with code {result.exit_code}." if result.end == "exited" else f"It ended: {result.reason}"
+    told = result.stderr.decode("utf-8", "replace").strip()[-TOLD:]
+    return GuestFault(f"{why} It wrote: {told}" if told else why, code="GUEST_OVER")

@@ -15,7 +15,7 @@ def check_guest_name(name: str) -> None:
     if len(name) > 32 or not _GUEST.fullmatch(name):
         raise UsageError(
             f"{name[:80]!r} is not a valid name for a guest.",
-            remedy="Use at most 32 lower-case letters, digits, '-' and '_', beginning and ending with a letter or digit.",
+            remedy="Use at most 32 lower-case letters, digits, '-' and '_'; begin and end with a letter or digit.",
         )
 
 

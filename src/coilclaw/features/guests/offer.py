@@ -1,10 +1,13 @@
 """What a guest offers, and the pin: the offer as the owner approved it, with a class for each of its tools."""
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
+
+if TYPE_CHECKING:
+    from coilclaw.config.mcp import McpServer
 
 GuestKind: TypeAlias = Literal["plugin", "stdio", "http"]
 ToolClass: TypeAlias = Literal["reads", "writes", "sends"]
@@ -85,6 +88,23 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """The hash that declarations of its tools carry, so that approvals bind it."""
         return sha256_hex(canonical_bytes(msgspec.to_builtins(self)))
+
+
+def grant_of(server: "McpServer", program: str) -> GuestGrant:
+    """What a configured server is given."""
+    return GuestGrant(
+        kind=server.kind,
+        command=server.command,
+        url=server.url,
+        program=program,
+        env=server.env,
+        headers=tuple(sorted(server.headers.items())),
+        domains=server.domains,
+        read=server.read,
+        write=server.write,
+        call_seconds=server.call_seconds,
+        memory_mb=server.memory_mb,
+    )
 
 
 def withheld(pin: Pin, seen: Offer) -> dict[str, str]:

@@ -131,7 +131,6 @@ class OwnerGuests:
 
 def _settings(name: str, server: McpServer) -> list[SettingChange]:
     """The keys of a server's table that are not their defaults."""
-    plain = msgspec.to_builtins(server)
-    default = msgspec.to_builtins(McpServer())
+    plain, default = (msgspec.json.decode(msgspec.json.encode(each)) for each in (server, McpServer()))
     keys = ["kind", *(key for key in plain if key != "kind" and plain[key] != default[key])]
     return [SettingChange(key=f"mcp.servers.{name}.{key}", value=plain[key]) for key in keys]

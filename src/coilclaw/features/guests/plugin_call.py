@@ -50,10 +50,8 @@ async def call_plugin(
 
 def _must_be_approved(app: "Runtime", pin: Pin, folder: "Path") -> None:
     """Compare the copy with its hash, once for each state of its files."""
-    known = app.kept.setdefault("plugins_compared", {})
-    assert isinstance(known, dict)  # noqa: S101 - nothing else has this name
-    now = signature(folder)
-    if known.get(folder) == now and now:
+    key, now = f"plugin {folder}", signature(folder)
+    if now and app.kept.get(key) == now:
         return
     if not folder.is_dir() or folder_digest(folder) != pin.offer.grant.program:
         name = pin.offer.name
@@ -63,7 +61,7 @@ def _must_be_approved(app: "Runtime", pin: Pin, folder: "Path") -> None:
             code="GUEST_CHANGED",
             begun=False,
         )
-    known[folder] = now
+    app.kept[key] = now
 
 
 def _spec(app: "Runtime", pin: Pin, tool: OfferedTool, folder: "Path", asked: bytes) -> BoxSpec:

@@ -72,9 +72,7 @@ def settle_copy(app: "Runtime", offer: Offer) -> None:
     shutil.copytree(app.home.plugins_dir / offer.name, fresh, symlinks=True)
     if folder_digest(fresh) != offer.grant.program:
         _remove(fresh)
-        raise ToolError(
-            f"the files of {offer.name} are not those that were shown.", code="GUEST_CHANGED", begun=False
-        )
+        raise ToolError(f"the files of {offer.name} are not those that were shown.", code="GUEST_CHANGED", begun=False)
     _remove(place)
     fresh.rename(place)
 

@@ -37,7 +37,7 @@ def find_program(command: tuple[str, ...], path: str) -> Program:
     if found is None:
         raise UsageError(f"there is no program {command[0]!r}.", remedy="Install it, or give its full path.")
     program = os.path.abspath(found)  # noqa: PTH100 - a virtual environment is found by the link's own place
-    named = [word for word in command[1:] if os.path.isabs(word) and Path(word).exists()]
+    named = [word for word in command[1:] if word.startswith("/") and Path(word).exists()]
     folders = [folder for word in (program, *named) for folder in _folders(word)]
     mounts = _mounts(folders)
     hashed = [_folder_of(word) for word in named] or ([] if _is_system(program) else [_folder_of(program)])
@@ -121,7 +121,7 @@ def _place(folder: str, number: int, name: str) -> str:
 
 def _inside(word: str, mounts: tuple[BoxMount, ...]) -> str:
     """A path as it is spelled inside the box. A link that leads out of what is mounted is spelled as its target."""
-    for spelling in (word, os.path.realpath(word)) if os.path.isabs(word) else ():
+    for spelling in (word, os.path.realpath(word)) if word.startswith("/") else ():
         for mount in mounts:
             if spelling == mount.source or spelling.startswith(f"{mount.source}/"):
                 return mount.at + spelling[len(mount.source) :]

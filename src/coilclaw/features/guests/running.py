@@ -15,14 +15,14 @@ import msgspec
 
 from coilclaw.features.guests.mcp_client import CallResult, GuestFault, Kind, McpClient, McpWire, Receive
 from coilclaw.features.guests.names import alike, tool_fault
-from coilclaw.features.guests.offer import CLAIMS, DESCRIPTION, GuestGrant, Offer, OfferedTool, Pin, withheld
+from coilclaw.features.guests.offer import CLAIMS, DESCRIPTION, GuestGrant, Offer, OfferedTool, Pin, grant_of, withheld
 from coilclaw.features.guests.program import find_program, folder_mounts
 from coilclaw.features.guests.schemas import schema_fault
 from coilclaw.features.guests.store import put_fault, put_seen
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxSpec
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import CoilclawError, ToolError, TryLater
+from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ START_SECONDS = 60.0
 LINE_BYTES = 8 << 20
 """The longest message a server may send."""
 LONGEST_PAUSE = 300.0
+_ENDED = ("GUEST_OVER", "GUEST_PROTOCOL")
+"""Codes of faults after which nothing more can be said to a guest."""
 
 
 class _Running:
@@ -73,11 +75,24 @@ class RunningGuests:
         arguments: dict[str, Json],
         *,
         idle_seconds: float,
-        on_progress: Callable[[str], None] | None = None,
     ) -> CallResult:
-        """Call a pinned tool; ToolError if the guest is not what was pinned, GuestFault if it breaks off."""
+        """Call a pinned tool; ToolError if the guest is not what was pinned, GuestFault if it breaks off.
+
+        If it had ended before it heard of the call, it is started again, once.
+        """
+        place = self._places.setdefault(pin.offer.name, _Place())
+        for last in (False, True):
+            try:
+                return await self._call(place, pin, tool, arguments, idle_seconds)
+            except GuestFault as fault:
+                if last or fault.begun or fault.code not in _ENDED or place.crashes > 1:
+                    raise
+        raise AssertionError
+
+    async def _call(
+        self, place: _Place, pin: Pin, tool: OfferedTool, arguments: dict[str, Json], idle_seconds: float
+    ) -> CallResult:
         name = pin.offer.name
-        place = self._places.setdefault(name, _Place())
         async with place.lock:
             running = await self._started(place, pin)
             if running.client.tools_changed:
@@ -93,15 +108,14 @@ class RunningGuests:
         if running.idle is not None:
             running.idle.cancel()
         try:
-            result = await running.client.call(
-                tool.original, arguments, seconds=pin.offer.grant.call_seconds, on_progress=on_progress
-            )
-            place.crashes = 0
-            return result
+            result = await running.client.call(tool.original, arguments, seconds=pin.offer.grant.call_seconds)
         except GuestFault as fault:
-            if fault.code in ("GUEST_OVER", "GUEST_PROTOCOL"):
+            if fault.code in _ENDED:
                 await self._crashed(place, name, running, fault)
             raise
+        else:
+            place.crashes = 0
+            return result
         finally:
             running.calls -= 1
             if not running.calls and place.running is running:
@@ -136,7 +150,12 @@ class RunningGuests:
             return place.running
         left = place.not_before - time.monotonic()
         if left > 0:
-            raise TryLater(f"{name} ended unexpectedly and rests for {left:.0f} more seconds.", code="GUEST_RESTS")
+            raise ToolError(
+                f"{name} ended unexpectedly and rests for {left:.0f} more seconds.",
+                remedy="Try again then; `coilclaw mcp log` tells why it ended.",
+                code="GUEST_RESTS",
+                begun=False,
+            )
         server = self._app.config.mcp.servers.get(name)
         if server is None:
             raise ToolError(f"there is no [mcp.servers.{name}] any more.", code="GUEST_GONE", begun=False)
@@ -153,14 +172,14 @@ class RunningGuests:
 
     async def _start(self, name: str, server: "McpServer", pin: Pin) -> _Running:
         client, grant = await self._open(name, server)
+        if grant != pin.offer.grant:  # nothing of it runs, not even to list its tools
+            raise ToolError(
+                f"{name} is not what was approved: its program, or what it is given, has changed.",
+                remedy=f"The owner can look at it and approve it: `coilclaw mcp approve {name}`.",
+                code="GUEST_CHANGED",
+                begun=False,
+            )
         try:
-            if grant != pin.offer.grant:  # nothing of it runs, not even to list its tools
-                raise ToolError(
-                    f"{name} is not what was approved: its program, or what it is given, has changed.",
-                    remedy=f"The owner can look at it and approve it: `coilclaw mcp approve {name}`.",
-                    code="GUEST_CHANGED",
-                    begun=False,
-                )
             info = await client.start()
             running = _Running(client, info.version, grant)
             await self._compare(running, pin)
@@ -288,23 +307,6 @@ class _Boxed:
     async def close(self) -> None:
         if self._wire is not None:
             await self._wire.close()
-
-
-def grant_of(server: "McpServer", program: str) -> GuestGrant:
-    """What a configured server is given."""
-    return GuestGrant(
-        kind=server.kind,
-        command=server.command,
-        url=server.url,
-        program=program,
-        env=server.env,
-        headers=tuple(sorted(server.headers.items())),
-        domains=server.domains,
-        read=server.read,
-        write=server.write,
-        call_seconds=server.call_seconds,
-        memory_mb=server.memory_mb,
-    )
 
 
 def guest_folder(app: "Runtime", name: str) -> Path:

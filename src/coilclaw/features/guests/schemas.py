@@ -122,7 +122,7 @@ def _at(schema: Json, reference: str) -> Json:
 def _foreign(value: Json) -> str:
     """A reference that leads out of the document, or that only running the schema resolves."""
     if isinstance(value, list):
-        return next(filter(None, map(_foreign, value)), "")
+        return next((found for found in (_foreign(each) for each in value) if found), "")
     if not isinstance(value, dict):
         return ""
     if "$dynamicRef" in value or "$recursiveRef" in value:
@@ -130,4 +130,4 @@ def _foreign(value: Json) -> str:
     target = value.get("$ref")
     if "$ref" in value and not (isinstance(target, str) and (target == "#" or target.startswith("#/"))):
         return f"{str(target)[:80]!r}"
-    return next(filter(None, map(_foreign, value.values())), "")
+    return next((found for found in (_foreign(each) for each in value.values()) if found), "")

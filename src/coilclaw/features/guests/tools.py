@@ -1,5 +1,6 @@
 """The tools of guests that were let in, and the owner's own calls: to look at a guest, to approve it, to switch it."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,10 +8,8 @@ import msgspec
 
 from coilclaw.config.mcp import McpServer
 from coilclaw.features.guests.guests import guests_of
-from coilclaw.features.guests.offer import Offer, Pin, ToolClass
-from coilclaw.features.guests.running import grant_of
-from coilclaw.features.guests.store import load_guest, load_guests, put_pin, put_seen
-from coilclaw.features.guests.words import card_text, grant_words
+from coilclaw.features.guests.offer import Offer, Pin, ToolClass, grant_of
+from coilclaw.features.guests.store import guests_version, load_guest, load_guests, put_pin, put_seen
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import INTERNAL, untrusted
 from coilclaw.packets.errors import CoilclawError, ToolError
@@ -78,13 +77,25 @@ def _let_in(runtime: "Runtime") -> Iterator[Tool]:
 
 def might_have_guests(runtime: "Runtime") -> bool:
     """Whether it is worth looking into the database."""
-    if not runtime.config.memory.path.exists():
-        return False
-    return bool(runtime.config.mcp.servers) or any(runtime.home.plugins_dir.glob("*/manifest.toml"))
+    if not runtime.config.mcp.servers:
+        try:
+            with os.scandir(runtime.home.plugins_dir) as found:
+                if next(found, None) is None:
+                    return False
+        except OSError:
+            return False
+    return runtime.config.memory.path.exists()
+
+
+def tools_version(runtime: "Runtime") -> object:
+    """Differs when other tools are let in than before, whichever process approved them."""
+    return guests_version(runtime.db.reader) if might_have_guests(runtime) else None
 
 
 def _make_look(home: "Callable[[], Runtime]") -> Tool:
     def touches(args: LookArgs) -> Touches:
+        from coilclaw.features.guests.words import grant_words
+
         server = args.server
         words = grant_words(grant_of(server, ""))
         return Touches(
@@ -124,6 +135,8 @@ def _make_look(home: "Callable[[], Runtime]") -> Tool:
 
 def _make_approve(home: "Callable[[], Runtime]") -> Tool:
     def touches(args: ApproveArgs) -> Touches:
+        from coilclaw.features.guests.words import card_text
+
         try:
             app = home()
             offer, before = _shown(app, args)

@@ -7,7 +7,7 @@ import msgspec
 
 from coilclaw.features.guests.guests import Guests
 from coilclaw.features.guests.names import tool_name
-from coilclaw.features.guests.offer import GuestKind, Offer, ToolClass, withheld
+from coilclaw.features.guests.offer import GuestKind, Offer, ToolClass, grant_of, withheld
 from coilclaw.features.guests.store import GuestRow
 from coilclaw.features.guests.words import card_text, claim_words, grant_words
 
@@ -96,8 +96,6 @@ def _may(offer: Offer | None, server: "McpServer | None") -> list[str]:
         return list(grant_words(offer.grant))
     if server is None:
         return []
-    from coilclaw.features.guests.running import grant_of
-
     return list(grant_words(grant_of(server, "")))
 
 
