@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Principal: TypeAlias = Literal[
-    "provider", "web_open", "web_search", "http", "box", "forge", "webhook", "push", "notify"
+    "provider", "web_open", "web_search", "http", "box", "forge", "webhook", "push", "notify", "mcp"
 ]
 """Who asks. Each has its own allowlist in the airlock."""
 
@@ -18,7 +18,8 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Headers may hold secrets and are never logged."""
 
     principal: Principal
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "DELETE"]
+    """DELETE is for `mcp` alone, to end a session."""
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
