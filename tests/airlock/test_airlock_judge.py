@@ -261,3 +261,44 @@ def test_importing_the_airlock_loads_no_network_code() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+EXACT = Listing.build(mcp=["https://tools.example.com/a/mcp?v=1", "http://127.0.0.1:4901/mcp"], own_ports=[4902])
+
+
+@pytest.mark.parametrize("url", ["https://tools.example.com/a/mcp?v=1", "https://TOOLS.example.com:443/a/mcp?v=1#x"])
+def test_an_mcp_server_is_reached_at_its_exact_address(url: str) -> None:
+    assert isinstance(judge_url(url, "mcp", EXACT), Target)
+    assert isinstance(judge_url("http://127.0.0.1:4901/mcp", "mcp", EXACT), Target)
+    for other in ("http", "provider", "webhook", "box"):
+        assert isinstance(judge_url(url, other, EXACT), EgressVerdict)
+
+
+@pytest.mark.parametrize("url", [
+    "https://tools.example.com/", "https://tools.example.com/a/mcp", "https://tools.example.com/a/mcp?v=2",
+    "https://tools.example.com/b/mcp?v=1", "https://tools.example.com/a/../a/mcp?v=1", "https://tools.example.com/A/mcp?v=1",
+    "http://tools.example.com/a/mcp?v=1", "https://tools.example.com:8443/a/mcp?v=1", "https://example.com/a/mcp?v=1",
+    "http://127.0.0.1:4901/", "http://127.0.0.1:4903/mcp", "http://localhost:4901/mcp", "http://[::1]:4901/mcp",
+])  # fmt: skip
+def test_no_other_address_is_reached_as_an_mcp_server(url: str) -> None:
+    judged = judge_url(url, "mcp", EXACT)
+    assert isinstance(judged, EgressVerdict)
+    assert judged.code == "NOT_LISTED"
+
+
+def test_an_mcp_server_cannot_be_our_own_or_lead_to_this_machine_unseen() -> None:
+    own = Listing.build(mcp=["http://127.0.0.1:4902/mcp"], own_ports=[4902])
+    judged = judge_url("http://127.0.0.1:4902/mcp", "mcp", own)
+    assert isinstance(judged, EgressVerdict)
+    assert judged.code == "OWN_PORT"
+    target = judge_url("https://tools.example.com/a/mcp?v=1", "mcp", EXACT)
+    assert isinstance(target, Target)
+    assert judge_addresses(target, ["127.0.0.1"], EXACT).code == "SPECIAL_ADDRESS"
+    with pytest.raises(ConfigError):
+        Listing.build(mcp=["http://169.254.169.254/latest"])
+
+
+def test_narrowing_holds_for_mcp_servers_too() -> None:
+    judged = judge_url("https://tools.example.com/a/mcp?v=1", "mcp", EXACT.narrowed(["example.org"]))
+    assert isinstance(judged, EgressVerdict)
+    assert judged.code == "NARROWED"

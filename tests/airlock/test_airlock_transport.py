@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import socket
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -12,7 +13,7 @@ from coilclaw.airlock.dial import check_peer, dial
 from coilclaw.airlock.log import line_json
 from coilclaw.airlock.resolver import system_resolver
 from coilclaw.packets.errors import EgressRefused
-from coilclaw.packets.http import HttpRequest
+from coilclaw.packets.http import HttpRequest, Principal
 from tests.airlock.airlock_harness import Lock, Resolver, answer, failed, redirect, refused, serving
 
 # --- one request
@@ -267,6 +268,29 @@ async def test_a_provider_follows_no_redirect() -> None:
         response = await Lock(server.url()).get(server.url("/v1"), "provider")
     assert (response.status, response.header("location")) == (302, "/v2")
     assert len(server.requests) == 1
+
+
+async def test_an_mcp_server_follows_no_redirect() -> None:
+    async with serving(redirect("/other")) as server:
+        lock = Lock(listing=Listing.build(mcp=[server.url("/mcp"), server.url("/other")]))
+        response = await lock.get(server.url("/mcp"), "mcp")
+    assert (response.status, len(server.requests)) == (302, 1)
+
+
+async def test_only_an_mcp_session_is_ended_by_delete() -> None:
+    async with serving(answer()) as server:
+        url = server.url("/mcp")
+        lock = Lock(listing=Listing.build(mcp=[url], providers=[url], allowed_domains=[server.url("")]))
+        for principal in get_args(Principal):
+            if principal != "mcp":
+                with pytest.raises(EgressRefused) as caught:
+                    await lock.airlock.send(HttpRequest(principal=principal, method="DELETE", url=url))
+                assert caught.value.code == "METHOD"
+        with pytest.raises(EgressRefused, match="has no body"):
+            await lock.airlock.send(HttpRequest(principal="mcp", method="DELETE", url=url, body=b"x"))
+        assert not server.requests
+        assert (await lock.airlock.send(HttpRequest(principal="mcp", method="DELETE", url=url))).status == 200
+    assert server.requests[0].startswith(b"DELETE /mcp HTTP/1.1\r\n")
 
 
 async def test_credentials_stay_with_the_origin_they_were_meant_for() -> None:

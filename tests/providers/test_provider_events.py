@@ -63,3 +63,14 @@ def test_mixed_line_ends_survive_any_cut_as_well(parts, data):
 def test_no_bytes_can_break_the_reader(noise):
     for event in read(noise):
         assert isinstance(event, bytes)
+
+
+def test_a_stream_says_where_it_can_be_resumed_and_when() -> None:
+    reader = EventReader()
+    assert (reader.last_id, reader.retry_ms) == (b"", None)
+    assert reader.feed(b"id: 1\nretry: 250\ndata: a\n\nid: 2\ndata: half") == [b"a"]
+    assert (reader.last_id, reader.retry_ms) == (b"1", 250)
+    assert reader.feed(b"\n\ndata: without an id\n\n") == [b"half", b"without an id"]
+    assert reader.last_id == b"2"
+    assert reader.feed(b"id: a\0b\nretry: soon\nretry: 99999999999\ndata: b\n\nid\n\n") == [b"b"]
+    assert (reader.last_id, reader.retry_ms) == (b"", 250)

@@ -12,7 +12,7 @@ from coilclaw.airlock.url import Refusal, Target, follow, parse_url
 from coilclaw.packets.http import Principal
 
 MAX_REDIRECTS = 5
-NOT_REDIRECTED: frozenset[Principal] = frozenset({"provider", "webhook", "push", "notify"})
+NOT_REDIRECTED: frozenset[Principal] = frozenset({"provider", "webhook", "push", "notify", "mcp"})
 """Principals whose requests go to exactly the given address: a redirect is the response."""
 
 
@@ -115,6 +115,8 @@ def _listed(target: Target, principal: Principal, listing: Listing) -> Target | 
         if listing.domains.has_endpoint(target):
             return msgspec.structs.replace(target, explicit=True)
         return target if listing.domains.admits(target) else _unlisted(target, listing)
+    if principal == "mcp" and target not in listing.mcp:  # several servers may share a host
+        return Refusal("NOT_LISTED", "mcp may reach only the exact addresses of configured servers")
     if Endpoint(target.scheme, target.host, target.port) in places:
         return msgspec.structs.replace(target, explicit=True)
     return Refusal("NOT_LISTED", f"{principal} may reach only its configured address, not {target.host}:{target.port}")

@@ -83,6 +83,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: Endpoints = frozenset()
     notify: Endpoints = frozenset()
     """The owner's notification targets: a message server, a mail server."""
+    mcp: frozenset[Target] = frozenset()
+    """MCP servers: each by its whole URL, path and query included."""
     domains: DomainSet = DomainSet()
     """The owner's `allowed_domains`, for `http` and for boxes."""
     narrowing: tuple[DomainSet, ...] | None = None
@@ -99,6 +101,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         forges: Iterable[str] = (),
         webhooks: Iterable[str] = (),
         notify: Iterable[str] = (),
+        mcp: Iterable[str] = (),
         allowed_domains: Iterable[str] = (),
         own_ports: Iterable[int] = (),
     ) -> "Listing":
@@ -109,6 +112,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
             forges=endpoints_of(forges),
             webhooks=endpoints_of(webhooks),
             notify=endpoints_of(notify),
+            mcp=exact_urls(mcp),
             domains=DomainSet.of(allowed_domains),
             own_ports=frozenset(own_ports),
         )
@@ -132,16 +136,23 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
                 return self.webhooks
             case "notify":
                 return self.notify
+            case "mcp":
+                return frozenset(Endpoint(each.scheme, each.host, each.port) for each in self.mcp)
             case "web_open" | "push" | "http" | "box":
                 return None
 
 
 def endpoints_of(urls: Iterable[str]) -> Endpoints:
     """The scheme, host and port of each configured base URL, or ConfigError with every fault."""
-    found: set[Endpoint] = set()
+    return frozenset(Endpoint(each.scheme, each.host, each.port) for each in exact_urls(urls))
+
+
+def exact_urls(urls: Iterable[str]) -> frozenset[Target]:
+    """Each configured URL, parsed, or ConfigError with every fault."""
+    found: set[Target] = set()
     problems: list[str] = []
     for url in urls:
-        read = _endpoint(url)
+        read = _listable(url)
         if isinstance(read, Refusal):
             problems.append(f"{url.partition('?')[0]!r}: {read.reason}")
         else:
@@ -151,23 +162,24 @@ def endpoints_of(urls: Iterable[str]) -> Endpoints:
     return frozenset(found)
 
 
-def _endpoint(url: str) -> Endpoint | Refusal:
+def _listable(url: str) -> Target | Refusal:
     target = parse_url(url)
     if isinstance(target, Refusal):
         return target
     if target.kind != "name" and (block := special(target.host)) and block.place == "never":
         return Refusal("SPECIAL_ADDRESS", f"{target.host} is {block.name} ({block.source}) and cannot be listed")
-    return Endpoint(target.scheme, target.host, target.port)
+    return target
 
 
 def _entry(entry: str) -> str | Endpoint | Refusal:
     """An exact name, a `.suffix`, an endpoint, or why it is none of them."""
     if "://" in entry:
-        read = _endpoint(entry)
-        tail = entry.partition("://")[2]
-        if isinstance(read, Endpoint) and any(mark in tail.rstrip("/") for mark in "/?#"):
+        read = _listable(entry)
+        if isinstance(read, Refusal):
+            return read
+        if any(mark in entry.partition("://")[2].rstrip("/") for mark in "/?#"):
             return Refusal("BAD_ENTRY", "an entry must end after the port; a path cannot be listed")
-        return read
+        return Endpoint(read.scheme, read.host, read.port)
     wildcard = entry.startswith("*.")
     target = parse_url(f"https://{entry.removeprefix('*.')}")
     if isinstance(target, Refusal):

@@ -44,7 +44,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     connect_seconds: float = 10.0
     read_seconds: float = 30.0
-    """Between two pieces of a response. A provider may think for its whole request timeout."""
+    """Between two pieces of a response. A provider or a tool may take its whole request timeout."""
 
 
 class Arrival:
@@ -211,7 +211,7 @@ class Airlock:
 
     async def _open(self, request: HttpRequest, target: Target, deadline: float) -> Wire:
         streams = await self.connect(target, deadline, tls=target.scheme == "https")
-        patience = request.timeout_seconds if request.principal == "provider" else self._limits.read_seconds
+        patience = request.timeout_seconds if request.principal in ("provider", "mcp") else self._limits.read_seconds
         return Wire(target, streams, deadline=deadline, read_seconds=patience, max_bytes=request.max_bytes)
 
     async def check(self, url: str, principal: Principal) -> None:
@@ -342,8 +342,10 @@ def _request_fault(request: HttpRequest) -> Refusal | None:
             return Refusal("BAD_HEADER", "a header contains characters that HTTP does not allow; use printable ASCII")
         if name.lower() in _OURS or name.lower().startswith("proxy-"):
             return Refusal("BAD_HEADER", f"the header {name} is set by the airlock; omit it")
-    if request.method == "GET" and request.body:
-        return Refusal("BAD_REQUEST", "a GET request has no body; use POST, or leave the body out")
+    if request.method == "DELETE" and request.principal != "mcp":
+        return Refusal("METHOD", f"{request.principal} may not send DELETE; use GET or POST")
+    if request.method != "POST" and request.body:
+        return Refusal("BAD_REQUEST", f"a {request.method} request has no body; use POST, or leave the body out")
     if not request.timeout_seconds > 0 or request.max_bytes < 0:
         return Refusal("BAD_REQUEST", "a request needs a timeout and a response size above zero")
     return None

@@ -18,7 +18,8 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Headers may hold secrets and are never logged."""
 
     principal: Principal
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "DELETE"]
+    """DELETE is for `mcp` alone, to end a session."""
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""

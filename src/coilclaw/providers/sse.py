@@ -1,4 +1,4 @@
-"""Server-sent events, fed in chunks of any size; only the data of each event matters here."""
+"""Server-sent events, fed in chunks of any size."""
 
 
 class EventReader:
@@ -9,6 +9,11 @@ class EventReader:
         self._data: list[bytes] = []
         self._after_return = False
         self._first_line = True
+        self._id = b""
+        self.last_id = b""
+        """Of the last complete event that has one: where a broken stream can be resumed."""
+        self.retry_ms: int | None = None
+        """How long the server asks to wait before that."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The events that this chunk completes."""
@@ -44,10 +49,16 @@ class EventReader:
             self._first_line = False
             line = line.removeprefix(b"\xef\xbb\xbf")
         if not line:
+            self.last_id = self._id
             return self._take()
         name, _, value = line.partition(b":")  # comments have an empty name
+        value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value.removeprefix(b" "))
+            self._data.append(value)
+        elif name == b"id" and b"\0" not in value:
+            self._id = value
+        elif name == b"retry" and value.isdigit() and len(value) < 10:
+            self.retry_ms = int(value)
         return None
 
     def _take(self) -> bytes | None:
