@@ -206,7 +206,6 @@ ONE_IMPLEMENTATION = {
     "Files",
     "Notes",
     "Sealer",
-    "Tool",
     "Vouch",
 }
 """Ports that keep a room from importing the one above it."""

@@ -152,6 +152,13 @@ class Approve(msgspec.Struct, kw_only=True, omit_defaults=True):
     seen: str
 
 
+class ApproveGuest(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Which tools to let in, and what each does."""
+
+    classes: dict[str, Literal['reads', 'sends', 'writes']]
+    offer: str
+
+
 class Artifact(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An artifact without its bytes."""
 
@@ -687,6 +694,50 @@ class FromNowOn(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     until: Literal['conversation', 'revoked', 'today']
     what: Literal['anywhere', 'command', 'folder', 'program']
+
+
+class GuestAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where a call about a guest stands, and the guest."""
+
+    action_id: str
+    code: str
+    guest: "GuestView"
+    message: str
+    needs: str
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+
+
+class GuestList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Guests, by name."""
+
+    items: list["GuestView"]
+
+
+class GuestToolView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A tool that a guest offers or offered."""
+
+    claims: str
+    description: str
+    kind: Literal['reads', 'writes', 'sends', None]
+    name: str
+    original: str
+    withheld: str
+
+
+class GuestView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A guest: what it is, what it may do, and which of its tools are let in."""
+
+    approved_at: str | None
+    difference: str
+    fault: str
+    kind: Literal['plugin', 'stdio', 'http']
+    may: list[str]
+    name: str
+    offer: str
+    refused: list[str]
+    state: Literal['new', 'approved', 'changed', 'off']
+    tools: list["GuestToolView"]
+    version: str
 
 
 class Health(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -2556,6 +2607,26 @@ class Client:
     async def vouch_for_file(self, body: VouchFile, *, idempotency_key: str | None = None) -> VouchProposed:
         """Propose that what a labelled file holds counts as the owner's from now on. It waits, like all that governs."""
         return await self._ask("POST", "/v1/files/vouch", {}, {"Idempotency-Key": idempotency_key}, body, VouchProposed)
+
+    async def list_guests(self, *, if_none_match: str | None = None) -> GuestList:
+        """Every plugin and MCP server: what it may do, its tools, and what changed since it was approved."""
+        return await self._ask("GET", "/v1/guests", {}, {"If-None-Match": if_none_match}, None, GuestList)
+
+    async def get_guest(self, name: str, *, if_none_match: str | None = None) -> GuestView:
+        """One guest."""
+        return await self._ask("GET", f"/v1/guests/{name}", {}, {"If-None-Match": if_none_match}, None, GuestView)
+
+    async def approve_guest(self, name: str, body: ApproveGuest, *, idempotency_key: str | None = None) -> GuestAnswer:
+        """Propose to let in tools of a guest as it was shown. It waits for the owner's passkey."""
+        return await self._ask("POST", f"/v1/guests/{name}/approve", {}, {"Idempotency-Key": idempotency_key}, body, GuestAnswer)
+
+    async def disable_guest(self, name: str, *, idempotency_key: str | None = None) -> GuestView:
+        """Switch off a guest until it is approved again."""
+        return await self._ask("POST", f"/v1/guests/{name}/disable", {}, {"Idempotency-Key": idempotency_key}, None, GuestView)
+
+    async def look_at_guest(self, name: str, *, idempotency_key: str | None = None) -> GuestAnswer:
+        """See what a guest offers now. A server is started once in its box; one with network or secrets asks first."""
+        return await self._ask("POST", f"/v1/guests/{name}/look", {}, {"Idempotency-Key": idempotency_key}, None, GuestAnswer)
 
     async def list_intel(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfIntelView:
         """The files below intel/ on main."""

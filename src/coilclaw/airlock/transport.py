@@ -130,8 +130,12 @@ class Airlock:
 
     def narrowed(self, entries: Sequence[str] | None) -> "Airlock":
         """An airlock for one skill or job, further limited to these domains."""
+        return self.with_listing(self.listing.narrowed(entries))
+
+    def with_listing(self, listing: Listing) -> "Airlock":
+        """An airlock that is the same but for what it lets through."""
         return Airlock(
-            self.listing.narrowed(entries),
+            listing,
             log=self._log,
             clock=self._clock,
             resolve=self._resolve,

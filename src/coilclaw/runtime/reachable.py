@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from coilclaw.airlock import Listing
     from coilclaw.gate.decision_input import UrlFact
     from coilclaw.packets.http import Principal, SendTarget
+    from coilclaw.packets.ports import Transport
+    from coilclaw.runtime.runtime import Runtime
 
 _PLAIN = r"(?s)https://([a-z0-9-]+(?:\.[a-z0-9-]+)+)(?:[/?#].*)?"
 
@@ -26,9 +28,18 @@ def listing_of(config: Config, *more: str) -> "Listing":
         searches=[url] if (url := config.web_search.address()) else [],
         webhooks=[url for hook in config.webhooks.values() for url in (hook.url, hook.lookup_url) if url],
         notify=_notify_places(config),
+        mcp=[server.url for server in config.mcp.servers.values() if server.url],
         allowed_domains=(*config.security.allowed_domains, *more),
         own_ports=[int(config.server.http_addr.rpartition(":")[2])],
     )
+
+
+def transport_under(app: "Runtime", config: Config) -> "Transport":
+    """The way out as this configuration would have it: for a place that is approved, but not written down yet."""
+    from coilclaw.airlock.transport import Airlock
+
+    transport = app.transport
+    return transport.with_listing(listing_of(config)) if isinstance(transport, Airlock) else transport
 
 
 def _notify_places(config: Config) -> list[str]:

@@ -120,20 +120,28 @@ def airlock(log: list[EgressLine], *urls: str) -> Airlock:
 
 
 @asynccontextmanager
-async def reached(
-    reactions: dict[str, Reaction] | None = None, *, start: bool = True, **options: Any
-) -> AsyncIterator[Reached]:
+async def serving(reactions: dict[str, Reaction] | None = None) -> AsyncIterator[HttpServer]:
     server = HttpServer(reactions or {})
     listening = await asyncio.start_server(server.connect, "127.0.0.1", 0)
     server.port = listening.sockets[0].getsockname()[1]
-    log: list[EgressLine] = []
-    client = McpClient(HttpWire(airlock(log, server.url), server.url, **options), seconds=PATIENT)
     try:
-        if start:
-            await client.start()
-        yield Reached(client, server, log)
+        yield server
     finally:
-        await client.close()
         listening.close()
         await listening.wait_closed()
         await asyncio.sleep(0.01)  # let aborted connections end before the loop does
+
+
+@asynccontextmanager
+async def reached(
+    reactions: dict[str, Reaction] | None = None, *, start: bool = True, **options: Any
+) -> AsyncIterator[Reached]:
+    log: list[EgressLine] = []
+    async with serving(reactions) as server:
+        client = McpClient(HttpWire(airlock(log, server.url), server.url, **options), seconds=PATIENT)
+        try:
+            if start:
+                await client.start()
+            yield Reached(client, server, log)
+        finally:
+            await client.close()

@@ -46,9 +46,9 @@ async def test_the_card_shows_every_word_and_the_yes_lets_the_tools_in(guest):
     assert (await guest.hand(call)).result.success
     (card,) = guest.home.owner.cards
     assert (card.lane, card.tool_name) == ("C", "guest_approve")
-    for words in ("sum.add: you say it only reads; it claims it only reads", "Adds one.", "sum.keep", '"required":["a"]',
-                  "It has no network.", "It gets no secrets.", "It sees none of your files."):  # fmt: skip
-        assert words in card.preview_or_diff
+    shown = ["sum.add: you say it only reads; it claims it only reads", "Adds one.", "sum.keep", '"required":["a"]']
+    shown += ["It has no network.", "It gets no secrets.", "It sees none of your files."]
+    assert [words for words in shown if words not in card.preview_or_diff] == []
     guest.app.refresh()
     tools = guest.app.tools
     assert (tools["sum.add"].effect, tools["sum.add"].destination) == ("READ", "machine")

@@ -178,6 +178,13 @@ export interface Approve {
   seen: string;
 }
 
+/** Which tools to let in, and what each does. */
+export interface ApproveGuest {
+  classes: { [key: string]: 'reads' | 'sends' | 'writes' };
+  /** The `offer` of the guest as it was shown. */
+  offer: string;
+}
+
 /** An artifact without its bytes. */
 export interface Artifact {
   artifact_id: string;
@@ -773,6 +780,55 @@ export interface FolderListing {
 export interface FromNowOn {
   until: 'conversation' | 'revoked' | 'today';
   what: 'anywhere' | 'command' | 'folder' | 'program';
+}
+
+/** Where a call about a guest stands, and the guest. */
+export interface GuestAnswer {
+  action_id: string;
+  code: string;
+  guest: GuestView;
+  message: string;
+  /** What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing. */
+  needs: string;
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+}
+
+/** Guests, by name. */
+export interface GuestList {
+  items: GuestView[];
+}
+
+/** A tool that a guest offers or offered. */
+export interface GuestToolView {
+  /** What the guest says of it, in words. */
+  claims: string;
+  description: string;
+  /** What it does, as the owner said; null if it is not let in. */
+  kind: 'reads' | 'writes' | 'sends' | null;
+  name: string;
+  original: string;
+  /** Why it cannot be called now; empty when it can, or was never let in. */
+  withheld: string;
+}
+
+/** A guest: what it is, what it may do, and which of its tools are let in. */
+export interface GuestView {
+  approved_at: string | null;
+  /** What an approval would cover, beginning with what changed; empty if there is nothing to approve. */
+  difference: string;
+  /** Why it last could not be used. */
+  fault: string;
+  kind: 'plugin' | 'stdio' | 'http';
+  /** What it is and may do, a sentence each. */
+  may: string[];
+  name: string;
+  /** The hash of what it offers now; an approval names it. Empty if it was never looked at. */
+  offer: string;
+  /** Tools that cannot be let in, each with the reason. */
+  refused: string[];
+  state: 'new' | 'approved' | 'changed' | 'off';
+  tools: GuestToolView[];
+  version: string;
 }
 
 /** Somebody is there. Says little else, because anybody may ask. */
@@ -2694,6 +2750,8 @@ export interface Routes {
     '/v1/estop': { answer: EstopNow };
     '/v1/events': { query?: { topics?: string | null; thread_id?: string | null; text_of?: string | null; after?: number | null; follow?: boolean }; answer: Response };
     '/v1/files/list': { query?: { folder?: string }; answer: FolderListing };
+    '/v1/guests': { answer: GuestList };
+    '/v1/guests/{name}': { path: { name: string }; answer: GuestView };
     '/v1/intel': { query?: { limit?: number; cursor?: string | null }; answer: PageOfIntelView };
     '/v1/intel/show': { query: { path: string }; answer: IntelFile };
     '/v1/jobs': { query?: { state?: 'RECEIVED' | 'PARSED' | 'POLICY_CHECKED' | 'PLANNED' | 'EXECUTING' | 'WAITING_APPROVAL' | 'PR_OPENED' | 'MERGED' | 'DEPLOYED' | 'DONE' | 'DENIED' | 'FAILED' | 'CANCELLED' | 'TIMED_OUT' | 'PAUSED_BUDGET' | 'PENDING' | 'RUNNING' | 'COMPLETED' | null; status?: 'PENDING' | 'RUNNING' | 'WAITING_APPROVAL' | 'COMPLETED' | 'FAILED' | 'CANCELLED' | 'PAUSED_BUDGET' | null; thread_id?: string | null; since?: string | null; limit?: number; cursor?: string | null }; answer: PageOfJob };
@@ -2751,6 +2809,9 @@ export interface Routes {
     '/v1/files/show': { body: ShowFile; answer: ShownFile };
     '/v1/files/undo': { body: UndoWrite; answer: UndoProposed };
     '/v1/files/vouch': { body: VouchFile; answer: VouchProposed };
+    '/v1/guests/{name}/approve': { path: { name: string }; body: ApproveGuest; answer: GuestAnswer };
+    '/v1/guests/{name}/disable': { path: { name: string }; answer: GuestView };
+    '/v1/guests/{name}/look': { path: { name: string }; answer: GuestAnswer };
     '/v1/jobs': { body: NewJob; answer: JobShown };
     '/v1/jobs/{job_id}/cancel': { path: { job_id: string }; body?: CancelJob; answer: JobShown };
     '/v1/jobs/{job_id}/resume': { path: { job_id: string }; answer: JobShown };

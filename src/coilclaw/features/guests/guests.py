@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from coilclaw.features.guests.offer import Offer, OfferedTool, Pin, grant_of
+from coilclaw.features.guests.offer import GuestOffer, OfferedTool, Pin, grant_of
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ports import Context
 
@@ -29,7 +29,7 @@ class Guests:
         idle = self._app.config.mcp.servers[pin.offer.name].idle_seconds
         return await self.servers.call(pin, tool, arguments, idle_seconds=idle)
 
-    async def look(self, name: str, server: "McpServer") -> Offer:
+    async def look(self, name: str, server: "McpServer") -> GuestOffer:
         """Start a server once and see what it offers."""
         return await self.servers.look(name, server)
 
@@ -56,7 +56,7 @@ class Guests:
         server = self._app.config.mcp.servers.get(name)
         return ("*",) if server is None else server.tools_allow
 
-    def settle(self, offer: Offer) -> None:
+    def settle(self, offer: GuestOffer) -> None:
         """Put what was approved in its place: a plugin runs from a copy that nothing changes any more."""
         if offer.grant.kind == "plugin":
             from coilclaw.features.guests.plugin_files import settle_copy

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from coilclaw.features.guests.names import alike, check_guest_name, tool_fault
-from coilclaw.features.guests.offer import DESCRIPTION, MOST_TOOLS, GuestGrant, Offer, OfferedTool
+from coilclaw.features.guests.offer import DESCRIPTION, MOST_TOOLS, GuestGrant, GuestOffer, OfferedTool
 from coilclaw.features.guests.program import folder_digest
 from coilclaw.features.guests.schemas import schema_fault
 from coilclaw.packets.canonical import Json
@@ -32,7 +32,7 @@ class PluginTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The JSON Schema of its arguments, or the file that holds it."""
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PluginManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole manifest."""
 
     name: str
@@ -46,7 +46,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     write: tuple[str, ...] = ()
 
 
-def read_plugin(folder: Path) -> Offer:
+def read_plugin(folder: Path) -> GuestOffer:
     """What a plugin offers; a UsageError names what is wrong with it. Reads every file, so call it in a thread."""
     manifest = _manifest(folder)
     check_guest_name(manifest.name)
@@ -65,7 +65,7 @@ def read_plugin(folder: Path) -> Offer:
     )
     twins = alike(tool.name for tool in manifest.tools)
     tools = tuple(_tool(folder, tool, twins) for tool in sorted(manifest.tools, key=lambda each: each.name))
-    return Offer(name=manifest.name, version=manifest.version[:100], grant=grant, tools=tools)
+    return GuestOffer(name=manifest.name, version=manifest.version[:100], grant=grant, tools=tools)
 
 
 def check_files(folder: Path) -> None:
@@ -88,7 +88,7 @@ def check_files(folder: Path) -> None:
         raise UsageError(f"the plugin has more than {MOST_BYTES >> 20} MB.", remedy="Leave out what it does not need.")
 
 
-def _manifest(folder: Path) -> Manifest:
+def _manifest(folder: Path) -> PluginManifest:
     file = folder / MANIFEST
     try:
         if not stat.S_ISREG(file.lstat().st_mode) or file.lstat().st_size > MANIFEST_BYTES:
@@ -99,7 +99,7 @@ def _manifest(folder: Path) -> Manifest:
             f"{folder} has no readable {MANIFEST}.", remedy="`coilclaw plugin new NAME` writes an example."
         ) from error
     try:
-        return msgspec.convert(tomllib.loads(text), Manifest, strict=True)
+        return msgspec.convert(tomllib.loads(text), PluginManifest, strict=True)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{MANIFEST}: {error}") from error
     except msgspec.ValidationError as error:

@@ -57,7 +57,7 @@ class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin's program, relative to its folder."""
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class GuestOffer(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about a guest that an approval covers, apart from the classes."""
 
     name: str
@@ -80,7 +80,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 class Pin(msgspec.Struct, frozen=True, kw_only=True):
     """An offer that the owner approved, with the class of each tool that may be used."""
 
-    offer: Offer
+    offer: GuestOffer
     classes: dict[str, ToolClass]
     """By the tool's original name. A tool without a class is not let in."""
 
@@ -107,7 +107,7 @@ def grant_of(server: "McpServer", program: str) -> GuestGrant:
     )
 
 
-def withheld(pin: Pin, seen: Offer) -> dict[str, str]:
+def withheld(pin: Pin, seen: GuestOffer) -> dict[str, str]:
     """The pinned tools that may not be called while the guest offers this, each with the reason."""
     offer = pin.offer
     if seen.grant != offer.grant:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from coilclaw.config.mcp import guests_dir
 from coilclaw.features.guests.manifest import read_plugin
-from coilclaw.features.guests.offer import Offer
+from coilclaw.features.guests.offer import GuestOffer
 from coilclaw.features.guests.program import folder_digest
 from coilclaw.packets.errors import ToolError, UsageError
 
@@ -44,7 +44,7 @@ def installed(app: "Runtime") -> list[Path]:
     return sorted(file.parent for file in app.home.plugins_dir.glob("*/manifest.toml"))
 
 
-def install(app: "Runtime", source: Path) -> Offer:
+def install(app: "Runtime", source: Path) -> GuestOffer:
     """Copy a plugin into the home, replacing an earlier version of it; nothing of it runs."""
     folder = Path(os.path.realpath(source.expanduser()))
     offer = read_plugin(folder)
@@ -61,7 +61,7 @@ def install(app: "Runtime", source: Path) -> Offer:
     return offer
 
 
-def settle_copy(app: "Runtime", offer: Offer) -> None:
+def settle_copy(app: "Runtime", offer: GuestOffer) -> None:
     """Make the copy that runs, from files whose hash was approved."""
     place = copy_of(app, offer)
     if place.is_dir() and folder_digest(place) == offer.grant.program:
@@ -77,7 +77,7 @@ def settle_copy(app: "Runtime", offer: Offer) -> None:
     fresh.rename(place)
 
 
-def copy_of(app: "Runtime", offer: Offer) -> Path:
+def copy_of(app: "Runtime", offer: GuestOffer) -> Path:
     """Where the copy of an approved plugin lies."""
     return guests_dir(app.config.workspace_dir) / "plugins" / f"{offer.name}-{offer.grant.program[:16]}"
 

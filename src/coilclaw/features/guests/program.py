@@ -22,7 +22,7 @@ MOST_FILES = 50_000
 MOST_BYTES = 1 << 30
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
+class GuestProgram(msgspec.Struct, frozen=True, kw_only=True):
     """A command that can run in a box."""
 
     argv: tuple[str, ...]
@@ -31,7 +31,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
 
 
-def find_program(command: tuple[str, ...], path: str) -> Program:
+def find_program(command: tuple[str, ...], path: str) -> GuestProgram:
     """Resolve a command; raises UsageError if it cannot run in a box. Reads every file, so call it in a thread."""
     found = shutil.which(command[0], path=path)
     if found is None:
@@ -42,7 +42,8 @@ def find_program(command: tuple[str, ...], path: str) -> Program:
     mounts = _mounts(folders)
     hashed = [_folder_of(word) for word in named] or ([] if _is_system(program) else [_folder_of(program)])
     digest = _digest([os.path.realpath(program)], [folder for folder in hashed if not _is_system(folder)])
-    return Program(argv=tuple(_inside(word, mounts) for word in (program, *command[1:])), mounts=mounts, digest=digest)
+    argv = tuple(_inside(word, mounts) for word in (program, *command[1:]))
+    return GuestProgram(argv=argv, mounts=mounts, digest=digest)
 
 
 def absolute_command(command: tuple[str, ...], start: str) -> tuple[str, ...]:

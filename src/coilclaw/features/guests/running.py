@@ -15,7 +15,16 @@ import msgspec
 
 from coilclaw.features.guests.mcp_client import CallResult, GuestFault, Kind, McpClient, McpWire, Receive
 from coilclaw.features.guests.names import alike, tool_fault
-from coilclaw.features.guests.offer import CLAIMS, DESCRIPTION, GuestGrant, Offer, OfferedTool, Pin, grant_of, withheld
+from coilclaw.features.guests.offer import (
+    CLAIMS,
+    DESCRIPTION,
+    GuestGrant,
+    GuestOffer,
+    OfferedTool,
+    Pin,
+    grant_of,
+    withheld,
+)
 from coilclaw.features.guests.program import find_program, folder_mounts
 from coilclaw.features.guests.schemas import schema_fault
 from coilclaw.features.guests.store import put_fault, put_seen
@@ -122,7 +131,7 @@ class RunningGuests:
                 loop = asyncio.get_running_loop()
                 running.idle = loop.call_later(idle_seconds, self._end_idle, place, name, running)
 
-    async def look(self, name: str, server: "McpServer") -> Offer:
+    async def look(self, name: str, server: "McpServer") -> GuestOffer:
         """Start a server, see what it offers, and end it."""
         client, grant = await self._open(name, server)
         try:
@@ -192,8 +201,7 @@ class RunningGuests:
     async def _open(self, name: str, server: "McpServer") -> tuple[McpClient, GuestGrant]:
         """A client that is not started yet, and what the guest is given."""
         if server.kind == "http":
-            grant = grant_of(server, "")
-            return McpClient(self._http_wire(server), seconds=START_SECONDS), grant
+            return McpClient(self._http_wire(name, server), seconds=START_SECONDS), grant_of(server, "")
         program = await asyncio.to_thread(find_program, server.command, self._app.environ.get("PATH", "/usr/bin:/bin"))
         grant = grant_of(server, program.digest)
         spec = self._spec(name, server, program.argv)
@@ -219,8 +227,19 @@ class RunningGuests:
             ),
         )
 
-    def _http_wire(self, server: "McpServer") -> McpWire:
-        raise ToolError("HTTP servers are not supported yet.", code="GUEST_KIND", begun=False)
+    def _http_wire(self, name: str, server: "McpServer") -> McpWire:
+        from coilclaw.features.guests.mcp_http import HttpWire
+        from coilclaw.runtime.reachable import transport_under
+
+        config = self._app.config
+        with_it = msgspec.structs.replace(config.mcp, servers={**config.mcp.servers, name: server})
+        transport = transport_under(self._app, msgspec.structs.replace(config, mcp=with_it))
+
+        async def headers() -> tuple[tuple[str, str], ...]:
+            found = dict(secrets_of(self._app, tuple(server.headers.values())))
+            return tuple((header, found[secret]) for header, secret in server.headers.items())
+
+        return HttpWire(transport, server.url, headers=headers)
 
     # What it offers now
 
@@ -334,7 +353,7 @@ def secrets_of(app: "Runtime", names: tuple[str, ...]) -> tuple[tuple[str, str],
     return tuple(found)
 
 
-async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) -> Offer:
+async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) -> GuestOffer:
     """What a started server offers, in the order of names; what cannot be let in is told."""
     tools: list[OfferedTool] = []
     faults: list[str] = []
@@ -357,4 +376,4 @@ async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) 
             claims={key: tool.annotations[key] for key in CLAIMS if isinstance(tool.annotations.get(key), bool)},
         )
         tools.append(offered)
-    return Offer(name=name, version=version[:100], grant=grant, tools=tuple(tools), faults=tuple(faults))
+    return GuestOffer(name=name, version=version[:100], grant=grant, tools=tuple(tools), faults=tuple(faults))

@@ -4,12 +4,12 @@ from typing import TypeVar
 
 import msgspec
 
-from coilclaw.features.guests.offer import Offer, Pin
+from coilclaw.features.guests.offer import GuestOffer, Pin
 from coilclaw.packets.canonical import canonical_bytes
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.tx import Tx
 
-_T = TypeVar("_T", Pin, Offer)
+_T = TypeVar("_T", Pin, GuestOffer)
 DAMAGED = "its stored approval is damaged; approve it again"
 
 
@@ -19,7 +19,7 @@ class GuestRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     pin: Pin | None
     """What the owner approved; None before the first yes."""
-    seen: Offer | None
+    seen: GuestOffer | None
     """What it offered last."""
     enabled: bool
     fault: str
@@ -31,7 +31,7 @@ _SELECT = "SELECT name, pin_json, pin_hash, seen_json, enabled, fault, approved_
 
 
 def _guest(row: tuple[str, bytes | None, str, bytes | None, int, str, str | None]) -> GuestRow:
-    pin, seen, fault = _read(Pin, row[1]), _read(Offer, row[3]), row[5]
+    pin, seen, fault = _read(Pin, row[1]), _read(GuestOffer, row[3]), row[5]
     if row[1] is not None and (pin is None or pin.digest != row[2]):
         pin, fault = None, DAMAGED
     return GuestRow(name=row[0], pin=pin, seen=seen, enabled=bool(row[4]), fault=fault, approved_at=row[6])
@@ -60,7 +60,7 @@ def guests_version(db: Tx) -> tuple[int, int]:
     return db.execute("SELECT count(*), coalesce(max(changed), 0) FROM guests").fetchone()
 
 
-def put_seen(tx: Tx, offer: Offer) -> None:
+def put_seen(tx: Tx, offer: GuestOffer) -> None:
     """Remember what a guest offers now."""
     tx.execute(
         "INSERT INTO guests (name, pin_hash, seen_json, seen_hash, enabled, fault, changed)"
@@ -95,7 +95,7 @@ def drop_guest(tx: Tx, name: str) -> bool:
     return tx.execute("DELETE FROM guests WHERE name = ?", (name,)).rowcount == 1
 
 
-def _stored(value: Pin | Offer) -> bytes:
+def _stored(value: Pin | GuestOffer) -> bytes:
     return canonical_bytes(msgspec.to_builtins(value))
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from coilclaw.config.mcp import McpServer
 from coilclaw.features.guests.guests import guests_of
-from coilclaw.features.guests.offer import Offer, Pin, ToolClass, grant_of
+from coilclaw.features.guests.offer import GuestOffer, Pin, ToolClass, grant_of
 from coilclaw.features.guests.store import guests_version, load_guest, load_guests, put_pin, put_seen
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import INTERNAL, untrusted
@@ -181,7 +181,7 @@ def _make_approve(home: "Callable[[], Runtime]") -> Tool:
     return guest_approve
 
 
-def _shown(app: "Runtime", args: ApproveArgs) -> tuple[Offer, Pin | None]:
+def _shown(app: "Runtime", args: ApproveArgs) -> tuple[GuestOffer, Pin | None]:
     """The offer that an approval names, and what was approved before."""
     row = load_guest(app.db.reader, args.name)
     if row is None or row.seen is None or row.seen.digest != args.offer:

@@ -7,7 +7,7 @@ import msgspec
 
 from coilclaw.features.guests.guests import Guests
 from coilclaw.features.guests.names import tool_name
-from coilclaw.features.guests.offer import GuestKind, Offer, ToolClass, grant_of, withheld
+from coilclaw.features.guests.offer import GuestKind, GuestOffer, ToolClass, grant_of, withheld
 from coilclaw.features.guests.store import GuestRow
 from coilclaw.features.guests.words import card_text, claim_words, grant_words
 
@@ -61,9 +61,12 @@ def view_of(
     seen = None if row is None else row.seen
     offer = seen or (None if pin is None else pin.offer)
     held = {} if pin is None or seen is None else withheld(pin, seen)
-    if pin is not None and not guests.is_configured(pin):
-        held = dict.fromkeys(pin.classes, "what it is given was changed in config.toml")
-    state: GuestState = "new" if pin is None else "changed" if held else "approved"
+    changed = bool(held)
+    if pin is not None and pin.offer.grant.kind == "plugin":
+        held = {}  # the copy that was approved goes on
+    elif pin is not None and not guests.is_configured(pin):
+        changed, held = True, dict.fromkeys(pin.classes, "what it is given was changed in config.toml")
+    state: GuestState = "new" if pin is None else "changed" if changed else "approved"
     if row is not None and not row.enabled:
         state = "off"
     classes = {} if pin is None else pin.classes
@@ -86,12 +89,12 @@ def view_of(
     )
 
 
-def default_class(offer: Offer) -> ToolClass:
+def default_class(offer: GuestOffer) -> ToolClass:
     """What a tool counts as until the owner says otherwise: the most that it could do."""
     return "sends" if offer.grant.reaches_out else "writes"
 
 
-def _may(offer: Offer | None, server: "McpServer | None") -> list[str]:
+def _may(offer: GuestOffer | None, server: "McpServer | None") -> list[str]:
     if offer is not None:
         return list(grant_words(offer.grant))
     if server is None:
@@ -100,7 +103,7 @@ def _may(offer: Offer | None, server: "McpServer | None") -> list[str]:
 
 
 def _tools(
-    offer: Offer, classes: dict[str, ToolClass], held: dict[str, str], said: Callable[[str], str]
+    offer: GuestOffer, classes: dict[str, ToolClass], held: dict[str, str], said: Callable[[str], str]
 ) -> list[GuestToolView]:
     return [
         GuestToolView(

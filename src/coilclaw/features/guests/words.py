@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 import msgspec
 
 from coilclaw.features.guests.names import tool_name
-from coilclaw.features.guests.offer import GuestGrant, Offer, OfferedTool, Pin, ToolClass
+from coilclaw.features.guests.offer import GuestGrant, GuestOffer, OfferedTool, Pin, ToolClass
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.text import one_line
 
@@ -25,13 +25,13 @@ _CLAIMS = {
 WORDS_COMPARED = 4000
 
 
-def card_text(offer: Offer, classes: dict[str, ToolClass], before: Pin | None) -> str:
+def card_text(offer: GuestOffer, classes: dict[str, ToolClass], before: Pin | None) -> str:
     """All that an approval covers; a changed guest begins with what changed."""
     parts = [_changes(before, offer, classes)] if before is not None else []
     return "\n".join([*parts, *_whole(offer, classes)])
 
 
-def _whole(offer: Offer, classes: dict[str, ToolClass]) -> Iterator[str]:
+def _whole(offer: GuestOffer, classes: dict[str, ToolClass]) -> Iterator[str]:
     yield from grant_words(offer.grant)
     let_in = [tool for tool in offer.tools if tool.original in classes]
     yield f"Tools ({len(let_in)}):"
@@ -80,7 +80,7 @@ def _tool_words(guest: str, tool: OfferedTool, kind: ToolClass) -> Iterator[str]
         yield f"    runs: {one_line(' '.join(tool.command))}"
 
 
-def _changes(before: Pin, offer: Offer, classes: dict[str, ToolClass]) -> str:
+def _changes(before: Pin, offer: GuestOffer, classes: dict[str, ToolClass]) -> str:
     """What differs from the pin: `[-gone-]` and `{+new+}`."""
     old, new = "\n".join(_whole(before.offer, before.classes)), "\n".join(_whole(offer, classes))
     if old == new:

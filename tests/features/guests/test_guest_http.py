@@ -1,0 +1,63 @@
+"""A guest over HTTP: through the airlock to one exact address, with secrets that nobody sees."""
+
+import json
+
+import pytest
+
+from coilclaw.config.mcp import McpServer
+from coilclaw.features.guests.owner_guests import OwnerGuests
+from coilclaw.features.guests.store import load_guest
+from coilclaw.gate.turn import Turn
+from tests.features.guests.http_harness import serving
+from tests.features.guests.world import Guest
+
+SECRET = "hush-hush-4711-hush-hush"
+
+
+@pytest.fixture
+async def guest(sample):
+    async with serving({}) as server:
+        made = Guest(
+            sample,
+            kind="http",
+            server={"url": server.url, "headers": {"Authorization": "MCP_TOKEN"}},
+            environ={"MCP_TOKEN": SECRET},
+        )
+        made.web = server
+        yield made
+        await made.close()
+
+
+async def test_looking_asks_because_it_leaves_the_machine_and_the_secret_goes_as_a_header_alone(guest):
+    looked = await guest.look()
+    assert looked.result.success, looked.result.output
+    (card,) = guest.home.owner.cards
+    assert card.lane == "C"
+    assert "MCP_TOKEN" in card.preview_or_diff
+    assert SECRET not in card.preview_or_diff + card.args
+    assert {asked.headers["authorization"] for asked in guest.web.asked} == {SECRET}
+
+
+async def test_its_tools_are_lane_b_and_a_read_counts_as_sending_once_something_was_taken_in(guest):
+    await guest.approve(echo="reads")
+    done = await guest.call("sum.echo", text="hello")
+    assert (done.result.success, done.result.label) == (True, "untrusted:guest:sum")
+    assert not guest.home.owner.cards
+    await guest.call("sum.echo", turn=Turn("turn_t", "", "chat", fresh=("untrusted:mail",)), text="hello")
+    assert len(guest.home.owner.cards) == 1
+    await guest.approve(echo="sends")
+    denied = await guest.call("sum.echo", turn=Turn("turn_u", "", "chat", fresh=("untrusted:mail",)), text="hello")
+    assert denied.result.code == "POLICY_BLOCKED_UNTRUSTED_TURN"
+
+
+async def test_adding_one_by_its_address_reaches_only_that_address(sample):
+    async with serving({}) as server:
+        home = sample()
+        guests = OwnerGuests(home.app)
+        wanted = McpServer(kind="http", url=server.url)
+        call = guests.look_call("web", wanted)
+        looked = await home.call(call.tool, Turn("turn_h", "", "gateway"), **json.loads(call.args_bytes))
+        assert looked.result.success, looked.result.output
+        assert load_guest(home.app.db.reader, "web").seen.tools[0].original == "echo"
+        assert home.app.judge_url(server.url, "mcp").code == "NOT_LISTED"  # nothing was added yet
+        await home.app.leave()
