@@ -92,36 +92,37 @@ def tools(*listed: object, **more: object):
 ENDLESS = iter(range(10**6))
 
 
-@pytest.mark.parametrize("page", [
-    tools(ECHO, ECHO),
-    tools(*({**ECHO, "name": f"t{n}"} for n in range(MAX_TOOLS + 1))),
-    tools(ECHO, nextCursor="the same"),
-    lambda message: [answer(message["id"], {"tools": [], "nextCursor": str(next(ENDLESS))})],
-    lambda message: [answer(message["id"], {"tools": [{**ECHO, "name": f"t{next(ENDLESS)}", "title": "x" * 400_000}],
-                                            "nextCursor": str(next(ENDLESS))})],
-    tools({**ECHO, "inputSchema": nested(MAX_SCHEMA_DEPTH)}),
-    tools({**ECHO, "outputSchema": nested(MAX_SCHEMA_DEPTH)}),
-    tools({**ECHO, "inputSchema": {"enum": ["x" * MAX_SCHEMA]}}),
-    tools({**ECHO, "inputSchema": {"anyOf": [{} for _ in range(MAX_SCHEMA // 3)]}}),
-    tools({**ECHO, "inputSchema": True}),
-    tools({"name": "bare"}),
-    tools({**ECHO, "name": ""}),
-    tools({**ECHO, "name": "x" * 129}),
-    tools({**ECHO, "name": "ech\u043e"}),
-    tools({**ECHO, "name": "a\nb"}),
-    tools({**ECHO, "description": ["not text"]}),
-    tools({**ECHO, "annotations": "no"}),
-    tools("echo"),
-    lambda message: [answer(message["id"], {"tools": {"echo": ECHO}})],
-    lambda message: [answer(message["id"], {})],
-    tools(ECHO, nextCursor=7),
+@pytest.mark.parametrize(("page", "why"), [
+    (tools(ECHO, ECHO), "echo is listed twice"),
+    (tools(*({**ECHO, "name": f"t{n}"} for n in range(MAX_TOOLS + 1))), "more than 200 tools"),
+    (tools(nextCursor="the same"), "circle"),
+    (lambda message: [answer(message["id"], {"tools": [], "nextCursor": str(next(ENDLESS))})], "20 pages"),
+    (lambda message: [answer(message["id"], {"tools": [{**ECHO, "name": f"t{next(ENDLESS)}", "title": "x" * 400_000}],
+                                             "nextCursor": str(next(ENDLESS))})], "more than 1024 KB"),
+    (tools({**ECHO, "inputSchema": nested(MAX_SCHEMA_DEPTH)}), "32 levels"),
+    (tools({**ECHO, "outputSchema": nested(MAX_SCHEMA_DEPTH)}), "32 levels"),
+    (tools({**ECHO, "inputSchema": {"enum": ["x" * MAX_SCHEMA]}}), "64 KB"),
+    (tools({**ECHO, "inputSchema": {"anyOf": [{} for _ in range(MAX_SCHEMA // 3)]}}), "64 KB"),
+    (tools({**ECHO, "inputSchema": True}), "not an object"),
+    (tools({"name": "bare"}), "not an object"),
+    (tools({**ECHO, "name": ""}), "no name"),
+    (tools({**ECHO, "name": "x" * 129}), "no name"),
+    (tools({**ECHO, "name": "ech\u043e"}), "no name"),
+    (tools({**ECHO, "name": "a\nb"}), "no name"),
+    (tools({**ECHO, "description": ["not text"]}), "not text"),
+    (tools({**ECHO, "annotations": "no"}), "not an object"),
+    (tools("echo"), "no name"),
+    (lambda message: [answer(message["id"], {"tools": {"echo": ECHO}})], "no list"),
+    (lambda message: [answer(message["id"], {})], "no list"),
+    (tools(ECHO, nextCursor=7), "circle"),
 ], ids=["twice", "too many", "circle", "endless pages", "too large", "deep", "deep output", "huge", "wide", "no schema",
         "bare", "no name", "long name", "lookalike", "newline", "description", "annotations", "text", "object",
         "nothing", "cursor"])  # fmt: skip
-async def test_a_listing_that_is_hostile_is_refused(page) -> None:
+async def test_a_listing_that_is_hostile_is_refused(page, why: str) -> None:
     async with connected(tools__list=page) as guest:
         fault = await fault_of(guest.client.list_tools())
         assert (fault.code, fault.begun) == ("GUEST_LISTING", False)
+        assert why in str(fault)
         assert len(str(fault)) < 400
         await guest.client.ping()  # it is the listing that is refused, not the connection
 
@@ -163,7 +164,7 @@ async def test_a_call_returns_every_kind_of_content() -> None:
     {"content": [7]},
     {"content": [{"type": "text"}]},
     {"content": [{"type": "hologram"}]},
-    {"content": [{"type": "image", "data": "not base64!", "mimeType": "image/png"}]},
+    {"content": [{"type": "image", "data": "aGk=!!", "mimeType": "image/png"}]},
     {"content": [], "isError": "yes"},
     {"content": [], "structuredContent": [1]},
 ])  # fmt: skip
@@ -339,6 +340,13 @@ async def test_a_storm_of_list_changed_asks_nothing_and_listing_clears_it() -> N
         guest.push(notification("message", level="error", data="x"), notification("unheard/of"))
         await guest.client.ping()
         assert guest.client.tools_changed is False
+
+
+async def test_only_an_answer_may_be_large() -> None:
+    async with connected(tools__call=lambda m: [answer(m["id"], said("x" * 900_000))]) as guest:
+        assert len((await guest.call()).text) == 900_000
+        guest.push(notification("message", data="x" * 70_000))
+        assert "not asked for" in str(await fault_of(guest.call()))
 
 
 async def test_a_change_while_listing_is_not_forgotten() -> None:

@@ -111,6 +111,7 @@ async def test_a_call_whose_stream_cannot_be_resumed_is_not_repeated(reactions, 
     async with reached(reactions) as guest:
         fault = await fault_of(guest.call())
         assert (fault.begun, fault.uncertain) == (True, True)
+        assert fault.code != "BAD_HEADER"  # an id that cannot be sent back is noticed before
     assert guest.server.names().count("tools/call") == 1
     assert guest.server.names().count("GET") <= 5
 
@@ -275,7 +276,9 @@ async def test_an_event_stream_without_end_is_bounded_in_bytes() -> None:
     async with reached({"tools/call": endless, "GET": endless}, max_bytes=1 << 20) as guest:
         fault = await fault_of(guest.call())
         assert (fault.code, fault.begun) == ("GUEST_OVER", True)
+        assert "larger than 1048576 bytes" in fault.message
         assert sum(line.bytes for line in guest.log) < 2 << 20
+    assert "GET" not in guest.server.names()  # what was too much is not asked for again
 
 
 async def test_an_event_stream_without_end_is_bounded_in_time() -> None:

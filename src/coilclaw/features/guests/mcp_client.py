@@ -18,7 +18,6 @@ from coilclaw.features.guests.mcp_messages import (
     ServerInfo,
     SessionLost,
     add_page,
-    check_size,
     cut,
     error_of,
     next_cursor,
@@ -39,9 +38,11 @@ _ABANDONED = 1024
 """How many cancelled requests are remembered, so that their late answers are dropped."""
 _PROGRESS = 1000
 """How many reports of progress of one call are passed on."""
+_LARGE = 64 << 10
+"""A larger message is parsed in a thread, because it may take a second; only an answer may be larger."""
 _UNASKED_COST, _UNASKED_BURST, _UNASKED_PAUSE = 1 << 10, 64 << 10, 0.01
-"""Notifications and requests pause the reader after this many bytes, each counting a kilobyte at least: a guest that
-floods us waits in its own write."""
+"""Notifications and requests pause the reader after this many bytes, each counting a kilobyte at least, for as long as
+they took: a guest that floods us waits in its own write."""
 
 Receive: TypeAlias = Callable[[bytes], Awaitable[bool]]
 """Takes one message from the server; returns whether it was an answer."""
@@ -98,7 +99,7 @@ class McpClient:
         self._last = 0
         self._waiting: dict[int, _Waiting] = {}
         self._abandoned: dict[int, None] = {}
-        self._unasked = 0
+        self._unasked, self._spent = 0, 0.0
         self._changed = False
         self._has_tools = False
         self._listed: tuple[ListedTool, ...] | None = None
@@ -216,9 +217,7 @@ class McpClient:
         while more:
             params: JsonObject | None = {"cursor": cursor} if seen else None
             result = await self._request("tools/list", params, self._seconds)
-            size += len(canonical_bytes(result))
-            check_size(size)
-            add_page(found, result)
+            size = await asyncio.to_thread(add_page, found, result, size)
             further = next_cursor(result, seen, MAX_PAGES)
             cursor, more = further or "", further is not None
         return tuple(found.values())
@@ -296,18 +295,22 @@ class McpClient:
     # -- what arrives
 
     async def _receive(self, data: bytes) -> bool:
-        message = parse_message(data)
+        began = asyncio.get_running_loop().time()
+        message = parse_message(data) if len(data) <= _LARGE else await asyncio.to_thread(parse_message, data)
         if "method" not in message:
             self._answered(message)
             return True
+        if len(data) > _LARGE:
+            raise GuestFault(f"It sent {len(data)} bytes that were not asked for; {_LARGE} are the most.")
         if "id" in message:
             await self._refuse(message)
         else:
             self._notified(cast("str", message["method"]), message.get("params"))
         self._unasked += max(len(data), _UNASKED_COST)
+        self._spent += asyncio.get_running_loop().time() - began
         if self._unasked >= _UNASKED_BURST:
-            self._unasked = 0
-            await asyncio.sleep(_UNASKED_PAUSE)
+            pause, self._unasked, self._spent = max(self._spent, _UNASKED_PAUSE), 0, 0.0
+            await asyncio.sleep(min(pause, 1.0))
         return False
 
     def _answered(self, message: JsonObject) -> None:

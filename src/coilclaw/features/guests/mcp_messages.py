@@ -161,8 +161,6 @@ def read_tools(result: JsonObject) -> list[ListedTool]:
     tools = result.get("tools")
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         raise _bad_listing("It has no list of tools")
-    if len(tools) > MAX_TOOLS:
-        raise _bad_listing(f"It lists more than {MAX_TOOLS} tools")
     return [_tool(tool) for tool in tools]
 
 
@@ -212,14 +210,18 @@ def _bad_listing(what: str) -> GuestFault:
     )
 
 
-def add_page(found: dict[str, ListedTool], result: JsonObject) -> None:
-    """Add one page to the tools found so far; a name that comes twice is refused."""
+def add_page(found: dict[str, ListedTool], result: JsonObject, size: int) -> int:
+    """Add one page to the tools found so far, `size` bytes in all; returns the new size, or refuses the listing."""
+    size += len(canonical_bytes(result))
+    if size > MAX_LISTING:
+        raise _bad_listing(f"It has more than {MAX_LISTING >> 10} KB")
     for tool in read_tools(result):
         if tool.name in found:
             raise _bad_listing(f"{tool.name} is listed twice")
         found[tool.name] = tool
     if len(found) > MAX_TOOLS:
         raise _bad_listing(f"It lists more than {MAX_TOOLS} tools")
+    return size
 
 
 def next_cursor(result: JsonObject, seen: set[str], pages: int) -> str | None:
@@ -231,12 +233,6 @@ def next_cursor(result: JsonObject, seen: set[str], pages: int) -> str | None:
         raise _bad_listing(f"It has more than {pages} pages, or its pages lead in a circle")
     seen.add(cursor)
     return cursor
-
-
-def check_size(size: int) -> None:
-    """Refuse a listing that is too large as a whole."""
-    if size > MAX_LISTING:
-        raise _bad_listing(f"It has more than {MAX_LISTING >> 10} KB")
 
 
 def read_result(result: JsonObject) -> CallResult:
