@@ -83,6 +83,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: Endpoints = frozenset()
     notify: Endpoints = frozenset()
     """The owner's notification targets: a message server, a mail server."""
+    oauth: Endpoints = frozenset()
+    """Authorization servers that the owner named: tokens, revocation, metadata."""
     domains: DomainSet = DomainSet()
     """The owner's `allowed_domains`, for `http` and for boxes."""
     narrowing: tuple[DomainSet, ...] | None = None
@@ -99,6 +101,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         forges: Iterable[str] = (),
         webhooks: Iterable[str] = (),
         notify: Iterable[str] = (),
+        oauth: Iterable[str] = (),
         allowed_domains: Iterable[str] = (),
         own_ports: Iterable[int] = (),
     ) -> "Listing":
@@ -109,6 +112,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
             forges=endpoints_of(forges),
             webhooks=endpoints_of(webhooks),
             notify=endpoints_of(notify),
+            oauth=named_origins(oauth),
             domains=DomainSet.of(allowed_domains),
             own_ports=frozenset(own_ports),
         )
@@ -132,6 +136,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
                 return self.webhooks
             case "notify":
                 return self.notify
+            case "oauth":
+                return self.oauth
             case "web_open" | "push" | "http" | "box":
                 return None
 
@@ -149,6 +155,11 @@ def endpoints_of(urls: Iterable[str]) -> Endpoints:
     if problems:
         raise ConfigError(problems, remedy="Write a base URL such as https://host/v1 or http://127.0.0.1:8080/v1.")
     return frozenset(found)
+
+
+def named_origins(entries: Iterable[str]) -> Endpoints:
+    """Exact origins from URLs or plain host names (https on 443); a wildcard is a fault, as in `endpoints_of`."""
+    return endpoints_of(entry if "://" in entry else f"https://{entry}" for entry in entries)
 
 
 def _endpoint(url: str) -> Endpoint | Refusal:
