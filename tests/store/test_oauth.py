@@ -1,7 +1,7 @@
 """OAuth tokens and named secrets: sealed at rest, listed without themselves, one for each identity."""
 
 from coilclaw.secrets.vault import Vault
-from coilclaw.store.oauth import get_token, list_tokens, put_token, remove_token
+from coilclaw.store.oauth import find_token, get_token, list_tokens, mark_reconnect, put_token, remove_token
 from coilclaw.store.sealed import key_in_force
 from coilclaw.store.stored_secrets import get_secret, list_secrets, put_secret, remove_secret, sealed_secret
 
@@ -55,3 +55,18 @@ def test_a_named_secret_is_replaced_listed_and_removed(db, clock, tmp_path):
     assert db.write_now(lambda tx: remove_secret(tx, "A_KEY"))
     assert sealed_secret(db.reader, "A_KEY") is None
     assert get_secret(db.reader, vault, "A_KEY") is None
+
+
+def test_a_token_that_is_no_longer_accepted_is_marked_once_until_it_is_removed(db, clock, tmp_path):
+    vault = Vault(tmp_path / "keys", {})
+    token_id = put(db, clock, vault, "one", provider="mcp:files")
+    assert find_token(db.reader, "mcp:files", "user").reconnect_since == ""
+    assert db.write_now(lambda tx: mark_reconnect(tx, clock, token_id))
+    assert not db.write_now(lambda tx: mark_reconnect(tx, clock, token_id))
+    assert not db.write_now(lambda tx: mark_reconnect(tx, clock, "oauth_unknown"))
+    assert find_token(db.reader, "mcp:files", "user").reconnect_since
+    assert find_token(db.reader, "mcp:files", "bot") is None
+    db.write_now(lambda tx: remove_token(tx, token_id))
+    assert put(db, clock, vault, "two", provider="mcp:files") != token_id
+    assert find_token(db.reader, "mcp:files", "user").reconnect_since == ""
+    assert "oauth_reconnect" not in "\n".join(db.reader.iterdump())

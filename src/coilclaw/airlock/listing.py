@@ -85,6 +85,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """The owner's notification targets: a message server, a mail server."""
     mcp: frozenset[Target] = frozenset()
     """MCP servers: each by its whole URL, path and query included."""
+    oauth: Endpoints = frozenset()
+    """Authorization servers that the owner named: tokens, revocation, metadata."""
     domains: DomainSet = DomainSet()
     """The owner's `allowed_domains`, for `http` and for boxes."""
     narrowing: tuple[DomainSet, ...] | None = None
@@ -102,6 +104,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         webhooks: Iterable[str] = (),
         notify: Iterable[str] = (),
         mcp: Iterable[str] = (),
+        oauth: Iterable[str] = (),
         allowed_domains: Iterable[str] = (),
         own_ports: Iterable[int] = (),
     ) -> "Listing":
@@ -113,6 +116,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
             webhooks=endpoints_of(webhooks),
             notify=endpoints_of(notify),
             mcp=exact_urls(mcp),
+            oauth=named_origins(oauth),
             domains=DomainSet.of(allowed_domains),
             own_ports=frozenset(own_ports),
         )
@@ -138,6 +142,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
                 return self.notify
             case "mcp":
                 return frozenset(Endpoint(each.scheme, each.host, each.port) for each in self.mcp)
+            case "oauth":
+                return self.oauth
             case "web_open" | "push" | "http" | "box":
                 return None
 
@@ -160,6 +166,11 @@ def exact_urls(urls: Iterable[str]) -> frozenset[Target]:
     if problems:
         raise ConfigError(problems, remedy="Write a base URL such as https://host/v1 or http://127.0.0.1:8080/v1.")
     return frozenset(found)
+
+
+def named_origins(entries: Iterable[str]) -> Endpoints:
+    """Exact origins from URLs or plain host names (https on 443); a wildcard is a fault, as in `endpoints_of`."""
+    return endpoints_of(entry if "://" in entry else f"https://{entry}" for entry in entries)
 
 
 def _listable(url: str) -> Target | Refusal:

@@ -13,6 +13,8 @@ CoilclawError
 │       └── StepOverrun      it wants more calls or tokens than one step may use: the step is retried
 ├── EgressRefused        3  the airlock refused a request
 ├── TransportError       1  the network did not deliver: refused, timed out, broken TLS, a body over its cap
+├── OAuthError           1  an account could not be connected or used; `code` names the reason
+│   └── ReconnectNeeded  4  the account's permission is gone: only the owner can connect it again
 ├── BoxUnavailable       1  no box passes its probes here, so nothing runs
 ├── BudgetSpent          3  the day's tokens are used up
 ├── Conflict             3  an idempotency key was reused with other arguments
@@ -124,6 +126,25 @@ class TransportError(CoilclawError):
         self.sent = sent
         """False if not one byte of the request can have left."""
         self.timeout = timeout
+
+
+class OAuthError(CoilclawError):
+    """An account could not be connected or used. `code` is stable, for callers and tests."""
+
+    def __init__(self, message: str, *, code: str, remedy: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.code = code
+        self.retry_after = retry_after
+        """The seconds an authorization server asked to wait, with the code UNAVAILABLE."""
+
+
+class ReconnectNeeded(OAuthError):
+    """The authorization server no longer accepts the account's permission; nothing but the owner helps."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, remedy: str) -> None:
+        super().__init__(message, code="RECONNECT", remedy=remedy)
 
 
 class BoxUnavailable(CoilclawError):

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Principal: TypeAlias = Literal[
-    "provider", "web_open", "web_search", "http", "box", "forge", "webhook", "push", "notify", "mcp"
+    "provider", "web_open", "web_search", "http", "box", "forge", "webhook", "push", "notify", "mcp", "oauth"
 ]
 """Who asks. Each has its own allowlist in the airlock."""
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from coilclaw.packets.mail import Mail
     from coilclaw.packets.ports import Box, Provider, Tool, Transport
     from coilclaw.runtime.keyring import Keyring
+    from coilclaw.runtime.oauth.accounts import Accounts
     from coilclaw.runtime.roots import Roots
     from coilclaw.secrets.passkey import Place
     from coilclaw.secrets.redactor import Redactor
@@ -191,6 +192,13 @@ class Runtime:
         from coilclaw.runtime.keyring import Keyring
 
         return Keyring(self)
+
+    @cached_property
+    def oauth(self) -> "Accounts":
+        """Connected accounts, and their access tokens."""
+        from coilclaw.runtime.oauth.accounts import Accounts
+
+        return Accounts(self)
 
     @cached_property
     def vault(self) -> "Vault":

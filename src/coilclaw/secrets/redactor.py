@@ -28,6 +28,10 @@ class Redactor:
         """Register a value, for running streams too. One with a reason in `refusal(value)` is ignored."""
         self._registered.add(name, value)
 
+    def forget(self, value: str) -> None:
+        """Stop looking for a value that opens nothing any more."""
+        self._registered.drop(value)
+
     def text(self, text: str) -> str:
         """A whole text, redacted."""
         for layer in self._layers():

@@ -123,6 +123,11 @@ class Registered:
             self._values[value] = name
             self._compiled = None
 
+    def drop(self, value: str) -> None:
+        """Forget a registered value."""
+        if self._values.pop(value, None) is not None:
+            self._compiled = None
+
     def __bool__(self) -> bool:
         return bool(self._values)
 

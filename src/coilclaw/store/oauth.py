@@ -20,9 +20,14 @@ class OAuthToken(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...]
     created_at: str
     updated_at: str
+    reconnect_since: str = ""
+    """When the authorization server stopped accepting the token; empty while it did not."""
 
 
-_COLUMNS = "token_id, provider, identity_type, scopes, created_at, updated_at"
+_LISTED = (
+    "SELECT token_id, provider, identity_type, scopes, created_at, updated_at, meta.value FROM oauth_tokens"
+    " LEFT JOIN meta ON meta.key = 'oauth_reconnect:' || token_id"
+)
 
 
 def put_token(
@@ -66,20 +71,40 @@ def get_token(db: Tx, sealer: Sealer, token_id: str) -> str | None:
 
 def list_tokens(db: Tx) -> list[OAuthToken]:
     """All listings, without the tokens themselves."""
-    rows = db.execute(f"SELECT {_COLUMNS} FROM oauth_tokens ORDER BY provider, identity_type").fetchall()  # noqa: S608
-    return [
-        OAuthToken(
-            token_id=row[0],
-            provider=row[1],
-            identity=row[2],
-            scopes=tuple(row[3].split()),
-            created_at=row[4],
-            updated_at=row[5],
-        )
-        for row in rows
-    ]
+    return [_listed(row) for row in db.execute(f"{_LISTED} ORDER BY provider, identity_type").fetchall()]
+
+
+def find_token(db: Tx, provider: str, identity: Identity) -> OAuthToken | None:
+    """The listing of one account, or None."""
+    row = db.execute(f"{_LISTED} WHERE provider = ? AND identity_type = ?", (provider, identity)).fetchone()
+    return None if row is None else _listed(row)
+
+
+def _listed(row: tuple[str, str, Identity, str, str, str, str | None]) -> OAuthToken:
+    return OAuthToken(
+        token_id=row[0],
+        provider=row[1],
+        identity=row[2],
+        scopes=tuple(row[3].split()),
+        created_at=row[4],
+        updated_at=row[5],
+        reconnect_since=row[6] or "",
+    )
+
+
+def mark_reconnect(tx: Tx, clock: Clock, token_id: str) -> bool:
+    """Record that a token is no longer accepted; False if that was known, or it is gone."""
+    return (
+        tx.execute(
+            "INSERT INTO meta (key, value) SELECT 'oauth_reconnect:' || token_id, ? FROM oauth_tokens"
+            " WHERE token_id = ? ON CONFLICT (key) DO NOTHING",
+            (stamp(clock()), token_id),
+        ).rowcount
+        == 1
+    )
 
 
 def remove_token(tx: Tx, token_id: str) -> bool:
-    """Delete a token; False if there was none."""
+    """Delete a token and what was recorded about it; False if there was none."""
+    tx.execute("DELETE FROM meta WHERE key = 'oauth_reconnect:' || ?", (token_id,))
     return tx.execute("DELETE FROM oauth_tokens WHERE token_id = ?", (token_id,)).rowcount == 1

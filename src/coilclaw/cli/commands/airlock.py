@@ -9,7 +9,7 @@ from coilclaw.cli.open_home import opened
 from coilclaw.cli.output import print_json, print_line, tell
 from coilclaw.packets.errors import UsageError
 
-PRINCIPALS = ("web_open", "http", "provider", "box", "forge", "webhook", "web_search", "push", "notify", "mcp")
+PRINCIPALS = ("web_open", "http", "provider", "box", "forge", "webhook", "web_search", "push", "notify", "mcp", "oauth")
 
 
 @click.group()
