@@ -25,6 +25,12 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     """Names of secrets that it gets as environment variables, for stdio. It gets no others."""
     headers: dict[str, str] = {}
     """Headers that it gets, each with the name of the secret that is its value, for http."""
+    oauth_hosts: tuple[GuestDomain, ...] = ()
+    """Hosts of its authorization server, for an http server that you sign in to: `coilclaw mcp sign-in NAME`."""
+    oauth_scopes: tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...] = ()
+    """What to ask for when signing in. Empty: what the server gives by default."""
+    oauth_client_id: Annotated[str, Meta(max_length=500)] = ""
+    """Your client there. Empty: it makes one for us, if it does that."""
     domains: tuple[GuestDomain, ...] = ()
     """Hosts that a stdio server may reach. Each must be among `security.allowed_domains` too."""
     read: tuple[GuestFolder, ...] = ()
@@ -59,7 +65,7 @@ def server_faults(name: str, server: McpServer) -> list[tuple[str, str]]:
     if name != name.lower():
         found.append(("", "the name of a server is lower-case; its tools are called NAME.tool"))
     if server.kind == "stdio":
-        found += [(key, "is for http servers only") for key in ("url", "headers") if getattr(server, key)]
+        found += [(key, "is for http servers only") for key in _HTTP_ONLY if getattr(server, key)]
         if not server.command or not server.command[0]:
             found.append(("command", 'is missing; name the program and its arguments, such as ["my-server", "--flag"]'))
         return found
@@ -67,12 +73,15 @@ def server_faults(name: str, server: McpServer) -> list[tuple[str, str]]:
     found += [(key, "is for stdio servers only") for key in given]
     if fault := _url_fault(server.url):
         found.append(("url", fault))
+    if server.oauth_hosts and any(header.lower() == "authorization" for header in server.headers):
+        found.append(("headers", "names Authorization, which signing in sets; remove one of them"))
     for header, secret in server.headers.items():
         if not _plain(header) or header.lower() in _OURS or not _plain(secret.replace("_", "-")):
             found.append(("headers", "names a header, and the secret that holds its value, such as Authorization"))
     return found
 
 
+_HTTP_ONLY = ("url", "headers", "oauth_hosts", "oauth_scopes", "oauth_client_id")
 _OURS = frozenset({"host", "content-type", "content-length", "accept", "mcp-session-id", "mcp-protocol-version"})
 
 

@@ -9,11 +9,12 @@ from coilclaw.config import Config, ServerModel
 from coilclaw.packets.errors import ConfigError
 
 if TYPE_CHECKING:
-    from coilclaw.airlock import Listing
+    from coilclaw.airlock import Airlock, Listing
+    from coilclaw.config.mcp import McpServer
     from coilclaw.gate.decision_input import UrlFact
     from coilclaw.packets.http import Principal, SendTarget
     from coilclaw.packets.ports import Transport
-    from coilclaw.runtime.runtime import Runtime
+    from coilclaw.runtime.runtime import Log, Runtime
 
 _PLAIN = r"(?s)https://([a-z0-9-]+(?:\.[a-z0-9-]+)+)(?:[/?#].*)?"
 
@@ -29,9 +30,35 @@ def listing_of(config: Config, *more: str) -> "Listing":
         webhooks=[url for hook in config.webhooks.values() for url in (hook.url, hook.lookup_url) if url],
         notify=_notify_places(config),
         mcp=[server.url for server in config.mcp.servers.values() if server.url],
+        oauth=[host for server in config.mcp.servers.values() for host in sign_in_places(server)],
         allowed_domains=(*config.security.allowed_domains, *more),
         own_ports=[int(config.server.http_addr.rpartition(":")[2])],
     )
+
+
+def open_airlock(app: "Runtime", say: "Log") -> "Airlock":
+    """The way out of a home; every request leaves a line in its logs."""
+    import msgspec
+
+    from coilclaw.airlock.log import EgressLine, line_json
+    from coilclaw.airlock.transport import Airlock
+
+    def note(line: EgressLine) -> None:
+        say("debug", "egress", msgspec.to_builtins(line))
+        try:
+            keep_line(app.home.logs_dir / "airlock.jsonl", line_json(line))
+        except OSError as error:
+            app.warn(f"the airlock's log cannot be written ({error.strerror}).")
+
+    return Airlock(app.listing, log=note, clock=app.clock)
+
+
+def sign_in_places(server: "McpServer") -> tuple[str, ...]:
+    """Where signing in to a server may go: its own origin, and the hosts that the owner named."""
+    if not server.oauth_hosts:
+        return ()
+    scheme, _, rest = server.url.partition("://")
+    return (f"{scheme}://{rest.partition('/')[0].partition('?')[0]}", *server.oauth_hosts)
 
 
 def transport_under(app: "Runtime", config: Config) -> "Transport":

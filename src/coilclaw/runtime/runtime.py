@@ -6,8 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from coilclaw import __version__
 from coilclaw.config import Config, FileStamp, Home, policy_inputs, secret_variables
 from coilclaw.config.environment import ENCRYPTION_KEY_NEW
@@ -321,19 +319,9 @@ class Runtime:
     @cached_property
     def airlock(self) -> "Airlock":
         """The way out; every request leaves a line in the home's logs."""
-        from coilclaw.airlock.log import EgressLine, line_json
-        from coilclaw.airlock.transport import Airlock
-        from coilclaw.runtime.reachable import keep_line
+        from coilclaw.runtime.reachable import open_airlock
 
-        def note(line: EgressLine) -> None:
-            fields: dict[str, Json] = msgspec.to_builtins(line)
-            self._say("debug", "egress", fields)
-            try:
-                keep_line(self.home.logs_dir / "airlock.jsonl", line_json(line))
-            except OSError as error:
-                self.warn(f"the airlock's log cannot be written ({error.strerror}).")
-
-        return Airlock(self.listing, log=note, clock=self.clock)
+        return open_airlock(self, self._say)
 
     def open_box(self) -> "Box":
         """The best box that holds here."""

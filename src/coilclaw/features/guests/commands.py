@@ -43,6 +43,7 @@ def mcp() -> None:
 @click.option("--url", default="", help="The address of a server that is reached over HTTP, instead of a command.")
 @click.option("--env", multiple=True, metavar="NAME", help="A secret that it gets as an environment variable.")
 @click.option("--header", multiple=True, metavar="HEADER=NAME", help="A header, and the secret that is its value.")
+@click.option("--oauth", multiple=True, metavar="HOST", help="A host to sign in at, for --url; the browser opens it.")
 @click.option("--domain", multiple=True, help="A host that a boxed server may reach; list it as allowed too.")
 @click.option("--read", multiple=True, metavar="FOLDER", help="A folder outside the workspace that it may read.")
 @click.option("--write", multiple=True, metavar="FOLDER", help="A folder outside the workspace that it may change.")
@@ -54,8 +55,8 @@ def mcp() -> None:
 @_CLASSES[2]
 def add(
     name: str, command: tuple[str, ...], url: str, env: tuple[str, ...], header: tuple[str, ...],
-    domain: tuple[str, ...], read: tuple[str, ...], write: tuple[str, ...], json_file: str | None,
-    reads: str, writes: str, sends: str,
+    oauth: tuple[str, ...], domain: tuple[str, ...], read: tuple[str, ...], write: tuple[str, ...],
+    json_file: str | None, reads: str, writes: str, sends: str,
 ) -> int:  # fmt: skip
     """Let in an MCP server: `coilclaw mcp add NAME -- PROGRAM ARGUMENTS…`, or with --url.
 
@@ -73,7 +74,7 @@ def add(
             tell(f"Left out: {line}", err=True)
     elif url:
         headers = dict(_pair(each) for each in header)
-        server = McpServer(kind="http", url=url, headers=headers)
+        server = McpServer(kind="http", url=url, headers=headers, oauth_hosts=oauth)
     else:
         if not command:
             raise UsageError("say how to start it.", remedy=f"coilclaw mcp add {name} -- PROGRAM ARGUMENTS…, or --url.")
@@ -81,7 +82,20 @@ def add(
         folders = [tuple(os.path.realpath(Path(each).expanduser()) for each in given) for given in (read, write)]
         server = McpServer(command=words, env=env, domains=domain, read=folders[0], write=folders[1])
     with opened() as app:
+        if server.oauth_hosts:
+            code = _sign_in_first(app, name, server)
+            return code or _let_in(app, name, (reads, writes, sends), None)
         return _let_in(app, name, (reads, writes, sends), server)
+
+
+def _sign_in_first(app: "Runtime", name: str, server: "McpServer") -> int:
+    """Add the table, then sign in: before that the server says nothing about itself."""
+    for make in (lambda: _guests(app).add_call(name, server), lambda: _guests(app).sign_in_call(name, paste=False)):
+        outcome = _carry(app, make())
+        print_result(outcome.result.output, success=outcome.result.success)
+        if not outcome.result.success:
+            return _exit(outcome) or 1
+    return 0
 
 
 @mcp.command(short_help="Approve a server from config.toml, or one that changed.")
@@ -129,6 +143,17 @@ def test(name: str) -> int:
     """Start a server once in its box and list its tools, through the gate; nothing is let in."""
     with opened() as app:
         outcome = _carry(app, _guests(app).look_call(name))
+        print_result(outcome.result.output, success=outcome.result.success)
+        return _exit(outcome)
+
+
+@mcp.command("sign-in", short_help="Sign in to a server in your browser.")
+@click.argument("name")
+@click.option("--paste", is_flag=True, help="For a machine without a browser: paste the address it ended at.")
+def sign_in(name: str, paste: bool) -> int:
+    """Sign in to an http server with OAuth, at the hosts that its table names (`oauth_hosts`)."""
+    with opened() as app:
+        outcome = _carry(app, _guests(app).sign_in_call(name, paste=paste))
         print_result(outcome.result.output, success=outcome.result.success)
         return _exit(outcome)
 

@@ -30,6 +30,8 @@ class GuestGrant(msgspec.Struct, frozen=True, kw_only=True):
     """The hash of every file of the program; empty for one that is reached by its address."""
     env: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
+    oauth_hosts: tuple[str, ...] = ()
+    oauth_scopes: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
@@ -99,6 +101,8 @@ def grant_of(server: "McpServer", program: str) -> GuestGrant:
         program=program,
         env=server.env,
         headers=tuple(sorted(server.headers.items())),
+        oauth_hosts=server.oauth_hosts,
+        oauth_scopes=server.oauth_scopes,
         domains=server.domains,
         read=server.read,
         write=server.write,

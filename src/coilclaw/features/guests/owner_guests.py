@@ -69,6 +69,24 @@ class OwnerGuests:
             raise UsageError(f"mcp.servers.{name}{f'.{key}' if key else ''}: {fault}.")
         return ToolCall.of("guest_look", {"name": name, "server": msgspec.to_builtins(server)})
 
+    def add_call(self, name: str, server: McpServer) -> ToolCall:
+        """The call that adds a server's table to config.toml and nothing else."""
+        from coilclaw.runtime.settings import proposal
+
+        check_guest_name(name)
+        return proposal(self._app, tuple(_settings(name, server)))
+
+    def sign_in_call(self, name: str, *, paste: bool) -> ToolCall:
+        """The call that signs in to a server with OAuth."""
+        server = self._app.config.mcp.servers.get(name)
+        if server is None or not server.oauth_hosts:
+            raise UsageError(
+                f"{name} has no oauth_hosts.",
+                remedy=f"Name where to sign in: `coilclaw config set --add mcp.servers.{name}.oauth_hosts HOST`.",
+            )
+        args = {"name": name, "paste": paste, "hosts": [*server.oauth_hosts], "scopes": [*server.oauth_scopes]}
+        return ToolCall.of("guest_sign_in", dict(args))
+
     async def read_plugin(self, name: str) -> None:
         """Note what an installed plugin offers now; nothing of it runs."""
         offer = await asyncio.to_thread(read_plugin, self._app.home.plugins_dir / name)

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.features.guests.mcp_client import CallResult, GuestFault, Kind, McpClient, McpWire, Receive
+from coilclaw.features.guests.mcp_client import (
+    CallResult,
+    GuestFault,
+    GuestUnauthorized,
+    Kind,
+    McpClient,
+    McpWire,
+    Receive,
+)
 from coilclaw.features.guests.names import alike, tool_fault
 from coilclaw.features.guests.offer import (
     CLAIMS,
@@ -67,6 +75,10 @@ class _Place:
         self.pin = ""
         self.crashes = 0
         self.not_before = 0.0
+        self.token = ""
+        """The last access token that was sent."""
+        self.rejected = ""
+        """The one that the server refused: another is fetched before the next request."""
 
 
 class RunningGuests:
@@ -93,6 +105,10 @@ class RunningGuests:
         for last in (False, True):
             try:
                 return await self._call(place, pin, tool, arguments, idle_seconds)
+            except GuestUnauthorized:
+                if last or not place.token:
+                    raise
+                place.rejected, place.token = place.token, ""
             except GuestFault as fault:
                 if last or fault.begun or fault.code not in _ENDED or place.crashes > 1:
                     raise
@@ -237,7 +253,15 @@ class RunningGuests:
 
         async def headers() -> tuple[tuple[str, str], ...]:
             found = dict(secrets_of(self._app, tuple(server.headers.values())))
-            return tuple((header, found[secret]) for header, secret in server.headers.items())
+            given = tuple((header, found[secret]) for header, secret in server.headers.items())
+            if not server.oauth_hosts:
+                return given
+            from coilclaw.features.guests.signing_in import bearer
+
+            place = self._places.setdefault(name, _Place())
+            signed = await bearer(self._app, name, place.rejected)
+            place.token, place.rejected = signed[1].partition(" ")[2], ""
+            return (*given, signed)
 
         return HttpWire(transport, server.url, headers=headers)
 

@@ -56,7 +56,7 @@ def guest_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
             raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
         return runtime
 
-    own = (_make_look(home), _make_approve(home))
+    own = (_make_look(home), _make_approve(home), _make_sign_in(home))
     return own if runtime is None else (*own, *_let_in(runtime))
 
 
@@ -179,6 +179,56 @@ def _make_approve(home: "Callable[[], Runtime]") -> Tool:
         return ToolOutput(text=f"{args.name} is let in with {len(args.classes)} tools.", label=INTERNAL)
 
     return guest_approve
+
+
+class SignInArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of guest_sign_in."""
+
+    name: Name
+    paste: Annotated[bool, msgspec.Meta(description="Ask for the address instead of listening for the browser.")]
+    hosts: Annotated[tuple[str, ...], msgspec.Meta(description="Where signing in may go.", max_length=20)]
+    scopes: Annotated[tuple[str, ...], msgspec.Meta(description="What is asked for.", max_length=100)]
+
+
+def _make_sign_in(home: "Callable[[], Runtime]") -> Tool:
+    def touches(args: SignInArgs) -> Touches:
+        scopes = ", ".join(args.scopes) or "its default scopes"
+        says = f"Sign in to {args.name} at {', '.join(args.hosts)}, for {scopes}. The token is kept encrypted."
+        return Touches(subject=args.name, public=True, seconds=330, says=says)
+
+    @tool(
+        SignInArgs,
+        effect="WRITE",
+        destination="external",
+        idempotent=False,
+        always_ask=True,
+        touches=touches,
+        summary=lambda args: f"Sign in to the guest {args.name}",
+        callers=frozenset({"gateway"}),
+        governs=True,
+    )
+    async def guest_sign_in(args: SignInArgs, context: Context) -> ToolOutput:
+        """Sign in to an MCP server in the owner's browser; only `coilclaw mcp sign-in` does."""
+        from coilclaw.features.guests.signing_in import sign_in_to
+
+        app, ask = home(), context.ask_owner
+        server = app.config.mcp.servers.get(args.name)
+        if server is None or (server.oauth_hosts, server.oauth_scopes) != (args.hosts, args.scopes):
+            raise ToolError(f"{args.name} is not what was shown.", code="GUEST_CHANGED", begun=False)
+        if args.paste and ask is None:
+            raise ToolError("nobody can paste an address here.", code="NOT_GRANTED", begun=False)
+
+        async def paste() -> str:
+            assert ask is not None  # noqa: S101 - looked at above
+            return await ask("Paste the address that the browser ended at (it cannot open it; that is fine):")
+
+        def show(address: str) -> None:
+            app.warn(f"Open this address in your browser to sign in to {args.name}: {address}")
+
+        text = await sign_in_to(app, args.name, server, show, paste if args.paste else None)
+        return ToolOutput(text=text, label=INTERNAL)
+
+    return guest_sign_in
 
 
 def _shown(app: "Runtime", args: ApproveArgs) -> tuple[GuestOffer, Pin | None]:

@@ -49,6 +49,9 @@ def grant_words(grant: GuestGrant) -> Iterator[str]:
         yield f"It is reached at {one_line(grant.url)}: everything it is asked leaves this machine."
         for header, secret in grant.headers:
             yield f"It gets the secret {secret} as the header {header}."
+        if grant.oauth_hosts:
+            scopes = ", ".join(grant.oauth_scopes) or "its default scopes"
+            yield f"You sign in to it at {', '.join(grant.oauth_hosts)}, for {one_line(scopes)}."
         return
     if grant.command:
         yield f"It runs {one_line(' '.join(grant.command))} in a box."
