@@ -13,6 +13,8 @@ ChangeKind: TypeAlias = Literal["added", "changed", "removed"]
 
 MAIN = "refs/heads/main"
 LEDGER = "refs/heads/ledger"
+COPIED = "Copied-From"
+"""The trailer of the commit with which a new bot goes on from a copy; what came before is another bot's."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
