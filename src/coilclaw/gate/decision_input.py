@@ -30,6 +30,8 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
     opens_pr: bool = False
     governs: bool = False
     """Every call of it changes what governs the agent."""
+    tightens: bool = False
+    """The call only takes something away from the agent."""
 
 
 FOLLOWED: dict[str, int] = {"page": 2, "search": 5}

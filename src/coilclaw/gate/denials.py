@@ -309,7 +309,7 @@ def _deny_autonomy(case: Case) -> Iterator[Reason]:
     autonomy = case.policy.autonomy
     if case.facts.tool is None:
         return  # that there is no such tool is all there is to say
-    if case.facts.tool.governs and case.by_owner:
+    if case.by_owner and (case.facts.tool.governs or case.facts.tool.tightens):
         return  # autonomy bounds the agent; it must not keep the owner from changing it
     if autonomy == "readonly" and (case.lane != "A" or case.risk != "R0"):
         yield Reason(

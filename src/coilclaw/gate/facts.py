@@ -152,7 +152,7 @@ class Inspector:
         touches = tool.touches(args) if tool is not None and args is not None else Touches()
         root = self._root_of(IN_WORKSPACE) if touches.in_workspace else at
         command = self._read(touches.command) if touches.command is not None else None
-        declared = None if tool is None else _fact(tool, governs=touches.governs)
+        declared = None if tool is None else _fact(tool, touches)
         counts = self._count(action_id, declared)
         narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
         paths = _paths(root, touches, command)
@@ -391,7 +391,7 @@ def _address(domain: str) -> str:
     return f"{domain}/" if "://" in domain else f"https://{domain}/"
 
 
-def _fact(tool: Tool, *, governs: bool = False) -> ToolFact:
+def _fact(tool: Tool, touches: Touches = Touches()) -> ToolFact:  # noqa: B008 - frozen
     return ToolFact(
         name=tool.name,
         effect=tool.effect,
@@ -399,7 +399,8 @@ def _fact(tool: Tool, *, governs: bool = False) -> ToolFact:
         always_ask=tool.always_ask,
         callers=tool.callers,
         opens_pr=tool.opens_pr,
-        governs=tool.governs or governs,
+        governs=tool.governs or touches.governs,
+        tightens=touches.tightens,
     )
 
 

@@ -322,6 +322,8 @@ class Touches(msgspec.Struct, frozen=True, kw_only=True):
     """The merge it would make, for the owner's mode to answer."""
     governs: bool = False
     """This very call changes what governs the agent, though not every call of its tool does."""
+    tightens: bool = False
+    """It only takes something away from the agent: no autonomy keeps the owner from that."""
     in_workspace: bool = False
     """Its paths lie in the workspace, also where its conversation works in a project."""
 

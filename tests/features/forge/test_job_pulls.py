@@ -150,11 +150,14 @@ async def test_a_merge_whose_rules_do_not_load_is_taken_back(forge_office):
     forge = LocalForge(here.app)
     args = forge.merge_args(pull)
     merged = await forge.merge(pull.number, args["head"], args["diff"], args["checks"])
-    forge.deploy(merged)
+    assert merged.state == "MERGED"
     (here.app.workspace / "policies" / "mine.json").write_text("{broken")
     work = JobWork(here.app, here.home.conveyor())
     assert "taken back" in await work.deploy(here.job(job))
     assert not (here.app.workspace / "notes/a.md").exists()
+    assert list((here.app.workspace / "audit/evidence").iterdir()), "what is on record stays"
+    assert "taken back" in pull_of(here, job).reason
+    assert "taken back" in await work.deploy(here.job(job)), "it is not deployed by a second try"
     repository = forge.repository
     assert repository.is_ancestor(before, forge.bot.main())
     assert "Revert" in git(here.app.workspace, "log", "--format=%s", "main")

@@ -1706,7 +1706,7 @@ export interface PullShown {
   mode: 'strict' | 'whitelist' | 'yolo';
   number: number;
   opened_at: string;
-  /** Why it was closed. */
+  /** Why it was closed, or taken back after it was merged. */
   reason: string;
   /** Of its checks. */
   results: Check[];
@@ -1738,7 +1738,7 @@ export interface PullView {
   labels: string[];
   number: number;
   opened_at: string;
-  /** Why it was closed. */
+  /** Why it was closed, or taken back after it was merged. */
   reason: string;
   /** Of the riskiest path it touches. */
   risk: 'R0' | 'R1' | 'R2' | 'R3';

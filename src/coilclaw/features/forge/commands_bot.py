@@ -122,13 +122,13 @@ def mode(name: str | None, span: str) -> int:
             return 0
         if name == "yolo":
             return _yolo(app, span)
-        from coilclaw.features.forge.merge_mode import end_yolo, make_strict
+        from coilclaw.features.forge.merge_mode import ending_yolo, tightening
 
-        if name == "strict":
-            asyncio.run(make_strict(app, by="terminal"))
-            tell("You approve every merge.")
-            return 0
-        asyncio.run(end_yolo(app, by="terminal"))
+        call = tightening(app) if name == "strict" else ending_yolo(app)
+        code = 0 if call is None else _carry(app, call, "gateway")
+        if name == "strict" or code:
+            tell("You approve every merge already.") if call is None else None
+            return code
     from coilclaw.cli.commands.config import set_keys
 
     return set_keys.main(["forge.merge_mode", name], standalone_mode=False)

@@ -261,6 +261,9 @@ async def _merge(app: "Runtime", number: int) -> int:
             return code
     await _go_on(app, pulls, number)
     pull = pulls.forge.find(number)
+    if pull.state == "MERGED" and pull.reason:
+        tell(app.redact(pull.reason))
+        return 1
     if pull.deployed_at is None:
         fault = _fault_of(app, pull)
         tell(fault or f"#{number} is {pull.state.lower()}, but not deployed yet: see `coilclaw pr show {number}`.")

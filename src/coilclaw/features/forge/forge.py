@@ -402,17 +402,18 @@ class LocalForge:
 
     # Afterwards
 
-    def deploy(self, pull: PullRequest) -> None:
-        """Put what was merged in place."""
-        self.bot.settle(f"after #{pull.number} was merged")
-        self._app.reached("pr_deployed")
+    def deployed(self, pull: PullRequest, fault: str) -> None:
+        """Record that what was merged is in place, or why it was taken back."""
 
         def write(tx: Tx) -> None:
             now = stamp(self._app.clock())
             kept = change_pull(
-                tx, self._app.clock, pull.number, lambda each: msgspec.structs.replace(each, deployed_at=now)
+                tx,
+                self._app.clock,
+                pull.number,
+                lambda each: msgspec.structs.replace(each, deployed_at=now, reason=fault),
             )
-            self.note(tx, "pr_deployed", kept)
+            self.note(tx, "pr_deployed", kept, taken_back=bool(fault))
 
         self._app.db.write_now(write)
 

@@ -1,6 +1,5 @@
-"""pr_merge and bot_yolo: what only the runtime and the owner call, each through the gate."""
+"""pr_merge, bot_yolo and bot_tighten: what only the runtime and the owner call, each through the gate."""
 
-import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +47,13 @@ class YoloArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hours: Annotated[int, msgspec.Meta(description="For how many hours.", ge=1, le=MOST_HOURS)]
 
 
+class TightenArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of bot_tighten. Without hashes only yolo ends."""
+
+    before: Annotated[str, msgspec.Meta(description="SHA-256 of config.toml before it.", pattern="^([0-9a-f]{64})?$")]
+    after: Annotated[str, msgspec.Meta(description="SHA-256 of config.toml after it.", pattern="^([0-9a-f]{64})?$")]
+
+
 def forge_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
     """The tools of the forge; without a home they can only be described."""
 
@@ -56,7 +62,7 @@ def forge_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
             raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
         return runtime
 
-    return (_make_merge(home), _make_yolo(home))
+    return (_make_merge(home), _make_yolo(home), _make_tighten(home))
 
 
 def _make_merge(home: "Callable[[], Runtime]") -> Tool:
@@ -72,15 +78,14 @@ def _make_merge(home: "Callable[[], Runtime]") -> Tool:
     )
     async def pr_merge(args: MergeArgs, context: Context) -> ToolOutput:
         """Merge a pull request into main; only the runtime proposes it, once its checks ran."""
+        from coilclaw.features.forge.deployment import put_in_place
         from coilclaw.features.forge.forge import LocalForge
 
         forge = LocalForge(home())
         pull = await forge.merge(args.number, args.head, args.diff, args.checks)
-        if pull.job_id is None:  # a job deploys its own
-            await asyncio.to_thread(forge.deploy, pull)
-        return ToolOutput(
-            text=f"Merged #{pull.number} as {pull.merged_sha}.", label=INTERNAL, metadata={"commit": pull.merged_sha}
-        )
+        fault = "" if pull.job_id else await put_in_place(home(), forge, pull)  # a job deploys its own
+        text = fault or f"Merged #{pull.number} as {pull.merged_sha}."
+        return ToolOutput(text=text, label=INTERNAL, metadata={"commit": pull.merged_sha, "taken_back": bool(fault)})
 
     return pr_merge
 
@@ -155,3 +160,25 @@ def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
         return ToolOutput(text=f"Pull requests merge without asking until {until:%H:%M} UTC.", label=INTERNAL)
 
     return bot_yolo
+
+
+def _make_tighten(home: "Callable[[], Runtime]") -> Tool:
+    @tool(
+        TightenArgs,
+        effect="WRITE",
+        destination="internal",
+        idempotent=True,  # a repeat finds yolo over and the file as it should be
+        always_ask=False,
+        touches=lambda args: Touches(
+            subject="the merge mode", public=True, says="Pull requests merge less by themselves.", tightens=True
+        ),
+        summary=lambda args: "Ask about every merge (strict)" if args.after else "End yolo",
+        callers=frozenset({"gateway"}),
+    )
+    async def bot_tighten(args: TightenArgs, context: Context) -> ToolOutput:
+        """Have more merges asked about; only `coilclaw bot mode` and the panel do."""
+        from coilclaw.features.forge.merge_mode import tighten
+
+        return ToolOutput(text=await tighten(home(), args.before, args.after), label=INTERNAL)
+
+    return bot_tighten
