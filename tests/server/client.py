@@ -860,6 +860,7 @@ class JobSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
     intent: str
     job_id: str
     outputs: "Outputs"
+    parent_id: str | None
     repo: str | None
 
 

@@ -58,7 +58,6 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Calls proposed within a minute."""
     waiting: int
     """Actions waiting for the owner."""
-    prs_today: int = 0
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,7 +195,6 @@ class Inspector:
             inherited=self._inherited(root, touches, (*paths, *committed), command, turn),
             private=talk.private,
             job=turn.job,
-            prs_today=counts.prs_today,
             only_reads=_changes_nothing(declared, touches, command),
             committed=committed,
             tree=bool(root.tree),
@@ -398,7 +396,6 @@ def _fact(tool: Tool, touches: Touches = Touches()) -> ToolFact:  # noqa: B008 -
         destination=tool.destination,
         always_ask=tool.always_ask,
         callers=tool.callers,
-        opens_pr=tool.opens_pr,
         governs=tool.governs or touches.governs,
         tightens=touches.tightens,
     )

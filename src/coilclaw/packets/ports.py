@@ -432,8 +432,6 @@ class Tool(Protocol):
     destination: Destination
     idempotent: bool
     always_ask: bool
-    opens_pr: bool
-    """Whether it opens a pull request, which has a daily limit."""
     callers: frozenset[Source]
     """The allowed sources of calls."""
     governs: bool

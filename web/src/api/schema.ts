@@ -968,6 +968,8 @@ export interface JobSpec {
   intent: string;
   job_id: string;
   outputs: Outputs;
+  /** The job that started it; its pull request counts against that one's `max_prs` too. */
+  parent_id: string | null;
   repo: string | null;
 }
 

@@ -22,6 +22,7 @@ from coilclaw.features.forge.store import (
     change_pull,
     load_pull,
     new_pull,
+    opened_by,
     opened_since,
     pull_of_job,
     pull_on,
@@ -84,16 +85,21 @@ class LocalForge:
         if not changes.written:
             return None
         before = pull_of_job(self._app.db.reader, job.job_id)
-        if before is None:
-            self._make_room(job)
         return self._put(job, tree, changes, before)
 
-    def _make_room(self, job: JobRow) -> None:
-        if job.spec.constraints.max_prs == 0:
-            raise ForgeRefused("the job changed files, but it may open no pull request (max_prs is 0).", begun=False)
+    def _must_have_room(self, tx: Tx, job: JobRow) -> None:
+        """The one place that limits how many there are: where the row is added, so that none slips by."""
+        above: JobRow | None = job
+        while above is not None:  # a job's own count holds for all that it started
+            most = above.spec.constraints.max_prs
+            if most is not None and opened_by(tx, above.job_id) >= most:
+                whose = "it" if above is job else f"{above.job_id}, which started it,"
+                text = f"the job changed files, but {whose} may open no further pull request (max_prs is {most})."
+                raise UsageError(text, remedy="Create a job that may open more.")
+            above = load_job(tx, above.spec.parent_id) if above.spec.parent_id else None
         most = self._app.config.budgets.prs_per_day
-        if opened_since(self._app.db.reader, stamp(self._app.clock() - timedelta(days=1))) >= most:
-            raise TooManyPulls(f"{most} pull requests were opened within a day, which is the limit.")
+        if opened_since(tx, stamp(self._app.clock() - timedelta(days=1))) >= most:
+            raise TooManyPulls(f"jobs opened {most} pull requests within a day, which is the limit.")
 
     def _put(self, job: JobRow, tree: JobTree, changes: TreeChanges, before: PullRequest | None) -> PullRequest:
         app, branch = self._app, BRANCH.format(job_id=job.job_id)
@@ -141,6 +147,7 @@ class LocalForge:
 
     def _keep(self, tx: Tx, job: JobRow, made: PullRequest, before: PullRequest | None) -> PullRequest:
         if before is None:
+            self._must_have_room(tx, job)
             pull = add_pull(tx, self._app.clock, made)
             add_job_event(tx, self._app.clock, job.job_id, "pr_opened", {"number": pull.number, "head": pull.head_sha})
         else:
