@@ -1,5 +1,6 @@
 """Gathering facts: everything a decision depends on, looked up before it and never inside it."""
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
@@ -127,13 +128,15 @@ class Inspector:
         """Every tool there is now."""
         return self._tools()
 
-    def ahead(self, call: ToolCall, turn: Turn) -> "Awaitable[LookedAt] | None":
+    def ahead(self, call: ToolCall, turn: Turn) -> "Awaitable[LookedAt | None] | None":
         """What git must be asked about a call: to be awaited and handed to `inspect` at once, so that nobody else waits
         for git. None for every other call."""
         tool = self.tools.get(call.tool)
-        if tool is None or not tool.always_ask or tool.destination != "workspace":
+        if tool is None or not tool.always_ask or tool.destination not in ("workspace", "external"):
             return None
         root, (args, _) = self._root_of(turn), self._parse(tool, call.args_bytes)
+        if tool.destination == "external":  # a merge keeps what git says, so that `inspect` finds it
+            return None if args is None else asyncio.to_thread(_warmed, tool, args)
         touches = Touches() if args is None else tool.touches(args)
         if touches.commits is None or root.fault():
             return None
@@ -387,6 +390,11 @@ def _asks_for_an_address(touches: Touches) -> bool:
 
 def _address(domain: str) -> str:
     return f"{domain}/" if "://" in domain else f"https://{domain}/"
+
+
+def _warmed(tool: Tool, args: msgspec.Struct) -> None:
+    """Have a tool say what a call touches; what it says then is found quickly the next time."""
+    tool.touches(args)
 
 
 def _fact(tool: Tool, touches: Touches = Touches()) -> ToolFact:  # noqa: B008 - frozen

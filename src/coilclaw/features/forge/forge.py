@@ -249,18 +249,22 @@ class LocalForge:
             return "yolo"
         return self._app.config.forge.merge_mode
 
-    def merge_facts(self, pull: PullRequest) -> MergeFacts:
-        """What the gate must know about merging it, as things stand now."""
+    def merge_outcome(self, pull: PullRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What merging it would touch, and what of that only the owner merges. Both follow from the commits alone."""
         main = pull.checked_sha or pull.base_sha
         merged = self.repository.merge(main, pull.head_sha).tree  # with conflicts it is not merged at all
         changes = self.repository.changes(main, merged)
+        read = self.repository.read
+        governs = governed(changes, lambda path: read(main, path), lambda path: read(merged, path))
+        return tuple(each.path for each in changes), governs
+
+    def merge_facts(self, pull: PullRequest, paths: tuple[str, ...], governs: tuple[str, ...]) -> MergeFacts:
+        """What the gate must know about merging it, as things stand now."""
         return MergeFacts(
             mode=self.mode(),
             allow=self._app.config.forge.merge_allow,
-            paths=tuple(each.path for each in changes if not self._is_own(pull, each.path)),
-            governs=governed(
-                changes, lambda path: self.repository.read(main, path), lambda path: self.repository.read(merged, path)
-            ),
+            paths=tuple(path for path in paths if not self._is_own(pull, path)),
+            governs=governs,
             risk=pull.risk,
             tainted=bool(pull.taint),
             checks_passed=bool(pull.checks) and all(check.passed for check in pull.checks),

@@ -30,6 +30,9 @@ MOST_PATHS = 500
 """So many files are shown with their difference."""
 
 
+VIEWS_KEPT = 32
+
+
 class MergeArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of pr_merge: everything that a yes binds."""
 
@@ -66,13 +69,15 @@ def forge_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
 
 
 def _make_merge(home: "Callable[[], Runtime]") -> Tool:
+    views = MergeViews()
+
     @tool(
         MergeArgs,
         effect="WRITE",
         destination="external",
         idempotent=True,
         always_ask=True,
-        touches=lambda args: _touched(home(), args),
+        touches=lambda args: _touched(home(), views, args),
         summary=lambda args: f"Merge #{args.number}: {args.title}",
         callers=frozenset({"gateway"}),
     )
@@ -90,43 +95,80 @@ def _make_merge(home: "Callable[[], Runtime]") -> Tool:
     return pr_merge
 
 
-def _touched(app: "Runtime", args: MergeArgs) -> Touches:
+class MergeView(msgspec.Struct, frozen=True):
+    """What git says about a merge. Commits never change, so neither does this."""
+
+    paths: tuple[str, ...]
+    """What merging touches, on main as it was when the checks ran."""
+    governs: tuple[str, ...]
+    own: tuple[str, ...]
+    """Files that the runtime adds."""
+    others: int
+    shown: str
+    """The difference of the other files, or their names where it is long."""
+
+
+class MergeViews:
+    """The last of them, so that cards are shown again without asking git."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, ...], MergeView] = {}
+
+    def of(self, forge: "LocalForge", pull: "PullRequest") -> MergeView:
+        """What a merge would do; git is asked once for the same commits."""
+        key = (str(pull.number), pull.base_sha, pull.head_sha, pull.checked_sha)
+        view = self._kept.pop(key, None) or _view(forge, pull)
+        self._kept[key] = view
+        for old in list(self._kept)[:-VIEWS_KEPT]:
+            self._kept.pop(old, None)
+        return view
+
+
+def _view(forge: "LocalForge", pull: "PullRequest") -> MergeView:
+    paths, governs = forge.merge_outcome(pull)
+    changes = forge.changes(pull)
+    own = [each.path for each in changes if pull.job_id is not None and is_runtime_file(each.path, pull.job_id)]
+    others = [each for each in changes if each.path not in own]
+    names = [each.path for each in others]
+    if names and len(names) <= MOST_PATHS and forge.weight(pull, names) <= CARD_BYTES:
+        shown = visible(forge.patch(pull, names).decode("utf-8", "replace"))
+    else:
+        listed = (f"{each.kind:8} {visible(each.path)}" for each in others)
+        shown = "\n".join((*listed, "", f"Too much to show here: read it with `coilclaw pr diff {pull.number}`."))
+    return MergeView(paths, governs, tuple(own), len(others), shown)
+
+
+def _touched(app: "Runtime", views: MergeViews, args: MergeArgs) -> Touches:
     """What a merge touches. Anybody may propose such a call, with any number: whatever is wrong, there is an answer."""
     from coilclaw.features.forge.forge import LocalForge
 
-    forge = LocalForge(app)
     nothing = Touches(subject=f"#{args.number}", public=True, says="Nothing would be merged.", governs=True)
     try:
-        pull = load_pull(app.db.reader, args.number)
+        forge, pull = LocalForge(app), load_pull(app.db.reader, args.number)
         if pull is None or pull.head_sha != args.head:
             return nothing
-        facts = forge.merge_facts(pull)
-        says = _card(forge, pull)
+        view = views.of(forge, pull)
+        facts = forge.merge_facts(pull, view.paths, view.governs)
+        says = _card(forge, pull, view)
     except CoilclawError:  # a broken object, or a git that is gone: the merge itself says why
         return nothing
     governs = pull.risk == "R3" or bool(facts.governs)
     return Touches(subject=f"main, by #{args.number}", public=True, says=says, merge=facts, governs=governs)
 
 
-def _card(forge: "LocalForge", pull: "PullRequest") -> str:
+def _card(forge: "LocalForge", pull: "PullRequest", view: MergeView) -> str:
     """What is merged: the difference of every file but those that the runtime itself adds, which are named."""
-    changes = forge.changes(pull)
-    own = [each.path for each in changes if pull.job_id is not None and is_runtime_file(each.path, pull.job_id)]
-    others = [each for each in changes if each.path not in own]
     failed = [f"FAILED  {check.name}: {check.summary}" for check in pull.checks if not check.passed]
-    lines = [visible(pull.title), f"{len(others)} files, risk {pull.risk}, branch {pull.branch}"]
+    files = "1 file" if view.others == 1 else f"{view.others} files"
+    lines = [visible(pull.title), f"{files}, risk {pull.risk}, branch {pull.branch}"]
     lines += failed or [f"All {len(pull.checks)} checks pass."]
     if forge.mode() == "yolo":
         lines.append("YOLO: other pull requests merge without asking you.")
     if pull.taint:
         lines.append(f"The job took in untrusted content: {', '.join(pull.taint)}")
-    if own:
-        lines.append(f"The runtime adds the record of the job: {', '.join(own)}")
-    paths = [each.path for each in others]
-    if paths and len(paths) <= MOST_PATHS and forge.weight(pull, paths) <= CARD_BYTES:
-        return "\n".join((*lines, "", visible(forge.patch(pull, paths).decode("utf-8", "replace"))))
-    lines += ["", *(f"{each.kind:8} {visible(each.path)}" for each in others)]
-    return "\n".join((*lines, "", f"Too much to show here: read it with `coilclaw pr diff {pull.number}`."))
+    if view.own:
+        lines.append(f"The runtime adds the record of the job: {', '.join(view.own)}")
+    return "\n".join((*lines, "", view.shown))
 
 
 def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
