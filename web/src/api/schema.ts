@@ -195,7 +195,7 @@ export interface Artifact {
   untrusted: boolean;
 }
 
-/** What shall be changed. */
+/** What to change. */
 export interface AskChanges {
   words: string;
 }
@@ -303,7 +303,7 @@ export interface BotView {
   enabled: boolean;
   /** Why pull requests cannot be made now, with the remedy; empty when they can. */
   fault: string;
-  /** The commit in force; empty when there is none. */
+  /** The commit that main is at; empty when there is none. */
   main: string;
   mode: 'strict' | 'whitelist' | 'yolo';
   open_pulls: number;
@@ -1694,7 +1694,7 @@ export interface PullShown {
   /** The commit on main that the checks were run against; empty before they ran. */
   checked_sha: string;
   checks: 'passed' | 'failed' | 'not run';
-  /** When what it changed was put in place. */
+  /** When it was deployed. */
   deployed_at: string | null;
   /** It is open, but nobody is asked: the question expired, or checks do not pass. */
   dormant: boolean;
@@ -1731,7 +1731,7 @@ export interface PullView {
   action_id: string | null;
   branch: string;
   checks: 'passed' | 'failed' | 'not run';
-  /** When what it changed was put in place. */
+  /** When it was deployed. */
   deployed_at: string | null;
   /** It is open, but nobody is asked: the question expired, or checks do not pass. */
   dormant: boolean;

@@ -309,7 +309,7 @@ def pull_text(job: JobRow, proposal: ChangeProposal, facts: JobFileFacts) -> tup
     )
     sources = untrusted_only((job.checkpoint_label,))
     body = [
-        f"Job {job.job_id}. Risk {proposal.risk_after} (the job's files before: {proposal.risk_before}).",
+        f"Job {job.job_id}. Risk {proposal.risk_after}, from the paths it changes.",
         "## Asked",
         fenced(job.goal),
         "## Done",

@@ -49,7 +49,7 @@ class Pulls:
         return action if action is not None and action.status in ("PENDING", "APPROVED") else None
 
     async def ask(self, number: int) -> PullRequest:
-        """Put the merge question anew, unless it is open; checks that do not pass leave it without one."""
+        """Ask about the merge again, unless the question is open; while checks fail there is none."""
         pull = self._open(number)
         if self.question(pull) is not None:
             return pull
@@ -65,7 +65,7 @@ class Pulls:
         """Have its job go on with the owner's words; the question is withdrawn until it comes back with its work."""
         words = words.strip()
         if not words or len(words) > LONGEST_WISH:
-            raise UsageError(f"say what shall be changed, in at most {LONGEST_WISH} characters.")
+            raise UsageError(f"say what to change, in at most {LONGEST_WISH} characters.")
         pull = self._open(number)
         job = self._job(pull)
         if job is None:

@@ -182,7 +182,7 @@ def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
             subject="the merge mode",
             public=True,
             says=f"For {args.hours} hours every job's pull request whose checks pass is merged WITHOUT ASKING YOU, also"
-            " what governs the agent's own work. Only .github, CODEOWNERS, SYSTEM.md, loosened policies and what a"
+            " to policies and schedules. Only .github, CODEOWNERS, SYSTEM.md, loosened policies and what a"
             " tainted job did beyond notes still wait for you. ESTOP ends it.",
         ),
         summary=lambda args: f"Merge every pull request without asking for {args.hours} hours (yolo)",

@@ -52,7 +52,7 @@ class PullView(msgspec.Struct, frozen=True, kw_only=True):
     opened_at: str
     updated_at: str
     deployed_at: str | None
-    """When what it changed was put in place."""
+    """When it was deployed."""
 
 
 class PullShown(PullView, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class BotView(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that the mode whitelist merges."""
     yolo_until: str | None
     main: str
-    """The commit in force; empty when there is none."""
+    """The commit that main is at; empty when there is none."""
     deployed: str
     """The commit whose files the workspace holds."""
     trees: int
