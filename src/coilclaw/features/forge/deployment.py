@@ -30,7 +30,7 @@ async def put_in_place(app: "Runtime", forge: "LocalForge", pull: PullRequest) -
 
     It may be called again after a kill at any instant: what was taken back stays so.
     """
-    await asyncio.to_thread(forge.bot.settle, f"after #{pull.number} was merged")
+    await asyncio.to_thread(forge.bot.deploy)
     app.reached("pr_deployed")
     fault = await asyncio.to_thread(_taken_back, forge, pull)
     if not fault:

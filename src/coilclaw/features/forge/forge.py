@@ -124,8 +124,7 @@ class LocalForge:
         message = commit_message(title, job.job_id, _manifest_hash(own), app.policy().hash, ledger_head(app.db.reader))
         head = self.repository.commit(tree.base_sha, (*changes.written, *own), message, BOT, self._now())
         app.reached("pr_committed")
-        reference = f"refs/heads/{branch}"
-        self.repository.move(reference, head, self.repository.resolve(reference))
+        self.repository.put(f"refs/heads/{branch}", head)
         app.reached("pr_branch")
         taint = untrusted_only((job.checkpoint_label, *self._labels(job.job_id, changes.written)))
         made = new_pull(
@@ -141,8 +140,7 @@ class LocalForge:
         )
         pull = app.db.write_now(lambda tx: self._keep(tx, job, made, before))
         app.reached("pr_row")
-        place = f"refs/pull/{pull.number}/head"
-        self.repository.move(place, head, self.repository.resolve(place))
+        self.repository.put(f"refs/pull/{pull.number}/head", head)
         return pull
 
     def _keep(self, tx: Tx, job: JobRow, made: PullRequest, before: PullRequest | None) -> PullRequest:
@@ -182,8 +180,7 @@ class LocalForge:
         risk = highest(each.path for each in changed)
         message = f"{title}\n\nPolicy-Hash: {self._app.policy().hash}\nLedger-Head: {ledger_head(self._app.db.reader)}"
         head = self.repository.commit(base, changed, message, BOT, self._now())
-        reference = f"refs/heads/{branch}"
-        self.repository.move(reference, head, self.repository.resolve(reference))
+        self.repository.put(f"refs/heads/{branch}", head)
         made = new_pull(
             branch=branch,
             base_sha=base,
@@ -205,8 +202,7 @@ class LocalForge:
             return pull
 
         pull = self._app.db.write_now(write)
-        place = f"refs/pull/{pull.number}/head"
-        self.repository.move(place, head, self.repository.resolve(place))
+        self.repository.put(f"refs/pull/{pull.number}/head", head)
         return pull
 
     def _labels(self, job_id: str, written: Sequence[Written]) -> tuple[str, ...]:
