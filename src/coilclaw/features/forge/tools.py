@@ -9,7 +9,7 @@ from coilclaw.features.forge.paths import is_runtime_file
 from coilclaw.features.forge.store import load_pull
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import INTERNAL
-from coilclaw.packets.errors import CoilclawError, ToolError
+from coilclaw.packets.errors import CoilclawError, EffectUncertain, StorageError, ToolError
 from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
 from coilclaw.packets.text import visible
 from coilclaw.store.tx import Tx
@@ -85,9 +85,15 @@ def _make_merge(home: "Callable[[], Runtime]") -> Tool:
         """Merge a pull request into main; only the runtime proposes it, once its checks ran."""
         from coilclaw.features.forge.deployment import put_in_place
         from coilclaw.features.forge.forge import LocalForge
+        from coilclaw.sandbox.bot_repository import ForgeRefused
 
         forge = LocalForge(home())
-        pull = await forge.merge(args.number, args.head, args.diff, args.checks)
+        try:
+            pull = await forge.merge(args.number, args.head, args.diff, args.checks)
+        except ForgeRefused:
+            raise
+        except (OSError, StorageError, ToolError) as error:  # main may have moved: a repeat finds that out
+            raise EffectUncertain(f"the merge of #{args.number} was cut off: {error}.") from error
         fault = "" if pull.job_id else await put_in_place(home(), forge, pull)  # a job deploys its own
         text = fault or f"Merged #{pull.number} as {pull.merged_sha}."
         return ToolOutput(text=text, label=INTERNAL, metadata={"commit": pull.merged_sha, "taken_back": bool(fault)})
