@@ -2,16 +2,13 @@
 
 import pytest
 
-from coilclaw.config.schema import Budgets, Security
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.box import BoxResult
 from coilclaw.packets.job import Constraints, JobLimits
-from coilclaw.tools.time import TimeArgs
-from tests.gate.test_conveyor import _channels, made_tool
 
 
 def turn_within(**constraints):
-    used = {key: constraints.pop(key) for key in ("files_changed", "prs_opened") if key in constraints}
+    used = {key: constraints.pop(key) for key in ("files_changed",) if key in constraints}
     return Turn("t", "", "job", job=JobLimits(job_id="job_1", constraints=Constraints(**constraints), **used))
 
 
@@ -93,30 +90,6 @@ async def test_a_command_that_changed_too_many_files_has_failed_and_the_next_is_
     assert (again.result.code, again.receipt.status) == ("JOB_FILES", "denied")
     reads = await home.call("shell", turn=turn, command="ls", key="o")
     assert reads.receipt.status == "allowed"
-
-
-def _opener(home):
-    async def open_pr(args: TimeArgs, context: object):
-        """Open one."""
-        from coilclaw.packets.ports import ToolOutput
-
-        return ToolOutput(text="opened", label="internal")
-
-    made = made_tool(open_pr)
-    made.opens_pr = True
-    home.app.tools["open_pr"] = made
-
-
-async def test_so_many_pull_requests_a_job_and_a_day(sample):
-    home = sample(channels=_channels("open_pr"), security=Security(autonomy="full"), budgets=Budgets(prs_per_day=2))
-    home.app.db.write_now(_a_job)
-    _opener(home)
-    denied = await home.call("open_pr", turn=turn_within(max_prs=1, prs_opened=1), key="0")
-    assert denied.result.code == "JOB_PRS"
-    for number in range(2):
-        assert (await home.call("open_pr", key=f"p{number}")).result.success
-    third = await home.call("open_pr", key="p3")
-    assert third.result.code == "TOO_MANY_PRS"
 
 
 async def test_work_in_the_background_asks_before_it_steers_later_work(home):

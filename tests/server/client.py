@@ -175,7 +175,7 @@ class Artifact(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class AskChanges(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What shall be changed."""
+    """What to change."""
 
     words: str
 
@@ -911,6 +911,7 @@ class JobSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
     intent: str
     job_id: str
     outputs: "Outputs"
+    parent_id: str | None
     repo: str | None
 
 
@@ -2505,7 +2506,7 @@ class Client:
         return await self._ask("GET", f"/v1/audit/{action_id}/story", {}, {"If-None-Match": if_none_match}, None, StoryTold)
 
     async def get_bot(self, *, if_none_match: str | None = None) -> BotView:
-        """Whether pull requests work, what merges by itself, and what is in force."""
+        """Whether pull requests work, what merges by itself, and where main is."""
         return await self._ask("GET", "/v1/bot", {}, {"If-None-Match": if_none_match}, None, BotView)
 
     async def set_merge_mode(self, body: SetMode, *, idempotency_key: str | None = None) -> ModeSet:
@@ -2745,7 +2746,7 @@ class Client:
         return await self._ask("GET", f"/v1/pulls/{number}", {}, {"If-None-Match": if_none_match}, None, PullShown)
 
     async def ask_pull(self, number: str, *, idempotency_key: str | None = None) -> PullShown:
-        """Put the merge question of an open one anew, after its checks, where it expired."""
+        """Run the checks of an open one and ask about its merge again, where the question has expired."""
         return await self._ask("POST", f"/v1/pulls/{number}/ask", {}, {"Idempotency-Key": idempotency_key}, None, PullShown)
 
     async def ask_pull_changes(self, number: str, body: AskChanges, *, idempotency_key: str | None = None) -> PullShown:
@@ -2765,7 +2766,7 @@ class Client:
         return await self._ask("GET", f"/v1/pulls/{number}/diff", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfFileDiff)
 
     async def reopen_pull(self, number: str, *, idempotency_key: str | None = None) -> PullShown:
-        """Open it again and put its question, while its branch is there and its job is not over."""
+        """Open it again and ask about its merge, while its branch is there and its job is not over."""
         return await self._ask("POST", f"/v1/pulls/{number}/reopen", {}, {"Idempotency-Key": idempotency_key}, None, PullShown)
 
     async def revert_pull(self, number: str, *, idempotency_key: str | None = None) -> PullShown:

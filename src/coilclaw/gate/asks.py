@@ -12,7 +12,7 @@ IRREVERSIBLE = "CANNOT_BE_UNDONE"
 
 def _ask_lane(case: Case) -> Iterator[Reason]:
     if case.lane == "B":
-        merge = "It puts into force what a job prepared."
+        merge = "It merges and deploys what a job prepared."
         text = "It would have an effect outside this machine." if case.facts.merge is None else merge
         yield Reason(rule="lane.external", code="LANE_B", text=text)
     if case.lane == "C" and not case.facts.unsafe:

@@ -27,9 +27,10 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
     always_ask: bool
     callers: frozenset[Source]
     """Where calls of it may come from; from elsewhere it is denied."""
-    opens_pr: bool = False
     governs: bool = False
     """Every call of it changes what governs the agent."""
+    tightens: bool = False
+    """The call only takes something away from the agent."""
 
 
 FOLLOWED: dict[str, int] = {"page": 2, "search": 5}
@@ -104,8 +105,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What the airlock thinks of each place the command asks to reach."""
     job: JobLimits | None = None
     """What the job leaves this call, when it comes from one."""
-    prs_today: int = 0
-    """Pull requests opened within a day, before this one; counted only for calls that open one."""
     only_reads: bool = False
     """No workspace file can change but those the call names: the command, if any, cannot change one."""
     irreversible: str = ""
@@ -135,7 +134,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """(layer, tools): a tool must be in every one of them."""
     calls_per_minute: int
     open_proposals: int
-    prs_per_day: int
     rules: tuple[PolicyRule, ...]
     broken: str
     hash: str

@@ -75,13 +75,6 @@ def _deny_budget(case: Case) -> Iterator[Reason]:
             text=f"{most} call{' was' if most == 1 else 's were'} made within a minute, which is the limit.",
             change="Wait a minute, or raise budgets.tool_calls_per_minute.",
         )
-    if case.facts.tool is not None and case.facts.tool.opens_pr and case.facts.prs_today >= case.policy.prs_per_day:
-        yield Reason(
-            rule="budget.prs",
-            code="TOO_MANY_PRS",
-            text=f"{case.policy.prs_per_day} pull requests were opened within a day, which is the limit.",
-            change="Wait, or raise budgets.prs_per_day.",
-        )
 
 
 def _deny_not_listed(case: Case) -> Iterator[Reason]:
@@ -149,12 +142,6 @@ def _deny_job(case: Case) -> Iterator[Reason]:
                 text=f"This job may change {files} and has changed {len(job.files_changed)}.",
                 change="Create a job that may change more.",
             )
-    if case.facts.tool.opens_pr and job.constraints.max_prs is not None and job.prs_opened >= job.constraints.max_prs:
-        yield Reason(
-            rule="job.prs",
-            code="JOB_PRS",
-            text=f"This job may open {job.constraints.max_prs} pull requests and has opened {job.prs_opened}.",
-        )
 
 
 def _deny_broken_policy(case: Case) -> Iterator[Reason]:
@@ -309,7 +296,7 @@ def _deny_autonomy(case: Case) -> Iterator[Reason]:
     autonomy = case.policy.autonomy
     if case.facts.tool is None:
         return  # that there is no such tool is all there is to say
-    if case.facts.tool.governs and case.by_owner:
+    if case.by_owner and (case.facts.tool.governs or case.facts.tool.tightens):
         return  # autonomy bounds the agent; it must not keep the owner from changing it
     if autonomy == "readonly" and (case.lane != "A" or case.risk != "R0"):
         yield Reason(

@@ -1,5 +1,6 @@
 """Gathering facts: everything a decision depends on, looked up before it and never inside it."""
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
@@ -58,7 +59,6 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Calls proposed within a minute."""
     waiting: int
     """Actions waiting for the owner."""
-    prs_today: int = 0
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,13 +128,15 @@ class Inspector:
         """Every tool there is now."""
         return self._tools()
 
-    def ahead(self, call: ToolCall, turn: Turn) -> "Awaitable[LookedAt] | None":
+    def ahead(self, call: ToolCall, turn: Turn) -> "Awaitable[LookedAt | None] | None":
         """What git must be asked about a call: to be awaited and handed to `inspect` at once, so that nobody else waits
         for git. None for every other call."""
         tool = self.tools.get(call.tool)
-        if tool is None or not tool.always_ask or tool.destination != "workspace":
+        if tool is None or not tool.always_ask or tool.destination not in ("workspace", "external"):
             return None
         root, (args, _) = self._root_of(turn), self._parse(tool, call.args_bytes)
+        if tool.destination == "external":  # a merge keeps what git says, so that `inspect` finds it
+            return None if args is None else asyncio.to_thread(_warmed, tool, args)
         touches = Touches() if args is None else tool.touches(args)
         if touches.commits is None or root.fault():
             return None
@@ -152,7 +154,7 @@ class Inspector:
         touches = tool.touches(args) if tool is not None and args is not None else Touches()
         root = self._root_of(IN_WORKSPACE) if touches.in_workspace else at
         command = self._read(touches.command) if touches.command is not None else None
-        declared = None if tool is None else _fact(tool, governs=touches.governs)
+        declared = None if tool is None else _fact(tool, touches)
         counts = self._count(action_id, declared)
         narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
         paths = _paths(root, touches, command)
@@ -196,7 +198,6 @@ class Inspector:
             inherited=self._inherited(root, touches, (*paths, *committed), command, turn),
             private=talk.private,
             job=turn.job,
-            prs_today=counts.prs_today,
             only_reads=_changes_nothing(declared, touches, command),
             committed=committed,
             tree=bool(root.tree),
@@ -393,15 +394,20 @@ def _address(domain: str) -> str:
     return f"{domain}/" if "://" in domain else f"https://{domain}/"
 
 
-def _fact(tool: Tool, *, governs: bool = False) -> ToolFact:
+def _warmed(tool: Tool, args: msgspec.Struct) -> None:
+    """Have a tool say what a call touches; what it says then is found quickly the next time."""
+    tool.touches(args)
+
+
+def _fact(tool: Tool, touches: Touches = Touches()) -> ToolFact:  # noqa: B008 - frozen
     return ToolFact(
         name=tool.name,
         effect=tool.effect,
         destination=tool.destination,
         always_ask=tool.always_ask,
         callers=tool.callers,
-        opens_pr=tool.opens_pr,
-        governs=tool.governs or governs,
+        governs=tool.governs or touches.governs,
+        tightens=touches.tightens,
     )
 
 

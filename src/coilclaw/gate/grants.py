@@ -85,6 +85,7 @@ def _starter(turn: Turn) -> Starter:
         inherited=turn.inherited,
         constraints=Constraints() if job is None else job.constraints,
         generation=0 if job is None else job.generation,
+        job_id=None if job is None else job.job_id,
     )
 
 

@@ -13,6 +13,8 @@ ChangeKind: TypeAlias = Literal["added", "changed", "removed"]
 
 MAIN = "refs/heads/main"
 LEDGER = "refs/heads/ledger"
+COPIED = "Copied-From"
+"""The trailer of the commit with which a new bot goes on from a copy; what came before is another bot's."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +76,7 @@ class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
     dormant: bool
     """It stays open, but nobody is asked: the question expired, or checks do not pass."""
     reason: str
-    """Why it was closed."""
+    """Why it was closed, or taken back after it was merged."""
     opened_at: str
     updated_at: str
     deployed_at: str | None

@@ -55,7 +55,6 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     constraints: Constraints
     files_changed: frozenset[str] = frozenset()
     """Workspace files this job has changed so far."""
-    prs_opened: int = 0
     generation: int = 0
     """Length of the chain of follow-ups that led to it; 0 for the owner's own requests."""
 
@@ -70,6 +69,8 @@ class Starter(msgspec.Struct, frozen=True, kw_only=True):
     """Of the turn's job; work that it starts may do no more."""
     generation: int
     """Of that job; 0 in a conversation."""
+    job_id: str | None
+    """That job; None in a conversation."""
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +93,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Length of the chain of the agent's own follow-ups and jobs that led to it; 0 for the owner's own requests."""
     by_agent: bool = False
     """The agent started it: its goal and steps are the agent's words and never count as the owner's."""
+    parent_id: str | None = None
+    """The job that started it; its pull request counts against that one's `max_prs` too."""
 
 
 class JobPacket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

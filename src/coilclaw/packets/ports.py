@@ -324,6 +324,8 @@ class Touches(msgspec.Struct, frozen=True, kw_only=True):
     """This very call changes what governs the agent, though not every call of its tool does."""
     guest: str = ""
     """The guest it would call; where that reaches out, what the model wrote goes along."""
+    tightens: bool = False
+    """It only takes something away from the agent: no autonomy keeps the owner from that."""
     in_workspace: bool = False
     """Its paths lie in the workspace, also where its conversation works in a project."""
 
@@ -432,8 +434,6 @@ class Tool(Protocol):
     destination: Destination
     idempotent: bool
     always_ask: bool
-    opens_pr: bool
-    """Whether it opens a pull request, which has a daily limit."""
     callers: frozenset[Source]
     """The allowed sources of calls."""
     governs: bool

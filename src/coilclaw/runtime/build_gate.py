@@ -17,7 +17,6 @@ from coilclaw.gate.records import Records
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import INTERNAL, Action, untrusted
 from coilclaw.packets.errors import CoilclawError, ToolError
-from coilclaw.packets.ids import stamp
 from coilclaw.packets.job import ENDED, JobLimits
 from coilclaw.packets.labels import join_labels
 from coilclaw.packets.ports import Notes, Transport
@@ -84,14 +83,11 @@ def build_conveyor(app: "Runtime", approve: Approver, ask_owner: Callable[[str],
 
 def counts_before(app: "Runtime", before: str, tool: ToolFact | None) -> Counts:
     """How much was going on before that action."""
-    from coilclaw.store.actions import count_actions, executed_since
+    from coilclaw.store.actions import count_actions
 
     exact_from = background_share(app.config.budgets.tool_calls_per_minute)
     recent, waiting = count_actions(app.db.reader, app.clock, before, exact_from)
-    prs = 0
-    if tool is not None and tool.opens_pr:
-        prs = executed_since(app.db.reader, tool.name, stamp(app.clock() - timedelta(days=1)), None)
-    return Counts(recent=recent, waiting=waiting, prs_today=prs)
+    return Counts(recent=recent, waiting=waiting)
 
 
 def _settle_repository(app: "Runtime") -> None:

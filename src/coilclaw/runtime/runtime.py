@@ -416,7 +416,6 @@ class Runtime:
             allowlists=(("channels.cli.tools_allow", self.allowed_tools | own),),
             calls_per_minute=self.config.budgets.tool_calls_per_minute,
             open_proposals=self.config.budgets.open_proposals,
-            prs_per_day=self.config.budgets.prs_per_day,
             rules=loaded.rules,
             broken=loaded.broken,
             hash=sha256_hex(f"{self._config_hash}:{loaded.hash}:{loaded.broken}".encode()),

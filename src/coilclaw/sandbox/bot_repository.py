@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -276,10 +277,7 @@ class BotRepository:
         name = f"{_NEW}/{os.urandom(8).hex()}"
         files = self.tree_of(base) if base else ""
         stream = _fast_import(name, parent, files, changes, message, author, when)
-        self._run("fast-import", "--quiet", "--done", "--date-format=raw", given=stream)
-        commit = self.resolve(name)
-        self._run("update-ref", "-d", name, commit)
-        return commit
+        return self._run("fast-import", "--quiet", "--done", "--date-format=raw", given=stream).decode().strip()
 
     def tree_of(self, commit: str) -> str:
         """The id of the tree that a commit has; of a tree its own."""
@@ -303,6 +301,10 @@ class BotRepository:
                 raise RefMoved(f"{name} has moved meanwhile.", begun=False)
             raise failed("update-ref", code, said)
 
+    def put(self, name: str, new: str) -> None:
+        """Have a reference of the runtime's own lead to a commit, wherever it led before."""
+        self._run("update-ref", name, _sha(new))
+
     def remove(self, name: str) -> None:
         """Remove a reference, wherever it leads."""
         self._run("update-ref", "-d", name)
@@ -321,7 +323,11 @@ class BotRepository:
         """
         environment = self._plain_environment(kept, links=True)
         environment["GIT_WORK_TREE"] = str(self.folder)
-        self._run("read-tree", "--reset", _sha(commit), environment=environment)
+        read = kept / "read"  # the commit that the index was read from last
+        if not read.exists() or read.read_text() != commit or not (kept / "index").exists():
+            read.unlink(missing_ok=True)
+            self._run("read-tree", "--reset", _sha(commit), environment=environment)
+            read.write_text(commit)
         self._git("update-index", "-q", "--refresh", environment=environment)  # it fails when anything differs
         listed = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
         found = self._run(*listed, environment=environment).decode("utf-8", "surrogateescape").split("\0")
@@ -397,6 +403,11 @@ class BotRepository:
 
 def git_version() -> tuple[int, int] | None:
     """The version of git that is installed; None when there is none."""
+    return _version_on(os.environ.get("PATH", ""))
+
+
+@lru_cache(maxsize=8)
+def _version_on(_path: str) -> tuple[int, int] | None:
     try:
         _, out, _ = git_bytes(Path("/"), "--version")
     except ToolError:
@@ -455,7 +466,7 @@ def _sha(text: str) -> str:
 def _fast_import(
     name: str, parent: str, files: str, changes: Sequence[Written], message: str, author: Person, when: int
 ) -> bytes:
-    lines = [f"commit {name}\n".encode()]
+    lines = [f"commit {name}\nmark :1\n".encode()]
     for role, person in (("author", author), ("committer", BOT)):
         lines.append(f"{role} {person.name} <{person.address}> {when} +0000\n".encode())
     text = _message(message)
@@ -470,7 +481,8 @@ def _fast_import(
             lines.append(f"D {path}\n".encode())
         else:
             lines += [f"M {change.mode} inline {path}\ndata {len(change.data)}\n".encode(), change.data, b"\n"]
-    lines.append(b"done\n")
+    nothing = "0" * len(parent or files or "0" * 40)
+    lines.append(f"reset {name}\nfrom {nothing}\n\nget-mark :1\ndone\n".encode())  # no reference stays behind
     return b"".join(lines)
 
 

@@ -6,14 +6,16 @@ the one that is there. None of them is seen from here.
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from coilclaw.packets.errors import UsageError
-from coilclaw.packets.forge import FileChange
-from coilclaw.sandbox.bot_repository import BotRepository, ForgeRefused, file_change
+from coilclaw.packets.forge import LEDGER, MAIN, FileChange
+from coilclaw.sandbox.bot_repository import FILE, PROGRAM, BotRepository, ForgeRefused, file_change, name_fault
+from coilclaw.sandbox.executed import Kind, folded, is_git_shaped
+from coilclaw.sandbox.git import run_git
 
 MOST_REFERENCES = 8 << 20
 """Bytes of packed references that are read."""
@@ -58,6 +60,12 @@ class Clone(BotRepository):
             changes = self._changes_of([words[:2] for words in page])
             for sha, *parents in page:
                 yield BranchCommit(sha, tuple(parents), message_of(raw[sha]), _time_of(raw[sha]), changes.get(sha, ()))
+
+    def pack(self, tips: Iterable[str], place: Path) -> None:
+        """Write the whole history of these commits as one pack into a folder, and nothing else."""
+        self._run(
+            "pack-objects", "--quiet", "--revs", str(place / "pack"), given="".join(f"{tip}\n" for tip in tips).encode()
+        )
 
     def sizes(self, blobs: Iterable[str]) -> list[int]:
         """How large these blobs are; 0 for one that is missing."""
@@ -119,6 +127,51 @@ def borrows(folder: Path) -> bool:
     """Whether some of its objects are in another repository: then it does not stand alone."""
     info = git_folder(folder) / "objects" / "info"
     return any((info / name).exists() for name in ("alternates", "http-alternates"))
+
+
+def copy_history(folder: Path, fresh: Path, old_ledger: str) -> Clone:
+    """Make the new folder `fresh` a repository with the history of a clone: its main, and its `ledger` by another name.
+
+    Objects alone are copied, through git's own packing: no configuration, hook, attribute, index or link of the clone
+    has a part in it. A history that is incomplete or damaged, or whose files could not be ours, is refused.
+    """
+    if borrows(folder):
+        raise ForgeRefused(
+            "some of the clone's objects are in another repository.", remedy="Clone it with `git clone --no-local`."
+        )
+    with opened_clone(folder, ("main", "ledger")) as clone:
+        tips = {name: tip for name in (MAIN, LEDGER) if (tip := clone.tip(name))}
+        if MAIN not in tips:
+            raise ForgeRefused(f"{folder} has no branch main, so it is not a clone of a bot.")
+        kind = "sha256" if len(tips[MAIN]) == 64 else "sha1"
+        run_git(fresh, "init", "--quiet", "--template=", f"--object-format={kind}", "--initial-branch=main")
+        clone.pack(tips.values(), fresh / ".git" / "objects" / "pack")
+    copy = Clone(fresh)
+    copy.move(MAIN, tips[MAIN], "")
+    if LEDGER in tips:
+        copy.move(old_ledger, tips[LEDGER], "")
+    if faults := (copy.faults() or list(tree_faults(copy.modes(tips[MAIN])))):
+        raise ForgeRefused(f"the clone is refused: {'; '.join(faults[:3])}.", remedy="Run `git fsck --strict` there.")
+    return copy
+
+
+def tree_faults(modes: Mapping[str, str]) -> Iterator[str]:
+    """What must not be in a workspace: links, submodules, names of git's own, nested repositories."""
+    inside: dict[str, dict[str, Kind]] = {}
+    for path, mode in modes.items():
+        if fault := name_fault(path) or {"120000": "it is a symbolic link", "160000": "it is a submodule"}.get(
+            mode, ""
+        ):
+            yield f"{path[:200]!r}: {fault}"
+        elif mode not in (FILE, PROGRAM):
+            yield f"{path[:200]!r}: it has the mode {mode}"
+        parts = path.split("/")
+        for depth, part in enumerate(parts):
+            listed = inside.setdefault("/".join(parts[:depth]), {})
+            listed[folded(part)] = "file" if depth == len(parts) - 1 else "folder"
+    for place, listed in inside.items():
+        if is_git_shaped(listed):
+            yield f"{place[:200] or '.'!r}: git would take it for a repository"
 
 
 def files_of(repository: BotRepository, commit: str, most: Callable[[str], int]) -> dict[str, bytes]:

@@ -184,16 +184,6 @@ def count_actions(db: Tx, clock: Clock, before: str, limit: int) -> tuple[int, i
     return int(recent), int(waiting)
 
 
-def executed_since(db: Tx, tool: str, since: str, job_id: str | None) -> int:
-    """How many calls of a tool were executed since then, by one job or by all."""
-    row = db.execute(
-        "SELECT count(*) FROM proposed_actions WHERE status IN ('EXECUTED', 'APPROVED', 'UNKNOWN') AND tool = ?"
-        " AND created_at > ? AND (? IS NULL OR job_id = ?)",
-        (tool, since, job_id, job_id),
-    ).fetchone()
-    return int(row[0])
-
-
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """An action claimed by a worker, without a recorded outcome."""
 

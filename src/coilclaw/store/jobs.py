@@ -452,9 +452,6 @@ def job_limits(db: Tx, job_id: str) -> JobLimits | None:
     row = db.execute("SELECT spec_json FROM jobs WHERE job_id = ?", (job_id,)).fetchone()
     if row is None:
         return None
-    opened = db.execute(
-        "SELECT count(*) FROM job_events WHERE job_id = ? AND type = 'pr_opened'", (job_id,)
-    ).fetchone()[0]
     try:
         spec = _SPEC.decode(row[0])
     except msgspec.DecodeError as error:
@@ -463,6 +460,5 @@ def job_limits(db: Tx, job_id: str) -> JobLimits | None:
         job_id=job_id,
         constraints=spec.constraints,
         files_changed=frozenset(job_files(db, job_id)),
-        prs_opened=int(opened),
         generation=spec.generation,
     )

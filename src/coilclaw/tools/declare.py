@@ -33,7 +33,6 @@ class Declared(Generic[A]):
         touches: Callable[[A], Touches],
         summary: Callable[[A], str],
         callers: frozenset[Source] = ANYONE,
-        opens_pr: bool = False,
         governs: bool = False,
     ) -> None:
         if callers != ANYONE and not (callers and callers <= RUNTIME):
@@ -44,7 +43,6 @@ class Declared(Generic[A]):
             )
         self.governs = governs
         self.callers = callers
-        self.opens_pr = opens_pr
         self.name = run.__name__
         self.description = (run.__doc__ or "").strip()
         self.effect: RiskClass = effect

@@ -167,7 +167,6 @@ def test_hostile_words_stay_words_in_a_job_file(sample, job, words):
         skills=(words,),
         files={words.encode("utf-8", "replace").decode(): "c" * 64},
         branch=words,
-        parent_id=words,
     )
     text = files[f"jobs/2026/02/{JOB}.md"].decode()
     front, body = parts_of(text)

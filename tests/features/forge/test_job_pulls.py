@@ -1,5 +1,7 @@
 """A job works in a tree of its own and ends in one pull request; the owner's answer decides what becomes of it."""
 
+import threading
+
 import msgspec
 import pytest
 
@@ -8,6 +10,7 @@ from coilclaw.features.forge.job_work import JobWork
 from coilclaw.features.forge.store import pull_of_job
 from coilclaw.features.jobs.checkpoint import read_checkpoint, write_checkpoint
 from coilclaw.gate.turn import Turn
+from coilclaw.sandbox.bot_repository import BotRepository
 from coilclaw.store.actions import load_action
 from coilclaw.store.job_trees import load_tree
 from tests.features.conftest import calls
@@ -150,11 +153,14 @@ async def test_a_merge_whose_rules_do_not_load_is_taken_back(forge_office):
     forge = LocalForge(here.app)
     args = forge.merge_args(pull)
     merged = await forge.merge(pull.number, args["head"], args["diff"], args["checks"])
-    forge.deploy(merged)
+    assert merged.state == "MERGED"
     (here.app.workspace / "policies" / "mine.json").write_text("{broken")
     work = JobWork(here.app, here.home.conveyor())
     assert "taken back" in await work.deploy(here.job(job))
     assert not (here.app.workspace / "notes/a.md").exists()
+    assert list((here.app.workspace / "audit/evidence").iterdir()), "what is on record stays"
+    assert "taken back" in pull_of(here, job).reason
+    assert "taken back" in await work.deploy(here.job(job)), "it is not deployed by a second try"
     repository = forge.repository
     assert repository.is_ancestor(before, forge.bot.main())
     assert "Revert" in git(here.app.workspace, "log", "--format=%s", "main")
@@ -215,5 +221,33 @@ async def test_a_broken_repository_breaks_no_list_of_approvals(forge_office):
     (here.app.workspace / ".git" / "objects" / pull.head_sha[:2] / pull.head_sha[2:]).unlink(missing_ok=True)
     for pack in (here.app.workspace / ".git" / "objects" / "pack").glob("*"):
         pack.unlink()
+    del here.app.tools  # what git said before is not asked for again
     card = here.home.conveyor().intake.card(load_action(here.app.db.reader, pull.action_id))
     assert "Nothing would be merged" in card.preview_or_diff
+
+
+async def test_a_card_asks_git_once_and_beside_the_event_loop(forge_office, monkeypatch):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    action = load_action(here.app.db.reader, pull_of(here, job).action_id)
+    del here.app.tools  # as in a process that was just started
+    asked = []
+    git_of = BotRepository._git
+
+    def watched(repository, *args, **more):
+        asked.append(threading.current_thread() is threading.main_thread())
+        return git_of(repository, *args, **more)
+
+    monkeypatch.setattr(BotRepository, "_git", watched)
+    intake = here.home.conveyor().intake
+    first = await intake.shown(action)
+    assert asked
+    assert not any(asked), "the event loop waited for git"
+    asked.clear()
+    for _ in range(3):
+        assert (await intake.shown(action)).preview_or_diff == first.preview_or_diff
+        assert intake.card(action).preview_or_diff == first.preview_or_diff
+    assert asked == []
+    assert "+by the job" in first.preview_or_diff

@@ -3,9 +3,12 @@
 from datetime import timedelta
 
 from coilclaw.features.forge.codeowners import codeowners
+from coilclaw.features.forge.daily import export_day
 from coilclaw.features.forge.forge import LocalForge
 from coilclaw.features.forge.probes import forge_probes
+from coilclaw.features.forge.store import load_pull
 from coilclaw.store.yolo import set_yolo
+from tests.conftest import TestClock
 from tests.features.projects.world import git
 
 
@@ -41,3 +44,25 @@ def test_a_repository_that_cannot_be_worked_with_is_a_fault_with_its_remedy(samp
     assert (probe.state, "checkout main" in probe.remedy) == ("fail", True)
     (off,) = forge_probes(sample(forge__enabled=False).app, home.app.db.reader)
     assert off.state == "ok"
+
+
+async def test_an_export_that_nobody_merges_is_told_with_the_remedy(office):
+    clock = TestClock()
+    here = office(clock, forge__enabled=True)
+    app = here.app
+
+    def probe():
+        return next(each for each in forge_probes(app, app.db.reader) if each.name == "audit export")
+
+    await here.home.call("file_list", path=".", key="k")
+    assert probe().state == "ok"
+    clock.advance(days=5)
+    told = probe()
+    assert told.state == "warn"
+    assert "for ever" in told.detail
+    assert "coilclaw worker" in told.remedy
+    assert await export_day(app, here.background.conveyor) == 1
+    told = probe()
+    assert (told.state, "`coilclaw pr merge 1`" in told.remedy) == ("warn", True)
+    await here.home.approve(load_pull(app.db.reader, 1).action_id)
+    assert probe().state == "ok"

@@ -210,10 +210,8 @@ def test_limits_tell_what_is_used_up(shelf):
     spec = JobSpec(job_id="job_1", intent="g", constraints=Constraints(max_files_changed=2))
     shelf.add("job_1", spec=spec)
     shelf.write(lambda tx: add_job_files(tx, "job_1", ["b", "a", "b"]))
-    shelf.write(lambda tx: add_job_event(tx, shelf.clock, "job_1", "pr_opened", {}))
     limits = job_limits(shelf.db.reader, "job_1")
     assert limits.files_changed == {"a", "b"}
-    assert limits.prs_opened == 1
     assert limits.constraints.max_files_changed == 2
     assert job_files(shelf.db.reader, "job_1") == ["a", "b"]
     assert job_limits(shelf.db.reader, "job_9") is None

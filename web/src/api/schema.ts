@@ -202,7 +202,7 @@ export interface Artifact {
   untrusted: boolean;
 }
 
-/** What shall be changed. */
+/** What to change. */
 export interface AskChanges {
   words: string;
 }
@@ -310,7 +310,7 @@ export interface BotView {
   enabled: boolean;
   /** Why pull requests cannot be made now, with the remedy; empty when they can. */
   fault: string;
-  /** The commit in force; empty when there is none. */
+  /** The commit that main is at; empty when there is none. */
   main: string;
   mode: 'strict' | 'whitelist' | 'yolo';
   open_pulls: number;
@@ -1024,6 +1024,8 @@ export interface JobSpec {
   intent: string;
   job_id: string;
   outputs: Outputs;
+  /** The job that started it; its pull request counts against that one's `max_prs` too. */
+  parent_id: string | null;
   repo: string | null;
 }
 
@@ -1748,7 +1750,7 @@ export interface PullShown {
   /** The commit on main that the checks were run against; empty before they ran. */
   checked_sha: string;
   checks: 'passed' | 'failed' | 'not run';
-  /** When what it changed was put in place. */
+  /** When it was deployed. */
   deployed_at: string | null;
   /** It is open, but nobody is asked: the question expired, or checks do not pass. */
   dormant: boolean;
@@ -1762,7 +1764,7 @@ export interface PullShown {
   mode: 'strict' | 'whitelist' | 'yolo';
   number: number;
   opened_at: string;
-  /** Why it was closed. */
+  /** Why it was closed, or taken back after it was merged. */
   reason: string;
   /** Of its checks. */
   results: Check[];
@@ -1785,7 +1787,7 @@ export interface PullView {
   action_id: string | null;
   branch: string;
   checks: 'passed' | 'failed' | 'not run';
-  /** When what it changed was put in place. */
+  /** When it was deployed. */
   deployed_at: string | null;
   /** It is open, but nobody is asked: the question expired, or checks do not pass. */
   dormant: boolean;
@@ -1794,7 +1796,7 @@ export interface PullView {
   labels: string[];
   number: number;
   opened_at: string;
-  /** Why it was closed. */
+  /** Why it was closed, or taken back after it was merged. */
   reason: string;
   /** Of the riskiest path it touches. */
   risk: 'R0' | 'R1' | 'R2' | 'R3';

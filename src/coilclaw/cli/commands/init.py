@@ -18,15 +18,24 @@ TEMPLATES = Path(__file__).parent.parent.parent / "templates" / "workspace"
 @click.command()
 @click.option("--quiet", is_flag=True, help="Only print what was created.")
 @click.option("--share-workspace", "share", is_flag=True, help="Use a workspace that another home uses too.")
-def init(quiet: bool, share: bool) -> None:
-    """Make a home (config, keys, database) and the workspace repository. Safe to repeat: nothing is overwritten."""
+@click.option(
+    "--from", "clone", metavar="CLONE", type=click.Path(exists=True, file_okay=False), help="Make a new bot of a clone."
+)
+def init(quiet: bool, share: bool, clone: str | None) -> None:
+    """Make a home (config, keys, database) and the workspace repository. Safe to repeat: nothing is overwritten.
+
+    With --from the workspace is a copy of a CLONE of another bot's repository, a folder on this machine: its files and
+    its history. Home, keys and ledger are new.
+    """
     home = here()
     try:
         made = make_home(home)
         config = load(home, os.environ).config
+        copied = [] if clone is None else _make_copy(home, config, Path(clone))
         share = share or _agrees_to_share(home, config.workspace_dir)
         made += make_parts(home, config)
         made += make_workspace(home, config.workspace_dir, share=share)
+        copied += [] if clone is None else _label_copy(home, config)
     except OSError as error:
         raise StorageError(
             f"{error.filename or home.root} cannot be written ({error.strerror}).",
@@ -34,6 +43,8 @@ def init(quiet: bool, share: bool) -> None:
         ) from error
     for line in made:
         tell(f"made {line}")
+    for line in copied:
+        tell(line)
     troubles = find_troubles(home, config)
     for line in troubles:
         tell(f"warning: {line}", err=True)
@@ -43,6 +54,42 @@ def init(quiet: bool, share: bool) -> None:
         tell(
             "Next: `coilclaw tour` shows how it works, `coilclaw onboard` chooses a model, `coilclaw up` is the panel."
         )
+
+
+def _make_copy(home: Home, config: Config, clone: Path) -> list[str]:
+    """Make the workspace a copy of a clone; in words, what came along."""
+    from coilclaw.packets.ids import utc_now
+    from coilclaw.runtime.copied_bot import copy_bot
+
+    if config.memory.path.exists():
+        raise UsageError(
+            f"--from makes a new bot, but there is one in {home.root}.", remedy="Choose a new home with COILCLAW_HOME."
+        )
+    copied = copy_bot(clone, config.workspace_dir, utc_now)
+    came = f"{counted(copied.files, 'file')} and {counted(copied.commits, 'commit')} up to {copied.commit[:12]}"
+    lines = [f"copied {came} from {clone}"]
+    if copied.records:
+        lines.append(f"left in the history: {counted(copied.records, 'record')} of the other bot (jobs/, audit/)")
+    if copied.steering:
+        lines.append(f"In force from now on, so read it before you start a worker: {', '.join(copied.steering)}")
+    return [*lines, "Settings, keys, secrets, conversations and receipts did not come along."]
+
+
+def _label_copy(home: Home, config: Config) -> list[str]:
+    """Label what came along, as far as another bot's job may have written it."""
+    from coilclaw.packets.ids import utc_now
+    from coilclaw.runtime.copied_bot import label_copied
+    from coilclaw.store.database import Database
+
+    db = Database(config.memory.path, home.locks_dir)
+    try:
+        count = label_copied(db, config.workspace_dir, utc_now, TEMPLATES)
+    finally:
+        db.close()
+    if not count:
+        return []
+    how = "`coilclaw labels forget PATH` vouches for a file or folder."
+    return [f"{counted(count, 'file')} count as untrusted, because labels do not travel with a clone: {how}"]
 
 
 def _agrees_to_share(home: Home, workspace: Path) -> bool:

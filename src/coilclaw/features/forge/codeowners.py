@@ -1,4 +1,4 @@
-"""CODEOWNERS: a forge that reads it asks the owner about whatever governs the agent. Pure."""
+"""CODEOWNERS: a forge that reads it asks the owner about every file that controls the agent. Pure."""
 
 from coilclaw.packets.workspace import GOVERNING
 
@@ -9,7 +9,7 @@ FOLDERS = frozenset({"policies", ".github", "agent"})
 def codeowners(owner: str) -> str:
     """The file that names the owner for every governing path."""
     lines = [f"/{name}{'/' if name in FOLDERS else ''} {owner}" for name in GOVERNING]
-    return "\n".join(["# What governs the agent: only the owner merges changes here.", *lines, ""])
+    return "\n".join(["# Files that control the agent: only the owner merges changes to them.", *lines, ""])
 
 
 def covers(text: str) -> bool:

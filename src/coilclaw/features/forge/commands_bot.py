@@ -25,7 +25,7 @@ LONGEST = "24h"
 def bot() -> None:
     """The bot's repository: its state, its history, and what merges by itself.
 
-    The workspace is a git repository. Its branch main is in force; pull requests and your own edits change it.
+    The workspace is a git repository with the files of its branch main. Pull requests and your own edits change it.
     """
 
 
@@ -55,13 +55,13 @@ def status(as_json: bool) -> int:
 
 
 def _behind(main: str, deployed: str) -> str:
-    return " (main is ahead: `coilclaw bot commit` puts it in place)" if main and deployed and main != deployed else ""
+    return " (main is ahead: `coilclaw bot commit` deploys it)" if main and deployed and main != deployed else ""
 
 
-@bot.command(short_help="Name yourself as the owner of what governs the agent.")
+@bot.command(short_help="Name yourself as the owner of the files that control the agent.")
 @click.option("--owner", default="@owner", show_default=True, help="Your name on the forge that reads CODEOWNERS.")
 def setup(owner: str) -> int:
-    """Write .github/CODEOWNERS: whatever governs the agent needs you. You are asked, as for everything of that kind."""
+    """Write .github/CODEOWNERS: you review changes to files that control the agent. You are asked first."""
     from coilclaw.features.forge.codeowners import OWNERS, codeowners
     from coilclaw.packets.action import ToolCall
 
@@ -78,7 +78,7 @@ def setup(owner: str) -> int:
 
 @bot.command(short_help="Commit what changed in the workspace to main now.")
 def commit() -> int:
-    """Commit what changed in the workspace to main now, and put in place what was merged."""
+    """Commit what changed in the workspace to main now, and deploy what was merged."""
     with opened() as app:
         forge = _forge(app)
         before = forge.repository.resolve("refs/heads/main")
@@ -111,7 +111,7 @@ def mode(name: str | None, span: str) -> int:
     """Show or set which pull requests merge without asking you.
 
     strict: none. whitelist: those that touch only forge.merge_allow. yolo, for some hours: every job's whose checks
-    pass. Making it stricter needs no proof; anything else asks you, as a change of what governs the agent does.
+    pass. Making it stricter needs no approval; anything else does, like every change of the agent's own settings.
     """
     if (name == "yolo") != bool(span):
         raise UsageError("yolo lasts for some hours, and only yolo does.", remedy="coilclaw bot mode yolo --for 8h")
@@ -122,13 +122,13 @@ def mode(name: str | None, span: str) -> int:
             return 0
         if name == "yolo":
             return _yolo(app, span)
-        from coilclaw.features.forge.merge_mode import end_yolo, make_strict
+        from coilclaw.features.forge.merge_mode import ending_yolo, tightening
 
-        if name == "strict":
-            asyncio.run(make_strict(app, by="terminal"))
-            tell("You approve every merge.")
-            return 0
-        asyncio.run(end_yolo(app, by="terminal"))
+        call = tightening(app) if name == "strict" else ending_yolo(app)
+        code = 0 if call is None else _carry(app, call, "gateway")
+        if name == "strict" or code:
+            tell("You approve every merge already.") if call is None else None
+            return code
     from coilclaw.cli.commands.config import set_keys
 
     return set_keys.main(["forge.merge_mode", name], standalone_mode=False)

@@ -34,7 +34,7 @@ any_number = click.argument("number", type=click.IntRange(1), shell_complete=com
 def pr() -> None:
     """See what jobs want to change, and merge, reject or take it back.
 
-    Every job that changes files ends in one pull request. Nothing of it is in force before you merge it.
+    Every job that changes files ends in one pull request. Nothing in it takes effect before you merge it.
     """
 
 
@@ -156,17 +156,18 @@ def checks(number: int, as_json: bool) -> int:
 def approve(number: int) -> int:
     """Approve the merge of a pull request: you see the whole card first, as with `coilclaw approvals approve`.
 
-    If its question expired, it is put anew. What governs the agent needs your passkey once you have one.
+    If the question has expired, you are asked again. Changes to files that control the agent need your passkey once you
+    have one.
     """
     _owner_is_here("approving")
     with opened() as app:
         return asyncio.run(_approve(app, number))
 
 
-@pr.command(short_help="Approve the merge, and wait until the change is in force.")
+@pr.command(short_help="Approve the merge, and wait until the change is deployed.")
 @any_number
 def merge(number: int) -> int:
-    """Approve the merge of a pull request and wait until the change is in force.
+    """Approve the merge of a pull request and wait until the change is deployed.
 
     Where no worker runs, it is merged and deployed here and now. Exit code: 0 deployed, 1 failed, 3 checks do not
     pass, 4 not approved, 5 ESTOP.
@@ -237,7 +238,7 @@ async def _approve(app: "Runtime", number: int) -> int:
 
 
 async def _put_to_owner(app: "Runtime", pulls: "Pulls", number: int) -> int:
-    """Have the owner answer the merge question, which is put anew where it expired."""
+    """Have the owner answer the merge question; one that expired is asked again."""
     from coilclaw.cli.terminal import Terminal
     from coilclaw.features.approvals.commands.approvals import approve_here
 
@@ -261,6 +262,9 @@ async def _merge(app: "Runtime", number: int) -> int:
             return code
     await _go_on(app, pulls, number)
     pull = pulls.forge.find(number)
+    if pull.state == "MERGED" and pull.reason:
+        tell(app.redact(pull.reason))
+        return 1
     if pull.deployed_at is None:
         fault = _fault_of(app, pull)
         tell(fault or f"#{number} is {pull.state.lower()}, but not deployed yet: see `coilclaw pr show {number}`.")

@@ -22,6 +22,7 @@ from coilclaw.features.forge.store import (
     change_pull,
     load_pull,
     new_pull,
+    opened_by,
     opened_since,
     pull_of_job,
     pull_on,
@@ -84,16 +85,21 @@ class LocalForge:
         if not changes.written:
             return None
         before = pull_of_job(self._app.db.reader, job.job_id)
-        if before is None:
-            self._make_room(job)
         return self._put(job, tree, changes, before)
 
-    def _make_room(self, job: JobRow) -> None:
-        if job.spec.constraints.max_prs == 0:
-            raise ForgeRefused("the job changed files, but it may open no pull request (max_prs is 0).", begun=False)
+    def _must_have_room(self, tx: Tx, job: JobRow) -> None:
+        """The one place that limits how many there are: where the row is added, so that none slips by."""
+        above: JobRow | None = job
+        while above is not None:  # a job's own count holds for all that it started
+            most = above.spec.constraints.max_prs
+            if most is not None and opened_by(tx, above.job_id) >= most:
+                whose = "it" if above is job else f"{above.job_id}, which started it,"
+                text = f"the job changed files, but {whose} may open no further pull request (max_prs is {most})."
+                raise UsageError(text, remedy="Create a job that may open more.")
+            above = load_job(tx, above.spec.parent_id) if above.spec.parent_id else None
         most = self._app.config.budgets.prs_per_day
-        if opened_since(self._app.db.reader, stamp(self._app.clock() - timedelta(days=1))) >= most:
-            raise TooManyPulls(f"{most} pull requests were opened within a day, which is the limit.")
+        if opened_since(tx, stamp(self._app.clock() - timedelta(days=1))) >= most:
+            raise TooManyPulls(f"jobs opened {most} pull requests within a day, which is the limit.")
 
     def _put(self, job: JobRow, tree: JobTree, changes: TreeChanges, before: PullRequest | None) -> PullRequest:
         app, branch = self._app, BRANCH.format(job_id=job.job_id)
@@ -118,8 +124,7 @@ class LocalForge:
         message = commit_message(title, job.job_id, _manifest_hash(own), app.policy().hash, ledger_head(app.db.reader))
         head = self.repository.commit(tree.base_sha, (*changes.written, *own), message, BOT, self._now())
         app.reached("pr_committed")
-        reference = f"refs/heads/{branch}"
-        self.repository.move(reference, head, self.repository.resolve(reference))
+        self.repository.put(f"refs/heads/{branch}", head)
         app.reached("pr_branch")
         taint = untrusted_only((job.checkpoint_label, *self._labels(job.job_id, changes.written)))
         made = new_pull(
@@ -135,12 +140,12 @@ class LocalForge:
         )
         pull = app.db.write_now(lambda tx: self._keep(tx, job, made, before))
         app.reached("pr_row")
-        place = f"refs/pull/{pull.number}/head"
-        self.repository.move(place, head, self.repository.resolve(place))
+        self.repository.put(f"refs/pull/{pull.number}/head", head)
         return pull
 
     def _keep(self, tx: Tx, job: JobRow, made: PullRequest, before: PullRequest | None) -> PullRequest:
         if before is None:
+            self._must_have_room(tx, job)
             pull = add_pull(tx, self._app.clock, made)
             add_job_event(tx, self._app.clock, job.job_id, "pr_opened", {"number": pull.number, "head": pull.head_sha})
         else:
@@ -175,8 +180,7 @@ class LocalForge:
         risk = highest(each.path for each in changed)
         message = f"{title}\n\nPolicy-Hash: {self._app.policy().hash}\nLedger-Head: {ledger_head(self._app.db.reader)}"
         head = self.repository.commit(base, changed, message, BOT, self._now())
-        reference = f"refs/heads/{branch}"
-        self.repository.move(reference, head, self.repository.resolve(reference))
+        self.repository.put(f"refs/heads/{branch}", head)
         made = new_pull(
             branch=branch,
             base_sha=base,
@@ -198,8 +202,7 @@ class LocalForge:
             return pull
 
         pull = self._app.db.write_now(write)
-        place = f"refs/pull/{pull.number}/head"
-        self.repository.move(place, head, self.repository.resolve(place))
+        self.repository.put(f"refs/pull/{pull.number}/head", head)
         return pull
 
     def _labels(self, job_id: str, written: Sequence[Written]) -> tuple[str, ...]:
@@ -242,18 +245,22 @@ class LocalForge:
             return "yolo"
         return self._app.config.forge.merge_mode
 
-    def merge_facts(self, pull: PullRequest) -> MergeFacts:
-        """What the gate must know about merging it, as things stand now."""
+    def merge_outcome(self, pull: PullRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What merging it would touch, and what of that only the owner merges. Both follow from the commits alone."""
         main = pull.checked_sha or pull.base_sha
         merged = self.repository.merge(main, pull.head_sha).tree  # with conflicts it is not merged at all
         changes = self.repository.changes(main, merged)
+        read = self.repository.read
+        governs = governed(changes, lambda path: read(main, path), lambda path: read(merged, path))
+        return tuple(each.path for each in changes), governs
+
+    def merge_facts(self, pull: PullRequest, paths: tuple[str, ...], governs: tuple[str, ...]) -> MergeFacts:
+        """What the gate must know about merging it, as things stand now."""
         return MergeFacts(
             mode=self.mode(),
             allow=self._app.config.forge.merge_allow,
-            paths=tuple(each.path for each in changes if not self._is_own(pull, each.path)),
-            governs=governed(
-                changes, lambda path: self.repository.read(main, path), lambda path: self.repository.read(merged, path)
-            ),
+            paths=tuple(path for path in paths if not self._is_own(pull, path)),
+            governs=governs,
             risk=pull.risk,
             tainted=bool(pull.taint),
             checks_passed=bool(pull.checks) and all(check.passed for check in pull.checks),
@@ -402,17 +409,18 @@ class LocalForge:
 
     # Afterwards
 
-    def deploy(self, pull: PullRequest) -> None:
-        """Put what was merged in place."""
-        self.bot.settle(f"after #{pull.number} was merged")
-        self._app.reached("pr_deployed")
+    def deployed(self, pull: PullRequest, fault: str) -> None:
+        """Record that what was merged is in place, or why it was taken back."""
 
         def write(tx: Tx) -> None:
             now = stamp(self._app.clock())
             kept = change_pull(
-                tx, self._app.clock, pull.number, lambda each: msgspec.structs.replace(each, deployed_at=now)
+                tx,
+                self._app.clock,
+                pull.number,
+                lambda each: msgspec.structs.replace(each, deployed_at=now, reason=fault),
             )
-            self.note(tx, "pr_deployed", kept)
+            self.note(tx, "pr_deployed", kept, taken_back=bool(fault))
 
         self._app.db.write_now(write)
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from coilclaw.features.forge.merge_mode import end_yolo, make_strict
+from coilclaw.features.forge.merge_mode import ending_yolo, tightening
 from coilclaw.features.forge.pulls import Pulls
 from coilclaw.features.forge.views import (
     INTEL,
@@ -55,12 +55,15 @@ class HttpForge:
     async def set_mode(self, mode: "MergeMode", hours: int | None, *, by: str, key: str | None) -> "Action | None":
         """Make merges stricter at once, or propose to loosen them; None when there is nothing to wait for."""
         if mode == "strict":
-            await make_strict(self._app, by=by)
-            return None
+            call = tightening(self._app)
+            if call is None:
+                return None
+            return self._calls.earlier(call.tool, key) or await self._calls.make(call, by=by, key=key)
         if mode == "yolo":
             call = ToolCall.of("bot_yolo", {"hours": hours or 1})
             return self._calls.earlier(call.tool, key) or await self._calls.make(call, by=by, key=key, at_once=False)
-        await end_yolo(self._app, by=by)
+        if (ends := ending_yolo(self._app)) is not None:
+            await self._calls.make(ends, by=by, key=None)
         try:
             call = proposal(self._app, (SettingChange(key="forge.merge_mode", op="set", value=mode),))
         except NothingChanges:

@@ -49,8 +49,6 @@ class JobFileFacts(msgspec.Struct, frozen=True, kw_only=True):
     skills: tuple[str, ...]
     allowed_by: str
     """Who allowed the merge, as far as that is known; empty while nobody has."""
-    parent_id: str | None = None
-    """The job that started this one."""
     runs: tuple[str, ...] = ()
     """Links to runs of the forge that belong to it; the embedded forge has none."""
 
@@ -127,7 +125,7 @@ def _frontmatter(
 ) -> JobFile:
     return JobFile(
         job_id=job.job_id,
-        parent_id=facts.parent_id,
+        parent_id=job.spec.parent_id,
         run_instance_id=_run_of(db, job),
         intent=job.spec.intent,
         state=job.state,
@@ -311,7 +309,7 @@ def pull_text(job: JobRow, proposal: ChangeProposal, facts: JobFileFacts) -> tup
     )
     sources = untrusted_only((job.checkpoint_label,))
     body = [
-        f"Job {job.job_id}. Risk {proposal.risk_after} (the job's files before: {proposal.risk_before}).",
+        f"Job {job.job_id}. Risk {proposal.risk_after}, from the paths it changes.",
         "## Asked",
         fenced(job.goal),
         "## Done",

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.features.forge.deployment import put_in_place
 from coilclaw.features.forge.forge import CHECKS_FAILED, CONFLICT, LocalForge
 from coilclaw.features.forge.heads import anchor_heads
 from coilclaw.features.forge.questions import MergeQuestions
 from coilclaw.features.forge.store import change_pull, pull_of_job
 from coilclaw.packets.errors import CoilclawError, UsageError
-from coilclaw.packets.forge import MAIN, Check, PullRequest
+from coilclaw.packets.forge import Check, PullRequest
 from coilclaw.packets.job import ENDED
 from coilclaw.packets.text import one_line
 from coilclaw.runtime.job_forge import JobForge, Opened, Settled
-from coilclaw.sandbox.bot_repository import BOT
 from coilclaw.store.job_history import standing_of
 from coilclaw.store.jobs import JobRow
 from coilclaw.store.projects import project_of
@@ -191,37 +191,7 @@ class JobWork:
     async def deploy(self, job: JobRow) -> str:
         """Put what was merged in place; why that was taken back, or empty."""
         pull = pull_of_job(self._app.db.reader, job.job_id)
-        return "" if pull is None else await self.put_in_place(pull)
-
-    async def put_in_place(self, pull: PullRequest) -> str:
-        """Deploy a pull request; if the rules of the workspace do not load then, take it back and say why."""
-        await asyncio.to_thread(self.forge.deploy, pull)
-        broken = self._app.policy().broken
-        if not broken:
-            return ""
-        taken_back = await asyncio.to_thread(self._take_back, pull)
-        what = "and taken back" if taken_back else "and could not be taken back, because main conflicts"
-        return f"#{pull.number} was merged {what}: {broken}"
-
-    def _take_back(self, pull: PullRequest) -> bool:
-        """Revert a merge on main and in the workspace, whatever came on top of it; False when that conflicts."""
-        repository, bot = self.forge.repository, self.forge.bot
-        when = int(self._app.clock().timestamp())
-        words = (
-            f"Revert #{pull.number}: {pull.title}\n\nThe workspace's rules do not load with it.\n\nJob: {pull.job_id}"
-        )
-        before = repository.log(pull.merged_sha, 1)[0].parents[0]
-        with bot.alone():
-            main = bot.main()
-            commit = repository.commit_tree(repository.tree_of(before), [pull.merged_sha], words, BOT, when)
-            if main != pull.merged_sha:
-                merged = repository.merge(main, commit)
-                if merged.conflicts:
-                    return False
-                commit = repository.commit_tree(merged.tree, [main, commit], words, BOT, when)
-            repository.move(MAIN, commit, main)
-            bot.settle_alone(f"after #{pull.number} was taken back")
-        return True
+        return "" if pull is None else await put_in_place(self._app, self.forge, pull)
 
     async def close(self, job: JobRow, reason: str) -> None:
         """A job is over: nothing of it stays open, and its tree goes."""

@@ -1,38 +1,50 @@
-"""Making merges stricter: the owner's word is enough, as it is for ESTOP. Loosening goes through the gate."""
+"""Making merges stricter: an action with a receipt like every other change, which needs no proof. Loosening does."""
 
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from coilclaw.ledger.audit import add_event
+from coilclaw.packets.action import ToolCall
+from coilclaw.packets.errors import UsageError
 from coilclaw.packets.settings import ConfigEdit, SettingChange
-from coilclaw.runtime.settings import NothingChanges, config_writer, proposal
+from coilclaw.runtime.settings import NothingChanges, config_writer, notes, proposal
 from coilclaw.store.yolo import set_yolo, yolo_until
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.store.tx import Tx
 
+TIGHTEN = "bot_tighten"
+STRICT = (SettingChange(key="forge.merge_mode", op="set", value="strict"),)
 
-async def make_strict(app: "Runtime", *, by: str) -> None:
-    """End yolo at once and have every merge asked about from now on."""
-    await end_yolo(app, by=by)
-    change = SettingChange(key="forge.merge_mode", op="set", value="strict")
+
+def tightening(app: "Runtime") -> ToolCall | None:
+    """The call that has every merge asked about from now on; None when that is so already."""
     if app.config.forge.merge_mode == "strict":
-        return
+        return ending_yolo(app)
     try:
-        call = proposal(app, (change,))
-    except NothingChanges:
-        return  # the environment says otherwise, and comes first
-    await config_writer(app).write(msgspec.json.decode(call.args_bytes, type=ConfigEdit))
+        edit = msgspec.json.decode(proposal(app, STRICT).args_bytes, type=ConfigEdit)
+    except NothingChanges as error:
+        told = " ".join(notes(app, STRICT))
+        raise UsageError(f"config.toml says strict already. {told}", remedy="Unset the variable.") from error
+    return ToolCall.of(TIGHTEN, {"before": edit.before, "after": edit.after})
 
 
-async def end_yolo(app: "Runtime", *, by: str) -> None:
-    """Merge as the configuration says from now on."""
+def ending_yolo(app: "Runtime") -> ToolCall | None:
+    """The call that has merges asked about as the configuration says; None when they are."""
+    return None if yolo_until(app.db.reader) is None else ToolCall.of(TIGHTEN, {"before": "", "after": ""})
+
+
+async def tighten(app: "Runtime", before: str, after: str) -> str:
+    """End yolo, then write the mode strict into the configuration, if both hashes are given: what became of it."""
 
     def write(tx: "Tx") -> None:
         set_yolo(tx, None)
-        add_event(tx, app.clock, "merge_mode", "bot", {"mode": app.config.forge.merge_mode, "by": by})
+        add_event(tx, app.clock, "merge_mode", "bot", {"mode": "strict" if after else app.config.forge.merge_mode})
 
-    if yolo_until(app.db.reader) is not None:
-        await app.db.write(write)
+    await app.db.write(write)
+    if not after:
+        return f"Yolo is over; the merge mode is {app.config.forge.merge_mode}."
+    await config_writer(app).write(ConfigEdit(changes=STRICT, before=before, after=after))
+    return "You approve every merge."

@@ -1,20 +1,25 @@
 """What the doctor looks at: the bot's repository, its merge mode, trees, CODEOWNERS, and what auditors read."""
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from coilclaw.features.forge.codeowners import OWNERS, covers
-from coilclaw.features.forge.forge import LocalForge
-from coilclaw.features.forge.store import pulls_before
+from coilclaw.features.forge.forge import EXPORT, LocalForge
+from coilclaw.features.forge.store import pull_on, pulls_before
+from coilclaw.ledger.audit_days import audit_days, day_path
 from coilclaw.packets.box import Probe
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.forge import LEDGER
+from coilclaw.packets.ids import stamp
 from coilclaw.store.job_trees import open_trees
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.store.tx import Tx
 
+LATE_DAYS = 3
+"""So long an export may wait for its merge before the doctor mentions it."""
 _DAY = re.compile(r"audit/([0-9]{4})/([0-9]{2})/([0-9]{2})\.jsonl")
 
 
@@ -26,7 +31,7 @@ def forge_probes(app: "Runtime", db: "Tx") -> list[Probe]:
         forge = LocalForge(app)
         if fault := forge.bot.fault():
             return [Probe(name="pull requests", state="fail", detail="they cannot be made", remedy=fault)]
-        return [_pulls(forge, db), _trees(app, db), _owners(forge), _audit(forge)]
+        return [_pulls(forge, db), _trees(app, db), _owners(forge), _audit(forge), _export(app, forge, db)]
     except (CoilclawError, OSError) as error:
         return [Probe(name="pull requests", state="fail", detail=str(error), remedy="Run `git fsck` in the workspace.")]
 
@@ -54,9 +59,11 @@ def _owners(forge: LocalForge) -> Probe:
     if data is None:
         return Probe(name="CODEOWNERS", state="ok", detail="not there; `coilclaw bot setup` writes it for a forge")
     if covers(data.decode("utf-8", "replace")):
-        return Probe(name="CODEOWNERS", state="ok", detail="names somebody for everything that governs the agent")
+        return Probe(name="CODEOWNERS", state="ok", detail="names a reviewer for all files that control the agent")
     remedy = "Run `coilclaw bot setup`."
-    return Probe(name="CODEOWNERS", state="warn", detail=f"{OWNERS} leaves out what governs the agent", remedy=remedy)
+    return Probe(
+        name="CODEOWNERS", state="warn", detail=f"{OWNERS} leaves out files that control the agent", remedy=remedy
+    )
 
 
 def _audit(forge: LocalForge) -> Probe:
@@ -66,3 +73,19 @@ def _audit(forge: LocalForge) -> Probe:
     days = sorted("-".join(day.groups()) for day in found if day is not None)
     until = f"audit events through {days[-1]} on main" if days else "no day of audit events on main yet"
     return Probe(name="audit in git", state="ok", detail=f"{heads}, {until}")
+
+
+def _export(app: "Runtime", forge: LocalForge, db: "Tx") -> Probe:
+    """Whether audit events reach main: what does not stand there is never pruned."""
+    late = stamp(app.clock() - timedelta(days=LATE_DAYS))[:10]
+    entries = forge.repository.entries(forge.bot.main())
+    missing = [each.day for each in audit_days(db, late) if day_path(each.day) not in entries]
+    if not missing:
+        return Probe(name="audit export", state="ok", detail="complete days stand on main, and may be pruned")
+    waiting = pull_on(db, EXPORT)
+    detail = f"audit events since {missing[0]} are not on main, so they are kept in the database for ever"
+    if waiting is None:
+        remedy = "The worker exports them daily as a pull request: run `coilclaw worker` or `coilclaw up`."
+    else:
+        remedy = f"They are in #{waiting.number}: merge it with `coilclaw pr merge {waiting.number}`."
+    return Probe(name="audit export", state="warn", detail=detail, remedy=remedy)

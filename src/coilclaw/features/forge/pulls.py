@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.features.forge.deployment import put_in_place, undoing
 from coilclaw.features.forge.forge import LocalForge
 from coilclaw.features.forge.inert import TITLE_CHARACTERS, shortened
 from coilclaw.features.forge.job_work import JobWork
-from coilclaw.features.forge.paths import is_runtime_file
 from coilclaw.features.forge.store import PullChange, change_pull, plain_pulls, pull_on
 from coilclaw.packets.action import Action
 from coilclaw.packets.errors import CoilclawError, Conflict, UsageError
 from coilclaw.packets.forge import PullRequest
 from coilclaw.packets.ids import from_stamp
 from coilclaw.packets.job import ENDED
-from coilclaw.sandbox.bot_repository import Written
 from coilclaw.store.actions import load_action, result_of
 from coilclaw.store.jobs import JobRow, load_job, wake_job
 from coilclaw.store.tx import Tx
@@ -50,7 +49,7 @@ class Pulls:
         return action if action is not None and action.status in ("PENDING", "APPROVED") else None
 
     async def ask(self, number: int) -> PullRequest:
-        """Put the merge question anew, unless it is open; checks that do not pass leave it without one."""
+        """Ask about the merge again, unless the question is open; while checks fail there is none."""
         pull = self._open(number)
         if self.question(pull) is not None:
             return pull
@@ -66,7 +65,7 @@ class Pulls:
         """Have its job go on with the owner's words; the question is withdrawn until it comes back with its work."""
         words = words.strip()
         if not words or len(words) > LONGEST_WISH:
-            raise UsageError(f"say what shall be changed, in at most {LONGEST_WISH} characters.")
+            raise UsageError(f"say what to change, in at most {LONGEST_WISH} characters.")
         pull = self._open(number)
         job = self._job(pull)
         if job is None:
@@ -132,25 +131,15 @@ class Pulls:
 
     def _open_revert(self, pull: PullRequest) -> PullRequest:
         """Its branch begins at the merge, so that merging it undoes that merge alone, whatever came after."""
-        repository, merged = self.forge.repository, pull.merged_sha
-        before = repository.log(merged, 1)[0].parents[0]
-        own = pull.job_id
-        changes = [
-            each for each in repository.changes(before, merged) if own is None or not is_runtime_file(each.path, own)
-        ]
         nothing = f"#{pull.number} changed nothing that could be taken back."
-        if not changes:
+        written = undoing(self.forge.repository, pull)
+        if not written:
             raise UsageError(nothing)
-        blobs = repository.blobs(each.old_blob for each in changes if each.old_blob)
-        written = [
-            Written(each.path, blobs[each.old_blob], each.old_mode) if each.old_blob else Written(each.path, None)
-            for each in changes
-        ]
         title = shortened(f"Revert #{pull.number}: {pull.title}", TITLE_CHARACTERS)
-        about = f"Takes back #{pull.number}, which was merged as {merged}."
-        made_by = f"\n\nIts job: {own}" if own is not None else ""
+        about = f"Takes back #{pull.number}, which was merged as {pull.merged_sha}."
+        made_by = f"\n\nIts job: {pull.job_id}" if pull.job_id is not None else ""
         branch = _revert_branch(pull.number)
-        made = self.forge.open_plain(branch, written, title, about + made_by, ("intent:REVERT",), base=merged)
+        made = self.forge.open_plain(branch, written, title, about + made_by, ("intent:REVERT",), base=pull.merged_sha)
         if made is None:
             raise UsageError(nothing)
         return made
@@ -169,7 +158,7 @@ class Pulls:
         settled = 0
         for pull in plain_pulls(self._app.db.reader):
             if pull.state == "MERGED":
-                fault = await self._work.put_in_place(pull)
+                fault = await put_in_place(self._app, self.forge, pull)
                 if fault:
                     self._app.warn(fault)
                 settled += 1

@@ -35,7 +35,8 @@ class MergeQuestions:
         asked = [each for each in actions_of_turn(self._app.db.reader, turn.turn_id) if each.call.tool == call.tool]
         over = sum(each.status not in ("PENDING", "APPROVED") for each in asked)
         key = f"merge:{pull.number}:{pull.head_sha}:{over}"
-        action = await self._conveyor.intake.known(call, key) or self._conveyor.intake.propose(call, turn, key)
+        intake = self._conveyor.intake
+        action = await intake.known(call, key) or await intake.proposed(call, turn, key)
         await self._app.db.write(lambda tx: self._asked(tx, pull, action.action_id))
         self._app.reached("pr_asked")
         if load_action(self._app.db.reader, action.action_id) is None:

@@ -7,10 +7,12 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from litestar import Controller, Response, get, post, put
 from litestar.di import NamedDependency
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from coilclaw.features.forge.http_forge import HttpForge
+from coilclaw.features.forge.pulls import Pulls
 from coilclaw.features.forge.store import load_pull, pulls_before
 from coilclaw.features.forge.views import (
     BotView,
@@ -34,7 +36,7 @@ FilesLimit = Annotated[int, QueryParameter(ge=1, le=100, description="Maximum nu
 
 
 class AskChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What shall be changed."""
+    """What to change."""
 
     words: Annotated[str, msgspec.Meta(min_length=1, max_length=10_000)]
 
@@ -75,6 +77,28 @@ class IntelFile(IntelView, frozen=True, kw_only=True):
     content: str
     """Hidden characters by their numbers; empty where it is too long or no text."""
     cut: bool
+
+
+def _step(
+    name: str, operation_id: str, summary: str, about: str, work: Callable[[Pulls, int], Awaitable[PullRequest]]
+) -> HTTPRouteHandler:
+    """A route that takes one pull request a step further."""
+
+    @post(
+        f"/{{number:int}}/{name}",
+        operation_id=operation_id,
+        summary=summary,
+        description=about,
+        status_code=200,
+        responses=problems(404, 409),
+    )
+    async def step(
+        self: Controller, core: NamedDependency[Core], http_forge: NamedDependency[HttpForge], number: Number
+    ) -> PullShown:
+        _found(core, number)
+        return await _done(http_forge, work(http_forge.pulls, number))
+
+    return step
 
 
 class PullRoutes(Controller):
@@ -161,47 +185,27 @@ class PullRoutes(Controller):
         _found(core, number)
         return await _done(http_forge, http_forge.pulls.close(number, "" if data is None else data.reason))
 
-    @post(
-        "/{number:int}/reopen",
-        operation_id="reopenPull",
-        summary="Open it again",
-        status_code=200,
-        responses=problems(404, 409),
+    reopen = _step(
+        "reopen",
+        "reopenPull",
+        "Open it again",
+        "Open it again and ask about its merge, while its branch is there and its job is not over.",
+        Pulls.reopen,
     )
-    async def reopen(
-        self, core: NamedDependency[Core], http_forge: NamedDependency[HttpForge], number: Number
-    ) -> PullShown:
-        """Open it again and put its question, while its branch is there and its job is not over."""
-        _found(core, number)
-        return await _done(http_forge, http_forge.pulls.reopen(number))
-
-    @post(
-        "/{number:int}/ask",
-        operation_id="askPull",
-        summary="Put its merge question anew",
-        status_code=200,
-        responses=problems(404, 409),
+    ask = _step(
+        "ask",
+        "askPull",
+        "Ask about its merge again",
+        "Run the checks of an open one and ask about its merge again, where the question has expired.",
+        Pulls.ask,
     )
-    async def ask(
-        self, core: NamedDependency[Core], http_forge: NamedDependency[HttpForge], number: Number
-    ) -> PullShown:
-        """Put the merge question of an open one anew, after its checks, where it expired."""
-        _found(core, number)
-        return await _done(http_forge, http_forge.pulls.ask(number))
-
-    @post(
-        "/{number:int}/revert",
-        operation_id="revertPull",
-        summary="Take a merged one back",
-        status_code=200,
-        responses=problems(404, 409),
+    revert = _step(
+        "revert",
+        "revertPull",
+        "Take a merged one back",
+        "A new pull request that takes a merged one back; the one that is open already, if there is one.",
+        Pulls.revert,
     )
-    async def revert(
-        self, core: NamedDependency[Core], http_forge: NamedDependency[HttpForge], number: Number
-    ) -> PullShown:
-        """A new pull request that takes a merged one back; the one that is open already, if there is one."""
-        _found(core, number)
-        return await _done(http_forge, http_forge.pulls.revert(number))
 
 
 class BotRoutes(Controller):
@@ -212,7 +216,7 @@ class BotRoutes(Controller):
 
     @get("/", operation_id="getBot", summary="The bot's repository")
     async def show(self, http_forge: NamedDependency[HttpForge]) -> BotView:
-        """Whether pull requests work, what merges by itself, and what is in force."""
+        """Whether pull requests work, what merges by itself, and where main is."""
         return await _read(http_forge.bot)
 
     @put(

@@ -144,8 +144,20 @@ def plain_pulls(db: Tx) -> list[PullRequest]:
 
 
 def opened_since(db: Tx, moment: str) -> int:
-    """How many pull requests were opened since then."""
-    return int(db.execute("SELECT count(*) FROM pull_requests WHERE opened_at >= ?", (moment,)).fetchone()[0])
+    """How many pull requests jobs opened since then; those of the runtime and of the owner do not count."""
+    row = db.execute("SELECT count(*) FROM pull_requests WHERE opened_at >= ? AND job_id IS NOT NULL", (moment,))
+    return int(row.fetchone()[0])
+
+
+def opened_by(db: Tx, job_id: str) -> int:
+    """How many pull requests a job opened, together with the jobs that it started, and those that these started."""
+    row = db.execute(
+        "WITH RECURSIVE family(job_id) AS (SELECT ? UNION SELECT j.job_id FROM jobs j JOIN family f"
+        " ON json_extract(j.spec_json, '$.parent_id') = f.job_id)"
+        " SELECT count(*) FROM pull_requests WHERE job_id IN (SELECT job_id FROM family)",
+        (job_id,),
+    )
+    return int(row.fetchone()[0])
 
 
 # What is remembered

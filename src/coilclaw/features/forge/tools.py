@@ -1,6 +1,5 @@
-"""pr_merge and bot_yolo: what only the runtime and the owner call, each through the gate."""
+"""pr_merge, bot_yolo and bot_tighten: what only the runtime and the owner call, each through the gate."""
 
-import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ from coilclaw.features.forge.paths import is_runtime_file
 from coilclaw.features.forge.store import load_pull
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import INTERNAL
-from coilclaw.packets.errors import CoilclawError, ToolError
+from coilclaw.packets.errors import CoilclawError, EffectUncertain, StorageError, ToolError
 from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
 from coilclaw.packets.text import visible
 from coilclaw.store.tx import Tx
@@ -31,6 +30,9 @@ MOST_PATHS = 500
 """So many files are shown with their difference."""
 
 
+VIEWS_KEPT = 32
+
+
 class MergeArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of pr_merge: everything that a yes binds."""
 
@@ -48,6 +50,13 @@ class YoloArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hours: Annotated[int, msgspec.Meta(description="For how many hours.", ge=1, le=MOST_HOURS)]
 
 
+class TightenArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of bot_tighten. Without hashes only yolo ends."""
+
+    before: Annotated[str, msgspec.Meta(description="SHA-256 of config.toml before it.", pattern="^([0-9a-f]{64})?$")]
+    after: Annotated[str, msgspec.Meta(description="SHA-256 of config.toml after it.", pattern="^([0-9a-f]{64})?$")]
+
+
 def forge_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
     """The tools of the forge; without a home they can only be described."""
 
@@ -56,72 +65,116 @@ def forge_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
             raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
         return runtime
 
-    return (_make_merge(home), _make_yolo(home))
+    return (_make_merge(home), _make_yolo(home), _make_tighten(home))
 
 
 def _make_merge(home: "Callable[[], Runtime]") -> Tool:
+    views = MergeViews()
+
     @tool(
         MergeArgs,
         effect="WRITE",
         destination="external",
         idempotent=True,
         always_ask=True,
-        touches=lambda args: _touched(home(), args),
+        touches=lambda args: _touched(home(), views, args),
         summary=lambda args: f"Merge #{args.number}: {args.title}",
         callers=frozenset({"gateway"}),
     )
     async def pr_merge(args: MergeArgs, context: Context) -> ToolOutput:
         """Merge a pull request into main; only the runtime proposes it, once its checks ran."""
+        from coilclaw.features.forge.deployment import put_in_place
         from coilclaw.features.forge.forge import LocalForge
+        from coilclaw.sandbox.bot_repository import ForgeRefused
 
         forge = LocalForge(home())
-        pull = await forge.merge(args.number, args.head, args.diff, args.checks)
-        if pull.job_id is None:  # a job deploys its own
-            await asyncio.to_thread(forge.deploy, pull)
-        return ToolOutput(
-            text=f"Merged #{pull.number} as {pull.merged_sha}.", label=INTERNAL, metadata={"commit": pull.merged_sha}
-        )
+        try:
+            pull = await forge.merge(args.number, args.head, args.diff, args.checks)
+        except ForgeRefused:
+            raise
+        except (OSError, StorageError, ToolError) as error:  # main may have moved: a repeat finds that out
+            raise EffectUncertain(f"the merge of #{args.number} was cut off: {error}.") from error
+        fault = "" if pull.job_id else await put_in_place(home(), forge, pull)  # a job deploys its own
+        text = fault or f"Merged #{pull.number} as {pull.merged_sha}."
+        return ToolOutput(text=text, label=INTERNAL, metadata={"commit": pull.merged_sha, "taken_back": bool(fault)})
 
     return pr_merge
 
 
-def _touched(app: "Runtime", args: MergeArgs) -> Touches:
+class MergeView(msgspec.Struct, frozen=True):
+    """What git says about a merge. Commits never change, so neither does this."""
+
+    paths: tuple[str, ...]
+    """What merging touches, on main as it was when the checks ran."""
+    governs: tuple[str, ...]
+    own: tuple[str, ...]
+    """Files that the runtime adds."""
+    others: int
+    shown: str
+    """The difference of the other files, or their names where it is long."""
+
+
+class MergeViews:
+    """The last of them, so that cards are shown again without asking git."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, ...], MergeView] = {}
+
+    def of(self, forge: "LocalForge", pull: "PullRequest") -> MergeView:
+        """What a merge would do; git is asked once for the same commits."""
+        key = (str(pull.number), pull.base_sha, pull.head_sha, pull.checked_sha)
+        view = self._kept.pop(key, None) or _view(forge, pull)
+        self._kept[key] = view
+        for old in list(self._kept)[:-VIEWS_KEPT]:
+            self._kept.pop(old, None)
+        return view
+
+
+def _view(forge: "LocalForge", pull: "PullRequest") -> MergeView:
+    paths, governs = forge.merge_outcome(pull)
+    changes = forge.changes(pull)
+    own = [each.path for each in changes if pull.job_id is not None and is_runtime_file(each.path, pull.job_id)]
+    others = [each for each in changes if each.path not in own]
+    names = [each.path for each in others]
+    if names and len(names) <= MOST_PATHS and forge.weight(pull, names) <= CARD_BYTES:
+        shown = visible(forge.patch(pull, names).decode("utf-8", "replace"))
+    else:
+        listed = (f"{each.kind:8} {visible(each.path)}" for each in others)
+        shown = "\n".join((*listed, "", f"Too much to show here: read it with `coilclaw pr diff {pull.number}`."))
+    return MergeView(paths, governs, tuple(own), len(others), shown)
+
+
+def _touched(app: "Runtime", views: MergeViews, args: MergeArgs) -> Touches:
     """What a merge touches. Anybody may propose such a call, with any number: whatever is wrong, there is an answer."""
     from coilclaw.features.forge.forge import LocalForge
 
-    forge = LocalForge(app)
     nothing = Touches(subject=f"#{args.number}", public=True, says="Nothing would be merged.", governs=True)
     try:
-        pull = load_pull(app.db.reader, args.number)
+        forge, pull = LocalForge(app), load_pull(app.db.reader, args.number)
         if pull is None or pull.head_sha != args.head:
             return nothing
-        facts = forge.merge_facts(pull)
-        says = _card(forge, pull)
+        view = views.of(forge, pull)
+        facts = forge.merge_facts(pull, view.paths, view.governs)
+        says = _card(forge, pull, view)
     except CoilclawError:  # a broken object, or a git that is gone: the merge itself says why
         return nothing
     governs = pull.risk == "R3" or bool(facts.governs)
     return Touches(subject=f"main, by #{args.number}", public=True, says=says, merge=facts, governs=governs)
 
 
-def _card(forge: "LocalForge", pull: "PullRequest") -> str:
+def _card(forge: "LocalForge", pull: "PullRequest", view: MergeView) -> str:
     """What is merged: the difference of every file but those that the runtime itself adds, which are named."""
-    changes = forge.changes(pull)
-    own = [each.path for each in changes if pull.job_id is not None and is_runtime_file(each.path, pull.job_id)]
-    others = [each for each in changes if each.path not in own]
     failed = [f"FAILED  {check.name}: {check.summary}" for check in pull.checks if not check.passed]
-    lines = [visible(pull.title), f"{len(others)} files, risk {pull.risk}, branch {pull.branch}"]
+    files = "1 file" if view.others == 1 else f"{view.others} files"
+    lines = [visible(pull.title), f"{files}, risk {pull.risk}, branch {pull.branch}"]
     lines += failed or [f"All {len(pull.checks)} checks pass."]
     if forge.mode() == "yolo":
         lines.append("YOLO: other pull requests merge without asking you.")
     if pull.taint:
         lines.append(f"The job took in untrusted content: {', '.join(pull.taint)}")
-    if own:
-        lines.append(f"The runtime adds the record of the job: {', '.join(own)}")
-    paths = [each.path for each in others]
-    if paths and len(paths) <= MOST_PATHS and forge.weight(pull, paths) <= CARD_BYTES:
-        return "\n".join((*lines, "", visible(forge.patch(pull, paths).decode("utf-8", "replace"))))
-    lines += ["", *(f"{each.kind:8} {visible(each.path)}" for each in others)]
-    return "\n".join((*lines, "", f"Too much to show here: read it with `coilclaw pr diff {pull.number}`."))
+    if view.own:
+        lines.append(f"The runtime adds the record of the job: {', '.join(view.own)}")
+    return "\n".join((*lines, "", view.shown))
 
 
 def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
@@ -135,7 +188,7 @@ def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
             subject="the merge mode",
             public=True,
             says=f"For {args.hours} hours every job's pull request whose checks pass is merged WITHOUT ASKING YOU, also"
-            " what governs the agent's own work. Only .github, CODEOWNERS, SYSTEM.md, loosened policies and what a"
+            " to policies and schedules. Only .github, CODEOWNERS, SYSTEM.md, loosened policies and what a"
             " tainted job did beyond notes still wait for you. ESTOP ends it.",
         ),
         summary=lambda args: f"Merge every pull request without asking for {args.hours} hours (yolo)",
@@ -155,3 +208,25 @@ def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
         return ToolOutput(text=f"Pull requests merge without asking until {until:%H:%M} UTC.", label=INTERNAL)
 
     return bot_yolo
+
+
+def _make_tighten(home: "Callable[[], Runtime]") -> Tool:
+    @tool(
+        TightenArgs,
+        effect="WRITE",
+        destination="internal",
+        idempotent=True,  # a repeat finds yolo over and the file as it should be
+        always_ask=False,
+        touches=lambda args: Touches(
+            subject="the merge mode", public=True, says="Pull requests merge less by themselves.", tightens=True
+        ),
+        summary=lambda args: "Ask about every merge (strict)" if args.after else "End yolo",
+        callers=frozenset({"gateway"}),
+    )
+    async def bot_tighten(args: TightenArgs, context: Context) -> ToolOutput:
+        """Have more merges asked about; only `coilclaw bot mode` and the panel do."""
+        from coilclaw.features.forge.merge_mode import tighten
+
+        return ToolOutput(text=await tighten(home(), args.before, args.after), label=INTERNAL)
+
+    return bot_tighten

@@ -4,7 +4,8 @@ Everything in it may be anybody's work. Nothing of it is run or obeyed; what can
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -17,7 +18,8 @@ from coilclaw.ledger.anchors import HEADS, anchored, size_limit
 from coilclaw.ledger.audit_days import day_of
 from coilclaw.packets.canonical import Json, JsonObject, NotCanonical, canonical_bytes, parse_object, sha256_hex
 from coilclaw.packets.errors import ToolError
-from coilclaw.packets.forge import LEDGER, MAIN, FileChange
+from coilclaw.packets.forge import COPIED, LEDGER, MAIN, FileChange
+from coilclaw.packets.ids import stamp
 from coilclaw.packets.receipt import Head
 from coilclaw.packets.text import one_line
 from coilclaw.sandbox.bot_repository import TreeEntry, name_fault
@@ -185,7 +187,7 @@ class _Check:
             elif mode not in ("100644", "100755") and path.partition("/")[0] in ("audit", "jobs"):
                 self.add("name", tip, path, f"it has the mode {mode}, which is no regular file's")
         newest = 0
-        for commit in clone.history(tip):
+        for commit in self._own(clone.history(tip)):
             self._commits += 1
             newest = commit.time
             self.part(commit.sha, "", lambda commit=commit: self._commit(clone, commit))
@@ -197,6 +199,24 @@ class _Check:
                 late += 1
         if late:
             self.notes.append(f"{late} Ledger-Head trailers are newer than the last signed head")
+
+    def _own(self, history: Iterable[BranchCommit]) -> list[BranchCommit]:
+        """The commits since the bot was made of a copy: what came before is another bot's, with another ledger."""
+        own: list[BranchCommit] = []
+        for commit in history:
+            if not commit.parents or trailers(commit.message).get(COPIED) != [commit.parents[0]]:
+                own.append(commit)
+                continue
+            if any(head.time < stamp(datetime.fromtimestamp(commit.time, UTC)) for head in self._heads.values()):
+                self.add("rewritten", commit.sha, HEADS, "it says that the bot begins here, but heads are older")
+                own.append(commit)
+                continue
+            self.notes.append(
+                f"this bot was made of a copy: the {len(own)} commits up to {commit.parents[0][:12]} are another bot's;"
+                " verify them in a clone of that one"
+            )
+            own = []
+        return own
 
     def _commit(self, clone: Clone, commit: BranchCommit) -> None:
         stated = trailers(commit.message)

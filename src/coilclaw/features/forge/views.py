@@ -48,11 +48,11 @@ class PullView(msgspec.Struct, frozen=True, kw_only=True):
     dormant: bool
     """It is open, but nobody is asked: the question expired, or checks do not pass."""
     reason: str
-    """Why it was closed."""
+    """Why it was closed, or taken back after it was merged."""
     opened_at: str
     updated_at: str
     deployed_at: str | None
-    """When what it changed was put in place."""
+    """When it was deployed."""
 
 
 class PullShown(PullView, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class BotView(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that the mode whitelist merges."""
     yolo_until: str | None
     main: str
-    """The commit in force; empty when there is none."""
+    """The commit that main is at; empty when there is none."""
     deployed: str
     """The commit whose files the workspace holds."""
     trees: int
@@ -198,31 +198,37 @@ def file_diffs(forge: "LocalForge", pull: PullRequest, changes: list[FileChange]
     if not changes:
         return []
     old, new = forge.repository.entries(pull.base_sha), forge.repository.entries(pull.head_sha)
-    return [_file_diff(forge, pull, each, old.get(each.path), new.get(each.path), said) for each in changes]
+    sizes = [tuple(side[each.path].size if each.path in side else 0 for side in (old, new)) for each in changes]
+    short = [each.path for each, both in zip(changes, sizes, strict=True) if max(both) <= SHOWN_BYTES]
+    patches = dict(zip(short, _patches(forge, pull, short), strict=True))
+    return [
+        _file_diff(each, both[0], both[1], patches.get(each.path), said)
+        for each, both in zip(changes, sizes, strict=True)
+    ]
 
 
-def _file_diff(
-    forge: "LocalForge",
-    pull: PullRequest,
-    change: FileChange,
-    old: TreeEntry | None,
-    new: TreeEntry | None,
-    said: Said,
-) -> FileDiff:
-    sizes = 0 if old is None else old.size, 0 if new is None else new.size
-    cut = max(sizes) > SHOWN_BYTES
-    patch = b"" if cut else forge.patch(pull, (change.path,))
-    binary = any(line.startswith(BINARY) for line in patch.split(b"\n"))
-    cut = cut or len(patch) > 2 * SHOWN_BYTES + 4096
+def _patches(forge: "LocalForge", pull: PullRequest, paths: list[str]) -> list[bytes]:
+    """The difference of each file: git says all of them at once, and a line of a text never begins like a header."""
+    if not paths:
+        return []
+    head, *parts = (b"\n" + forge.patch(pull, paths)).split(b"\ndiff --git ")
+    if head or len(parts) != len(paths):  # where a link became a file, git says two
+        return [forge.patch(pull, (path,)) for path in paths]
+    return [b"diff --git " + part.removesuffix(b"\n") + b"\n" for part in parts]
+
+
+def _file_diff(change: FileChange, old: int, new: int, patch: bytes | None, said: Said) -> FileDiff:
+    binary = patch is not None and any(line.startswith(BINARY) for line in patch.split(b"\n"))
+    cut = patch is None or len(patch) > 2 * SHOWN_BYTES + 4096
     return FileDiff(
         path=shown_path(change.path),
         kind=change.kind,
-        old_size=sizes[0],
-        new_size=sizes[1],
+        old_size=old,
+        new_size=new,
         executable=change.new_mode == "100755",
         binary=binary,
         cut=cut,
-        patch="" if binary or cut else visible(said(patch.decode("utf-8", "replace"))),
+        patch="" if binary or cut or patch is None else visible(said(patch.decode("utf-8", "replace"))),
     )
 
 

@@ -98,6 +98,13 @@ class BotWorkspace:
 
     # Main into the workspace
 
+    def deploy(self) -> None:
+        """Put the files of main in place; what else changed in the workspace is committed before the next merge."""
+        with self.alone():
+            if fault := self.fault():
+                raise ForgeRefused(fault, begun=False)
+            self.deploy_alone()
+
     def deploy_alone(self) -> tuple[str, ...]:
         """Put the files of main in place; those that somebody edited meanwhile keep the edit, and are returned."""
         db, main = self._app.db, self.main()
@@ -214,12 +221,13 @@ class BotWorkspace:
         return new
 
     def _look(self, main: str) -> Swept:
-        entries = self.repository.entries(main)
         written: list[Written] = []
         left_out: list[str] = []
         weight = 0
         self._kept.mkdir(exist_ok=True, mode=0o700)
-        for path in self.repository.differing(main, self._kept):
+        differing = self.repository.differing(main, self._kept)
+        entries = self.repository.entries(main) if differing else {}
+        for path in differing:
             entry = entries.get(path)
             if fault := name_fault(path):
                 left_out.append(f"{path!r}: {fault}")

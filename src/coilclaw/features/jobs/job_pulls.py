@@ -8,7 +8,7 @@ import msgspec
 from coilclaw.features.jobs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from coilclaw.features.jobs.record import keep, say_further, to_state
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.errors import TryLater
+from coilclaw.packets.errors import TryLater, UsageError
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.job import JobState
 from coilclaw.runtime.job_forge import JobForge
@@ -60,6 +60,8 @@ class JobPulls:
             story: dict[str, Json] = {"reason": self._redact(str(error))}
             later = msgspec.structs.replace(job, worker=None, next_wakeup_at=stamp(self._clock() + LATER))
             return await self._db.write(lambda tx: keep(tx, self._clock, later, "retry", story))
+        except UsageError as error:  # its own limits: trying again changes nothing
+            return JobEnding("FAILED", self._redact(str(error)))
         if opened is None:
             return DONE
         waiting = msgspec.structs.replace(job, deadline_at=stamp(self._clock() + timedelta(days=opened.days)))

@@ -91,6 +91,7 @@ class JobRequests:
             constraints=request.constraints,
             generation=0 if starter is None else starter.generation + 1,
             by_agent=starter is not None,
+            parent_id=None if starter is None else starter.job_id,
             outputs=Outputs(pr_required=request.pr_required, evidence_required=request.evidence),
         )
         check_spec(spec)

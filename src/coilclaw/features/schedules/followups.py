@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from coilclaw.features.schedules.registry import FOLLOWUP
 from coilclaw.features.schedules.store.schedule_runs import ever_ran
@@ -55,6 +56,8 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True):
     """Of the job that plans it; the follow-up may do no more."""
     generation: int = 0
     """Of the job that plans it; 0 in a conversation."""
+    job_id: str | None = None
+    """That job; None in a conversation."""
     idempotency_key: str
 
 
@@ -124,7 +127,12 @@ class Followups:
             origin="followup",
             trigger_type="at",
             trigger_config={"at": slot_text(when)},
-            payload=JobPayload(intent=goal, constraints=self._maker.constraints, generation=self._maker.generation + 1),
+            payload=JobPayload(
+                intent=goal,
+                constraints=self._maker.constraints,
+                generation=self._maker.generation + 1,
+                parent_id=self._maker.job_id or UNSET,
+            ),
             timezone="UTC",
             enabled=True,
             options=Options(catch_up_seconds=None),
@@ -179,6 +187,7 @@ def follow_up_of(app: "Runtime", action: "Action", turn: "Turn") -> "FollowUp":
             labels=turn.taint,
             constraints=turn.job.constraints if turn.job is not None else Constraints(),
             generation=turn.job.generation if turn.job is not None else 0,
+            job_id=turn.job.job_id if turn.job is not None else None,
             idempotency_key=action.idempotency_key,
         ),
     ).plan

@@ -101,6 +101,7 @@ def _spec(row: ScheduleRow, run: RunRow, last: LastRun | None, job_id: str) -> J
         constraints=payload.constraints,
         outputs=payload.outputs,
         generation=payload.generation if isinstance(payload, JobPayload) else 0,
+        parent_id=(payload.parent_id or None) if isinstance(payload, JobPayload) else None,
     )
 
 

@@ -111,7 +111,6 @@ class ServerStatus:
                 effect=tool.effect,
                 destination=tool.destination,
                 always_ask=tool.always_ask,
-                opens_pr=tool.opens_pr,
                 governs=tool.governs,
                 callers=tool.callers,
             ),

@@ -44,6 +44,8 @@ class JobPayload(msgspec.Struct, frozen=True, kw_only=True, tag="job", tag_field
     outputs: Outputs = Outputs()
     generation: int = 0
     """Of the job to be; only follow-ups have one."""
+    parent_id: str | UnsetType = UNSET
+    """The job that planned it; only follow-ups of jobs have one."""
     project: str | UnsetType = UNSET
     """The name of the project that runs work in. Left out where there is none, so that older hashes hold."""
 

@@ -1,0 +1,112 @@
+"""How many pull requests jobs may open: a job with those it started, and all of them in a day."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from coilclaw.features.forge.forge import LocalForge, TooManyPulls
+from coilclaw.features.forge.store import opened_by, pull_of_job
+from coilclaw.features.jobs.job_requests import Request
+from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.job import Constraints, Starter
+from coilclaw.sandbox.bot_repository import Written
+from coilclaw.store.jobs import list_jobs, load_job
+from tests.features.conftest import calls
+
+
+def writes(name):
+    return calls(("file_write", {"path": f"notes/{name}.md", "content": f"{name}\n"}))
+
+
+@pytest.fixture
+def forge_office(office):
+    return lambda **overrides: office(**{"forge__enabled": True, **overrides})
+
+
+def limited(here, job, most):
+    """Give a job a number of pull requests."""
+    spec = msgspec.structs.replace(job.spec, constraints=Constraints(max_prs=most))
+    here.app.db.write_now(
+        lambda tx: tx.execute(
+            "UPDATE jobs SET spec_json = ? WHERE job_id = ?", (msgspec.json.encode(spec).decode(), job.job_id)
+        )
+    )
+
+
+async def test_a_job_that_a_job_started_counts_against_its_number(forge_office):
+    here = forge_office()
+    here.home.script(writes("a"), {"text": "done"})
+    first = await here.create("write a note")
+    limited(here, first, 1)
+    starter = Starter(
+        turn_id=first.turn_id, fresh=(), inherited=(), constraints=Constraints(), generation=0, job_id=first.job_id
+    )
+    request = Request(goal="write it again", thread_id="conv_child", channel="cli", starter=starter)
+    child = await here.background.desk().create(request)
+    assert child.spec.parent_id == first.job_id
+    await here.drain()
+    jobs = [load_job(here.app.db.reader, each.job_id) for each in (first, child)]
+    opened = [job for job in jobs if pull_of_job(here.app.db.reader, job.job_id)]
+    refused = [job for job in jobs if job not in opened]
+    assert [(job.state, "max_prs is 1" in job.reason) for job in refused] == [("FAILED", True)]
+    assert [job.state for job in opened] == ["WAITING_APPROVAL"]
+    assert opened_by(here.app.db.reader, first.job_id) == 1
+    limited(here, first, 2)
+    again = await here.background.desk().create(request)
+    await here.drain()
+    head = pull_of_job(here.app.db.reader, again.job_id).head_sha
+    repository = LocalForge(here.app).repository
+    name = next(path for path in repository.entries(head) if path.endswith(f"{again.job_id}.md"))
+    assert f'parent_id: "{first.job_id}"\n' in repository.read(head, name).decode()
+
+
+async def test_what_a_job_starts_names_it(forge_office):
+    here = forge_office()
+    here.home.script(calls(("job_start", {"goal": "look around"})), {"text": "done"})
+    first = await here.create("have it done")
+    with here.background.named() as name:  # no more than the first steps: the other would start a third
+        await here.background.worker(name, slots=1, only={first.job_id}).drain(asyncio.Event())
+    (child,) = (job for job in list_jobs(here.app.db.reader, None, 10) if job.job_id != first.job_id)
+    assert child.spec.parent_id == first.job_id
+
+
+async def test_the_days_number_holds_for_jobs_and_never_for_the_owner(forge_office):
+    here = forge_office(budgets=here_budgets(1))
+    here.home.script(writes("a"), {"text": "a"}, writes("b"), {"text": "b"})
+    first = await here.create("write a")
+    await here.drain()
+    second = await here.create("write b")
+    await here.drain()
+    assert pull_of_job(here.app.db.reader, first.job_id) is not None
+    assert pull_of_job(here.app.db.reader, second.job_id) is None
+    assert here.job(second).state not in ("FAILED", "DONE"), "it is tried again later"
+    with pytest.raises(TooManyPulls):
+        LocalForge(here.app).publish(here.job(second))
+    assert LocalForge(here.app).open_plain("revert/9", [Written("notes/c.md", b"c\n")], "t", "b") is not None
+
+
+async def test_no_race_opens_one_too_many(forge_office):
+    here = forge_office(budgets=here_budgets(2))
+    here.home.script(*(step for name in "abcd" for step in (writes(name), {"text": name})))
+    jobs = [await here.create(f"write {name}") for name in "abcd"]
+    await here.drain()
+    waiting = [job for job in jobs if pull_of_job(here.app.db.reader, job.job_id) is None]
+    assert len(waiting) == 2
+    forge = LocalForge(here.app)
+    here.app.db.write_now(lambda tx: tx.execute("UPDATE pull_requests SET opened_at = '2020-01-01T00:00:00.000Z'"))
+
+    async def publish(job):
+        try:
+            return await asyncio.to_thread(forge.publish, here.job(job))
+        except CoilclawError:
+            return None
+
+    done = await asyncio.gather(*(publish(job) for job in waiting))
+    assert sum(each is not None for each in done) == 2
+
+
+def here_budgets(most):
+    from coilclaw.config.schema import Budgets
+
+    return Budgets(prs_per_day=most)
