@@ -14,9 +14,9 @@ READ_CHARACTERS = 64 << 10
 def match(skills: Iterable[Skill], words: str, intent: str = "") -> SkillUse | None:
     """The skill whose intent it is; else the one with the longest trigger in it, the first by name among equals."""
     known = sorted(skills, key=lambda skill: skill.name)
-    wanted = {folded(text) for text in (intent, words) if text and len(text) <= READ_CHARACTERS} - {""}
+    wanted = {_intent(text) for text in (intent, words) if len(text) <= READ_CHARACTERS} - {""}
     for skill in known:
-        if skill.intent and folded(skill.intent) in wanted:
+        if skill.intent and _intent(skill.intent) in wanted:
             return skill.use("intent")
     found = _longest(known, f" {folded(words[:READ_CHARACTERS])} ")
     return None if found is None else found[0].use(f"trigger: {found[1]}")
@@ -31,6 +31,10 @@ def _longest(skills: Sequence[Skill], text: str) -> tuple[Skill, str] | None:
             if len(words) > length and f" {words} " in text:
                 best, length = (skill, trigger), len(words)
     return best
+
+
+def _intent(text: str) -> str:
+    return " ".join(normalize("NFKC", text).casefold().split())
 
 
 def folded(text: str) -> str:
