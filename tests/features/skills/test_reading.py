@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -157,7 +158,6 @@ def test_what_is_read_means_the_same_to_a_yaml_reader(values, quotes):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["new", "template", "procedure", "block"])
 def test_the_reference_validator_takes_what_we_take(how, tmp_path):
-    pytest.importorskip("skills_ref")
     content = {
         "new": example("x"),
         "template": text("x", "allowed-tools: file_read", triggers="tidy this; tidy that"),
@@ -165,10 +165,30 @@ def test_the_reference_validator_takes_what_we_take(how, tmp_path):
         "block": "---\nname: x\ndescription: >-\n  Long\n  text.\nlicense: 'it''s'\n---\nbody\n",
     }[how]
     assert not faults(content)
-    folder = tmp_path / "x"
-    folder.mkdir()
-    (folder / "SKILL.md").write_text(content)
-    told = subprocess.run(
-        [sys.executable, "-m", "skills_ref.cli", "validate", str(folder)], capture_output=True, text=True, check=False
-    )
-    assert told.returncode == 0, told
+    assert reference(tmp_path, content) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "content",
+    [
+        with_line("license: [MIT]"),
+        with_line("license: !!str a"),
+        with_line("license: &a b"),
+        with_line("name: x"),
+        with_line("unknown: a"),
+        "---\nname: y\ndescription: d\n---\n",
+        "---\nname: x\n---\n",
+    ],
+)
+def test_what_the_reference_validator_refuses_we_refuse(content, tmp_path):
+    assert reference(tmp_path, content) != 0
+    assert faults(content)
+
+
+def reference(folder, content):
+    """What the convention's own validator says to a skill `x`."""
+    (folder / "x").mkdir()
+    (folder / "x" / "SKILL.md").write_text(content)
+    program = Path(sys.executable).parent / "agentskills"
+    return subprocess.run([program, "validate", str(folder / "x")], capture_output=True, check=False).returncode
