@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,17 @@ def listing_of(config: Config, *more: str) -> "Listing":
         allowed_domains=(*config.security.allowed_domains, *more),
         own_ports=[int(config.server.http_addr.rpartition(":")[2])],
     )
+
+
+def unlistable(domains: Iterable[str]) -> tuple[str, ...]:
+    """What is wrong with entries that no list of domains can hold."""
+    from coilclaw.airlock.listing import DomainSet
+
+    try:
+        DomainSet.of(domains)
+    except ConfigError as error:
+        return tuple(error.problems)
+    return ()
 
 
 def _notify_places(config: Config) -> list[str]:

@@ -85,6 +85,8 @@ def test_without_allowed_tools_or_domains_nothing_is_narrowed_and_none_means_now
         ("allowed-tools:", "is empty"),
         ("metadata:\n  coilclaw-triggers: a;;b", "a trigger is empty"),
         ("metadata:\n  coilclaw-domains: 'a b.example; ../x'", "not a valid name"),
+        ("metadata:\n  coilclaw-domains: localhost", "must be listed one by one"),
+        ("metadata:\n  coilclaw-domains: 'https://a.example/x'", "not a valid name"),
         ("compatibility: " + "x" * 501, "longer than 500"),
     ],
 )

@@ -81,7 +81,8 @@ async def guide(runtime: "Runtime", turn: "Turn") -> Guidance:
     uses = uses_of(reader, turn.turn_id)
     files = SkillFiles(runtime).every()
     usable = [skill for file in files if (skill := file.usable) is not None]
-    may_take = TAKE in runtime.allowed_tools and bool(usable)
+    of_job = None if turn.job is None else turn.job.constraints.allowed_tools
+    may_take = bool(usable) and TAKE in runtime.allowed_tools and (of_job is None or TAKE in of_job)
     if not uses:
         return Guidance(text=_menu(usable), takes=True) if may_take else NO_GUIDANCE
     text = "\n\n".join(_applied(use, usable) for use in uses)

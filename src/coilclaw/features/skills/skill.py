@@ -141,7 +141,7 @@ class _Checking:
             self._note("description", "description is missing: say what it does and when to use it.")
         intent = ours.get("coilclaw-intent", "")
         tools = self._names("allowed-tools", texts.get("allowed-tools"), None)
-        domains = self._names("coilclaw-domains", ours.get("coilclaw-domains"), _DOMAIN)
+        domains = self._domains(ours.get("coilclaw-domains"))
         evidence = self._names("coilclaw-evidence", ours.get("coilclaw-evidence"), _PLAIN)
         inputs = self._names("coilclaw-inputs", ours.get("coilclaw-inputs"), _PLAIN)
         triggers = self._triggers(ours.get("coilclaw-triggers"))
@@ -159,7 +159,7 @@ class _Checking:
             tools=tools,
             intent=intent,
             triggers=triggers,
-            domains=() if domains == (NOWHERE,) else domains,
+            domains=domains,
             evidence=evidence or (),
             inputs=inputs or (),
             preconditions=preconditions,
@@ -196,6 +196,18 @@ class _Checking:
         for name in () if shape is None else (name for name in names if not shape.match(name)):
             self._note(place, f"{key}: {_quoted(name)} is not a valid name.")
         return names
+
+    def _domains(self, value: str | None) -> tuple[str, ...] | None:
+        before = len(self.faults)
+        domains = self._names("coilclaw-domains", value, _DOMAIN)
+        if domains is None or domains == (NOWHERE,):
+            return None if domains is None else ()
+        if len(self.faults) == before:
+            from coilclaw.runtime.reachable import unlistable
+
+            for fault in unlistable(domains):  # the airlock could not be narrowed to it
+                self._note("metadata.coilclaw-domains", f"coilclaw-domains: {fault}.")
+        return domains
 
     def _triggers(self, value: str | None) -> tuple[str, ...]:
         if value is None:
