@@ -12,6 +12,7 @@ from coilclaw.ledger.audit import Wanted, add_event, events_after, last_events
 from coilclaw.ledger.story import story_of
 from coilclaw.packets.card import Answer
 from coilclaw.packets.skill import NONE, USED, SkillUse
+from coilclaw.store.retention import old_audit
 from tests.features.skills.shelf import only, put
 from tests.home import Sample
 
@@ -117,6 +118,20 @@ async def test_a_record_that_cannot_be_read_leaves_nothing(sample):
     home.app.db.write_now(lambda tx: add_event(tx, home.app.clock, USED, "t", {"skill": 7}))
     outcome = await home.call("file_list", Turn("t", "", "chat"), path=".")
     assert outcome.result.code == "TOOL_NOT_ALLOWED"
+
+
+async def test_retention_keeps_the_record_while_something_of_the_turn_waits(sample):
+    home = sample()
+    home.owner.answer = Answer(approved=None)
+    waiting = await home.call("file_write", under(home, ("note", ("file_write",), None)), path="a", content="x")
+    assert waiting.pending
+
+    def goes():
+        return [row[3] for row in old_audit(home.app.db.reader, "9999") if row[2] == USED]
+
+    assert goes() == []
+    await home.approve(waiting.action.action_id)
+    assert goes() == ["t"]
 
 
 # A turn
