@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import msgspec
 
 MAP = "metadata"
-_KEY = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63}):(?:[ ]+(.*))?\Z")
-_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"[ ]*(?:[ ]#.*)?\Z')
-_SINGLE = re.compile(r"'((?:[^']|'')*)'[ ]*(?:[ ]#.*)?\Z")
-_BLOCK = re.compile(r"([|>])[+-]?[ ]*(?:[ ]#.*)?\Z")
+# Texts, not patterns: compiling what a file does not need would cost every start of the agent.
+_KEY = r"([A-Za-z][A-Za-z0-9_.-]{0,63}):(?:[ ]+(.*))?\Z"
+_DOUBLE = r'"((?:[^"\\]|\\.)*)"[ ]*(?:[ ]#.*)?\Z'
+_SINGLE = r"'((?:[^']|'')*)'[ ]*(?:[ ]#.*)?\Z"
+_BLOCK = r"([|>])[+-]?[ ]*(?:[ ]#.*)?\Z"
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "n": "\n", "t": "\t"}
 _REFUSED = {
     "&": "an anchor (&)",
@@ -103,7 +104,7 @@ class _Reading:
             raise NotRead(f"every line below {MAP} is indented alike.")
         else:
             self._indent = indent
-        found = _KEY.match(line[indent:])
+        found = re.match(_KEY, line[indent:])
         if found is None:
             raise NotRead(_no_pair(line[indent:]))
         key, raw = found[1], (found[2] or "").strip(" ")
@@ -119,7 +120,7 @@ class _Reading:
                 raise NotRead(f"{MAP} is a map: one `key: text` on each indented line below it.")
             self._in_map, self._indent = True, 0
             return
-        block = _BLOCK.match(raw)
+        block = re.match(_BLOCK, raw)
         into[key] = (self._block(indent, folded=block[1] == ">") if block else scalar(raw)).strip()
 
     def _block(self, indent: int, *, folded: bool) -> str:
@@ -141,12 +142,12 @@ class _Reading:
 def scalar(raw: str) -> str:
     """The text of a value on one line; NotRead says what is wrong with it."""
     if raw.startswith('"'):
-        found = _DOUBLE.match(raw)
+        found = re.match(_DOUBLE, raw)
         if found is None:
             raise NotRead('the quoted text does not end with `"`.')
         return re.sub(r"\\(.)", _escaped, found[1])
     if raw.startswith("'"):
-        found = _SINGLE.match(raw)
+        found = re.match(_SINGLE, raw)
         if found is None:
             raise NotRead("the quoted text does not end with `'`.")
         return found[1].replace("''", "'")

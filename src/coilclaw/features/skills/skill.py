@@ -24,15 +24,15 @@ SECTIONS = ("Preconditions", "Steps", "Failure modes", "Rollback")
 NOWHERE = "none"
 """As `coilclaw-domains`: no address at all."""
 
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
-_DOMAIN = re.compile(r"((\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|https?://[A-Za-z0-9.\[\]:-]{1,260})\Z")
-_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])[ ]+(.*)")
-_EVIDENCE = re.compile(r"\bevidence\b[*_`]{0,2}:[*_`]{0,2}\s*\S", re.IGNORECASE)
+_NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
+_PLAIN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z"
+_DOMAIN = r"((\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|https?://[A-Za-z0-9.\[\]:-]{1,260})\Z"
+_ITEM = r"(?:[-*+]|\d{1,3}[.)])[ ]+(.*)"
+_EVIDENCE = r"(?i)\bevidence\b[*_`]{0,2}:[*_`]{0,2}\s*\S"
 _SYMBOL = "\u2190-\u2bff\U0001f000-\U0001faff"
-_PICTURE = re.compile(f"(?<=[{_SYMBOL}])[\ufe0e\ufe0f]|(?<=[\ufe0f{_SYMBOL}])\u200d(?=[{_SYMBOL}])")
+_PICTURE = f"(?<=[{_SYMBOL}])[\ufe0e\ufe0f]|(?<=[\ufe0f{_SYMBOL}])\u200d(?=[{_SYMBOL}])"
 """What makes a symbol a picture hides nothing."""
-_NEED = re.compile(r"(tool|domain|input|evidence):[ ]*`?([^`\s]+?)`?\.?\Z", re.IGNORECASE)
+_NEED = r"(?i)(tool|domain|input|evidence):[ ]*`?([^`\s]+?)`?\.?\Z"
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def _hidden(lines: list[str]) -> tuple[Fault, ...]:
     """Characters that hide or reorder others: what the owner reads must be what the model is told."""
     found: list[Fault] = []
     for number, line in enumerate(lines, 1):
-        plain = line if line.isascii() else _PICTURE.sub("", line)
+        plain = line if line.isascii() else re.sub(_PICTURE, "", line)
         if visible(plain) != plain:
             marks = " ".join(sorted({visible(each) for each in plain if visible(each) != each}))
             found.append(Fault(number, f"it holds characters that do not show: {marks or 'too many accents'}"))
@@ -181,10 +181,10 @@ class _Checking:
             self._note("", f"name is missing: write `name: {self._folder}`.")
         elif name != self._folder:
             self._note("name", f"name is {name!r}, but the folder is called {self._folder!r}; they must match.")
-        if not _NAME.match(self._folder):
+        if not re.match(_NAME, self._folder):
             self._note("name", f"{self._folder!r} is not a valid name: lower-case letters, digits and single hyphens.")
 
-    def _names(self, key: str, value: str | None, shape: "re.Pattern[str] | None") -> tuple[str, ...] | None:
+    def _names(self, key: str, value: str | None, shape: str | None) -> tuple[str, ...] | None:
         if value is None:
             return None
         place = key if key in KEYS else f"metadata.{key}"
@@ -193,7 +193,7 @@ class _Checking:
             self._note(place, f"{key} is empty: name something, or leave the key out.")
         if len(names) > MOST_NAMES:
             self._note(place, f"{key} has more than {MOST_NAMES} names.")
-        for name in () if shape is None else (name for name in names if not shape.match(name)):
+        for name in () if shape is None else (name for name in names if not re.match(shape, name)):
             self._note(place, f"{key}: {_quoted(name)} is not a valid name.")
         return names
 
@@ -231,16 +231,16 @@ class _Checking:
         if not steps and sections.get("steps", "").strip():
             self._note("", "`## Steps` has no list of steps.")
         for number, step in enumerate(steps, 1):
-            if not _EVIDENCE.search(step):
+            if not re.search(_EVIDENCE, step):
                 self._note("", f"step {number} does not name its evidence: write `Evidence: …` in it.")
 
     def _preconditions(self, text: str) -> tuple[str, ...]:
         """The preconditions that are written so that code can check them; the others are for the model."""
-        found = (_NEED.match(item.strip()) for item in items_of(text))
+        found = (re.match(_NEED, item.strip()) for item in items_of(text))
         needs = tuple(dict.fromkeys(f"{each[1].lower()}:{each[2]}" for each in found if each is not None))
         for need in needs:
             kind, _, name = need.partition(":")
-            if not (_DOMAIN if kind == "domain" else _PLAIN).match(name):
+            if not re.match(_DOMAIN if kind == "domain" else _PLAIN, name):
                 self._note("", f"`## Preconditions`: {_quoted(name)} is not a valid name of {_article(kind)}.")
         return needs
 
@@ -276,7 +276,7 @@ def items_of(text: str) -> list[str]:
     """The items of the list in a section, each with the lines that belong to it."""
     items: list[list[str]] = []
     for line in text.split("\n"):
-        found = _ITEM.match(line)
+        found = re.match(_ITEM, line)
         if found is not None:
             items.append([found[1]])
         elif items:
