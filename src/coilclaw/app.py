@@ -1,5 +1,6 @@
 """The wiring: the features listed, and what a server, a worker and an open home are made of. Nothing is discovered."""
 
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -10,10 +11,12 @@ if TYPE_CHECKING:
     from coilclaw.features import Feature
     from coilclaw.gate.conveyor import Conveyor
     from coilclaw.gate.grants import FollowUp
+    from coilclaw.gate.skills import Guidance, OnTurn, TurnSkills
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.action import Action
     from coilclaw.packets.box import Probe
     from coilclaw.packets.ports import Tool
+    from coilclaw.packets.skill import SkillUse
     from coilclaw.runtime.checkup import Reader
     from coilclaw.runtime.job_forge import JobForge
     from coilclaw.runtime.runtime import Runtime
@@ -32,6 +35,7 @@ FEATURES = (
     "records",
     "policy",
     "owner_files",
+    "skills",
     "jobs",
     "schedules",
     "sops",
@@ -94,6 +98,43 @@ async def _resume(runtime: "Runtime", turn_id: str) -> None:
     await resume_here(runtime, turn_id)
 
 
+def _skills(runtime: "Runtime") -> "TurnSkills":
+    from coilclaw.gate.skills import NO_GUIDANCE, TurnSkills
+
+    def match(words: str) -> "OnTurn | None":
+        if not _any_skills(runtime):
+            return None
+        from coilclaw.features.skills.consult import on_message
+
+        return on_message(runtime, words)
+
+    async def guide(turn: "Turn") -> "Guidance":
+        if not _any_skills(runtime):
+            return NO_GUIDANCE
+        from coilclaw.features.skills.consult import guide
+
+        return await guide(runtime, turn)
+
+    return TurnSkills(match=match, guide=guide)
+
+
+async def _job_skills(runtime: "Runtime", turn_id: str, goal: str, intent: str) -> "tuple[SkillUse, ...]":
+    if not _any_skills(runtime):
+        return ()
+    from coilclaw.features.skills.consult import of_job
+
+    return await of_job(runtime, turn_id, goal, intent)
+
+
+def _any_skills(runtime: "Runtime") -> bool:
+    """One look at a folder: without skills nothing of them is imported."""
+    try:
+        with os.scandir(runtime.workspace / "skills") as entries:
+            return any(entry.is_dir(follow_symlinks=False) for entry in entries)
+    except OSError:
+        return False
+
+
 def feature_tools(runtime: "Runtime | None" = None) -> "tuple[Tool, ...]":
     """The tools of features, each from its `tools.py`; without a home they can only be described."""
     from coilclaw.features.forge.tools import forge_tools
@@ -102,8 +143,9 @@ def feature_tools(runtime: "Runtime | None" = None) -> "tuple[Tool, ...]":
     from coilclaw.features.owner_files.vouching import vouch_tools
     from coilclaw.features.projects.tools import project_tools
     from coilclaw.features.schedules.tools import schedule_tools
+    from coilclaw.features.skills.tools import skill_tools
 
-    made = (schedule_tools, job_tools, project_tools, forge_tools, vouch_tools, guest_tools)
+    made = (schedule_tools, job_tools, project_tools, forge_tools, vouch_tools, guest_tools, skill_tools)
     return tuple(each for tools in made for each in tools(runtime))
 
 
@@ -123,6 +165,8 @@ EXTENSIONS = Extensions(
     audit_on_main=_audit_on_main,
     probes=_probes,
     job_kinds=_job_kinds,
+    skills=_skills,
+    job_skills=_job_skills,
 )
 """What features add to every home that is opened."""
 

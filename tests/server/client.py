@@ -515,6 +515,7 @@ class Decision(msgspec.Struct, kw_only=True, omit_defaults=True):
     risk_level: Literal['R0', 'R1', 'R2', 'R3']
     risk_word: Literal['low', 'medium', 'high']
     rule: str
+    skills: list[str]
     verdict: Literal['allow', 'ask', 'deny']
 
 
@@ -1278,10 +1279,10 @@ class PageOfScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_cursor: str | None
 
 
-class PageOfSkillListed(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PageOfSkillDetails(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A page of a list."""
 
-    items: list["SkillListed"]
+    items: list["SkillDetails"]
     next_cursor: str | None
 
 
@@ -1977,22 +1978,42 @@ class Sizes(msgspec.Struct, kw_only=True, omit_defaults=True):
     waiting: int
 
 
-class SkillListed(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A skill."""
+class SkillDetails(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A skill: what it is for, what is wrong with it, and what it narrows."""
 
     description: str
+    domains: list[str] | None
+    evidence: list[str]
+    faults: list[str]
+    inputs: list[str]
+    intent: str
     labels: list[str]
     name: str
     sha256: str
     size: int
+    tools: list[str] | None
+    triggers: list[str]
+    ungranted: list[str]
 
 
 class SkillShown(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A skill with its text."""
 
-    description: str
+    details: "SkillDetails"
     file: "OwnerFile"
     name: str
+    uses: list["SkillUsed"]
+
+
+class SkillUsed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A turn or a job that worked under a skill."""
+
+    at: str
+    job_id: str | None
+    sha256: str
+    thread_id: str
+    turn_id: str
+    why: str
 
 
 class SopFault(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -2125,6 +2146,7 @@ class Story(msgspec.Struct, kw_only=True, omit_defaults=True):
     notes: list[str]
     receipts: list["Proof"]
     result: Any
+    skills: list["AuditEvent"]
     status: str
     taint: Any
     tool: str
@@ -2155,6 +2177,7 @@ class StoryTold(msgspec.Struct, kw_only=True, omit_defaults=True):
     receipts: list["Proof"]
     refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None]
     result: Any
+    skills: list["AuditEvent"]
     status: str
     taint: Any
     tool: str
@@ -2857,9 +2880,9 @@ class Client:
         """Every flag and limit in force, each with where it comes from, and the rules of the policy files."""
         return await self._ask("GET", "/v1/settings/policy", {}, {"If-None-Match": if_none_match}, None, EffectivePolicy)
 
-    async def list_skills(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfSkillListed:
+    async def list_skills(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfSkillDetails:
         """The skills by name."""
-        return await self._ask("GET", "/v1/skills", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfSkillListed)
+        return await self._ask("GET", "/v1/skills", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfSkillDetails)
 
     async def get_skill(self, name: str, *, if_none_match: str | None = None) -> SkillShown:
         """One skill."""

@@ -7,6 +7,7 @@ from coilclaw.features.owner_files.feature import owner_files_part
 from coilclaw.features.policy.feature import policy_part
 from coilclaw.features.records.feature import records_part
 from coilclaw.features.schedules.feature import schedules_part
+from coilclaw.features.skills.feature import skills_part
 from coilclaw.features.sops.feature import sops_part
 from coilclaw.features.status.feature import status_part
 from coilclaw.features.status.overview import OverviewCounts
@@ -33,7 +34,7 @@ def queue_part(serving):
 
 def house_part(serving):
     """Policy, the owner's files, and how things stand."""
-    return joined(serving, policy_part, owner_files_part, status_part)
+    return joined(serving, policy_part, owner_files_part, skills_part, status_part)
 
 
 def work_part(serving):

@@ -176,15 +176,21 @@ def test_what_cannot_be_redacted_is_withheld_and_not_kept(core):
     assert len(redacting) == 0
 
 
-async def test_the_head_of_a_skill_ends_before_a_secret_it_would_cut(sample):
+async def test_what_is_told_of_a_skill_holds_no_secret_and_no_part_of_one(sample):
     home = sample()
-    start = f"---\nname: a\n{'x: y' * 1000}\ndescription: "
-    text = f"{start}{'w' * (4090 - len(start))} {TOKEN}\n---\n{'more ' * 1000}"
-    path = home.workspace / "skills" / "cut" / "SKILL.md"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
+    for name, head in (
+        ("told", f"name: told\ndescription: {'w' * 900} {TOKEN}"),
+        ("wrong", f"name: x\nlicense: {TOKEN}"),
+    ):
+        path = home.workspace / "skills" / name / "SKILL.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"---\n{head}\nmetadata:\n  coilclaw-domains: '{'w' * 60}/{TOKEN}'\n---\n\u202e {TOKEN}\n")
+    (home.workspace / "skills" / "told" / "SKILL.md").write_text(
+        f"---\nname: told\ndescription: {'w' * 900} {TOKEN}\n---\n"
+    )
     async with house(home) as site:
-        items = (await site.http.get("/v1/skills")).json()["items"]
-        described = next(each["description"] for each in items if each["name"] == "cut")
+        answer = await site.http.get("/v1/skills")
+        described = next(each["description"] for each in answer.json()["items"] if each["name"] == "told")
         assert described.startswith("www")
-        assert "gh" not in described
+        assert TOKEN[:12] not in answer.text
+        assert TOKEN[:12] not in (await site.http.get("/v1/skills/wrong")).text

@@ -12,7 +12,7 @@ function story(change: Partial<StoryTold> = {}): StoryTold {
     taint: [],
     decision: { verdict: 'ask', risk: 'R2', risk_word: 'medium', risk_class: 'WRITE', lane: 'B', code: 'LANE_B', rule: 'lane', reasons: [], recommended_changes: [], policy_hash: '' },
     approval: { needed: true, approved_by: 'device:dev', approved_at: '2026-03-01T10:00:30Z', rejection_reason: null, expires_at: '', shown: 'passkey', proof: SIGNED, signatures: [SIGNED] },
-    digest: '', idempotency_key: '', attempts: [ATTEMPT], events: [], result: null,
+    digest: '', idempotency_key: '', attempts: [ATTEMPT], events: [], skills: [], result: null,
     receipts: [{ place: 4, receipt: { id: 'r', timestamp: '2026-03-01T10:01:01Z', status: 'allowed' } as StoryTold['receipts'][number]['receipt'], disagreements: [] }],
     agrees: true, disagreements: [], notes: [], updated_at: '', about: 'Send a note.', refusal: null,
     ...change,

@@ -16,6 +16,7 @@ from coilclaw.agent.spending import Spent, check_day
 from coilclaw.agent.window import declared_size
 from coilclaw.gate.conveyor import Conveyor, Observer, Outcome
 from coilclaw.gate.estop import Estop
+from coilclaw.gate.skills import NO_SKILLS, TAKE, Guidance, OnTurn, TurnSkills
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Source
 from coilclaw.packets.chat import ChatRequest, ChatResponse, ToolSpec
@@ -106,6 +107,7 @@ class Agent:
         observe: Observer,
         redact: Callable[[str], str],
         seal: Callable[[str], str],
+        skills: TurnSkills = NO_SKILLS,
     ) -> None:
         self._db = db
         self._conveyor = conveyor
@@ -122,6 +124,7 @@ class Agent:
         self._limits = limits
         self._observe = observe
         self._redact = redact
+        self._skills = skills
         self._use(provider, model, fallback_model)
 
     def _use(self, provider: Provider, model: str, fallback_model: str) -> None:
@@ -178,7 +181,8 @@ class Agent:
                 "message_redacted", {"message": "a secret in your message was redacted before it was stored."}
             )
         kept = msgspec.structs.replace(message, text=text)
-        await self._db.write(lambda tx: self._receive(tx, kept, turn_id, in_transaction))
+        matched = self._skills.match(text)  # before any model is asked, and kept with the message
+        await self._db.write(lambda tx: self._receive(tx, kept, turn_id, in_transaction, matched))
         return Accepted(turn_id=turn_id, thread_id=message.thread_id, source=message.source)
 
     async def run(
@@ -231,11 +235,15 @@ class Agent:
                 remedy="Put the text in a workspace file and ask about that.",
             )
 
-    def _receive(self, tx: Tx, message: UserMessage, turn_id: str, in_transaction: Also | None) -> None:
+    def _receive(
+        self, tx: Tx, message: UserMessage, turn_id: str, in_transaction: Also | None, matched: OnTurn | None
+    ) -> None:
         ensure_thread(tx, self._clock, message.thread_id, message.channel, message.text.strip().splitlines()[0])
         name_thread(tx, message.thread_id, message.text.strip().splitlines()[0])
         if in_transaction is not None:
             in_transaction(tx, turn_id)
+        if matched is not None:
+            matched(tx, turn_id)
         row = MessageRow(
             message_id=message.message_id,
             thread_id=message.thread_id,
@@ -263,6 +271,7 @@ class Agent:
         first, tokens, waits = await self._left(turn)
         ending: Ending = "answered"
         owner = self._owner_prompt(turn)  # once: what the model was told stays as it is, and its cache warm
+        skills = await self._skills.guide(turn)
         before: list[MessageRow] | None = None
         known: dict[str, MessageRow] = {}
         for number in range(first, self._limits.max_tool_rounds + 1):
@@ -278,12 +287,12 @@ class Agent:
             repeated = repeats(rows, turn.turn_id)
             if repeated > REPEATS:
                 ending = "stuck"
-            tools = self._tools if ending == "answered" else ()
+            tools = self._told_of(skills) if ending == "answered" else ()
             spent: list[Spent] = []
             if on_round is not None:
                 on_round()
             notice = REPEATED.format(times=repeated) if repeated == REPEATS else ""
-            response = await self._ask(turn, owner, rows, tools, spent, on_text, notice)
+            response = await self._ask(turn, f"{owner}\n\n{skills.text}", rows, tools, spent, on_text, notice)
             tokens += sum(each.total for each in spent)
             if not response.tool_calls or ending != "answered":
                 return await self._answer(turn, response, spent, tuple(outcomes), ending, tokens, on_answer)
@@ -291,7 +300,12 @@ class Agent:
                 outcome = await self._calls.carry(turn, action, {})
                 outcomes.append(outcome)
                 waits = waits or outcome.pending
+                if action.call.tool == TAKE:
+                    skills = await self._skills.guide(turn)
         raise AssertionError("the last round always answers")
+
+    def _told_of(self, skills: Guidance) -> tuple[ToolSpec, ...]:
+        return tuple(tool for tool in self._tools if skills.leaves(tool.name))
 
     async def _wait(self, turn: Turn, outcomes: tuple[Outcome, ...], tokens: int, on_answer: OnAnswer | None) -> Reply:
         """Leave the turn where it is: when the last of its calls has its outcome, it goes on with that."""

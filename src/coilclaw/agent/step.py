@@ -15,6 +15,7 @@ from coilclaw.agent.model import Halted, Model
 from coilclaw.agent.recorded import Recorded
 from coilclaw.agent.spending import Spent
 from coilclaw.gate.estop import Estop
+from coilclaw.gate.skills import NO_SKILLS, TurnSkills
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import OWNER, Label
 from coilclaw.packets.canonical import Json
@@ -78,6 +79,7 @@ class Stepper:
         estop: Estop,
         clock: Clock,
         limits: StepLimits,
+        skills: TurnSkills = NO_SKILLS,
     ) -> None:
         self._db = db
         self._model = model
@@ -88,6 +90,7 @@ class Stepper:
         self._estop = estop
         self._clock = clock
         self._limits = limits
+        self._skills = skills
 
     async def step(self, order: StepOrder) -> StepReport:
         """Do the step, or what is left of it."""
@@ -119,10 +122,14 @@ class Stepper:
         if self._estop.engaged():
             return _done(turn, "held")
         allowed = order.limits.constraints.allowed_tools
+        skills = await self._skills.guide(turn)
+        owner = f"{self._owner_prompt(turn)}\n\n{skills.text}"
         request = ChatRequest(
-            system_prompt=system_prompt(self._owner_prompt(turn), stopped=False, task=order.task),
+            system_prompt=system_prompt(owner, stopped=False, task=order.task),
             messages=chat_messages(rows),
-            tools=tuple(tool for tool in self._tools if allowed is None or tool.name in allowed),
+            tools=tuple(
+                tool for tool in self._tools if (allowed is None or tool.name in allowed) and skills.leaves(tool.name)
+            ),
             model=self._model.name,
             max_output_tokens=self._limits.output_tokens,
             metadata={"hint": order.hint},

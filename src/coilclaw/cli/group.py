@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "worker": ("coilclaw.service.worker:worker", "Execute approved actions and work on jobs until stopped."),
     "sop": ("coilclaw.features.sops.commands:sop", "Run your written procedures (SOPs) step by step through the gate."),
+    "skill": ("coilclaw.features.skills.commands:skill", "See, check and write skills: how you want things done."),
     "audit": (
         "coilclaw.features.records.commands.audit:audit",
         "List or follow audit events, or explain an action from start to end.",

@@ -234,7 +234,15 @@ class Conveyor:
         action = msgspec.structs.replace(action, attempt=action.attempt + 1, status="APPROVED", begun=True)
         if running is None:
             return await self._run(action, inspected, turn, cut, stored=True, record=record, back=back)
-        own = Turn(turn.turn_id, turn.thread_id, turn.source, turn.inherited, fresh=turn.fresh, job=turn.job)
+        own = Turn(
+            turn.turn_id,
+            turn.thread_id,
+            turn.source,
+            turn.inherited,
+            fresh=turn.fresh,
+            job=turn.job,
+            skills=turn.skills,
+        )
         turn.take_in(running.label)
         told = self.records.post_end(action)
 
@@ -361,7 +369,7 @@ class Conveyor:
         """What may have changed while the claim waited for its transaction."""
         if action.approved_by is not None and from_stamp(action.expires_at) <= self._clock():
             return expired()
-        return rules_changed() if self.intake.policy().hash != action.decision.policy_hash else None
+        return rules_changed() if self.intake.policy_hash(action.turn_id) != action.decision.policy_hash else None
 
     # Recovering
 

@@ -139,11 +139,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
 
 
+SKILL_LAYER = "skill:"
+"""What the name of a skill's layer in `Policy.allowlists` begins with."""
+
+
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """Where the call comes from."""
 
     source: Source
     job_id: str | None = None
+    skills: tuple[str, ...] = ()
+    """The skills its turn works under, each with its hash."""
 
 
 BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session"})

@@ -5,7 +5,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from coilclaw.gate.decision_input import BACKGROUND, MATRIX, Case, Rule, UrlFact, describe, reaches_outside, told_paths
+from coilclaw.gate.decision_input import (
+    BACKGROUND,
+    MATRIX,
+    SKILL_LAYER,
+    Case,
+    Rule,
+    UrlFact,
+    describe,
+    reaches_outside,
+    told_paths,
+)
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.action import Source
 from coilclaw.packets.decision import HELD_BACK, Reason
@@ -84,8 +94,15 @@ def _deny_not_listed(case: Case) -> Iterator[Reason]:
                 rule=f"allowlist.{layer}",
                 code="TOOL_NOT_ALLOWED",
                 text=f"{case.facts.tool_name} is not in the allowlist of {layer}.",
-                change=f"Add it to {layer} if the agent should have it.",
+                change=_to_list(layer),
             )
+
+
+def _to_list(layer: str) -> str:
+    if layer.startswith(SKILL_LAYER):
+        name = layer.removeprefix(SKILL_LAYER)
+        return f"Work within the skill; if it needs this tool, add it to allowed-tools in skills/{name}/SKILL.md."
+    return f"Add it to {layer} if the agent should have it."
 
 
 _PLACES: dict[Source, str] = {"sop": "procedures (SOPs)", "gateway": "the panel"}

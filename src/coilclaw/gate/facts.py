@@ -39,8 +39,8 @@ IN_WORKSPACE = Turn("", "", "cli")
 COMMANDS_KEPT = 16
 """How many commands are kept as they were read."""
 
-JudgeUrl: TypeAlias = Callable[[str, Principal, tuple[str, ...] | None], UrlFact]
-"""What the airlock thinks of a URL before any look-up, narrowed to some domains or not."""
+JudgeUrl: TypeAlias = Callable[[str, Principal, tuple[tuple[str, ...], ...]], UrlFact]
+"""What the airlock thinks of a URL before any look-up, narrowed to what every one of these sets allows."""
 
 Answers: TypeAlias = "Callable[[str, str], tuple[StandingAnswer, ...]]"
 """The standing answers that hold in a root and a conversation."""
@@ -83,6 +83,9 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
     fault: ToolError | None = None
     """Why the call can only fail. It changes nothing then, and is decided and run as the read it is: nobody is asked
     about it, and what its error quotes carries the labels of the file."""
+
+    narrowing: tuple[tuple[str, ...], ...] = ()
+    """What its job and its skills leave of the network: each set must allow an address."""
 
     @property
     def taint(self) -> tuple[Label, ...]:
@@ -156,7 +159,7 @@ class Inspector:
         command = self._read(touches.command) if touches.command is not None else None
         declared = None if tool is None else _fact(tool, touches)
         counts = self._count(action_id, declared)
-        narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
+        narrowing = turn.domains
         paths = _paths(root, touches, command)
         talk = self._talk(turn.thread_id, turn.turn_id, action_id) if _sends_words(touches) else NOTHING_SAID
         inputs, unread = self._inputs(root, touches, paths)
@@ -221,6 +224,7 @@ class Inspector:
             taken=taken,
             commit=commit,
             fault=fault,
+            narrowing=narrowing,
         )
 
     def _nowhere(self, call: ToolCall, turn: Turn, root: Root, tool: Tool | None, gone: str) -> Inspected:
@@ -295,7 +299,7 @@ class Inspector:
         return tuple(read), ""
 
     def _url(
-        self, root: Root, touches: Touches, turn: Turn, talk: Conversation, narrowing: tuple[str, ...] | None
+        self, root: Root, touches: Touches, turn: Turn, talk: Conversation, narrowing: tuple[tuple[str, ...], ...]
     ) -> UrlFact | None:
         if touches.url is None:
             return None

@@ -4,7 +4,7 @@ import asyncio
 import math
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from typing import TypeAlias
@@ -86,6 +86,7 @@ def _starter(turn: Turn) -> Starter:
         constraints=Constraints() if job is None else job.constraints,
         generation=0 if job is None else job.generation,
         job_id=None if job is None else job.job_id,
+        skills=turn.skills,
     )
 
 
@@ -125,7 +126,7 @@ class Granter:
         clock: Clock,
         memory: Memory,
         open_box: Callable[[], Box],
-        transport: Callable[[Sequence[str] | None], Transport],
+        transport: Callable[[tuple[tuple[str, ...], ...]], Transport],
         headers: Callable[[str], tuple[tuple[str, str], ...]],
         notes: Callable[[Action, Turn], Notes],
         follow_up: Callable[[Action, Turn], FollowUp],
@@ -154,8 +155,7 @@ class Granter:
     def grant(self, action: Action, inspected: Inspected, turn: Turn, release: Callable[[], None]) -> Context:
         """The context for one call, from what was decided about it; `release` comes before a command or a message."""
         touches = inspected.touches
-        narrowing = turn.job.constraints.allowed_domains if turn.job is not None else None
-        transport = lambda: self._transport(narrowing)  # noqa: E731 - opened only when something is sent
+        transport = lambda: self._transport(inspected.narrowing)  # noqa: E731 - opened only when something is sent
         guarded = bool(inspected.taint) or action.source in BACKGROUND
         return Context(
             source=action.source,

@@ -12,6 +12,7 @@ from coilclaw.gate.decision_input import Policy, Setting
 from coilclaw.gate.facts import Inspected, Inspector
 from coilclaw.gate.labelling import Labelling
 from coilclaw.gate.policy import decide
+from coilclaw.gate.skills import narrowed, uses_of
 from coilclaw.gate.standing import answer_for
 from coilclaw.gate.turn import Turn
 from coilclaw.ledger.audit import add_event
@@ -140,13 +141,19 @@ class Intake:
         self, call: ToolCall, turn: Turn, action_id: str, ahead: "LookedAt | None" = None, *, answered: bool = False
     ) -> tuple[Inspected, Decision]:
         # The rules first: facts are then as new as they are, and what changes meanwhile is found out at the claim.
-        policy = self.policy()
+        turn.skills = uses_of(self._db.reader, turn.turn_id)
+        policy = narrowed(self.policy(), turn.skills, self._inspector.tools)
         inspected = self._inspector.inspect(call, turn, action_id, ahead)
         if answered:  # the owner said yes to this very action: it runs by that, and uses up nothing else
             unsettled = msgspec.structs.replace(inspected.facts, standing=None)
             inspected = msgspec.structs.replace(inspected, facts=unsettled)
         job_id = turn.job.job_id if turn.job is not None else None
-        return inspected, decide(inspected.facts, policy, Setting(source=turn.source, job_id=job_id))
+        setting = Setting(source=turn.source, job_id=job_id, skills=tuple(use.told for use in turn.skills))
+        return inspected, decide(inspected.facts, policy, setting)
+
+    def policy_hash(self, turn_id: str) -> str:
+        """The hash of the rules in force for a turn: its skills are part of them."""
+        return narrowed(self.policy(), uses_of(self._db.reader, turn_id), self._inspector.tools).hash
 
     # What came in earlier
 

@@ -90,4 +90,5 @@ def _decision(case: Case, verdict: Verdict, reasons: tuple[Reason, ...]) -> Deci
         lane=case.lane,
         policy_hash=case.policy.hash,
         job_id=case.setting.job_id,
+        skills=case.setting.skills,
     )

@@ -3,6 +3,7 @@
 from coilclaw.packets.action import Label, Source
 from coilclaw.packets.job import JobLimits
 from coilclaw.packets.labels import untrusted_only
+from coilclaw.packets.skill import SkillUse
 
 
 class Turn:
@@ -17,12 +18,15 @@ class Turn:
         *,
         fresh: tuple[Label, ...] = (),
         job: JobLimits | None = None,
+        skills: tuple[SkillUse, ...] = (),
     ) -> None:
         self.turn_id = turn_id
         self.thread_id = thread_id
         self.source: Source = source
         self.job = job
         """What the job this turn belongs to leaves it, when it belongs to one."""
+        self.skills = skills
+        """The skills it works under; the intake looks them up anew for every decision."""
         self._fresh: dict[Label, None] = dict.fromkeys(untrusted_only(fresh))
         self._inherited = dict.fromkeys(untrusted_only(inherited))
 
@@ -40,6 +44,12 @@ class Turn:
     def taint(self) -> tuple[Label, ...]:
         """Both."""
         return tuple({**self._inherited, **self._fresh})
+
+    @property
+    def domains(self) -> tuple[tuple[str, ...], ...]:
+        """What its job and its skills leave of the network: each set must allow an address."""
+        of_job = self.job.constraints.allowed_domains if self.job is not None else None
+        return tuple(each for each in (of_job, *(use.domains for use in self.skills)) if each is not None)
 
     def take_in(self, label: Label, *, kept: bool = False) -> None:
         """Note that content with this label entered the turn; `kept` content entered the machine in an earlier one."""

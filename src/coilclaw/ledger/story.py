@@ -11,6 +11,7 @@ from coilclaw.ledger.verify import hash_of_line
 from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.errors import LedgerBroken
 from coilclaw.packets.receipt import GENESIS, Receipt
+from coilclaw.packets.skill import NONE, USED
 from coilclaw.store.tx import Tx
 
 MOST_EVENTS = 10_000
@@ -119,6 +120,8 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str
     attempts: tuple[Attempt, ...]
     events: tuple[AuditEvent, ...]
+    skills: tuple[AuditEvent, ...]
+    """Which skills its turn worked under, why, and what each left; or that none matched."""
     result: Result | None
     receipts: tuple[Proof, ...]
     agrees: bool
@@ -178,12 +181,19 @@ def story_of(db: Tx, action_id: str) -> Story | None:
         idempotency_key=row["idempotency_key"],
         attempts=tuple(attempts_in(events)),
         events=events,
+        skills=_skills(db, row["turn_id"]),
         result=result,
         receipts=proofs,
         agrees=not wrong and not any(proof.disagreements for proof in proofs),
         disagreements=wrong,
         notes=(*_notes(row, events, proofs), *word.notes),
         updated_at=row["updated_at"],
+    )
+
+
+def _skills(db: Tx, turn_id: str) -> tuple[AuditEvent, ...]:
+    return tuple(
+        event for kind in (USED, NONE) for event in events_after(db, Wanted(event_type=kind, entity_id=turn_id), 0, 100)
     )
 
 

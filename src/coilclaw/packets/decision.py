@@ -56,6 +56,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner could change so that this call is no longer denied; empty if something else blocks it too,
     or if untrusted content is involved."""
 
+    skills: tuple[str, ...] = ()
+    """The skills its turn worked under, each as NAME@HASH."""
+
     @property
     def answer(self) -> str:
         """The standing answer that let the call run without asking; empty when none did."""
@@ -73,6 +76,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         policy_hash: str,
         job_id: str | None = None,
         allows: tuple[SettingChange, ...] = (),
+        skills: tuple[str, ...] = (),
     ) -> "Decision":
         """Build a decision whose derived fields cannot disagree with the verdict."""
         first = reasons[0]
@@ -92,4 +96,5 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             requires_approval=verdict == "ask",
             job_id=job_id,
             allows=allows,
+            skills=skills,
         )

@@ -7,6 +7,7 @@ import msgspec
 from coilclaw.packets.action import Label, Source
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.decision import Risk
+from coilclaw.packets.skill import SkillUse
 
 JobState: TypeAlias = Literal[
     "RECEIVED", "PARSED", "POLICY_CHECKED", "PLANNED", "EXECUTING", "WAITING_APPROVAL", "PR_OPENED", "MERGED",
@@ -71,6 +72,8 @@ class Starter(msgspec.Struct, frozen=True, kw_only=True):
     """Of that job; 0 in a conversation."""
     job_id: str | None
     """That job; None in a conversation."""
+    skills: tuple[SkillUse, ...] = ()
+    """The skills that the turn works under; work that it starts may do no more."""
 
 
 class Outputs(msgspec.Struct, frozen=True, kw_only=True):

@@ -137,14 +137,15 @@ def _limits(app: "Runtime") -> Limits:
     )
 
 
-def _way_out(app: "Runtime", narrowing: Sequence[str] | None) -> Transport:
-    """The airlock, limited further to what a job declares."""
+def _way_out(app: "Runtime", narrowing: Sequence[Sequence[str]]) -> Transport:
+    """The airlock, limited further to what a job and skills declare."""
     from coilclaw.airlock.transport import Airlock
 
     transport = app.transport
-    if narrowing is None:
-        return transport
-    return transport.narrowed(narrowing) if isinstance(transport, Airlock) else transport
+    if isinstance(transport, Airlock):
+        for domains in narrowing:
+            transport = transport.narrowed(domains)
+    return transport
 
 
 def _headers(app: "Runtime", whom: str) -> tuple[tuple[str, str], ...]:

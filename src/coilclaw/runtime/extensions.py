@@ -8,11 +8,13 @@ import msgspec
 if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Conveyor
     from coilclaw.gate.grants import FollowUp
+    from coilclaw.gate.skills import TurnSkills
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.action import Action
     from coilclaw.packets.box import Probe
     from coilclaw.packets.job import JobLimits, Plan, StepReport
     from coilclaw.packets.ports import Tool
+    from coilclaw.packets.skill import SkillUse
     from coilclaw.runtime.checkup import Reader
     from coilclaw.runtime.job_forge import JobForge
     from coilclaw.runtime.runtime import Runtime
@@ -50,8 +52,20 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """Up to which number the audit from before a time is in the bot's repository; None where it need not be."""
     probes: "Callable[[Runtime, Reader], list[Probe]]" = lambda _runtime, _reader: []
     """What the doctor looks at besides the kernel."""
+    skills: "Callable[[Runtime], TurnSkills] | None" = None
+    """How turns consult skills."""
+    job_skills: "Callable[[Runtime, str, str, str], Awaitable[tuple[SkillUse, ...]]] | None" = None
+    """How a job does before its first model call, by its turn, goal and intent: what it works under, then on record."""
     job_kinds: "Callable[[], Mapping[str, JobKind]]" = dict
     """By the input that names what such a job follows."""
 
 
 NO_EXTENSIONS = Extensions()
+
+
+def skills_of(runtime: "Runtime") -> "TurnSkills":
+    """How turns of a home consult skills."""
+    from coilclaw.gate.skills import NO_SKILLS
+
+    made = runtime.extensions.skills
+    return NO_SKILLS if made is None else made(runtime)

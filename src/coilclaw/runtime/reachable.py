@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,17 @@ def transport_under(app: "Runtime", config: Config) -> "Transport":
     return transport.with_listing(listing_of(config)) if isinstance(transport, Airlock) else transport
 
 
+def unlistable(domains: Iterable[str]) -> tuple[str, ...]:
+    """What is wrong with entries that no list of domains can hold."""
+    from coilclaw.airlock.listing import DomainSet
+
+    try:
+        DomainSet.of(domains)
+    except ConfigError as error:
+        return tuple(error.problems)
+    return ()
+
+
 def _notify_places(config: Config) -> list[str]:
     notify = config.notify
     places = [notify.url] if notify.url else []
@@ -80,17 +92,19 @@ def _notify_places(config: Config) -> list[str]:
 
 
 def url_fact(
-    config: Config, listing: "Listing", url: str, principal: "Principal", narrowing: tuple[str, ...] | None
+    config: Config, listing: "Listing", url: str, principal: "Principal", narrowing: tuple[tuple[str, ...], ...]
 ) -> "UrlFact":
     """What the airlock thinks of a URL before any look-up, and what would let it pass."""
     from coilclaw.airlock import Target, judge_url
     from coilclaw.gate.decision_input import UrlFact
 
-    judged = judge_url(url, principal, listing.narrowed(narrowing))
+    for domains in narrowing:
+        listing = listing.narrowed(domains)
+    judged = judge_url(url, principal, listing)
     if isinstance(judged, Target):
         return UrlFact(host=judged.host, code="", reason="", origin="constructed", followed=0, stays=False)
     reason = judged.reason.rstrip(".") + "."
-    entry = _listable(config, url, principal) if judged.code == "NOT_LISTED" and narrowing is None else ""
+    entry = _listable(config, url, principal) if judged.code == "NOT_LISTED" and not narrowing else ""
     return UrlFact(
         host="", code=judged.code, reason=reason, origin="constructed", followed=0, stays=False, listable=entry
     )

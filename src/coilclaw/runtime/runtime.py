@@ -299,8 +299,8 @@ class Runtime:
 
         return listing_of(self.config)
 
-    def judge_url(self, url: str, principal: "Principal", narrowing: tuple[str, ...] | None = None) -> "UrlFact":
-        """What the airlock thinks of a URL before any look-up; `narrowing` is what a job leaves of it."""
+    def judge_url(self, url: str, principal: "Principal", narrowing: tuple[tuple[str, ...], ...] = ()) -> "UrlFact":
+        """What the airlock thinks of a URL before any look-up; `narrowing` is what a job and skills leave of it."""
         from coilclaw.runtime.reachable import url_fact
 
         return url_fact(self.config, self.listing, url, principal, narrowing)

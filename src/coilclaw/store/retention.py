@@ -87,6 +87,11 @@ UNION SELECT r.thread_id FROM sop_runs r WHERE r.state IN ('RUNNING', 'WAITING')
 _AUDIT_GOES = f"""
     NOT EXISTS (SELECT 1 FROM proposed_actions p WHERE p.action_id = audit_log.entity_id AND {_OPEN_ACTION})
     AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = audit_log.entity_id AND {_OPEN_JOB})
+    AND NOT (event_type IN ('skill_used', 'skill_none') AND (
+        EXISTS (SELECT 1 FROM proposed_actions p WHERE p.turn_id = audit_log.entity_id AND {_OPEN_ACTION})
+        OR EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = 'job_' || substr(audit_log.entity_id, 6) AND {_OPEN_JOB})
+        OR EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = audit_log.entity_id
+            AND t.state IN ('QUEUED', 'RUNNING', 'WAITING'))))
 """  # noqa: S608
 
 

@@ -133,6 +133,7 @@ def merge_of(paths, **more):
         "new": {},
         "old": lambda _: b"",
         "policies": {},
+        "skills": {},
         "of_head": {},
     }
     return MergeResult(**{**known, **more})
@@ -286,6 +287,10 @@ async def test_words_about_passwords_are_no_secrets(bot):
         ("sops/a/SOP.toml", b"= x", "coilclaw/sops", "not TOML"),
         ("sops/a/SOP.toml", b"", "coilclaw/sops", "sops/a/SOP.toml"),
         ("sops/a/SOP.toml", b"x" * (2 << 20), "coilclaw/sops", "bytes"),
+        ("skills/a/SKILL.md", b"x", "coilclaw/skills", "skills/a/SKILL.md: line 1: the file begins with"),
+        ("skills/a/SKILL.md", b"---\nname: a\ndescription: &x d\n---\n", "coilclaw/skills", "an anchor"),
+        ("skills/a/SKILL.md", b" " * (65 << 10), "coilclaw/skills", "larger than 65536"),
+        ("skills/a/references/b.md", b"x", "coilclaw/skills", "skills/a/SKILL.md: it is missing"),
     ],
 )
 async def test_what_the_runtime_could_not_read_fails(bot, path, data, name, words):

@@ -576,6 +576,8 @@ export interface Decision {
   risk_level: 'R0' | 'R1' | 'R2' | 'R3';
   risk_word: 'low' | 'medium' | 'high';
   rule: string;
+  /** The skills its turn worked under, each as NAME@HASH. */
+  skills: string[];
   verdict: 'allow' | 'ask' | 'deny';
 }
 
@@ -1456,8 +1458,8 @@ export interface PageOfScheduleRun {
 }
 
 /** A page of a list. */
-export interface PageOfSkillListed {
-  items: SkillListed[];
+export interface PageOfSkillDetails {
+  items: SkillDetails[];
   /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
@@ -2239,23 +2241,53 @@ export interface Sizes {
   waiting: number;
 }
 
-/** A skill. */
-export interface SkillListed {
-  /** What it is for, from the head of its file. */
+/** A skill: what it is for, what is wrong with it, and what it narrows. */
+export interface SkillDetails {
+  /** What it is for. */
   description: string;
-  /** Untrusted sources its content may stem from. */
+  /** The only domains it leaves; null leaves them all. */
+  domains: string[] | null;
+  /** What a job under it must leave. */
+  evidence: string[];
+  /** What is wrong with the file; it is not used while there are any. */
+  faults: string[];
+  /** What a job under it must be given. */
+  inputs: string[];
+  /** The intent of jobs that it is for; empty when it is guidance. */
+  intent: string;
+  /** Untrusted sources its content may stem from; it is not used while there are any. */
   labels: string[];
   name: string;
   sha256: string;
   /** In bytes; 0 when its file cannot be read. */
   size: number;
+  /** The only tools it leaves; null leaves them all. */
+  tools: string[] | null;
+  /** Words in a message that it is taken up for. */
+  triggers: string[];
+  /** What it names and the configuration does not grant; that stays denied. */
+  ungranted: string[];
 }
 
 /** A skill with its text. */
 export interface SkillShown {
-  description: string;
+  details: SkillDetails;
   file: OwnerFile;
   name: string;
+  /** Where it was used, the newest first. */
+  uses: SkillUsed[];
+}
+
+/** A turn or a job that worked under a skill. */
+export interface SkillUsed {
+  at: string;
+  job_id: string | null;
+  /** Of the file as it was then. */
+  sha256: string;
+  /** Empty when it is not known any more. */
+  thread_id: string;
+  turn_id: string;
+  why: string;
 }
 
 /** Something wrong with a procedure. */
@@ -2414,6 +2446,8 @@ export interface Story {
   notes: string[];
   receipts: Proof[];
   result: Result | null;
+  /** Which skills its turn worked under, why, and what each left; or that none matched. */
+  skills: AuditEvent[];
   status: string;
   taint: Json;
   tool: string;
@@ -2446,6 +2480,8 @@ export interface StoryTold {
   /** Who said no; null unless it is REJECTED. */
   refusal: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null;
   result: Result | null;
+  /** Which skills its turn worked under, why, and what each left; or that none matched. */
+  skills: AuditEvent[];
   status: string;
   taint: Json;
   tool: string;
@@ -2779,7 +2815,7 @@ export interface Routes {
     '/v1/schedules/{schedule_id}/runs': { path: { schedule_id: string }; query?: { limit?: number; cursor?: string | null }; answer: PageOfScheduleRun };
     '/v1/session': { answer: Session };
     '/v1/settings/policy': { answer: EffectivePolicy };
-    '/v1/skills': { query?: { limit?: number; cursor?: string | null }; answer: PageOfSkillListed };
+    '/v1/skills': { query?: { limit?: number; cursor?: string | null }; answer: PageOfSkillDetails };
     '/v1/skills/{name}': { path: { name: string }; answer: SkillShown };
     '/v1/sop-runs': { query?: { state?: 'RUNNING' | 'WAITING' | 'DONE' | 'FAILED' | null; alone?: boolean; limit?: number; cursor?: string | null }; answer: PageOfSopRun };
     '/v1/sop-runs/{run_id}': { path: { run_id: string }; answer: SopRunShown };

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from coilclaw.agent.loop import Agent, LoopLimits
 from coilclaw.features.chat.models import ConversationModels
 from coilclaw.providers.structured import read_structured
+from coilclaw.runtime.extensions import skills_of
 from coilclaw.runtime.owner_prompt import owner_prompt
 from coilclaw.runtime.tool_specs import offered_tools
 
@@ -50,4 +51,5 @@ def agent_of(runtime: "Runtime", conveyor: "Conveyor", where: str = AT_TERMINAL)
         observe=runtime.observe,
         redact=runtime.redact,
         seal=runtime.redactor.registered,
+        skills=skills_of(runtime),
     )

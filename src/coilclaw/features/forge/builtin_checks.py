@@ -8,6 +8,8 @@ import msgspec
 from coilclaw.features.forge.paths import evidence_path
 from coilclaw.features.jobs.evidence import holds
 from coilclaw.features.schedules.registry import REGISTRY, REGISTRY_BYTES, RegistryBroken, read_registry
+from coilclaw.features.skills.skill import FILE as SKILL_FILE
+from coilclaw.features.skills.skill import MOST_SKILLS, SKILL_BYTES, read_skill
 from coilclaw.features.sops.sop_toml import read_sop
 from coilclaw.gate.paths import classify
 from coilclaw.gate.policy_file import read_policies
@@ -45,6 +47,8 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a changed file holds on main."""
     policies: Mapping[str, bytes | None]
     """The files in `policies/` by name, when one of them changed; None for what cannot be read."""
+    skills: Mapping[str, bytes | None]
+    """Every SKILL.md by its skill, when something in `skills/` changed; None for what cannot be read or is missing."""
     of_head: Mapping[str, str]
     """What the pull request's own commit holds: blobs by path."""
 
@@ -290,6 +294,19 @@ def sop_faults(merge: MergeResult, tools: Mapping[str, Tool], redact: Redact) ->
                     yield f"{shown(change.path)}: {fault}"
             case _:
                 pass
+
+
+def skill_faults(merge: MergeResult) -> Iterator[str]:
+    """Skills that would not be used, or too many of them."""
+    if len(merge.skills) > MOST_SKILLS:
+        yield f"there would be {len(merge.skills)} skills; {MOST_SKILLS} are read"
+    for name, data in sorted(merge.skills.items()):
+        path = shown(f"skills/{name}/{SKILL_FILE}")
+        if data is None:
+            yield f"{path}: it is missing, or larger than {SKILL_BYTES} bytes"
+            continue
+        for fault in read_skill(data, name).faults:
+            yield f"{path}: {fault}"
 
 
 def shown(path: str) -> str:

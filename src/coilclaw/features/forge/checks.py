@@ -24,10 +24,14 @@ from coilclaw.features.forge.builtin_checks import (
     policy_faults,
     registry_faults,
     secret_faults,
+    skill_faults,
     sop_faults,
 )
 from coilclaw.features.forge.inert import shortened
 from coilclaw.features.forge.paths import is_runtime_file
+from coilclaw.features.skills.skill import FILE as SKILL_FILE
+from coilclaw.features.skills.skill import FOLDER as FOLDER_OF_SKILLS
+from coilclaw.features.skills.skill import SKILL_BYTES
 from coilclaw.gate.grants import OUTPUT_BYTES, OUTPUT_KEPT
 from coilclaw.gate.policy_file import POLICY_BYTES
 from coilclaw.gate.policy_match import hidden_paths
@@ -43,7 +47,9 @@ if TYPE_CHECKING:
     from coilclaw.config.forge import ForgeCheck
     from coilclaw.runtime.runtime import Runtime
 
-BUILT_IN = tuple(f"coilclaw/{name}" for name in ("paths", "evidence", "secrets", "policy", "registry", "sops"))
+BUILT_IN = tuple(
+    f"coilclaw/{name}" for name in ("paths", "evidence", "secrets", "policy", "registry", "sops", "skills")
+)
 MOST_DETAILS = 50
 DETAIL_CHARACTERS = 400
 TAIL_LINES = 40
@@ -99,6 +105,7 @@ async def _built_in(
         lambda: policy_faults(merge, tools),
         lambda: registry_faults(merge, app.redact),
         lambda: sop_faults(merge, callable_tools, app.redact),
+        lambda: skill_faults(merge),
     )
     return [
         await asyncio.to_thread(_checked, name, find, app.redact) for name, find in zip(BUILT_IN, faults, strict=True)
@@ -136,20 +143,23 @@ def read_merge(repository: BotRepository, head: str, main: str, merged: str) -> 
         entry = before.get(path)
         return b"" if entry is None or entry.size > FILE_BYTES else repository.blobs([entry.blob])[entry.blob]
 
-    def policy(path: str) -> bytes | None:
+    def small(path: str, most: int) -> bytes | None:
         entry = there.get(path)
-        return None if entry is None or entry.size > POLICY_BYTES else repository.blobs([entry.blob])[entry.blob]
+        return None if entry is None or entry.size > most else repository.blobs([entry.blob])[entry.blob]
 
     modes = repository.modes(merged)
-    touched = any(change.path.partition("/")[0] == "policies" for change in changes)
-    names = [path for path in modes if path.startswith("policies/") and path.count("/") == 1] if touched else []
+    touched = {change.path.partition("/")[0] for change in changes} & {"policies", FOLDER_OF_SKILLS}
+    below = [path.split("/") for path in modes if path.partition("/")[0] in touched]
+    names = [parts[1] for parts in below if parts[0] == "policies" and len(parts) == 2]
+    skills = sorted({parts[1] for parts in below if parts[0] == FOLDER_OF_SKILLS and len(parts) > 2})
     return MergeResult(
         changes=changes,
         modes=modes,
         sizes=sizes,
         new={change.path: blobs[change.new_blob] for change in fitting},
         old=old,
-        policies={path.removeprefix("policies/"): policy(path) for path in names},
+        policies={name: small(f"policies/{name}", POLICY_BYTES) for name in names},
+        skills={name: small(f"{FOLDER_OF_SKILLS}/{name}/{SKILL_FILE}", SKILL_BYTES) for name in skills},
         of_head={path: entry.blob for path, entry in repository.entries(head).items()},
     )
 

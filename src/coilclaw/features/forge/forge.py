@@ -15,6 +15,7 @@ from coilclaw.features.forge.job_file import (
     ledger_head,
     pull_text,
     runtime_files,
+    skills_of_job,
 )
 from coilclaw.features.forge.paths import evidence_path, governed, highest, is_runtime_file
 from coilclaw.features.forge.store import (
@@ -114,7 +115,7 @@ class LocalForge:
             summary=app.redact(last_answer(app.db.reader, job)),
             files={each.path: None if each.data is None else sha256_hex(each.data) for each in changes.written},
             models=models_of_job(app.db.reader, job.job_id),
-            skills=(),
+            skills=skills_of_job(app.db.reader, job),
             allowed_by="",
         )
         own = runtime_files(app.db.reader, app.clock, job, facts)
@@ -290,7 +291,7 @@ class LocalForge:
             summary=app.redact(last_answer(app.db.reader, job)),
             files={},
             models=models_of_job(app.db.reader, job_id),
-            skills=(),
+            skills=skills_of_job(app.db.reader, job),
             allowed_by=f"merged as {pull.merged_sha}" if pull is not None and merged else "",
         )
         known = self.repository.read(self.bot.main(), evidence_path(job_id))

@@ -11,6 +11,7 @@ from coilclaw.features.forge.inert import code, fenced, one_title, shortened
 from coilclaw.features.forge.paths import events_path, evidence_path, job_file_path
 from coilclaw.features.jobs.evidence import MOST_RECEIPTS, manifest
 from coilclaw.features.schedules.store.schedule_runs import load_run
+from coilclaw.gate.skills import uses_of
 from coilclaw.ledger.audit import AuditEvent, Wanted, events_after
 from coilclaw.ledger.chain import last_link
 from coilclaw.packets.canonical import Json, JsonObject, NotCanonical, canonical_bytes
@@ -114,6 +115,11 @@ def runtime_files(
     ]
 
 
+def skills_of_job(db: Tx, job: JobRow) -> tuple[str, ...]:
+    """The skills a job worked under, each with its hash and why."""
+    return tuple(f"{use.skill} sha256:{use.sha256} ({use.why})" for use in uses_of(db, job.turn_id))
+
+
 def ledger_head(db: Tx) -> str:
     """Where the receipt chain stands: its size and its last hash."""
     size, last = last_link(db)
@@ -179,7 +185,7 @@ def _shown(value: Json) -> Json:
 def _events(db: Tx, job: JobRow) -> list[AuditEvent]:
     """The events of a job and of its actions so far, in order."""
     found: list[AuditEvent] = []
-    for entity in (job.job_id, *standing_of(db, job.turn_id)):
+    for entity in (job.job_id, job.turn_id, *standing_of(db, job.turn_id)):
         found += events_after(db, Wanted(entity_id=entity), 0, MOST_EVENTS)
         if len(found) > MOST_EVENTS:
             break

@@ -51,7 +51,6 @@ class GuestTool:
         self.destination: Destination = "external" if offer.grant.reaches_out else "machine"
         self.idempotent = kind == "reads"
         self.always_ask = bool(offer.grant.write) and kind != "reads"  # what it changes there cannot be undone
-        self.opens_pr = False
         self.callers = ANYONE
         self.governs = False
 

@@ -30,6 +30,7 @@ from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.ids import stamp
 from coilclaw.packets.job import JobLimits, StepReport
+from coilclaw.runtime.extensions import skills_of
 from coilclaw.runtime.tool_specs import offered_tools
 from coilclaw.store.actions import load_action
 from coilclaw.store.claims import Claimant, is_gone
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from coilclaw.agent.step import StepOrder, Stepper
     from coilclaw.config import Config
     from coilclaw.gate.conveyor import Conveyor
+    from coilclaw.packets.skill import SkillUse
     from coilclaw.runtime.extensions import JobKind
     from coilclaw.runtime.runtime import Runtime
 
@@ -198,6 +200,7 @@ class Background:
             clock=self._app.clock,
             step=step,
             planner=self._planner(),
+            consult=self._consult,
             forge=self._app.extensions.job_forge(self._app, self.conveyor),
             rules=self.rules,
             bounds=bounds,
@@ -208,6 +211,13 @@ class Background:
             redact=self._app.redact,
             say=self._say,
         )
+
+    async def _consult(self, job: JobRow) -> "tuple[SkillUse, ...]":
+        """The skills a job works under. A procedure follows its own steps."""
+        look = self._app.extensions.job_skills
+        if look is None or kind_of(self._app, job) is not None:
+            return ()
+        return await look(self._app, job.turn_id, job.goal, job.spec.intent)
 
     async def _kind_step(self, kind: "JobKind", order: Order) -> StepReport:
         limits = job_limits(self._app.db.reader, order.job.job_id)
@@ -282,6 +292,7 @@ class Background:
             owner_prompt=partial(owner_prompt, app),
             estop=app.estop,
             clock=app.clock,
+            skills=skills_of(app),
             limits=StepLimits(
                 calls=app.config.jobs.step_calls,
                 output_tokens=app.config.jobs.step_output_tokens,

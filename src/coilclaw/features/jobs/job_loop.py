@@ -13,7 +13,7 @@ from coilclaw.features.jobs.changed_files import ChangedFiles
 from coilclaw.features.jobs.checkpoint import Checkpoint, CheckpointRefused, read_checkpoint, write_checkpoint
 from coilclaw.features.jobs.evidence import missing, put_manifest
 from coilclaw.features.jobs.job_pulls import JobEnding, JobPulls
-from coilclaw.features.jobs.job_spec import Rules, with_programs
+from coilclaw.features.jobs.job_spec import Rules, unmet, with_evidence, with_programs
 from coilclaw.features.jobs.planning import PlanDraft, SpecDraft, narrowed_spec, planned
 from coilclaw.features.jobs.record import (
     end,
@@ -36,6 +36,7 @@ from coilclaw.packets.errors import (
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.job import ENDED, JobState, StepReport
 from coilclaw.packets.labels import join_labels, untrusted_only
+from coilclaw.packets.skill import SkillUse
 from coilclaw.runtime.job_forge import JobForge
 from coilclaw.store.database import Database
 from coilclaw.store.job_history import brought_in, job_artifacts, standing_of
@@ -101,6 +102,7 @@ class JobLoop:
         clock: Clock,
         step: Callable[[Order], Awaitable[StepReport]],
         planner: Planner | None,
+        consult: Callable[[JobRow], Awaitable[tuple[SkillUse, ...]]],
         forge: JobForge | None,
         rules: Callable[[], Rules],
         bounds: Callable[[], Bounds],
@@ -115,6 +117,7 @@ class JobLoop:
         self._clock = clock
         self._step = step
         self._planner = planner
+        self._consult = consult
         self._pulls = JobPulls(db=db, clock=clock, forge=forge, max_hours=lambda: bounds().max_hours, redact=redact)
         self._rules = rules
         self._bounds = bounds
@@ -223,6 +226,8 @@ class JobLoop:
             return await self._pause(job, now)
         if tokens_of_job(self._db.reader, job.job_id) >= job.budget.tokens:
             return await self._write(lambda tx: prepare(tx, self._clock, job, self._rules()))
+        if (consulted := await self._under_skills(job)) is not job:
+            return consulted
         asked = planner.spec if job.state == "RECEIVED" else planner.plan
         try:
             draft = await self._cut_short(job, asked(job))
@@ -253,6 +258,20 @@ class JobLoop:
             steps = tuple(msgspec.structs.replace(s, description=self._redact(s.description)) for s in plan.steps)
             job = msgspec.structs.replace(job, plan=msgspec.structs.replace(plan, steps=steps))
         return prepare(tx, self._clock, job, rules)
+
+    # Skills
+
+    async def _under_skills(self, job: JobRow) -> JobRow:
+        """The same job when it may begin. Otherwise it has ended, or must now leave what its skill asks for."""
+        uses = await self._consult(job)
+        if wrong := unmet(job.spec, uses, self._rules()):
+            return await self._end(job, "FAILED", f"SKILL_PRECONDITION: {'; '.join(wrong)}.")
+        spec = with_evidence(job.spec, uses)
+        if spec == job.spec:
+            return job
+        grown = msgspec.structs.replace(job, spec=spec)
+        story: dict[str, Json] = {"skills": [use.told for use in uses]}
+        return await self._write(lambda tx: keep(tx, self._clock, grown, "skill", story))
 
     # Waiting
 
@@ -291,6 +310,8 @@ class JobLoop:
         spent = self._spent(job, checkpoint)
         if spent:
             return await self._end(job, "FAILED", spent)
+        if checkpoint.step == 0 and (consulted := await self._under_skills(job)) is not job:
+            return consulted
         await self._pulls.prepare(job)
         self._say("job_step", {"job_id": job.job_id, "step": checkpoint.step})
         try:

@@ -8,6 +8,7 @@ import msgspec
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import Constraints, JobSpec, Plan, PlanStep
 from coilclaw.packets.names import did_you_mean
+from coilclaw.packets.skill import SkillUse
 
 GOAL_BYTES = 64 * 1024
 MAX_NAMES = 200
@@ -127,6 +128,53 @@ def _both_domains(one: tuple[str, ...] | None, other: tuple[str, ...] | None) ->
 
 def _least(one: int | None, other: int | None) -> int | None:
     return min((each for each in (one, other) if each is not None), default=None)
+
+
+def under_skills(limits: Constraints, uses: Iterable[SkillUse]) -> Constraints:
+    """What skills leave of these limits, for work that a turn under them starts."""
+    for use in uses:
+        limits = narrowed(limits, Constraints(allowed_tools=use.tools, allowed_domains=use.domains))
+    return limits
+
+
+def unmet(spec: JobSpec, uses: Iterable[SkillUse], rules: Rules) -> list[str]:
+    """Which preconditions of a job's skills do not hold, of those that can be checked."""
+    used = tuple(uses)
+    left = msgspec.structs.replace(spec, constraints=under_skills(spec.constraints, used))
+    needed = [(use.skill, *need.split(":", 1)) for use in used for need in use.needs]
+    return [
+        f"the skill {skill} needs the {kind} {name}, {_WHY_NOT[kind]}"
+        for skill, kind, name in needed
+        if not _holds(left, kind, name, rules)
+    ]
+
+
+def with_evidence(spec: JobSpec, uses: Iterable[SkillUse]) -> JobSpec:
+    """The specification with the evidence that its skills ask for."""
+    asked = (need.removeprefix("evidence:") for use in uses for need in use.needs if need.startswith("evidence:"))
+    evidence = tuple(dict.fromkeys((*spec.outputs.evidence_required, *asked)))
+    return msgspec.structs.replace(spec, outputs=msgspec.structs.replace(spec.outputs, evidence_required=evidence))
+
+
+_WHY_NOT = {
+    "tool": "which is not allowed here",
+    "domain": "which is not allowed here",
+    "input": "which the job was not given",
+    "evidence": "which the job cannot leave without artifact_put",
+}
+
+
+def _holds(spec: JobSpec, kind: str, name: str, rules: Rules) -> bool:
+    tools, domains = spec.constraints.allowed_tools, spec.constraints.allowed_domains
+    match kind:
+        case "tool":
+            return name in rules.allowed_tools and (tools is None or name in tools)
+        case "domain":
+            return covered(name, rules.allowed_domains) and (domains is None or covered(name, domains))
+        case "input":
+            return name in spec.inputs
+        case _:
+            return can_put_evidence(spec, rules)
 
 
 def objections(spec: JobSpec, rules: Rules) -> list[str]:

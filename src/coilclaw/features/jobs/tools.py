@@ -128,7 +128,7 @@ async def _start(runtime: "Runtime", args: JobStartArgs, context: Context, start
 def _request(args: JobStartArgs, context: Context, starter: Starter, rules: "Rules") -> "Request":
     """The request for the job, with what it asked for and what its turn leaves; UsageError when it could not begin."""
     from coilclaw.features.jobs.job_requests import Request
-    from coilclaw.features.jobs.job_spec import narrowed, objections, with_programs
+    from coilclaw.features.jobs.job_spec import narrowed, objections, under_skills, with_programs
     from coilclaw.packets.job import Outputs
 
     asked = Constraints(
@@ -139,7 +139,7 @@ def _request(args: JobStartArgs, context: Context, starter: Starter, rules: "Rul
     against = objections(spec, rules)
     if against:
         raise UsageError(" ".join(against), remedy="Leave it out: a job only narrows what you may do.")
-    limits = narrowed(spec.constraints, starter.constraints)
+    limits = under_skills(narrowed(spec.constraints, starter.constraints), starter.skills)
     if limits.allowed_tools is not None:
         # A procedure's own tools stand in what its job leaves; no other job has them.
         own = tuple(name for name in limits.allowed_tools if name in rules.allowed_tools)

@@ -1,1 +1,1 @@
-"""The owner's files: skills, the system prompt, and files of the workspace that are shown."""
+"""The owner's files: the system prompt, and files of the workspace that are shown."""

@@ -1,4 +1,4 @@
-"""Owner files: the routes of skills, of the system prompt and of workspace files as they are shown."""
+"""Owner files: the routes of the system prompt and of workspace files as they are shown."""
 
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,13 @@ def owner_files_part(serving: "Serving") -> "Part":
     """The routes of the owner's files."""
     from coilclaw.features.owner_files.owner_files import OwnerFiles
     from coilclaw.features.owner_files.routes.shown_files import ShownFiles
-    from coilclaw.features.owner_files.routes.skills import SkillsController
     from coilclaw.features.owner_files.routes.system_prompt import SystemPromptController
     from coilclaw.features.owner_files.routes.workspace_files import WorkspaceFileRoutes
     from coilclaw.server.part import Part
     from coilclaw.server.redacting import Redacting
 
     return Part(
-        controllers=(SkillsController, SystemPromptController, ShownFiles, WorkspaceFileRoutes),
+        controllers=(SystemPromptController, ShownFiles, WorkspaceFileRoutes),
         given={"owner_files": OwnerFiles(serving), "file_redacting": Redacting(serving.core)},
     )
 

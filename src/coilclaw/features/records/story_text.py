@@ -8,9 +8,11 @@ import msgspec
 from coilclaw.cli.output import moment
 from coilclaw.cli.phrases import receipt_word, to_owner
 from coilclaw.packets.canonical import Json
+from coilclaw.packets.skill import NONE
 from coilclaw.store.refusals import refusal_of
 
 if TYPE_CHECKING:
+    from coilclaw.ledger.audit import AuditEvent
     from coilclaw.ledger.signed import Signed
     from coilclaw.ledger.story import Attempt, Story
 
@@ -25,6 +27,8 @@ def paragraphs(story: "Story") -> Iterator[tuple[str, list[Line]]]:
     """Titles with their lines, in the order in which things happened."""
     yield f"{story.action_id}: {story.tool}, {story.status}", _head(story)
     yield "Asked", _asked(story)
+    if story.skills:
+        yield "Skills", [_skill(each) for each in story.skills]
     yield "Decided", _decided(story)
     yield "Approved", _approved(story)
     if story.attempts:
@@ -89,6 +93,24 @@ def _asked(story: "Story") -> list[Line]:
     )
 
 
+def _skill(event: "AuditEvent") -> Line:
+    told = event.payload if isinstance(event.payload, dict) else {}
+    if event.event_type == NONE:
+        passed = told.get("passed_over")
+        names = ", ".join(f"{name} ({why})" for name, why in passed.items()) if isinstance(passed, dict) else ""
+        return "none", f"no skill matched, of {told.get('looked_at')}{f'; not used: {names}' if names else ''}"
+    left = [
+        f"{what}: {_listed(told.get(what))}"
+        for what in ("tools", "domains")
+        if isinstance(told.get(what), list | tuple)
+    ]
+    return _words(told.get("skill")), "; ".join((_words(told.get("why")), *left, f"sha256 {told.get('sha256')}"))
+
+
+def _listed(value: Json) -> str:
+    return ", ".join(str(item) for item in value) or "none" if isinstance(value, list | tuple) else ""
+
+
 def _words(value: Json) -> str:
     """A list as one sentence after the other, anything else as it is."""
     if isinstance(value, list | tuple):
@@ -108,6 +130,7 @@ def _decided(story: "Story") -> list[Line]:
             ("risk", risk),
             ("lane", _words(told.get("lane"))),
             ("taint", _words(story.taint) or "none"),
+            ("skills", _words(told.get("skills"))),
             ("policy", _words(told.get("policy_hash"))),
             ("unreadable", _words(told.get("unreadable"))),
         ]

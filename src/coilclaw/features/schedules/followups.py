@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
+from coilclaw.features.jobs.job_spec import under_skills
 from coilclaw.features.schedules.registry import FOLLOWUP
 from coilclaw.features.schedules.store.schedule_runs import ever_ran
 from coilclaw.features.schedules.store.schedules import (
@@ -185,7 +186,7 @@ def follow_up_of(app: "Runtime", action: "Action", turn: "Turn") -> "FollowUp":
         maker=Maker(
             thread_id=action.thread_id,
             labels=turn.taint,
-            constraints=turn.job.constraints if turn.job is not None else Constraints(),
+            constraints=under_skills(turn.job.constraints if turn.job is not None else Constraints(), turn.skills),
             generation=turn.job.generation if turn.job is not None else 0,
             job_id=turn.job.job_id if turn.job is not None else None,
             idempotency_key=action.idempotency_key,

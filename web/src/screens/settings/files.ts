@@ -27,6 +27,8 @@ export const NEW: Record<FileKind, string> = {
   skill: `---
 name: my-skill
 description: What it is for, and when to use it.
+metadata:
+  coilclaw-triggers: words that call for it; other words
 ---
 
 # How to do it
