@@ -38,6 +38,7 @@ FEATURES = (
     "notifications",
     "projects",
     "forge",
+    "mcp_server",
     "status",
 )
 """Each a folder of `features` whose `feature.py` has FEATURE. Named, not imported: a command needs few of them."""

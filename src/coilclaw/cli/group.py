@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "coilclaw.features.schedules.commands.schedule:schedule",
         "Run work on a schedule: add, list, preview, run now.",
     ),
+    "mcp": ("coilclaw.cli.group:mcp", "Let other programs use this agent's tools (Model Context Protocol)."),
     "worker": ("coilclaw.service.worker:worker", "Execute approved actions and work on jobs until stopped."),
     "sop": ("coilclaw.features.sops.commands:sop", "Run your written procedures (SOPs) step by step through the gate."),
     "audit": (
@@ -91,15 +92,27 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("coilclaw.cli.commands.completion:completion", "Print the completion script for a shell."),
 }
 
+MCP_COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": (
+        "coilclaw.features.mcp_server.commands:serve",
+        "Offer this agent's tools to an MCP client that starts this command.",
+    ),
+}
+"""The commands of `coilclaw mcp`, which belong to several features."""
+
 
 class Lazy(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group whose commands are imported when they are called; its table names each by module and help."""
+
+    def __init__(self, *args: Any, table: dict[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
+        entry = self._table.get(cmd_name)
         if entry is None:
             return None
         module, _, name = entry[0].partition(":")
@@ -107,16 +120,16 @@ class Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry[1]) for name, entry in COMMANDS.items()])
+            formatter.write_dl([(name, entry[1]) for name, entry in self._table.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in self._table and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, n=2)
-            hint = f" Did you mean {' or '.join(near)}?" if near else " See `coilclaw --help`."
+            near = get_close_matches(args[0], self._table, n=2)
+            hint = f" Did you mean {' or '.join(near)}?" if near else f" See `{ctx.command_path} --help`."
             raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -129,10 +142,19 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> Any:
         ctx.exit()
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Lazy,
+    table=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 def coilclaw() -> None:
     """An autonomous agent for one owner that can be left alone.
 
     The model only proposes. Every effect passes one gate: validate, decide, approve, run in a box, receipt.
     """
+
+
+@click.group(cls=Lazy, table=MCP_COMMANDS)
+def mcp() -> None:
+    """Let other programs use this agent's tools, by the Model Context Protocol."""

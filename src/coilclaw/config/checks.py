@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from coilclaw.config.faults import Faults, display, safe_text
+from coilclaw.config.mcp import NEVER_OFFERED
 from coilclaw.config.options import nearest
 from coilclaw.config.paths import BadPath, Home, absolute, resolved, stands_as
 from coilclaw.config.schema import (
@@ -68,6 +69,7 @@ def check(config: Config, home: Home, declared: Set[str], faults: Faults) -> Non
     _check_webhooks(config, faults)
     _check_notify(config, faults)
     _check_forge(config, faults)
+    _check_mcp(config, faults)
     _check_listening(config, faults)
 
 
@@ -159,6 +161,13 @@ def _check_forge(config: Config, faults: Faults) -> None:
     for name, each in forge.checks.items():
         if not each.command.strip():
             faults.note((*CHECKS, name, "command"), "is missing; name the command that must succeed")
+
+
+def _check_mcp(config: Config, faults: Faults) -> None:
+    for name in config.mcp.serve.tools:
+        if name in NEVER_OFFERED:
+            text = f"{name} can never be offered: it is for you alone, or for the runtime; leave it out"
+            faults.note(("mcp", "serve", "tools"), text)
 
 
 def _check_trees(config: Config, home: Home, faults: Faults) -> None:

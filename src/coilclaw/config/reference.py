@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 
-from coilclaw.config import forge, notify, schema
+from coilclaw.config import forge, mcp, notify, schema
 from coilclaw.config.environment import ALIASES, OTHERS, variable_for
 from coilclaw.config.faults import display
 from coilclaw.config.options import Option, allowed, is_section, options_of, table_options
@@ -101,7 +101,7 @@ def option_texts() -> Mapping[tuple[str, str], str]:
     import inspect
 
     told: dict[tuple[str, str], str] = {}
-    for node in (node for part in (forge, notify, schema) for node in ast.parse(inspect.getsource(part)).body):
+    for node in (node for part in (forge, mcp, notify, schema) for node in ast.parse(inspect.getsource(part)).body):
         if not isinstance(node, ast.ClassDef):
             continue
         extended = {base.id for base in node.bases if isinstance(base, ast.Name)}

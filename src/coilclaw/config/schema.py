@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from coilclaw.config.forge import Forge
+from coilclaw.config.mcp import Mcp
 from coilclaw.config.notify import EnvName, Notify
 from coilclaw.packets.decision import Autonomy
 
@@ -480,6 +481,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Notifications."""
     forge: Forge = Forge()
     """Pull requests."""
+    mcp: Mcp = Mcp()
+    """The Model Context Protocol."""
     web_search: WebSearch = WebSearch()
     """The search server of web_search."""
     server: Server = Server()

@@ -131,6 +131,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_commands: frozenset[str]
     allowlists: tuple[tuple[str, frozenset[str]], ...]
     """(layer, tools): a tool must be in every one of them."""
+    offered: frozenset[str]
+    """The tools that clients of our MCP server may call, of those that the layers allow."""
     calls_per_minute: int
     open_proposals: int
     prs_per_day: int
@@ -146,7 +148,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None = None
 
 
-BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session"})
+BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session", "mcp"})
 """Sources whose calls nobody watches."""
 
 
@@ -154,6 +156,9 @@ def background_share(most: int) -> int:
     """How much of a budget work in the background may use up: a quarter is left to conversations with the owner."""
     return most - most // 4
 
+
+OUTSIDE: frozenset[Source] = frozenset({"mcp"})
+"""Sources whose model is not ours: what it read elsewhere, here in an earlier session too, is not known."""
 
 BY_OWNER: Source = "gateway"
 """Calls that the owner makes from the panel, with no model between. The server bounds how often."""
