@@ -110,15 +110,15 @@ class McpSession:
         """Whether a call is under way."""
         return bool(self._running)
 
-    async def answer(self, message: RpcMessage) -> bytes | None:
-        """The response to one message; None if it needs none."""
+    async def answer(self, message: RpcMessage, *, cancelled: bool = True) -> bytes | None:
+        """The response to one message; None if it needs none. Without `cancelled`, a cancelled request needs none."""
         if message.id is None or not message.method:
             self._notice(message)
             return None
         try:
             return result_of(message.id, await self._result(message))
         except RpcError as error:
-            return error_of(error, message.id)
+            return error_of(error, message.id) if cancelled or error.code != CANCELLED else None
         except CoilclawError as error:
             self._app.observe("request_failed", {"error": type(error).__name__})
             told = RpcError(INTERNAL_ERROR, self._app.redact(str(error)))

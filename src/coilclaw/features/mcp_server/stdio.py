@@ -80,7 +80,7 @@ async def _answered(session: McpSession, line: bytes | None) -> bytes | None:
     if line is None:
         return error_of(RpcError(INVALID_REQUEST, f"The message is longer than {LINE_BYTES} bytes."))
     try:
-        return await session.answer(read_message(line))
+        return await session.answer(read_message(line), cancelled=False)
     except RpcError as error:
         return error_of(error)
 
