@@ -1,6 +1,8 @@
 """`/mcp`: a paired device's own sessions behind the door."""
 
 import asyncio
+import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,6 +14,7 @@ from coilclaw.store.actions import list_actions
 from tests.features.mcp_server.clients import HELLO, LATEST, call, notification, offering, request, text_of
 from tests.features.mcp_server.test_session import Slow
 from tests.server.house import code_of
+from tests.server.phone import issue
 from tests.server.site import enrol, served, unlimited
 
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -137,7 +140,7 @@ async def test_a_revoked_device_loses_its_session_and_what_it_runs(sample):
     assert [receipt.status for receipt in home.receipts()] == ["failed"]
 
 
-async def test_a_result_is_not_given_to_a_device_that_another_process_revoked(sample):
+async def test_a_device_that_another_process_revoked_loses_what_it_runs_too(sample):
     home = sample()
     async with site_of(home) as site:
         client = await begin(site.client(headers={"Authorization": f"Bearer {enrol(home, 'dev_two', 'tok_two')}"}))
@@ -145,9 +148,34 @@ async def test_a_result_is_not_given_to_a_device_that_another_process_revoked(sa
         calling = asyncio.ensure_future(client.send(call("time")))
         await asyncio.wait_for(slow.begun.wait(), 60)
         home.app.db.write_now(lambda tx: tx.execute("DELETE FROM auth_tokens WHERE token_id = 'tok_two'"))
-        slow.go.set()
         assert code_of(await asyncio.wait_for(calling, 60), 401) == "UNPAIRED"
-    assert [receipt.status for receipt in home.receipts()] == ["allowed"]
+    assert [receipt.status for receipt in home.receipts()] == ["failed"]
+
+
+async def test_a_result_that_was_ready_first_is_not_given_to_a_revoked_device(sample):
+    home = sample()
+    async with site_of(home) as site:
+        client = await begin(site.client(headers={"Authorization": f"Bearer {enrol(home, 'dev_two', 'tok_two')}"}))
+        slow = Slow(home)
+        calling = asyncio.ensure_future(client.send(call("time")))
+        await asyncio.wait_for(slow.begun.wait(), 60)
+        slow.go.set()
+        home.app.db.write_now(lambda tx: tx.execute("DELETE FROM auth_tokens WHERE token_id = 'tok_two'"))
+        assert code_of(await asyncio.wait_for(calling, 60), 401) == "UNPAIRED"
+
+
+async def test_the_script_of_the_guide_pairs_a_client(sample):
+    guide = Path(__file__).resolve().parents[3] / "docs" / "mcp-server.md"
+    script = guide.read_text().partition("```python\n")[2].partition("```")[0]
+    home = sample()
+    async with site_of(home) as site:
+        code = issue(home).code
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, site.origin, code, "my editor", stdout=asyncio.subprocess.PIPE
+        )
+        token, _ = await asyncio.wait_for(process.communicate(), 60)
+        client = await begin(site.client(headers={"Authorization": f"Bearer {token.decode().strip()}"}))
+        assert not (await client.call("time"))["isError"]
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "x", ""])

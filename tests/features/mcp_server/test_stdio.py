@@ -65,6 +65,22 @@ async def test_an_answer_given_elsewhere_ends_the_wait(sample):
     assert (home.workspace / "a.txt").read_text() == "x"
 
 
+async def test_a_changed_list_is_in_force_without_a_restart(sample):
+    home = sample()
+    async with stdio(home) as client:
+
+        async def names():
+            return [tool["name"] for tool in (await client.ask(request("tools/list")))["result"]["tools"]]
+
+        assert "file_read" in await names()
+        config = home.home.config_file
+        config.write_text(config.read_text().replace("[mcp.serve]\n", '[mcp.serve]\ntools = ["time"]\n'))
+        async with asyncio.timeout(PATIENCE):
+            while await names() != ["action_status", "time"]:
+                await asyncio.sleep(0.05)
+        assert (await client.ask(call("file_list")))["result"]["isError"]
+
+
 async def test_hostile_lines_are_answered_and_the_next_one_is_served(sample):
     home = sample()
     async with stdio(home) as client:

@@ -15,9 +15,9 @@ def mcp_server_part(serving: "Serving") -> "Part":
     from coilclaw.features.mcp_server.sessions import McpSessions
     from coilclaw.server.part import Part
 
-    sessions = McpSessions(serving.runtime, serving.core.conveyor)
+    sessions = McpSessions(serving.runtime, serving.core.conveyor, serving.tokens.holds)
     serving.on_revoked(sessions.revoked)
-    return Part(controllers=(McpController,), given={"mcp_sessions": sessions}, beside=(sessions.until_stopped,))
+    return Part(controllers=(McpController,), given={"mcp_sessions": sessions}, beside=(sessions.watch,))
 
 
 FEATURE = Feature(part=mcp_server_part)

@@ -37,7 +37,7 @@ class McpController(Controller):
         try:
             message = read_message(await request.body())
             if message.method == "initialize" and message.id is not None and not session_id:
-                session_id, session = mcp_sessions.begin(caller.device_id)
+                session_id, session = mcp_sessions.begin(caller)
             else:
                 session = _session(mcp_sessions, caller, session_id)
                 _check_version(session, request.headers.get(VERSION))
@@ -93,7 +93,7 @@ def _session(mcp_sessions: McpSessions, caller: Caller, session_id: str) -> McpS
         raise Trouble(
             400, "NO_SESSION", "the request names no session.", remedy="Send initialize first, then its Mcp-Session-Id."
         )
-    session = mcp_sessions.find(caller.device_id, session_id)
+    session = mcp_sessions.find(caller, session_id)
     if session is None:
         raise Trouble(404, "NOT_FOUND", "there is no such session.", remedy="Send initialize to begin a new one.")
     return session

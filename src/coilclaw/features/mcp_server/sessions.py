@@ -2,10 +2,13 @@
 
 import asyncio
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from coilclaw.features.mcp_server.session import McpSession
 from coilclaw.features.mcp_server.slots import Slots, busy
+from coilclaw.server.door.caller import Caller
 
 if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Conveyor
@@ -14,18 +17,25 @@ if TYPE_CHECKING:
 MOST_SESSIONS = 16
 """Per device; one more ends the device's least recently used session that is idle."""
 
+WATCH_SECONDS = 0.5
+
 
 class McpSessions:
     """Every open session of this server, by device and id. They are in memory: a restart ends them."""
 
-    def __init__(self, app: "Runtime", conveyor: "Conveyor") -> None:
+    def __init__(self, app: "Runtime", conveyor: "Conveyor", still_valid: Callable[[Caller], bool]) -> None:
         self._app = app
         self._conveyor = conveyor
+        self._still_valid = still_valid
+        self._callers: dict[str, Caller] = {}
+        """How each device last signed in."""
         self._open: dict[str, dict[str, McpSession]] = {}
         self._slots: dict[str, Slots] = {}
 
-    def begin(self, device_id: str) -> tuple[str, McpSession]:
+    def begin(self, caller: Caller) -> tuple[str, McpSession]:
         """A new session of a device, and its id; RpcError if all of the device's sessions are busy."""
+        device_id = caller.device_id
+        self._callers[device_id] = caller
         mine = self._open.setdefault(device_id, {})
         if len(mine) >= MOST_SESSIONS:
             idle = next((name for name, each in mine.items() if not each.busy), None)
@@ -37,11 +47,12 @@ class McpSessions:
         mine[session_id] = session = McpSession(self._app, self._conveyor, slots)
         return session_id, session
 
-    def find(self, device_id: str, session_id: str) -> McpSession | None:
+    def find(self, caller: Caller, session_id: str) -> McpSession | None:
         """The session of that id, if this device began it."""
-        mine = self._open.get(device_id, {})
+        mine = self._open.get(caller.device_id, {})
         session = mine.pop(session_id, None)
         if session is not None:
+            self._callers[caller.device_id] = caller
             mine[session_id] = session  # least recently used first
         return session
 
@@ -58,10 +69,17 @@ class McpSessions:
         for session in self._open.pop(device_id, {}).values():
             session.close(cancel=True)
         self._slots.pop(device_id, None)
+        self._callers.pop(device_id, None)
 
-    async def until_stopped(self, stop: asyncio.Event) -> None:
-        """Wait for the end of the server, and then for the calls under way."""
-        await stop.wait()
+    async def watch(self, stop: asyncio.Event) -> None:
+        """End what devices still run that another process revoked; at the end of the server, wait for the rest."""
+        while not stop.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), WATCH_SECONDS)
+            for device_id, mine in list(self._open.items()):
+                at_work = any(session.busy for session in mine.values())
+                if at_work and not self._still_valid(self._callers[device_id]):
+                    self.revoked(device_id)
         left = [session for mine in self._open.values() for session in mine.values()]
         for session in left:
             session.close()
