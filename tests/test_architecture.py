@@ -319,9 +319,9 @@ def test_the_wiring_lists_every_feature_and_stays_short():
 
 def test_every_command_of_a_feature_is_in_the_table():
     """The table names them, so that starting a command imports no other feature."""
-    from coilclaw.cli.group import COMMANDS
+    from coilclaw.cli.group import COMMANDS, MCP_COMMANDS
 
-    named = {target.partition(":")[0] for target, _ in COMMANDS.values()}
+    named = {target.partition(":")[0] for target, _ in (*COMMANDS.values(), *MCP_COMMANDS.values())}
     homes = {name.partition(".commands")[0] for name in every_module() if ".commands" in name}
     assert named <= every_module()
     assert {name.partition(".commands")[0] for name in named if ".commands" in name} == homes

@@ -43,6 +43,7 @@ FEATURES = (
     "projects",
     "guests",
     "forge",
+    "mcp_server",
     "status",
 )
 """Each a folder of `features` whose `feature.py` has FEATURE. Named, not imported: a command needs few of them."""

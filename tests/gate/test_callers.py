@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import coilclaw
+from coilclaw.config.mcp import Mcp, McpServe
 from coilclaw.gate.callers import is_runtime_only
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import INTERNAL, Source, ToolCall
@@ -40,7 +41,7 @@ def quiet(ran, callers, **declared):
 @pytest.fixture
 def house(sample):
     def make(callers, **declared):
-        home = sample(channels=_channels("own"), security__autonomy="full")
+        home = sample(channels=_channels("own"), security__autonomy="full", mcp=Mcp(serve=McpServe(tools=("own",))))
         ran = []
         home.app.tools["own"] = quiet(ran, callers, **declared)
         return home, ran
@@ -81,7 +82,9 @@ async def test_a_call_from_anywhere_else_is_denied_and_has_no_effect(house, own,
         assert ran == [own]
     else:
         assert (outcome.receipt.status, outcome.receipt.code, ran) == ("denied", "TOOL_NOT_ALLOWED", [])
-        assert outcome.action.decision.rule == "tool.runtime"
+        listed = source == "mcp"  # what clients are offered never holds it either, and that is said first
+        assert outcome.action.decision.rule == ("allowlist.mcp.serve.tools" if listed else "tool.runtime")
+        assert any("can only be called by" in reason for reason in outcome.action.decision.reasons)
 
 
 @pytest.mark.parametrize("name", sorted(RUNTIME_TOOLS))

@@ -25,6 +25,7 @@ def policy(**changes):
         "allowed_commands": frozenset({"ls", "git", "find", "python3", "cat"}),
         "forbidden_commands": frozenset({"rm", "dd", "mkfs"}),
         "allowlists": (("channels.cli.tools_allow", ALL),),
+        "offered": ALL,
         "calls_per_minute": 60,
         "open_proposals": 100,
         "prs_per_day": 10,

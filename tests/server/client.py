@@ -53,7 +53,7 @@ class ActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     risk: Literal['R0', 'R1', 'R2', 'R3']
     risk_class: Literal['READ', 'WRITE', 'EXFILTRATION']
     risk_word: Literal['low', 'medium', 'high']
-    source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session']
+    source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', 'mcp']
     source_id: str
     status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
     summary: str
@@ -136,7 +136,7 @@ class ApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     risk_word: Literal['low', 'medium', 'high']
     secretive: bool
     seen: str
-    source_type: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session']
+    source_type: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', 'mcp']
     status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
     target_entity: str
     thread_id: str
@@ -323,7 +323,7 @@ class CallToCheck(msgspec.Struct, kw_only=True, omit_defaults=True):
     args: dict[str, Any] | None = msgspec.field(default=None)
     file: Any | None = msgspec.field(default=None)
     identity: Literal['bot', 'user'] | None | None = msgspec.field(default=None)
-    source: Literal['chat', 'cli', 'gateway', 'job', 'schedule', 'session', 'sop'] | None = msgspec.field(default=None)
+    source: Literal['chat', 'cli', 'gateway', 'job', 'mcp', 'schedule', 'session', 'sop'] | None = msgspec.field(default=None)
     taint: list[str] | None = msgspec.field(default=None)
     tool: str
 
@@ -2464,7 +2464,7 @@ class Client:
         """Every tool, and what the gate says to a plain call of it now."""
         return await self._ask("GET", "/tools", {}, {"If-None-Match": if_none_match}, None, ToolList)
 
-    async def list_actions(self, *, status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None] | None = None, refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None] | None = None, tool: str | None | None = None, lane: Literal['A', 'B', 'C', None] | None = None, source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, q: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfActionSummary:
+    async def list_actions(self, *, status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None] | None = None, refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None] | None = None, tool: str | None | None = None, lane: Literal['A', 'B', 'C', None] | None = None, source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', 'mcp', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, q: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfActionSummary:
         """Actions of every status, newest first. A page may be short, or empty, and still have a next one."""
         return await self._ask("GET", "/v1/actions", {"status": status, "refusal": refusal, "tool": tool, "lane": lane, "source": source, "thread_id": thread_id, "job_id": job_id, "since": since, "until": until, "q": q, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfActionSummary)
 

@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "See what is waiting for your approval, and answer.",
     ),
     "project": ("coilclaw.features.projects.commands:project", "Let the agent work in folders of your own."),
-    "mcp": ("coilclaw.features.guests.commands:mcp", "Let in tools of MCP servers, each after you approved it."),
+    "mcp": ("coilclaw.cli.group:mcp", "Use tools of MCP servers that you approved, or offer your own tools to others."),
     "plugin": ("coilclaw.features.guests.commands:plugin", "Let in tools of plugins, each after you approved it."),
     "answers": ("coilclaw.features.answers.commands:answers", "See what you said yes to from now on, and revoke it."),
     "actions": (
@@ -94,15 +94,36 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "completion": ("coilclaw.cli.commands.completion:completion", "Print the completion script for a shell."),
 }
 
+MCP_COMMANDS: dict[str, tuple[str, str]] = {
+    "add": ("coilclaw.features.guests.commands:add", "Let in an MCP server."),
+    "list": ("coilclaw.features.guests.commands:list_all", "List MCP servers and plugins."),
+    "show": ("coilclaw.features.guests.commands:show", "Show what a server may do and what it offers."),
+    "approve": ("coilclaw.features.guests.commands:approve", "Approve a server from config.toml, or one that changed."),
+    "test": ("coilclaw.features.guests.commands:test", "Start a server once and list its tools."),
+    "sign-in": ("coilclaw.features.guests.commands:sign_in", "Sign in to a server in your browser."),
+    "disable": ("coilclaw.features.guests.commands:disable", "Switch a server off until you approve it again."),
+    "remove": ("coilclaw.features.guests.commands:remove", "Remove a server."),
+    "log": ("coilclaw.features.guests.commands:log", "Show when a guest started, ended and failed."),
+    "serve": (
+        "coilclaw.features.mcp_server.commands:serve",
+        "Offer this agent's tools to an MCP client that starts this command.",
+    ),
+}
+"""The commands of `coilclaw mcp`, which belong to several features."""
+
 
 class Lazy(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group whose commands are imported when they are called; its table names each by module and help."""
+
+    def __init__(self, *args: Any, table: dict[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
+        entry = self._table.get(cmd_name)
         if entry is None:
             return None
         module, _, name = entry[0].partition(":")
@@ -110,16 +131,16 @@ class Lazy(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry[1]) for name, entry in COMMANDS.items()])
+            formatter.write_dl([(name, entry[1]) for name, entry in self._table.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in self._table and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, n=2)
-            hint = f" Did you mean {' or '.join(near)}?" if near else " See `coilclaw --help`."
+            near = get_close_matches(args[0], self._table, n=2)
+            hint = f" Did you mean {' or '.join(near)}?" if near else f" See `{ctx.command_path} --help`."
             raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -132,10 +153,23 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> Any:
         ctx.exit()
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Lazy,
+    table=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 def coilclaw() -> None:
     """An autonomous agent for one owner that can be left alone.
 
     The model only proposes. Every effect passes one gate: validate, decide, approve, run in a box, receipt.
+    """
+
+
+@click.group(cls=Lazy, table=MCP_COMMANDS)
+def mcp() -> None:
+    """Use tools of MCP servers that you approved, or offer your own tools to other programs.
+
+    You approve a server once, with everything it may do and every word of its tools. If anything differs later, the
+    tools that differ are withheld until you approved them again. `serve` is the other direction.
     """

@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from coilclaw.config.faults import Faults, display, safe_text
+from coilclaw.config.mcp import NEVER_OFFERED
 from coilclaw.config.options import nearest
 from coilclaw.config.paths import BadPath, Home, absolute, resolved, stands_as
 from coilclaw.config.schema import (
@@ -168,6 +169,10 @@ def _check_mcp(config: Config, faults: Faults) -> None:
 
         for key, text in server_faults(name, server):
             faults.note((*MCP_SERVERS, name, *([key] if key else ())), text)
+    for name in config.mcp.serve.tools:
+        if name in NEVER_OFFERED:
+            text = f"{name} can never be offered: it is for you alone, or for the runtime; leave it out"
+            faults.note(("mcp", "serve", "tools"), text)
 
 
 def _check_trees(config: Config, home: Home, faults: Faults) -> None:

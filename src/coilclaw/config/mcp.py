@@ -1,4 +1,4 @@
-"""The section `[mcp]`: the outside programs whose tools you let in."""
+"""The section `[mcp]`: outside programs whose tools you let in, and what CoilClaw offers to others."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -47,11 +47,36 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     """How much memory a stdio server may use."""
 
 
+ServedTool = Annotated[
+    str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,127}$", title='the name of a tool such as "file_read"')
+]
+
+NEVER_OFFERED = frozenset(
+    """
+    attachment_save bot_yolo file_show file_vouch guest_approve guest_look guest_sign_in pr_merge project_add
+    project_vouch quarantine_release settings_change sop_approval
+    """.split()  # noqa: SIM905  a dozen quoted words are harder to read
+)
+"""What only the runtime calls, and what decides for the owner. The gate refuses these to clients in any case."""
+
+
+class McpServe(msgspec.Struct, frozen=True, kw_only=True):
+    """CoilClaw as an MCP server, for `coilclaw mcp serve` and `/mcp`."""
+
+    tools: tuple[ServedTool, ...] = (
+        "time", "file_list", "file_read", "file_search", "memory_search", "notes_read", "notes_write",
+    )  # fmt: skip
+    """The tools that MCP clients may call, of those that `[channels.cli]` allows; any other is denied. What asks you
+    still asks you. Tools that approve, govern or are the runtime's own cannot be listed."""
+
+
 class Mcp(msgspec.Struct, frozen=True, kw_only=True):
     """The Model Context Protocol."""
 
     servers: dict[str, McpServer] = {}
     """MCP servers, each a table `[mcp.servers.NAME]`."""
+    serve: McpServe = McpServe()
+    """CoilClaw as a server."""
 
 
 def guests_dir(workspace: Path) -> Path:

@@ -482,7 +482,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     forge: Forge = Forge()
     """Pull requests."""
     mcp: Mcp = Mcp()
-    """Tools of MCP servers."""
+    """The Model Context Protocol."""
     web_search: WebSearch = WebSearch()
     """The search server of web_search."""
     server: Server = Server()

@@ -35,7 +35,7 @@ def policy_inputs(config: Config) -> JsonObject:
     parts = _plain(config)
     chosen = (
         "workspace_dir", "security", "channels", "agent", "approvals", "budgets", "jobs", "executor", "webhooks",
-        "forge",
+        "forge", "mcp",
     )  # fmt: skip
     return {name: _ordered(parts[name]) for name in chosen}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from coilclaw.gate.decision_input import BACKGROUND, FOLLOWED, MATRIX, Case, Rule, describe, told_paths
+from coilclaw.gate.decision_input import BACKGROUND, FOLLOWED, MATRIX, OUTSIDE, Case, Rule, describe, told_paths
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.decision import Reason
 
@@ -88,11 +88,15 @@ def _ask_address(case: Case) -> Iterator[Reason]:
     url = case.facts.url
     if url is None:
         return
-    if url.origin == "query" and case.facts.private:
+    outside = case.setting.source in OUTSIDE
+    if url.origin == "query" and (case.facts.private or outside):
+        where = (
+            "and what that model has read is not known" if outside else f"in a conversation that has read {_PRIVATE}"
+        )
         yield Reason(
             rule="address.query",
             code="CONSTRUCTED_GET",
-            text=f"It sends text written by the model to {url.host}, in a conversation that has read {_PRIVATE}.",
+            text=f"It sends text written by the model to {url.host}, {where}.",
         )
     holds = _held(case)
     if url.origin == "constructed" and (holds or case.policy.autonomy == "readonly"):

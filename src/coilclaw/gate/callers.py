@@ -3,7 +3,7 @@
 from coilclaw.packets.action import Source
 from coilclaw.packets.ports import Tool
 
-MODELS: frozenset[Source] = frozenset({"chat", "job", "schedule", "cli", "session"})
+MODELS: frozenset[Source] = frozenset({"chat", "job", "schedule", "cli", "session", "mcp"})
 """Where models propose calls. A tool that is not called from any of these is the runtime's own."""
 
 

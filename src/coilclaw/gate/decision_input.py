@@ -132,6 +132,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_commands: frozenset[str]
     allowlists: tuple[tuple[str, frozenset[str]], ...]
     """(layer, tools): a tool must be in every one of them."""
+    offered: frozenset[str]
+    """The tools that clients of our MCP server may call, of those that the layers allow."""
     calls_per_minute: int
     open_proposals: int
     rules: tuple[PolicyRule, ...]
@@ -152,7 +154,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """The skills its turn works under, each with its hash."""
 
 
-BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session"})
+BACKGROUND: frozenset[Source] = frozenset({"job", "schedule", "sop", "session", "mcp"})
 """Sources whose calls nobody watches."""
 
 
@@ -160,6 +162,9 @@ def background_share(most: int) -> int:
     """How much of a budget work in the background may use up: a quarter is left to conversations with the owner."""
     return most - most // 4
 
+
+OUTSIDE: frozenset[Source] = frozenset({"mcp"})
+"""Sources whose model is not ours: what it read elsewhere, here in an earlier session too, is not known."""
 
 BY_OWNER: Source = "gateway"
 """Calls that the owner makes from the panel, with no model between. The server bounds how often."""

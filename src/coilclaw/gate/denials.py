@@ -88,21 +88,24 @@ def _deny_budget(case: Case) -> Iterator[Reason]:
 
 
 def _deny_not_listed(case: Case) -> Iterator[Reason]:
-    for layer, tools in case.policy.allowlists:
+    served = case.setting.source == "mcp"
+    whom = "MCP clients" if served else "the agent"
+    offered = (("mcp.serve.tools", case.policy.offered),) if served else ()
+    for layer, tools in (*case.policy.allowlists, *offered):
         if case.facts.tool_name not in tools and case.facts.tool is not None:
             yield Reason(
                 rule=f"allowlist.{layer}",
                 code="TOOL_NOT_ALLOWED",
                 text=f"{case.facts.tool_name} is not in the allowlist of {layer}.",
-                change=_to_list(layer),
+                change=_to_list(layer, whom),
             )
 
 
-def _to_list(layer: str) -> str:
+def _to_list(layer: str, whom: str) -> str:
     if layer.startswith(SKILL_LAYER):
         name = layer.removeprefix(SKILL_LAYER)
         return f"Work within the skill; if it needs this tool, add it to allowed-tools in skills/{name}/SKILL.md."
-    return f"Add it to {layer} if the agent should have it."
+    return f"Add it to {layer} if {whom} should have it."
 
 
 _PLACES: dict[Source, str] = {"sop": "procedures (SOPs)", "gateway": "the panel"}

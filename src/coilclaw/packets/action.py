@@ -7,7 +7,7 @@ import msgspec
 from coilclaw.packets.canonical import Json, JsonObject, canonical_bytes, sha256_hex
 from coilclaw.packets.decision import Decision
 
-Source: TypeAlias = Literal["chat", "job", "schedule", "cli", "gateway", "sop", "session"]
+Source: TypeAlias = Literal["chat", "job", "schedule", "cli", "gateway", "sop", "session", "mcp"]
 Identity: TypeAlias = Literal["user", "bot"]
 Status: TypeAlias = Literal["PENDING", "APPROVED", "REJECTED", "EXECUTED", "FAILED", "UNKNOWN"]
 

@@ -134,7 +134,7 @@ def _put_in_force(app: "Runtime", config: Config) -> None:
     from coilclaw.runtime.keyring import named_secrets
 
     made = app.__dict__
-    stale = ["tools", "allowed_tools", "listing", "_policies", "_config_hash"]
+    stale = ["tools", "allowed_tools", "offered_tools", "listing", "_policies", "_config_hash"]
     if config.security.forbidden_paths != app.config.security.forbidden_paths:
         stale.append("_box")
         app.roots.forget()

@@ -283,14 +283,23 @@ class Runtime:
         if EVERY_TOOL in listed:
             mine = (name for name, tool in self.tools.items() if not is_runtime_only(tool))
             return (listed - {EVERY_TOOL}).union(mine)
-        self._warn_of_unknown(listed - self.tools.keys())
+        self._warn_of_unknown(listed - self.tools.keys(), "channels.cli.tools_allow")
         return listed
 
-    def _warn_of_unknown(self, names: frozenset[str]) -> None:
+    @cached_property
+    def offered_tools(self) -> frozenset[str]:
+        """The tools that clients of our MCP server may call: those listed, never the runtime's own."""
+        from coilclaw.gate.callers import is_runtime_only
+
+        listed = frozenset(self.config.mcp.serve.tools)
+        self._warn_of_unknown(listed - self.tools.keys(), "mcp.serve.tools")
+        return listed - {name for name, tool in self.tools.items() if is_runtime_only(tool)}
+
+    def _warn_of_unknown(self, names: frozenset[str], key: str) -> None:
         from coilclaw.packets.names import did_you_mean
 
         for name in sorted(names):  # a warning and no fault: a plugin may bring it
-            self.warn(f"channels.cli.tools_allow: there is no tool {name}. {did_you_mean(name, list(self.tools))}")
+            self.warn(f"{key}: there is no tool {name}. {did_you_mean(name, list(self.tools))}")
 
     @cached_property
     def listing(self) -> "Listing":
@@ -414,6 +423,7 @@ class Runtime:
             allowed_commands=frozenset(security.allowed_commands),
             forbidden_commands=frozenset(security.forbidden_commands),
             allowlists=(("channels.cli.tools_allow", self.allowed_tools | own),),
+            offered=self.offered_tools,
             calls_per_minute=self.config.budgets.tool_calls_per_minute,
             open_proposals=self.config.budgets.open_proposals,
             rules=loaded.rules,

@@ -56,7 +56,7 @@ export interface ActionSummary {
   risk: 'R0' | 'R1' | 'R2' | 'R3';
   risk_class: 'READ' | 'WRITE' | 'EXFILTRATION';
   risk_word: 'low' | 'medium' | 'high';
-  source: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session';
+  source: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | 'mcp';
   source_id: string;
   status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
   /** What it is, in a sentence. */
@@ -159,7 +159,7 @@ export interface ApprovalCard {
   secretive: boolean;
   /** Stands for what the card was compared with; hand it back when approving. */
   seen: string;
-  source_type: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session';
+  source_type: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | 'mcp';
   status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
   target_entity: string;
   thread_id: string;
@@ -364,7 +364,7 @@ export interface CallToCheck {
   /** In whose name it would act, where a tool needs to know. */
   identity?: 'bot' | 'user' | null;
   /** Where the call would come from. */
-  source?: 'chat' | 'cli' | 'gateway' | 'job' | 'schedule' | 'session' | 'sop';
+  source?: 'chat' | 'cli' | 'gateway' | 'job' | 'mcp' | 'schedule' | 'session' | 'sop';
   /** Untrusted content its turn would have taken in, such as `untrusted:example.com`. */
   taint?: string[];
   tool: string;
@@ -2766,7 +2766,7 @@ export interface Routes {
     '/receipts': { query?: { limit?: number }; answer: Receipt[] };
     '/status': { answer: StatusNow };
     '/tools': { answer: ToolList };
-    '/v1/actions': { query?: { status?: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; lane?: 'A' | 'B' | 'C' | null; source?: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | null; thread_id?: string | null; job_id?: string | null; since?: string | null; until?: string | null; q?: string | null; limit?: number; cursor?: string | null }; answer: PageOfActionSummary };
+    '/v1/actions': { query?: { status?: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; lane?: 'A' | 'B' | 'C' | null; source?: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | 'mcp' | null; thread_id?: string | null; job_id?: string | null; since?: string | null; until?: string | null; q?: string | null; limit?: number; cursor?: string | null }; answer: PageOfActionSummary };
     '/v1/actions/{action_id}': { path: { action_id: string }; answer: ActionDetail };
     '/v1/answers': { query?: { ended?: boolean }; answer: AnswerList };
     '/v1/approvals': { query?: { status?: 'pending' | 'approved' | 'rejected' | 'executed' | 'failed' | 'unknown' | 'expired' | 'all'; order?: 'newest' | 'expiring'; lane?: 'A' | 'B' | 'C' | null; thread_id?: string | null; job_id?: string | null; limit?: number; cursor?: string | null }; answer: PageOfApprovalCard };

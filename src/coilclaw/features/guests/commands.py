@@ -28,16 +28,7 @@ _CLASSES = (
 )
 
 
-@click.group()
-def mcp() -> None:
-    """Use tools of MCP servers: boxed programs or addresses that you approved.
-
-    You approve a server once, with everything it may do and every word of its tools. If anything differs later, the
-    tools that differ are withheld until you approved them again.
-    """
-
-
-@mcp.command(short_help="Let in an MCP server.")
+@click.command(short_help="Let in an MCP server.")
 @click.argument("name")
 @click.argument("command", nargs=-1)
 @click.option("--url", default="", help="The address of a server that is reached over HTTP, instead of a command.")
@@ -98,7 +89,7 @@ def _sign_in_first(app: "Runtime", name: str, server: "McpServer") -> int:
     return 0
 
 
-@mcp.command(short_help="Approve a server from config.toml, or one that changed.")
+@click.command(short_help="Approve a server from config.toml, or one that changed.")
 @click.argument("name")
 @_CLASSES[0]
 @_CLASSES[1]
@@ -109,7 +100,7 @@ def approve(name: str, reads: str, writes: str, sends: str) -> int:
         return _let_in(app, name, (reads, writes, sends), None)
 
 
-@mcp.command("list", short_help="List MCP servers and plugins.")
+@click.command("list", short_help="List MCP servers and plugins.")
 @json_option
 def list_all(as_json: bool) -> None:
     """List every guest: MCP servers and plugins, and which of their tools are let in."""
@@ -127,7 +118,7 @@ def list_all(as_json: bool) -> None:
     print_rows(rows, ("guest", "kind", "state", "tools let in", "approved", "last fault"), empty=empty)
 
 
-@mcp.command(short_help="Show what a server may do and what it offers.")
+@click.command(short_help="Show what a server may do and what it offers.")
 @click.argument("name")
 @json_option
 def show(name: str, as_json: bool) -> None:
@@ -137,7 +128,7 @@ def show(name: str, as_json: bool) -> None:
     print_json(view) if as_json else _show(view)
 
 
-@mcp.command(short_help="Start a server and call ping.")
+@click.command(short_help="Start a server and call ping.")
 @click.argument("name")
 def test(name: str) -> int:
     """Start a server once in its box and list its tools, through the gate; nothing is let in."""
@@ -147,7 +138,7 @@ def test(name: str) -> int:
         return _exit(outcome)
 
 
-@mcp.command("sign-in", short_help="Sign in to a server in your browser.")
+@click.command("sign-in", short_help="Sign in to a server in your browser.")
 @click.argument("name")
 @click.option("--paste", is_flag=True, help="For a machine without a browser: paste the address it ended at.")
 def sign_in(name: str, paste: bool) -> int:
@@ -158,7 +149,7 @@ def sign_in(name: str, paste: bool) -> int:
         return _exit(outcome)
 
 
-@mcp.command(short_help="Switch a server off until you approve it again.")
+@click.command(short_help="Switch a server off until you approve it again.")
 @click.argument("name")
 def disable(name: str) -> int:
     """Switch a guest off until you approve it again."""
@@ -168,7 +159,7 @@ def disable(name: str) -> int:
     return 0
 
 
-@mcp.command(short_help="Remove a server.")
+@click.command(short_help="Remove a server.")
 @click.argument("name")
 def remove(name: str) -> int:
     """Remove a server: its approval is forgotten, and its table goes from config.toml, which asks you."""
@@ -185,7 +176,7 @@ def remove(name: str) -> int:
         return _exit(_carry(app, proposal(app, (SettingChange(key=f"mcp.servers.{name}", op="unset"),))))
 
 
-@mcp.command(short_help="Show when a guest started, ended and failed.")
+@click.command(short_help="Show when a guest started, ended and failed.")
 @click.argument("name")
 @click.option("-n", "count", default=20, show_default=True, help="How many events.")
 def log(name: str, count: int) -> None:

@@ -221,6 +221,23 @@ async def _through_gateway(field: Range, shot: Shot) -> str:
     return result.output if result is not None else ""
 
 
+async def _through_mcp(field: Range, shot: Shot) -> str:
+    """The same call by a client of our MCP server that is offered every tool."""
+    from coilclaw.features.mcp_server.rpc import read_message
+    from coilclaw.features.mcp_server.session import McpSession
+    from coilclaw.features.mcp_server.slots import Slots
+
+    serve = msgspec.structs.replace(field.config.mcp.serve, tools=tuple(each.tool for each in SHOTS.values()))
+    field.app.config = msgspec.structs.replace(field.config, mcp=msgspec.structs.replace(field.config.mcp, serve=serve))
+    session = McpSession(field.app, field.app.conveyor(nobody), Slots())
+    asked = {"initialize": {"protocolVersion": ""}, "tools/call": {"name": shot.tool, "arguments": shot.args}}
+    answers: list[bytes | None] = []
+    for method, params in asked.items():
+        message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        answers.append(await session.answer(read_message(message.encode())))
+    return (answers[-1] or b"").decode()
+
+
 PATHS: dict[str, Way] = {
     "agent": _through_agent,
     "repl": _through_repl,
@@ -230,6 +247,7 @@ PATHS: dict[str, Way] = {
     "job worker": _through_job,
     "sop": _through_sop,
     "gateway": _through_gateway,
+    "mcp": _through_mcp,
 }
 
 SHOTS: dict[str, Shot] = {

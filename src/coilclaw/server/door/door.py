@@ -54,7 +54,7 @@ _UNCONFIRMED = _PROVING | {("GET", "/v1/session"), ("POST", "/v1/session/end"), 
 _ALWAYS = frozenset({("POST", "/estop"), ("POST", "/v1/estop")})
 """The emergency stop is exempt from all limits."""
 
-_LISTENING = frozenset({("GET", "/v1/events"), ("GET", "/v1/estop"), ("POST", "/chat")})
+_LISTENING = frozenset({("GET", "/v1/events"), ("GET", "/v1/estop"), ("POST", "/chat"), ("POST", "/mcp")})
 _EXPORT = ("GET", "/v1/audit/export")
 AT_ONCE = 4
 """Concurrent requests per device; exports count separately, one at a time."""
@@ -224,9 +224,11 @@ class Door:
             self._say("request_failed", {"error": type(error).__name__, "place": place_of(error)})
 
     def _room(self, visit: _Visit, caller: object, crowd: Concurrency) -> AbstractAsyncContextManager[None]:
-        """Long-lived streams take no slot, and the emergency stop waits for none."""
+        """What takes long takes no slot once its body is here, and the emergency stop waits for none."""
         asked = (visit.method, visit.path)
-        if not isinstance(caller, Caller) or asked in _ALWAYS or asked in _LISTENING:
+        if not isinstance(caller, Caller) or asked in _ALWAYS:
+            return nullcontext()
+        if asked in _LISTENING and crowd is not self._senders:
             return nullcontext()
         return (self._exports if asked == _EXPORT else crowd).room(caller.device_id)
 

@@ -12,7 +12,7 @@ export const PRESETS = {
 
 export type PresetName = keyof typeof PRESETS;
 export const PRESET_NAMES = Object.keys(PRESETS) as PresetName[];
-export const SOURCES: readonly Source[] = ['chat', 'job', 'schedule', 'sop', 'cli', 'gateway', 'session'];
+export const SOURCES: readonly Source[] = ['chat', 'job', 'schedule', 'sop', 'cli', 'gateway', 'session', 'mcp'];
 /** What a turn that read a page of others carries. */
 export const TAINT = 'untrusted:example.com';
 

@@ -78,6 +78,7 @@ export const parts = {
   'source.gateway': 'Panel',
   'source.sop': 'Procedure',
   'source.session': 'Coding session',
+  'source.mcp': 'MCP client',
 
   'label.untrusted': 'Not your words',
   'label.from': 'From {source}',
@@ -85,6 +86,7 @@ export const parts = {
   'label.source.attachment': 'an attachment',
   'label.source.workspace': 'a file influenced by others',
   'label.source.network': 'the network',
+  'label.source.mcp': 'an MCP client',
 
   'diff.added.one': '{n} line added',
   'diff.added.other': '{n} lines added',

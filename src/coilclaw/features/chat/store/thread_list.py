@@ -67,7 +67,7 @@ _SHOWN = """
 
 # A job says the first words of a conversation it begins; schedules and procedures have channels of their own.
 _TALK = """
-(t.channel NOT IN ('schedule', 'sop') AND NOT EXISTS (
+(t.channel NOT IN ('schedule', 'sop', 'mcp') AND NOT EXISTS (
     SELECT 1 FROM jobs j WHERE j.thread_id = t.thread_id AND 'msg_' || j.job_id =
         (SELECT m.message_id FROM messages m WHERE m.thread_id = t.thread_id ORDER BY m.seq LIMIT 1)))
 """
