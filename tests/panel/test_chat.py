@@ -125,6 +125,7 @@ def test_one_question_is_answered_where_it_was_asked_and_undone_there(house, win
     approve(w, passkey=False)
     w.sees("as soon as you say yes.")
     assert w.place == f"/chat/{thread}", "nobody had to go anywhere"
+    assert w.page.get_by_text("file_write").count() == 1, "what was approved is told once, where it was asked for"
     assert (house.workspace / "shopping.md").exists()
     w.scene("chat-written")
     w.click("Undo")
