@@ -102,6 +102,10 @@ class Logger:
         if not line:
             return
         try:
+            if self._words:
+                from coilclaw.cli.output import broken_between_words
+
+                line = broken_between_words(line, sys.stderr, "  ")
             if self._words and not (sys.stderr.encoding or "").lower().startswith("utf"):
                 line = line.translate(PLAIN)
             sys.stderr.write(line + "\n")

@@ -170,7 +170,12 @@ def _sentence(call: ProposedCall | None, result: str) -> str:
         return _listing(call, result)
     if tool == "file_write" and result.startswith("Wrote "):
         return f"Done. {_short(result)}"
-    return f"Here is what {tool} says: {_short(result)}"
+    shown = _short(result)
+    return (
+        f"Here is what {tool} says:\n```\n{shown}\n```"
+        if "\n" in shown.strip()
+        else f"Here is what {tool} says: {shown}"
+    )
 
 
 def _listing(call: ProposedCall, result: str) -> str:

@@ -297,7 +297,7 @@ class Repl:
     async def _model(self, name: str) -> None:
         if name:
             await self._models.choose(self._thread, name, "cli")
-        print_line(f"{self._models.name_of(self._thread)} answers; there are: {', '.join(self._models.names)}.")
+        print_line(f"{self._models.name_of(self._thread)} answers here. Configured: {', '.join(self._models.names)}.")
 
     def _search(self, query: str) -> None:
         hits = self._app.memory.search(query, limit=10)
