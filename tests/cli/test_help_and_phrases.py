@@ -11,7 +11,7 @@ import pytest
 
 from coilclaw.cli.group import coilclaw
 from coilclaw.cli.log import Logger
-from coilclaw.cli.output import broken_between_words, kept_whole
+from coilclaw.cli.output import broken_between_words, kept_whole, lettered
 from coilclaw.features.devices.pairing_code import reachable
 from coilclaw.packets.canonical import Json
 
@@ -126,3 +126,12 @@ def test_ids_in_a_table_are_not_broken_while_the_rest_has_room_to_wrap():
     columns = ("receipt", "when", "code")
     assert kept_whole(rows, columns, 60) == [True, False, True]
     assert kept_whole(rows, columns, 40) == [False, False, False]
+
+
+def test_a_terminal_without_utf_8_gets_signs_it_can_show():
+    ours, theirs = pty.openpty()
+    try:
+        with open(theirs, "w", encoding="ascii") as terminal:
+            assert lettered("✓ done – “x” … é", terminal) == '+ done - "x" ~ \\xe9'
+    finally:
+        os.close(ours)

@@ -12,7 +12,27 @@ from coilclaw.packets.text import one_line, visible
 
 def tell(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Text for people. Whoever wrote what stands in it, nothing in it moves the cursor, hides or turns around."""
-    click.echo(visible(text), err=err, nl=nl)
+    click.echo(lettered(visible(text), sys.stderr if err else sys.stdout), err=err, nl=nl)
+
+
+PLAIN = str.maketrans({
+    "✓": "+", "✗": "x", "…": "~", "·": "*", "•": "*", "›": ">", "–": "-", "─": "-", "│": "|",
+    "“": '"', "”": '"', "’": "'",
+})  # fmt: skip
+"""Signs as a terminal without them shows them."""
+
+
+def knows_signs(stream: TextIO) -> bool:
+    """Whether more than plain letters can be shown there."""
+    return (stream.encoding or "").lower().startswith("utf")
+
+
+def lettered(text: str, stream: TextIO) -> str:
+    """A text in the letters a terminal has, others by their numbers; elsewhere, as it is."""
+    if knows_signs(stream) or not stream.isatty():
+        return text
+    encoding = stream.encoding or "ascii"
+    return text.translate(PLAIN).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def print_json(value: object, *, indent: int = 2) -> None:
@@ -94,7 +114,7 @@ def colours(stream: TextIO) -> bool:
 def print_line(text: str, *, style: str = "", err: bool = False) -> None:
     """A line, coloured only at a terminal that wants colour."""
     if style and colours(sys.stderr if err else sys.stdout):
-        click.secho(visible(text), fg=style, err=err)
+        click.secho(lettered(visible(text), sys.stderr if err else sys.stdout), fg=style, err=err)
     else:
         tell(text, err=err)
 

@@ -171,11 +171,8 @@ def _sentence(call: ProposedCall | None, result: str) -> str:
     if tool == "file_write" and result.startswith("Wrote "):
         return f"Done. {_short(result)}"
     shown = _short(result)
-    return (
-        f"Here is what {tool} says:\n```\n{shown}\n```"
-        if "\n" in shown.strip()
-        else f"Here is what {tool} says: {shown}"
-    )
+    between = "\n" if "\n" in shown else " "
+    return f"Here is what {tool} says:{between}{shown}"
 
 
 def _listing(call: ProposedCall, result: str) -> str:
