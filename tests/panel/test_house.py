@@ -187,7 +187,7 @@ def a_provider_answers(w):
 
 def what_was_used(w):
     w.go("#/settings/usage")
-    w.sees("How many tokens on which day?")
+    w.sees("How many tokens each day?")
     w.page.get_by_text("30 days", exact=True).click()
     w.page.get_by_text("By provider", exact=True).click()
     w.page.get_by_role("rowheader", name="local").wait_for()
