@@ -53,7 +53,7 @@ def test_a_job_ends_in_a_pull_request_that_is_read_merged_and_taken_back(house, 
     w.scene("pull-open")
 
     w.click("Ask for changes")
-    w.page.get_by_label("What shall be different").fill("Leave it as it is today.")
+    w.page.get_by_label("What should be different").fill("Leave it as it is today.")
     w.click("Send to the job")
     w.sees("The job continues with your words.")
     w.sees("It is merged when you approve it, and not before.")
