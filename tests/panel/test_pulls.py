@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 FINDING = "# Prices\n\n- Coffee is 4 % dearer than in October.\n"
 SCRIPT = [
     {"match": "coffee prices", "text": "I look it up.", "tool_calls": [
-        {"tool": "file_write", "args": {"path": "intel/2026-11/coffee.md", "content": FINDING}, "justification": "Asked."},
+        {"tool": "file_write", "args": {"path": "intel/2026-11/a.md", "content": FINDING}, "justification": "Asked."},
     ]},
     {"match": "coffee prices", "text": "It is in intel."},
 ]  # fmt: skip
@@ -107,7 +107,7 @@ def test_what_merges_unasked_is_chosen_with_a_warning_and_ended_with_one_press(h
     w.sees("Done", exact=True)
     w.go("#/work/intel")
     if look.size == "phone":
-        w.click("coffee.md", role="link")
+        w.click("a.md", role="link")
     w.sees("Coffee is 4 % dearer than in October.")
     w.scene("intel")
 
