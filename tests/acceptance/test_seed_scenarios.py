@@ -26,7 +26,7 @@ def test_1_init_creates_the_expected_files(empty: HomeAt) -> None:
     (empty.workspace / "SYSTEM.md").write_text("Mine.\n")
     again = empty.run("init")
     assert again.rc == 0, again
-    assert "made" not in again.out
+    assert "created" not in again.out
     assert (empty.root / "config.toml").read_text() == 'default_provider = "local"\n'
     assert (empty.workspace / "SYSTEM.md").read_text() == "Mine.\n"
 

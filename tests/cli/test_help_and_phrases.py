@@ -1,5 +1,8 @@
 """What is said at the terminal: help that fits, codes where they are of use, a worker that speaks in words."""
 
+import os
+import pty
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import pytest
 
 from coilclaw.cli.group import coilclaw
 from coilclaw.cli.log import Logger
+from coilclaw.cli.output import broken_between_words, kept_whole, lettered
 from coilclaw.features.devices.pairing_code import reachable
 from coilclaw.packets.canonical import Json
 
@@ -100,3 +104,34 @@ def test_the_level_holds_for_programs_as_for_people(capsys):
 def test_the_page_of_commands_names_the_options_as_the_program_does():
     page = (Path(__file__).parent.parent.parent / "docs/cli.md").read_text(encoding="utf-8")
     assert page.count("-h, --help") == page.count("--help  ") > 50
+
+
+def test_lines_for_people_break_between_words_at_a_terminal(tmp_path):
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (10, 24))
+    line = "✗ denied: run `rm -rf ~` (it would remove a home)"
+    try:
+        with open(theirs, "w") as terminal:
+            assert broken_between_words(line, terminal, "  ").split("\n") == [
+                "✗ denied: run `rm -rf", "  ~` (it would remove a", "  home)",
+            ]  # fmt: skip
+        with (tmp_path / "piped").open("w") as pipe:
+            assert broken_between_words(line, pipe, "  ") == line
+    finally:
+        os.close(ours)
+
+
+def test_ids_in_a_table_are_not_broken_while_the_rest_has_room_to_wrap():
+    rows = [("receipt-00000011-e6d8ed98", "2026-11-17 14:05+00:00", "APPROVED")]
+    columns = ("receipt", "when", "code")
+    assert kept_whole(rows, columns, 60) == [True, False, True]
+    assert kept_whole(rows, columns, 40) == [False, False, False]
+
+
+def test_a_terminal_without_utf_8_gets_signs_it_can_show():
+    ours, theirs = pty.openpty()
+    try:
+        with open(theirs, "w", encoding="ascii") as terminal:
+            assert lettered("✓ done – “x” … é", terminal) == '+ done - "x" ~ \\xe9'
+    finally:
+        os.close(ours)

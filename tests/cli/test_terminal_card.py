@@ -215,6 +215,13 @@ def test_arguments_that_stand_nowhere_else_are_shown(watch, args):
     watched.types("n\r").answer()
 
 
+def test_what_says_nothing_is_left_out(watch):
+    watched = watch((80, 24), tool_name="undo", human_summary="Restore files.", target_entity="undo", args="{}")
+    watched.waits(APPROVE)
+    assert not any(row.startswith(("  args:", "  target:")) for row in watched.rows())
+    watched.types("n\r").answer()
+
+
 def test_a_difference_is_coloured_where_the_terminal_can_and_may(watch):
     for environ, wanted in (
         ({"TERM": "xterm"}, True),

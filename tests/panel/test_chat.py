@@ -119,19 +119,22 @@ def test_one_question_is_answered_where_it_was_asked_and_undone_there(house, win
     settle_in(w)
     thread = begin_talk(w, "Write the shopping list")
     w.page.locator(".call .detail article").wait_for()
-    w.sees("You had asked:")
+    w.sees("You asked:")
     assert w.page.get_by_role("button", name="Newest messages").count() == 0, "nothing lies over a card"
     w.scene("chat-asks-here")
     approve(w, passkey=False)
     w.sees("as soon as you say yes.")
     assert w.place == f"/chat/{thread}", "nobody had to go anywhere"
+    assert w.page.get_by_text("file_write").count() == 1, "what was approved is told once, where it was asked for"
     assert (house.workspace / "shopping.md").exists()
     w.scene("chat-written")
     w.click("Undo")
     w.page.locator(".call .detail article").wait_for()
     w.scene("chat-undo-asks")
     approve(w, passkey=False)
-    w.sees("Done. A receipt was written.")
+    w.sees("Taken back.")
+    assert w.page.get_by_role("link", name="Open shopping.md").count() == 0, "it is not there any more"
+    w.scene("chat-undone")
     assert not (house.workspace / "shopping.md").exists()
 
 

@@ -187,7 +187,7 @@ def a_provider_answers(w):
 
 def what_was_used(w):
     w.go("#/settings/usage")
-    w.sees("How many tokens on which day?")
+    w.sees("How many tokens each day?")
     w.page.get_by_text("30 days", exact=True).click()
     w.page.get_by_text("By provider", exact=True).click()
     w.page.get_by_role("rowheader", name="local").wait_for()
@@ -327,3 +327,20 @@ def test_a_setting_is_changed_with_the_passkey_and_holds_at_once(house, window):
     w.sees("It works in the workspace by itself")
     w.go("#/settings/answers")
     w.sees("No standing answers")
+
+
+def test_another_model_answers_after_one_press_and_the_passkey(house, window):
+    with (house.home / "config.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[providers.models.other]\nkind = "mock"\n')
+    house.down()
+    house.up()
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    w.go("#/settings/providers")
+    w.sees("other")
+    w.scene("providers-two")
+    w.click("Let this one answer")
+    approve(w, passkey=True)
+    w.arrives("/settings/providers")
+    w.page.get_by_role("heading", name=re.compile("^other.*Answers")).wait_for()
+    assert 'default_provider = "other"' in (house.home / "config.toml").read_text()

@@ -5,16 +5,24 @@ import re
 
 import pytest
 
-from tests.panel.acts import menu, new_job, settle_in
+from tests.panel.acts import approve, menu, new_job, settle_in
 from tests.panel.house import REPORT, House
 from tests.panel.window import Look
 
 pytestmark = pytest.mark.slow
 
+FINDING = "# Prices\n\n- Coffee is 4 % dearer than in October.\n"
+SCRIPT = [
+    {"match": "coffee prices", "text": "I look it up.", "tool_calls": [
+        {"tool": "file_write", "args": {"path": "intel/2026-11/a.md", "content": FINDING}, "justification": "Asked."},
+    ]},
+    {"match": "coffee prices", "text": "It is in intel."},
+]  # fmt: skip
+
 
 @pytest.fixture
 def house(tmp_path):
-    with contextlib.closing(House(tmp_path, environ={"COILCLAW_FORGE_ENABLED": "true"})) as made:
+    with contextlib.closing(House(tmp_path, script=SCRIPT, environ={"COILCLAW_FORGE_ENABLED": "true"})) as made:
         yield made
 
 
@@ -45,7 +53,7 @@ def test_a_job_ends_in_a_pull_request_that_is_read_merged_and_taken_back(house, 
     w.scene("pull-open")
 
     w.click("Ask for changes")
-    w.page.get_by_label("What shall be different").fill("Leave it as it is today.")
+    w.page.get_by_label("What should be different").fill("Leave it as it is today.")
     w.click("Send to the job")
     w.sees("The job continues with your words.")
     w.sees("It is merged when you approve it, and not before.")
@@ -55,8 +63,13 @@ def test_a_job_ends_in_a_pull_request_that_is_read_merged_and_taken_back(house, 
     press(w, re.compile("^Approve"))
     w.sees("It is merged, and the workspace holds what it changed.")
     assert (house.workspace / "notes" / "week.md").read_text() == REPORT
-    w.page.get_by_role("list", name="What happened").get_by_text("Merged change put in force").wait_for()
+    story = w.page.get_by_role("list", name="What happened")
+    story.get_by_text("Merged change put in force").wait_for()
+    assert story.get_by_role("link", name="You asked for it").get_attribute("href").startswith("#/chat/")
+    assert story.get_by_role("link", name="Merge approved").get_attribute("href").startswith("#/audit/story/act_")
     w.scene("pull-merged")
+    story.scroll_into_view_if_needed()
+    w.shoot("pull-story")
 
     w.click("Revert")
     w.arrives("/work/pulls/2")
@@ -65,7 +78,56 @@ def test_a_job_ends_in_a_pull_request_that_is_read_merged_and_taken_back(house, 
     w.page.get_by_label("Why (optional)").fill("It may stay.")
     w.click("Close it")
     w.sees("It was closed without merging.")
+    w.click("Reopen", exact=True)
+    w.sees("It is merged when you approve it, and not before.")
+    w.click("Close", exact=True)
+    w.click("Close it")
+    w.sees("It was closed without merging.")
     w.go("#/work/pulls")
     over = w.page.get_by_role("list", name="Merged or closed").get_by_role("listitem")
     over.nth(1).wait_for()
     w.scene("pulls-over")
+
+
+@pytest.mark.parametrize("look", [Look("phone", "dark"), Look("desktop", "light")], ids=str)
+def test_what_merges_unasked_is_chosen_with_a_warning_and_ended_with_one_press(house, window, look):
+    w = window(look)
+    settle_in(w)
+    w.go("#/work/pulls")
+    w.sees("You approve every merge.")
+    choose(w, "Listed paths")
+    w.scene("merge-mode")
+    w.click("Continue to the card")
+    approve(w, passkey=True)
+    w.arrives("/work/pulls")
+    w.sees("Listed paths merge without asking you.")
+
+    new_job(w, "Find out about coffee prices")
+    w.sees("Pull request #1")
+    w.sees("Done", exact=True)
+    w.go("#/work/intel")
+    if look.size == "phone":
+        w.click("a.md", role="link")
+    w.sees("Coffee is 4 % dearer than in October.")
+    w.scene("intel")
+
+    w.go("#/work/pulls")
+    choose(w, "Whatever passes its checks")
+    w.sees("Jobs would change your files")
+    go_on = w.page.get_by_role("button", name="Continue to the card")
+    assert go_on.is_disabled(), "not without the word"
+    w.scene("merge-mode-yolo")
+    w.page.get_by_label("Type “yolo” to go on").fill("yolo")
+    go_on.click()
+    approve(w, passkey=True)
+    w.sees(re.compile("^Pull requests merge without asking you until"))
+    w.scene("yolo")
+    w.click("Ask me first")
+    w.page.get_by_role("button", name="Ask me first").wait_for(state="detached")
+    w.go("#/work/pulls")
+    w.sees("You approve every merge.")
+
+
+def choose(w, mode):
+    w.click("Change", exact=True)
+    w.page.get_by_role("radio", name=mode).check()

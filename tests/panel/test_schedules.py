@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.panel.acts import in_another_tab, menu, new_schedule, settle_in
+from tests.panel.acts import in_another_tab, is_done, menu, new_schedule, say, settle_in
 from tests.panel.house import PATIENCE
 from tests.panel.window import Look
 
@@ -180,3 +180,34 @@ def waiting(house):
     while not (found := re.search(r"\bact_\w+", house.run("approvals", "list"))):
         assert time.monotonic() < deadline
     return found[0]
+
+
+def test_a_schedule_and_a_conversation_work_in_a_project(house, window):
+    w = window(Look("phone", "light"))
+    settle_in(w)
+    folder = house.folder / "shop"
+    folder.mkdir()
+    house.run("project", "add", str(folder), "--vouch", "--name", "shop", code=4)
+    menu(w, "Approvals")
+    w.page.get_by_role("link", name=re.compile("shop")).first.click()
+    w.click("Approve with passkey")
+    is_done(w, "shop")
+
+    w.go("#/chat/new")
+    w.page.get_by_label("Works in").select_option("shop")
+    w.scene("chat-project")
+    say(w, "Good morning!")
+    w.sees("Project shop")
+
+    w.go("#/schedules?new")
+    w.page.get_by_label("Goal of each run").fill("What is on today?")
+    w.page.get_by_label("Works in").select_option("shop")
+    w.scene("schedule-project")
+    w.click("Create schedule")
+    w.arrives(f"/schedules/{NAME}")
+    w.sees("Project shop")
+    w.click("Edit", role="link", exact=True)
+    w.page.get_by_label("Works in").select_option("")
+    w.click("Save changes")
+    w.arrives(f"/schedules/{NAME}")
+    w.page.get_by_text("Project shop").wait_for(state="detached")

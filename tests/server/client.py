@@ -2306,6 +2306,7 @@ class UsageBill(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What one group took, and what it cost as far as prices are known."""
 
     answers: int
+    cached_tokens: int
     cost_millionths: int | None
     estimated_tokens: int
     group: str

@@ -31,6 +31,7 @@ HASHES = {
     "0014_push.sql": "5d5eb3164e92d69239e9b5d0c296a6aa99cb2790bbd25a9f6fbed39fd741766c",
     "0015_forge.sql": "220bcfd63e88469099ad3b730482b746c2c312836b4d8a32928009db2399d798",
     "0016_guests.sql": "9c4587e15adccbba9f52399999546d7b8ae7ccdd9b7fdebcc9eab8f2d417128e",
+    "0017_cached_tokens.sql": "b9e3f4cf6fa07f257b97b1059291a58661332a1b4ee2de6655922abe5c049a65",
 }
 """The migrations as they were committed. A line is added here with each new file and never changed afterwards."""
 

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { AuditLine, FileDiff, PullView } from '../src/api/types.ts';
+import type { AuditLine, FileDiff, Job, JobShown, PullView } from '../src/api/types.ts';
 import { parseDiff } from '../src/parts/diff.ts';
-import { checksWords, deedsOf, parted, previewOf, sorted, standOf, storyOf } from '../src/screens/work/pulls.ts';
+import { byFolder, nameOf } from '../src/screens/work/intel.ts';
+import { checksWords, deedsOf, modeWanted, parted, previewOf, sorted, standOf, storyOf, type StoryJob } from '../src/screens/work/pulls.ts';
 import { yoloUntil } from '../src/state/yolo.ts';
 import { placeOf } from '../src/text/events.ts';
 
@@ -12,6 +13,11 @@ function pull(change: Partial<PullView> = {}): PullView {
     number: 1, title: 'Write a note', state: 'OPEN', risk: 'R2', labels: [], tainted: false, checks: 'passed', job_id: JOB, branch: `job/${JOB}`, action_id: 'act_1',
     dormant: false, reason: '', opened_at: '2026-11-16T09:00:00Z', updated_at: '2026-11-16T09:00:00Z', deployed_at: null, ...change,
   };
+}
+
+function job(change: Partial<StoryJob & Pick<Job, 'state'>> = {}): StoryJob & Pick<Job, 'state'> {
+  const spec = { by_agent: false } as JobShown['spec'];
+  return { job_id: JOB, thread_id: 'conv_1', schedule_id: null, created_at: '2026-11-16T09:00:00Z', state: 'EXECUTING', events: [], spec, ...change };
 }
 
 function file(change: Partial<FileDiff> = {}): FileDiff {
@@ -35,10 +41,18 @@ describe('a pull request', () => {
   });
 
   test('can be sent back while a job stands behind it, and taken back once it is merged', () => {
-    expect(deedsOf(pull())).toEqual({ changes: true, close: true, ask: false, revert: false });
-    expect(deedsOf(pull({ job_id: null, dormant: true }))).toEqual({ changes: false, close: true, ask: true, revert: false });
-    expect(deedsOf(pull({ state: 'MERGED' }))).toEqual({ changes: false, close: false, ask: false, revert: true });
-    expect(Object.values(deedsOf(pull({ state: 'CLOSED' }))).some(Boolean)).toBe(false);
+    const none = { changes: false, close: false, ask: false, revert: false, reopen: false };
+    expect(deedsOf(pull(), job())).toEqual({ ...none, changes: true, close: true });
+    expect(deedsOf(pull({ job_id: null, dormant: true }), null)).toEqual({ ...none, close: true, ask: true });
+    expect(deedsOf(pull({ state: 'MERGED' }), job())).toEqual({ ...none, revert: true });
+  });
+
+  test('is opened again unless its job is over', () => {
+    const closed = pull({ state: 'CLOSED' });
+    expect(deedsOf(closed, job({ state: 'EXECUTING' })).reopen).toBe(true);
+    expect(deedsOf(closed, job({ state: 'CANCELLED' })).reopen).toBe(false);
+    expect(deedsOf(closed, null).reopen).toBe(false);
+    expect(deedsOf({ ...closed, job_id: null }, null).reopen).toBe(true);
   });
 
   test('says how its checks ended', () => {
@@ -76,14 +90,47 @@ describe('its files', () => {
 });
 
 describe('its story', () => {
-  const event = (event_type: string, payload: AuditLine['payload'], seq: number): AuditLine => ({ about: '', created_at: '2026-11-16T09:00:00Z', entity_id: 'pr_1', entry_id: `e${seq}`, event_type, payload, seq });
+  const event = (event_type: string, payload: AuditLine['payload'], seq: number, entity_id = 'pr_1'): AuditLine => ({ about: '', created_at: `2026-11-16T09:00:0${seq}Z`, entity_id, entry_id: `e${seq}`, event_type, payload, seq });
+  const merged = [event('pr_deployed', {}, 8), event('pr_merged', { commit: '0123456789abcdef' }, 7), event('pr_checked', { passed: true }, 4), event('pr_checked', { passed: false }, 3), event('pr_opened', {}, 2), event('other', {}, 2)];
 
   test('is told oldest first, in words, and a failed check is told as one', () => {
-    const told = storyOf([event('pr_deployed', {}, 5), event('pr_merged', {}, 4), event('pr_checked', { passed: true }, 3), event('pr_checked', { passed: false }, 2), event('pr_opened', {}, 1), event('other', {}, 0)]);
+    const told = storyOf(null, merged);
     expect(told.map((line) => [line.text, line.tone])).toEqual([
       ['Pull request opened', 'plain'], ['Pull request checked', 'bad'], ['Pull request checked', 'good'], ['Pull request merged', 'accent'], ['Merged change put in force', 'good'],
     ]);
-    expect(told[1]?.more).toBe('A check failed.');
+    expect([told[1]?.more, told[3]?.more]).toEqual(['A check failed.', 'Commit 0123456789']);
+  });
+
+  test('goes from the request to what is in force, and leads to each', () => {
+    const state = (to: string, at: number) => ({ event_id: `s${at}`, type: 'state', created_at: `2026-11-16T09:00:0${at}Z`, payload: { from: 'PLANNED', to } }) as JobShown['events'][number];
+    const asked = [event('tool_approved', {}, 6, 'act_1'), event('approval_needed', {}, 5, 'act_1'), event('tool_requested', {}, 5, 'act_1')];
+    const told = storyOf(job({ events: [state('EXECUTING', 1), state('WAITING_APPROVAL', 5), state('DONE', 9)] }), merged, asked);
+    expect(told.map((line) => [line.text, line.href])).toEqual([
+      ['You asked for it', '#/chat/conv_1'], ['Job: Started', '#/work/jobs/job_1'], ['Pull request opened', undefined], ['Pull request checked', undefined], ['Pull request checked', undefined],
+      ['You were asked', '#/audit/story/act_1'], ['Merge approved', '#/audit/story/act_1'], ['Pull request merged', undefined], ['Merged change put in force', undefined], ['Job: Done', '#/work/jobs/job_1'],
+    ]);
+    expect(storyOf(job({ schedule_id: 'weekly' }), [])[0]).toMatchObject({ text: 'Schedule weekly asked for it', href: '#/schedules/weekly' });
+  });
+
+  test('says when it was opened again', () => {
+    expect(storyOf(null, [event('pr_updated', { reopened: true }, 1)])[0]?.text).toBe('Pull request reopened');
+  });
+});
+
+describe('the merge mode', () => {
+  test('is sent when it changes something; everything unasked only with the word', () => {
+    expect(modeWanted('strict', 'strict', 1, '')).toBeNull();
+    expect(modeWanted('strict', 'whitelist', 1, '')).toEqual({ mode: 'whitelist' });
+    expect(modeWanted('strict', 'yolo', 8, '')).toBeNull();
+    expect(modeWanted('strict', 'yolo', 8, ' Yolo ')).toEqual({ mode: 'yolo', hours: 8 });
+    expect(modeWanted('yolo', 'strict', 8, '')).toEqual({ mode: 'strict' });
+  });
+});
+
+describe('findings', () => {
+  test('are listed in their order under their folders', () => {
+    const items = ['intel/README.md', 'intel/2026-11/b.md', 'intel/2026-11/a.md', 'intel/2026-10/z.md'].map((path) => ({ path, size: 1 }));
+    expect(byFolder(items).map(({ folder, items: listed }) => [folder, ...listed.map(({ path }) => nameOf(path))])).toEqual([['intel/2026-11', 'b.md', 'a.md'], ['intel/2026-10', 'z.md'], ['intel', 'README.md']]);
   });
 });
 

@@ -72,6 +72,7 @@ describe('the form of a schedule', () => {
   test('says of a new one only what is not usual', () => {
     const form = { ...blank('Europe/Berlin'), goal: ' list files ' };
     expect(newOf(form)).toEqual({ trigger: 'cron', cron: '0 9 * * 1-5', timezone: 'Europe/Berlin', goal: 'list files' });
+    expect(newOf({ ...form, project: 'shop' }).project).toBe('shop');
     expect(newOf({ ...form, name: 'daily', steps: 'a\n\nb', overlap: 'queue_one', failures: '0', tools: 'time' })).toMatchObject({ schedule_id: 'daily', steps: ['a', 'b'], overlap: 'queue_one', max_failures: 0, constraints: { allowed_tools: ['time'] } });
   });
 
@@ -79,6 +80,8 @@ describe('the form of a schedule', () => {
     const form = formOf(shown, 'UTC');
     expect(changesOf(form, { ...form })).toEqual({});
     expect(changesOf(form, { ...form, goal: 'Other' })).toEqual({ goal: 'Other' });
+    expect(changesOf(form, { ...form, project: 'shop' })).toEqual({ project: 'shop' });
+    expect(changesOf({ ...form, project: 'shop' }, form)).toEqual({ project: null });
   });
 
   test('sends a new time whole, and takes away what was emptied', () => {

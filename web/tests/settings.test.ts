@@ -138,7 +138,7 @@ describe('a file of the owner', () => {
 });
 
 describe('usage', () => {
-  const bill: UsageBill = { group: '2026-03-01', answers: 1, input_tokens: 5, output_tokens: 2, estimated_tokens: 0, cost_millionths: null, unpriced_tokens: 7 };
+  const bill: UsageBill = { group: '2026-03-01', answers: 1, input_tokens: 5, cached_tokens: 0, output_tokens: 2, estimated_tokens: 0, cost_millionths: null, unpriced_tokens: 7 };
 
   test('has every day of the span, also those nobody used', () => {
     const days = everyDay([bill], 3, Date.parse('2026-03-02T12:00:00Z'));

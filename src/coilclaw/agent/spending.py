@@ -21,6 +21,8 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     estimated: bool
     """The provider did not say; this was guessed from the length."""
+    cached_tokens: int = 0
+    """How many of the input tokens came from the provider's cache."""
 
     @property
     def total(self) -> int:
@@ -45,6 +47,7 @@ def spent_on(request: ChatRequest, response: ChatResponse) -> Spent:
         input_tokens=max(0, read),
         output_tokens=max(0, written),
         estimated=estimated,
+        cached_tokens=response.usage.cached_tokens if response.usage is not None else 0,
     )
 
 
@@ -62,6 +65,7 @@ def write_spent(tx: Tx, clock: Clock, turn: Turn, spent: list[Spent]) -> None:
             input_tokens=each.input_tokens,
             output_tokens=each.output_tokens,
             estimated=each.estimated,
+            cached_tokens=each.cached_tokens,
         )
 
 

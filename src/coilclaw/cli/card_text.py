@@ -34,9 +34,9 @@ def describe(card: Card) -> str:
         preview = preview[2:]  # the sentence is the command, and all of it
     lines = [RULE, f"Tool request: {card.human_summary}", *(f"  │ {line}" for line in preview)]
     lines += [f"  reason:  {reason}" for reason in card.reasons]
-    if card.target_entity not in card.human_summary and card.target_entity not in preview:
-        lines.append(f"  target:  {card.target_entity}")
-    lines.append(f"  args:    {_arguments(card)}")
+    told = card.target_entity in (card.tool_name, *preview) or card.target_entity in card.human_summary
+    lines += [] if told else [f"  target:  {card.target_entity}"]
+    lines += [f"  args:    {_arguments(card)}"] if card.args != "{}" else []
     lines.append(f"  risk:    {card.risk_word}, {LANES[card.lane]} ({card.tool_name}, {card.digest[:16]})")
     last = closing(card)
     if len(preview) <= LONG and len(last) == 2:  # the rule and the sentence, which stands right above

@@ -13,8 +13,6 @@ ASKED_FOR = ("COILCLAW_LOG", "COILCLAW_LOG_FORMAT")
 """An owner who sets one of these wants the log itself, at a terminal too."""
 ONLY_FOR_WORDS = ("what", "why", "entries")
 """What a finished call tells a person; the log's own line names the call by its tool and code."""
-PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "~", "·": "*"})
-"""Signs as a terminal without them shows them."""
 
 
 def logger_from(environ: Mapping[str, str]) -> "Logger":
@@ -102,8 +100,10 @@ class Logger:
         if not line:
             return
         try:
-            if self._words and not (sys.stderr.encoding or "").lower().startswith("utf"):
-                line = line.translate(PLAIN)
+            if self._words:
+                from coilclaw.cli.output import broken_between_words, lettered
+
+                line = lettered(broken_between_words(line, sys.stderr, "  "), sys.stderr)
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
         except (OSError, ValueError):

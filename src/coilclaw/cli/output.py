@@ -12,7 +12,27 @@ from coilclaw.packets.text import one_line, visible
 
 def tell(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Text for people. Whoever wrote what stands in it, nothing in it moves the cursor, hides or turns around."""
-    click.echo(visible(text), err=err, nl=nl)
+    click.echo(lettered(visible(text), sys.stderr if err else sys.stdout), err=err, nl=nl)
+
+
+PLAIN = str.maketrans({
+    "✓": "+", "✗": "x", "…": "~", "·": "*", "•": "*", "›": ">", "–": "-", "─": "-", "│": "|",
+    "“": '"', "”": '"', "’": "'",
+})  # fmt: skip
+"""Signs as a terminal without them shows them."""
+
+
+def knows_signs(stream: TextIO) -> bool:
+    """Whether more than plain letters can be shown there."""
+    return (stream.encoding or "").lower().startswith("utf")
+
+
+def lettered(text: str, stream: TextIO) -> str:
+    """A text in the letters a terminal has, others by their numbers; elsewhere, as it is."""
+    if knows_signs(stream) or not stream.isatty():
+        return text
+    encoding = stream.encoding or "ascii"
+    return text.translate(PLAIN).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def print_json(value: object, *, indent: int = 2) -> None:
@@ -45,12 +65,22 @@ def print_rows(rows: Sequence[Sequence[str]], columns: Sequence[str], *, empty: 
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for column, whole in zip(columns, kept_whole(rows, columns, console.width), strict=True):
+        table.add_column(column, overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    console.print(table)
+
+
+def kept_whole(rows: Sequence[Sequence[str]], columns: Sequence[str], width: int) -> list[bool]:
+    """Which columns are never broken: ids and codes, which are copied, where the rest still has room to wrap."""
+    cells = [[column, *found] for column, found in zip(columns, zip(*rows, strict=True), strict=True)]
+    whole = [not any(" " in cell for cell in column[1:]) for column in cells]
+    needed = sum(max(map(len, column)) if kept else 12 for column, kept in zip(cells, whole, strict=True))
+    fits = needed + 2 * (len(cells) - 1) <= width
+    return [kept and fits for kept in whole]
 
 
 def print_result(text: str, *, success: bool) -> None:
@@ -84,20 +114,30 @@ def colours(stream: TextIO) -> bool:
 def print_line(text: str, *, style: str = "", err: bool = False) -> None:
     """A line, coloured only at a terminal that wants colour."""
     if style and colours(sys.stderr if err else sys.stdout):
-        click.secho(visible(text), fg=style, err=err)
+        click.secho(lettered(visible(text), sys.stderr if err else sys.stdout), fg=style, err=err)
     else:
         tell(text, err=err)
 
 
 def print_wrapped(text: str, *, style: str = "") -> None:
-    """A line that is broken between words where the terminal is narrow; elsewhere, as it is."""
-    if sys.stdout.isatty():
-        from shutil import get_terminal_size
+    """Lines that are broken between words where the terminal is narrow; elsewhere, as they are."""
+    print_line(broken_between_words(text, sys.stdout), style=style)
 
-        from coilclaw.cli.markdown import wrapped
 
-        text = "\n".join(wrapped([(visible(text), "")], max(get_terminal_size().columns - 1, 20), ""))
-    print_line(text, style=style)
+def broken_between_words(text: str, stream: TextIO, indent: str = "") -> str:
+    """A text for people, each line as rows that fit the terminal; the same text where there is none."""
+    import os
+
+    if not stream.isatty():
+        return text
+    from coilclaw.cli.markdown import wrapped
+
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    most = max((columns or 80) - 1, 19)
+    return "\n".join(row for line in visible(text).split("\n") for row in wrapped([(line, "")], most, indent))
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

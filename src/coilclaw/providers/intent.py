@@ -170,7 +170,9 @@ def _sentence(call: ProposedCall | None, result: str) -> str:
         return _listing(call, result)
     if tool == "file_write" and result.startswith("Wrote "):
         return f"Done. {_short(result)}"
-    return f"Here is what {tool} says: {_short(result)}"
+    shown = _short(result)
+    between = "\n" if "\n" in shown else " "
+    return f"Here is what {tool} says:{between}{shown}"
 
 
 def _listing(call: ProposedCall, result: str) -> str:

@@ -22,6 +22,8 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int
     estimated: int
     """How many of the tokens are our own estimate, because the provider did not report any."""
+    cached_tokens: int = 0
+    """How many of the input tokens came from the provider's cache, as it reports them."""
 
 
 def add_usage(
@@ -36,12 +38,13 @@ def add_usage(
     input_tokens: int,
     output_tokens: int,
     estimated: bool,
+    cached_tokens: int = 0,
 ) -> None:
     """Record the usage of one answer, in the caller's transaction."""
     now = clock()
     tx.execute(
         "INSERT INTO usage (usage_id, thread_id, turn_id, job_id, provider, model, input_tokens, output_tokens,"
-        " estimated, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " estimated, created_at, cached_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             new_id("use", now),
             thread_id,
@@ -53,6 +56,7 @@ def add_usage(
             max(0, output_tokens),
             int(estimated),
             stamp(now),
+            min(max(0, cached_tokens), max(0, input_tokens)),  # never more than was read
         ),
     )
 
@@ -92,11 +96,21 @@ def usage_rows(db: Tx, since: str, by: By, thread_id: str | None = None) -> list
     """Usage since a time, of all or one conversation: one row per group and model, in order."""
     rows = db.execute(
         f"SELECT {_GROUPS[by]} AS part, model, count(*), sum(input_tokens), sum(output_tokens),"  # noqa: S608
-        " sum(CASE WHEN estimated THEN input_tokens + output_tokens ELSE 0 END)"
+        " sum(CASE WHEN estimated THEN input_tokens + output_tokens ELSE 0 END), sum(cached_tokens)"
         " FROM usage WHERE created_at >= ? AND (? IS NULL OR thread_id = ?) GROUP BY part, model ORDER BY part, model",
         (since, thread_id, thread_id),
     )
-    return [
-        UsageRow(group=r[0], model=r[1], answers=r[2], input_tokens=r[3], output_tokens=r[4], estimated=r[5])
-        for r in rows
-    ]
+    return [usage_row(*row) for row in rows]
+
+
+def usage_row(group: str, model: str, answers: int, read: int, written: int, estimated: int, cached: int) -> UsageRow:
+    """A row as the database sums it up."""
+    return UsageRow(
+        group=group,
+        model=model,
+        answers=answers,
+        input_tokens=read,
+        output_tokens=written,
+        estimated=estimated,
+        cached_tokens=cached,
+    )

@@ -96,7 +96,7 @@ async def test_slash_model_shows_and_chooses(sample, capsys):
     home = sample(providers=PROVIDERS)
     repl = Repl(home.app, "conv_1", assume_yes=False)
     await repl._command("/model")
-    assert "local answers; there are: local, strong." in capsys.readouterr().out
+    assert "local answers here. Configured: local, strong." in capsys.readouterr().out
     await repl._command("/model strong")
     assert "strong answers" in capsys.readouterr().out
     await repl._command("/model storng")

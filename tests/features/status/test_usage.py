@@ -2,17 +2,20 @@
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coilclaw.agent.spending import spent_on
 from coilclaw.config import Price
 from coilclaw.features.status.commands import cost_text
 from coilclaw.features.status.usage_cost import bill, bills
+from coilclaw.packets.chat import ChatRequest, ChatResponse, Usage
 from coilclaw.store.usage import UsageRow, add_usage, day_began, tokens_of_job, tokens_since, usage_rows
 
 
-def use(db, clock, *, model="m", job=None, tokens=(10, 5), estimated=False):
+def use(db, clock, *, model="m", job=None, tokens=(10, 5), estimated=False, cached=0):
     db.write_now(
         lambda tx: add_usage(
             tx,
@@ -25,6 +28,7 @@ def use(db, clock, *, model="m", job=None, tokens=(10, 5), estimated=False):
             input_tokens=tokens[0],
             output_tokens=tokens[1],
             estimated=estimated,
+            cached_tokens=cached,
         )
     )
 
@@ -67,6 +71,22 @@ def test_usage_is_grouped_by_model_day_and_job(db, clock):
     ]
     assert [r.group for r in usage_rows(db.reader, "", "job")] == ["", "", "job_1"]
     assert [r.answers for r in usage_rows(db.reader, day_began(clock()), "model")] == [1]
+
+
+def test_tokens_from_a_cache_are_kept_and_never_more_than_were_read(db, clock):
+    use(db, clock, cached=4)
+    use(db, clock, cached=-3)
+    use(db, clock, cached=10_000)
+    (kept,) = usage_rows(db.reader, "", "model")
+    assert (kept.input_tokens, kept.cached_tokens) == (30, 14)
+    assert bill("all", [kept], {}).cached_tokens == 14
+
+
+def test_what_a_provider_says_of_its_cache_is_spent():
+    request = ChatRequest(system_prompt="", messages=(), tools=(), model="m")
+    answer = ChatResponse(final_text="x", provider="p", model="m", usage=Usage(input_tokens=10, cached_tokens=4))
+    assert spent_on(request, answer).cached_tokens == 4
+    assert spent_on(request, msgspec.structs.replace(answer, usage=None)).cached_tokens == 0
 
 
 def row(model="m", tokens=(0, 0), group="g"):

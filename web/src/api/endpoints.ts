@@ -54,7 +54,7 @@ export function endpoints(client: Client) {
       threads: (q = '', cursor: string | null = null, all = false) =>
         client.kept('/v1/chat/threads', { query: { q, cursor, limit: 50, talks: !all } }),
       thread: (thread_id: string) => client.kept('/v1/chat/threads/{thread_id}', { path: { thread_id } }),
-      create: (key?: string) => client.post('/v1/chat/threads', { body: {} }, key),
+      create: (key?: string, project = '') => client.post('/v1/chat/threads', { body: project ? { project } : {} }, key),
       rename: (thread_id: string, title: string) =>
         client.patch('/v1/chat/threads/{thread_id}', { path: { thread_id }, body: { title } }),
       /** Who answers in it from now on; null for the default one. */

@@ -1,7 +1,7 @@
 /** The routes of the screens Work and Schedules. */
 import { linkTo, type Body } from './address.ts';
 import type { Client } from './client.ts';
-import type { ActionsWanted, Assertion, EditSchedule, JobsWanted, PullState, Resolution } from './types.ts';
+import type { ActionsWanted, Assertion, EditSchedule, JobsWanted, PullState, Resolution, SetMode } from './types.ts';
 
 /** Where the bytes of an artifact are; always a download. */
 export function artifactAddress(artifact_id: string): string {
@@ -29,9 +29,15 @@ export function workEndpoints(client: Client) {
       changes: (number: number, words: string) => client.post('/v1/pulls/{number}/changes', { path: { number }, body: { words } }),
       close: (number: number, reason: string) => client.post('/v1/pulls/{number}/close', { path: { number }, body: { reason } }),
       ask: (number: number) => client.post('/v1/pulls/{number}/ask', { path: { number } }),
+      reopen: (number: number) => client.post('/v1/pulls/{number}/reopen', { path: { number } }),
       revert: (number: number) => client.post('/v1/pulls/{number}/revert', { path: { number } }),
     },
     bot: () => client.kept('/v1/bot'),
+    mergeMode: (body: SetMode, key: string) => client.put('/v1/bot/mode', { body }, key),
+    intel: {
+      list: (cursor: string | null = null, limit = 50) => client.kept('/v1/intel', { query: { cursor, limit } }),
+      one: (path: string) => client.kept('/v1/intel/show', { query: { path } }),
+    },
     sops: {
       list: () => client.kept('/v1/sops', { query: { limit: 200 } }),
       run: (name: string, key: string) => client.post('/v1/sops/{name}/run', { path: { name } }, key),

@@ -2644,6 +2644,8 @@ export interface UndoWrite {
 /** What one group took, and what it cost as far as prices are known. */
 export interface UsageBill {
   answers: number;
+  /** How many of the input tokens came from a provider's cache, as it reports them. */
+  cached_tokens: number;
   /** In millionths of the currency that the prices are in; null when no price is known. */
   cost_millionths: number | null;
   /** How many of the tokens are our own estimate, because a provider did not say. */

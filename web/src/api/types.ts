@@ -42,6 +42,7 @@ export type Purpose = S.Question['purpose'];
 export type JobState = S.Job['state'];
 export type JobStatus = S.Job['status'];
 export type PullState = S.PullView['state'];
+export type MergeMode = S.BotView['mode'];
 export type TriggerKind = S.Schedule['trigger'];
 export type ScheduleState = S.Schedule['state'];
 export type Misfire = S.ScheduleOptions['misfire'];

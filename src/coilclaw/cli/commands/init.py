@@ -12,6 +12,11 @@ from coilclaw.cli.output import counted, tell
 from coilclaw.config import Config, Home, default_toml, load
 from coilclaw.packets.errors import CoilclawError, StorageError, ToolError, UsageError
 
+NEXT = """\
+Next:
+  coilclaw tour       see how it works, in five steps
+  coilclaw onboard    choose a model
+  coilclaw up         start the panel"""
 TEMPLATES = Path(__file__).parent.parent.parent / "templates" / "workspace"
 
 
@@ -42,7 +47,7 @@ def init(quiet: bool, share: bool, clone: str | None) -> None:
             remedy="Choose another home with COILCLAW_HOME, or fix the owner, the mode or the free space.",
         ) from error
     for line in made:
-        tell(f"made {line}")
+        tell(f"created {line}")
     for line in copied:
         tell(line)
     troubles = find_troubles(home, config)
@@ -51,9 +56,7 @@ def init(quiet: bool, share: bool, clone: str | None) -> None:
     if not made and not quiet and not troubles:
         tell(f"Everything is in place: {home.root}, {config.workspace_dir}")
     if not quiet and not troubles:
-        tell(
-            "Next: `coilclaw tour` shows how it works, `coilclaw onboard` chooses a model, `coilclaw up` is the panel."
-        )
+        tell(NEXT)
 
 
 def _make_copy(home: Home, config: Config, clone: Path) -> list[str]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coilclaw.cli.background import see_out
-from coilclaw.cli.output import counted, moment, print_line, print_rows, print_wrapped
+from coilclaw.cli.output import counted, knows_signs, moment, print_line, print_rows, print_wrapped
 from coilclaw.cli.project_choice import begin_thread, must_be_there
 from coilclaw.cli.terminal import Terminal
 from coilclaw.cli.yolo_warning import warn_of_yolo
@@ -157,7 +157,7 @@ class Repl:
                 print_line("ESTOP is engaged: tools are stopped.", style="red")
             try:
                 with patch_stdout(raw=True):  # what a job says meanwhile stands above the prompt
-                    text = (await session.prompt_async("› ")).strip()
+                    text = (await session.prompt_async("› " if knows_signs(sys.stdout) else "> ")).strip()
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -297,7 +297,7 @@ class Repl:
     async def _model(self, name: str) -> None:
         if name:
             await self._models.choose(self._thread, name, "cli")
-        print_line(f"{self._models.name_of(self._thread)} answers; there are: {', '.join(self._models.names)}.")
+        print_line(f"{self._models.name_of(self._thread)} answers here. Configured: {', '.join(self._models.names)}.")
 
     def _search(self, query: str) -> None:
         hits = self._app.memory.search(query, limit=10)

@@ -53,6 +53,8 @@ def spent_words(app: "Runtime", since: str, thread_id: str) -> str:
     tokens = sum(row.input_tokens + row.output_tokens for row in rows)
     prices = app.config.prices
     words = f"{tokens:,} tokens" if tokens else ""
+    if cached := sum(row.cached_tokens for row in rows):
+        words += f" ({cached:,} cached)"
     if not tokens or any(row.model not in prices for row in rows):
         return words
     millionths = sum(

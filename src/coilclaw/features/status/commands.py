@@ -46,16 +46,25 @@ def cost_text(bill: Bill) -> str:
 
 def _print(report: Report) -> None:
     shown = [*report.rows, report.total] if len(report.rows) > 1 else report.rows
+    figure = "{:,}".format if sys.stdout.isatty() else str
     rows = [
-        (bill.group or "(no job)", str(bill.answers), str(bill.input_tokens), str(bill.output_tokens), cost_text(bill))
+        (
+            bill.group or "(no job)",
+            figure(bill.answers),
+            figure(bill.input_tokens),
+            figure(bill.cached_tokens),
+            figure(bill.output_tokens),
+            cost_text(bill),
+        )
         for bill in shown
     ]
-    print_rows(rows, (report.by, "answers", "tokens in", "tokens out", "cost"), empty="No tokens were used.")
+    columns = (report.by, "answers", "tokens in", "of them cached", "tokens out", "cost")
+    print_rows(rows, columns, empty="No tokens were used.")
     if report.total.estimated_tokens:
-        tell(f"{report.total.estimated_tokens} of the tokens are estimated: a provider did not say.", err=True)
+        tell(f"{report.total.estimated_tokens:,} of the tokens are estimated: a provider did not say.", err=True)
     today = report.today
     share = today.tokens * 1000 // today.daily_tokens
-    line = f"Today: {today.tokens} of {today.daily_tokens} tokens ({share // 10}.{share % 10} %)."
+    line = f"Today: {today.tokens:,} of {today.daily_tokens:,} tokens ({share // 10}.{share % 10} %)."
     tell(line, err=not sys.stdout.isatty())
 
 

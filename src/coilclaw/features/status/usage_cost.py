@@ -26,6 +26,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     answers: int
     input_tokens: int
+    cached_tokens: int
     output_tokens: int
     estimated_tokens: int
     cost_millionths: int | None
@@ -81,6 +82,7 @@ def bill(group: str, rows: "Iterable[UsageRow]", prices: "Mapping[str, Price]") 
         group=group,
         answers=sum(row.answers for row in parts),
         input_tokens=sum(row.input_tokens for row in parts),
+        cached_tokens=sum(row.cached_tokens for row in parts),
         output_tokens=sum(row.output_tokens for row in parts),
         estimated_tokens=sum(row.estimated for row in parts),
         cost_millionths=(cost + MILLION // 2) // MILLION if priced else None,
@@ -103,6 +105,8 @@ class UsageBill(msgspec.Struct, frozen=True, kw_only=True):
     """The model, the provider, the day as 2026-03-01, or the job; empty for what belongs to no job."""
     answers: int
     input_tokens: int
+    cached_tokens: int
+    """How many of the input tokens came from a provider's cache, as it reports them."""
     output_tokens: int
     estimated_tokens: int
     """How many of the tokens are our own estimate, because a provider did not say."""

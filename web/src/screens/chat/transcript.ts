@@ -15,8 +15,6 @@ export interface Outcome {
   action: string;
   tool: string;
   words: string;
-  /** Where the action stands; null when its call is not in sight. */
-  status: ActionStatus | null;
 }
 
 export interface Said {
@@ -29,6 +27,7 @@ export interface Said {
 
 export type Item =
   | Said
+  /** What came of a call that is not in sight. */
   | { kind: 'outcome'; message: Message; outcome: Outcome }
   /** From the runtime: the end of a turn, a notice. */
   | { kind: 'note'; message: Message }
@@ -52,10 +51,13 @@ export function transcript(messages: readonly Message[]): Item[] {
       continue; // for the model: the owner's own message names the files
     } else if (message.role === 'system') {
       const asked = byAction.get(message.action_id ?? '') ?? null;
-      const outcome = outcomeOf(message, asked ? standingOf(asked.call, message.action_id) : null);
-      if (asked && outcome) asked.outcome = outcome;
-      if (asked && outcome && message.untrusted) influences.took(message.label, asked.call.arguments);
-      items.push(outcome ? { kind: 'outcome', message, outcome } : { kind: 'note', message });
+      const outcome = outcomeOf(message);
+      if (asked && outcome) {
+        asked.outcome = outcome; // told where it was asked for, not a second time below
+        if (message.untrusted) influences.took(message.label, asked.call.arguments);
+      } else {
+        items.push(outcome ? { kind: 'outcome', message, outcome } : { kind: 'note', message });
+      }
     } else {
       const calls = message.calls.map((call): ShownCall => ({ call, result: null, outcome: null }));
       for (const each of calls) {
@@ -76,11 +78,6 @@ export function transcript(messages: readonly Message[]): Item[] {
   return items;
 }
 
-/** A call is one action; where it was held back and shown to the owner, that is another. */
-function standingOf(call: Call, action: string | null): ActionStatus | null {
-  return action === call.reproposed_id ? call.reproposed_status : call.status;
-}
-
 /** Whether the owner can have it shown to approve: the gate's code says so, never somebody's words. */
 export function isHeldBack(call: Call): boolean {
   return call.action_id !== null && call.status === 'REJECTED' && call.verdict === 'deny' && call.code === 'POLICY_BLOCKED_UNTRUSTED_TURN';
@@ -92,10 +89,10 @@ export function waitingOf(calls: readonly ShownCall[], statusOf: (id: string) =>
 }
 
 /** The runtime names an outcome by its tool and its action, which must be the one that the message is about. */
-function outcomeOf(message: Message, status: ActionStatus | null): Outcome | null {
+function outcomeOf(message: Message): Outcome | null {
   const [, tool, action, words] = /^([\w.-]+) \((\w+)\): ([\s\S]*)$/.exec(message.content) ?? [];
   if (!tool || !action || words === undefined || action !== message.action_id) return null;
-  return { message, action, tool, words, status };
+  return { message, action, tool, words };
 }
 
 /** What a call gave: its outcome if it had to wait; nothing while it waits. */

@@ -10,6 +10,8 @@ export interface ScheduleForm {
   interval: string;
   at: string;
   zone: string;
+  /** Empty for the workspace. */
+  project: string;
   does: 'goal' | 'sop';
   goal: string;
   sop: string;
@@ -31,7 +33,7 @@ export const OVERLAPS: readonly Overlap[] = ['skip', 'queue_one', 'allow', 'repl
 
 export function blank(zone: string): ScheduleForm {
   return {
-    name: '', kind: 'cron', cron: '0 9 * * 1-5', interval: '', at: '', zone, does: 'goal', goal: '', sop: '', steps: '',
+    name: '', kind: 'cron', cron: '0 9 * * 1-5', interval: '', at: '', zone, project: '', does: 'goal', goal: '', sop: '', steps: '',
     tools: '', domains: '', files: '', evidence: '', misfire: 'run_once', catchUp: '', overlap: 'skip', stagger: '', failures: '',
   };
 }
@@ -46,6 +48,7 @@ export function formOf(schedule: ScheduleShown, zone: string): ScheduleForm {
     interval: schedule.interval ?? '',
     at: schedule.at ?? '',
     zone: schedule.timezone || zone,
+    project: schedule.project ?? '',
     does: schedule.sop === null ? 'goal' : 'sop',
     goal: schedule.sop === null ? schedule.goal : '',
     sop: schedule.sop ?? '',
@@ -104,6 +107,7 @@ function whatOf(form: ScheduleForm): Pick<EditSchedule, 'goal' | 'sop'> {
 export function newOf(form: ScheduleForm): NewSchedule {
   const made: NewSchedule = { ...whenOf(form), ...whatOf(form) };
   if (form.name.trim()) made.schedule_id = form.name.trim();
+  if (form.project) made.project = form.project;
   if (form.does === 'goal' && linesOf(form.steps).length) made.steps = linesOf(form.steps);
   if (Object.keys(limitsOf(form)).length) made.constraints = limitsOf(form);
   if (namesOf(form.evidence).length) made.evidence = namesOf(form.evidence);
@@ -122,6 +126,7 @@ export function changesOf(before: ScheduleForm, after: ScheduleForm): EditSchedu
   const same = (...names: (keyof ScheduleForm)[]): boolean => names.every((name) => before[name].trim() === after[name].trim());
   if (!same('kind', after.kind, ...(after.kind === 'interval' ? [] : (['zone'] as const)))) Object.assign(made, whenOf(after));
   if (!same('does', after.does === 'sop' ? 'sop' : 'goal')) Object.assign(made, whatOf(after));
+  if (!same('project')) made.project = after.project || null;
   if (after.does === 'goal' && !same('steps')) made.steps = linesOf(after.steps);
   if (!same('tools', 'domains', 'files')) made.constraints = limitsOf(after);
   if (!same('evidence')) made.evidence = namesOf(after.evidence);

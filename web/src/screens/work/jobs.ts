@@ -101,6 +101,8 @@ export interface Told {
   text: string;
   more: string;
   tone: Tone;
+  /** Where it can be looked at. */
+  href?: string;
 }
 
 const QUIET: ReadonlySet<string> = new Set(['PARSED', 'POLICY_CHECKED']);

@@ -1,10 +1,11 @@
 /** What can be said of pull requests without a server: how each stands, which files are whose, its difference, its story. Pure. */
-import type { AuditLine, FileDiff, PullShown, PullView } from '../../api/types.ts';
+import type { AuditLine, FileDiff, Job, JobShown, JobState, Json, MergeMode, PullShown, PullView, SetMode } from '../../api/types.ts';
 import type { IconName } from '../../parts/icons.ts';
 import type { Tone } from '../../parts/tone.ts';
-import { wordsOf } from '../../text/events.ts';
+import { address } from '../../route/match.ts';
+import { titleOf } from '../../text/events.ts';
 import { t } from '../../text/t.ts';
-import type { Told } from './jobs.ts';
+import { isOver, timeline, type Told } from './jobs.ts';
 
 /** How a pull request stands, as people tell it apart. */
 export type PullStand = 'waits' | 'prepared' | 'dormant' | 'merged' | 'deployed' | 'closed';
@@ -44,10 +45,19 @@ export function sorted(pulls: readonly PullView[]): { open: PullView[]; over: Pu
   return { open: each.filter((pull) => pull.state === 'OPEN'), over: each.filter((pull) => pull.state !== 'OPEN') };
 }
 
-/** What the owner can do with it beside answering its question. */
-export function deedsOf(pull: Pick<PullShown, 'state' | 'job_id' | 'dormant'>): { changes: boolean; close: boolean; ask: boolean; revert: boolean } {
+export interface Deeds {
+  changes: boolean;
+  close: boolean;
+  ask: boolean;
+  revert: boolean;
+  reopen: boolean;
+}
+
+/** What the owner can do with it beside answering its question. One whose job is over stays closed. */
+export function deedsOf(pull: Pick<PullShown, 'state' | 'job_id' | 'dormant'>, job: Pick<Job, 'state'> | null): Deeds {
   const open = pull.state === 'OPEN';
-  return { changes: open && pull.job_id !== null, close: open, ask: open && pull.dormant, revert: pull.state === 'MERGED' };
+  const reopen = pull.state === 'CLOSED' && (pull.job_id === null || (job !== null && !isOver(job)));
+  return { changes: open && pull.job_id !== null, close: open, ask: open && pull.dormant, revert: pull.state === 'MERGED', reopen };
 }
 
 // --- the files ------------------------------------------------------------------------------------------------------
@@ -78,23 +88,64 @@ export function previewOf(file: Pick<FileDiff, 'path' | 'kind' | 'patch'>): stri
 
 // --- the story ------------------------------------------------------------------------------------------------------
 
-const TOLD: Record<string, Tone> = { pr_opened: 'plain', pr_updated: 'plain', pr_checked: 'good', pr_merged: 'accent', pr_deployed: 'good', pr_closed: 'plain' };
+const TOLD: Record<string, Tone> = {
+  pr_opened: 'plain', pr_updated: 'plain', pr_checked: 'good', pr_merged: 'accent', pr_deployed: 'good', pr_closed: 'plain',
+  approval_needed: 'warn', tool_approved: 'accent', tool_denied: 'bad', tool_failed: 'bad', tool_unknown: 'bad',
+};
+const HASH = 10;
 
-function flag(payload: AuditLine['payload'], name: string): boolean {
-  return typeof payload === 'object' && payload !== null && !Array.isArray(payload) && payload[name] === true;
+function field(payload: Json, name: string): Json | undefined {
+  return typeof payload === 'object' && payload !== null && !Array.isArray(payload) ? payload[name] : undefined;
 }
 
-/** What happened to it, oldest first; events come newest first. */
-export function storyOf(events: readonly AuditLine[]): Told[] {
-  return events.toReversed().filter((event) => event.event_type in TOLD).map((event) => {
-    const checked = event.event_type === 'pr_checked';
-    const passed = flag(event.payload, 'passed');
-    return {
-      key: event.entry_id,
-      at: event.created_at,
-      text: wordsOf(event.event_type),
-      more: checked ? t(passed ? 'pulls.checked.passed' : 'pulls.checked.failed') : '',
-      tone: checked && !passed ? 'bad' : (TOLD[event.event_type] ?? 'plain'),
-    };
-  });
+/** From the request to what is in force, oldest first, each with where it can be looked at. Events come newest first. */
+export function storyOf(job: StoryJob | null, events: readonly AuditLine[], asked: readonly AuditLine[] = []): Told[] {
+  const told = [...(job ? ofJob(job) : []), ...[...events.toReversed(), ...asked.toReversed()].flatMap(ofEvent)];
+  return told.toSorted((one, other) => Date.parse(one.at) - Date.parse(other.at));
+}
+
+export type StoryJob = Pick<JobShown, 'job_id' | 'thread_id' | 'schedule_id' | 'created_at' | 'spec' | 'events'>;
+
+/** Who asked for it, when work began, and how the job ended. */
+function ofJob(job: StoryJob): Told[] {
+  const who = job.schedule_id ? 'schedule' : job.spec.by_agent ? 'agent' : 'owner';
+  const from = job.schedule_id ? address('schedules', job.schedule_id) : address('chat', job.thread_id);
+  const told = timeline(job.events);
+  const states = job.events.filter((each) => each.type === 'state');
+  const began = states.find((each) => field(each.payload, 'to') === 'EXECUTING');
+  const ended = states.find((each) => isOver({ state: field(each.payload, 'to') as JobState }));
+  const own = told.filter((line) => line.key === began?.event_id || line.key === ended?.event_id);
+  return [
+    { key: 'asked', at: job.created_at, text: t(`pulls.told.${who}`, { name: job.schedule_id ?? '' }), more: '', tone: 'plain', href: from },
+    ...own.map((line) => ({ ...line, text: t('pulls.told.job', { what: line.text }), href: address('work', 'jobs', job.job_id) })),
+  ];
+}
+
+function ofEvent(event: AuditLine): Told[] {
+  const { event_type: type, payload } = event;
+  const tone = TOLD[type];
+  if (!tone) return [];
+  const line: Told = { key: event.entry_id, at: event.created_at, text: titleOf(event), more: '', tone };
+  if (event.entity_id.startsWith('act_')) {
+    return [{ ...line, text: type === 'tool_approved' ? t('pulls.told.approved') : line.text, href: address('audit', 'story', event.entity_id) }];
+  }
+  if (type === 'pr_checked') {
+    const passed = field(payload, 'passed') === true;
+    return [{ ...line, more: t(passed ? 'pulls.checked.passed' : 'pulls.checked.failed'), tone: passed ? 'good' : 'bad' }];
+  }
+  if (type === 'pr_updated' && field(payload, 'reopened') === true) return [{ ...line, text: t('pulls.told.reopened') }];
+  const commit = field(payload, 'commit');
+  return [typeof commit === 'string' ? { ...line, more: t('pulls.told.commit', { commit: commit.slice(0, HASH) }) } : line];
+}
+
+// --- the merge mode -------------------------------------------------------------------------------------------------
+
+/** The word that has to be typed before everything merges unasked. */
+export const YOLO = 'yolo';
+export const HOURS = [1, 4, 8, 24] as const;
+
+/** What is sent to change the mode; null while it changes nothing or is not meant. */
+export function modeWanted(now: MergeMode, mode: MergeMode, hours: number, word: string): SetMode | null {
+  if (mode === 'yolo') return word.trim().toLowerCase() === YOLO ? { mode, hours } : null;
+  return mode === now ? null : { mode };
 }

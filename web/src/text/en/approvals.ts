@@ -50,7 +50,7 @@ export const approvals = {
   'approvals.sending': 'Sending your answer',
   'approvals.always': 'Yes, and from now on…',
   'approvals.always.title': 'Yes, and from now on',
-  'approvals.always.more': 'This is approved, and what you choose runs without asking. Content you did not write still makes it ask. You can revoke it with `coilclaw answers`.',
+  'approvals.always.more': 'This is approved, and what you choose runs without asking. Content you did not write still makes it ask. You can revoke it under Settings, Standing answers.',
   'approvals.until.conversation': 'In this conversation',
   'approvals.until.today': 'Until midnight',
   'approvals.until.revoked': 'Until I revoke it',
@@ -98,7 +98,7 @@ export const approvals = {
   'approvals.toast.failed': 'Failed: {what}',
   'approvals.toast.unknown': 'Outcome unknown: {what}',
 
-  'approvals.yours': 'You had asked:',
+  'approvals.yours': 'You asked:',
   'approvals.state.APPROVED': 'Approved, not done yet.',
   'approvals.state.EXECUTED': 'Done. A receipt was written.',
   'approvals.state.REJECTED': 'Rejected. It will not happen.',

@@ -68,6 +68,7 @@ export const chat = {
   'chat.undo': 'Undo',
   'chat.undo.more': 'Shows first which files would go back to what they were before this.',
   'chat.undo.turn': 'Which files this one changed cannot be told, so everything written since this answer began would go back.',
+  'chat.undone': 'Taken back.',
   'chat.together': 'Answer them here',
   'chat.held.badge': 'Held back',
   'chat.held': 'Held back, because this conversation read untrusted content.',

@@ -47,7 +47,7 @@ export const home = {
   'home.jobs.open': 'open',
   'home.jobs.evidence': '{percent} of finished jobs left all the evidence they owed.',
   'home.jobs.unfinished': 'None of them has finished yet.',
-  'home.jobs.none': 'No jobs yet. Chat counts elsewhere.',
+  'home.jobs.none': 'No jobs yet. Conversations are not counted here.',
   'home.answers.question': 'How often were you asked?',
   'home.answers.approved': 'Approved',
   'home.answers.rejected': 'Rejected',

@@ -14,6 +14,9 @@ export const parts = {
 
   'list.others': '{n} others',
 
+  'project.label': 'Works in',
+  'project.workspace': 'The workspace',
+
   'name.label': 'Name',
   'name.save': 'Save',
 

@@ -97,6 +97,7 @@ export const schedules = {
   'schedules.form.goal.label': 'Goal of each run',
   'schedules.form.goal.hint': 'In your own words. Each run is a job of its own.',
   'schedules.form.goal.placeholder': 'Summarise notes/inbox.md into notes/today.md',
+  'schedules.form.project.hint': 'The folder that each run works in.',
   'schedules.form.when': 'When',
   'schedules.kind.cron': 'Days and time',
   'schedules.kind.interval': 'Interval',

@@ -104,9 +104,9 @@ export const settings = {
   'settings.allow.host': 'Allow the host {name}',
 
   // standing answers
-  'settings.answers.lead': 'You said yes to these from now on, on a card. Such calls run without asking; everything else still asks.',
+  'settings.answers.lead': 'Calls that you approved from now on. They run without asking; everything else still asks.',
   'settings.answers.none': 'No standing answers',
-  'settings.answers.none.more': 'On a card you can say yes from now on. It then stands here.',
+  'settings.answers.none.more': 'When you approve a card from now on, it is listed here, and you can revoke it.',
   'settings.answers.past': 'Ended',
   'settings.answer.conversation': 'In one conversation',
   'settings.answer.today': 'Until midnight',
@@ -210,7 +210,7 @@ export const settings = {
   'settings.file.refused': 'It was not proposed',
 
   // providers
-  'settings.providers.lead': 'Chosen in config.toml. Keys are named here and never shown.',
+  'settings.providers.lead': 'Which model answers. A change waits for your passkey. Keys are named here and never shown.',
   'settings.providers.none': 'No provider is configured',
   'settings.providers.none.more': 'Run coilclaw onboard at the terminal to choose one.',
   'settings.provider.default': 'Answers',
@@ -218,6 +218,9 @@ export const settings = {
   'settings.provider.key.missing': 'Key {name} is missing',
   'settings.provider.key.none': 'Needs no key',
   'settings.provider.leans': 'Passes on to {names}',
+  'settings.provider.use': 'Let this one answer',
+  'settings.provider.model': 'Change the model',
+  'settings.provider.model.label': 'Model of {name}',
   'settings.provider.test': 'Test',
   'settings.provider.testing': 'Asking',
   'settings.provider.answered': '{model} answered in {time}',
@@ -235,7 +238,7 @@ export const settings = {
   'settings.usage.days.7': '7 days',
   'settings.usage.days.30': '30 days',
   'settings.usage.days.90': '90 days',
-  'settings.usage.question': 'How many tokens on which day?',
+  'settings.usage.question': 'How many tokens each day?',
   'settings.usage.cost.question': 'What did each day cost?',
   'settings.usage.input': 'read',
   'settings.usage.output': 'written',
@@ -247,6 +250,8 @@ export const settings = {
   'settings.usage.group': 'Name',
   'settings.usage.answers': 'Answers',
   'settings.usage.tokens': 'Tokens',
+  'settings.usage.cached': 'Cached',
+  'settings.usage.cached.more': 'Cached tokens were read from the provider’s cache, at its lower price. They are among the tokens.',
   'settings.usage.nojob': 'Not for a job',
   'settings.usage.total': 'Total',
   'settings.usage.estimated': '{n} of the tokens are our own estimate: the provider did not say.',

@@ -39,8 +39,7 @@ export const shell = {
   'estop.cleared': 'Cleared. Work continues.',
 
   'yolo.on': 'Pull requests merge without asking you until {until}.',
-  'yolo.end': 'To end that now, at a terminal:',
-  'yolo.terminal': 'coilclaw bot mode strict',
+  'yolo.end': 'Ask me first',
 
   'chain.valid': 'Receipts intact',
   'chain.broken': 'Receipts broken',

@@ -146,7 +146,7 @@ export const work = {
   'work.event.state.WAITING_APPROVAL': 'Asked you and waits',
   'work.event.state.PAUSED_BUDGET': 'Paused: today\'s budget was used up',
   'work.event.state.DONE': 'Done',
-  'work.event.state.DENIED': 'The rules said no',
+  'work.event.state.DENIED': 'Denied by the rules',
   'work.event.state.FAILED': 'Failed',
   'work.event.state.CANCELLED': 'Cancelled',
   'work.event.state.TIMED_OUT': 'Timed out',

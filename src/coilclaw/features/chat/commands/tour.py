@@ -11,7 +11,7 @@ import msgspec
 
 from coilclaw.cli.commands.tool import exit_code
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import counted, print_line, tell
+from coilclaw.cli.output import counted, print_line, print_wrapped, tell
 from coilclaw.cli.phrases import receipt_word
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def tour(once: bool) -> int:
         if once:
             outcomes = asyncio.run(_ask(app, QUESTION))
         else:
-            tell("A script plays the model here, so that you can see what the gate does. Five steps:")
+            print_wrapped("A script plays the model here, so that you can see what the gate does. Five steps:")
             outcomes = asyncio.run(_steps(app, STEPS[:1] if stopped else STEPS))
     if not _verified():
         return 6
@@ -86,8 +86,8 @@ async def _steps(app: "Runtime", steps: "tuple[tuple[str, str, str], ...]") -> "
     first: list[Outcome] = []
     for number, (title, message, why) in enumerate(steps, 1):
         tell("")
-        print_line(f"{number} of {len(STEPS)}  {title}", style="magenta")
-        tell(why)
+        print_wrapped(f"{number} of {len(STEPS)}  {title}", style="magenta")
+        print_wrapped(why)
         if LETTER in message:
             message = message.replace(LETTER, await _deliver(app))  # noqa: PLW2901 - where the letter lies now
         outcomes = await _ask(app, message, thread)
@@ -111,10 +111,10 @@ async def _ask(app: "Runtime", message: str, thread: str = "") -> "list[Outcome]
     from coilclaw.features.chat.post_message import post
     from coilclaw.packets.ids import new_id
 
-    print_line(f"› {message}", style="cyan")
+    print_wrapped(f"› {message}", style="cyan")
     conveyor = app.conveyor(Terminal().approve)
     reply = await post(agent_of(app, conveyor), app, thread or new_id("conv", app.clock()), message, None)
-    tell(reply.text)
+    print_wrapped(reply.text)
     for outcome in reply.outcomes:
         _show(outcome)
     return list(reply.outcomes)
@@ -133,7 +133,7 @@ def _show(outcome: "Outcome") -> None:
     if receipt is None:
         return
     done = receipt.status == "allowed"
-    print_line(
+    print_wrapped(
         f"{'✓' if done else '✗'} {receipt.id}: {receipt.tool} {receipt_word(receipt.status, receipt.code)}, "
         f"{decision.risk_word} risk ({decision.risk}) – {decision.reasons[0]}",
         style="green" if done else "red",

@@ -37,7 +37,7 @@ def list_all(limit: int, as_json: bool) -> None:
     if as_json:
         print_json(receipts)
         return
-    rows = [(r.id, moment(r.timestamp, "seconds"), r.tool, r.status, r.risk, r.code) for r in receipts]
+    rows = [(r.id, moment(r.timestamp), r.tool, r.status, r.risk, r.code) for r in receipts]
     print_rows(rows, ("receipt", "when", "tool", "status", "risk", "code"), empty="There are no receipts yet.")
 
 

@@ -19,7 +19,7 @@ from coilclaw.packets.ids import Clock, from_stamp, stamp
 from coilclaw.packets.job import ENDED, JobSpec, JobState
 from coilclaw.store.read_connection import reading_apart
 from coilclaw.store.tx import Tx
-from coilclaw.store.usage import UsageRow, day_began
+from coilclaw.store.usage import UsageRow, day_began, usage_row
 
 Table: TypeAlias = Literal["proposed_actions", "jobs", "schedule_runs"]
 Said: TypeAlias = Literal["approved", "rejected", "expired", "waiting"]
@@ -241,14 +241,11 @@ def _runs(db: Tx, place: tuple[int, int]) -> dict[str, int]:
 def _usage(db: Tx, start: str, end: str) -> tuple[UsageRow, ...]:
     rows: Sequence[tuple[Any, ...]] = db.execute(
         "SELECT model, count(*), sum(input_tokens), sum(output_tokens),"
-        " sum(CASE WHEN estimated THEN input_tokens + output_tokens ELSE 0 END)"
+        " sum(CASE WHEN estimated THEN input_tokens + output_tokens ELSE 0 END), sum(cached_tokens)"
         " FROM usage WHERE created_at >= ? AND created_at < ? GROUP BY model",
         (start, end),
     ).fetchall()
-    return tuple(
-        UsageRow(group=start[:10], model=r[0], answers=r[1], input_tokens=r[2], output_tokens=r[3], estimated=r[4])
-        for r in rows
-    )
+    return tuple(usage_row(start[:10], *row) for row in rows)
 
 
 # Evidence
