@@ -42,8 +42,10 @@ from coilclaw.gate.outcomes import (
     refusal,
     rules_changed,
     stopped_before,
+    to_be_retried,
     told_of,
     too_late,
+    waiting,
     withdrawn,
 )
 from coilclaw.gate.proof import PANEL_ONLY, TERMINAL, UNATTENDED, door_of
@@ -52,7 +54,7 @@ from coilclaw.gate.turn import Turn
 from coilclaw.gate.uncancellable import CancelRequest, uncancellable
 from coilclaw.gate.undoing import Kept
 from coilclaw.ledger.ledger import Ledger
-from coilclaw.packets.action import INTERNAL, Action, ToolResult
+from coilclaw.packets.action import Action
 from coilclaw.packets.card import Answer, Card
 from coilclaw.packets.errors import ProofNeeded, RowDamaged, StorageError
 from coilclaw.packets.ids import Clock, from_stamp
@@ -453,11 +455,8 @@ class Conveyor:
     async def _leave_waiting(
         self, action: Action, inspected: Inspected, *, stored: bool, record: Record | None
     ) -> Outcome:
-        reasons = " ".join(action.decision.reasons)
-        text = f"pending {action.action_id}: approval needed, so nothing has happened yet. {reasons}"
-        if self.records.owner.needed(self._db.reader, action.decision.lane, TERMINAL) == "panel":
-            text += " It needs the owner's passkey, in the panel."
-        result = ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED", label=INTERNAL)
+        needed = self.records.owner.needed(self._db.reader, action.decision.lane, TERMINAL)
+        result = waiting(action, by_passkey=needed == "panel")
         see = self._labelling.see(action.action_id, inspected)
         await self.records.wait(action, result, stored=stored, record=both(see, record))
         self.reached("waiting")
@@ -477,10 +476,7 @@ class Conveyor:
     ) -> Outcome:
         """The last step of every attempt: receipt, status and memory in one transaction."""
         fate = fate or fate_of(msgspec.structs.replace(end, sequel="none"), 0, self._patience(), "owner", 0)
-        told = end
-        if fate.status == "APPROVED":
-            text = f"{end.result.output} It will be retried."
-            told = msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, output=text, error=text))
+        told = to_be_retried(end) if fate.status == "APPROVED" else end
         try:
             receipt, result = await self.records.finish(action, told, fate, stored=stored, record=record, by=by)
         except StorageError as error:

@@ -137,6 +137,21 @@ def end_of(work: "asyncio.Future[ToolOutput]", redact: Callable[[str], str]) -> 
     return End(status="allowed" if output.success else "failed", result=result)
 
 
+def waiting(action: Action, *, by_passkey: bool) -> ToolResult:
+    """What the model is told of a call that waits for the owner."""
+    reasons = " ".join(action.decision.reasons)
+    text = f"pending {action.action_id}: approval needed, so nothing has happened yet. {reasons}"
+    if by_passkey:
+        text += " It needs the owner's passkey, in the panel."
+    return ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED", label=INTERNAL)
+
+
+def to_be_retried(end: End) -> End:
+    """The end of an attempt that is not the last one."""
+    text = f"{end.result.output} It will be retried."
+    return msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, output=text, error=text))
+
+
 def interrupted(tool: Tool | None, code: str, text: str) -> End:
     """Cut off while running. An effect that may have begun and cannot be repeated is unknown, not failed."""
     if tool is not None and (tool.effect == "READ" or (tool.idempotent and tool.destination != "external")):

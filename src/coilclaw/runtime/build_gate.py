@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from coilclaw.gate.attempt import Attempts
 from coilclaw.gate.conveyor import Approver, Conveyor
-from coilclaw.gate.decision_input import ToolFact, background_share
+from coilclaw.gate.decision_input import Policy, ToolFact, background_share
 from coilclaw.gate.facts import Counts
 from coilclaw.gate.grants import FollowUp, Granter, Limits
 from coilclaw.gate.inspection import Inspection
@@ -16,6 +16,7 @@ from coilclaw.gate.outcomes import Patience
 from coilclaw.gate.records import Records
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import INTERNAL, Action, untrusted
+from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.packets.job import ENDED, JobLimits
 from coilclaw.packets.labels import join_labels
@@ -25,6 +26,7 @@ from coilclaw.tools.approval import with_runtime_tools
 from coilclaw.tools.release import quarantine_release
 
 if TYPE_CHECKING:
+    from coilclaw.gate.policy_file import LoadedPolicies
     from coilclaw.runtime.runtime import Runtime
 
 
@@ -78,6 +80,27 @@ def build_conveyor(app: "Runtime", approve: Approver, ask_owner: Callable[[str],
         patience=lambda: Patience(
             max_attempts=app.config.executor.max_attempts, pause_seconds=app.config.executor.backoff_seconds
         ),
+    )
+
+
+def build_policy(app: "Runtime", loaded: "LoadedPolicies", config_hash: str) -> Policy:
+    """The rules in force: what the configuration grants, narrowed by these policy files."""
+    from coilclaw.gate.callers import is_runtime_only
+
+    own = frozenset(name for name, tool in app.tools.items() if is_runtime_only(tool))
+    security, budgets = app.config.security, app.config.budgets
+    return Policy(
+        autonomy=security.autonomy,
+        workspace_only=security.workspace_only,
+        allowed_commands=frozenset(security.allowed_commands),
+        forbidden_commands=frozenset(security.forbidden_commands),
+        allowlists=(("channels.cli.tools_allow", app.allowed_tools | own),),
+        offered=app.offered_tools,
+        calls_per_minute=budgets.tool_calls_per_minute,
+        open_proposals=budgets.open_proposals,
+        rules=loaded.rules,
+        broken=loaded.broken,
+        hash=sha256_hex(f"{config_hash}:{loaded.hash}:{loaded.broken}".encode()),
     )
 
 

@@ -408,28 +408,10 @@ class Runtime:
         loaded = self._policies.current()
         made = self._policy
         if made is None or made[0] is not loaded or made[1] is not self.config:
-            made = self._policy = (loaded, self.config, self._policy_with(loaded))
+            from coilclaw.runtime.build_gate import build_policy
+
+            made = self._policy = (loaded, self.config, build_policy(self, loaded, self._config_hash))
         return made[2]
-
-    def _policy_with(self, loaded: "LoadedPolicies") -> "Policy":
-        from coilclaw.gate.callers import is_runtime_only
-        from coilclaw.gate.decision_input import Policy
-
-        own = frozenset(name for name, tool in self.tools.items() if is_runtime_only(tool))
-        security = self.config.security
-        return Policy(
-            autonomy=security.autonomy,
-            workspace_only=security.workspace_only,
-            allowed_commands=frozenset(security.allowed_commands),
-            forbidden_commands=frozenset(security.forbidden_commands),
-            allowlists=(("channels.cli.tools_allow", self.allowed_tools | own),),
-            offered=self.offered_tools,
-            calls_per_minute=self.config.budgets.tool_calls_per_minute,
-            open_proposals=self.config.budgets.open_proposals,
-            rules=loaded.rules,
-            broken=loaded.broken,
-            hash=sha256_hex(f"{self._config_hash}:{loaded.hash}:{loaded.broken}".encode()),
-        )
 
     @cached_property
     def _policies(self) -> "PolicyFolder":
