@@ -457,8 +457,8 @@ class Conveyor:
     ) -> Outcome:
         needed = self.records.owner.needed(self._db.reader, action.decision.lane, TERMINAL)
         result = waiting(action, by_passkey=needed == "panel")
-        see = self._labelling.see(action.action_id, inspected)
-        await self.records.wait(action, result, stored=stored, record=both(see, record))
+        record = both(self._labelling.see(action.action_id, inspected), record)
+        await self.records.wait(action, result, stored=stored, record=record)
         self.reached("waiting")
         what = self.intake.in_short(action.call)
         self._observe("approval_needed", {"tool": action.call.tool, "action_id": action.action_id, "what": what})
@@ -485,8 +485,7 @@ class Conveyor:
                     action, end, stored=stored, record=record, fate=fate, by=by
                 )
             raise
-        what = self.intake.in_short(action.call)
-        self._observe(EVENT_OF[end.status], told_of(action, end, receipt.code, what))
+        self._observe(EVENT_OF[end.status], told_of(action, end, receipt.code, self.intake.in_short(action.call)))
         self._observe("receipt_written", {"id": receipt.id, "status": receipt.status})
         await self._ledger.seal_if_due()
         action = msgspec.structs.replace(action, status=fate.status)
