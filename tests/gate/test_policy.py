@@ -27,7 +27,6 @@ def policy(**changes):
         "allowlists": (("channels.cli.tools_allow", ALL),),
         "calls_per_minute": 60,
         "open_proposals": 100,
-        "prs_per_day": 10,
         "rules": (),
         "broken": "",
         "hash": "h" * 64,
