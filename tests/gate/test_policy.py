@@ -28,7 +28,6 @@ def policy(**changes):
         "offered": ALL,
         "calls_per_minute": 60,
         "open_proposals": 100,
-        "prs_per_day": 10,
         "rules": (),
         "broken": "",
         "hash": "h" * 64,

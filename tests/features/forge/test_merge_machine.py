@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from coilclaw.features.forge.job_work import JobWork
 from coilclaw.features.forge.merge_mode import ending_yolo
@@ -221,7 +221,7 @@ class Machine(RuleBasedStateMachine):
         return since is not None and since - timedelta(seconds=2) <= when <= since + timedelta(hours=2, seconds=2)
 
 
-Machine.TestCase.settings = settings(
-    max_examples=8, stateful_step_count=12, deadline=None, derandomize=True, phases=(Phase.generate,)
-)
-TestMerges = pytest.mark.slow(Machine.TestCase)
+@pytest.mark.slow
+def test_no_order_of_answers_brings_the_highest_risk_to_main():
+    bounds = settings(max_examples=8, stateful_step_count=12, deadline=None, derandomize=True, phases=(Phase.generate,))
+    run_state_machine_as_test(Machine, settings=bounds)
