@@ -236,15 +236,7 @@ class Conveyor:
         action = msgspec.structs.replace(action, attempt=action.attempt + 1, status="APPROVED", begun=True)
         if running is None:
             return await self._run(action, inspected, turn, cut, stored=True, record=record, back=back)
-        own = Turn(
-            turn.turn_id,
-            turn.thread_id,
-            turn.source,
-            turn.inherited,
-            fresh=turn.fresh,
-            job=turn.job,
-            skills=turn.skills,
-        )
+        own = turn.apart()
         turn.take_in(running.label)
         told = self.records.post_end(action)
 

@@ -51,6 +51,11 @@ class Turn:
         of_job = self.job.constraints.allowed_domains if self.job is not None else None
         return tuple(each for each in (of_job, *(use.domains for use in self.skills)) if each is not None)
 
+    def apart(self) -> "Turn":
+        """The same turn for work that goes on beside it: what that takes in is its own."""
+        inherited, fresh = self.inherited, self.fresh
+        return Turn(self.turn_id, self.thread_id, self.source, inherited, fresh=fresh, job=self.job, skills=self.skills)
+
     def take_in(self, label: Label, *, kept: bool = False) -> None:
         """Note that content with this label entered the turn; `kept` content entered the machine in an earlier one."""
         (self._inherited if kept else self._fresh).update(dict.fromkeys(untrusted_only((label,))))
