@@ -165,13 +165,24 @@ async def test_the_runtimes_own_tools_are_refused(sample, tool):
     assert "can only be called by" in text_of(result)
 
 
-@pytest.mark.parametrize("tool", ["shell", "file_write", "no_such_tool", "Time", "time ", "approvals"])
-async def test_a_tool_that_is_not_offered_is_refused_with_a_receipt(sample, tool):
+@pytest.mark.parametrize(
+    ("tool", "args", "code"),
+    [
+        ("shell", {"command": "touch x"}, "TOOL_NOT_ALLOWED"),
+        ("file_write", {"path": "x", "content": "x"}, "TOOL_NOT_ALLOWED"),
+        ("job_start", {"goal": "touch x"}, "TOOL_NOT_ALLOWED"),
+        ("no_such_tool", {}, "TOOL_UNKNOWN"),
+        ("Time", {}, "TOOL_UNKNOWN"),
+        ("time ", {}, "TOOL_UNKNOWN"),
+        ("approvals", {}, "TOOL_UNKNOWN"),
+    ],
+)
+async def test_a_tool_that_is_not_offered_is_refused_with_a_receipt(sample, tool, args, code):
     client = await here(sample(security=Security(autonomy="full")))
-    result = await client.call(tool, command="touch x", path="x", content="x")
-    assert result["isError"]
-    assert result["_meta"]["coilclaw/code"] in ("TOOL_NOT_ALLOWED", "TOOL_UNKNOWN", "ARGS_INVALID")
+    result = await client.call(tool, **args)
+    assert (result["isError"], result["_meta"]["coilclaw/code"]) == (True, code)
     assert [receipt.status for receipt in client.sample.receipts()] == ["denied"]
+    assert not (client.sample.workspace / "x").exists()
 
 
 async def test_a_tool_taken_off_the_list_is_refused_when_its_approval_comes(sample):
