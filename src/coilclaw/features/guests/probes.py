@@ -61,13 +61,13 @@ def _program(app: "Runtime", pin: Pin) -> str:
 
 
 def _must_be_listed(app: "Runtime", grant: GuestGrant) -> None:
-    from coilclaw.airlock import Target, judge_url
-    from coilclaw.runtime.reachable import listing_of
+    from coilclaw.runtime.reachable import listing_of, url_fact
 
+    listing = listing_of(app.config)
     for domain in grant.domains:
         host = f"any{domain[1:]}" if domain.startswith("*") else domain
         url = host if "://" in host else f"https://{host}/"
-        if not isinstance(judge_url(url, "box", listing_of(app.config)), Target):
+        if url_fact(app.config, listing, url, "box", None).code:
             raise ToolError(
                 f"{domain} is not among security.allowed_domains, so it cannot be reached.",
                 remedy=f"Allow it with `coilclaw config set --add security.allowed_domains {domain}`.",
