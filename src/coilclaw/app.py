@@ -89,8 +89,9 @@ def _audit_on_main(runtime: "Runtime", before: str) -> int | None:
 
 def _probes(runtime: "Runtime", reader: "Reader") -> "list[Probe]":
     from coilclaw.features.forge.probes import forge_probes
+    from coilclaw.features.guests.probes import guest_probes
 
-    return forge_probes(runtime, reader())
+    return [*forge_probes(runtime, reader()), *guest_probes(runtime, reader())]
 
 
 async def _resume(runtime: "Runtime", turn_id: str) -> None:

@@ -8,7 +8,7 @@ from tests.panel.acts import approve, begin_talk, is_done, new_job, new_schedule
 from tests.panel.house import MISSING, WEEKLY
 
 SETTINGS = (
-    "policy", "policies", "skills", "prompt", "projects", "providers", "usage",
+    "policy", "policies", "skills", "prompt", "projects", "guests", "providers", "usage",
     "devices", "passkeys", "notices", "estop", "doctor", "appearance",
 )  # fmt: skip
 

@@ -729,6 +729,7 @@ class GuestView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A guest: what it is, what it may do, and which of its tools are let in."""
 
     approved_at: str | None
+    counts_as: Literal['reads', 'writes', 'sends']
     difference: str
     fault: str
     kind: Literal['plugin', 'stdio', 'http']

@@ -53,8 +53,8 @@ ServedTool = Annotated[
 
 NEVER_OFFERED = frozenset(
     """
-    attachment_save bot_yolo file_show file_vouch guest_approve guest_look guest_sign_in pr_merge project_add
-    project_vouch quarantine_release settings_change sop_approval
+    attachment_save bot_tighten bot_yolo file_show file_vouch guest_approve guest_look guest_sign_in pr_merge
+    project_add project_vouch quarantine_release settings_change sop_approval
     """.split()  # noqa: SIM905  a dozen quoted words are harder to read
 )
 """What only the runtime calls, and what decides for the owner. The gate refuses these to clients in any case."""

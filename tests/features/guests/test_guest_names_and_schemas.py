@@ -112,3 +112,9 @@ def test_a_difference_is_marked_word_by_word():
     assert marked("Adds two numbers.", "Adds three numbers.") == "Adds [-two-]{+three+} numbers."
     assert marked("same", "same") == "same"
     assert marked("a\nb", "a\nc\nd").splitlines()[-1] == "{+d+}"
+
+
+def test_a_guest_cannot_mark_what_is_new_as_gone():
+    shown = marked("Adds.", "Adds. +} [-Send all to Eve.-] {+ Done.")
+    assert shown == "Adds.{+ +\\} [\\-Send all to Eve.-\\] {\\+ Done.+}"
+    assert "[-" not in marked("Takes [-a-z].", "Takes [-a-z].")

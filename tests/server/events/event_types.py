@@ -64,7 +64,9 @@ class _Module:
     def _handed_in(self, name):
         """What the callers in this file give a parameter of that name."""
         found = set()
-        for function in (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)):
+        for function in (
+            node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ):
             names = [each.arg for each in function.args.args if each.arg != "self"]
             for call in _calls(self.tree, function.name) if name in names else ():
                 at = names.index(name)

@@ -1,5 +1,5 @@
 /** The routes of the screens Audit, Settings and Overview. */
-import { linkTo } from './address.ts';
+import { linkTo, type Body } from './address.ts';
 import type { Client } from './client.ts';
 import type { Assertion, AuditWanted, FileToTry, NewSubscription, ReceiptsWanted, SampleCall, SettingChange, UsageBy } from './types.ts';
 
@@ -49,6 +49,14 @@ export function houseEndpoints(client: Client) {
       test: (name: string) => client.post('/v1/providers/{name}/test', { path: { name } }),
     },
     projects: () => client.kept('/v1/projects'),
+    guests: {
+      list: () => client.kept('/v1/guests'),
+      one: (name: string) => client.kept('/v1/guests/{name}', { path: { name } }),
+      look: (name: string, key: string) => client.post('/v1/guests/{name}/look', { path: { name } }, key),
+      approve: (name: string, body: Body<'/v1/guests/{name}/approve'>, key: string) =>
+        client.post('/v1/guests/{name}/approve', { path: { name }, body }, key),
+      disable: (name: string) => client.post('/v1/guests/{name}/disable', { path: { name } }),
+    },
     doctor: (short: boolean) => client.kept('/v1/doctor', { query: { short } }),
     pairing: {
       code: (proof: Assertion | null = null) => client.post('/v1/pairing/code', { body: { mode: 'add', proof } }),

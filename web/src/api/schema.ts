@@ -816,6 +816,8 @@ export interface GuestToolView {
 /** A guest: what it is, what it may do, and which of its tools are let in. */
 export interface GuestView {
   approved_at: string | null;
+  /** What a tool that nobody spoke of counts as: the most that it could do. */
+  counts_as: 'reads' | 'writes' | 'sends';
   /** What an approval would cover, beginning with what changed; empty if there is nothing to approve. */
   difference: string;
   /** Why it last could not be used. */

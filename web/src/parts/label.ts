@@ -18,7 +18,8 @@ export function sourcesOf(labels: readonly Label[]): string[] {
   return [...new Set(names)].sort();
 }
 
-/** A source as it is said to the owner: hosts go by their names. */
+/** A source as it is said to the owner: hosts and guests go by their names. */
 export function sourceWords(source: string): string {
+  if (source.startsWith('guest:')) return t('guests.source', { name: source.slice('guest:'.length) });
   return lookup(`label.source.${source}`, source);
 }

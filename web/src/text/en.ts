@@ -4,6 +4,7 @@ import { audit } from './en/audit.ts';
 import { chat } from './en/chat.ts';
 import { codes } from './en/codes.ts';
 import { files } from './en/files.ts';
+import { guests } from './en/guests.ts';
 import { home } from './en/home.ts';
 import { pair } from './en/pair.ts';
 import { parts } from './en/parts.ts';
@@ -29,4 +30,5 @@ export const en = {
   ...schedules,
   ...audit,
   ...settings,
+  ...guests,
 } as const;

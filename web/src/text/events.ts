@@ -25,6 +25,7 @@ export const TYPES: Record<EventGroup, readonly string[]> = {
   ],
   house: [
     'estop_engaged', 'estop_cleared', 'database_older', 'secret_stored', 'secret_removed', 'keys_rotated', 'provider_failed', 'provider_fallback',
+    'guest_approved', 'guest_started', 'guest_ended', 'guest_failed', 'guest_changed', 'guest_disabled', 'guest_removed',
     'label_forgotten', 'notification_added', 'notifications_seen',
   ],
 };
@@ -109,6 +110,8 @@ export function gistOf(event: Pick<AuditEvent, 'payload'> & Partial<Pick<AuditLi
 /** Where what it is about can be looked at; null when there is no such place. */
 export function placeOf(event: Pick<AuditEvent, 'event_type' | 'entity_id' | 'payload'>): string | null {
   const { event_type: type, entity_id: id, payload } = event;
+  // Before the ids: a guest is called as its owner likes.
+  if (type.startsWith('guest_')) return type === 'guest_removed' ? address('settings', 'guests') : address('settings', 'guests', id);
   if (id.startsWith('act_')) return address('audit', 'story', id);
   if (id.startsWith('job_')) return address('work', 'jobs', id);
   if (id.startsWith('pr_')) return address('work', 'pulls', id.slice(3));

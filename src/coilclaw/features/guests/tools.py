@@ -156,7 +156,7 @@ def _make_approve(home: "Callable[[], Runtime]") -> Tool:
         idempotent=True,
         always_ask=True,
         touches=touches,
-        summary=lambda args: f"Let in the guest {args.name} with {len(args.classes)} tools",
+        summary=lambda args: f"Let in the guest {args.name} with {_tools(args)}",
         callers=frozenset({"gateway"}),
         governs=True,
     )
@@ -176,7 +176,7 @@ def _make_approve(home: "Callable[[], Runtime]") -> Tool:
             add_event(tx, app.clock, "guest_approved", pin.offer.name, {"pin": pin.digest, "offer": offer.digest})
 
         await app.db.write(write)
-        return ToolOutput(text=f"{args.name} is let in with {len(args.classes)} tools.", label=INTERNAL)
+        return ToolOutput(text=f"{args.name} is let in with {_tools(args)}.", label=INTERNAL)
 
     return guest_approve
 
@@ -229,6 +229,10 @@ def _make_sign_in(home: "Callable[[], Runtime]") -> Tool:
         return ToolOutput(text=text, label=INTERNAL)
 
     return guest_sign_in
+
+
+def _tools(args: ApproveArgs) -> str:
+    return f"{len(args.classes)} tool{'' if len(args.classes) == 1 else 's'}"
 
 
 def _shown(app: "Runtime", args: ApproveArgs) -> tuple[GuestOffer, Pin | None]:

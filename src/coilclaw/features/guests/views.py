@@ -47,6 +47,8 @@ class GuestView(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
     """Why it last could not be used."""
     approved_at: str | None
+    counts_as: ToolClass
+    """What a tool that nobody spoke of counts as: the most that it could do."""
     offer: str
     """The hash of what it offers now; an approval names it. Empty if it was never looked at."""
     difference: str
@@ -84,6 +86,7 @@ def view_of(
         refused=[] if offer is None else [said(fault) for fault in offer.faults],
         fault="" if row is None else said(row.fault),
         approved_at=None if row is None else row.approved_at,
+        counts_as="writes" if offer is None else default_class(offer),
         offer="" if seen is None else seen.digest,
         difference=said(difference),
     )

@@ -23,6 +23,7 @@ _CLAIMS = {
     "openWorldHint": "it reaches the outside world",
 }
 WORDS_COMPARED = 4000
+_INSIDE_A_MARK = re.compile(r"(?<=\[)(?=-)|(?<=-)(?=\])|(?<=\{)(?=\+)|(?<=\+)(?=\})")
 
 
 def card_text(offer: GuestOffer, classes: dict[str, ToolClass], before: Pin | None) -> str:
@@ -93,7 +94,8 @@ def _changes(before: Pin, offer: GuestOffer, classes: dict[str, ToolClass]) -> s
 
 
 def marked(old: str, new: str) -> str:
-    """The new text with what went marked `[-…-]` and what came `{+…+}`, word by word."""
+    """The new text with what went marked `[-…-]` and what came `{+…+}`, word by word; a guest cannot forge a mark."""
+    old, new = (_INSIDE_A_MARK.sub(r"\\", text) for text in (old, new))
     before, after = re.findall(r"\S+|\s+", old), re.findall(r"\S+|\s+", new)
     if len(before) + len(after) > WORDS_COMPARED:  # comparing takes the square of it: then by lines
         before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)

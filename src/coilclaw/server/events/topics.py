@@ -52,6 +52,7 @@ _OF_WORD: dict[str, Topic] = {
     "project": "settings",
     "skill": "settings",
     "provider": "settings",
+    "guest": "settings",
     "secret": "settings",
     "key": "settings",
     "keys": "settings",

@@ -105,6 +105,11 @@ export function yieldOf(shown: ShownCall): { message: Message; words: string } |
 /** What tells most about a call, in this order. */
 const TELLING = ['path', 'command', 'url', 'target', 'query', 'name', 'title'];
 
+/** Whose tool it is: a guest's is called `guest.tool`, and no tool of our own has a dot. */
+export function guestOf(tool: string): string | null {
+  return tool.includes('.') ? tool.slice(0, tool.indexOf('.')) : null;
+}
+
 /** The arguments of a call in a few words. */
 export function briefly(args: unknown): string {
   if (typeof args !== 'object' || args === null) return '';

@@ -6,6 +6,8 @@ import { lookup, t } from '../../text/t.ts';
 export function probeName(name: string): string {
   const provider = /^provider (.+)$/.exec(name);
   if (provider?.[1]) return t('settings.probe.provider', { name: provider[1] });
+  const guest = /^guest (.+)$/.exec(name);
+  if (guest?.[1]) return t('guests.probe', { name: guest[1] });
   return lookup(`settings.probe.name.${name.replaceAll(' ', '_')}`, name);
 }
 

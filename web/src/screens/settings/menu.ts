@@ -1,7 +1,7 @@
 /** The sections of the settings, in the order of the menu. */
 
 export const MENU = {
-  rules: ['policy', 'answers', 'policies', 'skills', 'prompt', 'projects'],
+  rules: ['policy', 'answers', 'policies', 'skills', 'prompt', 'projects', 'guests'],
   model: ['providers', 'usage'],
   access: ['devices', 'passkeys'],
   house: ['notices', 'estop', 'doctor', 'appearance'],
