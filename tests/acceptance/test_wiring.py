@@ -40,7 +40,7 @@ def entry_sites():
             asks = attribute == "chat" and ("provider" in owner or owner == "asked")
             asks = asks and not name.startswith("providers/")
             sends = attribute in ("send", "stream") and ("transport" in owner or owner == "airlock")
-            boxes = attribute == "run" and owner == "box" and not name.startswith("sandbox/")
+            boxes = attribute in ("run", "open") and owner == "box" and not name.startswith("sandbox/")
             posts = attribute == "turn" and owner in ("agent", "self._agent")
             if carries or asks or sends or boxes or posts:
                 sites.add(f"{name}:{function}")

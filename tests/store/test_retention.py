@@ -211,7 +211,7 @@ def test_receipts_actions_jobs_and_usage_never_go(db, clock):
     db.write_now(lambda tx: open_action(tx, "EXECUTED"))
     db.write_now(lambda tx: tx.execute("INSERT INTO receipts VALUES (1, 'r', 'act_1', 'h', '{}', NULL)"))
     db.write_now(lambda tx: tx.execute("INSERT INTO ledger_heads VALUES (1, '{}')"))
-    db.write_now(lambda tx: tx.execute("INSERT INTO usage VALUES ('u', '', '', NULL, '', '', 1, 1, 0, '')"))
+    db.write_now(lambda tx: tx.execute("INSERT INTO usage VALUES ('u', '', '', NULL, '', '', 1, 1, 0, '', 0)"))
     clock.advance(days=10_000)
     prune(db, clock)
     assert [count(db, name) for name in ("receipts", "proposed_actions", "ledger_heads", "usage")] == [1, 1, 1, 1]

@@ -120,10 +120,12 @@ async def messages(site, thread, **query):
 
 
 def events(sample, entity):
-    """The audit events of an entity: type and payload."""
+    """The audit events of an entity: type and payload. Which skill was looked for is told elsewhere."""
     import json
 
     rows = sample.app.db.reader.execute(
-        "SELECT event_type, payload_json FROM audit_log WHERE entity_id = ? ORDER BY seq", (entity,)
+        "SELECT event_type, payload_json FROM audit_log WHERE entity_id = ?"
+        " AND event_type NOT GLOB 'skill_*' ORDER BY seq",
+        (entity,),
     )
     return [(kind, json.loads(payload)) for kind, payload in rows]

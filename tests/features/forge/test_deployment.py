@@ -69,7 +69,7 @@ async def test_schedules_policies_and_procedures_of_a_merge_are_read_again(here)
         "cron/jobs.json": json.dumps(SCHEDULE).encode(),
         "sops/look/SOP.toml": SOP.encode(),
         "policies/more.json": json.dumps(POLICY).encode(),
-        "skills/greet/SKILL.md": b"---\ndescription: greets\n---\nSay hello.\n",
+        "skills/greet/SKILL.md": b"---\nname: greet\ndescription: Greets people.\n---\n\nSay hello.\n",
     }
     written = calls(*(("file_write", {"path": path, "content": data.decode()}) for path, data in files.items()))
     here.home.script(written, {"text": "done"})

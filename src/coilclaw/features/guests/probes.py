@@ -67,7 +67,7 @@ def _must_be_listed(app: "Runtime", grant: GuestGrant) -> None:
     for domain in grant.domains:
         host = f"any{domain[1:]}" if domain.startswith("*") else domain
         url = host if "://" in host else f"https://{host}/"
-        if url_fact(app.config, listing, url, "box", None).code:
+        if url_fact(app.config, listing, url, "box", ()).code:
             raise ToolError(
                 f"{domain} is not among security.allowed_domains, so it cannot be reached.",
                 remedy=f"Allow it with `coilclaw config set --add security.allowed_domains {domain}`.",

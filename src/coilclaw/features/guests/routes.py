@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from litestar import Controller, get, post
 from litestar.di import NamedDependency
-from litestar.params import JSONBody
+from litestar.params import FromPath, JSONBody
 
 from coilclaw.features.guests.offer import ToolClass
 from coilclaw.features.guests.owner_guests import OwnerGuests
@@ -56,7 +56,7 @@ class GuestRoutes(Controller):
         return GuestList(items=guests.views())
 
     @get("/{name:str}", operation_id="getGuest", summary="A guest", sync_to_thread=True, responses=problems(404))
-    def get_one(self, guests: NamedDependency[OwnerGuests], name: str) -> GuestView:
+    def get_one(self, guests: NamedDependency[OwnerGuests], name: FromPath[str]) -> GuestView:
         """One guest."""
         return _known(guests, name)
 
@@ -66,7 +66,7 @@ class GuestRoutes(Controller):
         core: NamedDependency[Core],
         caller: NamedDependency[Caller],
         guests: NamedDependency[OwnerGuests],
-        name: str,
+        name: FromPath[str],
         request_key: NamedDependency[str | None],
     ) -> GuestAnswer:
         """See what a guest offers now. A server is started once in its box; one with network or secrets asks first."""
@@ -88,7 +88,7 @@ class GuestRoutes(Controller):
         core: NamedDependency[Core],
         caller: NamedDependency[Caller],
         guests: NamedDependency[OwnerGuests],
-        name: str,
+        name: FromPath[str],
         data: JSONBody[ApproveGuest],
         request_key: NamedDependency[str | None],
     ) -> GuestAnswer:
@@ -99,7 +99,7 @@ class GuestRoutes(Controller):
         return _answer(core, caller, action, guests.view(name))
 
     @post("/{name:str}/disable", operation_id="disableGuest", summary="Switch off a guest", responses=problems(404))
-    async def disable(self, guests: NamedDependency[OwnerGuests], name: str) -> GuestView:
+    async def disable(self, guests: NamedDependency[OwnerGuests], name: FromPath[str]) -> GuestView:
         """Switch off a guest until it is approved again."""
         _known(guests, name)
         await guests.disable(name)

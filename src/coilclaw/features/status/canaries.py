@@ -60,6 +60,13 @@ SITES: dict[str, str] = {
     "features/notifications/push.py:send": "provider client",
     "features/notifications/senders.py:send_to_url": "provider client",
     "runtime/phone_probes.py:_asked": "provider client",
+    "runtime/oauth/discovery.py:first": "provider client",
+    "runtime/oauth/discovery.py:register_client": "provider client",
+    "runtime/oauth/token_requests.py:_post": "provider client",
+    # Guests are called by their tools alone, which pass the gate like any other.
+    "features/guests/mcp_http.py:_visit": "tool run",
+    "features/guests/plugin_call.py:call_plugin": "tool run",
+    "features/guests/running.py:open": "tool run",
 }
 """Where a call, a model's answer or a request enters, and which path tries it."""
 
