@@ -28,6 +28,7 @@ from bench import (  # noqa: E402
     forge,
     gate,
     growth,
+    guests,
     jobs,
     ledger,
     live,
@@ -59,6 +60,7 @@ ROWS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "schedules": schedules.measure,
     "server": server.measure,
     "live": live.measure,
+    "guests": guests.measure,
     "growth": growth.measure,
 }
 

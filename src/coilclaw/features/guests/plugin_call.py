@@ -40,7 +40,7 @@ async def call_plugin(
     folder = copy_of(app, pin.offer)
     await asyncio.to_thread(_must_be_approved, app, pin, folder)
     asked = canonical_bytes({"tool": tool.original, "args": arguments, "call_id": call_id})
-    box, spec = app.open_box(), _spec(app, pin, tool, folder, asked)
+    box, spec = app.open_box(), plugin_spec(app, pin, tool, folder, asked)
     if spec.domains:
         from coilclaw.sandbox.box import reaching
 
@@ -64,7 +64,8 @@ def _must_be_approved(app: "Runtime", pin: Pin, folder: "Path") -> None:
     app.kept[key] = now
 
 
-def _spec(app: "Runtime", pin: Pin, tool: OfferedTool, folder: "Path", asked: bytes) -> BoxSpec:
+def plugin_spec(app: "Runtime", pin: Pin, tool: OfferedTool, folder: "Path", asked: bytes) -> BoxSpec:
+    """The box of one call."""
     grant, own = pin.offer.grant, guest_folder(app, pin.offer.name)
     program = f"{AT}/{tool.command[0].removeprefix('./')}"
     mounts = folder_mounts(grant.read, grant.write, app.user_home)
