@@ -1,0 +1,144 @@
+"""The program of a guest: the folders its box gets, what its hash covers, and the common form it may come in."""
+
+import json
+import os
+
+import pytest
+
+from coilclaw.config.mcp import McpServer, server_faults
+from coilclaw.features.guests.common_form import read_common_form
+from coilclaw.features.guests.program import absolute_command, find_program, folder_mounts
+from coilclaw.packets.errors import UsageError
+
+PATH = "/usr/bin:/bin"
+
+
+@pytest.fixture
+def program(tmp_path):
+    folder = tmp_path / "opt" / "server"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text("one")
+    (folder / "part.py").write_text("two")
+    return folder
+
+
+def test_a_script_is_hashed_with_its_folder_and_mounted_read_only(program):
+    found = find_program(("sh", str(program / "main.py")), PATH)
+    assert [(mount.source, mount.writable) for mount in found.mounts] == [(str(program), False)]
+    assert found.argv[1].endswith("/main.py")
+    before = found.digest
+    (program / "part.py").write_text("three")
+    assert find_program(("sh", str(program / "main.py")), PATH).digest != before
+
+
+@pytest.mark.parametrize("change", ["new", "gone", "mode", "link", "rename"])
+def test_every_change_of_its_files_changes_the_hash(program, change):
+    def digest():
+        return find_program(("sh", str(program / "main.py")), PATH).digest
+
+    before = digest()
+    match change:
+        case "new":
+            (program / ".hidden").write_text("")
+        case "gone":
+            (program / "part.py").unlink()
+        case "mode":
+            (program / "part.py").chmod(0o755)
+        case "link":
+            (program / "link").symlink_to("part.py")
+        case "rename":
+            (program / "part.py").rename(program / "other.py")
+    assert digest() != before
+
+
+def test_a_program_of_the_system_needs_no_folder_and_one_that_is_missing_is_said(program):
+    assert find_program(("true",), PATH).mounts == ()
+    with pytest.raises(UsageError, match="there is no program"):
+        find_program(("no-such-program-here",), PATH)
+
+
+def test_a_folder_that_holds_more_than_the_program_is_refused(tmp_path, monkeypatch):
+    script = tmp_path / "script"
+    script.write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="more than the program"):
+        find_program(("sh", str(script)), PATH)
+
+
+def test_node_modules_and_virtual_environments_count_whole(tmp_path):
+    deep = tmp_path / "a" / "app" / "node_modules" / "pkg" / "dist"
+    deep.mkdir(parents=True)
+    (deep / "index.js").write_text("")
+    found = find_program(("sh", str(deep / "index.js")), PATH)
+    assert found.mounts[0].source == str(tmp_path / "a" / "app")
+    venv = tmp_path / "b" / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("")
+    (venv / "bin" / "serve").write_text("#!/bin/sh\n")
+    (venv / "bin" / "serve").chmod(0o755)
+    found = find_program((str(venv / "bin" / "serve"),), PATH)
+    assert found.mounts[0].source == str(venv)
+
+
+def test_words_that_are_files_here_are_spelled_in_full(tmp_path):
+    (tmp_path / "srv").mkdir()
+    (tmp_path / "srv" / "x.py").write_text("")
+    assert absolute_command(("python3", "srv/x.py", "--flag"), str(tmp_path)) == (
+        "python3", str(tmp_path / "srv" / "x.py"), "--flag",
+    )  # fmt: skip
+
+
+def test_a_folder_it_may_read_must_exist_and_is_taken_without_links(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "link").symlink_to("docs")
+    (mount,) = folder_mounts([str(tmp_path / "link")], [], tmp_path)
+    assert (mount.source, mount.writable) == (os.path.realpath(tmp_path / "docs"), False)
+    with pytest.raises(UsageError, match="does not exist"):
+        folder_mounts([str(tmp_path / "no")], [], tmp_path)
+
+
+# The common form
+
+
+def test_the_common_form_is_read_and_what_is_left_out_is_said():
+    text = json.dumps(
+        {
+            "mcpServers": {
+                "notes": {"command": "notes-server", "args": ["-q"], "env": {"API_KEY": "s3cret"}, "disabled": False},
+                "web": {"url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer s3cret"}},
+            }
+        }
+    )
+    server, left = read_common_form("notes", text)
+    assert (server.command, server.env) == (("notes-server", "-q"), ("API_KEY",))
+    assert any("disabled" in line for line in left)
+    assert any("coilclaw secret set API_KEY" in line for line in left)
+    web, _ = read_common_form("web", text)
+    assert (web.kind, web.headers) == ("http", {"Authorization": "AUTHORIZATION"})
+    assert "s3cret" not in repr((server, web, left))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": {"notes": {"args": [1]}}}', "nonsense"])
+def test_a_form_without_the_server_is_refused_with_the_reason(text):
+    with pytest.raises(UsageError):
+        read_common_form("notes", text)
+
+
+@pytest.mark.parametrize(
+    ("server", "key"),
+    [
+        (McpServer(), "command"),
+        (McpServer(command=("x",), url="https://a.example"), "url"),
+        (McpServer(kind="http", url="https://a.example/mcp", command=("x",)), "command"),
+        (McpServer(kind="http", url="https://user:pw@a.example/mcp"), "url"),
+        (McpServer(kind="http", url="https://a.example/mcp", headers={"Host": "X"}), "headers"),
+        (
+            McpServer(
+                kind="http", url="https://a.example/mcp", oauth_hosts=("b.example",), headers={"Authorization": "X"}
+            ),
+            "headers",
+        ),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_refused_with_its_key(server, key):
+    assert [found for found, _ in server_faults("notes", server)] == [key]
