@@ -45,12 +45,12 @@ def record_use(tx: Tx, clock: Clock, turn_id: str, use: SkillUse) -> None:
     """Have a turn work under a skill from now on; the same one again changes nothing."""
     if all(known.skill != use.skill or known.sha256 != use.sha256 for known in uses_of(tx, turn_id)):
         fields: dict[str, Json] = msgspec.to_builtins(use)
-        add_event(tx, clock, USED, turn_id, fields)
+        add_event(tx, clock, "skill_used", turn_id, fields)
 
 
 def record_none(tx: Tx, clock: Clock, turn_id: str, looked_at: int, passed_over: Mapping[str, str]) -> None:
     """Record that no skill matched, of how many, and which could not be used."""
-    add_event(tx, clock, NONE, turn_id, {"looked_at": looked_at, "passed_over": dict(passed_over)})
+    add_event(tx, clock, "skill_none", turn_id, {"looked_at": looked_at, "passed_over": dict(passed_over)})
 
 
 def narrowed(policy: Policy, uses: Collection[SkillUse], tools: Mapping[str, Tool]) -> Policy:

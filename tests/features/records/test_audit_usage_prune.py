@@ -220,9 +220,9 @@ def test_usage_is_shown_with_its_cost_and_todays_share(place, today):
     use(place, "free", 7, clock=lambda: utc_now() - timedelta(days=30))
     told = place.run("usage")
     assert told.stdout.splitlines() == [
-        "free\t1\t10\t10\t-",
-        "vendor/model:1\t1\t100000\t100000\t1.2500",
-        "total\t2\t100010\t100010\t≥ 1.2500",
+        "free\t1\t10\t10\t-\t0",
+        "vendor/model:1\t1\t100000\t100000\t1.2500\t0",
+        "total\t2\t100010\t100010\t≥ 1.2500\t0",
     ]
     assert "Today: 200020 of 15000000 tokens (1.3 %)." in told.stderr
     report = json.loads(place.run("usage", "--days", "60", "--by", "day", "--json").stdout)

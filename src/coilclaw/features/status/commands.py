@@ -52,13 +52,13 @@ def _print(report: Report) -> None:
             bill.group or "(no job)",
             figure(bill.answers),
             figure(bill.input_tokens),
-            figure(bill.cached_tokens),
             figure(bill.output_tokens),
             cost_text(bill),
+            figure(bill.cached_tokens),  # last: programs that read the other columns go on as they are
         )
         for bill in shown
     ]
-    columns = (report.by, "answers", "tokens in", "of them cached", "tokens out", "cost")
+    columns = (report.by, "answers", "tokens in", "tokens out", "cost", "in from cache")
     print_rows(rows, columns, empty="No tokens were used.")
     if report.total.estimated_tokens:
         tell(f"{report.total.estimated_tokens:,} of the tokens are estimated: a provider did not say.", err=True)

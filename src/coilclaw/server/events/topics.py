@@ -53,6 +53,7 @@ _OF_WORD: dict[str, Topic] = {
     "skill": "settings",
     "provider": "settings",
     "guest": "settings",
+    "oauth": "settings",
     "secret": "settings",
     "key": "settings",
     "keys": "settings",
