@@ -105,8 +105,8 @@ class RunningGuests:
         for last in (False, True):
             try:
                 return await self._call(place, pin, tool, arguments, idle_seconds)
-            except GuestUnauthorized:
-                if last or not place.token:
+            except GuestUnauthorized as fault:
+                if last or fault.begun or not place.token:  # begun: the call was taken, only its answer was refused
                     raise
                 place.rejected, place.token = place.token, ""
             except GuestFault as fault:

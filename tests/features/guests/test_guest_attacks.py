@@ -1,0 +1,89 @@
+"""Guests that attack: calls that would be made twice, changes that would go unnoticed, boxes that would stay."""
+
+import pytest
+
+from coilclaw.features.guests.signing_in import account
+from coilclaw.runtime.oauth.client import OAuthClient
+from coilclaw.runtime.oauth.token_requests import Grant
+from tests.features.guests.http_harness import serving
+from tests.features.guests.world import Guest
+
+
+def client_for(url):
+    """A client that signed in for exactly that address."""
+    return OAuthClient(
+        provider=account("sum"),
+        identity="user",
+        client_id="c",
+        client_secret="",
+        authorize_url="http://127.0.0.1:9/authorize",
+        token_url="http://127.0.0.1:9/token",
+        revoke_url="",
+        scopes=("read",),
+        connect_command="coilclaw mcp sign-in sum",
+        resource=url,
+    )
+
+
+GRANT = Grant(
+    access_token="access-token-of-the-guest", refresh_token="refresh-token-of-it", scopes=("read",), missing=(),
+    seconds=3600,
+)  # fmt: skip
+
+
+@pytest.fixture
+async def guest(sample):
+    made = Guest(sample)
+    yield made
+    await made.close()
+
+
+# Over HTTP
+
+
+async def http_guest(sample, server, **given):
+    made = Guest(sample, kind="http", server={"url": server.url, "oauth_hosts": ("http://127.0.0.1:9",), **given})
+    await made.app.oauth.connect(client_for(server.url), GRANT, keep_client=True)
+    return made
+
+
+async def test_a_call_that_was_taken_is_not_made_again_when_its_answer_needs_another_token(sample):
+    async def taken(asked):
+        asked.open_events()
+        asked.send_event(b'{"jsonrpc":"2.0","method":"notifications/message"}', event_id="1", retry=100)
+
+    async def refused(asked):
+        asked.send(401)
+
+    async with serving({"tools/call": taken, "GET": refused}) as server:
+        guest = await http_guest(sample, server)
+        await guest.approve(echo="sends")
+
+        async def renewed(client, *, rejected=""):
+            return GRANT.token
+
+        guest.app.oauth.access = renewed
+        done = await guest.call("sum.echo", text="x")
+        assert server.names().count("tools/call") == 1
+        assert done.action.status == "UNKNOWN"
+        await guest.close()
+
+
+async def test_a_call_that_was_taken_is_uncertain_when_nobody_is_signed_in_any_more(sample):
+    async with serving() as server:
+        guest = await http_guest(sample, server)
+
+        async def taken(asked):
+            asked.open_events()
+            asked.send_event(b'{"jsonrpc":"2.0","method":"notifications/message"}', event_id="1", retry=100)
+            guest.app.oauth.kept_client = lambda *_: None
+
+        server._reactions["tools/call"] = taken
+        await guest.approve(echo="sends")
+        done = await guest.call("sum.echo", text="x")
+        assert server.names().count("tools/call") == 1
+        assert done.action.status == "UNKNOWN", done.result
+        await guest.close()
+
+
+# In a box
