@@ -86,4 +86,14 @@ async def test_a_call_that_was_taken_is_uncertain_when_nobody_is_signed_in_any_m
         await guest.close()
 
 
+async def test_a_token_is_not_sent_to_another_address_than_the_one_it_was_made_for(sample):
+    async with serving() as first, serving() as second:
+        guest = await http_guest(sample, first, url=second.url)
+        looked = await guest.look()
+        assert not [asked for asked in second.asked if "authorization" in asked.headers]
+        assert looked.result.code == "GUEST_UNAUTHORIZED"
+        assert "coilclaw mcp sign-in sum" in looked.result.output
+        await guest.close()
+
+
 # In a box

@@ -259,7 +259,7 @@ class RunningGuests:
             from coilclaw.features.guests.signing_in import bearer
 
             place = self._places.setdefault(name, _Place())
-            signed = await bearer(self._app, name, place.rejected)
+            signed = await bearer(self._app, name, server.url, place.rejected)
             place.token, place.rejected = signed[1].partition(" ")[2], ""
             return (*given, signed)
 
