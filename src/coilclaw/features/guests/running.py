@@ -121,7 +121,7 @@ class RunningGuests:
         async with place.lock:
             running = await self._started(place, pin)
             if running.client.tools_changed:
-                await self._compare(running, pin)
+                await self._compare_again(place, running, pin)
         if why := running.withheld.get(tool.original):
             raise ToolError(
                 f"{name}.{tool.original.lower()} is withheld: {why}.",
@@ -275,6 +275,14 @@ class RunningGuests:
             await self._app.db.write(lambda tx: put_seen(tx, seen))
             if running.withheld:
                 await self._note("guest_changed", name, {"tools": [*running.withheld]})
+
+    async def _compare_again(self, place: _Place, running: _Running, pin: Pin) -> None:
+        try:
+            await self._compare(running, pin)
+        except GuestFault as fault:
+            if fault.code in _ENDED:
+                await self._crashed(place, pin.offer.name, running, fault)
+            raise
 
     # Ending
 
