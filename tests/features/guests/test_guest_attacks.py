@@ -128,3 +128,25 @@ async def test_one_that_ended_after_it_announced_a_change_is_started_again(guest
     while running.client._fault is None:
         await asyncio.sleep(0)
     assert (await guest.call(a=2)).result.success
+
+
+async def test_a_start_that_is_cut_off_at_its_last_step_leaves_no_box(guest):
+    await guest.approve()
+
+    async def cut_off(*_, **__):
+        raise asyncio.CancelledError
+
+    guest.app.kept["guests"].servers._note = cut_off
+    await guest.call(a=1)
+    box = guest.home.box.opened[-1]
+    assert (await asyncio.wait_for(box.wait(), 60)).end == "exited"
+
+
+@pytest.mark.slow
+async def test_one_whose_only_call_was_withheld_ends_when_idle_too(sample):
+    guest = Guest(sample, server={"idle_seconds": 1.0})
+    await guest.approve()
+    guest.tools = [KEEP]
+    assert (await guest.call(a=1)).result.code == "GUEST_CHANGED"
+    assert (await asyncio.wait_for(guest.home.box.opened[-1].wait(), 60)).end == "exited"
+    await guest.close()

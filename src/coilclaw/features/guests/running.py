@@ -120,6 +120,8 @@ class RunningGuests:
         name = pin.offer.name
         async with place.lock:
             running = await self._started(place, pin)
+            if running.idle is None:
+                self._rest(place, name, running, idle_seconds)  # also if this call is not made in the end
             if running.client.tools_changed:
                 await self._compare_again(place, running, pin)
         if why := running.withheld.get(tool.original):
@@ -144,8 +146,7 @@ class RunningGuests:
         finally:
             running.calls -= 1
             if not running.calls and place.running is running:
-                loop = asyncio.get_running_loop()
-                running.idle = loop.call_later(idle_seconds, self._end_idle, place, name, running)
+                self._rest(place, name, running, idle_seconds)
 
     async def look(self, name: str, server: "McpServer") -> GuestOffer:
         """Start a server, see what it offers, and end it."""
@@ -208,10 +209,10 @@ class RunningGuests:
             info = await client.start()
             running = _Running(client, info.version, grant)
             await self._compare(running, pin)
+            await self._note("guest_started", name, {"pin": pin.digest, "version": info.version[:100]})
         except BaseException:
             await client.close()
             raise
-        await self._note("guest_started", name, {"pin": pin.digest, "version": info.version[:100]})
         return running
 
     async def _open(self, name: str, server: "McpServer") -> tuple[McpClient, GuestGrant]:
@@ -285,6 +286,9 @@ class RunningGuests:
             raise
 
     # Ending
+
+    def _rest(self, place: _Place, name: str, running: _Running, seconds: float) -> None:
+        running.idle = asyncio.get_running_loop().call_later(seconds, self._end_idle, place, name, running)
 
     def _end_idle(self, place: _Place, name: str, running: _Running) -> None:
         async def end() -> None:
