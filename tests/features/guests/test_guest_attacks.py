@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from coilclaw.features.guests.signing_in import account
@@ -149,4 +150,47 @@ async def test_one_whose_only_call_was_withheld_ends_when_idle_too(sample):
     guest.tools = [KEEP]
     assert (await guest.call(a=1)).result.code == "GUEST_CHANGED"
     assert (await asyncio.wait_for(guest.home.box.opened[-1].wait(), 60)).end == "exited"
+    await guest.close()
+
+
+# Programs and folders
+
+
+def pyc_guest(sample, folder):
+    return Guest(sample, server={"command": ("true", str(folder / "server.py"))})
+
+
+@pytest.mark.parametrize("inside", ["", "tools"])
+async def test_a_program_in_the_workspace_is_not_started_because_the_agent_could_change_it(sample, inside):
+    guest = Guest(sample)
+    folder = guest.home.workspace / inside
+    folder.mkdir(exist_ok=True)
+    (folder / "server.py").write_text("pass")
+    guest.server = msgspec.structs.replace(guest.server, command=("true", str(folder / "server.py")))
+    looked = await guest.hand(guest.owner.look_call("sum", guest.server))
+    assert "where the agent works" in looked.result.output
+    assert not guest.home.box.specs
+    await guest.close()
+
+
+@pytest.mark.parametrize("key", ["read", "write"])
+@pytest.mark.parametrize("where", ["workspace", "parent", "inside", "guests", "relative", "link"])
+async def test_folders_of_a_guest_lie_outside_what_the_agent_works_in_and_are_spelled_in_full(
+    sample, tmp_path, monkeypatch, key, where
+):
+    guest = Guest(sample)
+    workspace = guest.home.workspace
+    (workspace / "sub").mkdir()
+    guests = workspace.with_name(f"{workspace.name}-guests")
+    guests.mkdir(exist_ok=True)
+    (tmp_path / "link").symlink_to("/srv")
+    monkeypatch.chdir(tmp_path)
+    folder = {
+        "workspace": workspace, "parent": workspace.parent, "inside": workspace / "sub", "guests": guests,
+        "relative": ".", "link": tmp_path / "link",
+    }[where]  # fmt: skip
+    server = msgspec.structs.replace(guest.server, **{key: (str(folder),)})
+    looked = await guest.hand(guest.owner.look_call("sum", server))
+    assert not looked.result.success
+    assert not guest.home.box.specs
     await guest.close()

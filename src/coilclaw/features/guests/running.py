@@ -33,11 +33,11 @@ from coilclaw.features.guests.offer import (
     grant_of,
     withheld,
 )
-from coilclaw.features.guests.program import find_program, folder_mounts
+from coilclaw.features.guests.program import find_program, folder_mounts, must_be_apart
 from coilclaw.features.guests.schemas import schema_fault
 from coilclaw.features.guests.store import put_fault, put_seen
 from coilclaw.ledger.audit import add_event
-from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxSpec
+from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxMount, BoxSpec
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.store.tx import Tx
@@ -222,7 +222,8 @@ class RunningGuests:
         program = await asyncio.to_thread(find_program, server.command, self._app.environ.get("PATH", "/usr/bin:/bin"))
         grant = grant_of(server, program.digest)
         spec = self._spec(name, server, program.argv)
-        mounts = (*program.mounts, *folder_mounts(server.read, server.write, self._app.user_home))
+        must_be_apart(program.mounts, worked_in(self._app))
+        mounts = (*program.mounts, *granted_folders(self._app, server.read, server.write))
         spec = msgspec.structs.replace(spec, mounts=mounts)
         return McpClient(_Boxed(self._app, spec), seconds=START_SECONDS), grant
 
@@ -371,6 +372,22 @@ def guest_folder(app: "Runtime", name: str) -> Path:
     folder = guests_dir(app.config.workspace_dir) / name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
+
+
+def worked_in(app: "Runtime") -> list[Path]:
+    """The folders that calls of the agent, or of guests, can change."""
+    from coilclaw.config.mcp import guests_dir
+    from coilclaw.store.projects import open_projects
+
+    projects = [Path(project.path) for project in open_projects(app.db.reader)]
+    return [app.config.workspace_dir, app.config.trees_dir, guests_dir(app.config.workspace_dir), *projects]
+
+
+def granted_folders(app: "Runtime", read: tuple[str, ...], write: tuple[str, ...]) -> tuple[BoxMount, ...]:
+    """The owner's folders that a guest is given; a UsageError if it cannot be given one of them."""
+    mounts = folder_mounts(read, write, app.user_home)
+    must_be_apart(mounts, worked_in(app) if mounts else ())
+    return mounts
 
 
 def secrets_of(app: "Runtime", names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
