@@ -1,6 +1,10 @@
 """Guests that attack: calls that would be made twice, changes that would go unnoticed, boxes that would stay."""
 
 import asyncio
+import importlib.util
+import py_compile
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -156,8 +160,22 @@ async def test_one_whose_only_call_was_withheld_ends_when_idle_too(sample):
 # Programs and folders
 
 
-def pyc_guest(sample, folder):
-    return Guest(sample, server={"command": ("true", str(folder / "server.py"))})
+async def test_planted_compiled_code_is_not_what_python_runs(sample, tmp_path):
+    """Its folder is not hashed, so a guest's Python must take the source, which is."""
+    (tmp_path / "helper.py").write_text("print('source')")
+    planted = tmp_path / "planted.py"
+    planted.write_text("print('planted')")
+    cached = importlib.util.cache_from_source(str(tmp_path / "helper.py"))
+    py_compile.compile(str(planted), cached, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    guest = Guest(sample)
+    await guest.look()
+    (spec,) = guest.home.box.specs
+    said = [
+        subprocess.check_output([sys.executable, "-c", "import helper"], cwd=tmp_path, env=env, text=True)
+        for env in ({}, dict(spec.environment))
+    ]
+    assert said == ["planted\n", "source\n"]
+    await guest.close()
 
 
 @pytest.mark.parametrize("inside", ["", "tools"])

@@ -9,7 +9,7 @@ from coilclaw.features.guests.mcp_client import CallResult, GuestFault
 from coilclaw.features.guests.offer import OfferedTool, Pin
 from coilclaw.features.guests.plugin_files import copy_of, signature
 from coilclaw.features.guests.program import folder_digest
-from coilclaw.features.guests.running import granted_folders, guest_folder
+from coilclaw.features.guests.running import granted_folders, guest_folder, own_environment
 from coilclaw.packets.box import BoxLimits, BoxMount, BoxResult, BoxSpec
 from coilclaw.packets.canonical import Json, NotCanonical, canonical_bytes, parse_object
 from coilclaw.packets.errors import ToolError
@@ -73,7 +73,7 @@ def plugin_spec(app: "Runtime", pin: Pin, tool: OfferedTool, folder: "Path", ask
         command=(program, *tool.command[1:]),
         workspace=str(own),
         cwd=str(own),
-        environment=(("LANG", "C.UTF-8"), ("HOME", str(own))),
+        environment=own_environment(own),
         domains=grant.domains,
         mounts=(BoxMount(source=str(folder), at=AT, writable=False), *mounts),
         stdin=asked,

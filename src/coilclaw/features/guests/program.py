@@ -168,7 +168,8 @@ def _digest(files: list[str], folders: list[str]) -> str:
 
 
 def _all_files(folders: list[str]) -> Iterator[tuple[Path, str]]:
-    """Every entry, in an order that depends on names alone. Caches of compiled code are made by running it."""
+    """Every entry, in an order that depends on names alone. Compiled code is left out: it is made by running
+    the program elsewhere, and Python in a guest's box does not look at it."""
     for folder in sorted(set(folders)):
         for top, below, names in os.walk(folder):
             below[:] = sorted(name for name in below if name != "__pycache__")

@@ -233,7 +233,7 @@ class RunningGuests:
             command=argv,
             workspace=str(folder),
             cwd=str(folder),
-            environment=(("LANG", "C.UTF-8"), ("HOME", str(folder)), *secrets_of(self._app, server.env)),
+            environment=(*own_environment(folder), *secrets_of(self._app, server.env)),
             domains=server.domains,
             broker=BROKER_FOR_HOURS,
             limits=BoxLimits(
@@ -372,6 +372,11 @@ def guest_folder(app: "Runtime", name: str) -> Path:
     folder = guests_dir(app.config.workspace_dir) / name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
+
+
+def own_environment(folder: Path) -> tuple[tuple[str, str], ...]:
+    """What every guest finds. Compiled code beside a program is not part of its hash, so Python must not look there."""
+    return (("LANG", "C.UTF-8"), ("HOME", str(folder)), ("PYTHONPYCACHEPREFIX", str(folder / ".pycache")))
 
 
 def worked_in(app: "Runtime") -> list[Path]:
