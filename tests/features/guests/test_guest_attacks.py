@@ -1,6 +1,7 @@
 """Guests that attack: calls that would be made twice, changes that would go unnoticed, boxes that would stay."""
 
 import asyncio
+import base64
 import importlib.util
 import py_compile
 import subprocess
@@ -13,7 +14,7 @@ from coilclaw.features.guests.signing_in import account
 from coilclaw.runtime.oauth.client import OAuthClient
 from coilclaw.runtime.oauth.token_requests import Grant
 from tests.features.guests.http_harness import serving
-from tests.features.guests.mcp_harness import error
+from tests.features.guests.mcp_harness import INFO, answer, error
 from tests.features.guests.world import ADD, KEEP, Guest
 
 
@@ -211,4 +212,45 @@ async def test_folders_of_a_guest_lie_outside_what_the_agent_works_in_and_are_sp
     looked = await guest.hand(guest.owner.look_call("sum", server))
     assert not looked.result.success
     assert not guest.home.box.specs
+    await guest.close()
+
+
+# Secrets that come back
+
+
+async def test_a_secret_in_what_a_guest_says_of_itself_is_kept_nowhere(sample):
+    secret = "hush-hush-4711-hush-hush"
+    said = {**ADD, "name": "told", "description": f"Adds {secret}."}
+    schema = {**KEEP, "name": "asked", "inputSchema": {"type": "object", "properties": {secret: {"type": "string"}}}}
+    guest = Guest(
+        sample, tools=(ADD, said, schema, {**KEEP, "name": secret}), server={"env": ("TOKEN",)},
+        environ={"TOKEN": secret},
+    )  # fmt: skip
+    guest.scripted.reactions["initialize"] = lambda message: [
+        answer(message["id"], {**INFO, "serverInfo": {"name": secret, "version": secret}})
+    ]
+    await guest.approve(add="reads")
+    assert (await guest.call(a=1)).result.success
+    read = guest.app.db.reader.execute
+    rows = [str(row) for table in ("guests", "audit_log") for row in read(f"SELECT * FROM {table}")]
+    assert not [row for row in rows if secret in row]
+    assert not [tool for name, tool in guest.app.tools.items() if secret in name + tool.description]
+    await guest.close()
+
+
+async def test_a_secret_in_a_long_or_binary_result_is_not_kept_either(sample):
+    secret = "hush-hush-4711-hush-hush"
+    guest = Guest(sample, server={"env": ("TOKEN",)}, environ={"TOKEN": secret})
+    await guest.approve(add="reads")
+    blob = base64.b64encode(f"x{secret}x".encode()).decode()
+    guest.answers = [
+        {"content": [{"type": "text", "text": f"{secret} " + "a" * 60_000}]},
+        {"content": [{"type": "image", "mimeType": "image/png", "data": blob}]},
+    ]
+    for number in (1, 2):
+        done = await guest.call(a=number)
+        assert secret not in done.result.output
+    kept = [row[0] for row in guest.app.db.reader.execute("SELECT blob FROM artifacts")]
+    assert len(kept) == 2
+    assert not [blob for blob in kept if secret.encode() in blob]
     await guest.close()

@@ -22,6 +22,7 @@ from coilclaw.features.guests.mcp_client import (
     McpWire,
     Receive,
 )
+from coilclaw.features.guests.mcp_messages import ListedTool
 from coilclaw.features.guests.names import alike, tool_fault
 from coilclaw.features.guests.offer import (
     CLAIMS,
@@ -153,7 +154,7 @@ class RunningGuests:
         client, grant = await self._open(name, server)
         try:
             info = await client.start()
-            return await _offer(client, name, info.version, grant)
+            return await _offer(self._app, client, name, info.version, grant)
         finally:
             await client.close()
 
@@ -209,7 +210,8 @@ class RunningGuests:
             info = await client.start()
             running = _Running(client, info.version, grant)
             await self._compare(running, pin)
-            await self._note("guest_started", name, {"pin": pin.digest, "version": info.version[:100]})
+            version = self._app.redact(info.version)[:100]
+            await self._note("guest_started", name, {"pin": pin.digest, "version": version})
         except BaseException:
             await client.close()
             raise
@@ -271,7 +273,7 @@ class RunningGuests:
 
     async def _compare(self, running: _Running, pin: Pin) -> None:
         name = pin.offer.name
-        seen = await _offer(running.client, name, running.version, running.grant)
+        seen = await _offer(self._app, running.client, name, running.version, running.grant)
         running.withheld = withheld(pin, seen)
         if seen.digest != pin.offer.digest:
             await self._app.db.write(lambda tx: put_seen(tx, seen))
@@ -411,7 +413,7 @@ def secrets_of(app: "Runtime", names: tuple[str, ...]) -> tuple[tuple[str, str],
     return tuple(found)
 
 
-async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) -> GuestOffer:
+async def _offer(app: "Runtime", client: McpClient, name: str, version: str, grant: GuestGrant) -> GuestOffer:
     """What a started server offers, in the order of names; what cannot be let in is told."""
     tools: list[OfferedTool] = []
     faults: list[str] = []
@@ -423,8 +425,10 @@ async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) 
             fault = schema_fault(tool.output_schema)
         if tool.name in twins:
             fault = "its name looks like that of another tool"
+        if _tells_a_secret(app, tool):
+            fault = "it repeats one of your secrets"
         if fault:
-            faults.append(f"{tool.name[:80]}: {fault}")
+            faults.append(f"{app.redact(tool.name)[:80]}: {fault}")
             continue
         offered = OfferedTool(
             original=tool.name,
@@ -434,4 +438,11 @@ async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) 
             claims={key: tool.annotations[key] for key in CLAIMS if isinstance(tool.annotations.get(key), bool)},
         )
         tools.append(offered)
-    return GuestOffer(name=name, version=version[:100], grant=grant, tools=tuple(tools), faults=tuple(faults))
+    version = app.redact(version)[:100]
+    return GuestOffer(name=name, version=version, grant=grant, tools=tuple(tools), faults=tuple(faults))
+
+
+def _tells_a_secret(app: "Runtime", tool: ListedTool) -> bool:
+    """Whether a registered secret stands in what would be stored, and sent to models with every request."""
+    words = f"{tool.name}\n{tool.description}\n{msgspec.json.encode((tool.input_schema, tool.output_schema)).decode()}"
+    return app.redactor.registered(words) != words
