@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from coilclaw.features.guests.signing_in import account
+from coilclaw.features.guests.store import load_guest
 from coilclaw.runtime.oauth.client import OAuthClient
 from coilclaw.runtime.oauth.token_requests import Grant
 from tests.features.guests.http_harness import serving
@@ -212,6 +213,20 @@ async def test_folders_of_a_guest_lie_outside_what_the_agent_works_in_and_are_sp
     looked = await guest.hand(guest.owner.look_call("sum", server))
     assert not looked.result.success
     assert not guest.home.box.specs
+    await guest.close()
+
+
+async def test_the_card_tells_that_folders_named_in_the_command_can_be_read(sample, tmp_path):
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "letters.txt").write_text("mine")
+    guest = Guest(sample, server={"command": ("true", str(tmp_path / "private" / "letters.txt"))})
+    await guest.look()
+    seen = load_guest(guest.app.db.reader, "sum").seen
+    await guest.hand(guest.owner.approve_call("sum", {"add": "reads"}, seen.digest))
+    card = guest.home.owner.cards[-1]
+    assert [mount.source for mount in guest.home.box.specs[-1].mounts] == [str(tmp_path / "private")]
+    assert f"It may read the folders of {tmp_path}/private/letters.txt" in card.preview_or_diff
+    assert "It sees none of your files" not in card.preview_or_diff
     await guest.close()
 
 
