@@ -10,6 +10,7 @@ import sys
 import msgspec
 import pytest
 
+from coilclaw.config.mcp import Mcp
 from coilclaw.features.guests.signing_in import account
 from coilclaw.features.guests.store import load_guest
 from coilclaw.runtime.oauth.client import OAuthClient
@@ -156,6 +157,33 @@ async def test_one_whose_only_call_was_withheld_ends_when_idle_too(sample):
     guest.tools = [KEEP]
     assert (await guest.call(a=1)).result.code == "GUEST_CHANGED"
     assert (await asyncio.wait_for(guest.home.box.opened[-1].wait(), 60)).end == "exited"
+    await guest.close()
+
+
+async def unlist(guest):
+    security = msgspec.structs.replace(guest.app.config.security, allowed_domains=())
+    guest.app.config = msgspec.structs.replace(guest.app.config, security=security)
+
+
+async def take_from_config(guest):
+    guest.app.config = msgspec.structs.replace(guest.app.config, mcp=Mcp())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "undo",
+    [lambda guest: guest.owner.disable("sum"), lambda guest: guest.owner.forget("sum"), unlist, take_from_config],
+    ids=["disabled", "forgotten", "unlisted", "unconfigured"],
+)
+async def test_one_that_the_owner_switches_off_does_not_run_on(sample, undo):
+    guest = Guest(
+        sample, server={"domains": ("api.example.com",)}, security__allowed_domains=("api.example.com",)
+    )  # fmt: skip
+    await guest.approve()
+    assert (await guest.call(a=1)).result.success
+    await undo(guest)
+    ended = await asyncio.wait_for(guest.home.box.opened[-1].wait(), 60)
+    assert ended.end == "exited"
     await guest.close()
 
 

@@ -36,7 +36,7 @@ from coilclaw.features.guests.offer import (
 )
 from coilclaw.features.guests.program import find_program, folder_mounts, must_be_apart
 from coilclaw.features.guests.schemas import schema_fault
-from coilclaw.features.guests.store import put_fault, put_seen
+from coilclaw.features.guests.store import load_guest, put_fault, put_seen
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxMount, BoxSpec
 from coilclaw.packets.canonical import Json
@@ -51,6 +51,8 @@ START_SECONDS = 60.0
 LINE_BYTES = 8 << 20
 """The longest message a server may send."""
 LONGEST_PAUSE = 300.0
+WATCH_SECONDS = 1.0
+"""How often is looked whether the owner still lets a guest in that runs."""
 _ENDED = ("GUEST_OVER", "GUEST_PROTOCOL")
 """Codes of faults after which nothing more can be said to a guest."""
 
@@ -65,6 +67,14 @@ class _Running:
         self.withheld: dict[str, str] = {}
         self.calls = 0
         self.idle: asyncio.TimerHandle | None = None
+        self.watch: asyncio.Task[None] | None = None
+
+    def rest_no_more(self) -> None:
+        """Nobody waits any longer for it to be idle or switched off."""
+        if self.idle is not None:
+            self.idle.cancel()
+        if self.watch is not None and self.watch is not asyncio.current_task():
+            self.watch.cancel()
 
 
 class _Place:
@@ -195,6 +205,7 @@ class RunningGuests:
                 error.begun = False
             raise
         place.running, place.pin = running, pin.digest
+        running.watch = asyncio.ensure_future(self._watch(place, running, pin))
         return running
 
     async def _start(self, name: str, server: "McpServer", pin: Pin) -> _Running:
@@ -303,9 +314,32 @@ class RunningGuests:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
+    async def _watch(self, place: _Place, running: _Running, pin: Pin) -> None:
+        """End it once the owner switched it off or took something back, in whichever process."""
+        while place.running is running:
+            await asyncio.sleep(WATCH_SECONDS)
+            if self._is_in_force(pin):
+                continue
+            async with place.lock:
+                if place.running is running:
+                    await self._end(place, pin.offer.name, "the owner does not let it in any more")
+
+    def _is_in_force(self, pin: Pin) -> bool:
+        from coilclaw.features.guests.guests import guests_of
+        from coilclaw.features.guests.probes import must_be_listed
+
+        try:
+            row = load_guest(self._app.db.reader, pin.offer.name)
+            must_be_listed(self._app, pin.offer.grant)
+        except Exception:  # fail closed: a later call starts it again, if it may
+            return False
+        is_pinned = row is not None and row.enabled and row.pin == pin
+        return is_pinned and guests_of(self._app).is_configured(pin)
+
     async def _crashed(self, place: _Place, name: str, running: _Running, fault: GuestFault) -> None:
         if place.running is running:
             place.running = None
+            running.rest_no_more()
             self._pause(place)
             with suppress(CoilclawError):
                 await running.client.close()
@@ -319,8 +353,7 @@ class RunningGuests:
         running, place.running = place.running, None
         if running is None:
             return
-        if running.idle is not None:
-            running.idle.cancel()
+        running.rest_no_more()
         with suppress(CoilclawError):
             await running.client.close()
         await self._note("guest_ended", name, {"why": why})
