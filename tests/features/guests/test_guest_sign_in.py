@@ -56,12 +56,12 @@ async def test_signing_in_is_lane_c_and_keeps_a_token_that_nobody_sees(signed):
     assert stored
     from coilclaw.features.guests.signing_in import bearer
 
-    name, value = await bearer(signed.app, "sum", "")
+    name, value = await bearer(signed.app, "sum", signed.server.url, "")
     assert name.lower() == "authorization"
     assert value.startswith("Bearer ")
     token = value.partition(" ")[2]
     assert token not in done.result.output + card.preview_or_diff + str(signed.home.events)
-    assert (await bearer(signed.app, "sum", token))[1] != value  # one that the server refused is renewed
+    assert (await bearer(signed.app, "sum", signed.server.url, token))[1] != value  # refused: renewed
 
 
 async def test_without_signing_in_the_remedy_is_said(signed):

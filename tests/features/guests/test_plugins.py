@@ -170,3 +170,18 @@ async def test_the_example_works_in_a_real_box(sample, tmp_path):
     done = await home.call("words.count_words", Turn("turn_1", "", "chat"), text="one two")
     assert done.result.success, done.result.output
     assert "words" in done.result.output
+
+
+def test_no_guest_is_called_like_the_folder_of_the_approved_copies(sample, tmp_path):
+    """Its own folder, which it may change, would hold the programs of all plugins."""
+    with pytest.raises(UsageError, match="not a valid name"):
+        install(sample().app, plugin(tmp_path / "p", ECHO.replace("echo-plugin", "plugins", 1)))
+
+
+async def test_removing_a_plugin_leaves_those_whose_names_begin_like_its_own(sample, tmp_path):
+    home = sample()
+    await let_in(home, plugin(tmp_path / "p", ECHO.replace("echo-plugin", "echo", 1)))
+    other = await let_in(home, plugin(tmp_path / "q", ECHO.replace("echo-plugin", "echo-two", 1)))
+    await OwnerGuests(home.app).forget("echo")
+    assert copy_of(home.app, other).is_dir()
+    assert [copy.name for copy in copy_of(home.app, other).parent.iterdir()] == [copy_of(home.app, other).name]

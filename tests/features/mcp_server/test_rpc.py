@@ -72,3 +72,8 @@ def test_a_response_of_the_client_is_no_request():
 def test_ids_are_compared_by_value_and_kind():
     assert key_of(b"1") == key_of(b"1.0")
     assert key_of(b"1") != key_of(b'"1"')
+
+
+def test_an_id_that_is_nested_too_deeply_is_refused_like_any_other():
+    with pytest.raises(RpcError):
+        key_of(b"[" * 100_000 + b"]" * 100_000)

@@ -1,5 +1,6 @@
 """The guests of an open home: where each call goes, and whether a pin still stands for what is configured."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from coilclaw.features.guests.offer import GuestOffer, OfferedTool, Pin, grant_of
@@ -9,6 +10,7 @@ from coilclaw.packets.ports import Context
 if TYPE_CHECKING:
     from coilclaw.config.mcp import McpServer
     from coilclaw.features.guests.mcp_client import CallResult
+    from coilclaw.features.guests.mcp_messages import Blob
     from coilclaw.features.guests.running import RunningGuests
     from coilclaw.runtime.runtime import Runtime
 
@@ -25,9 +27,11 @@ class Guests:
         if pin.offer.grant.kind == "plugin":
             from coilclaw.features.guests.plugin_call import call_plugin
 
-            return await call_plugin(self._app, pin, tool, arguments, context.idempotency_key)
-        idle = self._app.config.mcp.servers[pin.offer.name].idle_seconds
-        return await self.servers.call(pin, tool, arguments, idle_seconds=idle)
+            result = await call_plugin(self._app, pin, tool, arguments, context.idempotency_key)
+        else:
+            idle = self._app.config.mcp.servers[pin.offer.name].idle_seconds
+            result = await self.servers.call(pin, tool, arguments, idle_seconds=idle)
+        return await asyncio.to_thread(_without_secrets, self._app, result)
 
     async def look(self, name: str, server: "McpServer") -> GuestOffer:
         """Start a server once and see what it offers."""
@@ -62,6 +66,22 @@ class Guests:
             from coilclaw.features.guests.plugin_files import settle_copy
 
             settle_copy(self._app, offer)
+
+
+def _without_secrets(app: "Runtime", result: "CallResult") -> "CallResult":
+    """The result before any of it becomes an artifact. Of binary data only registered values are taken out."""
+    import msgspec
+
+    blobs: list[Blob] = []
+    for blob in result.blobs:
+        text = app.redactor.registered(blob.data.decode("utf-8", "surrogateescape"))
+        blobs.append(msgspec.structs.replace(blob, data=text.encode("utf-8", "surrogateescape")))
+    return msgspec.structs.replace(
+        result,
+        text=app.redact(result.text),
+        structured=None if result.structured is None else app.redactor.value(result.structured),
+        blobs=tuple(blobs),
+    )
 
 
 def guests_of(app: "Runtime") -> Guests:

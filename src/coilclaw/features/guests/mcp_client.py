@@ -123,8 +123,12 @@ class McpClient:
 
     async def list_tools(self) -> tuple[ListedTool, ...]:
         """Every tool on every page; too many, too large or a name that comes twice is a GuestFault."""
-        self._changed = False  # before asking: a change meanwhile counts
-        self._listed = await self._in_session(self._list)
+        before, self._changed = self._changed, False  # before asking: a change meanwhile counts
+        try:
+            self._listed = await self._in_session(self._list)
+        except BaseException:
+            self._changed = self._changed or before
+            raise
         return self._listed
 
     async def call(

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Literal, TypeAlias
 
 from coilclaw.features.guests.mcp_client import GuestFault, GuestUnauthorized, Kind, Receive, SessionLost
-from coilclaw.packets.errors import EgressRefused, TransportError
+from coilclaw.packets.errors import CoilclawError, EgressRefused, TransportError
 from coilclaw.packets.http import HttpRequest
 from coilclaw.packets.ports import StreamedResponse, Transport
 from coilclaw.providers.sse import EventReader
@@ -77,6 +77,8 @@ class HttpWire:
         except GuestFault as fault:
             fault.begun, fault.answered = True, False  # the request itself was taken
             raise
+        except CoilclawError as error:  # our credentials ran out meanwhile
+            raise GuestFault(error.message, remedy=error.remedy, code="GUEST_UNAUTHORIZED") from error
 
     async def close(self) -> None:
         """End the session, if there is one; whether the server hears it does not matter."""

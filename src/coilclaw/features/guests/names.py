@@ -7,15 +7,18 @@ from coilclaw.packets.errors import UsageError
 
 _GUEST = re.compile(r"[a-z0-9]([a-z0-9-]|_(?!_))*(?<![_-])")
 _TOOL = re.compile(r"[a-z0-9_-]{1,64}")
+_TAKEN = "plugins"
+"""Beside the guests' own folders lies one with the approved copies of plugins."""
 _ALIKE = str.maketrans({"i": "1", "l": "1", "o": "0", "-": "_"})
 
 
 def check_guest_name(name: str) -> None:
     """Raise unless a guest may have this name. Without `__`, a provider's spelling of a tool is unambiguous."""
-    if len(name) > 32 or not _GUEST.fullmatch(name):
+    if len(name) > 32 or not _GUEST.fullmatch(name) or name == _TAKEN:
         raise UsageError(
             f"{name[:80]!r} is not a valid name for a guest.",
-            remedy="Use at most 32 lower-case letters, digits, '-' and '_'; begin and end with a letter or digit.",
+            remedy="Use at most 32 lower-case letters, digits, '-' and '_'; begin and end with a letter or digit."
+            f" {_TAKEN} is taken.",
         )
 
 

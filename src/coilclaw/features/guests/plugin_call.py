@@ -8,8 +8,8 @@ import msgspec
 from coilclaw.features.guests.mcp_client import CallResult, GuestFault
 from coilclaw.features.guests.offer import OfferedTool, Pin
 from coilclaw.features.guests.plugin_files import copy_of, signature
-from coilclaw.features.guests.program import folder_digest, folder_mounts
-from coilclaw.features.guests.running import guest_folder
+from coilclaw.features.guests.program import folder_digest
+from coilclaw.features.guests.running import granted_folders, guest_folder, own_environment
 from coilclaw.packets.box import BoxLimits, BoxMount, BoxResult, BoxSpec
 from coilclaw.packets.canonical import Json, NotCanonical, canonical_bytes, parse_object
 from coilclaw.packets.errors import ToolError
@@ -68,12 +68,12 @@ def plugin_spec(app: "Runtime", pin: Pin, tool: OfferedTool, folder: "Path", ask
     """The box of one call."""
     grant, own = pin.offer.grant, guest_folder(app, pin.offer.name)
     program = f"{AT}/{tool.command[0].removeprefix('./')}"
-    mounts = folder_mounts(grant.read, grant.write, app.user_home)
+    mounts = granted_folders(app, grant.read, grant.write)
     return BoxSpec(
         command=(program, *tool.command[1:]),
         workspace=str(own),
         cwd=str(own),
-        environment=(("LANG", "C.UTF-8"), ("HOME", str(own))),
+        environment=own_environment(own),
         domains=grant.domains,
         mounts=(BoxMount(source=str(folder), at=AT, writable=False), *mounts),
         stdin=asked,

@@ -85,7 +85,7 @@ def copy_of(app: "Runtime", offer: GuestOffer) -> Path:
 def remove(app: "Runtime", name: str) -> None:
     """Remove an installed plugin and its copies."""
     shutil.rmtree(app.home.plugins_dir / name, ignore_errors=True)
-    for copy in (guests_dir(app.config.workspace_dir) / "plugins").glob(f"{name}-*"):
+    for copy in (guests_dir(app.config.workspace_dir) / "plugins").glob(f"{name}-{'[0-9a-f]' * 16}"):
         _remove(copy)
 
 

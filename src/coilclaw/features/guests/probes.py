@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from coilclaw.features.guests.guests import guests_of
 from coilclaw.features.guests.offer import GuestGrant, Pin
 from coilclaw.features.guests.plugin_files import copy_of
-from coilclaw.features.guests.program import find_program, folder_digest, folder_mounts
-from coilclaw.features.guests.running import secrets_of
+from coilclaw.features.guests.program import find_program, folder_digest, must_be_apart
+from coilclaw.features.guests.running import granted_folders, secrets_of, worked_in
 from coilclaw.features.guests.store import DAMAGED, load_guests
 from coilclaw.packets.box import Probe
 from coilclaw.packets.errors import CoilclawError, ToolError
@@ -35,9 +35,9 @@ def _guest(app: "Runtime", pin: Pin) -> Probe:
     try:
         if _program(app, pin) != grant.program:
             return _faulty(name, "its program is not the one that was approved, so it is not started", again)
-        folder_mounts(grant.read, grant.write, app.user_home)
+        granted_folders(app, grant.read, grant.write)
         secrets_of(app, (*grant.env, *(secret for _, secret in grant.headers)))
-        _must_be_listed(app, grant)
+        must_be_listed(app, grant)
     except (CoilclawError, OSError) as error:
         remedy = error.remedy if isinstance(error, CoilclawError) else ""
         return _faulty(name, app.redact(getattr(error, "message", "") or str(error)).rstrip("."), remedy or again)
@@ -57,10 +57,15 @@ def _program(app: "Runtime", pin: Pin) -> str:
     if grant.kind == "plugin":
         folder = copy_of(app, pin.offer)
         return folder_digest(folder) if folder.is_dir() else ""
-    return find_program(grant.command, app.environ.get("PATH", "/usr/bin:/bin")).digest
+    program = find_program(grant.command, app.environ.get("PATH", "/usr/bin:/bin"))
+    must_be_apart(program.mounts, worked_in(app))
+    return program.digest
 
 
-def _must_be_listed(app: "Runtime", grant: GuestGrant) -> None:
+def must_be_listed(app: "Runtime", grant: GuestGrant) -> None:
+    """Raise unless every host of a boxed guest may be reached as the configuration is now."""
+    if not grant.domains:
+        return
     from coilclaw.runtime.reachable import listing_of, url_fact
 
     listing = listing_of(app.config)

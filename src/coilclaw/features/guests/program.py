@@ -63,11 +63,29 @@ def folder_mounts(read: Iterable[str], write: Iterable[str], user_home: Path) ->
     made: list[BoxMount] = []
     for folder, writable in given:
         path = str(user_home) + folder[1:] if folder == "~" or folder.startswith("~/") else folder
+        if not Path(path).is_absolute():
+            raise UsageError(f"the folder {folder} is not spelled in full.", remedy="Begin it with / or ~/.")
         if not Path(path).is_dir():
             raise UsageError(f"the folder {folder} does not exist.", remedy="Create it, or remove it from the guest.")
         real = os.path.realpath(path)
+        if real != os.path.normpath(path):  # the card showed one name, and a link can be led elsewhere later
+            raise UsageError(f"the folder {folder} leads to {real} through a link.", remedy="Name that folder itself.")
         made.append(BoxMount(source=real, at=_place(real, len(made), "files"), writable=writable))
     return tuple(made)
+
+
+def must_be_apart(mounts: Iterable[BoxMount], worked_in: Iterable[Path]) -> None:
+    """Refuse what overlaps a folder that the agent works in: it could change a program after its hash was taken, and
+    the labels, snapshots and protected names of that folder do not hold for a guest."""
+    places = [Path(os.path.realpath(place)) for place in worked_in]
+    for mount in mounts:
+        source = Path(mount.source)
+        for place in places:
+            if source.is_relative_to(place) or place.is_relative_to(source):
+                raise UsageError(
+                    f"{source} and {place}, where the agent works, lie in one another.",
+                    remedy="Give the guest a folder apart from the workspace and from projects.",
+                )
 
 
 def folder_digest(folder: Path) -> str:
@@ -150,7 +168,8 @@ def _digest(files: list[str], folders: list[str]) -> str:
 
 
 def _all_files(folders: list[str]) -> Iterator[tuple[Path, str]]:
-    """Every entry, in an order that depends on names alone. Caches of compiled code are made by running it."""
+    """Every entry, in an order that depends on names alone. Compiled code is left out: it is made by running
+    the program elsewhere, and Python in a guest's box does not look at it."""
     for folder in sorted(set(folders)):
         for top, below, names in os.walk(folder):
             below[:] = sorted(name for name in below if name != "__pycache__")

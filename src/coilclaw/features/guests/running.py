@@ -22,6 +22,7 @@ from coilclaw.features.guests.mcp_client import (
     McpWire,
     Receive,
 )
+from coilclaw.features.guests.mcp_messages import ListedTool
 from coilclaw.features.guests.names import alike, tool_fault
 from coilclaw.features.guests.offer import (
     CLAIMS,
@@ -33,11 +34,11 @@ from coilclaw.features.guests.offer import (
     grant_of,
     withheld,
 )
-from coilclaw.features.guests.program import find_program, folder_mounts
+from coilclaw.features.guests.program import find_program, folder_mounts, must_be_apart
 from coilclaw.features.guests.schemas import schema_fault
-from coilclaw.features.guests.store import put_fault, put_seen
+from coilclaw.features.guests.store import load_guest, put_fault, put_seen
 from coilclaw.ledger.audit import add_event
-from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxSpec
+from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxMount, BoxSpec
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.store.tx import Tx
@@ -50,6 +51,8 @@ START_SECONDS = 60.0
 LINE_BYTES = 8 << 20
 """The longest message a server may send."""
 LONGEST_PAUSE = 300.0
+WATCH_SECONDS = 1.0
+"""How often is looked whether the owner still lets a guest in that runs."""
 _ENDED = ("GUEST_OVER", "GUEST_PROTOCOL")
 """Codes of faults after which nothing more can be said to a guest."""
 
@@ -64,6 +67,14 @@ class _Running:
         self.withheld: dict[str, str] = {}
         self.calls = 0
         self.idle: asyncio.TimerHandle | None = None
+        self.watch: asyncio.Task[None] | None = None
+
+    def rest_no_more(self) -> None:
+        """Nobody waits any longer for it to be idle or switched off."""
+        if self.idle is not None:
+            self.idle.cancel()
+        if self.watch is not None and self.watch is not asyncio.current_task():
+            self.watch.cancel()
 
 
 class _Place:
@@ -105,8 +116,8 @@ class RunningGuests:
         for last in (False, True):
             try:
                 return await self._call(place, pin, tool, arguments, idle_seconds)
-            except GuestUnauthorized:
-                if last or not place.token:
+            except GuestUnauthorized as fault:
+                if last or fault.begun or not place.token:  # begun: the call was taken, only its answer was refused
                     raise
                 place.rejected, place.token = place.token, ""
             except GuestFault as fault:
@@ -120,8 +131,10 @@ class RunningGuests:
         name = pin.offer.name
         async with place.lock:
             running = await self._started(place, pin)
+            if running.idle is None:
+                self._rest(place, name, running, idle_seconds)  # also if this call is not made in the end
             if running.client.tools_changed:
-                await self._compare(running, pin)
+                await self._compare_again(place, running, pin)
         if why := running.withheld.get(tool.original):
             raise ToolError(
                 f"{name}.{tool.original.lower()} is withheld: {why}.",
@@ -144,15 +157,14 @@ class RunningGuests:
         finally:
             running.calls -= 1
             if not running.calls and place.running is running:
-                loop = asyncio.get_running_loop()
-                running.idle = loop.call_later(idle_seconds, self._end_idle, place, name, running)
+                self._rest(place, name, running, idle_seconds)
 
     async def look(self, name: str, server: "McpServer") -> GuestOffer:
         """Start a server, see what it offers, and end it."""
         client, grant = await self._open(name, server)
         try:
             info = await client.start()
-            return await _offer(client, name, info.version, grant)
+            return await _offer(self._app, client, name, info.version, grant)
         finally:
             await client.close()
 
@@ -193,6 +205,7 @@ class RunningGuests:
                 error.begun = False
             raise
         place.running, place.pin = running, pin.digest
+        running.watch = asyncio.ensure_future(self._watch(place, running, pin))
         return running
 
     async def _start(self, name: str, server: "McpServer", pin: Pin) -> _Running:
@@ -208,10 +221,11 @@ class RunningGuests:
             info = await client.start()
             running = _Running(client, info.version, grant)
             await self._compare(running, pin)
+            version = self._app.redact(info.version)[:100]
+            await self._note("guest_started", name, {"pin": pin.digest, "version": version})
         except BaseException:
             await client.close()
             raise
-        await self._note("guest_started", name, {"pin": pin.digest, "version": info.version[:100]})
         return running
 
     async def _open(self, name: str, server: "McpServer") -> tuple[McpClient, GuestGrant]:
@@ -221,7 +235,8 @@ class RunningGuests:
         program = await asyncio.to_thread(find_program, server.command, self._app.environ.get("PATH", "/usr/bin:/bin"))
         grant = grant_of(server, program.digest)
         spec = self._spec(name, server, program.argv)
-        mounts = (*program.mounts, *folder_mounts(server.read, server.write, self._app.user_home))
+        must_be_apart(program.mounts, worked_in(self._app))
+        mounts = (*program.mounts, *granted_folders(self._app, server.read, server.write))
         spec = msgspec.structs.replace(spec, mounts=mounts)
         return McpClient(_Boxed(self._app, spec), seconds=START_SECONDS), grant
 
@@ -231,7 +246,7 @@ class RunningGuests:
             command=argv,
             workspace=str(folder),
             cwd=str(folder),
-            environment=(("LANG", "C.UTF-8"), ("HOME", str(folder)), *secrets_of(self._app, server.env)),
+            environment=(*own_environment(folder), *secrets_of(self._app, server.env)),
             domains=server.domains,
             broker=BROKER_FOR_HOURS,
             limits=BoxLimits(
@@ -259,7 +274,7 @@ class RunningGuests:
             from coilclaw.features.guests.signing_in import bearer
 
             place = self._places.setdefault(name, _Place())
-            signed = await bearer(self._app, name, place.rejected)
+            signed = await bearer(self._app, name, server.url, place.rejected)
             place.token, place.rejected = signed[1].partition(" ")[2], ""
             return (*given, signed)
 
@@ -269,14 +284,25 @@ class RunningGuests:
 
     async def _compare(self, running: _Running, pin: Pin) -> None:
         name = pin.offer.name
-        seen = await _offer(running.client, name, running.version, running.grant)
+        seen = await _offer(self._app, running.client, name, running.version, running.grant)
         running.withheld = withheld(pin, seen)
         if seen.digest != pin.offer.digest:
             await self._app.db.write(lambda tx: put_seen(tx, seen))
             if running.withheld:
                 await self._note("guest_changed", name, {"tools": [*running.withheld]})
 
+    async def _compare_again(self, place: _Place, running: _Running, pin: Pin) -> None:
+        try:
+            await self._compare(running, pin)
+        except GuestFault as fault:
+            if fault.code in _ENDED:
+                await self._crashed(place, pin.offer.name, running, fault)
+            raise
+
     # Ending
+
+    def _rest(self, place: _Place, name: str, running: _Running, seconds: float) -> None:
+        running.idle = asyncio.get_running_loop().call_later(seconds, self._end_idle, place, name, running)
 
     def _end_idle(self, place: _Place, name: str, running: _Running) -> None:
         async def end() -> None:
@@ -288,9 +314,32 @@ class RunningGuests:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
+    async def _watch(self, place: _Place, running: _Running, pin: Pin) -> None:
+        """End it once the owner switched it off or took something back, in whichever process."""
+        while place.running is running:
+            await asyncio.sleep(WATCH_SECONDS)
+            if self._is_in_force(pin):
+                continue
+            async with place.lock:
+                if place.running is running:
+                    await self._end(place, pin.offer.name, "the owner does not let it in any more")
+
+    def _is_in_force(self, pin: Pin) -> bool:
+        from coilclaw.features.guests.guests import guests_of
+        from coilclaw.features.guests.probes import must_be_listed
+
+        try:
+            row = load_guest(self._app.db.reader, pin.offer.name)
+            must_be_listed(self._app, pin.offer.grant)
+        except Exception:  # fail closed: a later call starts it again, if it may
+            return False
+        is_pinned = row is not None and row.enabled and row.pin == pin
+        return is_pinned and guests_of(self._app).is_configured(pin)
+
     async def _crashed(self, place: _Place, name: str, running: _Running, fault: GuestFault) -> None:
         if place.running is running:
             place.running = None
+            running.rest_no_more()
             self._pause(place)
             with suppress(CoilclawError):
                 await running.client.close()
@@ -304,8 +353,7 @@ class RunningGuests:
         running, place.running = place.running, None
         if running is None:
             return
-        if running.idle is not None:
-            running.idle.cancel()
+        running.rest_no_more()
         with suppress(CoilclawError):
             await running.client.close()
         await self._note("guest_ended", name, {"why": why})
@@ -361,6 +409,27 @@ def guest_folder(app: "Runtime", name: str) -> Path:
     return folder
 
 
+def own_environment(folder: Path) -> tuple[tuple[str, str], ...]:
+    """What every guest finds. Compiled code beside a program is not part of its hash, so Python must not look there."""
+    return (("LANG", "C.UTF-8"), ("HOME", str(folder)), ("PYTHONPYCACHEPREFIX", str(folder / ".pycache")))
+
+
+def worked_in(app: "Runtime") -> list[Path]:
+    """The folders that calls of the agent, or of guests, can change."""
+    from coilclaw.config.mcp import guests_dir
+    from coilclaw.store.projects import open_projects
+
+    projects = [Path(project.path) for project in open_projects(app.db.reader)]
+    return [app.config.workspace_dir, app.config.trees_dir, guests_dir(app.config.workspace_dir), *projects]
+
+
+def granted_folders(app: "Runtime", read: tuple[str, ...], write: tuple[str, ...]) -> tuple[BoxMount, ...]:
+    """The owner's folders that a guest is given; a UsageError if it cannot be given one of them."""
+    mounts = folder_mounts(read, write, app.user_home)
+    must_be_apart(mounts, worked_in(app) if mounts else ())
+    return mounts
+
+
 def secrets_of(app: "Runtime", names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Named secrets as environment variables; one that is missing is an error with the remedy."""
     found: list[tuple[str, str]] = []
@@ -377,7 +446,7 @@ def secrets_of(app: "Runtime", names: tuple[str, ...]) -> tuple[tuple[str, str],
     return tuple(found)
 
 
-async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) -> GuestOffer:
+async def _offer(app: "Runtime", client: McpClient, name: str, version: str, grant: GuestGrant) -> GuestOffer:
     """What a started server offers, in the order of names; what cannot be let in is told."""
     tools: list[OfferedTool] = []
     faults: list[str] = []
@@ -389,8 +458,10 @@ async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) 
             fault = schema_fault(tool.output_schema)
         if tool.name in twins:
             fault = "its name looks like that of another tool"
+        if _tells_a_secret(app, tool):
+            fault = "it repeats one of your secrets"
         if fault:
-            faults.append(f"{tool.name[:80]}: {fault}")
+            faults.append(f"{app.redact(tool.name)[:80]}: {fault}")
             continue
         offered = OfferedTool(
             original=tool.name,
@@ -400,4 +471,11 @@ async def _offer(client: McpClient, name: str, version: str, grant: GuestGrant) 
             claims={key: tool.annotations[key] for key in CLAIMS if isinstance(tool.annotations.get(key), bool)},
         )
         tools.append(offered)
-    return GuestOffer(name=name, version=version[:100], grant=grant, tools=tuple(tools), faults=tuple(faults))
+    version = app.redact(version)[:100]
+    return GuestOffer(name=name, version=version, grant=grant, tools=tuple(tools), faults=tuple(faults))
+
+
+def _tells_a_secret(app: "Runtime", tool: ListedTool) -> bool:
+    """Whether a registered secret stands in what would be stored, and sent to models with every request."""
+    words = f"{tool.name}\n{tool.description}\n{msgspec.json.encode((tool.input_schema, tool.output_schema)).decode()}"
+    return app.redactor.registered(words) != words

@@ -59,12 +59,14 @@ async def sign_in_to(
     return f"Signed in to {name} with {', '.join(grant.scopes) or 'its default scopes'}.{missing}"
 
 
-async def bearer(app: "Runtime", name: str, rejected: str) -> tuple[str, str]:
-    """The header for one request; `rejected` is a token that the server refused."""
+async def bearer(app: "Runtime", name: str, url: str, rejected: str) -> tuple[str, str]:
+    """The header for one request to that address; `rejected` is a token that the server refused."""
+    from coilclaw.runtime.oauth.discovery import is_for
+
     client = app.oauth.kept_client(account(name), "user")
-    if client is None:
+    if client is None or not is_for(client.resource, url):  # the table may name another server by now
         raise ToolError(
-            f"nobody signed in to {name}.",
+            f"nobody signed in to {name} at this address.",
             remedy=f"Run `coilclaw mcp sign-in {name}`.",
             code="GUEST_UNAUTHORIZED",
             begun=False,

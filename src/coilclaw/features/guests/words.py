@@ -62,8 +62,11 @@ def grant_words(grant: GuestGrant) -> Iterator[str]:
     yield f"It gets the secrets {', '.join(grant.env)}." if grant.env else "It gets no secrets."
     yield from (f"It may read {one_line(folder)}." for folder in grant.read)
     yield from (f"It may change {one_line(folder)}; that cannot be undone." for folder in grant.write)
+    named = [word for word in grant.command[1:] if word.startswith("/")]
+    if named:  # their folders are mounted as parts of the program
+        yield f"It may read the folders of {', '.join(one_line(word) for word in named)}, if they exist."
     if not grant.read and not grant.write:
-        yield "It sees none of your files."
+        yield f"It sees {'no other files of yours' if named else 'none of your files'}."
     if grant.program:
         yield f"Program: sha256 {grant.program[:16]}…; if a file of it changes, you are asked again."
 

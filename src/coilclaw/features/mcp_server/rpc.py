@@ -101,7 +101,7 @@ def key_of(raw: msgspec.Raw) -> Key:
     """An id as a value; RpcError if it cannot be one."""
     try:
         value = json.loads(bytes(raw))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RpcError(INVALID_REQUEST, "This is not an id.") from error
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise RpcError(INVALID_REQUEST, "This is not an id.")

@@ -249,14 +249,22 @@ def _server_places(issuer: Target) -> list[str]:
     return [f"{root}/{_SERVER}/{path}", f"{root}/{_OPENID}/{path}", f"{root}/{path}/{_OPENID}"]
 
 
+def is_for(resource: str, url: str) -> bool:
+    """Whether a token for this resource may be sent to that address."""
+    target, base = parse_url(resource), parse_url(url)
+    return isinstance(target, Target) and isinstance(base, Target) and _is_part(base, target)
+
+
+def _is_part(url: Target, resource: Target) -> bool:
+    part, whole = resource.path.rstrip("/"), url.path.partition("?")[0].rstrip("/")
+    return url.origin == resource.origin and (whole == part or whole.startswith(f"{part}/"))
+
+
 def _resource(about: JsonObject, base: Target) -> str:
     """The resource that the metadata is about: the one that was asked, or the server it is part of."""
     named = _text(about, "resource")
     target = parse_url(named)
-    if isinstance(target, Refusal) or target.origin != base.origin:
-        raise _refused("the resource's metadata is for another resource")
-    part, whole = target.path.rstrip("/"), base.path.partition("?")[0].rstrip("/")
-    if whole != part and not whole.startswith(f"{part}/"):
+    if isinstance(target, Refusal) or not _is_part(base, target):
         raise _refused("the resource's metadata is for another resource")
     return named
 
