@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -88,11 +89,14 @@ def test_words_that_are_files_here_are_spelled_in_full(tmp_path):
     )  # fmt: skip
 
 
-def test_a_folder_it_may_read_must_exist_and_is_taken_without_links(tmp_path):
+def test_a_folder_it_may_read_must_exist_and_be_named_without_links(tmp_path):
+    tmp_path = Path(os.path.realpath(tmp_path))
     (tmp_path / "docs").mkdir()
     (tmp_path / "link").symlink_to("docs")
-    (mount,) = folder_mounts([str(tmp_path / "link")], [], tmp_path)
-    assert (mount.source, mount.writable) == (os.path.realpath(tmp_path / "docs"), False)
+    (mount,) = folder_mounts([str(tmp_path / "docs")], [], tmp_path)
+    assert (mount.source, mount.writable) == (str(tmp_path / "docs"), False)
+    with pytest.raises(UsageError, match="through a link"):
+        folder_mounts([str(tmp_path / "link")], [], tmp_path)
     with pytest.raises(UsageError, match="does not exist"):
         folder_mounts([str(tmp_path / "no")], [], tmp_path)
 
