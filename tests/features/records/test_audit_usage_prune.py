@@ -224,7 +224,7 @@ def test_usage_is_shown_with_its_cost_and_todays_share(place, today):
         "vendor/model:1\t1\t100000\t100000\t1.2500\t0",
         "total\t2\t100010\t100010\t≥ 1.2500\t0",
     ]
-    assert "Today: 200020 of 15000000 tokens (1.3 %)." in told.stderr
+    assert "Today: 200,020 of 15,000,000 tokens (1.3 %)." in told.stderr
     report = json.loads(place.run("usage", "--days", "60", "--by", "day", "--json").stdout)
     assert len(report["rows"]) == 2
     assert report["total"]["cost_millionths"] == 1_250_000
