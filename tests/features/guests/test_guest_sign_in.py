@@ -47,7 +47,7 @@ async def test_signing_in_is_lane_c_and_keeps_a_token_that_nobody_sees(signed):
     done = await sign_in(signed)
     assert done.result.success, done.result.output
     (card,) = signed.home.owner.cards
-    assert (card.lane, signed.oauth.base_url in card.preview_or_diff) == ("C", True)
+    assert (card.lane, signed.oauth.resource_url in card.preview_or_diff) == ("C", True)
     (account,) = signed.app.oauth.status()
     assert account.provider == "mcp:sum"
     stored = b"".join(
@@ -78,9 +78,10 @@ async def test_no_model_can_sign_in(signed, source):
     assert not signed.oauth.requests
 
 
-async def test_hosts_that_changed_after_the_card_are_not_used(signed):
+@pytest.mark.parametrize("shown", [{"hosts": ["https://evil.example"]}, {"url": "http://127.0.0.1:9/mcp"}])
+async def test_hosts_that_changed_after_the_card_are_not_used(signed, shown):
     call = signed.owner.sign_in_call("sum", paste=False)
-    args = {**json.loads(call.args_bytes), "hosts": ["https://evil.example"]}
+    args = {**json.loads(call.args_bytes), **shown}
     refused = await signed.home.call(call.tool, Turn("turn_h", "", "gateway"), **args)
     assert refused.result.code == "GUEST_CHANGED"
     assert not signed.oauth.requests

@@ -84,7 +84,8 @@ class OwnerGuests:
                 f"{name} has no oauth_hosts.",
                 remedy=f"Name where to sign in: `coilclaw config set --add mcp.servers.{name}.oauth_hosts HOST`.",
             )
-        args = {"name": name, "paste": paste, "hosts": [*server.oauth_hosts], "scopes": [*server.oauth_scopes]}
+        hosts, scopes = [*server.oauth_hosts], [*server.oauth_scopes]
+        args = {"name": name, "url": server.url, "paste": paste, "hosts": hosts, "scopes": scopes}
         return ToolCall.of("guest_sign_in", dict(args))
 
     async def read_plugin(self, name: str) -> None:

@@ -185,6 +185,7 @@ class SignInArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of guest_sign_in."""
 
     name: Name
+    url: Annotated[str, msgspec.Meta(description="The server to sign in to.", max_length=2048)]
     paste: Annotated[bool, msgspec.Meta(description="Ask for the address instead of listening for the browser.")]
     hosts: Annotated[tuple[str, ...], msgspec.Meta(description="Where signing in may go.", max_length=20)]
     scopes: Annotated[tuple[str, ...], msgspec.Meta(description="What is asked for.", max_length=100)]
@@ -193,7 +194,10 @@ class SignInArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _make_sign_in(home: "Callable[[], Runtime]") -> Tool:
     def touches(args: SignInArgs) -> Touches:
         scopes = ", ".join(args.scopes) or "its default scopes"
-        says = f"Sign in to {args.name} at {', '.join(args.hosts)}, for {scopes}. The token is kept encrypted."
+        says = (
+            f"Sign in to {args.name} ({one_line(args.url)}) at {', '.join(args.hosts)}, for {scopes}."
+            " The token is kept encrypted."
+        )
         return Touches(subject=args.name, public=True, seconds=330, says=says)
 
     @tool(
@@ -213,7 +217,8 @@ def _make_sign_in(home: "Callable[[], Runtime]") -> Tool:
 
         app, ask = home(), context.ask_owner
         server = app.config.mcp.servers.get(args.name)
-        if server is None or (server.oauth_hosts, server.oauth_scopes) != (args.hosts, args.scopes):
+        shown = (args.url, args.hosts, args.scopes)
+        if server is None or (server.url, server.oauth_hosts, server.oauth_scopes) != shown:
             raise ToolError(f"{args.name} is not what was shown.", code="GUEST_CHANGED", begun=False)
         if args.paste and ask is None:
             raise ToolError("nobody can paste an address here.", code="NOT_GRANTED", begun=False)
