@@ -55,7 +55,7 @@ def test_one_of_two_writes_is_taken_back_and_code_has_its_colours(house, window,
     w.sees("Take back what was written to one.py")
     w.scene("chat-undo-one")
     approve(w, passkey=False)
-    w.sees("Done. A receipt was written.")
+    w.sees("Taken back.")
     assert (house.workspace / "one.py").read_text() == "before\n"
     assert (house.workspace / "two.md").exists()
 
