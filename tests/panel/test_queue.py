@@ -20,10 +20,11 @@ def flood(house):
         columns = [row[1] for row in db.execute("PRAGMA table_info(proposed_actions)")]
         db.row_factory = sqlite3.Row
         first = db.execute("SELECT * FROM proposed_actions WHERE status = 'PENDING' AND lane = 'A'").fetchone()
+        begins = first["action_id"][:-4] + ("a" if first["action_id"][-4] != "a" else "b")  # not one that exists
         for number in range(1, WRITES):
             row = {
                 **{name: first[name] for name in columns},
-                "action_id": f"{first['action_id'][:-3]}{number:03}",
+                "action_id": f"{begins}{number:03}",
                 "idempotency_key": f"flood{number}",
                 "args_json": first["args_json"].replace("shopping.md", f"shopping-{number:03}.md"),
             }

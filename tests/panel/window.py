@@ -56,6 +56,14 @@ AXE = """(async () => {
 })()"""
 
 
+GONE = """() => {
+    const closing = [...document.querySelectorAll('.toasts button')];
+    closing.forEach((each) => each.click());
+    return closing.length === 0;
+}"""
+"""Closes every toast, and tells when none is left."""
+
+
 @dataclass(frozen=True)
 class Look:
     """How big, and by which light."""
@@ -165,7 +173,7 @@ class Window:
     def scene(self, name):
         """Keep a picture of what is in sight, and hold it against the rules."""
         self.settled()
-        self.page.evaluate("document.querySelectorAll('.toasts button').forEach((each) => each.click())")
+        self.page.wait_for_function(GONE, timeout=PATIENCE)  # one that fades has other colours
         self.shoot(name)
         self.accessible(name)
         self.fits(name)
