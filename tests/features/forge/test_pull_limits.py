@@ -103,6 +103,8 @@ async def test_no_race_opens_one_too_many(forge_office):
             return None
 
     done = await asyncio.gather(*(publish(job) for job in waiting))
+    lost = [job for job, made in zip(waiting, done, strict=True) if made is None]
+    done += [await publish(job) for job in lost]  # who lost the race for the repository tries again, as the worker does
     assert sum(each is not None for each in done) == 2
 
 
