@@ -277,6 +277,8 @@ async def test_any_document_gives_endpoints_or_one_kind_of_error(fields):
         ended = (await discover(wire, MCP, HOSTS, may_register=True)).token_url
     except OAuthError as error:
         ended = error.code
+    except EgressRefused:  # metadata led to a place of a named host that nothing is scripted for
+        return
     assert ended in ("HOST", "METADATA", "https://as.example/token", MCP, f"{ISSUER}/")
 
 
