@@ -128,7 +128,7 @@ def show(name: str, as_json: bool) -> None:
     print_json(view) if as_json else _show(view)
 
 
-@click.command(short_help="Start a server and call ping.")
+@click.command(short_help="Start a server once and list its tools.")
 @click.argument("name")
 def test(name: str) -> int:
     """Start a server once in its box and list its tools, through the gate; nothing is let in."""
