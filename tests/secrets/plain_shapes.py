@@ -8,7 +8,7 @@ from coilclaw.secrets.shape_table import SHAPES, Shape
 from coilclaw.secrets.shapes import Shapes
 from coilclaw.secrets.stream_engine import Hit, Window
 from coilclaw.secrets.tokens import _ended, random_piece
-from coilclaw.secrets.webhooks import is_anchor, webhook
+from coilclaw.secrets.webhooks import is_anchor
 
 LONGEST = 2_048
 RUN = re.compile(r"[A-Za-z0-9_.:/=+$~-]{0,2048}")
@@ -34,7 +34,7 @@ class PlainShapes(Shapes):
         first = window.text[at]
         if first == "P" or (first == "-" and window.text.startswith(("-----", "---- "), at)):
             return super().decide(window, at)
-        if is_anchor(window.text, at) and webhook(window, at) is not None:
+        if is_anchor(window.text, at):
             return super().decide(window, at)
         end = window.run(RUN, at)
         dashes = window.text.find("----", at, end)

@@ -89,7 +89,7 @@ def test_a_pair_does_not_show_its_key(authority):
 @pytest.mark.parametrize(
     "name", ["https://coil", "coil:8377", "*.home.arpa", "a b", "", "-x", "ü.example", "1.2.3", "x" * 64]
 )
-def test_what_is_no_name_is_refused(name):
+def test_what_is_not_a_name_is_refused(name):
     with pytest.raises(UsageError, match="neither a host name nor an IP address"):
         plain_names((name,))
 

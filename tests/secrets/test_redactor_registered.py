@@ -153,7 +153,7 @@ def test_text_without_the_value_is_untouched_by_the_registered_layer(text: str) 
     assert Redactor([("k", PLAIN)]).text(text) == Redactor().text(text)
 
 
-def test_what_only_its_context_suggests_is_no_certain_secret() -> None:
+def test_what_only_its_context_suggests_is_not_a_certain_secret() -> None:
     redactor = Redactor([("k", PLAIN)])
     context = "password = hunter2-and-more-99\n"
     assert redactor.text(context) != context

@@ -39,6 +39,13 @@ HOSTILE = [
     "$6$a",
     "ya29.a-",
     "sk-ant-ffffffff-",
+    "ntfy.sh/",
+    "/hooks/",
+    "a1.m.pipedream.net",
+    "dp.st.",
+    "12345678:AA",
+    "/hooks/\n",
+    "webhook.office.com/webhookb2/\n",
 ]
 LETTERS = string.ascii_letters + string.digits
 ALPHABETS = [LETTERS, LETTERS + "_-", LETTERS + "_-.", LETTERS + "+/=", "0123456789abcdef", "a1-", "abcd1_", "ab", "f"]
@@ -48,7 +55,7 @@ sk- sk_ sk-ant- sk-proj- ghp_ github_pat_ glpat- eyJ .eyJ cc_ xoxb- AKIA AIza ya
 AGE-SECRET-KEY-1 AGE-PLUGIN- $2b$10$ $argon2id$ $6$ 1//0 123456789: bot LS0tLS1CRUdJTiBQUkl oy2 dapi 1Q~ pat pat- ntn_
 secret_ a_key_ a_live_ tskey- tskey-auth- dp.pt. sl. sk.eyJ. /webhooks/1234567890/ mfa. hooks.slack.com/services/ whsec_
 webhook.office.com/webhookb2/ .atlasv1. EAAA EAA A3-ABCDEF- ffffffff SK AAAAabcdefg:APA91b lin_api_ ---- -----BEGIN
-MTIzNDU2Nzg5MDEyMzQ1Njc4
+MTIzNDU2Nzg5MDEyMzQ1Njc4 ntfy.sh/ /hooks/ .m.pipedream.net dp.st. dp.st.dev. tk_ 12345678:AA
 """
 PIECES = [*PREFIXES.split(), *"_-.:/=+~$ \n'@", "\r\n", "\n  "]
 

@@ -82,7 +82,7 @@ def test_the_key_of_the_environment_comes_first_and_makes_no_file(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["c2hvcnQ=", "not base64", "=" * 44, base64.b64encode(bytes(33)).decode()])
-def test_what_is_no_key_is_said_without_being_shown(tmp_path, text):
+def test_what_is_not_a_key_is_reported_without_being_shown(tmp_path, text):
     with pytest.raises(StorageError, match="exactly 32 bytes") as caught:
         Vault(tmp_path, {VARIABLE: text}).current()
     assert text not in str(caught.value)
@@ -124,7 +124,7 @@ def opens(app, token_id):
     ) == ("value-of-one", "value-of-two", "refresh-me")
 
 
-def test_a_rotation_seals_everything_anew_and_the_old_key_goes(sample):
+def test_a_rotation_seals_everything_again_and_the_old_key_goes(sample):
     home = sample()
     token_id = fill(home)
     before = sealed_secret(home.app.db.reader, "ONE_KEY")
@@ -200,7 +200,7 @@ def test_a_key_offered_to_a_key_file_becomes_the_key_file(sample):
     assert opens(home.app, token_id)
 
 
-def test_a_key_that_is_gone_is_said_and_nothing_is_sealed_with_another(sample):
+def test_a_key_that_is_gone_is_reported_and_nothing_is_sealed_with_another(sample):
     home = sample()
     token_id = fill(home)
     home.app.vault.file.unlink()
@@ -276,7 +276,7 @@ def test_what_is_forgotten_is_gone(sample):
 
 
 @pytest.mark.parametrize("value", ["", "a\nb", "a\0b", "x" * 70_000])
-def test_what_is_no_secret_is_refused(sample, value):
+def test_what_is_not_a_secret_is_refused(sample, value):
     with pytest.raises(UsageError, match="one non-empty line"):
         set_secret(sample().app, "ONE_KEY", value)
 

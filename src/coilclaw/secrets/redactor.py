@@ -1,7 +1,7 @@
 """The one redactor every sink passes: registered values first, known shapes second, header and field context third."""
 
 from collections.abc import Iterable
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from coilclaw.packets.canonical import Json
 from coilclaw.secrets.context import Context
@@ -9,6 +9,9 @@ from coilclaw.secrets.registered import Registered, refusal
 from coilclaw.secrets.shapes import Shapes
 from coilclaw.secrets.stream import RedactingBytes, RedactingStream
 from coilclaw.secrets.stream_engine import Layer, sift
+
+if TYPE_CHECKING:
+    from coilclaw.secrets.terminal import RedactingTerminal
 
 CHUNK = 65_536
 
@@ -20,7 +23,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[tuple[str, str]] = ()) -> None:
         self._registered = Registered()
-        self._known: tuple[Layer, ...] = (Shapes(), Context())
+        self._known: tuple[Layer, Layer] = (Shapes(), Context())
         for name, value in secrets:
             self.register(name, value)
 
@@ -59,6 +62,12 @@ class Redactor:
     def byte_stream(self) -> RedactingBytes:
         """A redactor for bytes that arrive piece by piece."""
         return RedactingBytes(self.stream())
+
+    def terminal(self) -> "RedactingTerminal":
+        """A redactor for a terminal's output: typed echo passes at once."""
+        from coilclaw.secrets.terminal import RedactingTerminal
+
+        return RedactingTerminal(self, self._registered, *self._known)
 
     def filter(self, source: BinaryIO, sink: BinaryIO) -> None:
         """Copy a stream of bytes, redacted, in bounded memory, writing as soon as something is safe."""

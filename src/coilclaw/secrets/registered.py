@@ -6,10 +6,13 @@ Readings of 12 characters and more are also found when line breaks fall inside, 
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from coilclaw.secrets.encodings import BREAKS, NEVER, UNFINISHED, line_break, spelled
+from coilclaw.secrets.fingerprints import FOREIGN, Fingerprints
 from coilclaw.secrets.labels import FIELD_KINDS, MARK, label_of, mark, word_set
+from coilclaw.secrets.plain_output import PlainOutput
 from coilclaw.secrets.stream_engine import CAP, Hit, More, Window
 
 MIN_LENGTH = 6
@@ -22,6 +25,12 @@ _WORST_UNIT = 22
 _PARTIAL = 12
 _UNRESERVED = r"[A-Za-z0-9_.~-]{3,}"
 _ESCAPES = ("%", "\\u00", "\\x", "&#")
+_ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}|\\u00|\\x[0-9A-Fa-f]|&#")
+_LONG_TEXT = 1_024
+_PRINTED = 4
+"""So many characters of a fixed part are looked for together."""
+_SPELLS = "%\\&+\r"
+"""Characters that may begin the spelling of another."""
 _STOP = rf"[{BREAKS}\\=%&]|\Z"
 _COMMON = word_set(
     "password passwd secret token apikey api_key api-key changeme change-me change_me example default localhost "
@@ -101,11 +110,61 @@ def _pieces(value: str) -> list[str]:
 
 class _Compiled(NamedTuple):
     readings: tuple[Reading, ...]
+    by_first: dict[str, tuple[Reading, ...]]
+    """Those that may start with a character, unless it is part of an escape."""
     anchors: re.Pattern[str]
-    grams: tuple[str, ...]
+    grams: "_Grams"
     always: bool
     reach: int
     labels: frozenset[str]
+    plain: PlainOutput
+
+    def starting(self, text: str, at: int) -> tuple[Reading, ...]:
+        """The readings that may start here."""
+        if text[at] in _SPELLS or text[at - 1 : at] == "\\":
+            return self.readings
+        return self.by_first.get(text[at], ())
+
+
+class _Grams:
+    """Fixed parts of the readings: every match contains one of them, or an escape."""
+
+    def __init__(self, grams: Iterable[str]) -> None:
+        self._grams = sorted(grams)
+        self._prints: Fingerprints | None = None
+        self._share = -(-len(self._grams) // 8) or 1
+        """How many of them are in a bucket: neighbours, because they begin alike."""
+
+    def spans(self, text: str, at: int, reach: int) -> list[tuple[int, int]]:
+        """Where a match may start: up to `reach` before a fixed part or an escape, and near the end of the text."""
+        tail = max(at, len(text) - reach)
+        if len(text) - at < _LONG_TEXT:
+            some = any(text.find(gram, at) >= 0 for gram in (*_ESCAPES, *self._grams))
+            return [(at if some else tail, len(text))]
+        spans: list[tuple[int, int]] = []
+        for place in (*sorted(self._places(text, at)), len(text)):
+            start = max(at, place - reach)
+            if spans and start <= spans[-1][1]:
+                spans[-1] = spans[-1][0], place + 1
+            else:
+                spans.append((start, place + 1))
+        return spans
+
+    def _places(self, text: str, at: int) -> Iterator[int]:
+        if self._prints is None:
+            self._prints = Fingerprints(
+                (number // self._share, tuple(char if char.isascii() else FOREIGN for char in gram[:_PRINTED]))
+                for number, gram in enumerate(self._grams)
+            )
+        for place, buckets in self._prints.find(text, at):
+            some = (self._in(bucket) for bucket in range(8) if buckets >> bucket & 1)
+            if any(text.startswith(gram, place) for grams in some for gram in grams):
+                yield place
+        if any(escape in text for escape in _ESCAPES):
+            yield from (found.start() for found in _ESCAPED.finditer(text, at))
+
+    def _in(self, bucket: int) -> list[str]:
+        return self._grams[bucket * self._share : (bucket + 1) * self._share]
 
 
 class Registered:
@@ -134,18 +193,38 @@ class Registered:
     def anchors(self, text: str, at: int) -> list[int]:
         """Possible starts of readings. Text without a fixed part of any is skipped: only its end may start one."""
         ready = self._ready()
-        if not ready.always and not any(text.find(gram, at) >= 0 for gram in ready.grams):
-            at = max(at, len(text) - ready.reach)
-        return [match.start() for match in ready.anchors.finditer(text, at)]
+        spans = [(at, len(text))] if ready.always else ready.grams.spans(text, at, ready.reach)
+        return [match.start() for start, end in spans for match in ready.anchors.finditer(text, start, end)]
 
     def decide(self, window: Window, at: int) -> Hit | None:
         """The longest reading that starts here."""
         ready = self._ready()
-        for reading in ready.readings:
+        for reading in ready.starting(window.text, at):
             end = _walk(window, at, reading)
             if end > at:
                 return None if _inside_mark(window, at, end, ready.labels) else Hit(at, end, mark(reading.label))
         return None
+
+    def seen(self, window: Window, at: int) -> tuple[int, bool]:
+        """How much of a value the end of the text, from here on, may be; and whether of a value as it is."""
+        most, plain = 0, False
+        for reading in self._ready().starting(window.text, at):
+            try:
+                _walk(window, at, reading)
+            except More as more:
+                most = max(most, more.seen)
+                plain = plain or (reading.is_text and more.seen > 0)
+        return most, plain
+
+    def plain(self, text: str) -> bool:
+        """Whether neither this layer nor any other would find anything to look at in a text, except near its end."""
+        ready = self._ready()
+        return not ready.always and ready.plain(text)
+
+    @property
+    def reach(self) -> int:
+        """How much of the end of a text may be the beginning of a value."""
+        return self._ready().reach
 
     def _ready(self) -> _Compiled:
         if self._compiled is None:
@@ -161,7 +240,7 @@ def _compiled(values: dict[str, str]) -> _Compiled:
         for piece in dict.fromkeys(_pieces(value)):
             readings += _readings(label, piece)
     readings.sort(key=lambda reading: len(reading.places), reverse=True)
-    grams: dict[str, None] = dict.fromkeys(_ESCAPES)
+    grams: dict[str, None] = {}
     always = False
     for reading in readings:
         made = _grams(reading)
@@ -169,7 +248,14 @@ def _compiled(values: dict[str, str]) -> _Compiled:
         grams.update(dict.fromkeys(made))
     reach = max((len(one.places) * (_WORST_UNIT if one.is_text else 2) + 64 for one in readings), default=0)
     labels = frozenset(reading.label for reading in readings) | FIELD_KINDS
-    return _Compiled(tuple(readings), _anchors(readings), tuple(grams), always, min(reach, CAP), labels)
+    by_first: dict[str, tuple[Reading, ...]] = {}
+    for reading in readings:
+        for first in reading.places[0][0] if reading.is_text else reading.places[0]:
+            by_first[first] = (*by_first.get(first, ()), reading)
+    return _Compiled(
+        tuple(readings), by_first, _anchors(readings), _Grams(grams), always, min(reach, CAP), labels,
+        PlainOutput(grams),
+    )  # fmt: skip
 
 
 def _grams(reading: Reading) -> list[str]:
@@ -235,6 +321,8 @@ def _walk(window: Window, start: int, reading: Reading) -> int:
         at = end
     if reading.padded:
         for _ in range(2):
+            if at == len(text) and not window.final:
+                raise More(seen=len(reading.places))
             at += window.char(at) == "="
     return at
 
@@ -242,7 +330,7 @@ def _walk(window: Window, start: int, reading: Reading) -> int:
 def _cut_short(window: Window, start: int, seen: int, reading: Reading) -> int:
     """The text ends inside a reading: wait or, if nothing more comes, hide a part long enough to reveal it."""
     if not window.final:
-        raise More
+        raise More(seen=seen)
     enough = seen >= _PARTIAL or (seen >= 8 and 2 * seen >= len(reading.places))
     return len(window.text) if enough else start
 

@@ -10,8 +10,10 @@ a secret is redacted and the rest of it swallowed.
 """
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from coilclaw.secrets.fingerprints import Fingerprints, Sets
 
 if TYPE_CHECKING:
     from coilclaw.secrets.scan_cache import Page
@@ -22,16 +24,21 @@ LOOKAHEAD = 96
 LOOKBACK = 64
 _CONTEXT = 256
 _SWALLOW_KEPT = 96
+_LONG_TEXT = 1_024
+_PRINT_REACH = 8
+"""How far before an anchor its fingerprint may begin."""
 RUN_END = re.compile(r"(?=[\s\"'`<>\\])")
 
 
 class More(Exception):
     """The decision needs more text; while only `members` follow, asking again is pointless."""
 
-    def __init__(self, members: re.Pattern[str] | None = None, at: int = 0) -> None:
+    def __init__(self, members: re.Pattern[str] | None = None, at: int = 0, *, seen: int = 0) -> None:
         super().__init__()
         self.members = members
         self.at = at
+        self.seen = seen
+        """How many characters of a registered value are here already."""
 
 
 class Window:
@@ -227,24 +234,64 @@ class Anchor:
     them all would take longer than a short command.
     """
 
-    __slots__ = ("_pattern", "first", "source", "words")
+    __slots__ = ("_pattern", "first", "prints", "source", "words")
 
-    def __init__(self, source: str, *words: str) -> None:
+    def __init__(self, source: str, *words: str, prints: tuple[tuple[int, int, Sets], ...] = ()) -> None:
         self.first = source.lstrip("\\[")[0]
         self.source = source
         self.words = words or (self.first,)
+        self.prints = prints
+        """What stands at every match: the bucket, where the anchor is relative to it, and the characters."""
         self._pattern: re.Pattern[str] | None = None
 
     def matches(self, text: str, at: int) -> Iterable[re.Match[str]]:
         """Where it stands in the text from `at` on."""
+        if self._pattern is None and not any(word in text for word in self.words):
+            return ()
+        return self.compiled().finditer(text, at)
+
+    def compiled(self) -> re.Pattern[str]:
+        """The pattern."""
         if self._pattern is None:
-            if not any(word in text for word in self.words):
-                return ()
             self._pattern = re.compile(self.source, re.ASCII)
-        return self._pattern.finditer(text, at)
+        return self._pattern
 
 
-def places(anchors: tuple[Anchor, ...], text: str, at: int) -> list[int]:
+_Printed: TypeAlias = tuple[int, str, Callable[[str, int], re.Match[str] | None]]
+"""Where an anchor is relative to its fingerprint, its first character, and its pattern."""
+
+
+class Anchors:
+    """The anchors of a layer. In a long text most are found by their fingerprints, all in one go."""
+
+    def __init__(self, anchors: tuple[Anchor, ...]) -> None:
+        self._anchors = anchors
+        self._plain = tuple(each for each in anchors if not each.prints)
+        self._buckets: dict[int, tuple[_Printed, ...]] = {}
+        self._prints: Fingerprints | None = None
+
+    def places(self, text: str, at: int) -> list[int]:
+        """Where any of the anchors stands, from `at` on."""
+        if len(text) - at < _LONG_TEXT:
+            return _places(self._anchors, text, at)
+        if self._prints is None:
+            self._prints = Fingerprints((bucket, sets) for each in self._anchors for bucket, _, sets in each.prints)
+        found = set(_places(self._plain, text, at))
+        for place, buckets in self._prints.find(text, max(0, at - _PRINT_REACH)):
+            for shift, first, stands in self._buckets.get(buckets) or self._of(buckets):
+                where = place + shift
+                if where >= at and text[where] == first and stands(text, where):
+                    found.add(where)
+        return sorted(found)
+
+    def _of(self, buckets: int) -> tuple[_Printed, ...]:
+        """The anchors of some buckets."""
+        some = {(shift, each): None for each in self._anchors for at, shift, _ in each.prints if buckets >> at & 1}
+        self._buckets[buckets] = tuple((shift, each.first, each.compiled().match) for shift, each in some)
+        return self._buckets[buckets]
+
+
+def _places(anchors: tuple[Anchor, ...], text: str, at: int) -> list[int]:
     """Where any of the patterns starts. One literal first character each makes this faster than one big alternation."""
     found = [found.start() for each in anchors if each.first in text for found in each.matches(text, at)]
     found.sort()

@@ -40,9 +40,9 @@ class TokenFinder:
             from coilclaw.secrets.keyblock import key_block  # rare, and its patterns cost start-up time
 
             return key_block(window, at)
-        hook = webhook(window, at) if is_anchor(window.text, at) else None
-        if hook is not None:
-            return hook._replace(end=_gone_on(window, hook.end))
+        if is_anchor(window.text, at):  # no other shape has such an anchor
+            hook = webhook(window, at)
+            return hook and hook._replace(end=_gone_on(window, hook.end))
         page = window.page
         end = min(page.run_end(_RUN, at), at + _LONGEST)
         if end >= len(window.text) and not window.final:
@@ -129,7 +129,7 @@ def _glued(window: Window, end: int) -> int:
 
 
 def _telling(page: Page, start: int, stop: int, shape: Shape) -> bool:
-    """Whether the body is no placeholder such as xxxxxxxx and, for a mixed shape, more than words and separators."""
+    """Whether the body is more than a placeholder (xxxxxxxx) and, for a mixed shape, more than words and separators."""
     start = min(start + 4, stop)
     tally = page.tally(start, stop)
     if not tally.varied(start, stop, 5) or tally.repeats(start, stop):
