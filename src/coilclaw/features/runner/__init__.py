@@ -1,0 +1,1 @@
+"""Coding sessions: boxed terminals in checkouts of their own, watched and joined from anywhere."""

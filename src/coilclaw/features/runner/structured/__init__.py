@@ -1,0 +1,1 @@
+"""Coding programs without a screen: each speaks lines of JSON over pipes, and asks there before it acts."""
