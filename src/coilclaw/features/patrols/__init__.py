@@ -1,0 +1,1 @@
+"""Patrols: lint, tests, builds and audits of repositories as jobs; their alerts, health, quests and webhooks."""
