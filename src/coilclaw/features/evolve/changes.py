@@ -1,0 +1,67 @@
+"""What the owner changes in the agent's record and reads of it: merges, rollbacks, directives."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from coilclaw.features.evolve.init import needed
+from coilclaw.features.evolve.watcher.git import RecordError
+from coilclaw.features.evolve.watcher.record import Record
+from coilclaw.packets.errors import CoilclawError, ToolError, UsageError
+from coilclaw.packets.text import visible
+from coilclaw.sandbox.git import git_bytes
+
+if TYPE_CHECKING:
+    from coilclaw.features.evolve.tools import EvolveMergeArgs
+    from coilclaw.runtime.runtime import Runtime
+
+T = TypeVar("T")
+_CARD_BYTES = 128 << 10
+_MERGED = (".", ":(exclude)COMMS.md", ":(exclude)spec")
+_OWNERS = ("COMMS.md", "spec")
+
+
+async def in_record(app: "Runtime", do: "Callable[[Record], T]") -> T:
+    """Do something with the record, in a thread; what it refuses is a ToolError."""
+    record = Record(needed(app).root)
+    try:
+        return await asyncio.to_thread(do, record)
+    except RecordError as error:
+        raise ToolError(f"{visible(str(error))}.", code="RECORD_REFUSED", begun=False) from error
+
+
+def merge_card(app: "Runtime", args: "EvolveMergeArgs") -> str:
+    """What a merge changes, for the owner to read. Anybody may propose one: whatever is wrong, there is an answer."""
+    try:
+        names = _diff(app, args, "--stat=100", *_MERGED)
+        parts = [f"{args.branch} at {args.new[:12]}, main at {args.old[:12]}.", names, _diff(app, args, *_MERGED)]
+        if kept := _diff(app, args, "--merge-base", *_OWNERS):  # main's own lines since are no change of the branch's
+            parts += ["Not merged, because COMMS.md and spec/ are yours. To take it over, change main yourself:", kept]
+    except CoilclawError:
+        return "Nothing would be merged."
+    return "\n".join(parts)
+
+
+def _diff(app: "Runtime", args: "EvolveMergeArgs", *words: str) -> str:
+    fixed = ("--no-color", "--no-renames", "--no-ext-diff", "--no-textconv")
+    options = [word for word in words if word.startswith("-")]
+    paths = [word for word in words if not word.startswith("-")]
+    told = _git(app, "diff", *fixed, *options, args.old, args.new, "--", *paths)
+    return told if len(told) <= _CARD_BYTES else f"Too much to show here: read it in a clone of {needed(app).record}."
+
+
+def _git(app: "Runtime", *words: str) -> str:
+    code, out, _ = git_bytes(needed(app).record, "--no-pager", *words, environment={"GIT_NO_REPLACE_OBJECTS": "1"})
+    if code:
+        raise ToolError("the record cannot be read.", begun=False)
+    return visible(app.redact(out.decode("utf-8", "replace")))
+
+
+async def resolved(app: "Runtime", ref: str) -> str:
+    """The commit that the owner means; a UsageError if there is none."""
+    found = await in_record(app, lambda record: record.resolve(ref))
+    if found is None:
+        raise UsageError(
+            f"the record has no {visible(ref)[:80]!r}.", remedy="Name a branch, a tag or a commit id of it."
+        )
+    return found

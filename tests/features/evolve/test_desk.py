@@ -1,0 +1,165 @@
+"""The desk: a merge is a card that the owner answers, a notice is told; what cannot be read is answered too."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from coilclaw.features.evolve.changes import merge_card
+from coilclaw.features.evolve.desk import THREAD, EvolveDesk
+from coilclaw.features.evolve.init import make_repository
+from coilclaw.features.evolve.places import places_of
+from coilclaw.features.evolve.tools import EvolveMergeArgs
+from coilclaw.features.evolve.watcher.record import Record
+from coilclaw.packets.card import nobody
+from coilclaw.store.actions import list_actions
+from tests.features.evolve.evolve_world import git
+
+SHA = "0" * 39 + "1"
+
+
+class Desk:
+    """A record with a branch to merge, and the desk before it."""
+
+    def __init__(self, sample, **overrides):
+        self.sample = sample(**overrides)
+        self.app = app = self.sample.app
+        source = self.sample.folder / "source"
+        source.mkdir()
+        (source / "a.txt").write_text("a\n")
+        make_repository(app, source)
+        self.places = places_of(app.home.root)
+        self.record = Record(self.places.root)
+        self.old = self.record.main()
+        clone = self.sample.folder / "clone"
+        git(self.sample.folder, "clone", "-q", str(self.places.record), str(clone))
+        git(clone, "checkout", "-q", "-b", "agent/x")
+        (clone / "b.txt").write_text("b\n")
+        git(clone, "add", "-A")
+        git(clone, "commit", "-qm", "Add b")
+        git(clone, "push", "-q", "origin", "agent/x")
+        self.new = git(clone, "rev-parse", "HEAD")
+        self.desk = EvolveDesk(app, app.conveyor(nobody))
+
+    def ask(self, name, value):
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        (self.places.desk / f"ask-{name}.json").write_bytes(data)
+
+    def answer(self, name):
+        path = self.places.desk / f"answer-{name}.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def merge(self):
+        return {"kind": "merge", "branch": "agent/x", "old": self.old, "new": self.new}
+
+
+async def test_a_merge_waits_for_the_owner_and_is_made_once(sample):
+    world = Desk(sample)
+    world.ask("1", world.merge())
+    for _ in range(3):
+        await world.desk.look()
+    (action,) = list_actions(world.app.db.reader, "PENDING", 10)
+    assert (world.answer("1"), world.record.main()) == (None, world.old)
+    assert (await world.sample.approve(action.action_id)).result.success
+    assert world.record.main() == world.new
+    await world.desk.look()
+    assert world.answer("1") == {"ok": True, "why": "", "expired": False}
+    assert [each.tool for each in world.sample.receipts()] == ["evolve_merge"]
+
+
+async def test_a_card_shows_what_the_branch_changed_and_not_what_main_got_meanwhile(sample):
+    world = Desk(sample)
+    world.record.tell("something happened")
+    card = merge_card(world.app, EvolveMergeArgs("agent/x", world.record.main(), world.new))
+    assert "+b" in card
+    assert "Not merged" not in card
+    assert "something happened" not in card
+
+
+async def test_a_rejected_merge_is_answered_with_the_owners_reason_and_moves_nothing(sample):
+    world = Desk(sample)
+    world.ask("1", world.merge())
+    await world.desk.look()
+    (action,) = list_actions(world.app.db.reader, "PENDING", 10)
+    await world.app.approvals(world.app.conveyor(nobody)).reject(action, reason="not yet")
+    await world.desk.look()
+    assert world.answer("1") == {"ok": False, "why": "not yet", "expired": False}
+    assert world.record.main() == world.old
+
+
+async def test_a_merge_that_nobody_answers_in_time_is_said_to_have_expired(sample):
+    world = Desk(sample)
+    world.ask("1", world.merge())
+    await world.desk.look()
+    real = world.app.clock
+    world.app.clock = lambda: real() + timedelta(days=2)
+    await world.app.approvals(world.app.conveyor(nobody)).expire()
+    await world.desk.look()
+    answer = world.answer("1")
+    assert (answer["ok"], answer["expired"]) == (False, True), answer
+    assert world.record.main() == world.old
+
+
+async def test_a_boxed_merge_moves_main_by_itself_and_is_audited(sample):
+    world = Desk(sample, evolve__merge="boxed")
+    world.ask("1", world.merge())
+    await world.desk.look()
+    assert world.answer("1") == {"ok": True, "why": "", "expired": False}
+    assert world.record.main() == world.new
+    rows = world.app.db.reader.execute("SELECT event_type FROM audit_log").fetchall()
+    assert ("evolve_merged",) in [tuple(row) for row in rows]
+
+
+async def test_no_merge_is_made_while_everything_is_stopped(sample):
+    world = Desk(sample, evolve__merge="boxed")
+    world.app.estop.engage("test", "now")
+    world.ask("1", world.merge())
+    await world.desk.look()
+    assert (world.answer("1"), world.record.main()) == (None, world.old)
+    world.app.estop.clear()
+    await world.desk.look()
+    assert world.record.main() == world.new
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        b"", b"{", b"[]", b"\xff" * 100, {"kind": "run", "command": "ls"}, {"kind": "merge"},
+        {"kind": "merge", "branch": "main", "old": SHA, "new": SHA},
+        {"kind": "merge", "branch": "agent/x", "old": "--upload-pack=x", "new": SHA},
+        {"kind": "notice", "severity": "critical", "text": "x" * 5000},
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_read_is_refused_and_the_desk_goes_on(sample, asked):
+    world = Desk(sample)
+    world.ask("1", asked)
+    world.ask("2", world.merge())
+    await world.desk.look()
+    assert world.answer("1")["ok"] is False
+    assert len(list_actions(world.app.db.reader, "PENDING", 10)) == 1
+
+
+async def test_a_commit_that_is_not_there_is_refused_although_the_owner_said_yes(sample):
+    world = Desk(sample)
+    world.ask("1", world.merge() | {"new": SHA})
+    await world.desk.look()
+    (action,) = list_actions(world.app.db.reader, "PENDING", 10)
+    assert not (await world.sample.approve(action.action_id)).result.success
+    await world.desk.look()
+    assert world.answer("1")["ok"] is False
+    assert world.record.main() == world.old
+
+
+async def test_a_critical_notice_reaches_the_owner_once_and_counts_as_untrusted(sample):
+    world = Desk(sample)
+    world.ask("1", {"kind": "notice", "severity": "critical", "text": "main failed\x1b[2J three times"})
+    world.ask("2", {"kind": "notice", "severity": "", "text": "a small thing", "comms": True})
+    await world.desk.look()
+    (world.places.desk / "answer-1.json").unlink()
+    await world.desk.look()
+    rows = world.app.db.reader.execute("SELECT content, label FROM messages WHERE thread_id = ?", (THREAD,)).fetchall()
+    assert len(rows) == 1
+    assert "a small thing" in world.record.comms()
+    assert "main failed" in rows[0][0]
+    assert "\x1b" not in rows[0][0]
+    assert rows[0][1] == "untrusted:evolve"

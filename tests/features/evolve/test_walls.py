@@ -1,0 +1,223 @@
+"""The walls around the agent, tried from inside in every tier: what it can write, reach and see."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from coilclaw.features.evolve.launch import STOPPED
+from coilclaw.packets.errors import BoxUnavailable, CoilclawError
+from tests.features.evolve.evolve_world import git, until
+
+pytestmark = pytest.mark.slow
+TIERS = ("A", "B", "C")
+
+WRITES = """
+import json, os, pathlib
+home = {home!r}
+tried = {{}}
+def put(path):
+    try:
+        with open(path, "a") as file:
+            file.write("x")
+        tried[path] = "written"
+    except OSError as error:
+        tried[path] = error.strerror
+for path in ("/new", "/usr/new", "/etc/new", "/mnt/new", "/mnt/bot.git/new", "/mnt/bot.git/objects/new",
+        "/proc/sys/kernel/core_pattern", "/mnt/remote/config", "/mnt/remote/HEAD", "/mnt/remote/commondir",
+        "/mnt/remote/packed-refs", "/mnt/remote/hooks", "/mnt/remote/refs/heads/main", "/mnt/remote/refs/heads/new",
+        "/mnt/remote/objects/info/alternates", "/mnt/remote/refs/heads/agent/free", "/mnt/remote/objects/free",
+        "/bot/free", "/bot/.signal/free", "/bot/logs/free", "/bot/agent/probe/free", "infra/runner.py",
+        "/bot/agent/probe/coilclaw/new"):
+    put(path)
+for old, new in (("/bot/agent", "/bot/other"), ("/bot/agent/probe", "/bot/agent/other"),
+        ("/bot/agent/probe/coilclaw", "/bot/agent/probe/old"), ("/mnt/remote/objects", "/mnt/remote/old"),
+        ("/mnt/remote/refs/heads/agent", "/mnt/remote/refs/heads/old"),
+        ("/mnt/remote/objects/info", "/mnt/remote/objects/old")):
+    try:
+        os.rename(old, new)
+        tried["move " + old] = "moved"
+    except OSError as error:
+        tried["move " + old] = error.strerror
+seen = [path for path in (home + "/config.toml", home + "/memory.sqlite", home + "/evolve/state", home + "/evolve/desk",
+    home + "/evolve/bot.git", "/mnt/bot.git/config", "/mnt/bot.git/refs", "/root/.ssh") if os.path.exists(path)]
+status = pathlib.Path("/proc/self/status").read_text()
+named = ("CapEff", "NoNewPrivs", "Seccomp:")
+facts = {{line.split(":")[0]: line.split(":")[1].strip() for line in status.splitlines() if line.startswith(named)}}
+told = {{"tried": tried, "seen": seen, "facts": facts, "env": dict(os.environ),
+    "processes": len([name for name in os.listdir("/proc") if name.isdigit()])}}
+open("/bot/told.json", "w").write(json.dumps(told))
+"""
+FREE = {
+    "/mnt/remote/refs/heads/agent/free", "/mnt/remote/objects/free", "/bot/free", "/bot/.signal/free", "/bot/logs/free",
+    "/bot/agent/probe/free",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_the_agent_writes_its_volume_its_objects_and_its_branches_and_nothing_else(evolve_world, tier):
+    world = evolve_world(tier, environ={"SECRET_KEY": "sk-live-0123456789abcdef"})
+    config = (world.places.remote / "config").read_bytes()
+    assert await world.run(WRITES.format(home=str(world.app.home.root))) == 0
+    told = world.told()
+    assert {path for path, came in told["tried"].items() if came in ("written", "moved")} == FREE
+    assert told["seen"] == []
+    assert told["facts"] == {"CapEff": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"}
+    assert told["processes"] < 10
+    assert not any("sk-live" in value or "COILCLAW" in name for name, value in told["env"].items())
+    assert (world.places.remote / "config").read_bytes() == config
+
+
+REACHES = """
+import json, socket, urllib.request
+told = {{}}
+for name, address in {{"host": ("127.0.0.1", {port}), "private": ("10.0.0.1", 80), "metadata": ("169.254.169.254", 80),
+        "public": ("203.0.113.1", 80), "broker": ("127.0.0.1", 3128)}}.items():
+    try:
+        socket.create_connection(address, 3).close()
+        told[name] = "connected"
+    except OSError as error:
+        told[name] = error.strerror or str(error)
+try:
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("203.0.113.1", 53))
+    told["udp"] = "sent"
+except OSError as error:
+    told["udp"] = error.strerror
+for name, kind in {{"unix": (socket.AF_UNIX, socket.SOCK_STREAM), "netlink": (16, socket.SOCK_RAW)}}.items():
+    try:
+        socket.socket(*kind)
+        told[name] = "made"
+    except OSError as error:
+        told[name] = error.strerror
+try:
+    socket.getaddrinfo("example.com", 80)
+    told["name"] = "resolved"
+except OSError as error:
+    told["name"] = str(error)
+open("/bot/told.json", "w").write(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_the_agent_reaches_no_network_no_name_and_no_port_of_this_machine(evolve_world, tier):
+    world = evolve_world(tier)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        reached = threading.Event()
+
+        def accept():
+            try:
+                listening.accept()
+                reached.set()
+            except OSError:
+                return
+
+        threading.Thread(target=accept, daemon=True).start()
+        assert await world.run(REACHES.format(port=listening.getsockname()[1])) == 0
+        listening.shutdown(socket.SHUT_RDWR)
+    told = world.told()
+    assert not reached.is_set()
+    assert not {"connected", "sent", "made", "resolved"} & set(told.values()), told
+
+
+PUSHES = """
+import json, subprocess
+def git(*words, at="/bot/agent/work/coilclaw"):
+    done = subprocess.run(["git", *words], cwd=at, capture_output=True, text=True)
+    return done.returncode, done.stderr[-300:]
+told = [git("clone", "-q", "/mnt/remote", "/bot/agent/work/coilclaw", at="/bot")]
+told += [git("checkout", "-q", "-b", "agent/work")]
+open("/bot/agent/work/coilclaw/new.txt", "w").write("new")
+told += [git("add", "-A"), git("commit", "-qm", "New")]
+told += [git("push", "-q", "origin", "HEAD:" + to) for to in ("agent/work", "main", "refs/heads/other", "refs/tags/v1")]
+open("/bot/told.json", "w").write(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_the_agent_pushes_its_own_branches_and_no_other(evolve_world, tier):
+    world = evolve_world(tier)
+    main = world.record.main()
+    assert await world.run(PUSHES) == 0
+    told = world.told()
+    assert [code for code, _ in told[:5]] == [0] * 5, told
+    assert all(code for code, _ in told[5:]), told
+    assert [(each.branch, each.refused) for each in world.record.take_in()] == [("agent/work", "")]
+    assert world.record.main() == main
+    git(world.places.record, "fsck", "--strict")
+
+
+FILLS = """
+import json, os, resource
+told = {}
+try:
+    with open("/bot/large", "wb") as file:
+        for _ in range(200):
+            file.write(b"x" * (1 << 20))
+            file.flush()
+    told["file"] = "whole"
+except OSError as error:
+    told["file"] = error.strerror
+started = []
+try:
+    for _ in range(400):
+        started.append(os.fork())
+        if started[-1] == 0:
+            import time
+            time.sleep(60)
+            os._exit(0)
+    told["forks"] = "all"
+except OSError as error:
+    told["forks"] = error.strerror
+for pid in started:
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+open("/bot/told.json", "w").write(json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_a_file_and_processes_beyond_the_limits_are_refused(evolve_world, tier, sample):
+    world = evolve_world(tier, evolve__disk_mb=64, evolve__processes=64)
+    ignored = "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    await world.run(ignored + FILLS)
+    told = world.told()
+    assert told["file"] == "File too large"
+    assert told["forks"] == "Resource temporarily unavailable"
+
+
+async def test_estop_ends_the_agent_and_keeps_it_from_starting(evolve_world):
+    world = evolve_world()
+    program = "import time\nopen('/bot/up', 'w').close()\ntime.sleep(600)\n"
+    running = asyncio.ensure_future(world.run(program))
+    await until((world.places.bot / "up").exists)
+    world.app.estop.engage("test", "now")
+    assert await asyncio.wait_for(running, 280) == STOPPED
+    (world.places.bot / "up").unlink()
+    from coilclaw.features.evolve.launch import launched
+
+    assert await launched(world.app, "agent/probe", world.box()) == STOPPED
+    assert not (world.places.bot / "up").exists()
+
+
+async def test_a_branch_that_is_a_link_or_missing_is_not_started(evolve_world):
+    world = evolve_world()
+    (world.places.bot / "agent").mkdir()
+    (world.places.bot / "agent" / "x").symlink_to(world.app.home.root)
+    from coilclaw.features.evolve.launch import launched
+
+    for branch in ("agent/x", "agent/none", "../../..", "agent/../..", ""):
+        with pytest.raises(CoilclawError):
+            await launched(world.app, branch, world.box())
+
+
+async def test_without_a_box_that_holds_nothing_is_started(evolve_world, monkeypatch):
+    world = evolve_world()
+    import coilclaw.sandbox.box as boxes
+
+    async def leaks(*_, **__):
+        return ["writable /"]
+
+    monkeypatch.setattr(boxes, "quick_faults", leaks)
+    with pytest.raises(BoxUnavailable):
+        await world.run("print('ran')")
