@@ -130,15 +130,22 @@ class _Bench:
             self.forge.trees.remove(job.job_id)
             return spent
 
+        made()  # what it holds is what bare git is given
+        pull = self.forge.find(1)
+        changes = self.forge.changes(pull)
+        blobs = self.forge.repository.blobs(each.new_blob for each in changes)
+
         def plain() -> float:
             self.count += 1
-            lines = [
-                f"commit refs/heads/bare{self.count}\ncommitter x <x@x> {self.when} +0000\ndata 1\nx\nfrom {main}\n"
-            ]
-            names = [*(f"new{n}.md" for n in range(FILES)), "jobs/x.md", "audit/x.jsonl", "audit/x.json"]
-            lines += [f"M 100644 inline {name}\ndata 30\n{self.count:030}\n" for name in names]
+            old, new = (str(pull.job_id).encode(), f"job_plain{self.count:08}".encode())
+            lines = [f"commit refs/heads/bare{self.count}\ncommitter x <x@x> {self.when} +0000\ndata 1\nx\n".encode()]
+            lines.append(f"from {main}\n".encode())
+            for each in changes:
+                data = blobs[each.new_blob].replace(old, new)
+                path = each.path.encode().replace(old, new)
+                lines += [b"M 100644 inline %s\ndata %d\n" % (path, len(data)), data, b"\n"]
             start = time.perf_counter()
-            self.git("fast-import", "--quiet", "--date-format=raw", given="".join(lines).encode())
+            self.git("fast-import", "--quiet", "--date-format=raw", given=b"".join(lines))
             self.bare.commit("x" * 2000)
             return time.perf_counter() - start
 
@@ -155,7 +162,7 @@ class _Bench:
         found = timings(
             {
                 "plain": timed(lambda: self.git("diff-tree", "-r", "-p", main, head)),
-                "made": timed(lambda: file_diffs(self.forge, pull, changes, lambda text: text)),
+                "made": timed(lambda: file_diffs(self.forge, pull, changes, lambda text: text, whole=True)),
             },
             plan.rounds,
         )

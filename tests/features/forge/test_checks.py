@@ -291,6 +291,8 @@ async def test_words_about_passwords_are_no_secrets(bot):
         ("skills/a/SKILL.md", b"---\nname: a\ndescription: &x d\n---\n", "coilclaw/skills", "an anchor"),
         ("skills/a/SKILL.md", b" " * (65 << 10), "coilclaw/skills", "larger than 65536"),
         ("skills/a/references/b.md", b"x", "coilclaw/skills", "skills/a/SKILL.md: it is missing"),
+        (".github/workflows/own.yml", b"on: push\n", "coilclaw/workflows", "own.yml: there is no such workflow"),
+        (".github/workflows/tests.yml", b"on: push\n", "coilclaw/workflows", "must be {} at the top"),
     ],
 )
 async def test_what_the_runtime_could_not_read_fails(bot, path, data, name, words):

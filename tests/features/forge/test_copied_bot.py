@@ -14,6 +14,7 @@ from coilclaw.features.forge.heads import anchor_heads
 from coilclaw.features.forge.verify import verify_clone
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.forge import MAIN
+from tests.acceptance.auditor import Audit
 from tests.features.forge.forge_home import add_heads, git, make_bot
 from tests.home import Sample
 
@@ -84,6 +85,7 @@ async def test_the_new_bot_is_verified_from_its_copy_on(clone, tmp_path):
     assert report.findings == ()
     assert (report.jobs, report.heads) == (0, 2)
     assert any("made of a copy" in note for note in report.notes)
+    assert Audit(str(home.workspace)).run() == []
     # Nobody hides a past of their own behind such a commit.
     main = git(home.workspace, "rev-parse", "main").strip()
     tree = git(home.workspace, "rev-parse", "main^{tree}").strip()
@@ -94,6 +96,7 @@ async def test_the_new_bot_is_verified_from_its_copy_on(clone, tmp_path):
     ).stdout.strip()  # fmt: skip
     git(home.workspace, "update-ref", MAIN, hiding)
     assert [each.kind for each in verify_clone(home.workspace).findings] == ["rewritten"]
+    assert any("but heads are older" in line for line in Audit(str(home.workspace)).run())
     home.close()
 
 

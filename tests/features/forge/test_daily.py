@@ -45,6 +45,22 @@ async def test_the_export_is_one_pull_request_a_day_that_merges_like_any_other(o
     assert {each.path for each in verify_clone(here.app.workspace).findings} <= unsigned
 
 
+async def test_an_export_that_waits_is_brought_up_to_date_the_next_day(office):
+    clock = Days()
+    here = office(clock, forge__enabled=True)
+    here.home.script({"text": "Nothing to do."})
+    await here.create("look around")
+    await here.drain()
+    seen = []
+    for clock.days in (1, 2):
+        assert await export_day(here.app, here.background.conveyor) == 1
+        pull = pull_on(here.app.db.reader, EXPORT)
+        seen.append((pull.number, sum(each.path.startswith("audit/20") for each in LocalForge(here.app).changes(pull))))
+    (first, days), (second, more) = seen
+    assert first == second
+    assert more > days
+
+
 async def test_the_whitelist_merges_the_export_by_itself(office):
     clock = Days()
     here = office(clock, forge__enabled=True, forge__merge_mode="whitelist")

@@ -74,7 +74,7 @@ async def test_two_workers_merge_two_pull_requests_once_each(office):
 @pytest.mark.parametrize("point", [point for point in POINTS if point != "pr_asked"])
 async def test_a_disk_that_is_full_at_a_boundary_loses_nothing(office, point):
     clock = TestClock()
-    here = office(clock, forge__enabled=True, forge__merge_mode="whitelist")
+    here = office(clock, forge__enabled=True, forge__merge_mode="whitelist", receipts__head_every=1)
     here.home.script(WRITES, {"text": "done"})
     (here.app.workspace / "mine.md").write_text("by the owner\n")
     left = [1]

@@ -75,6 +75,21 @@ def test_of_several_at_once_each_head_is_added_by_one(home):
     assert anchored(files_on(home.workspace, LEDGER)).faults == ()
 
 
+class MadeMeanwhile(BotRepository):
+    """A repository whose branch somebody else makes just after it was looked for."""
+
+    def resolve(self, name: str) -> str:
+        found = super().resolve(name)
+        if name == LEDGER and not found:
+            git(self.folder, "update-ref", LEDGER, super().resolve("refs/heads/main"))
+        return found
+
+
+def test_a_branch_made_while_it_is_looked_for_is_no_damaged_one(home):
+    repository = MadeMeanwhile(home.workspace)
+    assert repository.tip(LEDGER) == repository.resolve("refs/heads/main")
+
+
 def test_a_branch_that_was_deleted_or_set_back_gets_its_heads_again_and_it_is_said(home):
     anchor_heads(home.app)
     first = BotRepository(home.workspace).resolve(LEDGER)

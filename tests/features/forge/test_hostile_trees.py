@@ -119,6 +119,14 @@ def test_more_files_than_one_pull_request_may_hold_are_refused(tree, monkeypatch
     assert pull_of_job(tree.app.db.reader, JOB) is None
 
 
+def test_files_that_a_job_removed_count_as_well(tree, monkeypatch):
+    monkeypatch.setattr(trees, "MOST_FILES", 1)
+    for path in [path for path in tree.folder.rglob("*") if path.is_file()]:
+        path.unlink()
+    with pytest.raises(ForgeRefused, match="more than one pull request may hold"):
+        tree.forge.publish(tree.job)
+
+
 def test_a_name_that_is_no_text_is_shown_and_left_out(tree):
     tree.write("notes/good.md")
     (tree.folder / os.fsdecode(b"notes/\xff.md")).write_bytes(b"x")

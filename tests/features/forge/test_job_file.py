@@ -23,7 +23,7 @@ from coilclaw.features.forge.paths import is_runtime_file
 from coilclaw.features.jobs.evidence import holds
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.job import Constraints, Outputs, Plan, PlanStep
-from coilclaw.sandbox.bot_repository import name_fault
+from coilclaw.sandbox.fast_import import name_fault
 from tests.features.forge.forge_world import JOB, add_job, file_facts, moment
 from tests.home import Sample
 

@@ -1,6 +1,8 @@
 """A job works in a tree of its own and ends in one pull request; the owner's answer decides what becomes of it."""
 
+import stat
 import threading
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,7 +13,9 @@ from coilclaw.features.forge.store import pull_of_job
 from coilclaw.features.jobs.checkpoint import read_checkpoint, write_checkpoint
 from coilclaw.gate.turn import Turn
 from coilclaw.sandbox.bot_repository import BotRepository
-from coilclaw.store.actions import load_action
+from coilclaw.sandbox.fake_box import FakeBox
+from coilclaw.sandbox.fast_import import ForgeRefused
+from coilclaw.store.actions import list_actions, load_action
 from coilclaw.store.job_trees import load_tree
 from tests.features.conftest import calls
 from tests.features.projects.world import git
@@ -44,6 +48,99 @@ async def test_a_job_writes_its_tree_unasked_and_waits_for_its_merge(forge_offic
     assert {f"audit/evidence/{job.job_id}.json", f"audit/jobs/{job.job_id}.jsonl"} <= names
     action = load_action(here.app.db.reader, pull.action_id)
     assert (action.call.tool, action.status, action.decision.lane) == ("pr_merge", "PENDING", "B")
+
+
+async def test_a_jobs_tree_is_private_plain_files_without_a_repository(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "I wrote the note."})
+    job = await here.create("write a note")
+    await here.drain()
+    tree = Path(load_tree(here.app.db.reader, job.job_id).folder)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (tree, tree.parent)] == [0o700, 0o700]
+    assert not tree.is_relative_to(here.app.workspace)
+    assert (tree / "SYSTEM.md").is_file()
+    assert not (tree / ".git").exists()
+
+
+async def test_a_job_runs_commands_unasked_in_its_tree_without_network(forge_office):
+    here = forge_office()
+    here.home.box = FakeBox()
+    here.home.script(calls(("shell", {"command": "make notes"})), WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    tree = load_tree(here.app.db.reader, job.job_id)
+    assert [(spec.workspace, spec.domains) for spec in here.home.box.specs] == [(tree.folder, ())]
+    assert [each.call.tool for each in list_actions(here.app.db.reader, "PENDING", 10)] == ["pr_merge"]
+
+
+async def test_a_pull_request_is_labelled_by_what_it_is(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    assert pull_of(here, job).labels == ("coilclaw", "risk:R2", "intent:GENERAL", "mode:strict")
+
+
+@pytest.mark.parametrize("part", ["head", "diff"])
+async def test_only_the_very_change_that_was_approved_is_merged(forge_office, part):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    forge = LocalForge(here.app)
+    main, args = forge.bot.main(), forge.merge_args(pull_of(here, job))
+    bound = {key: args[key] for key in ("number", "head", "diff", "checks")}
+    with pytest.raises(ForgeRefused) as refused:
+        await forge.merge(**{**bound, part: "0" * len(bound[part])})
+    assert refused.value.code == "CHANGED_MEANWHILE"
+    assert (forge.bot.main(), pull_of(here, job).state) == (main, "OPEN")
+
+
+async def test_a_yes_does_not_hold_when_main_moved_and_the_checks_are_others(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    forge = LocalForge(here.app)
+    args = forge.merge_args(pull_of(here, job))
+    (here.app.workspace / "mine.md").write_text("main moves\n")
+    with pytest.raises(ForgeRefused, match="other checks"):
+        await forge.merge(args["number"], args["head"], args["diff"], "0" * 64)
+    assert pull_of(here, job).state == "OPEN"
+
+
+async def test_a_branch_that_the_owner_deleted_loses_nothing(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "done"})
+    job = await here.create("write a note")
+    await here.drain()
+    pull = pull_of(here, job)
+    git(here.app.workspace, "branch", "-D", pull.branch)
+    git(here.app.workspace, "-c", "gc.reflogExpireUnreachable=now", "gc", "--quiet", "--prune=now")
+    await here.home.approve(pull.action_id)
+    await here.drain()
+    assert here.job(job).state == "DONE", here.job(job).reason
+    assert (here.app.workspace / "notes/a.md").read_text() == "by the job\n"
+
+
+async def test_a_yes_holds_when_main_moved_and_the_checks_run_again(forge_office):
+    here = forge_office()
+    here.home.script(WRITES, {"text": "I wrote the note."})
+    job = await here.create("write a note")
+    await here.drain()
+    pull = pull_of(here, job)
+    repository = LocalForge(here.app).repository
+    assert repository.references(f"refs/pull/{pull.number}") == {f"refs/pull/{pull.number}/head": pull.head_sha}
+    (here.app.workspace / "mine.md").write_text("by the owner\n")
+    await here.home.approve(pull.action_id)
+    await here.drain()
+    assert (here.job(job).state, pull_of(here, job).state) == ("DONE", "MERGED")
+    kept = [(here.app.workspace / name).read_text() for name in ("mine.md", "notes/a.md")]
+    assert kept == ["by the owner\n", "by the job\n"]
+    rows = here.app.db.reader.execute("SELECT event_type FROM audit_log WHERE event_type LIKE 'pr_%' ORDER BY seq")
+    events = [kind for (kind,) in rows]
+    assert list(dict.fromkeys(events)) == ["pr_opened", "pr_checked", "pr_merged", "pr_deployed"]
+    assert events.count("pr_checked") == 2
 
 
 async def test_a_yes_merges_deploys_and_ends_the_job(forge_office):
@@ -143,6 +240,27 @@ async def test_a_conflict_wakes_the_job_to_resolve_it(forge_office):
     assert (here.app.workspace / "COMMS.md").read_text() == "both\n"
 
 
+async def test_conflicts_wake_a_job_three_times_and_never_a_fourth(forge_office):
+    here = forge_office()
+    steps = [(calls(("file_write", {"path": "COMMS.md", "content": f"job {n}\n"})), {"text": "done"}) for n in range(5)]
+    here.home.script(*(each for step in steps for each in step))
+    job = await here.create("rewrite comms")
+    await here.drain()
+    rounds = []
+    for number in range(4):
+        (here.app.workspace / "COMMS.md").write_text(f"owner {number}\n")
+        await here.home.approve(pull_of(here, job).action_id)
+        await here.drain()
+        rounds.append(pull_of(here, job).rounds)
+    assert rounds == [1, 2, 3, 3]
+    pull = pull_of(here, job)
+    assert (pull.state, pull.dormant, pull.action_id) == ("OPEN", True, None)
+    assert here.job(job).state == "WAITING_APPROVAL", here.job(job).reason
+    assert BotRepository(here.app.workspace).read(pull.head_sha, "COMMS.md") == b"job 3\n", "it worked four times"
+    await here.drain()
+    assert pull_of(here, job).rounds == 3
+
+
 async def test_a_merge_whose_rules_do_not_load_is_taken_back(forge_office):
     here = forge_office()
     here.home.script(WRITES, {"text": "done"})
@@ -162,7 +280,7 @@ async def test_a_merge_whose_rules_do_not_load_is_taken_back(forge_office):
     assert "taken back" in pull_of(here, job).reason
     assert "taken back" in await work.deploy(here.job(job)), "it is not deployed by a second try"
     repository = forge.repository
-    assert repository.is_ancestor(before, forge.bot.main())
+    assert repository.leads_to(before, forge.bot.main())
     assert "Revert" in git(here.app.workspace, "log", "--format=%s", "main")
 
 

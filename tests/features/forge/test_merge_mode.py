@@ -7,6 +7,7 @@ import pytest
 from coilclaw.features.forge.forge import LocalForge
 from coilclaw.features.forge.merge_mode import ending_yolo, tightening
 from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import ToolCall
 from coilclaw.packets.errors import UsageError
 from coilclaw.runtime.owner_calls import OwnerCalls
 from coilclaw.store.yolo import set_yolo
@@ -41,6 +42,22 @@ async def test_tightening_is_carried_out_at_once_with_a_receipt(sample, autonomy
     home.close()
 
 
+async def test_estop_does_not_keep_the_owner_from_tightening_and_holds_everything_else(sample):
+    home = open_home(sample)
+    app = home.app
+    app.estop.engage("test", "now")
+    calls = OwnerCalls(app, home.conveyor())
+    done = await calls.make(tightening(app), by="terminal", key=None)
+    assert (done.status, home.receipts()[-1].status) == ("EXECUTED", "allowed")
+    assert 'merge_mode = "strict"' in home.home.config_file.read_text()
+    args = {"before": "", "after": ""}
+    of_model = await home.call("bot_tighten", Turn("turn_x", "conv_x", "chat"), "key-chat", **args)
+    yolo = await calls.make(ToolCall.of("bot_yolo", {"hours": 8}), by="terminal", key=None)
+    assert of_model.result.code == "ESTOP"
+    assert (yolo.status, yolo.decision.code) == ("REJECTED", "ESTOP")
+    home.close()
+
+
 async def test_ending_yolo_leaves_the_configuration_as_it_is(sample):
     home = open_home(sample)
     app = home.app
@@ -61,7 +78,9 @@ async def test_no_model_changes_the_mode(sample, source):
     home.close()
 
 
-async def test_a_file_that_changed_meanwhile_is_left_alone(sample):
+@pytest.mark.parametrize("settled_after", [3600.0, 0.0])
+async def test_a_file_that_changed_meanwhile_is_left_alone(sample, monkeypatch, settled_after):
+    monkeypatch.setattr("coilclaw.runtime.live_config.SETTLED_SECONDS", settled_after)
     home = open_home(sample)
     call = tightening(home.app)
     text = home.home.config_file.read_text().replace("enabled = true", "enabled = true\npr_days = 3")

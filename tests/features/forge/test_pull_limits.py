@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from coilclaw.features.forge.forge import LocalForge, TooManyPulls
-from coilclaw.features.forge.store import opened_by, pull_of_job
+from coilclaw.features.forge.store import add_pull, new_pull, opened_by, pull_of_job
 from coilclaw.features.jobs.job_requests import Request
-from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.forge import PullRequest
 from coilclaw.packets.job import Constraints, Starter
 from coilclaw.sandbox.bot_repository import Written
 from coilclaw.store.jobs import list_jobs, load_job
@@ -34,16 +34,6 @@ def limited(here, job, most):
     )
 
 
-async def drained(here, *jobs):
-    """Work until none of the jobs has anything left to do: who loses the race for the repository tries again."""
-    async with asyncio.timeout(60):
-        while True:
-            await here.drain()
-            if all(load_job(here.app.db.reader, job.job_id).state != "EXECUTING" for job in jobs):
-                return
-            await asyncio.sleep(0.1)
-
-
 async def test_a_job_that_a_job_started_counts_against_its_number(forge_office):
     here = forge_office()
     here.home.script(writes("a"), {"text": "done"})
@@ -55,7 +45,7 @@ async def test_a_job_that_a_job_started_counts_against_its_number(forge_office):
     request = Request(goal="write it again", thread_id="conv_child", channel="cli", starter=starter)
     child = await here.background.desk().create(request)
     assert child.spec.parent_id == first.job_id
-    await drained(here, first, child)
+    await here.drain()
     jobs = [load_job(here.app.db.reader, each.job_id) for each in (first, child)]
     opened = [job for job in jobs if pull_of_job(here.app.db.reader, job.job_id)]
     refused = [job for job in jobs if job not in opened]
@@ -64,7 +54,7 @@ async def test_a_job_that_a_job_started_counts_against_its_number(forge_office):
     assert opened_by(here.app.db.reader, first.job_id) == 1
     limited(here, first, 2)
     again = await here.background.desk().create(request)
-    await drained(here, again)
+    await here.drain()
     head = pull_of_job(here.app.db.reader, again.job_id).head_sha
     repository = LocalForge(here.app).repository
     name = next(path for path in repository.entries(head) if path.endswith(f"{again.job_id}.md"))
@@ -96,7 +86,7 @@ async def test_the_days_number_holds_for_jobs_and_never_for_the_owner(forge_offi
     assert LocalForge(here.app).open_plain("revert/9", [Written("notes/c.md", b"c\n")], "t", "b") is not None
 
 
-async def test_no_race_opens_one_too_many(forge_office):
+async def test_two_that_race_for_the_last_place_open_one(forge_office):
     here = forge_office(budgets=here_budgets(2))
     here.home.script(*(step for name in "abcd" for step in (writes(name), {"text": name})))
     jobs = [await here.create(f"write {name}") for name in "abcd"]
@@ -104,18 +94,64 @@ async def test_no_race_opens_one_too_many(forge_office):
     waiting = [job for job in jobs if pull_of_job(here.app.db.reader, job.job_id) is None]
     assert len(waiting) == 2
     forge = LocalForge(here.app)
-    here.app.db.write_now(lambda tx: tx.execute("UPDATE pull_requests SET opened_at = '2020-01-01T00:00:00.000Z'"))
+    here.app.db.write_now(lambda tx: tx.execute("UPDATE pull_requests SET opened_at = '2020' WHERE number = 1"))
 
-    async def publish(job):
-        try:
-            return await asyncio.to_thread(forge.publish, here.job(job))
-        except CoilclawError:
-            return None
+    publishing = (asyncio.to_thread(forge.publish, here.job(job)) for job in waiting)
+    done = await asyncio.gather(*publishing, return_exceptions=True)
+    assert {type(each) for each in done} == {PullRequest, TooManyPulls}
 
-    done = await asyncio.gather(*(publish(job) for job in waiting))
-    lost = [job for job, made in zip(waiting, done, strict=True) if made is None]
-    done += [await publish(job) for job in lost]  # who lost the race for the repository tries again, as the worker does
-    assert sum(each is not None for each in done) == 2
+
+async def test_two_workers_that_publish_one_job_open_one_and_agree_on_its_head(forge_office):
+    here = forge_office(budgets=here_budgets(0))  # its steps are done, and nothing is open yet
+    here.home.script(writes("a"), {"text": "a"})
+    job = await here.create("write a")
+    await here.drain()
+    here.app.config = msgspec.structs.replace(here.app.config, budgets=here_budgets(10))
+    publishing = (asyncio.to_thread(LocalForge(here.app).publish, here.job(job)) for _ in range(4))
+    pulls = await asyncio.gather(*publishing)
+    assert {pull.number for pull in pulls} == {1}
+    forge = LocalForge(here.app)
+    kept = forge.find(1)
+    assert kept.head_sha == forge.repository.resolve(f"refs/heads/{kept.branch}")
+    assert kept.head_sha == forge.repository.resolve("refs/pull/1/head")
+
+
+async def test_a_number_that_a_session_takes_meanwhile_leads_to_its_own_alone(forge_office):
+    here = forge_office()
+    forge = LocalForge(here.app)
+    made = msgspec.structs.replace(
+        new_pull(branch="b", base_sha="", head_sha="", title="t", body="", risk="R2", labels=()),
+        repository="/elsewhere",
+    )
+
+    def taken(what):
+        if what == "pr_branch":
+            here.app.db.write_now(lambda tx: add_pull(tx, here.app.clock, made))
+
+    here.app.reached = taken
+    pull = forge.open_plain("ledger-export", [Written("audit/2026/01/01.jsonl", b"{}\n")], "Export", "b")
+    assert pull.number == 2
+    assert forge.repository.references("refs/pull") == {"refs/pull/2/head": pull.head_sha}
+
+
+async def test_a_pull_request_that_is_refused_leaves_no_number_behind(forge_office):
+    here = forge_office(budgets=here_budgets(0))
+    here.home.script(writes("a"), {"text": "a"})
+    await here.create("write a")
+    await here.drain()
+    assert LocalForge(here.app).repository.references("refs/pull") == {}
+
+
+async def test_two_workers_that_open_one_without_a_job_agree_on_its_head(forge_office):
+    here = forge_office()
+    forge = LocalForge(here.app)
+    versions = [[Written("audit/2026/01/01.jsonl", f"{n}\n".encode())] for n in range(6)]
+    opening = (asyncio.to_thread(forge.open_plain, "ledger-export", files, "Export", "b") for files in versions)
+    pulls = await asyncio.gather(*opening)
+    assert {pull.number for pull in pulls} == {1}
+    kept = forge.find(1)
+    assert kept.head_sha == forge.repository.resolve(f"refs/heads/{kept.branch}")
+    assert kept.head_sha == forge.repository.resolve("refs/pull/1/head")
 
 
 def here_budgets(most):

@@ -1,9 +1,12 @@
 """What the owner does with pull requests: asks for changes, closes, asks anew, takes back; and how yolo ends."""
 
+import shlex
 from datetime import timedelta
 
 import pytest
 
+from coilclaw.config.forge import Forge
+from coilclaw.config.schema import Jobs
 from coilclaw.features.forge.forge import LocalForge
 from coilclaw.features.forge.pulls import Pulls
 from coilclaw.features.forge.store import pull_of_job
@@ -13,12 +16,18 @@ from coilclaw.store.actions import load_action
 from coilclaw.store.yolo import set_yolo, yolo_now
 from tests.conftest import TestClock
 from tests.features.conftest import calls
+from tests.features.projects.world import git
 
 WRITES = calls(("file_write", {"path": "notes/a.md", "content": "by the job\n"}))
 
 
 def pull_of(here, job):
     return pull_of_job(here.app.db.reader, job.job_id)
+
+
+def events(here):
+    rows = here.app.db.reader.execute("SELECT event_type FROM audit_log WHERE event_type LIKE 'pr_%' ORDER BY seq")
+    return [kind for (kind,) in rows]
 
 
 def pulls_of(here):
@@ -56,6 +65,7 @@ async def test_asking_for_changes_withdraws_the_question_and_the_job_goes_on_wit
     assert LocalForge(here.app).repository.read(pull.head_sha, "notes/a.md") == b"shorter\n"
     assert any("make it shorter" in message.content for message in here.messages(job))
     assert load_action(here.app.db.reader, pull.action_id).status == "PENDING"
+    assert (events(here).count("pr_opened"), events(here).count("pr_updated")) == (1, 1)
 
 
 async def test_closing_ends_the_job_and_an_ended_job_is_not_opened_again(office):
@@ -65,8 +75,14 @@ async def test_closing_ends_the_job_and_an_ended_job_is_not_opened_again(office)
     assert load_action(here.app.db.reader, pull.action_id).status == "REJECTED"
     await here.drain()
     assert (here.job(job).state, here.job(job).reason) == ("CANCELLED", "not needed")
-    with pytest.raises(UsageError, match="CANCELLED"):
+    assert events(here)[-1] == "pr_closed"
+    with pytest.raises(UsageError, match="CANCELLED") as refused:
         await pulls_of(here).reopen(pull.number)
+    assert "coilclaw job create" in refused.value.remedy
+    take = refused.value.remedy.partition("git ")[2].replace("PATH", "notes/a.md")
+    assert not (here.app.workspace / "notes/a.md").exists()
+    git(here.app.workspace, *shlex.split(take))
+    assert (here.app.workspace / "notes/a.md").exists(), "what it says to do brings the file"
     with pytest.raises(UsageError, match="CLOSED"):
         await pulls_of(here).want(pull.number, "more")
 
@@ -87,6 +103,32 @@ async def test_an_expired_question_is_put_anew(office):
     await here.home.approve(pull.action_id)
     await here.drain()
     assert here.job(job).state == "DONE", here.job(job).reason
+
+
+async def test_one_that_nobody_answers_is_closed_after_pr_days_and_its_job_cancelled(office):
+    clock = TestClock()
+    forge, jobs = Forge(enabled=True, pr_days=3), Jobs(max_hours=1)  # while a merge waits, only `pr_days` counts
+    here, job = await with_pull(lambda **_: office(clock, forge=forge, jobs=jobs))
+    clock.advance(days=2, hours=23)
+    await here.drain()
+    assert (pull_of(here, job).state, here.job(job).state) == ("OPEN", "WAITING_APPROVAL"), here.job(job).reason
+    clock.advance(hours=2)
+    await here.drain()
+    assert (pull_of(here, job).state, here.job(job).state) == ("CLOSED", "CANCELLED")
+    assert pull_of(here, job).reason
+    assert not (here.app.workspace / "notes/a.md").exists()
+
+
+async def test_a_revert_that_nobody_answers_is_closed_after_pr_days(office):
+    clock = TestClock()
+    here, pull = await merged(lambda **_: office(clock, forge=Forge(enabled=True, pr_days=3)))
+    revert = await pulls_of(here).revert(pull.number)
+    for days, state in ((2, "OPEN"), (2, "CLOSED")):
+        clock.advance(days=days)
+        await here.drain()  # the question expires
+        await pulls_of(here).settle_plain()
+        await pulls_of(here).settle_plain()
+        assert LocalForge(here.app).find(revert.number).state == state
 
 
 async def test_a_revert_is_a_pull_request_that_keeps_what_is_on_record(office):

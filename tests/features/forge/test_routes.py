@@ -3,9 +3,10 @@
 from coilclaw.features.approvals.feature import approvals_part
 from coilclaw.features.forge.feature import forge_part
 from coilclaw.features.forge.forge import LocalForge
-from coilclaw.features.forge.store import pull_of_job
+from coilclaw.features.forge.store import new_pull, pull_of_job
+from coilclaw.features.forge.views import file_diffs
 from coilclaw.features.jobs.feature import jobs_part
-from coilclaw.sandbox.bot_repository import Written
+from coilclaw.sandbox.bot_repository import BOT, Written
 from coilclaw.store.actions import load_action
 from coilclaw.store.yolo import yolo_now
 from tests.features.conftest import calls
@@ -65,6 +66,28 @@ async def test_binary_and_long_files_are_named_with_their_sizes(sample):
         small, long = (await site.http.get("/v1/pulls/1/diff")).json()["items"]
     assert (small["path"], small["binary"], small["patch"], small["new_size"]) == ("a.bin", True, "", 100)
     assert (long["cut"], long["patch"], long["new_size"]) == (True, "", 400_000)
+
+
+async def test_sizes_are_those_of_the_files_however_they_changed(sample):
+    home = sample(forge__enabled=True)
+    forge = LocalForge(home.app)
+    texts = {
+        "empty.md": b"", "open.md": b"no line break",
+        "marks.md": b"@@ -1 +1 @@\n\\ No newline at end of file\n+x\n-y\n",
+        "lines.md": b"\n\n\n", "crlf.md": b"a\r\nb\r\n", "wide.md": "ünï 🦀\n".encode(), "bytes.bin": b"\0\n\\ \n",
+        "diff.md": b"x\ndiff --git a/x b/x\n",
+    }  # fmt: skip
+    base = forge.bot.settle("before")
+    full = forge.repository.commit(base, [Written(path, data) for path, data in texts.items()], "more", BOT, 1)
+    more = forge.repository.commit(full, [Written(path, data + b"z\n") for path, data in texts.items()], "z", BOT, 1)
+    for old, new in ((base, full), (full, base), (full, more)):
+        made = new_pull(branch="b", base_sha=old, head_sha=new, title="t", body="", risk="R2", labels=())
+        changes = forge.changes(made)
+        before, after = ({} if end == base else forge.repository.entries(end) for end in (old, new))
+        for whole in (True, False):
+            for each in file_diffs(forge, made, changes, lambda text: text, whole=whole):
+                sizes = tuple(end[each.path].size if each.path in end else 0 for end in (before, after))
+                assert (each.path, each.old_size, each.new_size) == (each.path, *sizes)
 
 
 async def test_changes_closing_and_what_stands_in_the_way(office):
@@ -127,6 +150,7 @@ async def test_intel_is_what_stands_on_main(sample):
     (home.workspace / "intel/2026/x.md").write_text(HOSTILE)
     async with served(home, parts) as site:
         before = (await site.http.get("/v1/intel")).json()["items"]
+        assert "intel/README.md" not in [each["path"] for each in before], "it says what the folder is for"
         assert not [each for each in before if each["path"].endswith("x.md")]
         LocalForge(home.app).bot.settle("by hand")
         assert (await site.http.get("/v1/intel")).json()["items"][-1]["path"] == "intel/2026/x.md"

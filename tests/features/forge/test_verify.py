@@ -17,6 +17,7 @@ from coilclaw.packets.canonical import canonical_bytes, sha256_hex
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.forge import LEDGER, MAIN
 from coilclaw.sandbox.bot_repository import BOT, BotRepository, Written
+from coilclaw.sandbox.git import run_git
 from tests.acceptance import auditor as auditor_module
 from tests.acceptance.auditor import Audit
 from tests.features.conftest import calls
@@ -30,6 +31,17 @@ def bot(tmp_path_factory):
     made = make_bot(tmp_path_factory.mktemp("bot"))
     yield made
     made.home.close()
+
+
+def test_a_new_bot_is_valid_and_says_that_nothing_is_signed_yet(tmp_path):
+    run_git(tmp_path, "init", "--quiet")
+    run_git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", "Make the bot")
+    report = verify_clone(tmp_path)
+    assert (report.valid, report.heads, report.commits) == (True, 0, 1)
+    assert any("nothing is signed yet" in note for note in report.notes)
+    run_git(tmp_path, "commit", "--quiet", "--allow-empty", "-m", f"Edit\n\nLedger-Head: 3:{'a' * 64}")
+    report = verify_clone(tmp_path)
+    assert [(each.kind, each.path) for each in report.findings] == [("missing", HEADS)]
 
 
 class Copy:

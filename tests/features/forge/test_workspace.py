@@ -136,6 +136,63 @@ def test_an_edit_meanwhile_is_kept_and_committed(home, bot):
     ]
 
 
+def test_a_merge_that_changes_the_mode_alone_is_deployed(home, bot):
+    workspace = home.app.workspace
+    bot.settle("first")
+    first = merged(bot, Written("bin/run", b"#!"))
+    assert bot.settle("deploy") == first
+    new = merged(bot, Written("bin/run", b"#!", PROGRAM))
+    assert bot.settle("deploy") == new, "the sweep took the merged mode back"
+    assert (workspace / "bin/run").stat().st_mode & 0o100
+
+
+def test_long_names_that_begin_alike_keep_their_own_contents(home, bot):
+    workspace = home.app.workspace
+    bot.settle("first")
+    long = {f"{'n' * 90}-{number}.md": f"{number}".encode() for number in range(3)}
+    new = merged(bot, *(Written(name, data) for name, data in long.items()))
+    assert bot.settle("deploy") == new
+    assert {name: (workspace / name).read_bytes() for name in long} == long
+
+
+def test_a_file_may_come_where_a_folder_was_and_a_folder_where_a_file_was(home, bot):
+    workspace = home.app.workspace
+    bot.settle("first")
+    merged(bot, Written("a/b/c.md", b"c"), Written("d", b"d"))
+    bot.settle("deploy")
+    changes = Written("a/b/c.md", None), Written("a", b"a file"), Written("d", None), Written("d/e.md", b"e")
+    new = merged(bot, *changes)
+    assert bot.settle("deploy") == new
+    assert (workspace / "a").read_text() == "a file"
+    assert (workspace / "d/e.md").read_text() == "e"
+
+
+def test_a_folder_with_files_of_the_owner_stays_where_a_file_should_come(home, bot):
+    workspace = home.app.workspace
+    bot.settle("first")
+    merged(bot, Written("a", b"a file"))
+    (workspace / "a").mkdir()
+    (workspace / "a/own.md").write_text("own")
+    new = bot.settle("deploy")
+    assert (workspace / "a/own.md").read_text() == "own"
+    assert bot.repository.read(new, "a/own.md") == b"own"
+
+
+def test_an_edit_between_the_look_and_the_last_moment_is_kept(home, bot):
+    """All files are written aside before the first takes its place; an editor may save another one meanwhile."""
+    workspace = home.app.workspace
+    bot.settle("first")
+    merged(bot, *(Written(f"d/{name}.md", name.encode()) for name in "abc"))
+    bot.settle("deploy")
+    merged(bot, *(Written(f"d/{name}.md", b"merged") for name in "abc"))
+    home.app.reached = lambda what: what == "deploying" and (workspace / "d/c.md").write_text("edited")
+    new = bot.settle("deploy")
+    home.app.reached = lambda _: None
+    assert [(workspace / f"d/{name}.md").read_text() for name in "abc"] == ["merged", "merged", "edited"]
+    assert sorted(os.listdir(workspace / "d")) == ["a.md", "b.md", "c.md"]
+    assert bot.repository.read(new, "d/c.md") == b"edited"
+
+
 @pytest.mark.parametrize("killed_at", range(1, 4))
 def test_a_deployment_that_was_cut_goes_on(home, bot, killed_at):
     bot.settle("first")

@@ -17,8 +17,8 @@ from coilclaw.packets.canonical import Json, JsonObject, NotCanonical, parse_obj
 from coilclaw.packets.forge import FileChange
 from coilclaw.packets.ports import Tool
 from coilclaw.packets.text import one_line
-from coilclaw.sandbox.bot_repository import FILE, PROGRAM, name_fault
-from coilclaw.sandbox.executed import Kind, executed_part, folded, is_git_shaped
+from coilclaw.sandbox.executed import Shape, executed_part, folded, is_git_shaped
+from coilclaw.sandbox.fast_import import FILE, PROGRAM, name_fault
 from coilclaw.secrets.labels import MARK
 
 FILE_BYTES = 50 << 20
@@ -158,13 +158,13 @@ def _repositories(paths: Iterable[str], added: Sequence[str]) -> Iterator[str]:
     }
     if not suspects:
         return
-    inside: dict[str, dict[str, Kind]] = {folder: {} for folder in suspects}
+    inside: dict[str, Shape] = {folder: set() for folder in suspects}
     for path in paths:
         parts = path.split("/")
         for depth, part in enumerate(parts):
             listed = inside.get("/".join(parts[:depth]))
             if listed is not None:
-                listed[folded(part)] = "file" if depth == len(parts) - 1 else "folder"
+                listed.add((folded(part), "file" if depth == len(parts) - 1 else "folder"))
     for folder, listed in sorted(inside.items()):
         if is_git_shaped(listed):
             yield f"{shown(folder or '.')}: git would take it for a repository"

@@ -8,11 +8,12 @@ import math
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coilclaw.features.forge.actions.workflow_check import changed_workflow_faults
 from coilclaw.features.forge.builtin_checks import (
     CHANGE_BYTES,
     FILE_BYTES,
@@ -36,9 +37,11 @@ from coilclaw.gate.grants import OUTPUT_BYTES, OUTPUT_KEPT
 from coilclaw.gate.policy_file import POLICY_BYTES
 from coilclaw.gate.policy_match import hidden_paths
 from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec
+from coilclaw.packets.canonical import canonical_bytes, sha256_hex
 from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.packets.forge import Check, PullRequest
 from coilclaw.packets.text import one_line
+from coilclaw.runtime.boxed import run_until_stopped
 from coilclaw.sandbox.bot_repository import FILE, PROGRAM, BotRepository
 from coilclaw.store.jobs import load_job
 from coilclaw.tools.approval import RUNTIME_TOOLS
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
 
 BUILT_IN = tuple(
-    f"coilclaw/{name}" for name in ("paths", "evidence", "secrets", "policy", "registry", "sops", "skills")
+    f"coilclaw/{name}" for name in ("paths", "evidence", "secrets", "policy", "registry", "sops", "skills", "workflows")
 )
 MOST_DETAILS = 50
 DETAIL_CHARACTERS = 400
@@ -106,6 +109,7 @@ async def _built_in(
         lambda: registry_faults(merge, app.redact),
         lambda: sop_faults(merge, callable_tools, app.redact),
         lambda: skill_faults(merge),
+        lambda: changed_workflow_faults(merge),
     )
     return [
         await asyncio.to_thread(_checked, name, find, app.redact) for name, find in zip(BUILT_IN, faults, strict=True)
@@ -204,7 +208,7 @@ async def _own_check(app: "Runtime", repository: BotRepository, merged: str, nam
     began = time.monotonic()
     try:
         async with _exported(app.config.trees_dir, repository, merged) as folder:
-            result = await _run(app, _spec(app, folder, wanted))
+            result = await run_until_stopped(app, _spec(app, folder, wanted))
     except Exception as error:  # no box, no space: not passed
         return _crashed(name, error)
     if result is None:
@@ -248,21 +252,6 @@ def _spec(app: "Runtime", folder: Path, wanted: "ForgeCheck") -> BoxSpec:
     )
 
 
-async def _run(app: "Runtime", spec: BoxSpec) -> BoxResult | None:
-    """Run a command to its end; None when ESTOP ended it, or kept it from beginning."""
-    if app.estop.engaged():
-        return None
-    run = asyncio.ensure_future(app.open_box().run(spec))
-    stop = asyncio.ensure_future(app.estop.wait())
-    try:
-        await asyncio.wait({run, stop}, return_when=asyncio.FIRST_COMPLETED)
-        return run.result() if run.done() else None
-    finally:
-        run.cancel()
-        stop.cancel()
-        await asyncio.wait({run, stop})  # the folder is removed only when nothing runs in it any more
-
-
 @asynccontextmanager
 async def _exported(trees: Path, repository: BotRepository, tree: str) -> AsyncIterator[Path]:
     """A folder with the files of a tree, as long as it is needed."""
@@ -304,3 +293,8 @@ def _remove_left(trees: Path) -> None:
         with suppress(OSError):
             if time.time() - folder.lstat().st_mtime > LEFT_SECONDS and not folder.is_symlink():
                 _remove(folder)
+
+
+def checks_hash(checks: Sequence[Check]) -> str:
+    """Stands for the names of the checks and how they ended."""
+    return sha256_hex(canonical_bytes([[check.name, check.passed] for check in checks]))

@@ -10,10 +10,13 @@ import click
 from coilclaw.cli.open_home import opened
 from coilclaw.cli.output import counted, json_option, moment, print_json, print_line, print_result, print_rows, tell
 from coilclaw.cli.yolo_warning import warn_of_yolo
+from coilclaw.features.forge.commands_actions import check_workflows, set_up_actions
+from coilclaw.features.forge.commands_github import accept, connect, must_be_on, set_up_there, sync
 from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:
     from coilclaw.features.forge.forge import LocalForge
+    from coilclaw.features.forge.views import GitHubView
     from coilclaw.packets.action import Source, ToolCall
     from coilclaw.runtime import Runtime
 
@@ -51,17 +54,39 @@ def status(as_json: bool) -> int:
     print_line(f"deployed:      {view.deployed[:12] or 'nothing yet'}{_behind(view.main, view.deployed)}")
     print_line(f"open:          {view.open_pulls}")
     print_line(f"trees:         {view.trees}")
+    if view.github is not None:
+        _show_github(view.github)
     return 1 if view.fault else 0
+
+
+def _show_github(view: "GitHubView") -> None:
+    print_line(f"GitHub:        {view.url}")
+    if view.runs_url:
+        print_line(f"  runs:        {view.runs_url}")
+    print_line(
+        f"  in order:    {moment(view.synced_at) if view.synced_at else 'not yet'}, main {view.main[:12] or 'none'}"
+    )
+    if view.requests_left is not None:
+        print_line(f"  limit:       {view.requests_left} requests left this hour")
+    if view.fault:
+        print_line(f"  now:         {view.fault}", style="red")
 
 
 def _behind(main: str, deployed: str) -> str:
     return " (main is ahead: `coilclaw bot commit` deploys it)" if main and deployed and main != deployed else ""
 
 
-@bot.command(short_help="Name yourself as the owner of the files that control the agent.")
+@bot.command(short_help="Name yourself as the owner of what controls the agent, and set up GitHub.")
 @click.option("--owner", default="@owner", show_default=True, help="Your name on the forge that reads CODEOWNERS.")
-def setup(owner: str) -> int:
-    """Write .github/CODEOWNERS: you review changes to files that control the agent. You are asked first."""
+@click.option("--actions", is_flag=True, help="Write what jobs in GitHub Actions need: workflows, settings, CoilClaw.")
+@click.option("--token", is_flag=True, help="Set up GitHub with a token of yours: asked for, used once, not kept.")
+def setup(owner: str, actions: bool, token: bool) -> int:
+    """Write .github/CODEOWNERS: you review changes to files that control the agent. You are asked first.
+
+    Where the bot is connected to GitHub, labels and the protection of main for the merge mode in force follow: with
+    --token they are set, without it the steps are listed. With --actions also the five workflows, the settings of
+    their runs and the CoilClaw that they install.
+    """
     from coilclaw.features.forge.codeowners import OWNERS, codeowners
     from coilclaw.packets.action import ToolCall
 
@@ -69,11 +94,18 @@ def setup(owner: str) -> int:
         raise UsageError(f"{owner[:100]!r} is not a name.", remedy="Use @name, @organisation/team or an address.")
     text = codeowners(owner)
     with opened() as app:
+        if token:
+            must_be_on(app)
         place = app.workspace / OWNERS
         if place.is_file() and not place.is_symlink() and place.read_text("utf-8", "replace") == text:
             tell(f"{OWNERS} is as it should be.")
-            return 0
-        return _carry(app, ToolCall.of("file_write", {"path": OWNERS, "content": text}), "cli")
+            code = 0
+        else:
+            code = carry(app, ToolCall.of("file_write", {"path": OWNERS, "content": text}), "cli")
+        code = code or (set_up_actions(app) if actions else 0)
+        if code or app.config.forge.kind != "github":
+            return code
+        return set_up_there(app, with_token=token, actions=actions)
 
 
 @bot.command(short_help="Commit what changed in the workspace to main now.")
@@ -125,7 +157,7 @@ def mode(name: str | None, span: str) -> int:
         from coilclaw.features.forge.merge_mode import ending_yolo, tightening
 
         call = tightening(app) if name == "strict" else ending_yolo(app)
-        code = 0 if call is None else _carry(app, call, "gateway")
+        code = 0 if call is None else carry(app, call, "gateway")
         if name == "strict" or code:
             tell("You approve every merge already.") if call is None else None
             return code
@@ -154,7 +186,8 @@ def verify(clone: str | None, as_json: bool) -> int:
         print_json(report)
         return 0 if report.valid else 1
     for finding in report.findings:
-        print_line(f"{finding.kind}: {finding.words} ({finding.commit[:12]} {finding.path})".rstrip(), style="red")
+        place = f"{finding.commit[:12]} {finding.path}".strip()
+        print_line(f"{finding.kind}: {finding.words}{f' ({place})' if place else ''}", style="red")
     if report.more:
         print_line(f"and {report.more} more", style="red")
     for note in report.notes:
@@ -179,10 +212,10 @@ def _yolo(app: "Runtime", span: str) -> int:
     if click.prompt("Type yolo if you want that", default="", show_default=False, err=True).strip() != "yolo":
         tell("Nothing was changed.")
         return 4
-    return _carry(app, ToolCall.of("bot_yolo", {"hours": hours}), "gateway")
+    return carry(app, ToolCall.of("bot_yolo", {"hours": hours}), "gateway")
 
 
-def _carry(app: "Runtime", call: "ToolCall", source: "Source") -> int:
+def carry(app: "Runtime", call: "ToolCall", source: "Source") -> int:
     """Take a call of the owner's through the gate; where nobody can be asked, it waits."""
     from coilclaw.cli.commands.tool import exit_code, run_tool
     from coilclaw.cli.phrases import result_words, waits_for
@@ -205,6 +238,10 @@ def _ready(app: "Runtime") -> "LocalForge":
     if fault := forge.bot.fault():
         raise UsageError(fault)
     return forge
+
+
+for each in (connect, sync, accept, check_workflows):
+    bot.add_command(each)
 
 
 @click.group()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coilclaw.runtime import Runtime
 
 POLL_SECONDS = 0.2
+MERGE_THERE = "on GitHub, by yourself, or here: it changes what controls the agent"
 STATES: "dict[str, tuple[PullState, ...]]" = {
     "open": ("OPEN",),
     "merged": ("MERGED",),
@@ -57,9 +58,12 @@ def list_pulls(state: str, limit: int, as_json: bool) -> None:
         print_json(found)
         return
     rows = [
-        (str(it.number), _standing(it.state, it.dormant), it.risk, it.checks, moment(it.opened_at), it.title)
+        (
+            str(it.number), _standing(it.state, it.dormant, it.draft), it.risk, it.checks, moment(it.opened_at),
+            f"{it.repository}: {it.title}" if it.repository else it.title,
+        )
         for it in found
-    ]
+    ]  # fmt: skip
     empty = "There are no pull requests." if state == "all" else f"No pull request is {state}."
     print_rows(rows, ("#", "state", "risk", "checks", "opened", "title"), empty=empty)
 
@@ -72,9 +76,10 @@ def show(number: int, as_json: bool) -> None:
     from coilclaw.features.forge.views import pull_shown, shown_path
 
     with opened() as app:
-        forge = _pulls(app).forge
-        pull = forge.find(number)
-        view = pull_shown(pull, forge.mode(), app.redact)
+        pulls = _pulls(app)
+        pull = pulls.forge.find(number)
+        forge = pulls.forge_of(pull)
+        view = pull_shown(app, pull, forge.mode(), app.redact)
         files = [f"  {each.kind:8} {shown_path(app.redact(each.path))}" for each in forge.changes(pull)]
         warn_of_yolo(app)
     if as_json:
@@ -82,15 +87,22 @@ def show(number: int, as_json: bool) -> None:
         return
     for line in (
         f"#{view.number}:       {view.title}",
-        f"state:    {_standing(view.state, view.dormant)}{f': {view.reason}' if view.reason else ''}",
+        f"state:    {_standing(view.state, view.dormant, view.draft)}{f': {view.reason}' if view.reason else ''}",
         f"risk:     {view.risk}{', from untrusted content' if view.tainted else ''}",
-        f"job:      {view.job_id or 'none'}",
+        f"job:      {view.job_id or 'none'}" if not view.session_id else f"session:  {view.session_id}",
+        *([f"into:     {view.target} of {view.repository}"] if view.repository else []),
         f"branch:   {view.branch} ({view.head_sha[:12]})",
         f"opened:   {moment(view.opened_at)}",
         *([f"merged:   {view.merged_sha[:12]}"] if view.merged_sha else []),
         *([f"deployed: {moment(view.deployed_at)}"] if view.deployed_at else []),
-        *([f"question: {view.action_id}"] if view.action_id else []),
+        *(
+            [f"question: {view.action_id} (answer it: coilclaw pr merge|reject|changes {number})"]
+            if view.action_id
+            else []
+        ),
         *([f"wanted:   {view.wanted}"] if view.wanted else []),
+        *([f"GitHub:   {view.github_url}"] if view.github_url else []),
+        *([f"merge:    {MERGE_THERE}"] if view.merge_on_github else []),
     ):
         print_line(line)
     for check in view.results:
@@ -108,18 +120,27 @@ def show(number: int, as_json: bool) -> None:
 def diff(number: int, paths: tuple[str, ...]) -> None:
     """Show the difference a pull request makes, or that of some PATHS: page by page at a terminal, plain in a pipe.
 
-    Characters that hide or reorder others are shown by their numbers.
+    What the job changed comes first, then the record of it that the runtime adds. Characters that hide or reorder
+    others are shown by their numbers.
     """
     from coilclaw.cli.terminal import Terminal
+    from coilclaw.features.forge.paths import is_runtime_file
 
     with opened() as app:
-        forge = _pulls(app).forge
-        pull = forge.find(number)
-        touched = {each.path for each in forge.changes(pull)}
+        pulls = _pulls(app)
+        pull = pulls.forge.find(number)
+        forge = pulls.forge_of(pull)
+        touched = [each.path for each in forge.changes(pull)]
         unknown = [path for path in paths if path not in touched]
         if unknown:
             raise UsageError(f"#{number} does not change {unknown[0]}.", remedy=f"See `coilclaw pr show {number}`.")
-        text = app.redact(forge.patch(pull, paths).decode("utf-8", "replace")).rstrip("\n")
+        patch = forge.patch(pull, paths)
+        parts = (b"\n" + patch).split(b"\ndiff --git ")[1:]  # a line of a text never begins so
+        if not paths and len(parts) == len(touched):
+            record = [pull.job_id is not None and is_runtime_file(path, pull.job_id) for path in touched]
+            ordered = sorted(zip(record, parts, strict=True), key=lambda each: each[0])
+            patch = b"".join(b"diff --git " + part.removesuffix(b"\n") + b"\n" for _, part in ordered)
+        text = app.redact(patch.decode("utf-8", "replace")).rstrip("\n")
     terminal = Terminal()
     if terminal.interactive and sys.stdout.isatty():
         asyncio.run(terminal.show_difference(text))
@@ -199,6 +220,14 @@ def changes(number: int, words: str) -> int:
     return 0
 
 
+@pr.command(short_help="Make a draft ready: its merge is asked about.")
+@open_number
+def ready(number: int) -> int:
+    """Make a draft ready, although its patrol did not pass on it: its checks run, and its merge is asked about."""
+    with opened() as app:
+        return _say_asked(asyncio.run(_pulls(app).ask(number)))
+
+
 @pr.command(short_help="Close a pull request without merging it.")
 @open_number
 @click.option("--reason", default="", help="The reason; it is stored with the pull request and its job.")
@@ -269,7 +298,8 @@ async def _merge(app: "Runtime", number: int) -> int:
         fault = _fault_of(app, pull)
         tell(fault or f"#{number} is {pull.state.lower()}, but not deployed yet: see `coilclaw pr show {number}`.")
         return 1 if fault else 0
-    tell(f"#{number} is merged as {pull.merged_sha[:12]} and deployed.")
+    where = f"into {pull.target} of {pull.repository} " if pull.session_id else ""
+    tell(f"#{number} is merged {where}as {pull.merged_sha[:12]}{'' if where else ' and deployed'}.")
     return 0
 
 
@@ -281,7 +311,9 @@ async def _reject(app: "Runtime", number: int, reason: str) -> None:
     action = pulls.question(pull)
     if pull.state != "OPEN" or action is None:
         remedy = f"Close it with `coilclaw pr close {number}`." if pull.state == "OPEN" else "See `coilclaw pr list`."
-        raise UsageError(f"#{number} asks nothing now: it is {_standing(pull.state, pull.dormant)}.", remedy=remedy)
+        raise UsageError(
+            f"#{number} asks nothing now: it is {_standing(pull.state, pull.dormant, pull.draft)}.", remedy=remedy
+        )
     await reject_here(app, action, reason)
     await _go_on(app, pulls, number)
     tell(f"#{number} is {pulls.forge.find(number).state.lower()}.")
@@ -333,7 +365,9 @@ def _pulls(app: "Runtime") -> "Pulls":
     return Pulls(app, app.conveyor(nobody))
 
 
-def _standing(state: str, dormant: bool) -> str:
+def _standing(state: str, dormant: bool, draft: bool) -> str:
+    if state == "OPEN" and draft:
+        return "draft"
     return "open, not asked" if state == "OPEN" and dormant else state.lower()
 
 

@@ -30,11 +30,12 @@ async def put_in_place(app: "Runtime", forge: "LocalForge", pull: PullRequest) -
 
     It may be called again after a kill at any instant: what was taken back stays so.
     """
-    await asyncio.to_thread(forge.bot.deploy)
+    parent = pull.checked_sha if app.config.forge.kind == "local" else ""  # elsewhere it may have another parent
+    main, brought = await asyncio.to_thread(forge.bot.deploy, parent, pull.merged_sha)
     app.reached("pr_deployed")
-    fault = await asyncio.to_thread(_taken_back, forge, pull)
+    fault = "" if main == pull.merged_sha else await asyncio.to_thread(_taken_back, forge, pull)
     if not fault:
-        paths = await asyncio.to_thread(_brought, forge.repository, pull)
+        paths = await asyncio.to_thread(_brought, forge.repository, pull) if brought is None else brought
         faults = list(load_faults(app, paths))
         fault = await asyncio.to_thread(_take_back, app, forge, pull, "; ".join(faults[:5])) if faults else ""
     await asyncio.to_thread(forge.deployed, pull, fault)
@@ -97,8 +98,6 @@ def _brought(repository: BotRepository, pull: PullRequest) -> Sequence[str]:
 
 def _taken_back(forge: "LocalForge", pull: PullRequest) -> str:
     """Why it was taken back, where a process was killed right after that."""
-    if forge.bot.main() == pull.merged_sha:
-        return ""
     for commit in forge.repository.log(MAIN, SEARCHED):
         if commit.sha == pull.merged_sha:
             break

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from coilclaw.features.forge.paths import job_file_path
-from coilclaw.features.forge.workspace import FILE_BYTES, BotWorkspace, blob_id
+from coilclaw.features.forge.workspace import FILE_BYTES, BotWorkspace
 from coilclaw.ledger.audit_chain import gaps_of
 from coilclaw.ledger.audit_days import (
     PrunedNumbers,
@@ -31,6 +31,7 @@ from coilclaw.packets.forge import MAIN
 from coilclaw.packets.ids import stamp
 from coilclaw.sandbox.bot_repository import BotRepository, ForgeRefused, TreeEntry, Written
 from coilclaw.sandbox.files import read_existing
+from coilclaw.sandbox.git import blob_id
 from coilclaw.store.job_history import ended_jobs
 from coilclaw.store.meta import read_meta, write_meta
 from coilclaw.store.read_connection import reading_apart

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 def forge_part(serving: "Serving") -> "Part":
     """The routes of pull requests."""
     from coilclaw.features.forge.http_forge import HttpForge
-    from coilclaw.features.forge.routes import BotRoutes, IntelRoutes, PullRoutes
+    from coilclaw.features.forge.routes import BotRoutes, ForgeWebhookRoutes, IntelRoutes, PullRoutes
     from coilclaw.server.part import Part
 
-    return Part(controllers=(PullRoutes, BotRoutes, IntelRoutes), given={"http_forge": HttpForge(serving)})
+    controllers = (PullRoutes, BotRoutes, ForgeWebhookRoutes, IntelRoutes)
+    return Part(controllers=controllers, given={"http_forge": HttpForge(serving)})
 
 
 def forge_chores(runtime: "Runtime", conveyor: "Conveyor") -> "tuple[Chore, ...]":
@@ -45,10 +46,20 @@ def forge_chores(runtime: "Runtime", conveyor: "Conveyor") -> "tuple[Chore, ...]
     if not runtime.config.forge.enabled:
         return ()
     return (
+        *_github_chores(runtime, conveyor),
         Chore(name="forge_tidy", every=30.0, run=tidy),
         Chore(name="forge_settle", every=1.0, run=settle),
         Chore(name="forge_daily", every=300.0, run=daily),
     )
+
+
+def _github_chores(runtime: "Runtime", conveyor: "Conveyor") -> "tuple[Chore, ...]":
+    if runtime.config.forge.kind != "github":
+        return ()
+    from coilclaw.features.forge.github.mirror import GitHubMirror
+    from coilclaw.work.worker import Chore
+
+    return (Chore(name="github_sync", every=5.0, run=GitHubMirror(runtime, conveyor).upkeep),)
 
 
 FEATURE = Feature(part=forge_part, chores=forge_chores)

@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from coilclaw.features.forge.checks import run_checks
+from coilclaw.features.forge.checks import checks_hash, run_checks
 from coilclaw.features.forge.job_file import (
     JobFileFacts,
     change_proposal,
     commit_message,
     ledger_head,
+    left_out,
+    manifest_hash,
     pull_text,
     runtime_files,
     skills_of_job,
@@ -23,6 +25,7 @@ from coilclaw.features.forge.store import (
     change_pull,
     load_pull,
     new_pull,
+    next_number,
     opened_by,
     opened_since,
     pull_of_job,
@@ -30,15 +33,17 @@ from coilclaw.features.forge.store import (
     pulls_before,
 )
 from coilclaw.features.forge.trees import TreeChanges, Trees
-from coilclaw.features.forge.workspace import BotWorkspace, blob_id
+from coilclaw.features.forge.workspace import BotWorkspace
 from coilclaw.ledger.audit import add_event
-from coilclaw.packets.canonical import Json, canonical_bytes, parse_object, sha256_hex
-from coilclaw.packets.errors import TryLater, UsageError
+from coilclaw.packets.canonical import Json, parse_object, sha256_hex
+from coilclaw.packets.errors import CoilclawError, TryLater, UsageError
 from coilclaw.packets.forge import MAIN, Check, FileChange, MergeFacts, MergeMode, PullRequest
 from coilclaw.packets.ids import stamp
 from coilclaw.packets.job import ENDED
 from coilclaw.packets.labels import untrusted_only
-from coilclaw.sandbox.bot_repository import BOT, ForgeRefused, Merged, TreeEntry, Written
+from coilclaw.sandbox.bot_repository import Merged, TreeEntry
+from coilclaw.sandbox.fast_import import BOT, ForgeRefused, Written
+from coilclaw.sandbox.git import blob_id
 from coilclaw.store.actions import load_action
 from coilclaw.store.job_history import last_answer
 from coilclaw.store.job_trees import JobTree, load_tree
@@ -51,12 +56,17 @@ if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
 
 BRANCH = "job/{job_id}"
+_REF = "refs/pull/{number}/head"
 EXPORT = "ledger-export"
 """The branch of the daily export, whose files are all the runtime's own."""
 MERGE_TRIES = 5
 """How often checks are run anew because main moved while they ran."""
 MERGE = "coilclaw/merge"
 """Stands for the other checks where the branch does not even merge."""
+Join: TypeAlias = Callable[[PullRequest, str, str], str]
+"""Makes the commit that joins a pull request and main with this tree. Blocking."""
+Keep: TypeAlias = Callable[[Tx, PullRequest], PullRequest]
+"""Adds the row of a pull request, or brings it up to date."""
 CONFLICT, CHECKS_FAILED = "MERGE_CONFLICT", "CHECKS_FAILED"
 
 
@@ -74,6 +84,7 @@ class LocalForge:
         self.bot = BotWorkspace(app)
         self.trees = Trees(app, self.bot)
         self.repository = self.bot.repository
+        self.join: Join = self._join
 
     # Opening
 
@@ -85,8 +96,8 @@ class LocalForge:
         changes = self.trees.changes(tree)
         if not changes.written:
             return None
-        before = pull_of_job(self._app.db.reader, job.job_id)
-        return self._put(job, tree, changes, before)
+        with self.bot.alone():  # a worker that lost the job may still be at it: branch and row must name one commit
+            return self._put(job, tree, changes, pull_of_job(self._app.db.reader, job.job_id))
 
     def _must_have_room(self, tx: Tx, job: JobRow) -> None:
         """The one place that limits how many there are: where the row is added, so that none slips by."""
@@ -119,19 +130,15 @@ class LocalForge:
             allowed_by="",
         )
         own = runtime_files(app.db.reader, app.clock, job, facts)
-        summary = facts.summary + _left_out(changes.left_out)
+        summary = facts.summary + left_out(changes.left_out)
         proposal = change_proposal(job, paths, job.goal, summary, "R0", risk)
         title, body = pull_text(job, proposal, facts)
-        message = commit_message(title, job.job_id, _manifest_hash(own), app.policy().hash, ledger_head(app.db.reader))
-        head = self.repository.commit(tree.base_sha, (*changes.written, *own), message, BOT, self._now())
-        app.reached("pr_committed")
-        self.repository.put(f"refs/heads/{branch}", head)
-        app.reached("pr_branch")
+        message = commit_message(title, job.job_id, manifest_hash(own), app.policy().hash, ledger_head(app.db.reader))
         taint = untrusted_only((job.checkpoint_label, *self._labels(job.job_id, changes.written)))
         made = new_pull(
             branch=branch,
             base_sha=tree.base_sha,
-            head_sha=head,
+            head_sha="",
             title=title,
             body=body,
             risk=risk,
@@ -139,12 +146,33 @@ class LocalForge:
             job_id=job.job_id,
             taint=taint,
         )
-        pull = app.db.write_now(lambda tx: self._keep(tx, job, made, before))
-        app.reached("pr_row")
-        self.repository.put(f"refs/pull/{pull.number}/head", head)
+        app.reached("pr_committing")
+        return self._commit(made, (*changes.written, *own), message, before, lambda tx, it: self._keep(tx, job, it))
+
+    def _commit(
+        self, made: PullRequest, written: Sequence[Written], message: str, before: PullRequest | None, keep: Keep
+    ) -> PullRequest:
+        """Write the commit of a pull request, have its branch and number lead to it, and keep its row."""
+        # The number is foreseen, so that git starts once; a session's, in another repository, may take it first.
+        number = next_number(self._app.db.reader) if before is None else before.number
+        refs = f"refs/heads/{made.branch}", _REF.format(number=number)
+        head = self.repository.commit(made.base_sha, written, message, BOT, self._now(), onto=refs)
+        self._app.reached("pr_branch")
+        made = msgspec.structs.replace(made, head_sha=head)
+        try:
+            pull = self._app.db.write_now(lambda tx: keep(tx, made))
+        except CoilclawError:
+            if before is None:
+                self.repository.remove(refs[1])
+            raise
+        self._app.reached("pr_row")
+        if pull.number != number:
+            self.repository.put(_REF.format(number=pull.number), head)
+            self.repository.remove(refs[1])
         return pull
 
-    def _keep(self, tx: Tx, job: JobRow, made: PullRequest, before: PullRequest | None) -> PullRequest:
+    def _keep(self, tx: Tx, job: JobRow, made: PullRequest) -> PullRequest:
+        before = pull_of_job(tx, job.job_id)
         if before is None:
             self._must_have_room(tx, job)
             pull = add_pull(tx, self._app.clock, made)
@@ -171,39 +199,35 @@ class LocalForge:
         *,
         base: str = "",
     ) -> PullRequest | None:
-        """Open a pull request that no job made, from main or another commit of it, or bring it up to date; None when
-        it would change nothing."""
-        base = base or self.bot.settle(f"before {branch} was made")
-        entries = self.repository.entries(base)
-        changed = [each for each in written if not _is_there(entries.get(each.path), each, base)]
-        if not changed:
-            return None
-        risk = highest(each.path for each in changed)
-        message = f"{title}\n\nPolicy-Hash: {self._app.policy().hash}\nLedger-Head: {ledger_head(self._app.db.reader)}"
-        head = self.repository.commit(base, changed, message, BOT, self._now())
-        self.repository.put(f"refs/heads/{branch}", head)
-        made = new_pull(
-            branch=branch,
-            base_sha=base,
-            head_sha=head,
-            title=title,
-            body=body,
-            risk=risk,
-            labels=("coilclaw", f"risk:{risk}", *tags, f"mode:{self.mode()}"),
-        )
+        """Open a pull request that no job made, from main or an older commit, or update it; None if nothing changes."""
+        with self.bot.alone():  # of two workers, the later one changes what the earlier one opened
+            base = base or self.bot.settle_alone(f"before {branch} was made")
+            entries = self.repository.entries(base)
+            changed = [each for each in written if not _is_there(entries.get(each.path), each, base)]
+            if not changed:
+                return None
+            risk = highest(each.path for each in changed)
+            db, rules = self._app.db.reader, self._app.policy().hash
+            message = f"{title}\n\nPolicy-Hash: {rules}\nLedger-Head: {ledger_head(db)}"
+            made = new_pull(
+                branch=branch,
+                base_sha=base,
+                head_sha="",
+                title=title,
+                body=body,
+                risk=risk,
+                labels=("coilclaw", f"risk:{risk}", *tags, f"mode:{self.mode()}"),
+            )
+            return self._commit(made, changed, message, pull_on(db, branch), self._keep_plain)
 
-        def write(tx: Tx) -> PullRequest:
-            before = pull_on(tx, branch)
-            if before is None:
-                pull = add_pull(tx, self._app.clock, made)
-            else:
-                kept = msgspec.structs.replace(made, number=before.number, opened_at=before.opened_at)
-                pull = change_pull(tx, self._app.clock, before.number, lambda _: kept)
-            self.note(tx, "pr_opened" if before is None else "pr_updated", pull)
-            return pull
-
-        pull = self._app.db.write_now(write)
-        self.repository.put(f"refs/pull/{pull.number}/head", head)
+    def _keep_plain(self, tx: Tx, made: PullRequest) -> PullRequest:
+        before = pull_on(tx, made.branch)
+        if before is None:
+            pull = add_pull(tx, self._app.clock, made)
+        else:
+            kept = msgspec.structs.replace(made, number=before.number, opened_at=before.opened_at)
+            pull = change_pull(tx, self._app.clock, before.number, lambda _: kept)
+        self.note(tx, "pr_opened" if before is None else "pr_updated", pull)
         return pull
 
     def _labels(self, job_id: str, written: Sequence[Written]) -> tuple[str, ...]:
@@ -231,14 +255,9 @@ class LocalForge:
         """What it would change, by path."""
         return self.repository.changes(pull.base_sha, pull.head_sha)
 
-    def weight(self, pull: PullRequest, paths: Sequence[str]) -> int:
-        """How many bytes these files have, before and after."""
-        sides = [self.repository.entries(commit) for commit in (pull.base_sha, pull.head_sha)]
-        return sum(side[path].size for side in sides for path in paths if path in side)
-
-    def patch(self, pull: PullRequest, paths: Sequence[str] = ()) -> bytes:
-        """The difference as text."""
-        return self.repository.patch(pull.base_sha, pull.head_sha, paths)
+    def patch(self, pull: PullRequest, paths: Sequence[str] = (), most: int = 0) -> bytes:
+        """The difference as text; files of more than `most` bytes are named alone."""
+        return self.repository.patch(pull.base_sha, pull.head_sha, paths, most)
 
     def mode(self) -> MergeMode:
         """The merge mode in force: yolo only while its time lasts and nothing is stopped."""
@@ -311,7 +330,9 @@ class LocalForge:
             )
         else:
             checks = await run_checks(self._app, pull, main, merged.tree, is_runtime=_exported(pull))
-        return await self._app.db.write(lambda tx: self._keep_checks(tx, pull, checks, main))
+        kept = await self._app.db.write(lambda tx: self._keep_checks(tx, pull, checks, main))
+        self._app.reached("pr_checked")
+        return kept
 
     def _merge_result(self, pull: PullRequest) -> tuple[str, Merged]:
         main = self.bot.settle(f"before #{pull.number} was checked")
@@ -338,7 +359,7 @@ class LocalForge:
             "title": pull.title,
             "risk": pull.risk,
             "head": pull.head_sha,
-            "diff": sha256_hex(self.patch(pull)),
+            "diff": self.repository.patch_hash(pull.base_sha, pull.head_sha),
             "checks": checks_hash(pull.checks),
         }
 
@@ -348,9 +369,10 @@ class LocalForge:
             pull = self.find(number)
             if pull.state == "MERGED" and pull.head_sha == head:
                 return pull
-            if pull.state != "OPEN" or pull.head_sha != head or sha256_hex(self.patch(pull)) != diff:
+            now = self.repository.patch_hash(pull.base_sha, pull.head_sha)
+            if pull.state != "OPEN" or pull.head_sha != head or now != diff:
                 raise ForgeRefused(f"#{number} has changed since.", code="CHANGED_MEANWHILE", begun=False)
-            done = await asyncio.to_thread(self._merge, pull)
+            done = await self.try_merge(pull)
             if done is not None:
                 return done
             pull = await self.check(pull)  # main has moved
@@ -359,36 +381,41 @@ class LocalForge:
                 raise ForgeRefused(f"the checks of #{number} do not pass: {wrong}.", code=CHECKS_FAILED, begun=False)
         raise ForgeRefused("main keeps moving; try again later.", begun=False)
 
-    def _merge(self, pull: PullRequest) -> PullRequest | None:
+    async def try_merge(self, pull: PullRequest) -> PullRequest | None:
         """Merge it if the checks were run against main as it is; None when they must be run again."""
+        return await asyncio.to_thread(self._merge, pull)
+
+    def _merge(self, pull: PullRequest) -> PullRequest | None:
         with self.bot.alone():
-            main = self.bot.main()
-            done = self.repository.merged_as(pull.head_sha, main)
+            main = self.repository.main_in_force()
+            moved = main != pull.checked_sha  # where the checks found it, nobody merged since
+            done = self.repository.merged_as(pull.head_sha, main or self.bot.main()) if moved else ""
             if done:  # a process that was killed came this far
                 return self._app.db.write_now(lambda tx: self._merged(tx, pull, done))
-            main = self.bot.settle_alone(f"before #{pull.number} was merged")
+            main = self.bot.settle_alone(f"before #{pull.number} was merged", main)
             merged = self.repository.merge(main, pull.head_sha)
             if merged.conflicts:
                 names = ", ".join(merged.conflicts[:10])
                 raise ForgeRefused(f"#{pull.number} conflicts with main in {names}.", code=CONFLICT, begun=False)
             if main != pull.checked_sha:
                 return None
-            commit = self.repository.commit_tree(
-                merged.tree, [main, pull.head_sha], self._merge_message(pull), BOT, self._now()
-            )
+            commit = self.join(pull, main, merged.tree)
             self._app.reached("pr_merging")
             self.repository.move(MAIN, commit, main)
             self._app.reached("pr_merged")
             return self._app.db.write_now(lambda tx: self._merged(tx, pull, commit))
 
+    def _join(self, pull: PullRequest, main: str, tree: str) -> str:
+        return self.repository.commit_tree(tree, [main, pull.head_sha], self._merge_message(pull), BOT, self._now())
+
+    def merged_elsewhere(self, pull: PullRequest, commit: str) -> None:
+        """Write down that a commit which is on main already merged it."""
+        self._app.db.write_now(lambda tx: self._merged(tx, pull, commit))
+
     def _merged(self, tx: Tx, pull: PullRequest, commit: str) -> PullRequest:
         """The pull request is merged; files of a tainted job keep its labels wherever they are put."""
-        merged = change_pull(
-            tx,
-            self._app.clock,
-            pull.number,
-            lambda now: msgspec.structs.replace(now, state="MERGED", merged_sha=commit),
-        )
+        done = {"state": "MERGED", "merged_sha": commit}
+        merged = change_pull(tx, self._app.clock, pull.number, lambda now: msgspec.structs.replace(now, **done))
         if pull.taint:
             labels = self._app.root.labels
             for change in self.changes(pull):
@@ -404,6 +431,7 @@ class LocalForge:
         by = "merge mode" if action is None or action.approved_by is None else action.approved_by
         lines = [f"Merge #{pull.number}: {pull.title}", "", f"Pull-Request: {pull.number}"]
         lines += [f"Job: {pull.job_id}"] if pull.job_id else []
+        lines += [f"Session: {pull.session_id}"] if pull.session_id else []
         lines += [f"Action: {pull.action_id}"] if pull.action_id else []
         lines += [f"Approved-By: {by}", f"Policy-Hash: {self._app.policy().hash}"]
         return "\n".join((*lines, f"Ledger-Head: {ledger_head(self._app.db.reader)}"))
@@ -469,20 +497,3 @@ def _is_there(entry: TreeEntry | None, written: Written, like: str) -> bool:
     if written.data is None:
         return entry is None
     return entry is not None and (entry.mode, entry.blob) == (written.mode, blob_id(written.data, like))
-
-
-def checks_hash(checks: Sequence[Check]) -> str:
-    """Stands for the names of the checks and how they ended."""
-    return sha256_hex(canonical_bytes([[check.name, check.passed] for check in checks]))
-
-
-def _manifest_hash(own: Sequence[Written]) -> str:
-    evidence = next(each.data for each in own if each.path.startswith("audit/evidence/"))
-    assert evidence is not None  # noqa: S101 - the runtime writes it
-    return str(parse_object(evidence.strip()).get("manifest_hash"))
-
-
-def _left_out(paths: tuple[str, ...]) -> str:
-    if not paths:
-        return ""
-    return f"\n\nLeft out, because it cannot be committed: {'; '.join(paths[:20])}"

@@ -60,7 +60,9 @@ def _append(app: "Runtime", repository: BotRepository, tip: str, lines: list[byt
             app.warn("the branch `ledger` had lost heads that were anchored before; they are appended again.")
         message = f"Anchor heads up to receipt {head.size}\n\nLedger-Head: {head.size}:{head.hash}"
         commit = repository.commit(tip, changes, message, BOT, int(app.clock().timestamp()))
+        app.reached("heads_written")
         repository.move(LEDGER, commit, tip)
+        app.reached("heads_moved")
         tip = commit
     app.db.write_now(lambda tx: set_anchored(tx, head.size, tip))
     return len(lines) - done

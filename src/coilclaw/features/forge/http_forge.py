@@ -17,16 +17,24 @@ from coilclaw.features.forge.views import (
     pull_shown,
     shown_path,
 )
+from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import ToolCall
 from coilclaw.packets.settings import SettingChange
 from coilclaw.packets.text import visible
 from coilclaw.runtime.owner_calls import OwnerCalls
 from coilclaw.runtime.settings import NothingChanges, proposal
+from coilclaw.store.deliveries import add_delivery
 
 if TYPE_CHECKING:
     from coilclaw.packets.action import Action
     from coilclaw.packets.forge import MergeMode, PullRequest
     from coilclaw.server.serving import Serving
+    from coilclaw.server.webhooks import WebhookDelivery
+    from coilclaw.store.tx import Tx
+
+
+WAKING = frozenset({"push", "pull_request", "pull_request_review", "repository"})
+"""Events after which a look is worth it: any other is taken and does nothing."""
 
 
 class HttpForge:
@@ -40,17 +48,42 @@ class HttpForge:
 
     def shown(self, pull: "PullRequest") -> PullShown:
         """Everything about a pull request."""
-        return pull_shown(pull, self.pulls.forge.mode(), self._core.said)
+        return pull_shown(self._app, pull, self.pulls.forge.mode(), self._core.said)
 
     def diff(self, pull: "PullRequest", place: int, limit: int) -> tuple[list[FileDiff], bool]:
         """The differences of some files, and whether more follow."""
-        changes = self.pulls.forge.changes(pull)
+        forge = self.pulls.forge_of(pull)
+        changes = forge.changes(pull)
         wanted = changes[place : place + limit]
-        return file_diffs(self.pulls.forge, pull, wanted, self._core.said), len(changes) > place + limit
+        whole = len(wanted) == len(changes)
+        return file_diffs(forge, pull, wanted, self._core.said, whole=whole), len(changes) > place + limit
 
     def bot(self) -> BotView:
         """How the bot's repository stands."""
         return bot_view(self._app, self.pulls.forge, self._core.said)
+
+    def webhook_secret(self) -> str:
+        """What signs the webhooks of the bot's repository; empty if none is taken."""
+        forge = self._app.config.forge
+        name = forge.github.webhook_secret_env if forge.kind == "github" else ""
+        return (self._app.keyring.get(name) if name else None) or ""
+
+    async def wake(self, delivery: "WebhookDelivery") -> bool:
+        """Bring the next look at GitHub forward, once for each delivery; False if there is no reason to."""
+        from coilclaw.features.forge.github.store import wake
+
+        app = self._app
+        if delivery.event not in WAKING:
+            return False
+
+        def write(tx: "Tx") -> bool:
+            if not add_delivery(tx, app.clock, app.config.forge.github.repository, delivery.ids):
+                return False
+            wake(tx, app.clock)
+            add_event(tx, app.clock, "github_webhook", delivery.delivery_id, {"event": delivery.event})
+            return True
+
+        return await app.db.write(write)
 
     async def set_mode(self, mode: "MergeMode", hours: int | None, *, by: str, key: str | None) -> "Action | None":
         """Make merges stricter at once, or propose to loosen them; None when there is nothing to wait for."""

@@ -14,7 +14,7 @@ from coilclaw.features.schedules.store.schedule_runs import load_run
 from coilclaw.gate.skills import uses_of
 from coilclaw.ledger.audit import AuditEvent, Wanted, events_after
 from coilclaw.ledger.chain import last_link
-from coilclaw.packets.canonical import Json, JsonObject, NotCanonical, canonical_bytes
+from coilclaw.packets.canonical import Json, JsonObject, NotCanonical, canonical_bytes, parse_object
 from coilclaw.packets.decision import Risk
 from coilclaw.packets.forge import MergeMode
 from coilclaw.packets.ids import Clock
@@ -333,3 +333,17 @@ def commit_message(title: str, job_id: str, evidence_hash: str, policy_hash: str
     trailers = {"Job": job_id, "Evidence": evidence_hash, "Policy-Hash": policy_hash, "Ledger-Head": ledger_head}
     lines = "".join(f"{name}: {one_line(value).strip() or 'none'}\n" for name, value in trailers.items())
     return f"{one_title(title, f'Changes of {job_id}')}\n\n{lines}"
+
+
+def manifest_hash(own: Sequence[Written]) -> str:
+    """The hash of a job's evidence, as the runtime wrote it."""
+    evidence = next(each.data for each in own if each.path.startswith("audit/evidence/"))
+    assert evidence is not None  # noqa: S101 - the runtime writes it
+    return str(parse_object(evidence.strip()).get("manifest_hash"))
+
+
+def left_out(paths: tuple[str, ...]) -> str:
+    """What a pull request says of files that cannot be committed."""
+    if not paths:
+        return ""
+    return f"\n\nLeft out, because it cannot be committed: {'; '.join(paths[:20])}"

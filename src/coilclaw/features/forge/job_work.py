@@ -10,6 +10,7 @@ from coilclaw.features.forge.forge import CHECKS_FAILED, CONFLICT, LocalForge
 from coilclaw.features.forge.heads import anchor_heads
 from coilclaw.features.forge.questions import MergeQuestions
 from coilclaw.features.forge.store import change_pull, pull_of_job
+from coilclaw.features.jobs.background import kind_of
 from coilclaw.packets.errors import CoilclawError, UsageError
 from coilclaw.packets.forge import Check, PullRequest
 from coilclaw.packets.job import ENDED
@@ -71,8 +72,9 @@ class JobWork:
         return MergeQuestions(self._app, self._conveyor, self.forge)
 
     def _apart(self, job: JobRow) -> bool:
-        """Whether a job works in a tree: those of a project work in the project."""
-        return not project_of(self._app.db.reader, job.thread_id)
+        """Whether a job works in a tree: those of a project work in the project, and some write no file of ours."""
+        kind = kind_of(self._app, job)
+        return (kind is None or kind.writes) and not project_of(self._app.db.reader, job.thread_id)
 
     async def prepare(self, job: JobRow) -> None:
         """Give a job its tree, once."""

@@ -22,6 +22,7 @@ _OWNERS = frozenset({("codeowners",), ("docs", "codeowners"), (".github", "codeo
 """Where a forge looks for the file that names who must agree."""
 _GOVERNING = frozenset(folded(name) for name in OWNER_ONLY)
 _PREFERENCES = ("memory", "preferences.md")
+RUNS = "audit/runs/"
 
 
 def path_risk(path: str) -> Risk:
@@ -61,9 +62,14 @@ def evidence_path(job_id: str) -> str:
     return f"audit/evidence/{job_id}.json"
 
 
+def run_path(job_id: str) -> str:
+    """Where the chain of a job that ran in Actions stands."""
+    return f"{RUNS}{job_id}.json"
+
+
 def is_runtime_file(path: str, job_id: str) -> bool:
-    """Whether a path is one of the three that the runtime writes for a job."""
-    if path in (events_path(job_id), evidence_path(job_id)):
+    """Whether a path is one of those that the runtime writes for a job."""
+    if path in (events_path(job_id), evidence_path(job_id), run_path(job_id)):
         return True
     return re.fullmatch(rf"jobs/[0-9]{{4}}/(?:0[1-9]|1[0-2])/{re.escape(job_id)}\.md", path) is not None
 

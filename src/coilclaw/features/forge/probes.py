@@ -1,9 +1,11 @@
 """What the doctor looks at: the bot's repository, its merge mode, trees, CODEOWNERS, and what auditors read."""
 
+import asyncio
 import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from coilclaw.features.forge.actions.workflow_check import workflow_probe
 from coilclaw.features.forge.codeowners import OWNERS, covers
 from coilclaw.features.forge.forge import EXPORT, LocalForge
 from coilclaw.features.forge.store import pull_on, pulls_before
@@ -23,15 +25,21 @@ LATE_DAYS = 3
 _DAY = re.compile(r"audit/([0-9]{4})/([0-9]{2})/([0-9]{2})\.jsonl")
 
 
-def forge_probes(app: "Runtime", db: "Tx") -> list[Probe]:
-    """The probes of pull requests. Blocking."""
+def forge_probes(app: "Runtime", db: "Tx", *, ask: bool = False) -> list[Probe]:
+    """The probes of pull requests; with `ask` GitHub is asked about the bot's token. Blocking."""
     if not app.config.forge.enabled:
         return [Probe(name="pull requests", state="ok", detail="off: jobs write the workspace and ask for each write")]
     try:
         forge = LocalForge(app)
         if fault := forge.bot.fault():
             return [Probe(name="pull requests", state="fail", detail="they cannot be made", remedy=fault)]
-        return [_pulls(forge, db), _trees(app, db), _owners(forge), _audit(forge), _export(app, forge, db)]
+        found = [_pulls(forge, db), _trees(app, db), _owners(forge), workflow_probe(forge)]
+        found += [_audit(forge), _export(app, forge, db)]
+        return (
+            found
+            if app.config.forge.kind == "local"
+            else [*found, _github(db), *(_account(app) if ask and not app.estop.engaged() else ())]
+        )
     except (CoilclawError, OSError) as error:
         return [Probe(name="pull requests", state="fail", detail=str(error), remedy="Run `git fsck` in the workspace.")]
 
@@ -89,3 +97,22 @@ def _export(app: "Runtime", forge: LocalForge, db: "Tx") -> Probe:
     else:
         remedy = f"They are in #{waiting.number}: merge it with `coilclaw pr merge {waiting.number}`."
     return Probe(name="audit export", state="warn", detail=detail, remedy=remedy)
+
+
+def _github(db: "Tx") -> Probe:
+    """How the last look at GitHub went."""
+    from coilclaw.features.forge.github.store import github_state
+
+    state = github_state(db)
+    if state.fault or not state.synced_at:
+        detail = state.fault or "never looked at"
+        return Probe(
+            name="GitHub", state="warn", detail=detail, remedy="Run `coilclaw bot connect`: it tries each step."
+        )
+    return Probe(name="GitHub", state="ok", detail=f"in order at {state.synced_at}")
+
+
+def _account(app: "Runtime") -> list[Probe]:
+    from coilclaw.features.forge.github.connection import account_probe
+
+    return [asyncio.run(account_probe(app))]

@@ -1,6 +1,7 @@
 """What the owner does with pull requests besides merging them, at the terminal and over HTTP."""
 
 import asyncio
+import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ from coilclaw.features.forge.deployment import put_in_place, undoing
 from coilclaw.features.forge.forge import LocalForge
 from coilclaw.features.forge.inert import TITLE_CHARACTERS, shortened
 from coilclaw.features.forge.job_work import JobWork
+from coilclaw.features.forge.questions import MergeQuestions
+from coilclaw.features.forge.session_events import tell_answer
+from coilclaw.features.forge.session_pulls import forge_of
 from coilclaw.features.forge.store import PullChange, change_pull, plain_pulls, pull_on
 from coilclaw.packets.action import Action
 from coilclaw.packets.errors import CoilclawError, Conflict, UsageError
@@ -43,6 +47,10 @@ class Pulls:
         """The pull requests themselves."""
         return self._work.forge
 
+    def forge_of(self, pull: PullRequest) -> LocalForge:
+        """What this one is looked at by."""
+        return self.forge if pull.session_id is None else forge_of(self._app, pull)
+
     def question(self, pull: PullRequest) -> Action | None:
         """Its merge question, if that waits for an answer or to be carried out."""
         action = load_action(self._app.db.reader, pull.action_id) if pull.action_id else None
@@ -55,7 +63,7 @@ class Pulls:
             return pull
         job = self._job(pull)
         if job is None:
-            return await self._ask_plain(pull)
+            return await self._ask_plain(await self.ready(number) if pull.draft else pull)
         self._must_wait(job, pull)
         if await self._work.ask(job):
             await self._app.db.write(lambda tx: wake_job(tx, self._app.clock, job.job_id))
@@ -69,10 +77,7 @@ class Pulls:
         pull = self._open(number)
         job = self._job(pull)
         if job is None:
-            raise UsageError(
-                f"no job made #{number}, so nobody can change it.",
-                remedy="Close it, or create a job for what you want.",
-            )
+            raise UsageError(f"no job made #{number}, so nobody can change it.", remedy=_instead(pull))
         self._must_wait(job, pull)
         asked = self.question(pull)
         if asked is not None and asked.status == "APPROVED":
@@ -82,6 +87,21 @@ class Pulls:
         await self._withdraw(asked, WITHDRAWN.format(did="asked for changes of", number=number))
         await self._app.db.write(lambda tx: wake_job(tx, self._app.clock, job.job_id))
         return changed
+
+    async def ready(self, number: int) -> PullRequest:
+        """A draft is one no more: its merge can be asked about."""
+        pull = self._open(number)
+        if not pull.draft:
+            return pull
+
+        def write(tx: Tx) -> PullRequest:
+            kept = change_pull(
+                tx, self._app.clock, number, lambda now: msgspec.structs.replace(now, draft=False, dormant=False)
+            )
+            self.forge.note(tx, "pr_updated", kept, draft=False)
+            return kept
+
+        return await self._app.db.write(write)
 
     async def close(self, number: int, reason: str) -> PullRequest:
         """Close it without merging; its job ends."""
@@ -102,8 +122,13 @@ class Pulls:
         job = self._job(pull)
         if pull.job_id is not None and (job is None or job.state in ENDED):
             state = "gone" if job is None else job.state
-            raise UsageError(f"its job is {state}, so #{number} stays closed.", remedy="Create a job for it.")
-        if await asyncio.to_thread(self.forge.repository.resolve, f"refs/heads/{pull.branch}") != pull.head_sha:
+            take = f"git -C {shlex.quote(str(self._app.workspace))} checkout {pull.branch} -- PATH"
+            raise UsageError(
+                f"its job is {state} and cannot go on, so #{number} stays closed.",
+                remedy=f"Create the job again with `coilclaw job create`, or take a file of it yourself: {take}",
+            )
+        name = f"refs/heads/{pull.branch}" if pull.session_id is None else pull.head_sha
+        if await asyncio.to_thread(self.forge_of(pull).repository.resolve, name) != pull.head_sha:
             raise UsageError(f"the branch {pull.branch} of #{number} is gone or has moved.", remedy="Create a job.")
         if pull_on(self._app.db.reader, pull.branch) is not None:
             raise UsageError(f"another pull request of {pull.branch} is open.", remedy="See `coilclaw pr list`.")
@@ -126,6 +151,11 @@ class Pulls:
         pull = self.forge.find(number)
         if pull.state != "MERGED":
             raise UsageError(f"#{number} is {pull.state}.", remedy="Only a merged pull request can be reverted.")
+        if pull.session_id is not None:
+            raise UsageError(
+                f"#{number} was merged into {pull.repository}, which is your own repository.",
+                remedy=f"Revert it there: git revert -m 1 {pull.merged_sha[:12]}",
+            )
         there = pull_on(self._app.db.reader, _revert_branch(number))
         return there or await self._ask_plain(await asyncio.to_thread(self._open_revert, pull))
 
@@ -147,9 +177,10 @@ class Pulls:
     # Those that no job made
 
     async def _ask_plain(self, pull: PullRequest) -> PullRequest:
-        pull = await self.forge.check(pull)
+        forge = self.forge_of(pull)
+        pull = await forge.check(pull)
         if all(check.passed for check in pull.checks):
-            await self._work.questions.put(pull)
+            await MergeQuestions(self._app, self._conveyor, forge).put(pull)
             return self.forge.find(pull.number)
         return await self._change(pull.number, lambda now: msgspec.structs.replace(now, action_id=None, dormant=True))
 
@@ -167,14 +198,18 @@ class Pulls:
         return settled
 
     async def _settle_open(self, pull: PullRequest) -> bool:
+        if pull.session_id is not None:
+            await self._app.db.write(lambda tx: tell_answer(tx, self._app, pull))
         result = result_of(self._app.db.reader, pull.action_id) if pull.action_id else None
         days = timedelta(days=self._app.config.forge.pr_days)
         if result is not None and result.code == "OWNER_REFUSED":
             await asyncio.to_thread(self.forge.close, pull.number, f"You rejected #{pull.number}.")
         elif self._app.clock() >= from_stamp(pull.opened_at) + days:
             await asyncio.to_thread(self.forge.close, pull.number, "Nobody answered it in time.")
-        elif pull.dormant:
+        elif pull.dormant or pull.draft:
             return False
+        elif pull.session_id is not None and result is None:
+            await self._ask_for_session(pull)
         elif result is None and self._app.clock() >= from_stamp(pull.updated_at) + ASK_AFTER:
             await self._ask_plain(pull)
         elif result is not None:
@@ -182,6 +217,19 @@ class Pulls:
         else:
             return False
         return True
+
+    async def _ask_for_session(self, pull: PullRequest) -> None:
+        try:
+            await self._ask_plain(pull)
+        except CoilclawError as error:  # its repository is gone, say: whoever asks again is told
+            reason = self._app.redact(str(error))[:LONGEST_WISH]
+            change = msgspec.structs.replace(pull, dormant=True, reason=reason)
+            await self._change(pull.number, lambda _: change)
+
+    async def withdraw_question(self, pull: PullRequest) -> None:
+        """Take back the question about commits that are no longer the newest."""
+        await self._withdraw(self.question(pull), f"#{pull.number} has other commits now.")
+        await self._app.db.write(lambda tx: tell_answer(tx, self._app, pull))
 
     # Parts
 
@@ -211,6 +259,12 @@ class Pulls:
             await self._app.approvals(self._conveyor).withdraw(asked, reason=reason)
         except CoilclawError as error:  # answered in this very moment: that answer finds another state
             self._app.observe("withdraw_failed", {"action_id": asked.action_id, "message": str(error)})
+
+
+def _instead(pull: PullRequest) -> str:
+    if pull.session_id is None:
+        return "Close it, or create a job for what you want."
+    return f"Tell its session: coilclaw session send {pull.session_id} 'WORDS'"
 
 
 def _revert_branch(number: int) -> str:

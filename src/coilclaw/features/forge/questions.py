@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.features.forge.forge import LocalForge
+from coilclaw.features.forge.session_events import told_to_session
 from coilclaw.features.forge.store import change_pull
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Action, ToolCall
@@ -40,7 +41,8 @@ class MergeQuestions:
         await self._app.db.write(lambda tx: self._asked(tx, pull, action.action_id))
         self._app.reached("pr_asked")
         if load_action(self._app.db.reader, action.action_id) is None:
-            await self._conveyor.carry(action, turn, stored=False)
+            record = None if pull.session_id is None else told_to_session(self._app, pull, action)
+            await self._conveyor.carry(action, turn, stored=False, record=record)
         return load_action(self._app.db.reader, action.action_id) or action
 
     def _asked(self, tx: Tx, pull: PullRequest, action_id: str) -> None:

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from litestar import Controller, Response, get, post, put
+from litestar import Controller, Request, Response, get, post, put
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
@@ -29,6 +29,7 @@ from coilclaw.server.core import Core
 from coilclaw.server.door.caller import Caller
 from coilclaw.server.pages import Cursor, Limit, Page, page_of, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, Trouble, problems
+from coilclaw.server.webhooks import signed_delivery
 
 T = TypeVar("T")
 Number = Annotated[int, PathParameter(ge=1, le=1 << 53)]
@@ -53,6 +54,13 @@ class SetMode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     mode: Literal["strict", "whitelist", "yolo"]
     hours: Annotated[int, msgspec.Meta(ge=1, le=24)] | None = None
     """How long yolo lasts; only for yolo."""
+
+
+class ForgeWoken(msgspec.Struct, frozen=True, kw_only=True):
+    """A delivery that was accepted."""
+
+    woken: bool
+    """False if it came before, or is of no interest."""
 
 
 class ModeSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,6 +258,25 @@ class BotRoutes(Controller):
         if action.status not in ("PENDING", "APPROVED"):
             raise Trouble(403, "DENIED", f"it was denied ({action.action_id}).", remedy="See GET /v1/actions.")
         return Response(ModeSet(bot=view, action_id=action.action_id), status_code=202)
+
+
+class ForgeWebhookRoutes(Controller):
+    """Deliveries of the forge that shows the bot's pull requests. Open at the door: the signature is the proof."""
+
+    path = "/v1/forge/webhook"
+    tags = ("pulls",)
+
+    @post(
+        "/",
+        operation_id="deliverForgeWebhook",
+        summary="A signed delivery of GitHub",
+        status_code=202,
+        responses=problems(403),
+    )
+    async def deliver(self, http_forge: NamedDependency[HttpForge], request: Request[Any, Any, Any]) -> ForgeWoken:
+        """Look at GitHub now instead of within a minute. The body is only checked against its signature."""
+        delivery = await signed_delivery(request, http_forge.webhook_secret())
+        return ForgeWoken(woken=await http_forge.wake(delivery))
 
 
 class IntelRoutes(Controller):

@@ -16,7 +16,7 @@ from coilclaw.store.tx import Tx
 _COLUMNS = (
     "number, repository, job_id, session_id, draft, branch, base_sha, head_sha, title, body, risk, labels_json,"
     " taint_json, state, merged_sha, action_id, checks_json, checked_sha, rounds, wanted, dormant, reason,"
-    " opened_at, updated_at, deployed_at"
+    " opened_at, updated_at, deployed_at, target"
 )
 _DEPLOYED = "forge.deployed"
 _LABELS = msgspec.json.Decoder(tuple[Label, ...])
@@ -47,7 +47,7 @@ def _values(pull: PullRequest) -> tuple[object, ...]:
         pull.number, pull.repository, pull.job_id, pull.session_id, pull.draft, pull.branch, pull.base_sha,
         pull.head_sha, pull.title, pull.body, pull.risk, _text(pull.labels), _text(pull.taint), pull.state,
         pull.merged_sha, pull.action_id, _text(pull.checks), pull.checked_sha, pull.rounds, pull.wanted, pull.dormant,
-        pull.reason, pull.opened_at, pull.updated_at, pull.deployed_at,
+        pull.reason, pull.opened_at, pull.updated_at, pull.deployed_at, pull.target,
     )  # fmt: skip
 
 
@@ -74,12 +74,44 @@ def new_pull(
 
 def add_pull(tx: Tx, clock: Clock, pull: PullRequest) -> PullRequest:
     """Store a new pull request under the next number."""
-    number = int(tx.execute("SELECT coalesce(max(number), 0) FROM pull_requests").fetchone()[0]) + 1
     now = stamp(clock())
-    pull = msgspec.structs.replace(pull, number=number, opened_at=now, updated_at=now)
+    pull = msgspec.structs.replace(pull, number=next_number(tx), opened_at=now, updated_at=now)
     places = ", ".join("?" * len(_COLUMNS.split(",")))
     tx.execute(f"INSERT INTO pull_requests ({_COLUMNS}) VALUES ({places})", _values(pull))  # noqa: S608
     return pull
+
+
+def next_number(db: Tx) -> int:
+    """The number of the pull request that is opened next."""
+    return int(db.execute("SELECT coalesce(max(number), 0) FROM pull_requests").fetchone()[0]) + 1
+
+
+def keep_session_pull(tx: Tx, clock: Clock, pull: PullRequest) -> tuple[PullRequest | None, PullRequest]:
+    """Open the pull request of a coding session, or bring the open one of its branch up to date: before, and now."""
+    row = tx.execute(
+        f"SELECT {_COLUMNS} FROM pull_requests WHERE repository = ? AND branch = ? AND state = 'OPEN'",  # noqa: S608
+        (pull.repository, pull.branch),
+    ).fetchone()
+    if row is None:
+        return None, add_pull(tx, clock, pull)
+    before = _pull(row)
+    if before.head_sha == pull.head_sha:  # asked for again, or a draft that is ready now
+        if before.draft and not pull.draft:
+            ready = msgspec.structs.replace(before, draft=False)
+            return before, change_pull(tx, clock, before.number, lambda _: ready)
+        return before, before
+    taint = tuple(dict.fromkeys((*pull.taint, *before.taint)))
+    kept = msgspec.structs.replace(
+        pull,
+        number=before.number,
+        opened_at=before.opened_at,
+        target=before.target,
+        taint=taint,
+        dormant=bool(taint),
+        draft=before.draft and pull.draft,
+        labels=tuple(dict.fromkeys((*pull.labels, *before.labels))),  # what earlier commits brought is still there
+    )
+    return before, change_pull(tx, clock, before.number, lambda _: kept)
 
 
 def change_pull(tx: Tx, clock: Clock, number: int, change: PullChange) -> PullRequest:
@@ -102,15 +134,6 @@ def load_pull(db: Tx, number: int) -> PullRequest | None:
 def pull_of_job(db: Tx, job_id: str) -> PullRequest | None:
     """The pull request of a job."""
     row = db.execute(f"SELECT {_COLUMNS} FROM pull_requests WHERE job_id = ?", (job_id,)).fetchone()  # noqa: S608
-    return None if row is None else _pull(row)
-
-
-def pull_of_action(db: Tx, action_id: str) -> PullRequest | None:
-    """The pull request whose merge question an action is."""
-    row = db.execute(
-        f"SELECT {_COLUMNS} FROM pull_requests WHERE action_id = ?",  # noqa: S608
-        (action_id,),
-    ).fetchone()
     return None if row is None else _pull(row)
 
 
@@ -137,15 +160,35 @@ def pulls_before(db: Tx, states: Sequence[PullState], before: int | None, limit:
 def plain_pulls(db: Tx) -> list[PullRequest]:
     """Those that no job takes along: open, or merged and not deployed yet."""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM pull_requests WHERE job_id IS NULL AND session_id IS NULL"  # noqa: S608
+        f"SELECT {_COLUMNS} FROM pull_requests WHERE job_id IS NULL"  # noqa: S608
         " AND (state = 'OPEN' OR (state = 'MERGED' AND deployed_at IS NULL)) ORDER BY number"
     )
     return [_pull(row) for row in rows]
 
 
+def told_of(db: Tx, session_id: str, action_id: str) -> list[str]:
+    """What a session's viewers were told about a question, in order: that it was asked, and that it was answered."""
+    rows = db.execute(
+        "SELECT event_type FROM audit_log WHERE entity_id = ? AND json_extract(payload_json, '$.approval_id') = ?"
+        " AND event_type IN ('session_approval_requested', 'session_approval_resolved') ORDER BY seq",
+        (session_id, action_id),
+    )
+    return [str(row[0]) for row in rows]
+
+
 def opened_since(db: Tx, moment: str) -> int:
     """How many pull requests jobs opened since then; those of the runtime and of the owner do not count."""
     row = db.execute("SELECT count(*) FROM pull_requests WHERE opened_at >= ? AND job_id IS NOT NULL", (moment,))
+    return int(row.fetchone()[0])
+
+
+def suggested_since(db: Tx, repository: str, moment: str) -> int:
+    """How many drafts patrols opened for a repository since then, whatever became of them."""
+    row = db.execute(
+        "SELECT count(*) FROM pull_requests WHERE opened_at >= ? AND repository = ?"
+        " AND EXISTS (SELECT 1 FROM json_each(labels_json) WHERE value = 'suggested')",
+        (moment, repository),
+    )
     return int(row.fetchone()[0])
 
 

@@ -11,10 +11,11 @@ from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.errors import CoilclawError, EffectUncertain, StorageError, ToolError
 from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
-from coilclaw.packets.text import visible
+from coilclaw.packets.text import one_line, visible
+from coilclaw.runtime.extensions import home_of
 from coilclaw.store.tx import Tx
 from coilclaw.store.yolo import set_yolo
-from coilclaw.tools.declare import tool
+from coilclaw.tools.declare import owner_call, tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,13 +60,16 @@ class TightenArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def forge_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
     """The tools of the forge; without a home they can only be described."""
+    home = home_of(runtime)
+    tools = (_make_merge(home), _make_yolo(home), _make_tighten(home))
+    if runtime is not None and runtime.config.forge.kind != "github":
+        return tools
+    from coilclaw.features.forge.actions.packing import make_pack
+    from coilclaw.features.forge.github.accepting import make_accept
+    from coilclaw.features.forge.github.publishing import publishing_tools
+    from coilclaw.features.forge.github.reading import make_read
 
-    def home() -> "Runtime":
-        if runtime is None:
-            raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
-        return runtime
-
-    return (_make_merge(home), _make_yolo(home), _make_tighten(home))
+    return (*tools, make_accept(home), make_read(home), *publishing_tools(home), make_pack())
 
 
 def _make_merge(home: "Callable[[], Runtime]") -> Tool:
@@ -85,15 +89,23 @@ def _make_merge(home: "Callable[[], Runtime]") -> Tool:
         """Merge a pull request into main; only the runtime proposes it, once its checks ran."""
         from coilclaw.features.forge.deployment import put_in_place
         from coilclaw.features.forge.forge import LocalForge
-        from coilclaw.sandbox.bot_repository import ForgeRefused
+        from coilclaw.features.forge.session_pulls import forge_of
 
-        forge = LocalForge(home())
+        asked = LocalForge(home()).find(args.number)
+        forge = forge_of(home(), asked)
+        if home().config.forge.kind == "github" and not asked.repository:
+            from coilclaw.features.forge.github.pulls_there import joining
+
+            forge.join = joining(home(), forge)
         try:
             pull = await forge.merge(args.number, args.head, args.diff, args.checks)
-        except ForgeRefused:
-            raise
         except (OSError, StorageError, ToolError) as error:  # main may have moved: a repeat finds that out
+            if isinstance(error, ToolError) and not error.begun:
+                raise
             raise EffectUncertain(f"the merge of #{args.number} was cut off: {error}.") from error
+        if pull.session_id is not None:
+            text = f"Merged #{pull.number} into {pull.target} of {pull.repository} as {pull.merged_sha}."
+            return ToolOutput(text=text, label=INTERNAL, metadata={"commit": pull.merged_sha})
         fault = "" if pull.job_id else await put_in_place(home(), forge, pull)  # a job deploys its own
         text = fault or f"Merged #{pull.number} as {pull.merged_sha}."
         return ToolOutput(text=text, label=INTERNAL, metadata={"commit": pull.merged_sha, "taken_back": bool(fault)})
@@ -136,7 +148,7 @@ def _view(forge: "LocalForge", pull: "PullRequest") -> MergeView:
     own = [each.path for each in changes if pull.job_id is not None and is_runtime_file(each.path, pull.job_id)]
     others = [each for each in changes if each.path not in own]
     names = [each.path for each in others]
-    if names and len(names) <= MOST_PATHS and forge.weight(pull, names) <= CARD_BYTES:
+    if names and len(names) <= MOST_PATHS and sum(map(sum, forge.repository.change_sizes(others))) <= CARD_BYTES:
         shown = visible(forge.patch(pull, names).decode("utf-8", "replace"))
     else:
         listed = (f"{each.kind:8} {visible(each.path)}" for each in others)
@@ -146,20 +158,22 @@ def _view(forge: "LocalForge", pull: "PullRequest") -> MergeView:
 
 def _touched(app: "Runtime", views: MergeViews, args: MergeArgs) -> Touches:
     """What a merge touches. Anybody may propose such a call, with any number: whatever is wrong, there is an answer."""
-    from coilclaw.features.forge.forge import LocalForge
+    from coilclaw.features.forge.session_pulls import forge_of
 
     nothing = Touches(subject=f"#{args.number}", public=True, says="Nothing would be merged.", governs=True)
     try:
-        forge, pull = LocalForge(app), load_pull(app.db.reader, args.number)
+        pull = load_pull(app.db.reader, args.number)
         if pull is None or pull.head_sha != args.head:
             return nothing
+        forge = forge_of(app, pull)
         view = views.of(forge, pull)
         facts = forge.merge_facts(pull, view.paths, view.governs)
         says = _card(forge, pull, view)
     except CoilclawError:  # a broken object, or a git that is gone: the merge itself says why
         return nothing
     governs = pull.risk == "R3" or bool(facts.governs)
-    return Touches(subject=f"main, by #{args.number}", public=True, says=says, merge=facts, governs=governs)
+    branch = "main" if pull.session_id is None else f"{one_line(pull.target)} of {one_line(pull.repository)}"
+    return Touches(subject=f"{branch}, by #{args.number}", public=True, says=says, merge=facts, governs=governs)
 
 
 def _card(forge: "LocalForge", pull: "PullRequest", view: MergeView) -> str:
@@ -167,23 +181,26 @@ def _card(forge: "LocalForge", pull: "PullRequest", view: MergeView) -> str:
     failed = [f"FAILED  {check.name}: {check.summary}" for check in pull.checks if not check.passed]
     files = "1 file" if view.others == 1 else f"{view.others} files"
     lines = [visible(pull.title), f"{files}, risk {pull.risk}, branch {pull.branch}"]
+    if pull.session_id is not None:
+        lines.append(f"It is merged into {one_line(pull.target)} of {one_line(pull.repository)}, and into your files")
+        lines[-1] += " there if that branch is checked out."
+        if "deps_add" in pull.labels:
+            lines.append("deps_add: it changes what the project depends on.")
     lines += failed or [f"All {len(pull.checks)} checks pass."]
     if forge.mode() == "yolo":
         lines.append("YOLO: other pull requests merge without asking you.")
     if pull.taint:
-        lines.append(f"The job took in untrusted content: {', '.join(pull.taint)}")
+        lines.append(f"Whoever made it took in untrusted content: {', '.join(pull.taint)}")
     if view.own:
         lines.append(f"The runtime adds the record of the job: {', '.join(view.own)}")
     return "\n".join((*lines, "", view.shown))
 
 
 def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
-    @tool(
+    @owner_call(
         YoloArgs,
-        effect="WRITE",
         destination="internal",
         idempotent=False,
-        always_ask=True,
         touches=lambda args: Touches(
             subject="the merge mode",
             public=True,
@@ -192,8 +209,6 @@ def _make_yolo(home: "Callable[[], Runtime]") -> Tool:
             " tainted job did beyond notes still wait for you. ESTOP ends it.",
         ),
         summary=lambda args: f"Merge every pull request without asking for {args.hours} hours (yolo)",
-        callers=frozenset({"gateway"}),
-        governs=True,
     )
     async def bot_yolo(args: YoloArgs, context: Context) -> ToolOutput:
         """Let pull requests merge without a question for some hours; only `coilclaw bot mode yolo` and the panel do."""

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.features.forge.workspace import COMMIT_BYTES, MOST_FILES, BotWorkspace, blob_id, read_file
+from coilclaw.features.forge.workspace import COMMIT_BYTES, MOST_FILES, BotWorkspace, read_file
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import ENDED
 from coilclaw.packets.workspace import RUNTIME_ONLY
-from coilclaw.sandbox.bot_repository import ForgeRefused, Written, name_fault
+from coilclaw.sandbox.fast_import import ForgeRefused, Written, name_fault
+from coilclaw.sandbox.git import blob_id
 from coilclaw.store.job_trees import JobTree, drop_tree, load_tree, open_trees, put_tree
 from coilclaw.store.jobs import load_job
 from coilclaw.store.labels import copy_labels, drop_root
@@ -22,6 +23,11 @@ from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
+
+
+TOO_MUCH = (
+    f"the job changed more than one pull request may hold: {MOST_FILES:,} files and {COMMIT_BYTES >> 20} MiB in all."
+)
 
 
 class TreeChanges(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,13 +72,13 @@ class Trees:
         fresh.rename(place)
         inode = place.stat().st_ino
 
-        def write(tx: Tx) -> None:
+        def write(tx: Tx) -> JobTree | None:
             put_tree(tx, self._app.clock, job_id, folder=str(place), inode=inode, base_sha=base)
             copy_labels(tx, "", job_id)  # what it holds is what main held, and as untrusted
             add_event(tx, self._app.clock, "job_tree_made", job_id, {"base": base})
+            return load_tree(tx, job_id)
 
-        self._app.db.write_now(write)
-        made = load_tree(self._app.db.reader, job_id)
+        made = self._app.db.write_now(write)
         assert made is not None  # noqa: S101 - just written
         return made
 
@@ -99,10 +105,12 @@ class Trees:
                 continue
             weight += len(data)
             if weight > COMMIT_BYTES or len(written) >= MOST_FILES:
-                raise ForgeRefused("the job changed more than one pull request may hold.", begun=False)
+                raise ForgeRefused(TOO_MUCH, begun=False)
             written.append(Written(path, data, mode))
         gone = (path for path in entries if path not in there and path.split("/")[0] not in RUNTIME_ONLY)
         written += [Written(path, None) for path in sorted(gone)]
+        if len(written) > MOST_FILES:
+            raise ForgeRefused(TOO_MUCH, begun=False)
         return TreeChanges(written=tuple(written), left_out=tuple(left_out))
 
     def remove(self, job_id: str) -> None:

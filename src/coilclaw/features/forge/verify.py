@@ -22,8 +22,9 @@ from coilclaw.packets.forge import COPIED, LEDGER, MAIN, FileChange
 from coilclaw.packets.ids import stamp
 from coilclaw.packets.receipt import Head
 from coilclaw.packets.text import one_line
-from coilclaw.sandbox.bot_repository import TreeEntry, name_fault
+from coilclaw.sandbox.bot_repository import TreeEntry
 from coilclaw.sandbox.clones import BranchCommit, Clone, borrows, files_of, message_of, opened_clone
+from coilclaw.sandbox.fast_import import name_fault
 
 CloneKind: TypeAlias = Literal[
     "damaged", "missing", "edited", "dropped", "disagrees", "unexplained", "reordered", "forged", "forked", "rewritten",
@@ -88,6 +89,7 @@ def verify_clone(folder: Path) -> CloneReport:
             check.part(tips[0], "audit", lambda: check.audit(clone, tips[0]))
         elif tips:
             check.add("missing", "", "main", "there is no branch main")
+        check.signed()
     if borrows(folder):
         check.notes.append("some of its objects are in another repository; clone it with --no-local to have them all")
     return check.report()
@@ -168,13 +170,21 @@ class _Check:
         """The heads must be signed, in order, and continue each other."""
         tip = clone.tip(LEDGER)
         if not tip:
-            self.add("missing", "", HEADS, "there is no branch ledger, so nothing is signed")
             return
         found = anchored(files_of(clone, tip, size_limit))
         self._keys = found.keys
         self._heads = {head.size: head for head in found.heads}
         for fault in found.faults:
             self.add(fault.kind, tip, HEADS, fault.detail)
+
+    def signed(self) -> None:
+        """Without heads nothing is signed: right for a new bot, and for none that claims to have done something."""
+        if self._heads:
+            return
+        if self._jobs or self._days or self._unsigned:
+            self.add("missing", "", HEADS, "there is no signed head on a branch ledger, so nothing is signed")
+        else:
+            self.notes.append("nothing is signed yet: the bot has not done anything that main would show")
 
     # Main
 
@@ -185,7 +195,7 @@ class _Check:
             if fault:
                 self.add("name", tip, path, fault)
             elif mode not in ("100644", "100755") and path.partition("/")[0] in ("audit", "jobs"):
-                self.add("name", tip, path, f"it has the mode {mode}, which is no regular file's")
+                self.add("name", tip, path, f"it has the mode {mode}, which is not that of a regular file")
         newest = 0
         for commit in self._own(clone.history(tip)):
             self._commits += 1

@@ -6,10 +6,9 @@ the files of main that are not in the workspace yet, then a commit of whatever d
 
 import errno
 import fcntl
-import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,16 +19,10 @@ from coilclaw.features.forge.store import deployed_commit, set_deployed
 from coilclaw.gate.paths import classify
 from coilclaw.ledger.audit import add_event
 from coilclaw.packets.forge import MAIN, FileChange
-from coilclaw.sandbox.bot_repository import (
-    FILE,
-    OWNER,
-    PROGRAM,
-    BotRepository,
-    ForgeRefused,
-    Written,
-    name_fault,
-)
-from coilclaw.sandbox.files import FileGrant, WorkspaceFiles, read_existing
+from coilclaw.sandbox.bot_repository import BotRepository
+from coilclaw.sandbox.fast_import import FILE, OWNER, PROGRAM, ForgeRefused, Written, name_fault
+from coilclaw.sandbox.files import FileGrant, NewFile, WorkspaceFiles, read_existing
+from coilclaw.sandbox.git import blob_id
 from coilclaw.sandbox.scan import open_folder
 from coilclaw.store.job_trees import changed_by, forget_changed
 from coilclaw.store.lock import open_lock_file
@@ -42,6 +35,8 @@ FILE_BYTES = 50 << 20
 """A larger file is not committed."""
 COMMIT_BYTES = 500 << 20
 MOST_FILES = 100_000
+AT_ONCE = 32
+"""Files that are written before the disk is waited for; each holds two descriptors."""
 NAMED = 1000
 """Actions that a commit names; the audit log has all of them."""
 
@@ -89,27 +84,41 @@ class BotWorkspace:
         with self.alone():
             return self.settle_alone(why)
 
-    def settle_alone(self, why: str) -> str:
-        """The same for one who holds the lock."""
-        if fault := self.fault():
-            raise ForgeRefused(fault, begun=False)
-        self.deploy_alone()
-        return self._sweep(why)
+    def settle_alone(self, why: str, main: str = "") -> str:
+        """The same for one who holds the lock; `main` is the commit on it, if that was asked for already."""
+        main = main or self._ready()
+        self._deploy_alone(main)
+        return self._sweep(why, main)
+
+    def _ready(self) -> str:
+        """The commit on main, unless the forge cannot work here."""
+        main = self.repository.main_in_force()
+        if not main:
+            raise ForgeRefused(self.fault() or "main has moved meanwhile; try again.", begun=False)
+        return main
 
     # Main into the workspace
 
-    def deploy(self) -> None:
-        """Put the files of main in place; what else changed in the workspace is committed before the next merge."""
-        with self.alone():
-            if fault := self.fault():
-                raise ForgeRefused(fault, begun=False)
-            self.deploy_alone()
+    def deploy(self, parent: str = "", merge: str = "") -> tuple[str, tuple[str, ...] | None]:
+        """Put the files of main in place; what else changed in the workspace is committed before the next merge.
 
-    def deploy_alone(self) -> tuple[str, ...]:
-        """Put the files of main in place; those that somebody edited meanwhile keep the edit, and are returned."""
-        db, main = self._app.db, self.main()
+        It says which commit that was and, if the workspace goes from `parent` to its child `merge` now, which paths
+        differ between them.
+        """
+        with self.alone():
+            main = self._ready()
+            step = bool(parent) and (deployed_commit(self._app.db.reader), main) == (parent, merge)
+            changes = self._deploy_alone(main, follows=step)
+            return main, tuple(each.path for each in changes) if step else None
+
+    def _deploy_alone(self, main: str, *, follows: bool = False) -> list[FileChange]:
+        """Put the files of main in place; those that somebody edited meanwhile keep the edit.
+
+        `follows` says that main is known to descend from the commit whose files are in place.
+        """
+        db = self._app.db
         before = deployed_commit(db.reader)
-        if before != main and not self._leads_to(before, main):
+        if before != main and not follows and not (before and self.repository.leads_to(before, main)):
             if before:
                 self._app.warn("main was rewritten by hand; the files of the workspace stay as they are.")
             before = main
@@ -118,11 +127,7 @@ class BotWorkspace:
         if deployed_commit(db.reader) != main:
             self.repository.refresh_index(main)
             db.write_now(lambda tx: self._deployed(tx, main, kept))
-        return kept
-
-    def _leads_to(self, before: str, main: str) -> bool:
-        """Whether main went on from there; a rewritten history takes no file away from the workspace."""
-        return bool(before and self.repository.resolve(before)) and self.repository.is_ancestor(before, main)
+        return changes
 
     def _deployed(self, tx: Tx, main: str, kept: tuple[str, ...]) -> None:
         set_deployed(tx, main)
@@ -130,49 +135,82 @@ class BotWorkspace:
             add_event(tx, self._app.clock, "deploy_kept_edits", main, {"paths": list(kept[:100]), "count": len(kept)})
 
     def _put(self, changes: list[FileChange], main: str) -> tuple[str, ...]:
-        blobs = self.repository.blobs(change.new_blob for change in changes if _is_file(change.new_mode))
+        """Bring these paths to what main holds; those that were edited meanwhile are kept, and named."""
         kept: list[str] = []
-        for change in changes:
+        wanted: list[FileChange] = []
+        for change in sorted(changes, key=lambda each: bool(each.new_blob)):  # a file may come where a folder was
             if name_fault(change.path) or change.new_mode not in (FILE, PROGRAM, "000000"):
                 continue  # the owner's own link or submodule: the owner put it there
-            there = self._blob_at(change.path, main)
-            if there == change.new_blob:
+            if change.new_blob and not change.old_blob:
+                self._remove_empty(change.path)
+            blob, mode = self._entry_at(change.path, main)
+            if (blob, mode) == (change.new_blob, change.new_mode):
                 continue
-            if there != change.old_blob:
+            if blob not in (change.old_blob, change.new_blob):
                 kept.append(change.path)
-                continue
-            self._app.reached("deploying")
-            if change.new_blob:
-                self._write(change.path, blobs[change.new_blob], change.new_mode)
+            elif change.new_blob:
+                wanted.append(change)
             else:
+                self._app.reached("deploying")
                 self._remove(change.path)
+        for start in range(0, len(wanted), AT_ONCE):
+            kept += self._write(wanted[start : start + AT_ONCE], main)
         return tuple(kept)
 
-    def _blob_at(self, path: str, main: str) -> str:
-        """The id that git would give what stands at a path; empty when nothing does, `?` when it is no such file."""
+    def _entry_at(self, path: str, main: str) -> tuple[str, str]:
+        """Blob id and mode of the file at a path; an empty id if there is none, `?` if it is not a regular file."""
         try:
             info = os.lstat(self._app.workspace / path)
         except (FileNotFoundError, NotADirectoryError):
-            return ""
+            return "", "000000"
         except OSError:
-            return "?"
+            return "?", ""
         data = read_existing(self._app.workspace, path, FILE_BYTES) if stat.S_ISREG(info.st_mode) else None
-        return "?" if data is None else blob_id(data, main)
+        mode = PROGRAM if info.st_mode & 0o100 else FILE
+        return ("?", "") if data is None else (blob_id(data, main), mode)
 
-    def _write(self, path: str, data: bytes, mode: str) -> None:
-        alone = classify(path) in ("owner", "executed")
-        grant = FileGrant(asked=path, root=str(self._app.workspace), relative=path, writable=True, alone=alone)
-        WorkspaceFiles((grant,)).write(path, data)
-        with self._folder_of(path) as (folder, name):
-            now = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-            wanted = now | 0o111 & (now >> 2 | now) if mode == PROGRAM else now & ~0o111
-            if wanted != now:
-                os.chmod(name, wanted, dir_fd=folder)
+    def _write(self, changes: Sequence[FileChange], main: str) -> list[str]:
+        """Put files in place; those that were edited just now are kept, and named."""
+        blobs = self.repository.blobs(change.new_blob for change in changes)
+        root = str(self._app.workspace)
+        grants = [
+            FileGrant(
+                asked=each.path,
+                root=root,
+                relative=each.path,
+                writable=True,
+                alone=classify(each.path) in ("owner", "executed"),
+            )
+            for each in changes
+        ]
+        files = [NewFile(each.path, blobs[each.new_blob], each.new_mode == PROGRAM) for each in changes]
+        before = {each.path: (each.old_blob, each.new_blob) for each in changes}
+        kept: list[str] = []
+
+        def ready(path: str) -> bool:
+            if self._entry_at(path, main)[0] not in before[path]:
+                kept.append(path)
+                return False
+            self._app.reached("deploying")
+            return True
+
+        WorkspaceFiles(tuple(grants), tag="deployed").write_all(files, ready)
+        return kept
 
     def _remove(self, path: str) -> None:
         with suppress(FileNotFoundError), self._folder_of(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
             os.fsync(folder)
+
+    def _remove_empty(self, path: str) -> None:
+        """Remove a folder in which there is nothing but folders; any other stays."""
+        if not (self._app.workspace / path).is_dir():
+            return
+        with suppress(OSError), self._folder_of(path) as (folder, name):
+            for _, inner, _, here in os.fwalk(name, topdown=False, dir_fd=folder):
+                for each in inner:
+                    os.rmdir(each, dir_fd=here)
+            os.rmdir(name, dir_fd=folder)
 
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
@@ -189,8 +227,7 @@ class BotWorkspace:
 
     # The workspace into main
 
-    def _sweep(self, why: str) -> str:
-        main = self.main()
+    def _sweep(self, why: str, main: str) -> str:
         known = changed_by(self._app.db.reader)
         swept = self._look(main)
         if not swept.written:
@@ -256,12 +293,6 @@ class BotWorkspace:
         return Swept(written=tuple(written), left_out=tuple(left_out))
 
 
-def blob_id(data: bytes, like: str) -> str:
-    """The id that git gives a content, in a repository whose ids look like this one."""
-    kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
-    return kind(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
-
-
 def read_file(root: Path, path: str) -> tuple[bytes, str] | tuple[None, str] | None:
     """What a file holds and its mode; None when it is gone; without data, why it cannot be committed."""
     try:
@@ -276,10 +307,6 @@ def read_file(root: Path, path: str) -> tuple[bytes, str] | tuple[None, str] | N
     if data is None:
         return None, "it cannot be read"
     return data, PROGRAM if info.st_mode & 0o100 else FILE
-
-
-def _is_file(mode: str) -> bool:
-    return mode in (FILE, PROGRAM)
 
 
 def _message(why: str, swept: Swept, actions: list[str], outside: list[str]) -> str:

@@ -1,0 +1,1 @@
+"""Pull requests on GitHub: shown, reviewed and merged there. The local repository stays the truth."""
