@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from coilclaw.sandbox.fake_receiver import Receiver, serve
+from tests import forked
+from tests.forked import COILCLAW, READ_AT_START
 from tests.home import move_in
 
-COILCLAW = str(Path(sys.executable).with_name("coilclaw"))
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
 
@@ -100,7 +100,7 @@ class House:
         spoken = folder / "script.json"
         spoken.write_text(json.dumps([*script, *SCRIPT]))
         self.environ = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("COILCLAW_")},
+            **{name: value for name, value in os.environ.items() if not name.startswith(("COILCLAW_", *READ_AT_START))},
             "COILCLAW_HOME": str(self.home),
             "COILCLAW_MOCK_SCRIPT": str(spoken),
             "COILCLAW_WEBHOOKS_ACCOUNTING_URL": f"http://127.0.0.1:{self._door.server_port}/in",
@@ -117,9 +117,7 @@ class House:
 
     def run(self, *args, code=0):
         """A command of the terminal; what it printed."""
-        ran = subprocess.run(
-            [COILCLAW, *args], env=self.environ, capture_output=True, text=True, timeout=PATIENCE, cwd=self.folder
-        )
+        ran = forked.run([COILCLAW, *args], env=self.environ, text=True, timeout=PATIENCE, cwd=self.folder)
         assert ran.returncode == code, (args, ran.stdout, ran.stderr)
         return ran.stdout
 
@@ -169,7 +167,7 @@ class Server:
         ours, theirs = pty.openpty()  # a code is shown at a terminal only
         self._out = os.fdopen(ours, "rb", buffering=0)
         with self._errors.open("w") as errors:
-            self.process = subprocess.Popen(
+            self.process = forked.start(
                 [COILCLAW, "up", "--addr", f"127.0.0.1:{house.port}"],
                 env=house.environ,
                 stdout=theirs,

@@ -8,8 +8,8 @@ from tests.panel.acts import approve, begin_talk, is_done, new_job, new_schedule
 from tests.panel.house import MISSING, WEEKLY
 
 SETTINGS = (
-    "policy", "policies", "skills", "prompt", "projects", "guests", "providers", "usage",
-    "devices", "passkeys", "notices", "estop", "doctor", "appearance",
+    "policy", "answers", "policies", "skills", "prompt", "projects", "guests", "programs", "providers", "usage",
+    "devices", "passkeys", "accounts", "notices", "estop", "doctor", "appearance",
 )  # fmt: skip
 
 
@@ -45,6 +45,11 @@ class Traces:
             "jobs-done": "#/work/jobs?state=done",
             "job": f"#/work/jobs/{self.job}",
             "job-new": "#/work/jobs/new",
+            "sessions": "#/work/sessions",
+            "session-new": "#/work/sessions/new",
+            "patrols": "#/work/patrols",
+            "evolve": "#/work/evolve",
+            "intel": "#/work/intel",
             "pulls": "#/work/pulls",
             "pull": "#/work/pulls/1",
             "procedures": "#/work/procedures",

@@ -226,7 +226,7 @@ def attach(w, name, text):
     chooser.value.set_files({"name": name, "mimeType": "text/plain", "buffer": text.encode()})
 
 
-def test_done_is_said_when_it_is_done_and_not_before(house, window):
+def test_done_is_reported_when_it_is_done_and_not_before(house, window):
     w = window(Look("desktop", "dark"))
     settle_in(w)
     begin_talk(w, "Tell the partners")

@@ -126,6 +126,18 @@ def test_what_turns_others_around_is_shown_by_its_number_on_every_screen(at):
     assert area.evaluate("area => getComputedStyle(area).unicodeBidi") == "bidi-override"
 
 
+def test_a_hostile_file_name_is_shown_as_it_is_spelled_and_leads_to_its_file(at):
+    name = "bill\u202efdp\x1b[2J<b>x\u200b.txt"
+    (at.house.workspace / name).write_text("not a bill\n")
+    shown = "bill⟨U+202E⟩fdp⟨U+001B⟩[2J<b>x⟨U+200B⟩.txt"
+    at.open("#/files")
+    at.page.get_by_role("link", name=shown).click()
+    at.page.get_by_role("heading", name=shown).wait_for()
+    at.sees("not a bill")
+    assert not set("\u202e\x1b\u200b") & set(at.page.locator("body").inner_text() + at.page.title())
+    at.scene("hostile-name")
+
+
 def test_a_long_number_is_shown_to_its_last_digit(at):
     assert card(at, "number").get_by_text("9007199254740991").count() > 0
 

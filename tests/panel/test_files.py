@@ -1,5 +1,7 @@
 """Files in a real browser: shown in their colours, taken back one change at a time, vouched for with the passkey."""
 
+import time
+
 import pytest
 
 from tests.panel.acts import approve, begin_talk, settle_in
@@ -68,14 +70,16 @@ def test_a_file_is_vouched_for_and_its_last_change_undone(house, window, look):
     sent = {"name": "theirs.py", "mimeType": "text/x-python", "buffer": CODE.encode()}
     w.page.locator("input[type=file]").first.set_input_files(sent)
     w.page.get_by_text("theirs.py").first.wait_for()
-    w.page.wait_for_timeout(1000)
-    (file,) = list(house.workspace.rglob("*theirs.py"))
+    until = time.monotonic() + 280
+    while not (found := list(house.workspace.rglob("*theirs.py"))) and time.monotonic() < until:
+        w.page.wait_for_timeout(100)
+    (file,) = found
     w.open(f"#/files/{str(file.relative_to(house.workspace)).replace('/', '%2F')}")
     w.sees("Vouch for it")
     assert colours(w, "pre") == COLOURED
     w.scene("files-labelled")
     w.click("Vouch for it")
-    w.page.locator(".detail article").wait_for()
+    w.page.locator(".detail article").first.wait_for()
     w.scene("files-vouch-asks")
     approve(w, passkey=True)
     w.sees("Yours")

@@ -38,6 +38,16 @@ def house(tmp_path):
         yield made
 
 
+def test_a_client_of_the_mcp_server_is_marked_among_the_devices(house, window):
+    w = window(Look("desktop", "light"))
+    settle_in(w)
+    house.run("pair", "--for", "mcp", "--name", "An editor")
+    menu(w, "Settings")
+    w.click(re.compile("^Devices"), role="link")
+    w.sees("An editor")
+    w.sees("MCP client: reaches /mcp alone")
+
+
 def open_guest(w):
     menu(w, "Settings")
     w.click(re.compile("^Guests"), role="link")

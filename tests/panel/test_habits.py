@@ -111,7 +111,7 @@ def test_an_answer_that_takes_too_long_is_stopped(house, window):
     w.sees("Nothing else is due before Friday.")
 
 
-def test_the_panel_outlives_the_server_and_goes_on_when_it_is_back(house, window):
+def test_the_panel_outlives_the_server_and_continues_when_it_is_back(house, window):
     w = window(Look("phone", "light"))
     settle_in(w)
     begin_talk(w, "Write the shopping list")

@@ -53,7 +53,7 @@ def test_a_mail_is_read_and_answered_with_show_and_yes(w, post_office):
     w.page.locator(".call .detail").get_by_text("Thursday is fine").first.wait_for()
     heading = w.page.get_by_role("heading", name="Send 38 bytes of JSON")
     heading.wait_for()
-    w.page.wait_for_function("() => document.querySelector('.call .detail h2').getBoundingClientRect().top > 0")
+    w.page.wait_for_function("() => document.querySelector('.call .detail h2')?.getBoundingClientRect().top > 0")
     w.scene("held-back-shown")
     approve(w, passkey=True)
     w.sees("Done. A receipt was written.")

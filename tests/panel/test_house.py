@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.features.skills.shelf import put as put_skill
 from tests.panel.acts import (
     approve,
     begin_talk,
@@ -110,6 +111,23 @@ def it_is_in_force(w):
     w.click("file_write", role="link")
     w.sees("The rules do not allow it. Nothing was done.")
     w.sees("Notes are written by hand.")
+
+
+def test_a_skill_tells_what_it_narrows_where_it_was_used_and_what_is_wrong_with_it(house, window):
+    w = window(Look("desktop", "light"))
+    settle_in(w)
+    tools = "allowed-tools: file_list teleport"
+    put_skill(house.workspace, "look", tools, triggers="look around", domains="bank.example")
+    put_skill(house.workspace, "wrong", "license: [MIT]")
+    begin_talk(w, "look around")
+    w.settled()
+    w.go("#/settings/skills/look")
+    for words in ("look around", "file_list, teleport", "there is no tool 'teleport'", "trigger: look around"):
+        w.sees(words)
+    w.scene("skill-used")
+    w.go("#/settings/skills/wrong")
+    w.sees("line 4: it begins with flow style")
+    w.scene("skill-wrong")
 
 
 def test_a_skill_is_written_and_changed(house, window):
@@ -325,6 +343,16 @@ def test_a_setting_is_changed_with_the_passkey_and_holds_at_once(house, window):
     w.arrives("/settings/policy")
     w.go("#/settings/policy")
     w.sees("It works in the workspace by itself")
+    w.go("#/settings/notices")
+    w.click("Settings of notifications", role="link")
+    kinds = w.page.locator("section", has=w.page.get_by_role("heading", name="Notifications", exact=True))
+    kinds.locator("summary").first.click()
+    w.scene("settings-found")
+    kinds.get_by_role("button", name="job_completed").click()
+    w.arrives(r"/approvals/([\w-]+)")
+    approve(w, passkey=True)
+    is_done(w, "notify.types")
+    assert "job_completed" not in house.run("config", "show").partition("notify")[2].partition("quiet")[0]
     w.go("#/settings/answers")
     w.sees("No standing answers")
 

@@ -1,6 +1,7 @@
 """Procedures begun at the terminal, watched from the panel: they come, ask, go on and end without anybody asking."""
 
 import json
+import time
 
 import pytest
 
@@ -15,8 +16,24 @@ def begin(house, name, code):
     return json.loads(house.run("sop", "run", name, "--json", code=code))["run_id"]
 
 
+def test_a_procedure_is_run_with_a_button_and_asks_where_it_is_watched(house, window):
+    w = window(Look("phone", "dark"))
+    settle_in(w)
+    house.put_sop("weekly", WEEKLY)
+    w.go("#/work/procedures")
+    w.click("Run weekly", exact=True)
+    w.arrives(r"/work/jobs/job_\w+")
+    w.page.get_by_role("link", name="Review and answer").first.click()
+    w.sees("Keep a copy of this week's notes?")
+    approve(w, passkey=False)
+    deadline = time.monotonic() + 120
+    while json.loads(house.run("job", "list", "--json"))[0]["state"] != "DONE":
+        assert time.monotonic() < deadline
+        w.page.wait_for_timeout(500)
+
+
 @pytest.mark.parametrize("look", [Look("phone", "light"), Look("desktop", "dark")], ids=str)
-def test_a_run_begun_at_the_terminal_is_seen_as_it_asks_goes_on_and_ends(house, window, look):
+def test_a_run_begun_at_the_terminal_is_seen_as_it_asks_continues_and_ends(house, window, look):
     w = window(look)
     settle_in(w)
     house.put_sop("weekly", WEEKLY)

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from tests.panel.acts import begin_talk, menu, settle_in
-from tests.panel.window import Look
+from tests.panel.window import PATIENCE, Look
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +122,7 @@ def refused_together(w, house):
     w.click(f"Reject all {left} of this conversation")
     dialog.get_by_label("Reason").fill("Far too many")
     dialog.get_by_role("button", name=f"Reject all {left}", exact=True).click()
-    dialog.get_by_text(f"{left} were rejected.").wait_for()
+    dialog.get_by_text(f"{left} were rejected.").wait_for(timeout=5 * PATIENCE)  # each is an answer with its receipt
     w.scene("queue-rejected-all")
     dialog.get_by_role("button", name="Close").last.click()
     waiting(w).nth(1).wait_for(state="detached")

@@ -160,7 +160,7 @@ def within_reach(w, found):
 
 
 @pytest.mark.parametrize("size", ["phone", "desktop"])
-def test_what_is_broken_in_the_house_is_told_on_every_screen_and_leads_to_where_it_is_mended(house, window, size):
+def test_every_screen_reports_a_broken_part_with_a_link_to_its_repair(house, window, size):
     w = window(Look(size, "dark"))
     settle_in(w)
     w.settled()

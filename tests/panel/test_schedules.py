@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.panel.acts import in_another_tab, is_done, menu, new_schedule, say, settle_in
+from tests.panel.acts import approve, in_another_tab, is_done, menu, new_schedule, say, settle_in
 from tests.panel.house import PATIENCE
 from tests.panel.window import Look
 
@@ -187,10 +187,24 @@ def test_a_schedule_and_a_conversation_work_in_a_project(house, window):
     settle_in(w)
     folder = house.folder / "shop"
     folder.mkdir()
-    house.run("project", "add", str(folder), "--vouch", "--name", "shop", code=4)
-    menu(w, "Approvals")
-    w.page.get_by_role("link", name=re.compile("shop")).first.click()
-    w.click("Approve with passkey")
+    w.go("#/settings/projects")
+    w.page.get_by_text("Add a project", exact=True).click()
+    w.page.get_by_label("Folder", exact=True).fill("shop")
+    w.sees("Give the whole path")
+    w.page.get_by_label("Folder", exact=True).fill("/etc")
+    w.click("Propose it")
+    w.sees("part of the system")
+    w.page.get_by_label("Folder", exact=True).fill(str(folder))
+    w.scene("project-new")
+    w.click("Propose it")
+    w.sees("Its files will count as untrusted")
+    approve(w, passkey=True)
+    is_done(w, "shop")
+    w.go("#/settings/projects")
+    w.sees("Not vouched for")
+    w.scene("project-untrusted")
+    w.click("Vouch for it")
+    approve(w, passkey=True)
     is_done(w, "shop")
 
     w.go("#/chat/new")
@@ -198,6 +212,14 @@ def test_a_schedule_and_a_conversation_work_in_a_project(house, window):
     w.scene("chat-project")
     say(w, "Good morning!")
     w.sees("Project shop")
+    say(w, "Write the shopping list")
+    approve(w, passkey=False)
+    w.sees("as soon as you say yes.")
+    assert (folder / "shopping.md").exists()
+    w.click("Undo")
+    approve(w, passkey=False)
+    w.sees("Taken back.")
+    assert not (folder / "shopping.md").exists()
 
     w.go("#/schedules?new")
     w.page.get_by_label("Goal of each run").fill("What is on today?")
@@ -211,3 +233,13 @@ def test_a_schedule_and_a_conversation_work_in_a_project(house, window):
     w.click("Save changes")
     w.arrives(f"/schedules/{NAME}")
     w.page.get_by_text("Project shop").wait_for(state="detached")
+
+    w.page.get_by_label("Works in").wait_for(state="detached")
+    w.go("#/settings/projects")
+    w.sees("1 conversation")
+    w.scene("projects-one")
+    w.click("Remove", exact=True)
+    w.sees("The files stay as they are.")
+    w.page.get_by_role("dialog").get_by_role("button", name="Remove", exact=True).click()
+    w.sees("No projects yet")
+    assert folder.is_dir()

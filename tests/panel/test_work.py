@@ -193,7 +193,7 @@ def by_state(w):
     w.scene("jobs-cancelled")
 
 
-def test_a_job_pauses_when_the_day_is_spent_and_goes_on_when_there_is_more(house, window):
+def test_a_job_pauses_when_the_day_is_spent_and_continues_when_there_is_more(house, window):
     house.down()
     house.environ["COILCLAW_BUDGETS_DAILY_TOKENS"] = "500"
     house.up()

@@ -5,7 +5,7 @@ import { endpoints, type Endpoints } from './api/endpoints.ts';
 import { followDownloads } from './api/download.ts';
 import { Kept } from './api/kept.ts';
 import { ownDeviceKey, type DeviceKey } from './auth/devicekey.ts';
-import { withPageKey } from './auth/pagekey.ts';
+import { pageKey } from './auth/pagekey.ts';
 import { assertionFor } from './auth/passkey.ts';
 import { withProof, type Sign } from './auth/proof.ts';
 import type { Assertion, Purpose } from './api/types.ts';
@@ -14,13 +14,13 @@ import { PATTERNS } from './route/routes.ts';
 import { Clock } from './state/clock.svelte.ts';
 import { Live } from './state/live.svelte.ts';
 import { Queue } from './state/queue.svelte.ts';
-import { Session } from './state/session.svelte.ts';
+import { SignIn } from './state/sign_in.svelte.ts';
 import { Theme } from './state/theme.svelte.ts';
 import { Toasts } from './state/toasts.svelte.ts';
 
 export interface Panel {
   api: Endpoints;
-  session: Session;
+  signIn: SignIn;
   live: Live;
   queue: Queue;
   router: Router;
@@ -30,6 +30,8 @@ export interface Panel {
   /** Do something that may need a passkey; `expected` when it is known that it will. */
   prove: <T>(question: { purpose: Purpose; subject: string; expected: boolean }, act: (proof?: Assertion) => Promise<T>) => Promise<T>;
   newKey: () => string;
+  /** A WebSocket to a route, by the rules of requests. */
+  socket: (path: string, protocol: string) => Promise<WebSocket>;
   /** Save what links to the API lead to; the answer stops it. */
   followDownloads: (page: Document) => () => void;
 }
@@ -49,17 +51,18 @@ export function createPanel(outside: Outside): Panel {
   const clock = new Clock();
   const toasts = new Toasts();
   const newKey = (): string => crypto.randomUUID();
-  // The client speaks of the session and the connection, which are made from it.
-  const late: { session?: Session; live?: Live } = {};
+  const page = pageKey(outside.fetch, outside.device ?? ownDeviceKey, () => globalThis.location.origin);
+  // The client speaks of the sign-in and the connection, which are made from it.
+  const late: { signIn?: SignIn; live?: Live } = {};
   const client = new Client({
-    fetch: withPageKey(outside.fetch, outside.device ?? ownDeviceKey, () => globalThis.location.origin),
+    fetch: page.fetch,
     kept,
     now: Date.now,
     newKey,
     sleep: outside.sleep ?? ((milliseconds) => new Promise((done) => setTimeout(done, milliseconds))),
     hooks: {
-      unpaired: () => late.session?.lost(),
-      unconfirmed: () => late.session?.waits(),
+      unpaired: () => late.signIn?.lost(),
+      unconfirmed: () => late.signIn?.waits(),
       reached: (yes) => {
         if (late.live) late.live.reached = yes;
       },
@@ -67,11 +70,11 @@ export function createPanel(outside: Outside): Panel {
     },
   });
   const api = endpoints(client);
-  const session = (late.session = new Session(api, kept));
+  const signIn = (late.signIn = new SignIn(api, kept));
   const live = (late.live = new Live(api, client));
   return {
     api,
-    session,
+    signIn,
     live,
     queue: new Queue(api, toasts, sign),
     router: new Router(PATTERNS),
@@ -80,6 +83,10 @@ export function createPanel(outside: Outside): Panel {
     theme: new Theme(),
     prove: (question, act) => withProof(api.passkeys, sign, question, act),
     newKey,
+    socket: async (path, protocol) => {
+      const { ticket } = await api.signIn.ticket();
+      return new WebSocket(`${globalThis.location.origin.replace(/^http/, 'ws')}${path}`, [protocol, ticket]);
+    },
     followDownloads: (page) => followDownloads(client, page, (error) => toasts.fail(error)),
   };
 }

@@ -89,13 +89,13 @@ describe('reading', () => {
     await expect(client.get('/v1/estop')).rejects.toMatchObject({ code: 'UNREADABLE' });
   });
 
-  test('a refused cookie is told to the session', async () => {
+  test('a refused cookie is told to the sign-in', async () => {
     const { client, told } = setup(problem(401, 'UNPAIRED'));
     await expect(client.get('/v1/estop')).rejects.toMatchObject({ status: 401 });
     expect(told).toContain('unpaired');
   });
 
-  test('a device nobody vouched for is told to the session', async () => {
+  test('a device nobody vouched for is told to the sign-in', async () => {
     const { client, told } = setup(problem(403, 'UNCONFIRMED'));
     await expect(client.get('/v1/estop')).rejects.toMatchObject({ code: 'UNCONFIRMED' });
     expect(told).toContain('unconfirmed');

@@ -119,8 +119,8 @@ export class FakeServer {
   #table(): [string, RegExp, Handler][] {
     return [
       ['POST', /^\/v1\/pairing\/bind$/, async (request) => this.#bind((await request.json()) as T.BindRequest)],
-      ['GET', /^\/v1\/session$/, () => this.#session()],
-      ['POST', /^\/v1\/session\/end$/, () => void (this.paired = false)],
+      ['GET', /^\/v1\/sign-in$/, () => this.#signIn()],
+      ['POST', /^\/v1\/sign-in\/end$/, () => void (this.paired = false)],
       ['POST', /^\/v1\/passkeys\/registration$/, () => this.#registration()],
       ['POST', /^\/v1\/passkeys\/challenge$/, async (request) => this.#challenge((await request.json()) as T.Question)],
       ['POST', /^\/v1\/passkeys$/, () => ({ passkey_id: 'pk_1', name: 'Passkey', n: (this.passkeys += 1) })],
@@ -151,11 +151,11 @@ export class FakeServer {
   #bind(request: T.BindRequest): T.Paired {
     if (request.code !== 'ABCDEFGH') throw new Refusal(403, 'PAIRING_REFUSED', 'the code is wrong, used or too old.', 'Get a new code: `coilclaw pair` at the terminal.');
     this.paired = true;
-    return { device: this.#session().device, token: null, expires_at: moment(1e9) };
+    return { device: this.#signIn().device, token: null, expires_at: moment(1e9) };
   }
 
-  #session(): T.Session {
-    const device = { device_id: 'dev_fake', name: 'This browser', current: true, active: true, confirmed: true, created_at: moment(-86_400_000), confirmed_at: moment(), last_seen_at: moment(), revoked_at: null };
+  #signIn(): T.SignIn {
+    const device = { device_id: 'dev_fake', name: 'This browser', current: true, active: true, confirmed: true, created_at: moment(-86_400_000), confirmed_at: moment(), last_seen_at: moment(), revoked_at: null, scope: '' as const };
     return { device, way: 'cookie', confirmed: true, passkeys: this.passkeys, passkey_window_ends_at: this.passkeys ? null : moment(540_000), version: '0.1.0', estop: this.estop.engaged, origin: '' };
   }
 

@@ -45,6 +45,8 @@ const base: ApprovalCard = {
   rejection_reason: null,
   thread_id: 'conv_week',
   job_id: null,
+  identity: null,
+  session_id: '',
   asked: 'Please tidy up my notes',
   created_at: at(-4 * MINUTE),
 };
@@ -171,7 +173,7 @@ const HOSTILE = [
   '<form action="/v1/estop"><button>go</button></form><iframe src="/"></iframe><svg onload="document.title=4"></svg>',
 ].join('\n\n');
 
-const call = { call_id: 'c1', justification: '', reasons: [], allows: [], lane: 'A' as const, risk: 'R0' as const, code: 'OK', verdict: 'allow' as const, status: 'EXECUTED' as const, action_id: 'act_read', receipt_id: 'rcp_01HZX8N7Q4W3M2', reproposed_id: null, reproposed_status: null };
+const call = { call_id: 'c1', justification: '', reasons: [], allows: [], lane: 'A' as const, risk: 'R0' as const, code: 'OK', verdict: 'allow' as const, status: 'EXECUTED' as const, action_id: 'act_read', receipt_id: 'rcp_01HZX8N7Q4W3M2', reproposed_id: null, reproposed_status: null, undo_id: null, undo_status: null };
 
 export function messages(): Map<string, Message[]> {
   return new Map([

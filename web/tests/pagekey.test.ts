@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { HEADER, pageText, withPageKey } from '../src/auth/pagekey.ts';
+import { HEADER, pageKey, pageText } from '../src/auth/pagekey.ts';
 
 function answer(status: number, body: unknown): Response {
   return new Response(JSON.stringify(body), { status, headers: { 'Content-Type': 'application/json' } });
@@ -12,8 +12,8 @@ function server(): { send: typeof fetch; asked: string[]; keys: Set<string> } {
   const send = (async (input: RequestInfo | URL, init?: RequestInit) => {
     const path = String(input);
     asked.push(path);
-    if (path === '/v1/session/nonce') return answer(201, { nonce: 'n1' });
-    if (path === '/v1/session/page') {
+    if (path === '/v1/sign-in/nonce') return answer(201, { nonce: 'n1' });
+    if (path === '/v1/sign-in/page') {
       const body = JSON.parse(String(init?.body)) as { nonce: string; signature: string };
       if (body.signature !== `signed:${pageText('n1', 'http://here')}`) return answer(403, { code: 'PAGE_REFUSED' });
       const key = `key${keys.size + 1}`;
@@ -31,15 +31,15 @@ const device = async () => ({ publicKey: 'k', sign: async (text: string) => `sig
 describe('the page key', () => {
   it('is asked for when the server wants it, once for everything that waits', async () => {
     const { send, asked } = server();
-    const proved = withPageKey(send, device, () => 'http://here');
+    const { fetch: proved } = pageKey(send, device, () => 'http://here');
     const answers = await Promise.all([proved('/v1/jobs'), proved('/v1/devices')]);
     expect(answers.map((each) => each.status)).toEqual([200, 200]);
-    expect(asked.filter((path) => path === '/v1/session/page')).toHaveLength(1);
+    expect(asked.filter((path) => path === '/v1/sign-in/page')).toHaveLength(1);
   });
 
   it('is asked for anew when the server has forgotten it', async () => {
     const { send, keys } = server();
-    const proved = withPageKey(send, device, () => 'http://here');
+    const { fetch: proved } = pageKey(send, device, () => 'http://here');
     expect((await proved('/v1/jobs')).status).toBe(200);
     keys.clear();
     keys.add('somebody else');
@@ -48,7 +48,7 @@ describe('the page key', () => {
 
   it('leaves the refusal as it is when this browser has no key', async () => {
     const { send } = server();
-    const proved = withPageKey(send, async () => null, () => 'http://here');
+    const { fetch: proved } = pageKey(send, async () => null, () => 'http://here');
     expect((await proved('/v1/jobs')).status).toBe(401);
   });
 });

@@ -10,7 +10,8 @@ const JOB = 'job_1';
 
 function pull(change: Partial<PullView> = {}): PullView {
   return {
-    number: 1, title: 'Write a note', state: 'OPEN', risk: 'R2', labels: [], tainted: false, checks: 'passed', job_id: JOB, branch: `job/${JOB}`, action_id: 'act_1',
+    number: 1, title: 'Write a note', state: 'OPEN', risk: 'R2', labels: [], tainted: false, checks: 'passed', job_id: JOB, session_id: null, repository: '', target: '', draft: false,
+    branch: `job/${JOB}`, action_id: 'act_1',
     dormant: false, reason: '', opened_at: '2026-11-16T09:00:00Z', updated_at: '2026-11-16T09:00:00Z', deployed_at: null, ...change,
   };
 }

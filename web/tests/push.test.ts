@@ -11,7 +11,7 @@ describe('a pushed message', () => {
       expect(toldOf({ notification_id: 'ntf_1', type, entity_id: 'act_1' }).body).toBe(t(`settings.notice.${type}`));
     expect(toldOf({ type: 'approval_needed', entity_id: 'act_1' })).toMatchObject({ tag: 'act_1', leads: '#/approvals/act_1' });
     expect(toldOf({ type: 'job_failed', entity_id: 'job_1' }).leads).toBe('#/work/jobs/job_1');
-    expect(toldOf({ type: 'proactive_reach_out', entity_id: 'job_1' }).leads).toBe('#/work/jobs/job_1');
+    expect(toldOf({ type: 'proactive_reach_out', entity_id: 'job_1' }).leads).toBe('#/settings/notices');
     expect(toldOf({ type: 'proactive_reach_out', entity_id: 'conv_1' }).leads).toBe('#/chat/conv_1');
   });
 

@@ -212,7 +212,7 @@ describe('the screen', () => {
     server.paired = false;
     server.tell('approval', 'approval_needed', 'act_x');
     await until('pairing', () => document.querySelector('h1')?.textContent === 'Pair this device');
-    expect(panel.session.data).toBeNull();
+    expect(panel.signIn.data).toBeNull();
   });
 
   /** A hundred and thirty that one job asks for, but for one that leaves the machine. */

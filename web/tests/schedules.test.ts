@@ -1,10 +1,17 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { flushSync, mount, unmount } from 'svelte';
+import App from '../src/App.svelte';
+import { FakeServer } from './fake.ts';
+import { Kept } from '../src/api/kept.ts';
 import type { PreviewAsk, SchedulePreview, ScheduleShown } from '../src/api/types.ts';
+import { createPanel } from '../src/panel.ts';
 import { ahead, clocks, ownDiffers, placeOf, zoneOf, zones } from '../src/screens/schedules/clocks.ts';
 import { cronOf, daysOf } from '../src/screens/schedules/days.ts';
 import { askOf, blank, changesOf, faultOf, formOf, meantOf, newOf, pickable } from '../src/screens/schedules/form.ts';
+import Meaning from '../src/screens/schedules/Meaning.svelte';
 import { PAUSE, Preview } from '../src/screens/schedules/preview.svelte.ts';
 import { causeOf, endOf, lastOf, startOf, tookOf } from '../src/screens/schedules/runs.ts';
+import { Update } from '../src/state/update.svelte.ts';
 
 const NOW = Date.parse('2026-11-16T10:00:00Z');
 
@@ -193,5 +200,56 @@ describe('days and a time', () => {
   test('are no line while no day is chosen or the time is none', () => {
     expect(cronOf({ days: [], time: '09:00' })).toBe('');
     expect(cronOf({ days: [1], time: '' })).toBe('');
+  });
+});
+
+describe('what the server says of a time', () => {
+  const summary = 'At 2:30 AM,  every day <b>America/New_York</b> & no other.';
+  const notes = '1) On 2027-03-14 there is no 2:30 AM;\u00a0it runs at <i>3:00 AM</i>. 2) "Twice" is never.';
+  const schedule = {
+    schedule_id: 'report', origin: 'registry', state: 'waits', enabled: true, failures: 0, goal: 'Report.', hash: 'h', labels: [],
+    cron: '30 2 * * *', interval: null, at: null, trigger: 'cron', timezone: 'America/New_York', cron_summary: summary, cron_notes: notes,
+    plain_summary: 'other words', plain_notes: ['other notes'], last_run: null, next_run_utc: null, next_run_local: null, next_runs_utc: [],
+    next_runs_local: [], paused_reason: null, project: null, sop: null, constraints: {}, options: {}, inputs: {}, evidence: [], steps: [], runs: [], running: [],
+    due_at: null, tzdata_version: '2026a',
+  };
+  const until = async (holds: () => boolean): Promise<void> => {
+    for (let left = 400; left > 0 && !holds(); left -= 1) {
+      flushSync();
+      await new Promise((done) => setTimeout(done, 15));
+    }
+    expect(holds(), document.body.textContent ?? '').toBe(true);
+  };
+  const textOf = (where: string): string | undefined => document.querySelector(where)?.textContent;
+
+  test('is shown word for word in the list and on its page', async () => {
+    const server = new FakeServer();
+    const answers: Record<string, unknown> = {
+      '/v1/schedules': { items: [schedule], followups: [], next_cursor: null, registry_broken: null, registry_changed: false, unreadable: [] },
+      '/v1/schedules/report': schedule,
+      '/v1/schedules/report/runs': { items: [], next_cursor: null },
+    };
+    const fetch = (input: string, init?: RequestInit): Promise<Response> => {
+      const url = new URL(input, 'http://localhost/');
+      const answer = answers[url.pathname];
+      return answer === undefined ? server.fetch(url, init) : Promise.resolve(Response.json(answer));
+    };
+    const panel = createPanel({ fetch: fetch as typeof globalThis.fetch, kept: new Kept(undefined), sign: () => Promise.reject(new Error('nobody signs here')) });
+    document.body.replaceChildren();
+    panel.router.go('#/schedules/report', { replace: true });
+    const app = mount(App, { target: document.body, props: { panel, update: new Update(), code: null } });
+    await until(() => textOf('header .summary') !== undefined && textOf('li .summary') !== undefined);
+    expect([textOf('li .summary'), textOf('header .summary'), textOf('.notes p')]).toEqual([summary, summary, notes]);
+    await unmount(app);
+    server.drop();
+  });
+
+  test('is shown word for word beside the form', async () => {
+    document.body.replaceChildren();
+    const preview = { said: { valid: true, cron_summary: summary, cron_notes: notes }, error: null, asking: false };
+    const app = mount(Meaning, { target: document.body, props: { preview: preview as unknown as Preview, blank: false } });
+    flushSync();
+    expect([textOf('.meaning > p'), textOf('.notes p')]).toEqual([summary, notes]);
+    await unmount(app);
   });
 });

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { linkTo } from '../src/api/address.ts';
 import { Client } from '../src/api/client.ts';
 import { Kept } from '../src/api/kept.ts';
-import type { JobShown, Page, Session, Thread } from '../src/api/types.ts';
+import type { JobShown, Page, SignIn, Thread } from '../src/api/types.ts';
 
 const nothing = (): void => undefined;
 const fetch = (): Promise<Response> => Promise.resolve(Response.json({}));
@@ -52,9 +52,9 @@ describe('the compiler knows', () => {
 
   test('what is answered', async () => {
     const threads: Page<Thread> = (await client.kept('/v1/chat/threads')).data;
-    const ended: undefined = await client.post('/v1/session/end');
-    // @ts-expect-error a job is not a session
-    const wrong: Session = await client.get('/v1/jobs/{job_id}', { path: { job_id: 'job_1' } });
+    const ended: undefined = await client.post('/v1/sign-in/end');
+    // @ts-expect-error a job is not a sign-in
+    const wrong: SignIn = await client.get('/v1/jobs/{job_id}', { path: { job_id: 'job_1' } });
     const right: JobShown = await client.get('/v1/jobs/{job_id}', { path: { job_id: 'job_1' } });
     expect([threads, ended, wrong, right]).toHaveLength(4);
   });

@@ -161,7 +161,7 @@ describe('usage', () => {
 });
 
 describe('devices', () => {
-  const device = (id: string, change: Partial<Device> = {}): Device => ({ device_id: id, name: id, current: false, active: true, confirmed: true, created_at: '2026-03-01T00:00:00Z', confirmed_at: null, last_seen_at: null, revoked_at: null, ...change });
+  const device = (id: string, change: Partial<Device> = {}): Device => ({ device_id: id, name: id, current: false, active: true, confirmed: true, created_at: '2026-03-01T00:00:00Z', confirmed_at: null, last_seen_at: null, revoked_at: null, scope: '', ...change });
 
   test('this one stands first, then those that wait, the ended apart', () => {
     const { active, past } = sorted([device('old'), device('gone', { active: false }), device('waits', { confirmed: false }), device('this', { current: true }), device('new', { last_seen_at: '2026-03-02T00:00:00Z' })]);
@@ -180,6 +180,7 @@ describe('notifications', () => {
   test('lead to what they are about', () => {
     expect(leadsTo({ type: 'approval_needed', entity: 'action', entity_id: 'act_1', thread_id: 'c' })).toBe('#/approvals/act_1');
     expect(leadsTo({ type: 'job_failed', entity: 'job', entity_id: 'job_1', thread_id: 'c' })).toBe('#/work/jobs/job_1');
+    expect(leadsTo({ type: 'proactive_reach_out', entity: 'job', entity_id: 'job_1', thread_id: 'conv_1' })).toBe('#/chat/conv_1');
     expect(leadsTo({ type: 'proactive_reach_out', entity: 'thread', entity_id: 'x', thread_id: 'conv_1' })).toBe('#/chat/conv_1');
   });
 
@@ -251,6 +252,7 @@ describe('changing a setting', () => {
   test('only what is listed is edited here, and of a provider its key is only named', () => {
     expect(editorOf('security.autonomy')?.kind).toBe('choice');
     expect(editorOf('providers.models.gpt-4.1.model')?.kind).toBe('text');
+    expect(['notify.types', 'notify.smtp.port', 'notify.quiet', 'notify.token_env'].map((key) => editorOf(key)?.kind)).toEqual(['list', 'number', 'text', 'text']);
     expect(['security.audit_log', 'providers.models.local.kind', 'server.http_addr', 'webhooks.a.url'].map(editorOf)).toEqual([null, null, null, null]);
   });
 

@@ -13,9 +13,11 @@ type Of = Pick<Query<'/v1/approvals'>, 'lane' | 'job_id' | 'thread_id'>;
 
 export function endpoints(client: Client) {
   return {
-    session: {
-      read: () => client.kept('/v1/session'),
-      end: () => client.post('/v1/session/end'),
+    signIn: {
+      read: () => client.kept('/v1/sign-in'),
+      end: () => client.post('/v1/sign-in/end'),
+      /** For one WebSocket, which can show no header; it is never asked for again with the same key. */
+      ticket: () => client.post('/v1/sign-in/ticket', undefined, ''),
       bind: (body: Body<'/v1/pairing/bind'>) => client.post('/v1/pairing/bind', { body }),
     },
     devices: {

@@ -48,7 +48,12 @@ export function houseEndpoints(client: Client) {
       list: () => client.kept('/v1/providers'),
       test: (name: string) => client.post('/v1/providers/{name}/test', { path: { name } }),
     },
-    projects: () => client.kept('/v1/projects'),
+    projects: {
+      list: () => client.kept('/v1/projects'),
+      add: (body: Body<'/v1/projects'>, key: string) => client.post('/v1/projects', { body }, key),
+      vouch: (project_id: string, key: string) => client.post('/v1/projects/{project_id}/vouch', { path: { project_id } }, key),
+      remove: (project_id: string) => client.delete('/v1/projects/{project_id}', { path: { project_id } }),
+    },
     guests: {
       list: () => client.kept('/v1/guests'),
       one: (name: string) => client.kept('/v1/guests/{name}', { path: { name } }),
@@ -56,6 +61,13 @@ export function houseEndpoints(client: Client) {
       approve: (name: string, body: Body<'/v1/guests/{name}/approve'>, key: string) =>
         client.post('/v1/guests/{name}/approve', { path: { name }, body }, key),
       disable: (name: string) => client.post('/v1/guests/{name}/disable', { path: { name } }),
+    },
+    accounts: {
+      list: () => client.kept('/v1/accounts'),
+      signIn: (identity: string) => client.post('/v1/accounts/{identity}/sign-in', { path: { identity } }),
+      signedIn: (identity: string, ended: string) => client.post('/v1/accounts/{identity}/signed-in', { path: { identity }, body: { address: ended } }),
+      connect: (identity: string, key: string) => client.post('/v1/accounts/{identity}/connect', { path: { identity } }, key),
+      disconnect: (identity: string, key: string) => client.post('/v1/accounts/{identity}/disconnect', { path: { identity } }, key),
     },
     doctor: (short: boolean) => client.kept('/v1/doctor', { query: { short } }),
     pairing: {

@@ -32,6 +32,57 @@ export function workEndpoints(client: Client) {
       reopen: (number: number) => client.post('/v1/pulls/{number}/reopen', { path: { number } }),
       revert: (number: number) => client.post('/v1/pulls/{number}/revert', { path: { number } }),
     },
+    sessions: {
+      list: (cursor: string | null = null, limit = 50) => client.kept('/runner/v1/sessions', { query: { cursor, limit } }),
+      of: (belonging: { thread_id: string } | { job_id: string }) => client.kept('/runner/v1/sessions', { query: { ...belonging, limit: 20 } }),
+      one: (session_id: string) => client.kept('/runner/v1/sessions/{session_id}', { path: { session_id } }),
+      now: (session_id: string) => client.get('/runner/v1/sessions/{session_id}', { path: { session_id } }),
+      tree: (session_id: string) => client.kept('/runner/v1/sessions/{session_id}/tree', { path: { session_id } }),
+      start: (body: Body<'/runner/v1/sessions'>, key: string) => client.post('/runner/v1/sessions', { body }, key),
+      stop: (session_id: string) => client.post('/runner/v1/sessions/{session_id}/stop', { path: { session_id } }),
+      pause: (session_id: string) => client.post('/runner/v1/sessions/{session_id}/pause', { path: { session_id } }),
+      resume: (session_id: string) => client.post('/runner/v1/sessions/{session_id}/resume', { path: { session_id } }),
+      remove: (session_id: string) => client.delete('/runner/v1/sessions/{session_id}', { path: { session_id } }),
+      /** Not kept: it changes while it is looked at. */
+      diff: async (session_id: string) => ({
+        data: await client.get('/runner/v1/sessions/{session_id}/diff', { path: { session_id } }),
+        staleSince: null,
+      }),
+      patch: (session_id: string, path: string) => client.get('/runner/v1/sessions/{session_id}/diff', { path: { session_id }, query: { path } }),
+      /** What was recorded, as text or to be played. */
+      recorded: async (session_id: string, format: 'text' | 'asciicast', signal: AbortSignal) => {
+        const address = linkTo('/runner/v1/sessions/{session_id}/terminal', { path: { session_id }, query: { format } });
+        return (await client.open(address, {}, signal)).text();
+      },
+      /** What happened in it since an event; terminal output is not among it. */
+      events: (session_id: string, after: number) => client.kept('/runner/v1/sessions/{session_id}/events', { path: { session_id }, query: { after, limit: 200 } }),
+      repos: () => client.kept('/runner/v1/repos'),
+    },
+    adapters: {
+      list: () => client.kept('/runner/v1/adapters'),
+      change: (name: string, body: Body<'/runner/v1/adapters/{name}'>, key: string) => client.post('/runner/v1/adapters/{name}', { path: { name }, body }, key),
+    },
+    patrols: {
+      buildings: () => client.kept('/runner/v1/buildings'),
+      alerts: () => client.kept('/runner/v1/alerts', { query: { limit: 200 } }),
+      quests: () => client.kept('/runner/v1/quests', { query: { limit: 200 } }),
+      run: (body: Body<'/runner/v1/patrols'>, key: string) => client.post('/runner/v1/patrols', { body }, key),
+      output: (run_id: string) => client.get('/runner/v1/patrols/{run_id}', { path: { run_id } }),
+      mute: (alert_id: string, reason: string, hours: number) => client.post('/runner/v1/alerts/{alert_id}/mute', { path: { alert_id }, body: { reason, hours } }),
+      resolve: (alert_id: string) => client.post('/runner/v1/alerts/{alert_id}/resolve', { path: { alert_id } }),
+      offer: (alert_id: string) => client.post('/runner/v1/alerts/{alert_id}/quest', { path: { alert_id } }),
+      take: (quest_id: string, provider: string) => client.post('/runner/v1/quests/{quest_id}/take', { path: { quest_id }, body: { provider } }),
+      review: (quest_id: string) => client.post('/runner/v1/quests/{quest_id}/review', { path: { quest_id } }),
+      drop: (quest_id: string, reason: string) => client.post('/runner/v1/quests/{quest_id}/drop', { path: { quest_id }, body: { reason } }),
+    },
+    evolve: {
+      page: () => client.kept('/v1/evolve'),
+      log: (which: 'errors' | 'boot' | 'watcher') => client.get('/v1/evolve/logs', { query: { which } }),
+      say: (text: string, key: string) => client.post('/v1/evolve/directives', { body: { text } }, key),
+      stop: (key: string) => client.post('/v1/evolve/stop', undefined, key),
+      release: (key: string) => client.post('/v1/evolve/release', undefined, key),
+      rollback: (ref: string, key: string) => client.post('/v1/evolve/rollback', { body: { ref } }, key),
+    },
     bot: () => client.kept('/v1/bot'),
     mergeMode: (body: SetMode, key: string) => client.put('/v1/bot/mode', { body }, key),
     intel: {

@@ -23,7 +23,7 @@ const LONGEST_WAIT = 30_000;
 const KNOWN: Record<StreamMessage['event'], true> = {
   hello: true, gap: true, text: true, command_output: true,
   thread: true, action: true, approval: true, job: true, sop: true, schedule: true, receipt: true,
-  notification: true, estop: true, device: true, settings: true, ledger: true, pull: true,
+  notification: true, estop: true, device: true, settings: true, ledger: true, pull: true, session: true, patrol: true, evolve: true,
 };
 
 type Listener<T> = (value: T) => void;
@@ -145,7 +145,7 @@ export class EventStream {
   #retry(error: ApiError | null): void {
     this.#drop();
     if (error && (error.status === 401 || error.status === 403)) {
-      this.#set('closed', error); // no longer welcome: the session says what comes next
+      this.#set('closed', error); // no longer welcome: the sign-in says what comes next
       return;
     }
     this.#fails += 1;

@@ -2,6 +2,39 @@
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
+/** Where a call about an account stands, and the account. */
+export interface AccountAnswer {
+  account: AccountView;
+  action_id: string;
+  code: string;
+  message: string;
+  /** What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing. */
+  needs: string;
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+}
+
+/** The accounts of both identities. */
+export interface AccountList {
+  /** Whether `[google]` has a client id; without one there is nothing to connect. */
+  configured: boolean;
+  items: AccountView[];
+}
+
+/** An account at Google. */
+export interface AccountView {
+  identity: 'user' | 'bot';
+  /** The code of the last use's failure; empty if it succeeded. */
+  last_error: string;
+  last_used_at: string;
+  /** Its mail address; empty while it is not known. */
+  mailbox: string;
+  scopes: ScopeView[];
+  sign_in: SignInView | null;
+  /** When it was connected, or stopped being accepted; empty if it is not connected. */
+  since: string;
+  state: 'not_connected' | 'connected' | 'reconnect';
+}
+
 /** Everything about one action. */
 export interface ActionDetail {
   action: ActionSummary;
@@ -70,9 +103,85 @@ export interface ActionSummary {
   verdict: 'allow' | 'ask' | 'deny';
 }
 
+/** The coding programs. */
+export interface AdapterList {
+  items: AdapterView[];
+}
+
+/** An installed version of a coding program. */
+export interface AdapterVersion {
+  /** New sessions get it. */
+  in_use: boolean;
+  /** Whether only that ran which its hook allowed. Versions that did not pass cannot be used. */
+  proof: 'passed' | 'failed' | 'none';
+  version: string;
+}
+
+/** A coding program that sessions can run. */
+export interface AdapterView {
+  name: 'shell' | 'codex' | 'claude' | 'gemini' | 'fake';
+  /** Its package at npm. */
+  package: string;
+  /** The version that a rollback gives to new sessions, or empty. */
+  previous: string;
+  /** The version that this CoilClaw was tried with. */
+  tried_version: string;
+  /** Those that are installed here; without one in use no session can run it. */
+  versions: AdapterVersion[];
+}
+
+/** A folder to work in. */
+export interface AddProject {
+  /** What the project is called; otherwise its folder's name. */
+  name?: string;
+  /** The whole path of a folder on the machine that CoilClaw runs on; it may begin with `~`. */
+  path: string;
+  /** Whether its files count as the owner's; otherwise all of them are untrusted. */
+  vouch: boolean;
+}
+
+/** What the agent should do. */
+export interface AgentDirective {
+  text: string;
+}
+
+/** Where to go back to. */
+export interface AgentRollback {
+  /** A branch, a tag or a commit of the agent's repository. */
+  ref: string;
+}
+
+/** Something a patrol found. Its words are those of the program that found it: untrusted. */
+export interface AlertView {
+  alert_id: string;
+  building: string;
+  count: number;
+  evidence: { [key: string]: Json };
+  fingerprint: string;
+  first_seen: string;
+  kind: 'lint' | 'test' | 'build' | 'deps' | 'security' | 'suggest';
+  last_seen: string;
+  mute_reason: string;
+  muted_until: string | null;
+  repo: string;
+  resolved_at: string | null;
+  room: string;
+  severity: 'info' | 'warning' | 'error' | 'critical';
+  state: 'open' | 'muted' | 'resolved';
+  summary: string;
+}
+
 /** Standing answers, the newest first. */
 export interface AnswerList {
   items: AnswerView[];
+}
+
+/** An answer to a question of a session. */
+export interface AnswerQuestion {
+  /** The action's id. */
+  approval_id: string;
+  decision: 'allow' | 'deny';
+  note?: string;
 }
 
 /** A yes that holds from now on. */
@@ -139,6 +248,8 @@ export interface ApprovalCard {
   digest: string;
   expires_at: string;
   human_summary: string;
+  /** In whose name it acts at an account; null for a tool without accounts. */
+  identity: 'user' | 'bot' | null;
   job_id: string | null;
   lane: 'A' | 'B' | 'C';
   /** Argument values that stand in untrusted content and not in the owner's own words. */
@@ -159,6 +270,8 @@ export interface ApprovalCard {
   secretive: boolean;
   /** Stands for what the card was compared with; hand it back when approving. */
   seen: string;
+  /** The coding session whose program asks, or empty. */
+  session_id: string;
   source_type: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | 'mcp';
   status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
   target_entity: string;
@@ -282,6 +395,12 @@ export interface AuditLine {
   seq: number;
 }
 
+/** Who pays; the plan of the configuration counts, a request only narrows it. */
+export interface Billing {
+  limits?: PlanLimits;
+  plan?: 'enterprise' | 'free' | 'team' | null;
+}
+
 /** A new device that wants to come in. */
 export interface Binding {
   code: string;
@@ -310,6 +429,8 @@ export interface BotView {
   enabled: boolean;
   /** Why pull requests cannot be made now, with the remedy; empty when they can. */
   fault: string;
+  /** How things stand with GitHub; null when the bot is not there. */
+  github: GitHubView | null;
   /** The commit that main is at; empty when there is none. */
   main: string;
   mode: 'strict' | 'whitelist' | 'yolo';
@@ -333,6 +454,23 @@ export interface BrowserKeys {
   p256dh: string;
 }
 
+/** Buildings, by name. */
+export interface BuildingList {
+  items: BuildingView[];
+}
+
+/** A repository, or a room of it, and how it is. */
+export interface BuildingView {
+  /** Open and not muted. */
+  alerts: number;
+  building: string;
+  /** 0 to 100; null when nothing is known. */
+  health: number | null;
+  patrols: PatrolView[];
+  repo: string;
+  room: string;
+}
+
 /** A call that the model proposed, and how it stands now. */
 export interface Call {
   action_id: string | null;
@@ -353,8 +491,21 @@ export interface Call {
   risk: 'R0' | 'R1' | 'R2' | 'R3' | null;
   status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null;
   tool: string;
+  /** The undo that took back what it wrote, or waits to. */
+  undo_id: string | null;
+  undo_status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null;
   /** What the gate said: allow, ask or deny. */
   verdict: 'allow' | 'ask' | 'deny' | null;
+}
+
+/** Where a call of the owner's stands. */
+export interface CallAnswer {
+  action_id: string;
+  code: string;
+  message: string;
+  /** What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing. */
+  needs: string;
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
 }
 
 /** A call to try against the rules, and optionally a policy file as if it were there. */
@@ -431,6 +582,21 @@ export interface ChallengeMade {
   question: Question;
 }
 
+/** Another version for new sessions. */
+export interface ChangeAdapter {
+  change: 'rollback' | 'use';
+  /** With `use`: which. */
+  version?: string;
+}
+
+/** A file that differs from what was checked out. */
+export interface ChangeView {
+  added: number;
+  path: string;
+  removed: number;
+  status: string;
+}
+
 export interface ChangedProblem {
   code: string;
   detail: string;
@@ -480,6 +646,12 @@ export interface CheckedCall {
   faults: FaultyLine[];
   /** What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing. */
   needs: string;
+}
+
+/** What to check out; without a ref the repository's current branch. */
+export interface CheckoutRef {
+  ref?: string;
+  type?: 'branch' | 'commit';
 }
 
 /** What the doctor found. */
@@ -603,6 +775,23 @@ export interface Device {
   last_seen_at: string | null;
   name: string;
   revoked_at: string | null;
+  /** What its token opens: everything, or `/mcp` alone. */
+  scope: '' | 'mcp';
+}
+
+/** What a session changed. */
+export interface Difference {
+  /** It is longer than this. */
+  cut: boolean;
+  files: ChangeView[];
+  /** The difference of that file, or of everything; hidden characters by their numbers. */
+  patch: string;
+  path: string;
+}
+
+/** Why it is given up. */
+export interface DropQuest {
+  reason?: string;
 }
 
 /** What is to be changed; what is left out stays. A new time counts from now. */
@@ -711,6 +900,57 @@ export interface EstopNow {
   since: string | null;
 }
 
+/** Events of a session, in order; each with its fields at one level. */
+export interface EventList {
+  items: { [key: string]: Json }[];
+  /** The number of the newest event there is. */
+  last: number;
+}
+
+/** The end of a log. */
+export interface EvolveLog {
+  text: string;
+}
+
+/** What the panel shows. */
+export interface EvolvePage {
+  agent: EvolveView | null;
+  directives: string[];
+  /** Whether there is a repository. */
+  exists: boolean;
+  /** The newest main that started well, which a rollback can go back to. */
+  last_good: string;
+  reports: string[];
+  /** What the watcher wrote into COMMS.md. */
+  watcher: string[];
+}
+
+/** One line of the bootstrap log. */
+export interface EvolveStart {
+  at: string;
+  branch: string;
+  detail: string;
+  what: string;
+}
+
+/** The agent as it stands. */
+export interface EvolveView {
+  branch: string;
+  failures: number;
+  /** Why the watcher holds it; empty if it does not. */
+  held: string;
+  phase: string;
+  sha: string;
+  since: string;
+  starts: EvolveStart[];
+  /** What kept the watcher from its work the last time it tried; it tries again. */
+  trouble: string;
+  /** Whether `evolve up` runs. */
+  up: boolean;
+  /** Merges that wait for the owner, by action. */
+  waiting: string[];
+}
+
 /** The last thing that was said in a conversation, shortened to a line. */
 export interface Excerpt {
   created_at: string;
@@ -778,10 +1018,33 @@ export interface FolderListing {
   path: string;
 }
 
+/** A delivery that was accepted. */
+export interface ForgeWoken {
+  /** False if it came before, or is of no interest. */
+  woken: boolean;
+}
+
 /** An approval that is valid from now on. */
 export interface FromNowOn {
   until: 'conversation' | 'revoked' | 'today';
   what: 'anywhere' | 'command' | 'folder' | 'program';
+}
+
+/** How the bot's repository stands with GitHub. */
+export interface GitHubView {
+  /** What keeps it from being in order, with the remedy; empty when nothing does. */
+  fault: string;
+  /** A commit on main there that waits for your word; empty when none does. */
+  held: string;
+  /** Where main stood there at the last look. */
+  main: string;
+  /** How many requests GitHub allowed for the rest of the hour at the last look; null if it did not say. */
+  requests_left: number | null;
+  /** The runs of jobs in Actions; empty where none run there. */
+  runs_url: string;
+  /** When everything was in order last; null if it never was. */
+  synced_at: string | null;
+  url: string;
 }
 
 /** Where a call about a guest stands, and the guest. */
@@ -1103,6 +1366,38 @@ export interface ModeSet {
   bot: BotView;
 }
 
+/** What the sessions of an organization used in a month. */
+export interface MonthUsage {
+  agent_seconds: number;
+  /** How many of the input tokens came from the provider's cache. */
+  cached_tokens: number;
+  /** In millionths of the currency that the prices are in, by the prices at the time of each call. */
+  cost_millionths: number;
+  files_touched: number;
+  input_tokens: number;
+  month: string;
+  org_id: string;
+  output_tokens: number;
+  patrol_seconds: number;
+  provider: string;
+  /** Calls to its model. */
+  provider_invocations: number;
+  terminal_kb: number;
+  /** Tokens of models without a price; the cost leaves them out. */
+  unpriced_tokens: number;
+}
+
+/** Why and for how long an alert is muted. */
+export interface MuteAlert {
+  hours: number;
+  reason: string;
+}
+
+/** `restricted`: no network. `open`: every domain that the configuration allows to boxes. */
+export interface Network {
+  mode?: 'open' | 'restricted';
+}
+
 /** A job to be made. */
 export interface NewJob {
   constraints?: WorkLimits;
@@ -1218,7 +1513,7 @@ export interface Nonce {
 export interface Notification {
   created_at: string;
   /** What `entity_id` is the id of. */
-  entity: 'action' | 'job' | 'thread';
+  entity: 'action' | 'job' | 'thread' | 'account' | 'session';
   entity_id: string;
   job_id: string | null;
   notification_id: string;
@@ -1226,7 +1521,7 @@ export interface Notification {
   reason: 'operator_attention_needed' | 'clarification_needed' | 'important_update' | 'follow_up_available' | null;
   seen_at: string | null;
   thread_id: string | null;
-  type: 'approval_needed' | 'approval_expiring' | 'job_failed' | 'job_completed' | 'proactive_reach_out';
+  type: 'approval_needed' | 'approval_expiring' | 'job_failed' | 'job_completed' | 'proactive_reach_out' | 'alert_raised' | 'session_waiting';
 }
 
 /** Notifications, and how many were not seen. */
@@ -1244,6 +1539,22 @@ export interface Offer {
   text: string;
   until: ('conversation' | 'today' | 'revoked')[];
   what: 'command' | 'program' | 'folder' | 'anywhere';
+}
+
+/** Organizations, by name. */
+export interface OrgList {
+  items: OrgView[];
+}
+
+/** Somebody that sessions are run for, and the limits of the plan. */
+export interface OrgView {
+  /** 0: no limit. */
+  minutes_per_month: number;
+  minutes_used: number;
+  org_id: string;
+  plan: string;
+  running: number;
+  sessions: number;
 }
 
 /** What a job must leave behind. */
@@ -1383,6 +1694,13 @@ export interface PageOfActionSummary {
 }
 
 /** A page of a list. */
+export interface PageOfAlertView {
+  items: AlertView[];
+  /** Send it as `cursor` for the next page; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A page of a list. */
 export interface PageOfApprovalCard {
   items: ApprovalCard[];
   /** Send it as `cursor` for the next page; null at the end. */
@@ -1446,6 +1764,13 @@ export interface PageOfPullView {
 }
 
 /** A page of a list. */
+export interface PageOfQuestView {
+  items: QuestView[];
+  /** Send it as `cursor` for the next page; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A page of a list. */
 export interface PageOfReceiptLine {
   items: ReceiptLine[];
   /** Send it as `cursor` for the next page; null at the end. */
@@ -1453,8 +1778,22 @@ export interface PageOfReceiptLine {
 }
 
 /** A page of a list. */
+export interface PageOfRunView {
+  items: RunView[];
+  /** Send it as `cursor` for the next page; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A page of a list. */
 export interface PageOfScheduleRun {
   items: ScheduleRun[];
+  /** Send it as `cursor` for the next page; null at the end. */
+  next_cursor: string | null;
+}
+
+/** A page of a list. */
+export interface PageOfSessionView {
+  items: SessionView[];
   /** Send it as `cursor` for the next page; null at the end. */
   next_cursor: string | null;
 }
@@ -1563,6 +1902,21 @@ export interface PasskeySeen {
   used_on: string[];
 }
 
+/** The job that does it. */
+export interface PatrolStarted {
+  job_id: string;
+}
+
+/** One patrol of a building: how it went last, and before. */
+export interface PatrolView {
+  /** The owner's own command; empty: what its files suggest. */
+  command: string;
+  kind: 'lint' | 'test' | 'build' | 'deps' | 'security' | 'suggest';
+  last: RunView | null;
+  /** The oldest first. */
+  trend: TrendPoint[];
+}
+
 /** Ordered steps and the evidence they need (the PlanPacket). */
 export interface Plan {
   /** A model made it: its steps are the agent's words and never count as the owner's. */
@@ -1570,6 +1924,11 @@ export interface Plan {
   job_id: string;
   required_evidence: string[];
   steps: PlanStep[];
+}
+
+/** Limits that narrow those of the plan. */
+export interface PlanLimits {
+  max_concurrency?: number | null;
 }
 
 /** One step of a plan and the evidence it must produce. */
@@ -1690,6 +2049,8 @@ export interface ProjectList {
 /** A folder of the owner's that the agent may work in. */
 export interface ProjectView {
   added_at: string;
+  /** How many conversations have worked there. */
+  conversations: number;
   /** Why nothing works there now; empty when all is well. */
   fault: string;
   name: string;
@@ -1758,10 +2119,16 @@ export interface PullShown {
   deployed_at: string | null;
   /** It is open, but nobody is asked: the question expired, or checks do not pass. */
   dormant: boolean;
+  /** It is not finished: nobody is asked about its merge. */
+  draft: boolean;
+  /** Where it stands on GitHub; empty if it does not. */
+  github_url: string;
   head_sha: string;
-  /** The job that made it; null for one that takes another back, and for those of the runtime. */
+  /** The job that made it; null for one that takes another back, for those of the runtime and of sessions. */
   job_id: string | null;
   labels: string[];
+  /** It changes what controls the agent, so your review there does not merge it: merge it there, or answer here. */
+  merge_on_github: boolean;
   /** The commit on main that merged it; empty before. */
   merged_sha: string;
   /** The merge mode in force. */
@@ -1770,15 +2137,21 @@ export interface PullShown {
   opened_at: string;
   /** Why it was closed, or taken back after it was merged. */
   reason: string;
+  /** The repository that a session's is for; empty for the bot's own. */
+  repository: string;
   /** Of its checks. */
   results: Check[];
   /** Of the riskiest path it touches. */
   risk: 'R0' | 'R1' | 'R2' | 'R3';
   /** How often its job was woken to resolve conflicts or to fix what checks found. */
   rounds: number;
+  /** The coding session that made it. */
+  session_id: string | null;
   state: 'OPEN' | 'MERGED' | 'CLOSED';
   /** Its job took in untrusted content. */
   tainted: boolean;
+  /** The branch that a session's is merged into; empty for the bot's own, which is main. */
+  target: string;
   title: string;
   updated_at: string;
   /** What the owner asked to be changed and its job has not taken up yet. */
@@ -1795,18 +2168,26 @@ export interface PullView {
   deployed_at: string | null;
   /** It is open, but nobody is asked: the question expired, or checks do not pass. */
   dormant: boolean;
-  /** The job that made it; null for one that takes another back, and for those of the runtime. */
+  /** It is not finished: nobody is asked about its merge. */
+  draft: boolean;
+  /** The job that made it; null for one that takes another back, for those of the runtime and of sessions. */
   job_id: string | null;
   labels: string[];
   number: number;
   opened_at: string;
   /** Why it was closed, or taken back after it was merged. */
   reason: string;
+  /** The repository that a session's is for; empty for the bot's own. */
+  repository: string;
   /** Of the riskiest path it touches. */
   risk: 'R0' | 'R1' | 'R2' | 'R3';
+  /** The coding session that made it. */
+  session_id: string | null;
   state: 'OPEN' | 'MERGED' | 'CLOSED';
   /** Its job took in untrusted content. */
   tainted: boolean;
+  /** The branch that a session's is merged into; empty for the bot's own, which is main. */
+  target: string;
   title: string;
   updated_at: string;
 }
@@ -1823,6 +2204,27 @@ export interface PutFile {
   content: string;
   /** The hash of the file this replaces, empty when there must be none yet; null to replace whatever is there. */
   if_sha256?: string | null;
+}
+
+/** An alert as a task. */
+export interface QuestView {
+  acceptance: string[];
+  alert_id: string;
+  /** What the owner will be asked before the work can leave: `merge`, `deps_add`. */
+  approvals: string[];
+  building: string;
+  created_at: string;
+  goal: string;
+  kind: 'lint' | 'test' | 'build' | 'deps' | 'security' | 'suggest';
+  quest_id: string;
+  reason: string;
+  repo: string;
+  /** The run that looked at its branch last. */
+  run_id: string;
+  session_id: string;
+  state: 'offered' | 'taken' | 'in_review' | 'done' | 'dropped';
+  title: string;
+  updated_at: string;
 }
 
 /** What a passkey signs: one thing, in exactly this shape, once. */
@@ -1844,6 +2246,8 @@ export interface Receipt {
   /** The standing answer that let it run without asking; omitted from the line if there was none. */
   answer?: string;
   args_hash: string;
+  /** Of what the runtime did itself, so without an `action_id`: the action that led to it; omitted if none did. */
+  cause?: string;
   code: string;
   conversation_id: string;
   digest: string;
@@ -1911,6 +2315,23 @@ export interface Renamed {
   title?: string;
 }
 
+/** How long a token is good now. */
+export interface Renewed {
+  expires_at: string;
+}
+
+/** Repositories, by name. */
+export interface RepoList {
+  items: RepoRef[];
+}
+
+/** A repository: one of `[repos]`, a project, or one at GitHub. */
+export interface RepoRef {
+  name: string;
+  owner?: string;
+  provider?: 'github' | 'local' | 'project';
+}
+
 /** For `PublicKeyCredential.parseRequestOptionsFromJSON`, as it stands. */
 export interface RequestOptions {
   allowCredentials: Descriptor[];
@@ -1941,10 +2362,85 @@ export interface Result {
   success: boolean;
 }
 
+/** Where the rollback stands. */
+export interface RollbackAnswer {
+  action_id: string;
+  message: string;
+  /** What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing. */
+  needs: string;
+  status: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN';
+}
+
+/** A patrol to run. */
+export interface RunPatrol {
+  /** `lint`, `test`, `build`, `deps`, `security`, several with commas, or `all`. */
+  kinds?: string;
+  repo: string;
+  room?: string | null;
+}
+
+/** A run with the end of what its command wrote: anybody's words. */
+export interface RunShown {
+  /** The commit that was looked at. */
+  base: string;
+  building: string;
+  command: string;
+  ended_at: string | null;
+  failed: number;
+  findings: number;
+  /** What its output was read as; empty before it was. */
+  format: string;
+  job_id: string;
+  kind: 'lint' | 'test' | 'build' | 'deps' | 'security' | 'suggest';
+  output: string;
+  passed: number;
+  quest_id: string;
+  reason: string;
+  repo: string;
+  room: string;
+  run_id: string;
+  seconds: number;
+  skipped: number;
+  started_at: string;
+  state: 'running' | 'passed' | 'failed' | 'not_audited' | 'error';
+}
+
 /** A run that was asked for. */
 export interface RunStarted {
   job_id: string | null;
   run: ScheduleRun;
+}
+
+/** A run of a patrol. */
+export interface RunView {
+  /** The commit that was looked at. */
+  base: string;
+  building: string;
+  command: string;
+  ended_at: string | null;
+  failed: number;
+  findings: number;
+  /** What its output was read as; empty before it was. */
+  format: string;
+  job_id: string;
+  kind: 'lint' | 'test' | 'build' | 'deps' | 'security' | 'suggest';
+  passed: number;
+  quest_id: string;
+  reason: string;
+  repo: string;
+  room: string;
+  run_id: string;
+  seconds: number;
+  skipped: number;
+  started_at: string;
+  state: 'running' | 'passed' | 'failed' | 'not_audited' | 'error';
+}
+
+/** A new token. It is shown once. */
+export interface RunnerToken {
+  expires_at: string;
+  token: string;
+  token_id: string;
 }
 
 /** What the owner says. */
@@ -2132,6 +2628,15 @@ export interface Schedules {
   unreadable: ScheduleUnreadable[];
 }
 
+/** One thing that an account may be allowed to do. */
+export interface ScopeView {
+  granted: boolean;
+  /** Google's name for it. */
+  scope: string;
+  /** The same in plain words. */
+  words: string;
+}
+
 /** What that changed. */
 export interface Seen {
   /** Notifications that were not seen before. */
@@ -2153,21 +2658,74 @@ export interface Selection {
   userVerification: 'required';
 }
 
-/** Who asks, and what the panel needs to know first. */
-export interface Session {
-  confirmed: boolean;
-  device: Device;
-  /** Whether everything is stopped. */
-  estop: boolean;
-  /** Where the panel is opened. */
-  origin: string;
-  /** Until when this device may register the first passkey; null when it may not. */
-  passkey_window_ends_at: string | null;
-  /** How many passkeys there are. */
-  passkeys: number;
-  version: string;
-  /** How the token was shown. */
-  way: 'cookie' | 'bearer';
+/** Narrows what the configuration allows; it never widens it. */
+export interface SessionPolicy {
+  /** Paths of the checkout that are hidden in the box. */
+  forbidden_paths?: string[];
+  network?: Network;
+  /** Kept for coding CLIs, which ask. */
+  requires_approval_for?: string[];
+  /** The only programs in the box, beside its shell. */
+  shell_allowlist?: string[] | null;
+  /** A single word is a program that is absent in the box; more words are refused as a line of input. */
+  shell_denylist?: string[];
+}
+
+/** A session that was started, or waits for the owner. */
+export interface SessionStarted {
+  /** What approving it takes from this device: `passkey`, `passkey_missing`, or nothing when nothing waits. */
+  needs: string;
+  session: SessionView;
+  session_id: string;
+  workspace_id: string;
+  worktree_path: string;
+}
+
+/** A family of sessions, parents before those that they began. */
+export interface SessionTree {
+  items: SessionView[];
+}
+
+/** A session. */
+export interface SessionView {
+  /** The action that started it. */
+  action_id: string;
+  /** The commit that was checked out. */
+  base: string;
+  branch: string;
+  /** Why it ended. */
+  code: 'EXITED' | 'STOPPED' | 'ESTOP' | 'LOST' | 'LIMIT' | 'INTERRUPTED' | 'CHECKOUT_FAILED' | 'START_FAILED' | 'OVER_PLAN' | 'UNGUARDED' | '';
+  created_at: string;
+  ended_at: string | null;
+  exit_code: number | null;
+  /** The job that it belongs to, or empty. */
+  job_id: string;
+  mode: 'read' | 'write';
+  org_id: string;
+  /** The session that began it, or empty. */
+  parent_id: string;
+  provider: string;
+  reason: string;
+  repo: RepoRef;
+  room_path: string;
+  /** The number of its last event. */
+  seq: number;
+  session_id: string;
+  size: Size;
+  started_at: string | null;
+  /** `WAITING_FOR_APPROVAL` while a question of it is in the queue. */
+  state: 'CREATED' | 'PREPARING_WORKSPACE' | 'STARTING_PROVIDER' | 'RUNNING' | 'WAITING_FOR_APPROVAL' | 'PAUSED_BY_HUMAN' | 'STOPPING' | 'COMPLETED' | 'FAILED';
+  /** Without a screen of its own. */
+  structured: boolean;
+  task: Task;
+  /** The conversation that it belongs to, or empty. */
+  thread_id: string;
+  usage: Units;
+  /** The actions that wait for the owner's answer: what it asked for, or its own start. */
+  waiting: string[];
+  workspace_id: string;
+  /** Its checkout; empty before there is one. */
+  worktree_path: string;
 }
 
 /** Which pull requests merge without a question. */
@@ -2215,6 +2773,31 @@ export interface ShownFile {
   untrusted: boolean;
 }
 
+/** Who asks, and what the panel needs to know first. */
+export interface SignIn {
+  confirmed: boolean;
+  device: Device;
+  /** Whether everything is stopped. */
+  estop: boolean;
+  /** Where the panel is opened. */
+  origin: string;
+  /** Until when this device may register the first passkey; null when it may not. */
+  passkey_window_ends_at: string | null;
+  /** How many passkeys there are. */
+  passkeys: number;
+  version: string;
+  /** How the token was shown. */
+  way: 'cookie' | 'bearer';
+}
+
+/** A sign-in that is under way. */
+export interface SignInView {
+  /** What to open in a browser. */
+  address: string;
+  fault: string;
+  state: 'waiting' | 'answered' | 'failed';
+}
+
 /** A passkey signature, and what is wrong with it. */
 export interface Signed {
   assertion_id: string;
@@ -2229,6 +2812,18 @@ export interface Signed {
   passkey_name: string | null;
   purpose: string;
   signed_at: string;
+}
+
+/** Where a browser on another machine ended. */
+export interface SignedIn {
+  /** The whole address from the browser's address bar. */
+  address: string;
+}
+
+/** The size of a terminal in characters. */
+export interface Size {
+  columns?: number;
+  rows?: number;
 }
 
 /** The open work. */
@@ -2405,6 +3000,36 @@ export interface SopStepListed {
   tool: string | null;
 }
 
+/** A session to start. */
+export interface StartSession {
+  billing?: Billing;
+  checkout?: CheckoutRef;
+  /** The job that it belongs to, if any. */
+  job_id?: string;
+  /** `read`: the checkout cannot be changed. */
+  mode?: 'read' | 'write';
+  org_id?: string;
+  /** The session that began it. Nobody else can say so: a request with one is refused. */
+  parent_id?: string;
+  policy?: SessionPolicy;
+  /** What runs in it: a shell for you, or a coding program that works on the task. */
+  provider?: 'claude' | 'codex' | 'fake' | 'gemini' | 'shell';
+  /** Wait for a free place instead of being refused when the plan's sessions are all in use. */
+  queue?: boolean;
+  repo: RepoRef;
+  /** The folder of the checkout that the session begins in. */
+  room_path?: string;
+  size?: Size;
+  /**
+   * Without a screen of its own: the coding program works on the task, its words are shown as lines, and it ends when
+   * it is done. A line that is typed is its next prompt.
+   */
+  structured?: boolean;
+  task?: Task;
+  /** The conversation that it belongs to, if any. Only the owner's own devices say so. */
+  thread_id?: string;
+}
+
 /** How things stand. */
 export interface StatusNow {
   autonomy: 'readonly' | 'supervised' | 'full';
@@ -2522,6 +3147,19 @@ export interface Subscription {
   subscription_id: string;
 }
 
+/** Who works on it. */
+export interface TakeQuest {
+  provider?: string;
+}
+
+/** What the session is for. */
+export interface Task {
+  acceptance?: string[];
+  constraints?: string[];
+  goal?: string;
+  title?: string;
+}
+
 /** A piece of an answer that is being written; it has no number and is not stored. */
 export interface TextDelta {
   /** The number of characters before it. */
@@ -2556,6 +3194,19 @@ export interface Thread {
   waiting_turns: number;
 }
 
+/** What a page shows beside its cookie to open one WebSocket, as the second protocol, within half a minute. */
+export interface Ticket {
+  ticket: string;
+}
+
+/** What a token is to open. */
+export interface TokenRequest {
+  access: 'drive' | 'watch';
+  org_id: string;
+  repo_id?: string | null;
+  session_id?: string | null;
+}
+
 /** Every tool there is. */
 export interface ToolList {
   items: ToolListed[];
@@ -2587,6 +3238,9 @@ export type Topic =
   | 'approval'
   | 'job'
   | 'pull'
+  | 'session'
+  | 'patrol'
+  | 'evolve'
   | 'sop'
   | 'schedule'
   | 'receipt'
@@ -2595,6 +3249,14 @@ export type Topic =
   | 'device'
   | 'settings'
   | 'ledger';
+
+/** How one past run went. */
+export interface TrendPoint {
+  at: string;
+  failed: number;
+  findings: number;
+  state: 'running' | 'passed' | 'failed' | 'not_audited' | 'error';
+}
 
 /** When it runs: one of `cron`, `interval` and `at`. */
 export interface TriggerConfig {
@@ -2627,6 +3289,13 @@ export interface Turn {
   turn_id: string;
 }
 
+/** Input for a session. */
+export interface TypeIn {
+  data: string;
+  /** `line`: with Enter after it. */
+  mode?: 'line' | 'raw';
+}
+
 /** An undo that waits for the owner: its card names every file. */
 export interface UndoProposed {
   action_id: string;
@@ -2641,6 +3310,23 @@ export interface UndoWrite {
   action_id?: string;
   /** A file of the workspace. Empty when an action is named. */
   path?: string;
+}
+
+/** What a session used. */
+export interface Units {
+  agent_seconds: number;
+  /** How many of the input tokens came from the provider's cache. */
+  cached_tokens: number;
+  /** In millionths of the currency that the prices are in, by the prices at the time of each call. */
+  cost_millionths: number;
+  files_touched: number;
+  input_tokens: number;
+  output_tokens: number;
+  /** Calls to its model. */
+  provider_invocations: number;
+  terminal_kb: number;
+  /** Tokens of models without a price; the cost leaves them out. */
+  unpriced_tokens: number;
 }
 
 /** What one group took, and what it cost as far as prices are known. */
@@ -2669,6 +3355,11 @@ export interface UsageBudgets {
   /** What one turn may use. */
   turn_tokens: number;
   used_today: number;
+}
+
+/** What sessions used, by organization, month and provider. */
+export interface UsageList {
+  items: MonthUsage[];
 }
 
 /** What answers took. */
@@ -2732,6 +3423,12 @@ export interface WaitingLanes {
   C: number;
 }
 
+/** A delivery that was accepted. */
+export interface WebhookTaken {
+  /** False if it came before, or a patrol that has not begun will see it anyway. */
+  started: boolean;
+}
+
 /** A passkey's answer, where one is needed. */
 export interface WithProof {
   /** The assertion over a challenge of `POST /v1/passkeys/challenge`. */
@@ -2758,8 +3455,10 @@ export interface WorkLimits {
  */
 export interface Routes {
   DELETE: {
+    '/runner/v1/sessions/{session_id}': { path: { session_id: string }; answer: undefined };
     '/v1/answers/{answer_id}': { path: { answer_id: string }; answer: AnswerView };
     '/v1/chat/threads/{thread_id}': { path: { thread_id: string }; answer: undefined };
+    '/v1/projects/{project_id}': { path: { project_id: string }; answer: undefined };
     '/v1/push/subscriptions/{subscription_id}': { path: { subscription_id: string }; answer: undefined };
     '/v1/schedules/{schedule_id}': { path: { schedule_id: string }; answer: undefined };
   };
@@ -2768,9 +3467,26 @@ export interface Routes {
     '/memory/search': { query: { q: string; limit?: number }; answer: Hits };
     '/metrics': { answer: Response };
     '/receipts': { query?: { limit?: number }; answer: Receipt[] };
+    '/runner/v1/adapters': { answer: AdapterList };
+    '/runner/v1/alerts': { query?: { everything?: boolean; limit?: number; cursor?: string | null }; answer: PageOfAlertView };
+    '/runner/v1/buildings': { answer: BuildingList };
+    '/runner/v1/orgs': { answer: OrgList };
+    '/runner/v1/orgs/{org_id}/audit': { path: { org_id: string }; answer: Response };
+    '/runner/v1/patrols': { query?: { repo?: string | null; limit?: number; cursor?: string | null }; answer: PageOfRunView };
+    '/runner/v1/patrols/{run_id}': { path: { run_id: string }; answer: RunShown };
+    '/runner/v1/quests': { query?: { limit?: number; cursor?: string | null }; answer: PageOfQuestView };
+    '/runner/v1/repos': { answer: RepoList };
+    '/runner/v1/sessions': { query?: { org_id?: string | null; thread_id?: string; job_id?: string; limit?: number; cursor?: string | null }; answer: PageOfSessionView };
+    '/runner/v1/sessions/{session_id}': { path: { session_id: string }; answer: SessionView };
+    '/runner/v1/sessions/{session_id}/diff': { path: { session_id: string }; query?: { path?: string }; answer: Difference };
+    '/runner/v1/sessions/{session_id}/events': { path: { session_id: string }; query?: { after?: number; limit?: number }; answer: EventList };
+    '/runner/v1/sessions/{session_id}/terminal': { path: { session_id: string }; query?: { format?: 'text' | 'asciicast' }; answer: string };
+    '/runner/v1/sessions/{session_id}/tree': { path: { session_id: string }; answer: SessionTree };
+    '/runner/v1/usage': { query?: { org_id?: string | null }; answer: UsageList };
     '/status': { answer: StatusNow };
     '/tools': { answer: ToolList };
-    '/v1/actions': { query?: { status?: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; lane?: 'A' | 'B' | 'C' | null; source?: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | 'mcp' | null; thread_id?: string | null; job_id?: string | null; since?: string | null; until?: string | null; q?: string | null; limit?: number; cursor?: string | null }; answer: PageOfActionSummary };
+    '/v1/accounts': { answer: AccountList };
+    '/v1/actions': { query?: { status?: 'PENDING' | 'APPROVED' | 'REJECTED' | 'EXECUTED' | 'FAILED' | 'UNKNOWN' | null; refusal?: 'rejected' | 'denied' | 'withdrawn' | 'expired' | null; tool?: string | null; lane?: 'A' | 'B' | 'C' | null; source?: 'chat' | 'job' | 'schedule' | 'cli' | 'gateway' | 'sop' | 'session' | 'mcp' | null; thread_id?: string | null; job_id?: string | null; session_id?: string | null; since?: string | null; until?: string | null; q?: string | null; limit?: number; cursor?: string | null }; answer: PageOfActionSummary };
     '/v1/actions/{action_id}': { path: { action_id: string }; answer: ActionDetail };
     '/v1/answers': { query?: { ended?: boolean }; answer: AnswerList };
     '/v1/approvals': { query?: { status?: 'pending' | 'approved' | 'rejected' | 'executed' | 'failed' | 'unknown' | 'expired' | 'all'; order?: 'newest' | 'expiring'; lane?: 'A' | 'B' | 'C' | null; thread_id?: string | null; job_id?: string | null; limit?: number; cursor?: string | null }; answer: PageOfApprovalCard };
@@ -2791,6 +3507,8 @@ export interface Routes {
     '/v1/doctor': { query?: { short?: boolean }; answer: Checkup };
     '/v1/estop': { answer: EstopNow };
     '/v1/events': { query?: { topics?: string | null; thread_id?: string | null; text_of?: string | null; after?: number | null; follow?: boolean }; answer: Response };
+    '/v1/evolve': { answer: EvolvePage };
+    '/v1/evolve/logs': { query?: { which?: 'errors' | 'boot' | 'watcher' }; answer: EvolveLog };
     '/v1/files/list': { query?: { folder?: string }; answer: FolderListing };
     '/v1/guests': { answer: GuestList };
     '/v1/guests/{name}': { path: { name: string }; answer: GuestView };
@@ -2817,8 +3535,8 @@ export interface Routes {
     '/v1/schedules': { query?: { limit?: number; cursor?: string | null }; answer: Schedules };
     '/v1/schedules/{schedule_id}': { path: { schedule_id: string }; answer: ScheduleShown };
     '/v1/schedules/{schedule_id}/runs': { path: { schedule_id: string }; query?: { limit?: number; cursor?: string | null }; answer: PageOfScheduleRun };
-    '/v1/session': { answer: Session };
     '/v1/settings/policy': { answer: EffectivePolicy };
+    '/v1/sign-in': { answer: SignIn };
     '/v1/skills': { query?: { limit?: number; cursor?: string | null }; answer: PageOfSkillDetails };
     '/v1/skills/{name}': { path: { name: string }; answer: SkillShown };
     '/v1/sop-runs': { query?: { state?: 'RUNNING' | 'WAITING' | 'DONE' | 'FAILED' | null; alone?: boolean; limit?: number; cursor?: string | null }; answer: PageOfSopRun };
@@ -2836,6 +3554,28 @@ export interface Routes {
   POST: {
     '/chat': { body: Said; answer: ChatAnswer };
     '/estop': { answer: EstopNow };
+    '/runner/v1/adapters/{name}': { path: { name: string }; body: ChangeAdapter; answer: AdapterView };
+    '/runner/v1/alerts/{alert_id}/mute': { path: { alert_id: string }; body: MuteAlert; answer: AlertView };
+    '/runner/v1/alerts/{alert_id}/quest': { path: { alert_id: string }; answer: QuestView };
+    '/runner/v1/alerts/{alert_id}/resolve': { path: { alert_id: string }; answer: AlertView };
+    '/runner/v1/patrols': { body: RunPatrol; answer: PatrolStarted };
+    '/runner/v1/quests/{quest_id}/drop': { path: { quest_id: string }; body: DropQuest; answer: QuestView };
+    '/runner/v1/quests/{quest_id}/review': { path: { quest_id: string }; answer: QuestView };
+    '/runner/v1/quests/{quest_id}/take': { path: { quest_id: string }; body: TakeQuest; answer: QuestView };
+    '/runner/v1/sessions': { body: StartSession; answer: SessionStarted };
+    '/runner/v1/sessions/{session_id}/approve': { path: { session_id: string }; body: AnswerQuestion; answer: SessionView };
+    '/runner/v1/sessions/{session_id}/input': { path: { session_id: string }; body: TypeIn; answer: undefined };
+    '/runner/v1/sessions/{session_id}/pause': { path: { session_id: string }; answer: SessionView };
+    '/runner/v1/sessions/{session_id}/resize': { path: { session_id: string }; body: Size; answer: undefined };
+    '/runner/v1/sessions/{session_id}/resume': { path: { session_id: string }; answer: SessionView };
+    '/runner/v1/sessions/{session_id}/stop': { path: { session_id: string }; answer: SessionView };
+    '/runner/v1/tokens': { body: TokenRequest; answer: RunnerToken };
+    '/runner/v1/tokens/renew': { answer: Renewed };
+    '/runner/v1/webhooks/{repo_id}': { path: { repo_id: string }; answer: WebhookTaken };
+    '/v1/accounts/{identity}/connect': { path: { identity: string }; answer: AccountAnswer };
+    '/v1/accounts/{identity}/disconnect': { path: { identity: string }; answer: AccountAnswer };
+    '/v1/accounts/{identity}/sign-in': { path: { identity: string }; answer: AccountView };
+    '/v1/accounts/{identity}/signed-in': { path: { identity: string }; body: SignedIn; answer: AccountView };
     '/v1/actions/{action_id}/repropose': { path: { action_id: string }; answer: ActionSummary };
     '/v1/actions/{action_id}/resolve': { path: { action_id: string }; body: Resolve; answer: Answered };
     '/v1/approvals/{action_id}/approve': { path: { action_id: string }; body: Approve; answer: Answered };
@@ -2847,10 +3587,15 @@ export interface Routes {
     '/v1/devices/{device_id}/revoke': { path: { device_id: string }; body?: WithProof; answer: Device };
     '/v1/estop': { body?: EngageEstop | null; answer: EstopNow };
     '/v1/estop/clear': { body?: ClearEstop; answer: EstopNow };
+    '/v1/evolve/directives': { body: AgentDirective; answer: EvolvePage };
+    '/v1/evolve/release': { answer: EvolvePage };
+    '/v1/evolve/rollback': { body: AgentRollback; answer: RollbackAnswer };
+    '/v1/evolve/stop': { answer: EvolvePage };
     '/v1/files': { query?: { name?: string | null; folder?: string | null }; body: Blob | FormData; answer: Saved };
     '/v1/files/show': { body: ShowFile; answer: ShownFile };
     '/v1/files/undo': { body: UndoWrite; answer: UndoProposed };
     '/v1/files/vouch': { body: VouchFile; answer: VouchProposed };
+    '/v1/forge/webhook': { answer: ForgeWoken };
     '/v1/guests/{name}/approve': { path: { name: string }; body: ApproveGuest; answer: GuestAnswer };
     '/v1/guests/{name}/disable': { path: { name: string }; answer: GuestView };
     '/v1/guests/{name}/look': { path: { name: string }; answer: GuestAnswer };
@@ -2866,6 +3611,8 @@ export interface Routes {
     '/v1/passkeys/{passkey_id}/clear': { path: { passkey_id: string }; body?: PasskeyClearing; answer: PasskeySeen };
     '/v1/passkeys/{passkey_id}/remove': { path: { passkey_id: string }; body?: PasskeyRemoval; answer: PasskeySeen };
     '/v1/policy/check': { body: CallToCheck; answer: CheckedCall };
+    '/v1/projects': { body: AddProject; answer: CallAnswer };
+    '/v1/projects/{project_id}/vouch': { path: { project_id: string }; answer: CallAnswer };
     '/v1/providers/{name}/test': { path: { name: string }; answer: ProviderTried };
     '/v1/pulls/{number}/ask': { path: { number: number }; answer: PullShown };
     '/v1/pulls/{number}/changes': { path: { number: number }; body: AskChanges; answer: PullShown };
@@ -2877,10 +3624,11 @@ export interface Routes {
     '/v1/schedules': { body: NewSchedule; answer: ScheduleShown };
     '/v1/schedules/preview': { body: PreviewAsk; answer: Preview };
     '/v1/schedules/{schedule_id}/run-now': { path: { schedule_id: string }; answer: RunStarted };
-    '/v1/session/end': { answer: undefined };
-    '/v1/session/nonce': { answer: Nonce };
-    '/v1/session/page': { body: PageProof; answer: PageKey };
     '/v1/settings': { body: ProposeSettings; answer: Edited };
+    '/v1/sign-in/end': { answer: undefined };
+    '/v1/sign-in/nonce': { answer: Nonce };
+    '/v1/sign-in/page': { body: PageProof; answer: PageKey };
+    '/v1/sign-in/ticket': { answer: Ticket };
     '/v1/sops/{name}/run': { path: { name: string }; answer: JobShown };
   };
   PUT: {

@@ -52,7 +52,7 @@ export type UsageBy = S.UsageReport['by'];
 
 // --- what lists are asked for ---------------------------------------------------------------------------------------
 
-export type ActionsWanted = Pick<Query<'/v1/actions'>, 'status' | 'refusal' | 'tool' | 'lane' | 'q' | 'job_id'>;
+export type ActionsWanted = Pick<Query<'/v1/actions'>, 'status' | 'refusal' | 'tool' | 'lane' | 'q' | 'job_id' | 'session_id'>;
 export type JobsWanted = Pick<Query<'/v1/jobs'>, 'status' | 'since'>;
 export type AuditWanted = Pick<Query<'/v1/audit'>, 'event_type' | 'entity_id' | 'since' | 'until' | 'quiet'>;
 export type ReceiptsWanted = Pick<Query<'/v1/receipts'>, 'status' | 'refusal' | 'tool'>;

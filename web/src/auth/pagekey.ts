@@ -33,8 +33,12 @@ async function unproved(response: Response): Promise<boolean> {
   }
 }
 
-/** A fetch that proves the page when the server asks for it, once for all requests that wait, and then asks again. */
-export function withPageKey(send: typeof fetch, device: () => Promise<DeviceKey | null>, origin: () => string): typeof fetch {
+export interface PageKey {
+  /** A fetch that proves the page when the server asks for it, once for all requests that wait, and then asks again. */
+  fetch: typeof fetch;
+}
+
+export function pageKey(send: typeof fetch, device: () => Promise<DeviceKey | null>, origin: () => string): PageKey {
   let key: string | null = null;
   let proving: Promise<void> | null = null;
 
@@ -42,10 +46,10 @@ export function withPageKey(send: typeof fetch, device: () => Promise<DeviceKey 
     key = null;
     const own = await device();
     if (!own) return;
-    const question = await asked(send, '/v1/session/nonce', {});
+    const question = await asked(send, '/v1/sign-in/nonce', {});
     if (!question) return;
     const signature = await own.sign(pageText(question.nonce, origin()));
-    const answer = await asked(send, '/v1/session/page', { nonce: question.nonce, signature });
+    const answer = await asked(send, '/v1/sign-in/page', { nonce: question.nonce, signature });
     key = answer?.page_key ?? null;
   }
 
@@ -55,7 +59,7 @@ export function withPageKey(send: typeof fetch, device: () => Promise<DeviceKey 
     return { ...init, headers };
   }
 
-  return async (input, init) => {
+  const proved: typeof fetch = async (input, init) => {
     if (proving) await proving.catch(() => undefined);
     const used = key;
     const response = await send(input, shown(init));
@@ -68,4 +72,5 @@ export function withPageKey(send: typeof fetch, device: () => Promise<DeviceKey 
     if (proving) await proving.catch(() => undefined);
     return key && key !== used ? send(input, shown(init)) : response;
   };
+  return { fetch: proved };
 }

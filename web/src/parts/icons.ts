@@ -32,6 +32,9 @@ export const ICONS = {
   undo: 'M8.5 5 4.5 9l4 4M5 9h9.2a5 5 0 0 1 0 10H8',
   folder: 'M3.8 6h6l2 2.2h8.4v10.3H3.8V6Z',
   file: 'M6.5 3.8h7.2l4 4v12.4H6.5V3.8ZM13.2 4.2v4.2h4.2',
+  terminal: 'M3.8 5h16.4v14H3.8V5ZM7.2 9.2l3 2.8-3 2.8M12.4 15h4.4',
+  pause: 'M8.5 5.5v13M15.5 5.5v13',
+  play: 'M8 5.5 18.5 12 8 18.5v-13Z',
   refresh: 'M19.5 12a7.5 7.5 0 1 1-2.4-5.5l2.4 2.3M19.5 4v4.8h-4.8',
 } as const;
 

@@ -26,7 +26,7 @@ export const SCREENS = {
 export type ScreenName = keyof typeof SCREENS;
 
 /** Parts of a screen that stand beside each other under its tabs: none of them lies deeper than the screen. */
-const TABS: Partial<Record<string, readonly string[]>> = { work: ['jobs', 'pulls', 'intel', 'procedures', 'actions'], audit: ['receipts'] };
+const TABS: Partial<Record<string, readonly string[]>> = { work: ['jobs', 'sessions', 'patrols', 'evolve', 'pulls', 'intel', 'procedures', 'actions'], audit: ['receipts'] };
 
 /** Whether there is a list above what is looked at, or something under a form. */
 export function isDeep(place: Place | null): boolean {

@@ -8,7 +8,9 @@ import { managerHere, turnOff, turnOn, type PushRoutes } from './push.ts';
 export type AlertState = 'unsupported' | 'denied' | 'off' | 'on';
 const NAME = 'coilclaw.alerts';
 /** What is worth to be told at once; the rest stands in the list. */
-const TOLD: ReadonlySet<string> = new Set(['approval_needed', 'approval_expiring', 'job_failed', 'job_completed', 'proactive_reach_out']);
+const TOLD: ReadonlySet<string> = new Set(['approval_needed', 'approval_expiring', 'job_failed', 'job_completed', 'proactive_reach_out', 'alert_raised', 'session_waiting']);
+
+const LEADS: Readonly<Record<string, string>> = { alert_raised: '#/work/patrols', session_waiting: '#/work/sessions' };
 
 export interface Alert {
   words: string;
@@ -21,7 +23,7 @@ export function alertOf(event: Pick<LiveEvent, 'type' | 'data'>): Alert | null {
   if (event.type !== 'notification_added' || typeof event.data !== 'object' || event.data === null || Array.isArray(event.data)) return null;
   const type = event.data['type'];
   if (typeof type !== 'string' || !TOLD.has(type)) return null;
-  return { words: lookup(`settings.notice.${type}`, t('app.name')), leads: type.startsWith('approval') ? '#/approvals' : type.startsWith('job') ? '#/work' : '#/settings/notices' };
+  return { words: lookup(`settings.notice.${type}`, t('app.name')), leads: LEADS[type] ?? (type.startsWith('approval') ? '#/approvals' : type.startsWith('job') ? '#/work' : '#/settings/notices') };
 }
 
 function wished(): boolean {

@@ -9,6 +9,8 @@ const WORDS: Readonly<Record<string, string>> = {
   job_failed: 'A job failed',
   job_completed: 'A job is done',
   proactive_reach_out: 'The agent has something to tell you',
+  alert_raised: 'A patrol found a problem',
+  session_waiting: 'A coding session waits for you',
 };
 /** A browser must show something for every message it gets. */
 const OTHERWISE = 'There is something to look at';
@@ -25,6 +27,11 @@ export function toldOf(data: unknown): Told {
   const { type, entity_id: id } = typeof data === 'object' && data !== null ? (data as Record<string, unknown>) : {};
   const body = typeof type === 'string' && Object.hasOwn(WORDS, type) ? WORDS[type] : undefined;
   if (typeof type !== 'string' || !body || typeof id !== 'string' || !AN_ID.test(id)) return { body: body ?? OTHERWISE, tag: 'coilclaw', leads: '#/settings/notices' };
+  // What a job said stands in its conversation, which the message does not name; the list leads there.
+  if (type === 'proactive_reach_out' && id.startsWith('job_')) return { body, tag: id, leads: '#/settings/notices' };
+  if (id.startsWith('account_')) return { body, tag: id, leads: '#/settings/accounts' };
+  if (type === 'alert_raised') return { body, tag: id, leads: '#/work/patrols' };
+  if (type === 'session_waiting') return { body, tag: id, leads: `#/work/sessions/${id}` };
   const area = type.startsWith('approval') ? 'approvals' : id.startsWith('job_') ? 'work/jobs' : 'chat';
   return { body, tag: id, leads: `#/${area}/${id}` };
 }

@@ -112,6 +112,7 @@ export function placeOf(event: Pick<AuditEvent, 'event_type' | 'entity_id' | 'pa
   const { event_type: type, entity_id: id, payload } = event;
   // Before the ids: a guest is called as its owner likes.
   if (type.startsWith('guest_')) return type === 'guest_removed' ? address('settings', 'guests') : address('settings', 'guests', id);
+  if (type.startsWith('oauth_') && id.startsWith('google ')) return address('settings', 'accounts');
   if (id.startsWith('act_')) return address('audit', 'story', id);
   if (id.startsWith('job_')) return address('work', 'jobs', id);
   if (id.startsWith('pr_')) return address('work', 'pulls', id.slice(3));

@@ -13,6 +13,8 @@ const EDITORS = new Map<string, Editor>([
   ['approvals.lane_b_proof', { kind: 'choice', options: ['passkey', 'token'] }],
   ['security.allowed_domains', { kind: 'list' }],
   ['security.allowed_commands', { kind: 'list' }],
+  ['notify.types', { kind: 'list' }],
+  ['notify.smtp.port', { kind: 'number' }],
   ['default_provider', { kind: 'text' }],
   ['default_model', { kind: 'text' }],
   ['fallback_model', { kind: 'text' }],

@@ -1,9 +1,9 @@
 /** The sections of the settings, in the order of the menu. */
 
 export const MENU = {
-  rules: ['policy', 'answers', 'policies', 'skills', 'prompt', 'projects', 'guests'],
+  rules: ['policy', 'answers', 'policies', 'skills', 'prompt', 'projects', 'guests', 'programs'],
   model: ['providers', 'usage'],
-  access: ['devices', 'passkeys'],
+  access: ['devices', 'passkeys', 'accounts'],
   house: ['notices', 'estop', 'doctor', 'appearance'],
 } as const;
 

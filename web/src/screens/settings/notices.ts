@@ -3,7 +3,12 @@ import type { ActionStatus, ActionSummary, Job, Notice, Thread } from '../../api
 import { address } from '../../route/match.ts';
 
 export function leadsTo(notice: Pick<Notice, 'type' | 'entity' | 'entity_id' | 'thread_id'>): string {
+  if (notice.entity === 'account') return address('settings', 'accounts');
   if (notice.type === 'approval_needed' || notice.type === 'approval_expiring') return address('approvals', notice.entity_id);
+  if (notice.type === 'alert_raised') return address('work', 'patrols');
+  if (notice.type === 'session_waiting') return address('work', 'sessions', notice.entity_id);
+  // Of a job too: what it said stands in the conversation, and is answered there.
+  if (notice.type === 'proactive_reach_out' && notice.thread_id) return address('chat', notice.thread_id);
   if (notice.entity === 'action') return address('work', 'actions', notice.entity_id);
   if (notice.entity === 'job') return address('work', 'jobs', notice.entity_id);
   return address('chat', notice.thread_id ?? notice.entity_id);

@@ -8,18 +8,19 @@ import { t } from '../../text/t.ts';
 import { isOver, timeline, type Told } from './jobs.ts';
 
 /** How a pull request stands, as people tell it apart. */
-export type PullStand = 'waits' | 'prepared' | 'dormant' | 'merged' | 'deployed' | 'closed';
+export type PullStand = 'waits' | 'prepared' | 'draft' | 'dormant' | 'merged' | 'deployed' | 'closed';
 
-export function standOf(pull: Pick<PullView, 'state' | 'action_id' | 'dormant' | 'deployed_at'> & Partial<Pick<PullShown, 'wanted'>>): PullStand {
+export function standOf(pull: Pick<PullView, 'state' | 'action_id' | 'draft' | 'dormant' | 'deployed_at'> & Partial<Pick<PullShown, 'wanted'>>): PullStand {
   if (pull.state === 'CLOSED') return 'closed';
   if (pull.state === 'MERGED') return pull.deployed_at ? 'deployed' : 'merged';
+  if (pull.draft) return 'draft';
   if (pull.dormant) return 'dormant';
   // Its question was withdrawn when changes were asked for; it names that one until its job takes them up.
   return pull.action_id && !pull.wanted ? 'waits' : 'prepared';
 }
 
-const TONES: Record<PullStand, Tone> = { waits: 'warn', prepared: 'accent', dormant: 'plain', merged: 'accent', deployed: 'good', closed: 'plain' };
-const ICONS: Record<PullStand, IconName> = { waits: 'approve', prepared: 'refresh', dormant: 'clock', merged: 'refresh', deployed: 'check', closed: 'close' };
+const TONES: Record<PullStand, Tone> = { waits: 'warn', prepared: 'accent', draft: 'plain', dormant: 'plain', merged: 'accent', deployed: 'good', closed: 'plain' };
+const ICONS: Record<PullStand, IconName> = { waits: 'approve', prepared: 'refresh', draft: 'clock', dormant: 'clock', merged: 'refresh', deployed: 'check', closed: 'close' };
 const RISKS: Record<PullView['risk'], Tone> = { R0: 'plain', R1: 'plain', R2: 'warn', R3: 'bad' };
 
 export function toneOf(stand: PullStand): Tone {

@@ -20,9 +20,13 @@ export const approvals = {
   'approvals.next': 'Next',
 
   'approvals.tool': 'Tool',
+  'approvals.identity': 'Acts as',
+  'approvals.identity.user': 'You (user)',
+  'approvals.identity.bot': 'The bot',
   'approvals.from': 'Asked by',
   'approvals.asked': 'Asked',
   'approvals.thread': 'Open conversation',
+  'approvals.session': 'Open the session',
   'approvals.job': 'Open job',
   'approvals.why': 'Why you are asked',
   'approvals.why.then': 'Why you were asked',

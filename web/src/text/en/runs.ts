@@ -11,9 +11,9 @@ export const runs = {
   'runs.run.named': 'Run {name}',
   'runs.none': 'No runs yet',
   'runs.none.more': 'A procedure that you start at a terminal is shown here, step by step. Those that the panel or a schedule starts are jobs.',
-  'runs.how': 'Start one at a terminal:',
+  'runs.how': 'What you start at a terminal is listed here:',
   'runs.how.do': 'coilclaw sop run NAME',
-  'runs.how.job': 'Or as a job:',
+  'runs.how.job': 'Run starts a job, which is listed under Jobs. To set its limits first:',
 
   'runs.state.running': 'Under way',
   'runs.state.cut': 'Interrupted',

@@ -84,7 +84,7 @@ export const shell = {
   'update.ready': 'A new version of the panel is ready.',
   'update.take': 'Use it now',
 
-  'session.signout': 'Sign out of this device',
-  'session.device': 'This device',
-  'session.version': 'Version',
+  'signin.signout': 'Sign out of this device',
+  'signin.device': 'This device',
+  'signin.version': 'Version',
 } as const;

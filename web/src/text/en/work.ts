@@ -5,8 +5,8 @@ export const work = {
   'work.jobs': 'Jobs',
   'work.actions': 'Actions',
   'work.new': 'New job',
-  'work.choose': 'Choose one from the list',
-  'work.choose.more': 'What it did, what it waits for and what it left is shown here.',
+  'work.choose': 'Nothing is open',
+  'work.choose.more': 'Choose one from the list, or begin something new: what it does, waits for and leaves is shown here.',
   'work.offline': 'Changes need a connection.',
 
   'work.views': 'Jobs by state',

@@ -2,15 +2,15 @@
 import type { Endpoints } from '../api/endpoints.ts';
 import type { Kept } from '../api/kept.ts';
 import { UNCONFIRMED, asApiError, type ApiError } from '../api/problem.ts';
-import type { Session as SessionData } from '../api/types.ts';
+import type { SignIn as SignInData } from '../api/types.ts';
 import { forgetDeviceKey } from '../auth/devicekey.ts';
 
 export type Phase = 'booting' | 'unreachable' | 'unpaired' | 'unconfirmed' | 'passkey' | 'ready';
 
-export class Session {
+export class SignIn {
   readonly #api: Endpoints;
   readonly #kept: Kept;
-  data: SessionData | null = $state.raw(null);
+  data: SignInData | null = $state.raw(null);
   error: ApiError | null = $state.raw(null);
   /** The owner put the first passkey off; asked again at the next visit. */
   putOff = $state(false);
@@ -33,7 +33,7 @@ export class Session {
   /** Ask the server who we are. */
   async load(): Promise<void> {
     try {
-      const { data } = await this.#api.session.read();
+      const { data } = await this.#api.signIn.read();
       this.#unpaired = this.#unconfirmed = false;
       this.error = null;
       this.data = data;
@@ -60,7 +60,7 @@ export class Session {
 
   /** Sign out here; the server forgets this device's token. */
   async end(): Promise<void> {
-    await this.#api.session.end();
+    await this.#api.signIn.end();
     await forgetDeviceKey();
     this.lost();
   }
