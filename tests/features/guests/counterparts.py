@@ -50,7 +50,7 @@ def everything_over_http() -> Iterator[str]:
 
 
 def _until_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 280
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return

@@ -11,7 +11,7 @@ from coilclaw.features.guests.mcp_stdio import StdioWire
 from coilclaw.packets.box import BoxSpec
 from coilclaw.sandbox.fake_box import FakeBox, FakeOpenBox
 
-PATIENT = 60.0
+PATIENT = 280.0
 INFO: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"tools": {"listChanged": True}},

@@ -222,7 +222,7 @@ async def test_a_program_in_the_workspace_is_not_started_because_the_agent_could
 
 
 @pytest.mark.parametrize("key", ["read", "write"])
-@pytest.mark.parametrize("where", ["workspace", "parent", "inside", "guests", "relative", "link"])
+@pytest.mark.parametrize("where", ["workspace", "parent", "inside", "guests", "sessions", "relative", "link"])
 async def test_folders_of_a_guest_lie_outside_what_the_agent_works_in_and_are_spelled_in_full(
     sample, tmp_path, monkeypatch, key, where
 ):
@@ -231,9 +231,12 @@ async def test_folders_of_a_guest_lie_outside_what_the_agent_works_in_and_are_sp
     (workspace / "sub").mkdir()
     guests = workspace.with_name(f"{workspace.name}-guests")
     guests.mkdir(exist_ok=True)
+    sessions = guest.home.app.config.sessions_dir / "sess_1"
+    sessions.mkdir(parents=True)
     (tmp_path / "link").symlink_to("/srv")
     monkeypatch.chdir(tmp_path)
     folder = {
+        "sessions": sessions,
         "workspace": workspace, "parent": workspace.parent, "inside": workspace / "sub", "guests": guests,
         "relative": ".", "link": tmp_path / "link",
     }[where]  # fmt: skip

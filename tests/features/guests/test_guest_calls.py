@@ -2,11 +2,15 @@
 
 import asyncio
 import base64
+import os
 
 import msgspec
 import pytest
 
+from coilclaw.features.guests.mcp_stdio import TOLD, StdioWire
 from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import ToolCall
+from coilclaw.sandbox.fake_box import finished
 from tests.features.guests.mcp_harness import error, notification
 from tests.features.guests.world import ADD, KEEP, Guest
 
@@ -19,11 +23,11 @@ async def guest(sample):
     await made.close()
 
 
-async def networked(sample, **overrides):
+async def networked(sample, keep="sends", **overrides):
     made = Guest(
         sample, server={"domains": ("api.example.com",)}, security__allowed_domains=("api.example.com",), **overrides
     )
-    await made.approve(add="reads", Keep="sends")
+    await made.approve(add="reads", Keep=keep)
     return made
 
 
@@ -66,6 +70,38 @@ async def test_a_folder_it_may_change_makes_every_write_ask_also_in_full(sample,
     await guest.close()
 
 
+async def test_a_tool_that_the_configuration_does_not_allow_is_not_there_though_it_was_approved(sample):
+    guest = Guest(sample, server={"tools_allow": ("add",)})
+    await guest.approve()
+    assert (await guest.call(a=1)).result.success
+    assert (await guest.call("sum.keep", word="x")).result.code == "TOOL_UNKNOWN"
+    assert len(guest.calls) == 1
+    await guest.close()
+
+
+async def test_a_tool_named_like_a_built_in_one_stays_its_guests(sample):
+    guest = Guest(sample, tools=[{**KEEP, "name": "file_read"}])
+    built_in = guest.app.tools["file_read"]
+    await guest.approve(file_read="writes")
+    guest.app.refresh()
+    assert type(guest.app.tools["file_read"]) is type(built_in)
+    assert (await guest.call("file_read", path="SYSTEM.md")).result.label == "owner"
+    assert not guest.calls
+    assert (await guest.call("sum.file_read", path="SYSTEM.md")).result.label == "untrusted:guest:sum"
+    await guest.close()
+
+
+async def test_it_finds_the_secrets_that_the_owner_named_and_nothing_else_of_ours(sample):
+    environ = {"SUM_TOKEN": "t" * 20, "OTHER_TOKEN": "o" * 20}
+    guest = Guest(sample, server={"env": ("SUM_TOKEN",)}, environ=environ)
+    await guest.approve()
+    assert (await guest.call(a=1)).result.success
+    given = dict(guest.home.box.specs[-1].environment)
+    assert given.pop("SUM_TOKEN") == "t" * 20
+    assert given.keys() == {"LANG", "HOME", "PYTHONPYCACHEPREFIX"}
+    await guest.close()
+
+
 # With a way out
 
 
@@ -80,8 +116,9 @@ async def test_a_read_that_leaves_the_machine_asks_once_the_conversation_holds_s
     await guest.close()
 
 
-async def test_what_sends_is_lane_b_and_denied_in_a_tainted_turn(sample):
-    guest = await networked(sample)
+@pytest.mark.parametrize("kind", ["sends", "writes"])
+async def test_what_sends_is_lane_b_and_denied_in_a_tainted_turn(sample, kind):
+    guest = await networked(sample, keep=kind, security__autonomy="full")
     await guest.call("sum.keep", word="x")
     (card,) = guest.home.owner.cards
     assert card.lane == "B"
@@ -203,7 +240,7 @@ async def test_estop_ends_the_box_and_the_call(guest):
     guest.app.estop.engage("enough", "2026-03-01T12:00:00.000Z")
     ended = await calling
     assert ended.result.code in ("ESTOP", "GUEST_OVER")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(280):
         assert (await guest.home.box.opened[-1].wait()).end == "stopped"
     guest.app.estop.clear()
 
@@ -229,6 +266,63 @@ async def test_an_idle_one_is_ended(sample):
     guest = Guest(sample, server={"idle_seconds": 1.0})
     await guest.approve()
     assert (await guest.call(a=1)).result.success
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(280):
         assert (await guest.home.box.opened[-1].wait()).end in ("exited", "stopped")
     await guest.close()
+
+
+class EndsWith:
+    """A box whose program has ended with these words."""
+
+    def __init__(self, stderr):
+        self._result = finished(stderr=stderr, exit_code=1)
+
+    async def lines(self):
+        for line in ():
+            yield line
+
+    async def wait(self):
+        return self._result
+
+    close = wait
+
+
+async def test_the_last_words_of_a_program_are_redacted_before_they_are_cut(sample):
+    secret = "s3cret-" + "x" * 40
+    guest = Guest(sample, server={"env": ("SUM_TOKEN",)}, environ={"SUM_TOKEN": secret})
+    await guest.approve()
+    wire = StdioWire(EndsWith(f"{secret}\n{'y' * (TOLD - 20)}".encode()), redact=guest.app.redact)
+    ended = asyncio.get_running_loop().create_future()
+    await wire.open(lambda line: None, ended.set_result)
+    fault = await ended
+    assert "y" * 50 in fault.message
+    assert secret[-15:] not in fault.message
+    await guest.close()
+
+
+def granted(guest):
+    """What the gate hands over for one and the same call."""
+    conveyor, turn = guest.home.conveyor(), Turn("turn_1", "", "chat")
+    action = conveyor.intake.propose(ToolCall.of("sum.add", {"a": 1}), turn, "the same key")
+    inspected, action = conveyor.intake.look_again(action, turn)
+    return conveyor.attempts._granter.grant(action, inspected, turn, lambda: None)
+
+
+async def test_a_read_that_is_repeated_with_another_result_keeps_both_artifacts(guest):
+    guest.app.refresh()
+    guest.answers = [{"content": [{"type": "text", "text": sign * 60_000}]} for sign in "aba"]
+    tool = guest.app.tools["sum.add"]
+    for _ in range(3):  # as after a crash: the same call with the same key
+        output = await tool.invoke(tool.parse(b'{"a":1}'), granted(guest))
+        assert output.success, output
+    kept = guest.app.db.reader.execute("SELECT count(*) FROM artifacts WHERE type = 'guest_result'").fetchone()
+    assert kept == (2,)
+
+
+async def test_a_changed_configuration_ends_a_guest_that_runs(guest):
+    assert (await guest.call(a=1)).result.success
+    file = guest.app.home.config_file
+    file.write_text("[executor]\nbackoff_seconds = 7\n")  # it knows nothing of this guest
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    async with asyncio.timeout(280):
+        assert (await guest.home.box.opened[-1].wait()).end in ("exited", "stopped")

@@ -62,15 +62,42 @@ def test_a_conversation_without_guests_is_passed_on_as_it_is():
     assert (guest_of("sum.add"), guest_of("file_read"), wire_name("file_read")) == ("sum", "", "file_read")
 
 
+def test_no_tool_can_be_named_so_that_it_passes_for_the_short_form_of_another():
+    long = "sum." + "a" * 64
+    short = wire_name(long)
+    assert len(short) == WIRE_LENGTH
+    assert len(short.rpartition("_")[2]) == 16  # 64 bits
+    assert wire_name("sum." + short.removeprefix("sum__")) != short
+
+
 # Schemas
 
-BOMB = {
-    "type": "object",
+
+def doubling(way):
+    """Definitions that refer twice to the next one, each found by `way`."""
+    return {**{f"d{n}": {"allOf": [{"$ref": f"{way}{n + 1}"}] * 2} for n in range(30)}, "d30": {}}
+
+
+BOMB = {"definitions": doubling("#/definitions/d"), "properties": {"x": {"$ref": "#/definitions/d0"}}}
+SPELLED = {
+    "definitions": {**doubling("#/definitions/%64"), **{f"%64{n}": {} for n in range(31)}},
+    "properties": {"x": {"$ref": "#/definitions/%640"}},
+}
+NAMELESS = {
+    "definitions": {"": doubling("#/definitions//d"), **{f"d{n}": {} for n in range(31)}},
+    "properties": {"x": {"$ref": "#/definitions//d0"}},
+}
+MOVED = {
     "definitions": {
-        **{f"d{n}": {"allOf": [{"$ref": f"#/definitions/d{n + 1}"}] * 2} for n in range(30)},
-        "d30": {},
+        "part": {"$id": "http://a.example/", "$ref": "#/definitions/d0", "definitions": doubling("#/definitions/d")},
+        **{f"d{n}": {} for n in range(31)},
     },
-    "properties": {"x": {"$ref": "#/definitions/d0"}},
+    "properties": {"x": {"$ref": "#/definitions/part"}},
+}
+MOVED_THEN = {
+    "$schema": "http://json-schema.org/draft-04/schema#",
+    "definitions": {"part": {"id": "http://a.example/", "definitions": doubling("#/definitions/d")}},
+    "properties": {"x": {"$ref": "#/definitions/part"}},
 }
 DEEP: dict = {}
 for _ in range(40):
@@ -86,16 +113,25 @@ for _ in range(40):
         ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "outside itself"),
         ({"properties": {"a": {"$dynamicRef": "#x"}}}, "dynamic"),
         ({"properties": {"a": {"$ref": "#"}}}, "refers to itself"),
+        ({"properties": {"a": {"description": "a\U000e0041"}}}, "do not show"),
+        ({"properties": {"a\u200b": {}}}, "do not show"),
         (BOMB, "comparisons"),
+        (SPELLED, "outside itself"),
+        (NAMELESS, "comparisons"),
+        (MOVED, "address of its own"),
+        (MOVED_THEN, "address of its own"),
+        ({"allOf": [{}, {"$ref": "#/allOf/+0"}]}, "to nothing"),
+        ({"allOf": [{}, {"$ref": "#/allOf/\u00b2"}]}, "outside itself"),
         (DEEP, "levels deep"),
         ({"description": "x" * 70_000}, "64 KB"),
         ({"properties": {"a": {"pattern": r"(?=a)\1"}}}, "cannot be used"),
         ({"$schema": "https://evil.example/meta"}, "cannot be used"),
-        ({"properties": {"a": {"$ref": "#/nowhere"}}}, "cannot be used"),
+        ({"properties": {"a": {"$ref": "#/nowhere"}}}, "to nothing"),
     ],
 )
 def test_a_schema_that_could_do_harm_is_refused_at_pinning(schema, why):
     assert why in schema_fault(schema)
+    assert not isinstance(schema, dict) or why in check(schema, {"x": "y"})  # nor is a value compared with it
 
 
 def test_patterns_take_linear_time_and_values_are_held_to_the_schema():
@@ -106,6 +142,19 @@ def test_patterns_take_linear_time_and_values_are_held_to_the_schema():
     shared = {"type": "object", "$defs": {"n": {"type": "integer"}}, "properties": {"a": {"$ref": "#/$defs/n"}}}
     assert schema_fault(shared) == ""
     assert "integer" in check(shared, {"a": "x"})
+
+
+@pytest.mark.parametrize(
+    ("branches", "items", "why"),
+    [(4, 4, "listed in the 'anyOf' keyword"), (1000, 4000, "it does not fit its schema"), (2000, 60_000, "too large")],
+)
+def test_neither_a_value_nor_its_faults_are_more_than_can_be_compared(branches, items, why):
+    """Without a bound, words for the second would take gigabytes: a fault for each item and branch."""
+    schema = {"properties": {"a": {"anyOf": [{"items": {"type": "integer"}}] * branches}}}
+    assert schema_fault(schema) == ""
+    told = check(schema, {"a": ["x"] * items})
+    assert why in told
+    assert check(schema, {"a": [1] * 100}) == ""
 
 
 def test_a_difference_is_marked_word_by_word():

@@ -146,3 +146,36 @@ def test_a_form_without_the_server_is_refused_with_the_reason(text):
 )
 def test_a_table_that_makes_no_sense_is_refused_with_its_key(server, key):
     assert [found for found, _ in server_faults("notes", server)] == [key]
+
+
+def test_a_file_that_moves_to_the_next_folder_changes_the_hash(tmp_path):
+    one, two = tmp_path / "opt" / "a", tmp_path / "opt" / "b"
+    for folder in (one, two):
+        folder.mkdir(parents=True)
+    (one / "main.py").write_text("")
+    (one / "z.py").write_text("code")
+    (two / "zz.py").write_text("")
+
+    def digest():
+        return find_program(("sh", str(one), str(two)), PATH).digest
+
+    before = digest()
+    (one / "z.py").rename(two / "z.py")
+    assert digest() != before
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["/proc/self/root/etc/hostname", "/proc/self/cwd/x.py", "/sys/kernel", "/dev/stdin", "/usr/../proc/1", "a\0b"],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_what_the_kernel_makes_up_and_nul_bytes_are_no_program(word, first):
+    with pytest.raises(UsageError, match="not a file that a program can be made of"):
+        find_program((word,) if first else ("sh", word), PATH)
+
+
+def test_a_link_into_proc_is_no_program(tmp_path):
+    (tmp_path / "link").symlink_to("/proc/self/cwd")
+    (tmp_path / "file").symlink_to("/proc/self/status")
+    with pytest.raises(UsageError, match="not a file that a program can be made of"):
+        find_program(("sh", str(tmp_path / "file")), PATH)

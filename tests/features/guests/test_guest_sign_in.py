@@ -14,7 +14,7 @@ from tests.features.guests.world import Guest
 
 async def visit(address):
     """What a browser does: follow the authorization server's redirect to the listener."""
-    await asyncio.to_thread(lambda: urllib.request.urlopen(address, timeout=60).read())
+    await asyncio.to_thread(lambda: urllib.request.urlopen(address, timeout=280).read())
 
 
 @pytest.fixture
@@ -85,3 +85,30 @@ async def test_hosts_that_changed_after_the_card_are_not_used(signed, shown):
     refused = await signed.home.call(call.tool, Turn("turn_h", "", "gateway"), **args)
     assert refused.result.code == "GUEST_CHANGED"
     assert not signed.oauth.requests
+
+
+async def test_removing_a_server_revokes_and_deletes_its_account(signed):
+    await sign_in(signed)
+    told = await signed.owner.remove("sum")
+    assert told[0] == "mcp:sum (user) is disconnected and its permission revoked."
+    assert [path for method, path, _ in signed.oauth.requests if path == "/revoke"]
+    assert signed.app.oauth.status() == []
+    assert signed.app.oauth.kept_client("mcp:sum", "user") is None
+    (told,) = signed.app.db.reader.execute("SELECT payload_json FROM audit_log WHERE event_type = 'oauth_disconnected'")
+    assert json.loads(told[0]) == {"revoked": True}
+
+
+async def test_an_account_whose_server_cannot_be_told_is_deleted_and_the_owner_learns_it(signed):
+    await sign_in(signed)
+    signed.oauth.__exit__(None, None, None)
+    told = await signed.owner.remove("sum")
+    assert "its permission was not revoked" in told[0]
+    assert signed.app.oauth.status() == []
+
+
+async def test_an_account_that_cannot_be_opened_any_more_is_deleted_all_the_same(signed):
+    await sign_in(signed)
+    await signed.app.db.write(lambda tx: tx.execute("DELETE FROM stored_secrets"))
+    told = await signed.owner.remove("sum")
+    assert "its client is not stored" in told[0]
+    assert signed.app.oauth.status() == []

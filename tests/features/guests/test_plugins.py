@@ -56,6 +56,23 @@ def test_the_plugin_of_the_document_is_read_as_written(tmp_path):
     )
 
 
+async def test_what_is_let_in_already_is_not_asked_about_again(sample, tmp_path):
+    home = sample()
+    offer = await let_in(home, plugin(tmp_path / "p"))
+    guests = OwnerGuests(home.app)
+    program = copy_of(home.app, offer) / "echo-plugin"
+    program.write_text("damaged")
+    assert guests.is_let_in("echo-plugin", {"echo": "reads"})
+    assert "damaged" not in program.read_text()
+    assert not guests.is_let_in("echo-plugin", {"echo": "writes"})
+    await guests.disable("echo-plugin")
+    assert not guests.is_let_in("echo-plugin", {"echo": "reads"})
+    await let_in(home, plugin(tmp_path / "p"))
+    plugin(home.app.home.plugins_dir / "echo-plugin", ECHO.replace("Echoes", "Repeats"))
+    await guests.read_plugin("echo-plugin")
+    assert not guests.is_let_in("echo-plugin", {"echo": "reads"})
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -112,6 +129,7 @@ async def test_a_call_is_one_object_in_and_one_out_in_a_box_of_its_own(sample, t
     asked = json.loads(spec.stdin)
     assert (asked["tool"], asked["args"], bool(asked["call_id"])) == ("echo", {"word": "x"}, True)
     assert (spec.domains, [mount.writable for mount in spec.mounts]) == ((), [False])
+    assert (spec.limits.output_bytes, spec.limits.wall_seconds) == (1 << 20, 60.0)
 
 
 @pytest.mark.parametrize(
@@ -128,14 +146,31 @@ async def test_anything_but_one_such_object_has_failed_with_what_was_seen(sample
     assert failed.result.label == "untrusted:guest:echo-plugin"
 
 
+async def test_what_was_seen_instead_of_an_answer_is_told_without_secrets(sample, tmp_path):
+    secret = "hush-hush-4711-hush-hush"
+    home = sample()
+    await let_in(home, plugin(tmp_path / "p"))
+    home.app.redactor.register("SUM_TOKEN", secret)
+    for number, ended in enumerate((
+        finished(f"Traceback: {secret}".encode()),
+        finished(stderr=f"Traceback: {secret}".encode(), exit_code=1),
+        finished(f"Traceback: {'y' * 280}{secret}".encode()),  # half of it would be within what is shown
+    )):  # fmt: skip
+        home.box = FakeBox(lambda _, ended=ended: ended)
+        failed = await home.call("echo-plugin.echo", Turn("turn_1", "", "chat"), key=f"k{number}")
+        assert "Traceback: " in failed.result.output
+        assert "hush" not in failed.result.output
+
+
+@pytest.mark.parametrize(("kind", "status"), [("reads", "failed"), ("writes", "unknown")])
 @pytest.mark.parametrize("end", ["timeout", "output_limit", "memory_limit", "left_behind"])
-async def test_one_that_is_cut_off_is_failed_for_a_read_and_unknown_for_a_write(sample, tmp_path, end):
+async def test_one_that_is_cut_off_is_failed_for_a_read_and_unknown_for_a_write(sample, tmp_path, end, kind, status):
     home = sample(security__autonomy="full")
-    await let_in(home, plugin(tmp_path / "p"), echo="writes")
+    await let_in(home, plugin(tmp_path / "p"), echo=kind)
     cut = BoxResult(end=end, exit_code=137, stdout=b"", stderr=b"", seconds=1, tier="A", reason="It was cut off.")
     home.box = FakeBox(lambda _: cut)
     ended = await home.call("echo-plugin.echo", Turn("turn_1", "", "chat"))
-    assert ended.receipt.status == "unknown"
+    assert ended.receipt.status == status
 
 
 async def test_files_that_changed_after_the_approval_are_not_run(sample, tmp_path):

@@ -17,7 +17,7 @@ from coilclaw.packets.card import nobody
 
 COILCLAW = str(Path(sys.executable).with_name("coilclaw"))
 LATEST = "2025-11-25"
-PATIENCE = 60
+PATIENCE = 280
 HELLO = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}}
 
 

@@ -3,6 +3,8 @@
 import pytest
 
 from coilclaw.config import Home, load
+from coilclaw.config.forge import Forge
+from coilclaw.config.google import Google
 from coilclaw.config.mcp import NEVER_OFFERED, McpServe
 from coilclaw.gate.callers import is_runtime_only
 from coilclaw.packets.errors import ConfigError
@@ -24,9 +26,10 @@ def test_the_default_is_reads_and_notes(sample):
 
 
 def test_every_tool_that_decides_for_the_owner_is_named(sample):
-    """A new tool of the runtime must be added to NEVER_OFFERED: the configuration knows no tools."""
-    tools = sample().app.tools.values()
-    assert {tool.name for tool in tools if is_runtime_only(tool) or tool.governs} == NEVER_OFFERED
+    """A new tool of the runtime, or of the owner's accounts, must be added to NEVER_OFFERED: the configuration knows no
+    tools."""
+    tools = sample(google=Google(client_id="x"), forge=Forge(kind="github")).app.tools.values()
+    assert {tool.name for tool in tools if is_runtime_only(tool) or tool.governs or tool.identities} == NEVER_OFFERED
 
 
 @pytest.mark.parametrize("name", sorted(NEVER_OFFERED))
@@ -36,7 +39,7 @@ def test_what_decides_for_the_owner_cannot_be_offered(tmp_path, name):
 
 
 @pytest.mark.parametrize("text", ['tools = ["*"]', 'tools = "time"', "tools = [7]", 'tools = ["a b"]', "tool = []"])
-def test_what_is_no_list_of_names_is_a_fault(tmp_path, text):
+def test_what_is_not_a_list_of_names_is_a_fault(tmp_path, text):
     with pytest.raises(ConfigError, match=r"mcp\.serve"):
         loaded(tmp_path, f"[mcp.serve]\n{text}\n")
 

@@ -20,7 +20,7 @@ def test_an_id_comes_back_byte_for_byte(own):
 
 
 @pytest.mark.parametrize("own", ["null", "true", "[1]", '{"a":1}', '"' + "x" * 300 + '"', "1" * 300])
-def test_what_is_no_id_is_refused_with_none(own):
+def test_what_is_not_an_id_is_refused_with_none(own):
     with pytest.raises(RpcError) as refused:
         read_message(f'{{"jsonrpc":"2.0","id":{own},"method":"ping"}}'.encode())
     assert json.loads(error_of(refused.value)) == {
@@ -53,7 +53,7 @@ def test_what_is_no_id_is_refused_with_none(own):
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":7}', -32602),
     ],
 )
-def test_what_is_no_message_is_answered_with_an_error(text, code):
+def test_what_is_not_a_message_is_answered_with_an_error(text, code):
     with pytest.raises(RpcError) as refused:
         read_message(text)
     assert json.loads(error_of(refused.value))["error"]["code"] == code
@@ -65,7 +65,7 @@ def test_any_bytes_are_a_message_or_an_error(data):
         assert read_message(data).method
 
 
-def test_a_response_of_the_client_is_no_request():
+def test_a_response_of_the_client_is_not_a_request():
     assert read_message(b'{"jsonrpc":"2.0","id":1,"result":{}}').method == ""
 
 

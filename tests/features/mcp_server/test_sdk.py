@@ -52,7 +52,7 @@ async def test_the_official_client_over_http(sample):
     home = offering(sample(), *OFFERED)
     async with site_of(home) as site:
         headers = {"Authorization": f"Bearer {site.token}"}
-        async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http:
+        async with httpx2.AsyncClient(headers=headers, timeout=280, trust_env=False) as http:
             async with Client(streamable_http_client(f"{site.origin}/mcp", http_client=http)) as client:
                 await use(client, home)
             assert not site.serving.runtime.background.here

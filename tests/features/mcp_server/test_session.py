@@ -240,7 +240,7 @@ async def test_a_call_that_asks_waits_and_its_end_is_told_later(sample):
     assert "untrusted:mcp" in home.app.root.labels.labels_of("a.txt")
 
 
-async def test_a_no_is_told_with_its_reason(sample):
+async def test_a_no_is_reported_with_its_reason(sample):
     home = offering(sample(), "file_write")
     client = await here(home)
     result = await client.call("file_write", path="a.txt", content="x")

@@ -199,7 +199,7 @@ def test_files_serve_as_stdin_and_stdout_too(sample):
     assert [json.loads(line)["id"] for line in told.read_text().splitlines()] == [1, 2]
 
 
-def test_a_home_that_is_not_there_is_said_on_stderr(tmp_path):
+def test_a_home_that_is_not_there_is_reported_on_stderr(tmp_path):
     done = subprocess.run(
         [COILCLAW, "mcp", "serve"],
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COILCLAW_HOME": str(tmp_path / "none")},

@@ -3,6 +3,7 @@
 import pytest
 
 from coilclaw.features.forge.job_file import skills_of_job
+from coilclaw.features.sops.procedures import Procedures
 from coilclaw.gate.skills import uses_of
 from tests.features.conftest import calls
 from tests.features.skills.shelf import PROCEDURE, put
@@ -35,11 +36,11 @@ async def test_a_job_with_the_intent_works_under_the_skill_and_leaves_its_eviden
 @pytest.mark.parametrize(
     ("ours", "precondition", "limits", "words"),
     [
-        ({"inputs": "month"}, "", {}, "needs the input month, which the job was not given"),
+        ({"inputs": "month"}, "", {}, "needs the input month, which was not given"),
         ({}, "- tool: shell", {}, "needs the tool shell, which is not allowed here"),
         ({}, "- domain: bank.example", {}, "needs the domain bank.example"),
         ({}, "", {"allowed_tools": ("artifact_put",)}, "needs the tool file_read"),
-        ({"evidence": "report"}, "", {}, "needs the evidence report, which the job cannot leave without artifact_put"),
+        ({"evidence": "report"}, "", {}, "needs the evidence report, which cannot be left without artifact_put"),
     ],
 )
 async def test_a_job_whose_skill_lacks_something_does_not_begin(office, ours, precondition, limits, words):
@@ -65,7 +66,86 @@ async def test_an_input_that_was_given_lets_the_job_begin(office):
     assert at.job(job).state == "DONE"
 
 
-async def test_a_procedure_is_not_matched_with_a_skill(office):
+SOP = """
+name = "daily-look"
+description = "Look at the inbox."
+
+[[steps]]
+id = "list"
+kind = "tool"
+tool = "file_list"
+args = { path = "." }
+
+[[steps]]
+id = "sum"
+kind = "agent"
+prompt = "Sum it up."
+"""
+
+
+def procedure(home):
+    file = home.workspace / "sops" / "daily-look" / "SOP.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(SOP)
+
+
+async def run_of(home):
+    procedures = Procedures(home.app, conveyor=home.conveyor())
+    run = await procedures.start("daily-look")
+    return (await procedures.go_on(run.run_id)).run
+
+
+@pytest.mark.parametrize("ours", [{"triggers": "the inbox"}, {"triggers": "daily look"}, {"intent": "daily-look"}])
+async def test_the_run_of_a_procedure_works_under_the_skill_that_its_words_match(sample, ours):
+    home = sample()
+    procedure(home)
+    put(home.workspace, "look", "allowed-tools: file_list", body=PROCEDURE.replace("- tool: file_read", ""), **ours)
+    home.script(calls(("file_read", {"path": "SYSTEM.md"})), {"text": "done"})
+    run = await run_of(home)
+    assert run.state == "DONE", run.reason
+    (use,) = uses_of(home.app.db.reader, run.turn_id)
+    assert use.skill == "look"
+    rows = home.app.db.reader.execute("SELECT tool, decision_json FROM proposed_actions ORDER BY rowid").fetchall()
+    decided = dict(rows)
+    assert "skill:look" in decided["file_read"]  # what its model asks for is narrowed too
+
+
+async def test_a_procedure_whose_skill_lacks_something_does_not_begin(sample):
+    home = sample()
+    procedure(home)
+    body = PROCEDURE.replace("- tool: file_read", "- domain: bank.example")
+    put(home.workspace, "look", body=body, intent="daily-look")
+    run = await run_of(home)
+    assert (run.state, "SKILL_PRECONDITION" in run.reason, "bank.example" in run.reason) == ("FAILED", True, True)
+    assert home.statuses() == []
+
+
+PUTS = """
+[[steps]]
+id = "report"
+kind = "tool"
+tool = "artifact_put"
+args = { name = "report", kind = "report", content = "looked" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "reason"),
+    [("", "FAILED", "evidence missing: report."), (PUTS, "DONE", "Every step of the plan is done.")],
+)
+async def test_a_procedure_that_is_a_job_must_leave_what_its_skill_asks_for(office, more, state, reason):
+    at = office()
+    file = at.home.workspace / "sops" / "daily-look" / "SOP.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(SOP.partition('\n[[steps]]\nid = "sum"')[0] + "\n" + more)
+    put(at.home.workspace, "look", body=PROCEDURE, intent="daily-look", evidence="report")
+    job = await at.create("Run the SOP daily-look.", sop="daily-look")
+    await at.drain()
+    assert (at.job(job).state, at.job(job).reason) == (state, reason)
+    assert [use.skill for use in uses_of(at.app.db.reader, job.turn_id)] == ["look"]
+
+
+async def test_the_runtimes_own_words_about_a_procedure_match_nothing(office):
     at = office()
     put(at.home.workspace, "run", "allowed-tools: time", triggers="run the sop")
     job = await at.create("Run the SOP daily-check.", sop="daily-check")

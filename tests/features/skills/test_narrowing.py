@@ -6,6 +6,8 @@ import pytest
 from coilclaw.features.chat.agent import agent_of
 from coilclaw.features.chat.post_message import post
 from coilclaw.features.skills.consult import guide
+from coilclaw.features.skills.skill import MOST_SKILLS
+from coilclaw.features.skills.skill_files import SkillFiles
 from coilclaw.gate.skills import record_use, uses_of
 from coilclaw.gate.turn import Turn
 from coilclaw.ledger.audit import Wanted, add_event, events_after, last_events
@@ -13,7 +15,7 @@ from coilclaw.ledger.story import story_of
 from coilclaw.packets.card import Answer
 from coilclaw.packets.skill import NONE, USED, SkillUse
 from coilclaw.store.retention import old_audit
-from tests.features.skills.shelf import only, put
+from tests.features.skills.shelf import PROCEDURE, only, put
 from tests.home import Sample
 
 EVIL = "untrusted:evil.example"
@@ -256,8 +258,95 @@ async def test_work_that_a_narrowed_turn_starts_may_do_no_more(sample):
     assert job.spec.constraints.allowed_domains == ("a.example",)
 
 
+async def test_more_skills_than_are_read_are_told_and_not_used(sample):
+    home = sample()
+    only(home.workspace)
+    for number in range(MOST_SKILLS + 1):
+        put(home.workspace, f"s{number:03}", triggers=f"do number {number}")
+    home.script({"text": "done"})
+    *read, beyond = SkillFiles(home.app).every()
+    assert [file.name for file in read if file.usable is None] == []
+    assert (beyond.name, beyond.usable, "more than 200" in str(beyond.read.faults[0])) == ("s200", None, True)
+    await turn(home, "do number 199")
+    await turn(home, "do number 200")
+    used = last_events(home.app.db.reader, Wanted(event_type=USED), 10)
+    assert [event.payload["skill"] for event in used] == ["s199"]
+
+
 async def test_without_skills_nothing_is_recorded(sample):
     home = sample()
     only(home.workspace)
     reply = await turn(home, "hi")
     assert not last_events(home.app.db.reader, Wanted(entity_id=reply.turn_id, event_type=NONE), 5)
+
+
+# Preconditions of a turn
+
+
+@pytest.mark.parametrize(
+    ("head", "need", "evidence", "words"),
+    [
+        ((), "- tool: shell_of_others", {}, "needs the tool shell_of_others, which is not allowed here"),
+        ((), "- domain: bank.example", {}, "needs the domain bank.example, which is not allowed here"),
+        (("allowed-tools: file_read",), "- tool: file_read", {"evidence": "report"}, "needs the evidence report"),
+    ],
+)
+async def test_a_turn_whose_skill_lacks_something_asks_no_model(sample, head, need, evidence, words):
+    home = sample()
+    body = PROCEDURE.replace("- tool: file_read", need)
+    put(home.workspace, "pay", *head, body=body, intent="pay_bills", triggers="pay the bills", **evidence)
+    home.script({"text": "never said"})
+    reply = await turn(home, "please pay the bills")
+    assert reply.text.startswith("SKILL_PRECONDITION: the skill pay")
+    assert words in reply.text
+    assert "never said" not in reply.text
+
+
+async def test_an_input_is_the_owners_to_say_in_a_turn(sample):
+    home = sample()
+    put(home.workspace, "pay", body=PROCEDURE, intent="pay_bills", triggers="pay the bills", inputs="month")
+    home.script({"text": "For which month?"})
+    assert (await turn(home, "pay the bills")).text == "For which month?"
+
+
+async def test_a_skill_that_lacks_something_is_not_taken_up(sample):
+    home = sample()
+    body = PROCEDURE.replace("- tool: file_read", "- domain: bank.example")
+    put(home.workspace, "pay", body=body, intent="pay_bills")
+    outcome = await home.call("skill_use", Turn("t", "", "chat"), name="pay")
+    assert (outcome.result.success, outcome.result.code) == (False, "SKILL_PRECONDITION")
+    assert uses_of(home.app.db.reader, "t") == ()
+
+
+# Scripts
+
+
+@pytest.mark.parametrize(("autonomy", "ran"), [("supervised", 0), ("full", 1)])
+async def test_scripts_of_a_skill_run_as_boxed_commands_alone(sample, autonomy, ran):
+    home = sample(security__autonomy=autonomy)
+    skill = put(home.workspace, "pay", "allowed-tools: shell", triggers="pay the bills").parent
+    script = skill / "scripts" / "run"
+    script.parent.mkdir()
+    script.write_text(f"#!/bin/sh\ntouch {home.folder}/ran\n")
+    script.chmod(0o755)
+    home.script({"text": "done"})
+    reply = await turn(home, "pay the bills")
+    assert [use.skill for use in uses_of(home.app.db.reader, reply.turn_id)] == ["pay"]
+    assert (await home.call("skill_use", Turn("t", "", "chat"), name="pay")).result.success
+    read = await home.call("skill_use", Turn("t", "", "chat"), key="r", name="pay", reference="../scripts/run")
+    assert read.result.code == "ARGS_INVALID"
+    assert not home.box.specs
+    done = await home.call("shell", Turn("t", "", "chat"), key="s", command="skills/pay/scripts/run")
+    assert (done.result.success, len(home.box.specs)) == (bool(ran), ran)  # like any other command of the model's
+    assert all("skills/pay/scripts/run" in str(spec.command) and not spec.domains for spec in home.box.specs)
+    assert not (home.folder / "ran").exists()  # the box of this home is a fake, and nothing else ran it
+
+
+async def test_a_skill_without_the_tool_leaves_no_way_to_its_scripts(sample):
+    home = sample(security__autonomy="full")
+    script = put(home.workspace, "pay", "allowed-tools: file_read", triggers="pay").parent / "scripts" / "run"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    home.script(calls(("shell", {"command": "sh skills/pay/scripts/run"})), {"text": "{last_tool_result}"})
+    assert "not in the allowlist of skill:pay" in (await turn(home, "pay")).text
+    assert not home.box.specs

@@ -162,15 +162,17 @@ def disable(name: str) -> int:
 @click.command(short_help="Remove a server.")
 @click.argument("name")
 def remove(name: str) -> int:
-    """Remove a server: its approval is forgotten, and its table goes from config.toml, which asks you."""
+    """Remove a server: its account is revoked, its approval forgotten, and its table goes, which asks you.
+
+    The account is the one of `coilclaw mcp sign-in`; the table is the server's in config.toml.
+    """
     from coilclaw.packets.settings import SettingChange
     from coilclaw.runtime.settings import proposal
 
     with opened() as app:
         guests = _guests(app)
-        guests.view(name)
-        asyncio.run(guests.forget(name))
-        tell(f"The approval of {name} is forgotten.")
+        for line in asyncio.run(guests.remove(name)):
+            tell(line)
         if name not in app.config.mcp.servers:
             return 0
         return _exit(_carry(app, proposal(app, (SettingChange(key=f"mcp.servers.{name}", op="unset"),))))
@@ -308,6 +310,9 @@ def _let_in(app: "Runtime", name: str, given: tuple[str, str, str], server: "Mcp
         raise UsageError(f"{name} offers no tool that can be let in.", remedy="Nothing was added.")
     view = guests.view(name) if name in guests.names() else None
     classes = _classes([tool.original for tool in row.seen.tools], given, view, reaches_out=row.seen.grant.reaches_out)
+    if guests.is_let_in(name, classes, server):
+        tell(f"{name} is let in already, with these tools and exactly as it is now. Nothing changed.")
+        return 0
     outcome = _carry(app, guests.approve_call(name, classes, row.seen.digest, server))
     print_result(outcome.result.output, success=outcome.result.success)
     if outcome.pending:
@@ -381,7 +386,8 @@ def _show(view: "GuestView") -> None:
     for line in view.refused:
         tell(f"Cannot be let in: {line}")
     if view.difference:
-        tell(f"\n{view.difference}\n\nApprove it with `coilclaw mcp approve {view.name}`.")
+        group = "plugin" if view.kind == "plugin" else "mcp"
+        tell(f"\n{view.difference}\n\nApprove it with `coilclaw {group} approve {view.name}`.")
 
 
 def _pair(text: str) -> tuple[str, str]:

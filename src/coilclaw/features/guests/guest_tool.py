@@ -7,19 +7,22 @@ import msgspec
 
 from coilclaw.features.guests.names import tool_name
 from coilclaw.features.guests.offer import OfferedTool, Pin, ToolClass
-from coilclaw.packets.action import Label, untrusted
+from coilclaw.packets.action import Identity, Label, untrusted
 from coilclaw.packets.canonical import Json, canonical_bytes, parse_object, sha256_hex
 from coilclaw.packets.decision import Destination, RiskClass
 from coilclaw.packets.errors import EffectUncertain, ToolError
 from coilclaw.packets.http import FetchRequest
-from coilclaw.packets.ports import Context, Recovery, ToolOutput, Touches
+from coilclaw.packets.ports import Context, Recovery, Tool, ToolOutput
 from coilclaw.packets.text import one_line, visible
+from coilclaw.packets.touches import Touches
 from coilclaw.tools.declare import ANYONE
 
 if TYPE_CHECKING:
     from coilclaw.features.guests.mcp_client import CallResult
 
 EFFECTS: dict[ToolClass, RiskClass] = {"reads": "READ", "writes": "WRITE", "sends": "EXFILTRATION"}
+_INSIDE = str.maketrans("«»", "‹›")
+"""A description cannot close the quotation it stands in and go on as if it were ours."""
 TEXT = 50_000
 """Characters of a result that the model gets; of a longer one the rest is an artifact."""
 
@@ -45,7 +48,7 @@ class GuestTool:
         self._call = call
         self.guest = offer.name
         self.name = tool_name(offer.name, tool.original)
-        told = visible(tool.description, lines=False)
+        told = visible(tool.description, lines=False).translate(_INSIDE)
         self.description = f"A tool of the outside program {offer.name}, which describes it so: «{told}»"
         self.effect: RiskClass = EFFECTS[kind]
         self.destination: Destination = "external" if offer.grant.reaches_out else "machine"
@@ -53,6 +56,7 @@ class GuestTool:
         self.always_ask = bool(offer.grant.write) and kind != "reads"  # what it changes there cannot be undone
         self.callers = ANYONE
         self.governs = False
+        self.identities: frozenset[Identity] = frozenset()
 
     @property
     def label(self) -> Label:
@@ -77,6 +81,13 @@ class GuestTool:
         if fault := check(self._tool.parameters, given):
             raise msgspec.ValidationError(one_line(fault))
         return GuestArgs(given)
+
+    def acting_as(self, identity: Identity) -> Tool:
+        """It acts for nobody."""
+        raise ValueError(f"{self.name} has no identities")
+
+    async def look_ahead(self, args: msgspec.Struct, *, begun: bool) -> None:
+        """There is nothing to fetch."""
 
     def touches(self, args: msgspec.Struct) -> Touches:
         """Where the arguments go, and all of them for the card."""
@@ -137,17 +148,23 @@ class GuestTool:
                 lines.append(_json(result.structured))
         if context.notes is None:
             raise ToolError("no artifacts were granted to this call.", code="NOT_GRANTED")
-        put = context.notes.put_artifact
-        for part, blob in enumerate(result.blobs, 1):
+
+        async def put(kind: str, name: str, content: bytes) -> str:
+            # Named by its content too: a read that is repeated after a crash may bring something else.
+            assert context.notes is not None  # noqa: S101 - looked at above
+            part = int(sha256_hex(content)[:12], 16) + 1
+            return await context.notes.put_artifact(kind=kind, name=name, content=content, part=part)
+
+        for number, blob in enumerate(result.blobs, 1):
             kept = "too large to keep"
             if len(blob.data) <= ARTIFACT:
-                artifact = await put(kind=blob.kind, name=f"{self.name}-{part}", content=blob.data, part=part)
+                artifact = await put(blob.kind, f"{self.name}-{number}", blob.data)
                 kept = f"artifact {artifact}"
             lines.append(f"[{blob.kind}, {blob.mime_type}, {len(blob.data)} bytes: {kept}]")
         text = "\n".join(lines)
         if len(text) > TEXT:
             whole = text.encode("utf-8", "surrogatepass")[:ARTIFACT]
-            artifact = await put(kind="guest_result", name=self.name, content=whole)
+            artifact = await put("guest_result", self.name, whole)
             text = f"{text[:TEXT]}\n[cut: {len(whole)} bytes of it are the artifact {artifact}]"
         return ToolOutput(
             text=text or "(no content)",

@@ -30,7 +30,7 @@ class Guests:
             result = await call_plugin(self._app, pin, tool, arguments, context.idempotency_key)
         else:
             idle = self._app.config.mcp.servers[pin.offer.name].idle_seconds
-            result = await self.servers.call(pin, tool, arguments, idle_seconds=idle)
+            result = await self.servers.call(pin, tool, arguments, context, idle_seconds=idle)
         return await asyncio.to_thread(_without_secrets, self._app, result)
 
     async def look(self, name: str, server: "McpServer") -> GuestOffer:

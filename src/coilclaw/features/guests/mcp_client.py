@@ -112,6 +112,11 @@ class McpClient:
         """The server said that its tools changed since they were listed."""
         return self._changed
 
+    @property
+    def fault(self) -> GuestFault | None:
+        """Why nothing more can be said to it; None while it lives."""
+        return self._fault
+
     async def start(self) -> ServerInfo:
         """Open the wire and a session, or raise GuestFault and close."""
         try:

@@ -15,9 +15,15 @@ TOLD = 500
 class StdioWire:
     """Speaks to the program in a box that the caller opened; closing the wire ends the box."""
 
-    def __init__(self, box: OpenBox, *, grace_seconds: float = 2.0) -> None:
-        """`grace_seconds` is how long the program may take to exit by itself after its input has ended."""
+    def __init__(
+        self, box: OpenBox, *, redact: Callable[[str], str] = lambda text: text, grace_seconds: float = 2.0
+    ) -> None:
+        """`grace_seconds` is how long the program may take to exit by itself after its input has ended.
+
+        `redact` is applied to its last words before they are cut: half a secret would not be found.
+        """
         self._box = box
+        self._redact = redact
         self._grace = grace_seconds
         self._reading: asyncio.Task[None] | None = None
 
@@ -56,7 +62,7 @@ class StdioWire:
             async for line in self._box.lines():
                 if line.strip():
                     await receive(line)
-            fault = _over(await self._result())
+            fault = _over(await self._result(), self._redact)
         except GuestFault as error:  # it broke the protocol: nothing it says later can be trusted
             fault = error
         finally:
@@ -72,7 +78,7 @@ class StdioWire:
             return await self._box.close()
 
 
-def _over(result: BoxResult) -> GuestFault:
+def _over(result: BoxResult, redact: Callable[[str], str]) -> GuestFault:
     why = f"It exited with code {result.exit_code}." if result.end == "exited" else f"It ended: {result.reason}"
-    told = result.stderr.decode("utf-8", "replace").strip()[-TOLD:]
+    told = redact(result.stderr.decode("utf-8", "replace")).strip()[-TOLD:]
     return GuestFault(f"{why} It wrote: {told}" if told else why, code="GUEST_OVER")

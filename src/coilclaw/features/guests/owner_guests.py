@@ -9,7 +9,7 @@ from coilclaw.config.mcp import McpServer, server_faults
 from coilclaw.features.guests.guests import guests_of
 from coilclaw.features.guests.manifest import read_plugin
 from coilclaw.features.guests.names import check_guest_name, skeleton
-from coilclaw.features.guests.offer import ToolClass
+from coilclaw.features.guests.offer import Pin, ToolClass
 from coilclaw.features.guests.plugin_files import installed
 from coilclaw.features.guests.store import drop_guest, load_guest, load_guests, put_seen, switch_off
 from coilclaw.features.guests.views import GuestView, view_of
@@ -96,6 +96,19 @@ class OwnerGuests:
         self._must_look_like_no_other(name)
         await self._app.db.write(lambda tx: put_seen(tx, offer))
 
+    def is_let_in(self, name: str, classes: dict[str, ToolClass], server: McpServer | None = None) -> bool:
+        """Whether an approval would change nothing; a plugin's copy that was damaged is then made again."""
+        row = load_guest(self._app.db.reader, name)
+        if row is None or row.pin is None or row.seen is None or not row.enabled:
+            return False
+        if server is not None and self._app.config.mcp.servers.get(name) != server:
+            return False
+        guests = guests_of(self._app)
+        if row.pin != Pin(offer=row.seen, classes=classes) or not guests.is_configured(row.pin):
+            return False
+        guests.settle(row.seen)
+        return True
+
     def approve_call(
         self, name: str, classes: dict[str, ToolClass], offer: str, server: McpServer | None = None
     ) -> ToolCall:
@@ -141,6 +154,22 @@ class OwnerGuests:
         if self.is_plugin(name):
             remove(self._app, name)
         await self._app.db.write(write)
+
+    async def remove(self, name: str) -> list[str]:
+        """Revoke and delete a server's account, and forget its approval; what was done, in words.
+
+        The account comes first, while config.toml still says where its authorization server is. One whose table was
+        deleted by hand is removed all the same.
+        """
+        from coilclaw.features.guests.signing_in import account
+        from coilclaw.store.oauth import find_token
+
+        signed_in = find_token(self._app.db.reader, account(name), "user") is not None
+        if not signed_in:
+            self.view(name)
+        ended = await self._app.oauth.disconnect_kept(account(name), "user") if signed_in else None
+        await self.forget(name)
+        return [*([] if ended is None else [str(ended)]), f"The approval of {name} is forgotten."]
 
     def _must_look_like_no_other(self, name: str) -> None:
         for other in self.names():

@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.features.guests.given import granted_folders, guest_folder, own_environment
 from coilclaw.features.guests.mcp_client import CallResult, GuestFault
 from coilclaw.features.guests.offer import OfferedTool, Pin
 from coilclaw.features.guests.plugin_files import copy_of, signature
 from coilclaw.features.guests.program import folder_digest
-from coilclaw.features.guests.running import granted_folders, guest_folder, own_environment
 from coilclaw.packets.box import BoxLimits, BoxMount, BoxResult, BoxSpec
 from coilclaw.packets.canonical import Json, NotCanonical, canonical_bytes, parse_object
 from coilclaw.packets.errors import ToolError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from coilclaw.runtime.runtime import Runtime
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 OUTPUT = 1 << 20
 AT = "/guest/plugin"
 _SEEN = 300
+NOT_STARTED = (126, 127)
+"""How a program ends that cannot be executed, or whose interpreter is missing."""
 
 
 class PluginAnswer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +48,24 @@ async def call_plugin(
         from coilclaw.sandbox.box import reaching
 
         box = reaching(box, app.transport)
-    return _answer(await box.run(spec))
+    return _answer(await box.run(spec), app.redact)
+
+
+async def start_plugin(app: "Runtime", pin: Pin) -> None:
+    """Start each program of a plugin in its box and let it end; GuestFault when one cannot be started.
+
+    Nothing is asked of it, and it gets no network and no folder but its own.
+    """
+    folder = copy_of(app, pin.offer)
+    await asyncio.to_thread(_must_be_approved, app, pin, folder)
+    box, programs = app.open_box(), {each.command: each for each in pin.offer.tools if each.original in pin.classes}
+    for tool in programs.values():
+        spec = plugin_spec(app, pin, tool, folder, b"")
+        result = await box.run(msgspec.structs.replace(spec, domains=(), mounts=spec.mounts[:1]))
+        if result.end != "exited" or result.exit_code in NOT_STARTED:
+            told = app.redact(result.stderr.decode("utf-8", "replace")).strip()[-_SEEN:]
+            why = result.reason or f"{tool.command[0]} exited with code {result.exit_code}."
+            raise GuestFault(f"{why} {told}".strip(), code="PLUGIN_FAILED", answered=False)
 
 
 def _must_be_approved(app: "Runtime", pin: Pin, folder: "Path") -> None:
@@ -88,16 +108,16 @@ def plugin_spec(app: "Runtime", pin: Pin, tool: OfferedTool, folder: "Path", ask
     )
 
 
-def _answer(result: BoxResult) -> CallResult:
-    """The answer, or what was seen instead of one."""
+def _answer(result: BoxResult, redact: "Callable[[str], str]") -> CallResult:
+    """The answer, or what was seen instead of one, redacted before it is cut: half a secret would not be found."""
     if result.end != "exited" or result.exit_code:
-        told = result.stderr.decode("utf-8", "replace").strip()[-_SEEN:]
+        told = redact(result.stderr.decode("utf-8", "replace")).strip()[-_SEEN:]
         why = result.reason or f"It exited with code {result.exit_code}."
         raise GuestFault(f"{why} {told}".strip(), code="PLUGIN_FAILED", answered=result.end == "exited")
     try:
         answer = msgspec.convert(dict(parse_object(result.stdout)), PluginAnswer)
     except (NotCanonical, msgspec.ValidationError) as error:
-        seen = result.stdout[:_SEEN].decode("utf-8", "replace")
+        seen = redact(result.stdout.decode("utf-8", "replace"))[:_SEEN]
         raise GuestFault(
             f"It did not answer with one JSON object {{success, output, error, metadata}} ({str(error)[:200]}): {seen}",
             code="PLUGIN_ANSWER",

@@ -1,30 +1,78 @@
-"""What the doctor looks at: whether each guest that was let in can still be used. Nothing of a guest runs for it."""
+"""What the doctor looks at: whether each guest that was let in can still be used, and whether it starts."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from coilclaw.features.guests.given import granted_folders, secrets_of, worked_in
 from coilclaw.features.guests.guests import guests_of
 from coilclaw.features.guests.offer import GuestGrant, Pin
 from coilclaw.features.guests.plugin_files import copy_of
 from coilclaw.features.guests.program import find_program, folder_digest, must_be_apart
-from coilclaw.features.guests.running import granted_folders, secrets_of, worked_in
 from coilclaw.features.guests.store import DAMAGED, load_guests
 from coilclaw.packets.box import Probe
 from coilclaw.packets.errors import CoilclawError, ToolError
+from coilclaw.packets.text import one_line
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.store.tx import Tx
 
 
-def guest_probes(app: "Runtime", db: "Tx") -> list[Probe]:
-    """A probe for each guest that is let in and switched on. Blocking: it reads every file of their programs."""
-    found: list[Probe] = []
+START_SECONDS = 30.0
+_AT_ONCE = 4
+
+
+def guest_probes(app: "Runtime", db: "Tx", *, start: bool) -> list[Probe]:
+    """A probe for each guest that is let in and switched on. Blocking: it reads every file of their programs.
+
+    With `start`, each that could be used is started once in its box, or asked at its address, and ended. A plugin is
+    given no call, so it does nothing but start.
+    """
+    found: dict[str, Probe] = {}
+    sound: list[Pin] = []
     for row in load_guests(db):
         if row.enabled and row.pin is not None:
-            found.append(_guest(app, row.pin))
+            found[row.name] = _guest(app, row.pin)
+            if found[row.name].state == "ok":
+                sound.append(row.pin)
         elif row.enabled and row.fault == DAMAGED:
-            found.append(_faulty(row.name, "its stored approval is damaged", f"Run `coilclaw mcp approve {row.name}`."))
-    return found
+            remedy = f"Run `coilclaw mcp approve {row.name}`."
+            found[row.name] = _faulty(row.name, "its stored approval is damaged", remedy)
+    if start and sound and not app.estop.engaged():
+        found |= asyncio.run(_started(app, sound))
+    return list(found.values())
+
+
+async def _started(app: "Runtime", pins: list[Pin]) -> dict[str, Probe]:
+    """What starting each of them showed, some at a time."""
+    from coilclaw.features.guests.running import RunningGuests
+
+    guests, turn = RunningGuests(app), asyncio.Semaphore(_AT_ONCE)
+
+    async def one(pin: Pin) -> Probe:
+        name, is_plugin = pin.offer.name, pin.offer.grant.kind == "plugin"
+        log = f"`coilclaw mcp log {name}` tells more."
+        async with turn:
+            try:
+                async with asyncio.timeout(START_SECONDS):
+                    withheld = await guests.check(pin)
+            except TimeoutError:
+                return _faulty(name, f"it did not start within {START_SECONDS:.0f} seconds", log)
+            except (CoilclawError, OSError) as error:
+                told = app.redact(getattr(error, "message", "") or str(error)).rstrip(".")
+                return _faulty(name, f"it does not start: {one_line(told)}", getattr(error, "remedy", "") or log)
+        if withheld:
+            detail = f"it offers other tools than were approved; withheld: {', '.join(withheld)}"
+            return _faulty(name, one_line(detail), f"See what changed with `coilclaw mcp approve {name}`.")
+        tools = f"{len(pin.classes)} tool{'' if len(pin.classes) == 1 else 's'} let in"
+        told = "its program is the approved one and starts" if is_plugin else "started once and offers them unchanged"
+        return Probe(name=f"guest {name}", state="ok", detail=f"{tools}, {told}")
+
+    try:
+        probes = await asyncio.gather(*map(one, pins))
+    finally:
+        await guests.close()
+    return dict(zip((pin.offer.name for pin in pins), probes, strict=True))
 
 
 def _guest(app: "Runtime", pin: Pin) -> Probe:

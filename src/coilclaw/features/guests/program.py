@@ -18,6 +18,8 @@ from coilclaw.packets.errors import UsageError
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 _TAKEN = (*SYSTEM, "/proc", "/dev", "/tmp", "/etc", "/var", "/run", "/sys")  # noqa: S108 - paths that every box has
+_UNREAL = ("/proc", "/sys", "/dev")
+"""What lies here is made up by the kernel as it is read: it has no content that a hash could stand for."""
 MOST_FILES = 50_000
 MOST_BYTES = 1 << 30
 
@@ -33,6 +35,9 @@ class GuestProgram(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_program(command: tuple[str, ...], path: str) -> GuestProgram:
     """Resolve a command; raises UsageError if it cannot run in a box. Reads every file, so call it in a thread."""
+    for word in command:
+        if _is_unreal(word):
+            raise UsageError(f"{word[:80]!r} is not a file that a program can be made of.", remedy="Name a real file.")
     found = shutil.which(command[0], path=path)
     if found is None:
         raise UsageError(f"there is no program {command[0]!r}.", remedy="Install it, or give its full path.")
@@ -44,6 +49,13 @@ def find_program(command: tuple[str, ...], path: str) -> GuestProgram:
     digest = _digest([os.path.realpath(program)], [folder for folder in hashed if not _is_system(folder)])
     argv = tuple(_inside(word, mounts) for word in (program, *command[1:]))
     return GuestProgram(argv=argv, mounts=mounts, digest=digest)
+
+
+def _is_unreal(word: str) -> bool:
+    if "\0" in word:
+        return True
+    places = (os.path.normpath(word), os.path.realpath(word)) if word.startswith("/") else ()
+    return any(place == top or place.startswith(f"{top}/") for top in _UNREAL for place in places)
 
 
 def absolute_command(command: tuple[str, ...], start: str) -> tuple[str, ...]:
@@ -148,8 +160,21 @@ def _inside(word: str, mounts: tuple[BoxMount, ...]) -> str:
 
 
 def _digest(files: list[str], folders: list[str]) -> str:
+    try:
+        return _hashed(files, folders)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename} cannot be read ({error.strerror}), so the program has no hash.",
+            remedy="Make it readable, or put the program into a folder of its own.",
+        ) from error
+
+
+def _hashed(files: list[str], folders: list[str]) -> str:
     made, count, size = hashlib.sha256(), 0, 0
     for path, name in (*((Path(file), file) for file in files), *_all_files(folders)):
+        if path is None:
+            made.update(b"\0")  # no name begins so: what lies in one folder cannot pass for the next one's
+            continue
         state = path.lstat()
         count, size = count + 1, size + state.st_size
         if count > MOST_FILES or size > MOST_BYTES:
@@ -167,10 +192,12 @@ def _digest(files: list[str], folders: list[str]) -> str:
     return made.hexdigest()
 
 
-def _all_files(folders: list[str]) -> Iterator[tuple[Path, str]]:
-    """Every entry, in an order that depends on names alone. Compiled code is left out: it is made by running
-    the program elsewhere, and Python in a guest's box does not look at it."""
-    for folder in sorted(set(folders)):
+def _all_files(folders: list[str]) -> Iterator[tuple[Path | None, str]]:
+    """Every entry, and None between two folders, in an order that depends on names alone. Compiled code is left out:
+    it is made by running the program elsewhere, and Python in a guest's box does not look at it."""
+    for number, folder in enumerate(sorted(set(folders))):
+        if number:
+            yield None, ""
         for top, below, names in os.walk(folder):
             below[:] = sorted(name for name in below if name != "__pycache__")
             for name in sorted((*names, *(each for each in below if Path(top, each).is_symlink()))):

@@ -1,5 +1,6 @@
 """Guests over HTTP: listed, looked at, approved with owner proof, switched off. They are added at the terminal."""
 
+import asyncio
 from typing import Annotated
 
 import msgspec
@@ -10,12 +11,12 @@ from litestar.params import FromPath, JSONBody
 from coilclaw.features.guests.offer import ToolClass
 from coilclaw.features.guests.owner_guests import OwnerGuests
 from coilclaw.features.guests.views import GuestView
-from coilclaw.packets.action import Action, Status
-from coilclaw.packets.errors import UsageError
+from coilclaw.packets.action import Action
+from coilclaw.packets.errors import ToolError, UsageError
+from coilclaw.server.call_answer import CallAnswer, call_answer
 from coilclaw.server.core import Core
 from coilclaw.server.door.caller import Caller
 from coilclaw.server.problems import Trouble, problems
-from coilclaw.store.actions import result_of
 
 
 class GuestList(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,15 +33,9 @@ class ApproveGuest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     classes: Annotated[dict[str, ToolClass], msgspec.Meta(min_length=1, max_length=200)]
 
 
-class GuestAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class GuestAnswer(CallAnswer, frozen=True, kw_only=True):
     """Where a call about a guest stands, and the guest."""
 
-    action_id: str
-    status: Status
-    needs: str
-    """What approving it takes from this device: `passkey`, `passkey_missing` while none is registered, or nothing."""
-    code: str
-    message: str
     guest: GuestView
 
 
@@ -74,9 +69,7 @@ class GuestRoutes(Controller):
         try:
             if guests.is_plugin(name):
                 await guests.read_plugin(name)
-                return GuestAnswer(
-                    action_id="", status="EXECUTED", needs="", code="", message="", guest=guests.view(name)
-                )
+                return _done(guests.view(name))
             action = await guests.make(guests.look_call(name), by=caller.by, key=request_key)
         except UsageError as error:
             raise Trouble(422, "GUEST_INVALID", core.said(error.message), remedy=error.remedy) from error
@@ -92,8 +85,14 @@ class GuestRoutes(Controller):
         data: JSONBody[ApproveGuest],
         request_key: NamedDependency[str | None],
     ) -> GuestAnswer:
-        """Propose to let in tools of a guest as it was shown. It waits for the owner's passkey."""
-        _known(guests, name)
+        """Propose to let in tools of a guest as it was shown. It waits for the owner's passkey, unless that changes
+        nothing."""
+        shown = _known(guests, name)
+        try:
+            if shown.offer == data.offer and await asyncio.to_thread(guests.is_let_in, name, data.classes):
+                return _done(shown, "It is let in already, with these tools and exactly as it is now.")
+        except ToolError as error:
+            raise Trouble(422, "GUEST_INVALID", core.said(error.message), remedy=error.remedy) from error
         call = guests.approve_call(name, data.classes, data.offer)
         action = await guests.make(call, by=caller.by, key=request_key)
         return _answer(core, caller, action, guests.view(name))
@@ -113,14 +112,9 @@ def _known(guests: OwnerGuests, name: str) -> GuestView:
         raise Trouble(404, "NOT_FOUND", "There is no such guest.", remedy=error.remedy) from error
 
 
+def _done(guest: GuestView, message: str = "") -> GuestAnswer:
+    return GuestAnswer(action_id="", status="EXECUTED", needs="", code="", message=message, guest=guest)
+
+
 def _answer(core: Core, caller: Caller, action: Action, guest: GuestView) -> GuestAnswer:
-    result = result_of(core.db.reader, action.action_id)
-    waits = action.status == "PENDING"
-    return GuestAnswer(
-        action_id=action.action_id,
-        status=action.status,
-        needs=core.approvals.owner.needed(core.db.reader, action.decision.lane, caller.by) if waits else "",
-        code="" if result is None else result.code,
-        message="It waits for the owner." if waits or result is None else core.said(result.output),
-        guest=guest,
-    )
+    return GuestAnswer(**msgspec.structs.asdict(call_answer(core, caller.by, action)), guest=guest)

@@ -1,18 +1,19 @@
 """The MCP servers that run for this process: started at their first call, compared with their pins, ended when idle.
 
-Each start and each end is an audit event. A server that crashed is started again by a later call, after a pause that
-grows; a call that was in flight is never repeated here.
+Each start and each end has a receipt and an audit event. A server that crashed is started again by a later call, after
+a pause that grows; a call that was in flight is never repeated here.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.features.guests.given import granted_folders, guest_folder, own_environment, secrets_of, worked_in
+from coilclaw.features.guests.listing import offer_of
 from coilclaw.features.guests.mcp_client import (
     CallResult,
     GuestFault,
@@ -22,25 +23,16 @@ from coilclaw.features.guests.mcp_client import (
     McpWire,
     Receive,
 )
-from coilclaw.features.guests.mcp_messages import ListedTool
-from coilclaw.features.guests.names import alike, tool_fault
-from coilclaw.features.guests.offer import (
-    CLAIMS,
-    DESCRIPTION,
-    GuestGrant,
-    GuestOffer,
-    OfferedTool,
-    Pin,
-    grant_of,
-    withheld,
-)
-from coilclaw.features.guests.program import find_program, folder_mounts, must_be_apart
-from coilclaw.features.guests.schemas import schema_fault
+from coilclaw.features.guests.offer import GuestGrant, GuestOffer, OfferedTool, Pin, grant_of, withheld
+from coilclaw.features.guests.program import find_program, must_be_apart
 from coilclaw.features.guests.store import load_guest, put_fault, put_seen
 from coilclaw.ledger.audit import add_event
-from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxMount, BoxSpec
+from coilclaw.ledger.chain import OwnDeed
+from coilclaw.packets.box import BROKER_FOR_HOURS, BoxLimits, BoxSpec
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import CoilclawError, ToolError
+from coilclaw.packets.ports import Context
+from coilclaw.packets.text import one_line
 from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
@@ -53,6 +45,8 @@ LINE_BYTES = 8 << 20
 LONGEST_PAUSE = 300.0
 WATCH_SECONDS = 1.0
 """How often is looked whether the owner still lets a guest in that runs."""
+RELIST_SECONDS = 15.0
+"""Over HTTP nobody listens between calls, so a list of tools that is older is asked for again before a call."""
 _ENDED = ("GUEST_OVER", "GUEST_PROTOCOL")
 """Codes of faults after which nothing more can be said to a guest."""
 
@@ -60,14 +54,21 @@ _ENDED = ("GUEST_OVER", "GUEST_PROTOCOL")
 class _Running:
     """One server that runs, and what it offers now."""
 
-    def __init__(self, client: McpClient, version: str, grant: GuestGrant) -> None:
+    def __init__(self, client: McpClient, pin: Pin, version: str, grant: GuestGrant) -> None:
         self.client = client
+        self.pin = pin
         self.version = version
         self.grant = grant
         self.withheld: dict[str, str] = {}
+        self.listed_at = 0.0
         self.calls = 0
         self.idle: asyncio.TimerHandle | None = None
         self.watch: asyncio.Task[None] | None = None
+
+    @property
+    def unheard_for(self) -> float:
+        """For how many seconds it could not have told that its tools changed."""
+        return time.monotonic() - self.listed_at if self.grant.kind == "http" else 0.0
 
     def rest_no_more(self) -> None:
         """Nobody waits any longer for it to be idle or switched off."""
@@ -105,6 +106,7 @@ class RunningGuests:
         pin: Pin,
         tool: OfferedTool,
         arguments: dict[str, Json],
+        context: Context,
         *,
         idle_seconds: float,
     ) -> CallResult:
@@ -115,7 +117,7 @@ class RunningGuests:
         place = self._places.setdefault(pin.offer.name, _Place())
         for last in (False, True):
             try:
-                return await self._call(place, pin, tool, arguments, idle_seconds)
+                return await self._call(place, pin, tool, arguments, context, idle_seconds)
             except GuestUnauthorized as fault:
                 if last or fault.begun or not place.token:  # begun: the call was taken, only its answer was refused
                     raise
@@ -126,14 +128,20 @@ class RunningGuests:
         raise AssertionError
 
     async def _call(
-        self, place: _Place, pin: Pin, tool: OfferedTool, arguments: dict[str, Json], idle_seconds: float
+        self,
+        place: _Place,
+        pin: Pin,
+        tool: OfferedTool,
+        arguments: dict[str, Json],
+        context: Context,
+        idle_seconds: float,
     ) -> CallResult:
         name = pin.offer.name
         async with place.lock:
-            running = await self._started(place, pin)
+            running = await self._started(place, pin, context)
             if running.idle is None:
-                self._rest(place, name, running, idle_seconds)  # also if this call is not made in the end
-            if running.client.tools_changed:
+                self._rest(place, running, idle_seconds)  # also if this call is not made in the end
+            if running.client.tools_changed or running.unheard_for > RELIST_SECONDS:
                 await self._compare_again(place, running, pin)
         if why := running.withheld.get(tool.original):
             raise ToolError(
@@ -146,10 +154,12 @@ class RunningGuests:
         if running.idle is not None:
             running.idle.cancel()
         try:
-            result = await running.client.call(tool.original, arguments, seconds=pin.offer.grant.call_seconds)
+            with _shown_live(context) as on_progress:
+                seconds = pin.offer.grant.call_seconds
+                result = await running.client.call(tool.original, arguments, seconds=seconds, on_progress=on_progress)
         except GuestFault as fault:
             if fault.code in _ENDED:
-                await self._crashed(place, name, running, fault)
+                await self._crashed(place, running, fault)
             raise
         else:
             place.crashes = 0
@@ -157,31 +167,53 @@ class RunningGuests:
         finally:
             running.calls -= 1
             if not running.calls and place.running is running:
-                self._rest(place, name, running, idle_seconds)
+                self._rest(place, running, idle_seconds)
 
     async def look(self, name: str, server: "McpServer") -> GuestOffer:
         """Start a server, see what it offers, and end it."""
         client, grant = await self._open(name, server)
         try:
             info = await client.start()
-            return await _offer(self._app, client, name, info.version, grant)
+            return await offer_of(self._app, client, name, info.version, grant)
         finally:
             await client.close()
 
+    async def check(self, pin: Pin) -> dict[str, str]:
+        """Start a pinned guest, compare it with its pin, and end it; which of its tools would be withheld, and why."""
+        if pin.offer.grant.kind == "plugin":
+            return await self._check_plugin(pin)
+        place = _Place()
+        running = await self._started(place, pin, None)
+        await self._end(place, "it was only looked at")
+        return running.withheld
+
+    async def _check_plugin(self, pin: Pin) -> dict[str, str]:
+        from coilclaw.features.guests.plugin_call import start_plugin
+
+        try:
+            await start_plugin(self._app, pin)
+        except (CoilclawError, asyncio.CancelledError) as error:
+            why = self._app.redact(str(error))[:500] or "it was cancelled"
+            await self._note("guest_failed", pin, {"why": why}, code=str(getattr(error, "code", "")) or "CANCELLED")
+            raise
+        await self._note("guest_started", pin, {"pin": pin.digest, "version": ""})
+        await self._note("guest_ended", pin, {"why": "it was only looked at"})
+        return {}
+
     async def close(self) -> None:
         """End everything that runs."""
-        for name, place in list(self._places.items()):
+        for place in list(self._places.values()):
             async with place.lock:
-                await self._end(place, name, "this process ends")
+                await self._end(place, "this process ends")
         if self._ending:
             await asyncio.wait(self._ending)
 
     # Starting
 
-    async def _started(self, place: _Place, pin: Pin) -> _Running:
+    async def _started(self, place: _Place, pin: Pin, context: Context | None) -> _Running:
         name = pin.offer.name
         if place.running is not None and place.pin != pin.digest:
-            await self._end(place, name, "it was approved anew")
+            await self._end(place, "it was approved anew")
             place.crashes = 0
         if place.running is not None:
             return place.running
@@ -197,10 +229,12 @@ class RunningGuests:
         if server is None:
             raise ToolError(f"there is no [mcp.servers.{name}] any more.", code="GUEST_GONE", begun=False)
         try:
-            running = await self._start(name, server, pin)
-        except CoilclawError as error:
+            running = await self._start(name, server, pin, context)
+        except (CoilclawError, asyncio.CancelledError) as error:
             self._pause(place)
-            await self._note("guest_failed", name, {"why": self._app.redact(str(error))[:500]}, fault=str(error))
+            why = self._app.redact(str(error)) or "it was cancelled"
+            code = str(getattr(error, "code", "")) or "CANCELLED"
+            await self._note("guest_failed", pin, {"why": why[:500]}, code=code, fault=why, context=context)
             if isinstance(error, GuestFault):
                 error.begun = False
             raise
@@ -208,7 +242,7 @@ class RunningGuests:
         running.watch = asyncio.ensure_future(self._watch(place, running, pin))
         return running
 
-    async def _start(self, name: str, server: "McpServer", pin: Pin) -> _Running:
+    async def _start(self, name: str, server: "McpServer", pin: Pin, context: Context | None) -> _Running:
         client, grant = await self._open(name, server)
         if grant != pin.offer.grant:  # nothing of it runs, not even to list its tools
             raise ToolError(
@@ -219,10 +253,10 @@ class RunningGuests:
             )
         try:
             info = await client.start()
-            running = _Running(client, info.version, grant)
+            running = _Running(client, pin, info.version, grant)
             await self._compare(running, pin)
             version = self._app.redact(info.version)[:100]
-            await self._note("guest_started", name, {"pin": pin.digest, "version": version})
+            await self._note("guest_started", pin, {"pin": pin.digest, "version": version}, context=context)
         except BaseException:
             await client.close()
             raise
@@ -283,32 +317,33 @@ class RunningGuests:
     # What it offers now
 
     async def _compare(self, running: _Running, pin: Pin) -> None:
-        name = pin.offer.name
-        seen = await _offer(self._app, running.client, name, running.version, running.grant)
+        name, running.listed_at = pin.offer.name, time.monotonic()
+        seen = await offer_of(self._app, running.client, name, running.version, running.grant)
         running.withheld = withheld(pin, seen)
         if seen.digest != pin.offer.digest:
             await self._app.db.write(lambda tx: put_seen(tx, seen))
             if running.withheld:
-                await self._note("guest_changed", name, {"tools": [*running.withheld]})
+                tools: dict[str, Json] = {"tools": [*running.withheld]}
+                await self._app.db.write(lambda tx: add_event(tx, self._app.clock, "guest_changed", name, tools))
 
     async def _compare_again(self, place: _Place, running: _Running, pin: Pin) -> None:
         try:
             await self._compare(running, pin)
         except GuestFault as fault:
             if fault.code in _ENDED:
-                await self._crashed(place, pin.offer.name, running, fault)
+                await self._crashed(place, running, fault)
             raise
 
     # Ending
 
-    def _rest(self, place: _Place, name: str, running: _Running, seconds: float) -> None:
-        running.idle = asyncio.get_running_loop().call_later(seconds, self._end_idle, place, name, running)
+    def _rest(self, place: _Place, running: _Running, seconds: float) -> None:
+        running.idle = asyncio.get_running_loop().call_later(seconds, self._end_idle, place, running)
 
-    def _end_idle(self, place: _Place, name: str, running: _Running) -> None:
+    def _end_idle(self, place: _Place, running: _Running) -> None:
         async def end() -> None:
             async with place.lock:
                 if place.running is running and not running.calls:
-                    await self._end(place, name, "it was idle")
+                    await self._end(place, "it was idle")
 
         task = asyncio.ensure_future(end())
         self._ending.add(task)
@@ -318,17 +353,20 @@ class RunningGuests:
         """End it once the owner switched it off or took something back, in whichever process."""
         while place.running is running:
             await asyncio.sleep(WATCH_SECONDS)
+            if running.client.fault is not None:
+                await self._crashed(place, running, running.client.fault)
             if self._is_in_force(pin):
                 continue
             async with place.lock:
                 if place.running is running:
-                    await self._end(place, pin.offer.name, "the owner does not let it in any more")
+                    await self._end(place, "the owner does not let it in any more")
 
     def _is_in_force(self, pin: Pin) -> bool:
         from coilclaw.features.guests.guests import guests_of
         from coilclaw.features.guests.probes import must_be_listed
 
         try:
+            self._app.refresh()  # config.toml may have changed while nobody called
             row = load_guest(self._app.db.reader, pin.offer.name)
             must_be_listed(self._app, pin.offer.grant)
         except Exception:  # fail closed: a later call starts it again, if it may
@@ -336,35 +374,73 @@ class RunningGuests:
         is_pinned = row is not None and row.enabled and row.pin == pin
         return is_pinned and guests_of(self._app).is_configured(pin)
 
-    async def _crashed(self, place: _Place, name: str, running: _Running, fault: GuestFault) -> None:
+    async def _crashed(self, place: _Place, running: _Running, fault: GuestFault) -> None:
         if place.running is running:
             place.running = None
             running.rest_no_more()
             self._pause(place)
             with suppress(CoilclawError):
                 await running.client.close()
-            await self._note("guest_ended", name, {"why": self._app.redact(fault.message)[:300]})
+            why = self._app.redact(fault.message)[:300]
+            await self._note("guest_ended", running.pin, {"why": why}, code=fault.code)
 
     def _pause(self, place: _Place) -> None:
         place.crashes += 1
         place.not_before = time.monotonic() + min(2.0 ** (place.crashes - 1), LONGEST_PAUSE) * (place.crashes > 1)
 
-    async def _end(self, place: _Place, name: str, why: str) -> None:
+    async def _end(self, place: _Place, why: str) -> None:
         running, place.running = place.running, None
         if running is None:
             return
         running.rest_no_more()
         with suppress(CoilclawError):
             await running.client.close()
-        await self._note("guest_ended", name, {"why": why})
+        await self._note("guest_ended", running.pin, {"why": why})
 
-    async def _note(self, event: str, name: str, fields: dict[str, Json], *, fault: str | None = None) -> None:
+    async def _note(
+        self,
+        event: str,
+        pin: Pin,
+        told: dict[str, Json],
+        *,
+        code: str = "",
+        fault: str | None = None,
+        context: Context | None = None,
+    ) -> None:
+        """Write a start or an end down: a receipt, and an event whose details the receipt's hash covers.
+
+        With a code it failed. What came of it is not the causing call's outcome, which has a receipt of its own.
+        """
+        app, name = self._app, pin.offer.name
+        deed = OwnDeed(
+            name="guest_end" if event == "guest_ended" else "guest_start",
+            subject={"guest": name, "pin": pin.digest},
+            result=told,
+            status="failed" if code else "allowed",
+            code=code or event.upper(),
+            digest=pin.digest,
+            policy_hash=app.policy().hash,
+            conversation_id="" if context is None else context.thread_id,
+            cause="" if context is None else context.action_id,
+        )
+
         def write(tx: Tx) -> None:
             if fault is not None:
-                put_fault(tx, name, self._app.redact(fault))
-            add_event(tx, self._app.clock, event, name, fields)
+                put_fault(tx, name, fault)
+            receipt = app.ledger.add_deed(tx, deed)
+            add_event(tx, app.clock, event, name, {**told, "receipt_id": receipt.id})
 
-        await self._app.db.write(write)
+        await app.db.write(write)
+
+
+@contextmanager
+def _shown_live(context: Context) -> Iterator[Callable[[str], None] | None]:
+    """Have reports of progress shown with the call, line by line."""
+    if context.during is None:
+        yield None
+        return
+    with context.during() as write:
+        yield lambda report: write("stdout", f"{one_line(report)}\n".encode("utf-8", "replace"))
 
 
 class _Boxed:
@@ -384,7 +460,7 @@ class _Boxed:
 
             box = reaching(box, self._app.transport)
         opened = await box.open(self._spec, stopped=self._app.estop.wait)
-        self._wire = StdioWire(opened)
+        self._wire = StdioWire(opened, redact=self._app.redact)
         await self._wire.open(receive, ended)
 
     async def send(self, message: bytes, *, kind: Kind, seconds: float) -> None:
@@ -398,84 +474,3 @@ class _Boxed:
     async def close(self) -> None:
         if self._wire is not None:
             await self._wire.close()
-
-
-def guest_folder(app: "Runtime", name: str) -> Path:
-    """The guest's own folder, outside the home, which no box sees, and outside the workspace."""
-    from coilclaw.config.mcp import guests_dir
-
-    folder = guests_dir(app.config.workspace_dir) / name
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
-
-
-def own_environment(folder: Path) -> tuple[tuple[str, str], ...]:
-    """What every guest finds. Compiled code beside a program is not part of its hash, so Python must not look there."""
-    return (("LANG", "C.UTF-8"), ("HOME", str(folder)), ("PYTHONPYCACHEPREFIX", str(folder / ".pycache")))
-
-
-def worked_in(app: "Runtime") -> list[Path]:
-    """The folders that calls of the agent, or of guests, can change."""
-    from coilclaw.config.mcp import guests_dir
-    from coilclaw.store.projects import open_projects
-
-    projects = [Path(project.path) for project in open_projects(app.db.reader)]
-    return [app.config.workspace_dir, app.config.trees_dir, guests_dir(app.config.workspace_dir), *projects]
-
-
-def granted_folders(app: "Runtime", read: tuple[str, ...], write: tuple[str, ...]) -> tuple[BoxMount, ...]:
-    """The owner's folders that a guest is given; a UsageError if it cannot be given one of them."""
-    mounts = folder_mounts(read, write, app.user_home)
-    must_be_apart(mounts, worked_in(app) if mounts else ())
-    return mounts
-
-
-def secrets_of(app: "Runtime", names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Named secrets as environment variables; one that is missing is an error with the remedy."""
-    found: list[tuple[str, str]] = []
-    for name in names:
-        value = app.keyring.get(name, "")
-        if not value:
-            raise ToolError(
-                f"the secret {name} is not set.",
-                remedy=f"Store it with `coilclaw secret set {name}`.",
-                code="SECRET_MISSING",
-                begun=False,
-            )
-        found.append((name, value))
-    return tuple(found)
-
-
-async def _offer(app: "Runtime", client: McpClient, name: str, version: str, grant: GuestGrant) -> GuestOffer:
-    """What a started server offers, in the order of names; what cannot be let in is told."""
-    tools: list[OfferedTool] = []
-    faults: list[str] = []
-    listed = await client.list_tools()
-    twins = alike(tool.name for tool in listed)
-    for tool in sorted(listed, key=lambda each: each.name):
-        fault = tool_fault(tool.name) or schema_fault(tool.input_schema)
-        if not fault and tool.output_schema is not None:
-            fault = schema_fault(tool.output_schema)
-        if tool.name in twins:
-            fault = "its name looks like that of another tool"
-        if _tells_a_secret(app, tool):
-            fault = "it repeats one of your secrets"
-        if fault:
-            faults.append(f"{app.redact(tool.name)[:80]}: {fault}")
-            continue
-        offered = OfferedTool(
-            original=tool.name,
-            description=tool.description[:DESCRIPTION],
-            parameters=tool.input_schema,
-            output=tool.output_schema,
-            claims={key: tool.annotations[key] for key in CLAIMS if isinstance(tool.annotations.get(key), bool)},
-        )
-        tools.append(offered)
-    version = app.redact(version)[:100]
-    return GuestOffer(name=name, version=version, grant=grant, tools=tuple(tools), faults=tuple(faults))
-
-
-def _tells_a_secret(app: "Runtime", tool: ListedTool) -> bool:
-    """Whether a registered secret stands in what would be stored, and sent to models with every request."""
-    words = f"{tool.name}\n{tool.description}\n{msgspec.json.encode((tool.input_schema, tool.output_schema)).decode()}"
-    return app.redactor.registered(words) != words

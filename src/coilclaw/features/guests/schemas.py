@@ -4,6 +4,7 @@
 reach out nor stall the gate (docs/decisions/0035).
 """
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
@@ -11,43 +12,61 @@ from typing import Any, cast
 import msgspec
 
 from coilclaw.packets.canonical import Json
+from coilclaw.packets.text import visible
 
 DEPTH = 16
 BYTES = 64 << 10
 WEIGHT = 5000
 """Subschemas that one value may be compared with: references can make a small schema exponential."""
+WORK = 200_000_000
+"""Bytes of a value times the weight of its schema: more would take seconds, and nothing else goes on meanwhile."""
+TOLD_WORK = 500_000
+"""With more than this, no fault is searched for its words: finding one collects a fault for each comparison."""
 
 
 def schema_fault(schema: Json) -> str:
     """Why a schema cannot be used; empty when it can."""
     if not isinstance(schema, dict):
         return "its schema is not an object"
-    if len(msgspec.json.encode(schema)) > BYTES:
+    text = msgspec.json.encode(schema)
+    if visible(shown := text.decode()) != shown:
+        return "its schema holds characters that do not show"  # the model would read what the owner cannot see
+    if len(text) > BYTES:
         return f"its schema has more than {BYTES // 1024} KB"
     if _depth(schema) > DEPTH:
         return f"its schema is nested more than {DEPTH} levels deep"
-    if foreign := _foreign(schema):
+    if foreign := _foreign(schema, ("$id", "id") if b"draft-04" in text else ("$id",)):
         return f"its schema refers to something outside itself: {foreign}"
     weight = _weight(schema)
-    if weight is None:
-        return "its schema refers to itself"
+    if not weight:
+        return "its schema refers to itself, or to nothing"
     if weight > WEIGHT:
         return f"checking a value would mean more than {WEIGHT} comparisons"
     if schema.get("type", "object") != "object":
         return "its schema does not describe an object"
     try:
-        _compiled(msgspec.json.encode(schema))
+        _compiled(text)
     except ValueError as error:
         return f"its schema cannot be used: {str(error).splitlines()[0][:200]}"
     return ""
 
 
 def check(schema: dict[str, Json], value: Json) -> str:
-    """Why a value does not fit a schema that has no fault; empty when it does."""
+    """Why a value does not fit a schema; empty when it does."""
     from jsonschema_rs import ValidationError
 
+    text = msgspec.json.encode(schema)
+    if fault := _known_fault(text):  # an earlier version may have pinned it
+        return fault
+    validator, work = _compiled(text), _known_weight(text) * len(msgspec.json.encode(value))
+    if work > WORK:
+        return "it is too large to be compared with its schema"
+    if validator.is_valid(value):
+        return ""
+    if work > TOLD_WORK:
+        return "it does not fit its schema"
     try:
-        _compiled(msgspec.json.encode(schema)).validate(value)
+        validator.validate(value)
     except ValidationError as error:
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
         return f"{error.message[:300]}{f' (at {place[:100]})' if place else ''}"
@@ -62,6 +81,16 @@ def _compiled(schema: bytes) -> Any:
     return make(
         msgspec.json.decode(schema), offline=True, validate_formats=False, pattern_options=jsonschema_rs.RegexOptions()
     )
+
+
+@lru_cache(maxsize=256)
+def _known_fault(schema: bytes) -> str:
+    return schema_fault(msgspec.json.decode(schema))
+
+
+@lru_cache(maxsize=256)
+def _known_weight(schema: bytes) -> int:
+    return _weight(msgspec.json.decode(schema)) or WEIGHT
 
 
 def _depth(value: Json) -> int:
@@ -79,7 +108,7 @@ def _depth(value: Json) -> int:
 
 def _weight(schema: dict[str, Json]) -> int | None:
     """How many subschemas one value may be compared with, each counted as often as it is referred to; more than
-    `WEIGHT` is not counted to the end. None if the schema refers to itself, which has no bound."""
+    `WEIGHT` is not counted to the end. None if the schema refers to itself, which has no bound, or to nothing."""
     known: dict[str, int] = {}
     entered: set[str] = set()
 
@@ -102,32 +131,35 @@ def _weight(schema: dict[str, Json]) -> int | None:
 
     try:
         return weigh(schema)
-    except RecursionError:
+    except (RecursionError, LookupError):
         return None
 
 
 def _at(schema: Json, reference: str) -> Json:
-    """What a reference into the same document leads to; nothing if it leads nowhere, which compiling refuses."""
-    for part in reference.lstrip("#").strip("/").split("/"):
+    """What a reference into the same document leads to; LookupError if it leads nowhere."""
+    for part in reference.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(schema, dict):
-            schema = schema.get(name) if name else schema
-        elif isinstance(schema, list) and name.isdigit() and int(name) < len(schema):
+            schema = schema[name]
+        elif isinstance(schema, list) and re.fullmatch("[0-9]{1,6}", name):
             schema = schema[int(name)]
         else:
-            return None
+            raise LookupError
     return schema
 
 
-def _foreign(value: Json) -> str:
-    """A reference that leads out of the document, or that only running the schema resolves."""
+def _foreign(value: Json, naming: tuple[str, ...], *, root: bool = True) -> str:
+    """A reference that leads out of the document, or somewhere else in it than where `_at` looks: one that only
+    running the schema resolves, one with `%`, and every one in a part with an address of its own."""
     if isinstance(value, list):
-        return next((found for found in (_foreign(each) for each in value) if found), "")
+        return next((found for found in (_foreign(each, naming, root=False) for each in value) if found), "")
     if not isinstance(value, dict):
         return ""
     if "$dynamicRef" in value or "$recursiveRef" in value:
         return "a dynamic reference"
+    if not root and any(isinstance(value.get(key), str) for key in naming):
+        return "a part with an address of its own"
     target = value.get("$ref")
-    if "$ref" in value and not (isinstance(target, str) and (target == "#" or target.startswith("#/"))):
+    if "$ref" in value and not (isinstance(target, str) and re.fullmatch("#(/[!-$&-~]*)?", target)):
         return f"{str(target)[:80]!r}"
-    return next((found for found in (_foreign(each) for each in value.values()) if found), "")
+    return next((found for found in (_foreign(each, naming, root=False) for each in value.values()) if found), "")

@@ -16,8 +16,9 @@ from coilclaw.packets.errors import CoilclawError, ToolError
 from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
 from coilclaw.packets.settings import ConfigEdit
 from coilclaw.packets.text import one_line, visible
+from coilclaw.runtime.extensions import home_of
 from coilclaw.store.tx import Tx
-from coilclaw.tools.declare import tool
+from coilclaw.tools.declare import owner_call, tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,12 +51,7 @@ class ApproveArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def guest_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
     """The owner's calls, and the tools of every guest in force; without a home they can only be described."""
-
-    def home() -> "Runtime":
-        if runtime is None:
-            raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
-        return runtime
-
+    home = home_of(runtime)
     own = (_make_look(home), _make_approve(home), _make_sign_in(home))
     return own if runtime is None else (*own, *_let_in(runtime))
 
@@ -149,16 +145,12 @@ def _make_approve(home: "Callable[[], Runtime]") -> Tool:
             says = f"It would change nothing: {error}"
         return Touches(subject=args.name, public=True, says=says)
 
-    @tool(
+    @owner_call(
         ApproveArgs,
-        effect="WRITE",
         destination="internal",
         idempotent=True,
-        always_ask=True,
         touches=touches,
         summary=lambda args: f"Let in the guest {args.name} with {_tools(args)}",
-        callers=frozenset({"gateway"}),
-        governs=True,
     )
     async def guest_approve(args: ApproveArgs, context: Context) -> ToolOutput:
         """Let in a guest with the tools that were shown; only `coilclaw mcp`, `plugin` and the panel do."""
@@ -200,16 +192,12 @@ def _make_sign_in(home: "Callable[[], Runtime]") -> Tool:
         )
         return Touches(subject=args.name, public=True, seconds=330, says=says)
 
-    @tool(
+    @owner_call(
         SignInArgs,
-        effect="WRITE",
         destination="external",
         idempotent=False,
-        always_ask=True,
         touches=touches,
         summary=lambda args: f"Sign in to the guest {args.name}",
-        callers=frozenset({"gateway"}),
-        governs=True,
     )
     async def guest_sign_in(args: SignInArgs, context: Context) -> ToolOutput:
         """Sign in to an MCP server in the owner's browser; only `coilclaw mcp sign-in` does."""

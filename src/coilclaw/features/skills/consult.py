@@ -17,6 +17,7 @@ from coilclaw.gate.skills import (
     uses_of,
     was_consulted,
 )
+from coilclaw.packets.job import Constraints
 from coilclaw.packets.skill import SkillUse
 from coilclaw.packets.text import one_line
 from coilclaw.store.threads import turn_messages
@@ -74,7 +75,9 @@ async def of_job(runtime: "Runtime", turn_id: str, goal: str, intent: str) -> tu
 async def guide(runtime: "Runtime", turn: "Turn") -> Guidance:
     """What to tell the model of a turn: the skill it works under, or those it may choose from."""
     reader = runtime.db.reader
-    if not was_consulted(reader, turn.turn_id):  # accepted by an earlier version, or made by nobody's message
+    of_procedure = turn.source == "sop"  # its run looked before the first step
+    if not of_procedure and not was_consulted(reader, turn.turn_id):
+        # accepted by an earlier version, or made by nobody's message
         said = turn_messages(reader, turn.thread_id, turn.turn_id, 20)
         record = on_message(runtime, next((row.content for row in said if row.role == "user"), ""))
         await runtime.db.write(lambda tx: record(tx, turn.turn_id))
@@ -83,10 +86,19 @@ async def guide(runtime: "Runtime", turn: "Turn") -> Guidance:
     usable = [skill for file in files if (skill := file.usable) is not None]
     of_job = None if turn.job is None else turn.job.constraints.allowed_tools
     may_take = bool(usable) and TAKE in runtime.allowed_tools and (of_job is None or TAKE in of_job)
+    may_take = may_take and not of_procedure  # it would narrow the owner's other steps
     if not uses:
         return Guidance(text=_menu(usable), takes=True) if may_take else NO_GUIDANCE
     text = "\n\n".join(_applied(use, usable) for use in uses)
-    return Guidance(text=text, tools=tools_left(uses), takes=may_take)
+    lacks = "" if turn.job is not None or of_procedure else _lacks(runtime, uses)
+    return Guidance(text=text, tools=tools_left(uses), takes=may_take, lacks=lacks)
+
+
+def _lacks(runtime: "Runtime", uses: tuple[SkillUse, ...]) -> str:
+    from coilclaw.features.jobs.job_spec import rules_of, unmet_in_turn
+
+    wrong = unmet_in_turn(Constraints(), uses, rules_of(runtime)) if any(use.needs for use in uses) else []
+    return "" if not wrong else f"SKILL_PRECONDITION: {'; '.join(wrong)}."
 
 
 def _menu(skills: Sequence[Skill]) -> str:

@@ -57,7 +57,7 @@ def skill_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
             return ToolOutput(text=data.decode("utf-8", "replace"), label=OWNER, metadata={"bytes": len(data)})
         from coilclaw.features.skills.taking import take_up
 
-        use = await take_up(runtime, args.name, context.starter.turn_id)
+        use = await take_up(runtime, args.name, context.starter)
         left = "no fewer tools than before" if use.tools is None else f"these tools: {', '.join(use.tools)}"
         return ToolOutput(
             text=f"You work by the skill {use.skill} from here on; its text stands in your instructions. It leaves"
