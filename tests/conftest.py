@@ -1,6 +1,8 @@
 """Shared parts: a clock the test owns, and a fresh home for tests that run the real executable."""
 
+import gc
 import os
+import random
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
@@ -24,6 +26,31 @@ hypothesis.settings.load_profile("coilclaw")
 # A run that was started in the background may ignore SIGINT, and everything it starts would too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="Run the tests in an order made from this number.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage, and never look at what was collected: modules and tests stay to the end,
+    and going through them took a quarter of the time it took to make them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle the files, and the tests of each: no test may depend on what ran before it."""
+    seed = config.getoption("shuffle")
+    if seed is not None:
+        rank = random.Random(seed)
+        files = {item.path: rank.random() for item in items}
+        items.sort(key=lambda item: (files[item.path], rank.random()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

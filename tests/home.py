@@ -1,10 +1,11 @@
 """A home in a temporary folder, opened in process, with a prepared model and box."""
 
 import contextlib
+import functools
 import json
 import os
 import re
-import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -55,6 +56,39 @@ def slim(workspace: Path) -> None:
             sample.unlink()
 
 
+@functools.cache
+def parts(source: Path) -> list[tuple[str, int, bytes | str | None, int]]:
+    """What a folder holds: names, modes, contents (none for a folder, text for a link), and when files were changed."""
+    found: list[tuple[str, int, bytes | str | None, int]] = []
+    for folder, folders, files in os.walk(source):
+        found.append((folder[len(str(source)) + 1 :], stat.S_IMODE(os.stat(folder).st_mode), None, 0))
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                found.append((str(path.relative_to(source)), 0, os.readlink(path), 0))
+            elif path.is_file():
+                status = path.stat()
+                mode = stat.S_IMODE(status.st_mode)
+                found.append((str(path.relative_to(source)), mode, path.read_bytes(), status.st_mtime_ns))
+    return found
+
+
+def put(source: Path, target: Path) -> None:
+    """Copy a folder that stays as it is, and is read once: thousands of tests begin with this."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for name, mode, content, changed in parts(source):
+        place = os.path.join(target, name)
+        if content is None:
+            os.mkdir(place)
+            os.chmod(place, mode)
+        elif isinstance(content, str):
+            os.symlink(content, place)
+        else:
+            with open(place, "xb", buffering=0) as file:
+                file.write(content)
+                os.fchmod(file.fileno(), mode)
+            os.utime(place, ns=(changed, changed))
+
+
 def move_in(folder: Path) -> None:
     """Copy the home that was made once; only the link to the workspace names its own place."""
     if MADE not in os.environ:
@@ -66,10 +100,10 @@ def move_in(folder: Path) -> None:
         make(fresh)
         with contextlib.suppress(OSError):  # somebody else was faster
             fresh.rename(made)
-    shutil.copytree(made / "home", folder / "home", symlinks=True)
+    put(made / "home", folder / "home")
     link = Home(folder / "home").workspace_link
     workspace = folder / Path(os.readlink(link)).name
-    shutil.copytree(made / workspace.name, workspace, symlinks=True)
+    put(made / workspace.name, workspace)
     link.unlink()
     link.symlink_to(workspace)
     config = workspace / ".git" / "config"

@@ -1,7 +1,6 @@
 """The wiring: the features listed, and what a server, a worker and an open home are made of. Nothing is discovered."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,13 @@ if TYPE_CHECKING:
     from coilclaw.features import Feature
     from coilclaw.gate.conveyor import Conveyor
     from coilclaw.gate.grants import FollowUp
-    from coilclaw.gate.skills import Guidance, OnTurn, TurnSkills
+    from coilclaw.gate.skills import TurnSkills
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.action import Action
     from coilclaw.packets.box import Probe
-    from coilclaw.packets.ports import Tool
+    from coilclaw.packets.forge import PullRequest
+    from coilclaw.packets.http import HttpRequest, HttpResponse
+    from coilclaw.packets.ports import Tool, Transport
     from coilclaw.packets.skill import SkillUse
     from coilclaw.runtime.checkup import Reader
     from coilclaw.runtime.job_forge import JobForge
@@ -43,6 +44,10 @@ FEATURES = (
     "projects",
     "guests",
     "forge",
+    "runner",
+    "patrols",
+    "mail",
+    "evolve",
     "mcp_server",
     "status",
 )
@@ -69,10 +74,24 @@ def _follow_up(runtime: "Runtime", action: "Action", turn: "Turn") -> "FollowUp"
     return follow_up_of(runtime, action, turn)
 
 
+async def _put_session_pull(runtime: "Runtime", pull: "PullRequest") -> int:
+    from coilclaw.features.forge.session_pulls import put_session_pull
+    from coilclaw.packets.card import nobody
+
+    return await put_session_pull(runtime, runtime.conveyor(nobody), pull)
+
+
+def _session_is_over(runtime: "Runtime", session_id: str) -> bool:
+    from coilclaw.features.runner.store import session_is_over
+
+    return session_is_over(runtime.db.reader, session_id)
+
+
 def _job_kinds() -> Mapping[str, JobKind]:
+    from coilclaw.features.patrols.patrol_job import PATROL_JOB
     from coilclaw.features.sops.sop_job import SOP_JOB
 
-    return {"sop": SOP_JOB}
+    return {"sop": SOP_JOB, "patrol": PATROL_JOB}
 
 
 def _job_forge(runtime: "Runtime", conveyor: "Conveyor") -> "JobForge | None":
@@ -87,11 +106,22 @@ def _audit_on_main(runtime: "Runtime", before: str) -> int | None:
     return exported_on_main(runtime, before)
 
 
-def _probes(runtime: "Runtime", reader: "Reader") -> "list[Probe]":
+def _probes(runtime: "Runtime", reader: "Reader", short: bool) -> "list[Probe]":
+    from coilclaw.features.evolve.probes import evolve_probes
     from coilclaw.features.forge.probes import forge_probes
-    from coilclaw.features.guests.probes import guest_probes
+    from coilclaw.features.guests.tools import might_have_guests
+    from coilclaw.features.runner.probes import runner_probes
 
-    return [*forge_probes(runtime, reader()), *guest_probes(runtime, reader())]
+    found = forge_probes(runtime, reader(), ask=not short)
+    if might_have_guests(runtime):
+        from coilclaw.features.guests.probes import guest_probes
+
+        found = [*found, *guest_probes(runtime, reader(), start=not short)]
+    if runtime.config.google.configured:
+        from coilclaw.features.mail.probes import mail_probes
+
+        found = [*found, *mail_probes(runtime, ask=not short)]
+    return [*found, *runner_probes(runtime, prove=not short), *evolve_probes(runtime, prove=not short)]
 
 
 async def _resume(runtime: "Runtime", turn_id: str) -> None:
@@ -101,62 +131,60 @@ async def _resume(runtime: "Runtime", turn_id: str) -> None:
 
 
 def _skills(runtime: "Runtime") -> "TurnSkills":
-    from coilclaw.gate.skills import NO_GUIDANCE, TurnSkills
+    from coilclaw.features.skills.on_turns import turn_skills
 
-    def match(words: str) -> "OnTurn | None":
-        if not _any_skills(runtime):
-            return None
-        from coilclaw.features.skills.consult import on_message
-
-        return on_message(runtime, words)
-
-    async def guide(turn: "Turn") -> "Guidance":
-        if not _any_skills(runtime):
-            return NO_GUIDANCE
-        from coilclaw.features.skills.consult import guide
-
-        return await guide(runtime, turn)
-
-    return TurnSkills(match=match, guide=guide)
+    return turn_skills(runtime)
 
 
 async def _job_skills(runtime: "Runtime", turn_id: str, goal: str, intent: str) -> "tuple[SkillUse, ...]":
-    if not _any_skills(runtime):
-        return ()
-    from coilclaw.features.skills.consult import of_job
+    from coilclaw.features.skills.on_turns import job_skills
 
-    return await of_job(runtime, turn_id, goal, intent)
-
-
-def _any_skills(runtime: "Runtime") -> bool:
-    """One look at a folder: without skills nothing of them is imported."""
-    try:
-        with os.scandir(runtime.workspace / "skills") as entries:
-            return any(entry.is_dir(follow_symlinks=False) for entry in entries)
-    except OSError:
-        return False
+    return await job_skills(runtime, turn_id, goal, intent)
 
 
 def feature_tools(runtime: "Runtime | None" = None) -> "tuple[Tool, ...]":
     """The tools of features, each from its `tools.py`; without a home they can only be described."""
+    from coilclaw.features.evolve.tools import evolve_tools
     from coilclaw.features.forge.tools import forge_tools
     from coilclaw.features.guests.tools import guest_tools
     from coilclaw.features.jobs.tools import job_tools
     from coilclaw.features.owner_files.vouching import vouch_tools
+    from coilclaw.features.patrols.tools import patrol_tools
     from coilclaw.features.projects.tools import project_tools
+    from coilclaw.features.runner.tools import runner_tools
     from coilclaw.features.schedules.tools import schedule_tools
     from coilclaw.features.skills.tools import skill_tools
 
-    made = (schedule_tools, job_tools, project_tools, forge_tools, vouch_tools, guest_tools, skill_tools)
+    made = (
+        schedule_tools, job_tools, project_tools, forge_tools, vouch_tools, guest_tools, runner_tools, patrol_tools,
+        skill_tools, _mail_tools, evolve_tools,
+    )  # fmt: skip
     return tuple(each for tools in made for each in tools(runtime))
+
+
+def _mail_tools(runtime: "Runtime | None") -> "tuple[Tool, ...]":
+    if runtime is not None and not runtime.config.google.configured:
+        return ()
+    from coilclaw.features.mail.tools import mail_tools
+
+    return mail_tools(runtime)
 
 
 def _tools_version(runtime: "Runtime") -> object:
     from coilclaw.features.guests.tools import tools_version
 
-    return tools_version(runtime)
+    google = runtime.config.google if runtime.config.google.configured else None
+    more = (google, "sessions" if runtime.config.repos else None)
+    return (tools_version(runtime), *more) if any(more) else tools_version(runtime)
 
 
+def _send_as(runtime: "Runtime", transport: "Transport", request: "HttpRequest") -> "Awaitable[HttpResponse]":
+    from coilclaw.features.mail.send_as import send_as
+
+    return send_as(runtime, transport, request)
+
+
+_ACTIONS = "coilclaw.features.forge.actions"
 EXTENSIONS = Extensions(
     reach_out=_reach_out,
     follow_up=_follow_up,
@@ -167,6 +195,11 @@ EXTENSIONS = Extensions(
     audit_on_main=_audit_on_main,
     probes=_probes,
     job_kinds=_job_kinds,
+    session_is_over=_session_is_over,
+    put_session_pull=_put_session_pull,
+    remote_job=lambda runtime, packet: import_module(f"{_ACTIONS}.remote_jobs").hand_in_here(runtime, packet),
+    stop_elsewhere=lambda runtime: import_module(f"{_ACTIONS}.kill_switch").stop_elsewhere(runtime),
+    send_as=_send_as,
     skills=_skills,
     job_skills=_job_skills,
 )

@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -185,13 +186,30 @@ class Audit:
     def main(self, tip):
         lines = self.git.text("log", "--first-parent", "--reverse", "--format=%H %ct %P", tip).splitlines()
         newest = int(lines[-1].split()[1])
-        for line in lines:
+        for line in self.own(lines):
             sha, time, *parents = line.split()
             self.commits += 1
             self.part(sha, self.commit, sha, parents, int(time) < newest - GRACE)
 
+    def own(self, lines):
+        """Those since the bot was made of a copy: what came before is another bot's, with another ledger."""
+        start = 0
+        for number, line in enumerate(lines, 1):
+            sha, time, *parents = line.split()
+            if not parents or self.stated(sha).get("Copied-From") != parents[:1]:
+                continue
+            begun = datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            if any(head["time"] < begun for head in self.heads.values()):
+                self.say(sha, "says that the bot begins here, but heads are older")
+            else:
+                start = number
+        return lines[start:]
+
+    def stated(self, sha):
+        return trailers(self.git.text("cat-file", "commit", sha).partition("\n\n")[2])
+
     def commit(self, sha, parents, old):
-        stated = trailers(self.git.text("cat-file", "commit", sha).partition("\n\n")[2])
+        stated = self.stated(sha)
         if parents:
             self.records(sha, parents[0])
         for word in stated.get("Ledger-Head", []):

@@ -8,12 +8,10 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
 import sqlite3
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -24,9 +22,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from coilclaw.sandbox.fake_openai import FakeOpenAI, Recorded
-from tests.home import slim
+from tests import forked
+from tests.forked import COILCLAW
+from tests.home import put, slim
 
-COILCLAW = str(Path(sys.executable).with_name("coilclaw"))
 PATIENCE = 120.0
 """Seconds after which a wait counts as hanging. Nothing here is expected to come near it."""
 
@@ -127,10 +126,7 @@ class Sitting:
         self._master, slave = pty.openpty()
         self.resize(*size)
 
-        def take_terminal() -> None:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-        self.process = subprocess.Popen(
+        self.process = forked.start(
             command,
             stdin=slave,
             stdout=subprocess.PIPE if piped_out else slave,
@@ -138,7 +134,7 @@ class Sitting:
             env=dict(environ),
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=take_terminal,  # noqa: PLW1509 - one ioctl between fork and exec
+            terminal=True,
         )
         os.close(slave)
         self.shown = ""
@@ -233,17 +229,8 @@ class HomeAt:
     ) -> Ran:
         """Run a command to its end, without a terminal."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        given: dict[str, Any] = {"input": data} if data is not None else {"stdin": subprocess.DEVNULL}
-        done = subprocess.run(
-            [COILCLAW, *args],
-            env={**self.environ, **(env or {})},
-            cwd=self.base,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
-            **given,
-            **more,
-        )
+        environ = {**self.environ, **(env or {})}
+        done = forked.run([COILCLAW, *args], data=data, env=environ, cwd=self.base, timeout=PATIENCE, **more)
         return Ran(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
     def ok(self, *args: str, env: Mapping[str, str] | None = None, stdin: bytes | str | None = None) -> Ran:
@@ -254,7 +241,7 @@ class HomeAt:
 
     def start(self, *args: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
         """Start a command and leave it running; it is ended with the test."""
-        process = subprocess.Popen(
+        process = forked.start(
             [COILCLAW, *args],
             env={**self.environ, **(env or {})},
             cwd=self.base,
@@ -373,7 +360,7 @@ def empty(tmp_path: Path) -> Iterator[HomeAt]:
 def move_in(empty: HomeAt, source: Path) -> HomeAt:
     """A copy of a home and its workspace, where the copy's own place is."""
     for name in ("home", "coilclaw-workspace"):
-        shutil.copytree(source / name, empty.base / name, symlinks=True)
+        put(source / name, empty.base / name)
     link = empty.root / "workspace"
     link.unlink()
     link.symlink_to(empty.workspace)

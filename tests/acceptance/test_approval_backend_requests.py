@@ -31,7 +31,7 @@ class Backend:
         answer = httpx.post(f"{self.address}/v1/pairing/bind", json=Phone().body(code), trust_env=False)
         assert answer.status_code == 201, answer.text
         headers = {"Authorization": f"Bearer {answer.json()['token']}"}
-        return httpx.Client(base_url=self.address, headers=headers, timeout=60, trust_env=False)
+        return httpx.Client(base_url=self.address, headers=headers, timeout=280, trust_env=False)
 
     def ask(self, line: str, body: Any = None) -> httpx.Response:
         """One request as the document writes it: `GET /v1/jobs`. Without a body, nothing is sent."""
@@ -272,9 +272,12 @@ def test_reads_answer_as_written(backend: Backend, line: str) -> None:
 
 def test_policy_check_takes_the_envelope_with_its_identity(backend: Backend) -> None:
     envelope = {"tool": "file_list", "identity": "user", "args": {"path": "."}}
-    assert backend.ok("POST /v1/policy/check", envelope)["decision"]["verdict"] == "allow"
-    told = backend.home.ok("policy", "check", "--json", json.dumps(envelope)).json()
-    assert told["verdict"] == "allow"
+    plain = {**envelope, "identity": None}
+    assert backend.ok("POST /v1/policy/check", plain)["decision"]["verdict"] == "allow"
+    told = backend.ok("POST /v1/policy/check", envelope)["decision"]
+    assert (told["verdict"], told["code"]) == ("deny", "IDENTITY_FORBIDDEN")  # a listing is in nobody's name
+    told = backend.home.run("policy", "check", "--json", json.dumps(envelope)).json()
+    assert (told["verdict"], told["code"]) == ("deny", "IDENTITY_FORBIDDEN")
     assert backend.home.run("policy", "check", "--json", json.dumps({**envelope, "identity": "me"})).rc == 2
     assert backend.ask("POST /v1/policy/check", {**envelope, "identity": "me"}).status_code == 400
 
@@ -282,13 +285,13 @@ def test_policy_check_takes_the_envelope_with_its_identity(backend: Backend) -> 
 def test_pairing_code_keeps_one_device_unless_another_is_asked_for(backend: Backend) -> None:
     beside = backend.bind(backend.ok("POST /v1/pairing/code", {"mode": "add"})["code"])
     with beside:
-        assert backend.ask("GET /v1/session").status_code == 200
-        assert beside.get("/v1/session").status_code == 200
+        assert backend.ask("GET /v1/sign-in").status_code == 200
+        assert beside.get("/v1/sign-in").status_code == 200
         issued = backend.ok("POST /v1/pairing/code")
         assert issued["mode"] == "replace"
         before, backend.http = backend.http, backend.bind(issued["code"])
-        assert before.get("/v1/session").status_code == 401
+        assert before.get("/v1/sign-in").status_code == 401
         before.close()
-        assert beside.get("/v1/session").status_code == 401
+        assert beside.get("/v1/sign-in").status_code == 401
         active = [each for each in backend.ok("GET /v1/devices")["items"] if each["revoked_at"] is None]
         assert len(active) == 1

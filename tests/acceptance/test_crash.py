@@ -32,7 +32,7 @@ def test_killed_while_the_model_thinks(home: HomeAt) -> None:
     home.intact()
 
 
-def test_killed_between_two_rounds_the_turn_goes_on_from_what_is_on_record(home: HomeAt) -> None:
+def test_killed_between_two_rounds_the_turn_continues_from_what_is_on_record(home: HomeAt) -> None:
     slow = home.script({"tool_calls": [{"tool": "time", "args": {}}]}, {"text": "never", "delay": 600})
     process = home.start("agent", "-m", "what time is it", env=slow)
     until(lambda: home.rows("SELECT 1 FROM messages WHERE role = 'tool'"), "the call to be done", process)

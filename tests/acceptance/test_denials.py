@@ -88,9 +88,8 @@ CASES = [
     Denied("_deny_autonomy", "autonomy.supervised", "AUTONOMY_DENIES", "shell", {"command": "ssh-keygen -l"}),
 ]  # fmt: skip
 ELSEWHERE = {"_deny_estop", "_deny_unknown", "_deny_broken_policy", "_deny_fresh_taint", "_deny_secret", "_deny_budget"}
-ELSEWHERE |= {"_deny_job", "_deny_runtime", "_deny_root", "_deny_commit"}
-"""Rules with a test of their own, below, in tests/gate/test_job_limits.py or tests/features/projects: a call alone
-does not trip them."""
+ELSEWHERE |= {"_deny_job", "_deny_runtime", "_deny_root", "_deny_commit", "_deny_permit", "_deny_identity"}
+"""Rules with a test of their own, below, in tests/gate or tests/features: a call alone does not trip them."""
 
 
 def snapshot(top: Path) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ def test_the_doctor_tells_of_the_broker_in_json_too(home: HomeAt) -> None:
 
 
 @pytest.mark.slow
-def test_a_workspace_is_private_and_one_that_others_can_write_is_said(empty: HomeAt) -> None:
+def test_a_workspace_is_private_and_one_that_others_can_write_is_reported(empty: HomeAt) -> None:
     before = os.umask(0)
     try:
         empty.ok("init")
@@ -44,7 +44,7 @@ def test_a_workspace_is_private_and_one_that_others_can_write_is_said(empty: Hom
 
 
 @pytest.mark.slow
-def test_a_key_or_a_configuration_that_is_gone_is_said(home: HomeAt) -> None:
+def test_a_key_or_a_configuration_that_is_gone_is_reported(home: HomeAt) -> None:
     home.ok("tool", "run", "time")
 
     def states() -> dict[str, str]:

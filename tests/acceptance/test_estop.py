@@ -105,7 +105,7 @@ def test_a_running_request_is_ended(patient: HomeAt) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mock", "server"])
-def test_a_waiting_model_is_left_and_the_reason_is_said(patient: HomeAt, kind: str) -> None:
+def test_a_waiting_model_is_left_and_the_reason_is_reported(patient: HomeAt, kind: str) -> None:
     with FakeOpenAI() as fake:
         if kind == "server":
             patient.provider(fake.base_url, "timeout_seconds = 600\n")

@@ -257,7 +257,7 @@ def test_130_interrupted_at_a_prompt(home: HomeAt) -> None:
     home.intact()
 
 
-def test_a_reader_that_goes_away_is_no_error(home: HomeAt) -> None:
+def test_a_reader_that_goes_away_is_not_an_error(home: HomeAt) -> None:
     line = f'"{COILCLAW}" tool list --json | head -c 1; "{COILCLAW}" config show | head -n 1'
     done = subprocess.run(["sh", "-c", line], env=home.environ, capture_output=True, text=True, check=False)
     assert done.stderr == ""

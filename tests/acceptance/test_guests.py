@@ -64,6 +64,12 @@ def test_a_server_is_let_in_at_the_terminal_and_a_model_calls_it(home: HomeAt) -
     log = home.ok("mcp", "log", "sum")
     assert "started" in log.out
     assert "ended" in log.out
+    doctor = home.run("doctor", "--json").json()
+    assert [probe["state"] for probe in doctor if probe["name"] == "guest sum"] == ["ok"]
+    receipts = home.ok("receipt", "list", "--json").json()
+    starts, ends = ([each for each in receipts if each["tool"] == tool] for tool in ("guest_start", "guest_end"))
+    assert (len(starts), len(ends)) == (3, 3)  # two calls and the doctor, each in a process of its own
+    assert sum(bool(each.get("cause")) for each in starts) == 2
     home.ok("receipt", "verify")
 
 
@@ -79,6 +85,32 @@ def test_a_changed_server_is_withheld_shown_and_a_no_keeps_it_out(home: HomeAt) 
     assert home.run("tool", "run", "sum.add", "--json", '{"a": 1}').rc == 1
 
 
+def test_a_server_is_tried_without_being_let_in_and_switched_off_at_once(home: HomeAt) -> None:
+    command = json.dumps([python(), str(server(home))])
+    home.configure(f'[mcp.servers.sum]\nkind = "stdio"\ncommand = {command}\n')
+    tried = home.ok("mcp", "test", "sum")
+    assert "add" in tried.out
+    assert home.run("tool", "run", "sum.add", "--json", '{"a": 1}').rc == 3, "trying is not approving"
+    terminal = home.sit("mcp", "approve", "sum", "--reads", "*")
+    assert terminal.wait_for("Approve?").type("y\r").end().rc == 0
+    assert home.ok("tool", "run", "sum.add", "--json", '{"a": 1}')
+    home.ok("mcp", "disable", "sum")
+    assert home.run("tool", "run", "sum.add", "--json", '{"a": 1}').rc == 3
+
+
+def test_a_removed_server_is_gone_and_a_no_leaves_its_table_switched_off(home: HomeAt) -> None:
+    let_in(home)
+    terminal = home.sit("mcp", "remove", "sum").wait_for("mcp.servers.sum")
+    assert terminal.wait_for("Approve?").type("n\r").end().rc == 4
+    assert [each["state"] for each in home.ok("mcp", "list", "--json").json()] == ["new"]
+    assert home.run("tool", "run", "sum.add", "--json", '{"a": 1}').rc == 3, "its approval is forgotten all the same"
+    terminal = home.sit("mcp", "remove", "sum").wait_for("Approve?").type("y\r").end()
+    assert terminal.rc == 0, terminal
+    assert home.ok("mcp", "list", "--json").json() == []
+    assert "mcp.servers" not in home.ok("config", "show").out
+    assert home.run("mcp", "remove", "sum").rc == 2
+
+
 def test_a_plugin_is_written_installed_and_called(home: HomeAt) -> None:
     write_example(home.base / "words", "words")
     assert home.run("plugin", "install", str(home.base / "words"), stdin="").rc == 4
@@ -86,5 +118,6 @@ def test_a_plugin_is_written_installed_and_called(home: HomeAt) -> None:
     assert terminal.wait_for("Approve?").type("y\r").end().rc == 0
     called = home.ok("tool", "run", "words.count_words", "--json", '{"text": "one two"}')
     assert "words" in called.out
+    assert "let in already" in home.ok("plugin", "approve", "words").out
     home.ok("plugin", "remove", "words")
     assert home.run("tool", "run", "words.count_words", "--json", '{"text": "x"}').rc == 3

@@ -20,6 +20,12 @@ PLACES = {
     "cli/log.py": {"write"},
     "cli/terminal.py": {"write"},
     "features/chat/repl.py": {"write"},
+    # These are programs of their own: their output is a file that the watcher keeps, or they run in a box.
+    "features/evolve/launch.py": {"print", "write"},
+    "features/evolve/template/infra/runner.py": {"print"},
+    "features/runner/adapters/fake_cli.py": {"print"},
+    "features/runner/adapters/hook.py": {"write"},
+    "features/runner/structured/fake_cli.py": {"write"},
 }
 """Where something may be put out directly; everything else goes by cli/output.py, which shows what would hide."""
 

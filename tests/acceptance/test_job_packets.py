@@ -22,7 +22,7 @@ def created(home: HomeAt, packet: dict[str, object]) -> tuple[int, dict[str, obj
     return ran.rc, ran.json()
 
 
-def test_the_packet_of_the_document_is_taken_whole_and_what_is_not_there_yet_is_said(home: HomeAt) -> None:
+def test_the_packet_of_the_document_is_taken_whole_and_what_is_not_there_yet_is_reported(home: HomeAt) -> None:
     rc, job = created(home, PACKET)
     assert rc == 3
     assert job["state"] == "DENIED"
@@ -43,7 +43,7 @@ def test_programs_among_the_tools_narrow_commands(home: HomeAt) -> None:
     assert limits["allowed_tools"] == ["file_read", "shell"]
 
 
-def test_a_tool_that_does_not_exist_is_no_program(home: HomeAt) -> None:
+def test_a_tool_that_does_not_exist_is_not_a_program(home: HomeAt) -> None:
     _, job = created(home, {"intent": "x", "constraints": {"allowed_tools": ["file_raed"]}})
     assert job["state"] == "DENIED"
     assert "file_read" in job["reason"]

@@ -78,7 +78,7 @@ def test_waiting_for_a_job_shows_how_it_goes_and_its_exit_code_tells_the_end(hom
     home.intact()
 
 
-def test_a_yes_at_the_terminal_lets_the_job_go_on(home: HomeAt) -> None:
+def test_a_yes_at_the_terminal_lets_the_job_continue(home: HomeAt) -> None:
     home.configure(IN_WORKSPACE)
     env = home.calling("file_write", {"path": "a.txt", "content": "x"}, "then: {last_tool_result}")
     job_id = make(home, "write it")
@@ -93,7 +93,7 @@ def test_a_yes_at_the_terminal_lets_the_job_go_on(home: HomeAt) -> None:
     home.intact()
 
 
-def test_bad_ids_and_states_are_told_in_one_sentence(home: HomeAt) -> None:
+def test_bad_ids_and_states_are_reported_in_one_sentence(home: HomeAt) -> None:
     for command in (("show", "job_x"), ("cancel", "job_x"), ("resume", "job_x")):
         one_sentence(home.run("job", *command), 2, "there is no job")
     one_sentence(home.run("job", "create", "  "), 2, "empty")
@@ -162,7 +162,7 @@ def nothing_twice(home: HomeAt) -> None:
 
 def settle(home: HomeAt, job_id: str, env: dict[str, str]) -> None:
     """Workers until the job is over."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 280
     while state(home, job_id) not in ("DONE", "FAILED", "TIMED_OUT"):
         assert time.monotonic() < deadline, home.ok("job", "show", job_id).out
         home.ok("worker", "--once", env=env)
@@ -225,7 +225,7 @@ def test_several_workers_on_one_database_never_run_a_step_twice(home: HomeAt) ->
     home.intact()
 
 
-def test_estop_cuts_the_step_and_clearing_it_lets_the_worker_go_on(home: HomeAt) -> None:
+def test_estop_cuts_the_step_and_clearing_it_lets_the_worker_continue(home: HomeAt) -> None:
     with HeldModel() as model:
         home.provider(model.base_url, "timeout_seconds = 600\n[jobs]\nstep_seconds = 600.0\n")
         worker = home.start("worker")
@@ -261,3 +261,20 @@ def test_a_job_left_open_by_a_conversation_is_taken_up_by_a_worker(home: HomeAt)
     assert home.rows("SELECT worker, attempt FROM jobs") == [(None, 0)]
     home.ok("worker", "--once", env=home.script({"text": "done"}))
     assert home.rows("SELECT state FROM jobs") == [("DONE",)]
+
+
+def test_a_job_that_the_agent_starts_in_a_conversation_is_worked_on_there_too(home: HomeAt) -> None:
+    begin = {"tool_calls": [{"tool": "job_start", "args": {"goal": "look around"}}]}
+    env = home.script({"match": "begin", **begin}, {"match": "begin", "text": "I began it."}, {"text": "I looked."})
+    sitting = home.sit("agent", env=env).wait_for(PROMPT)
+    sitting.type("begin\r").wait_for("I began it.").wait_for("it runs here").wait_for("is done").wait_for(PROMPT)
+    assert sitting.type("/exit\r").end().rc == 0
+    assert home.rows("SELECT state FROM jobs") == [("DONE",)]
+    home.intact()
+
+
+def test_one_message_that_starts_a_job_says_that_nobody_works_on_it(home: HomeAt) -> None:
+    begin = {"tool_calls": [{"tool": "job_start", "args": {"goal": "look around"}}]}
+    env = home.script({"match": "begin", **begin}, {"match": "begin", "text": "I began it."}, {"text": "I looked."})
+    assert "No worker is running, so this waits" in home.ok("agent", "-m", "begin", env=env).err
+    assert "No worker" not in home.ok("agent", "-m", "hello", env=env).err

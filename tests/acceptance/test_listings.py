@@ -159,8 +159,13 @@ def test_at_a_terminal_lists_begin_with_a_sentence_and_stories_are_short(home: H
         assert home.ok(name, "list").out.rstrip("\n").endswith("\tWrite 1 bytes to a.txt.")
     short = home.sit("audit", "explain", action).end().out
     assert len(short.strip().splitlines()) <= 8
+    assert short.startswith("Write 1 bytes to a.txt: it waits for you.")
+    assert "Decided: you are asked first (medium risk). A workspace write" in short
+    assert "It waits for your answer until " in short
+    assert "Its records agree." in short
     assert len(home.sit("audit", "explain", action, "--all").end().out.splitlines()) > 8
     home.ok("approvals", "reject", action)
+    assert "it was rejected by you." in home.sit("audit", "explain", action).end().out
     assert "file_write rejected" in home.sit("receipt", "show", action).end().out
     assert "policy_hash" in home.sit("receipt", "show", action, "--all").end().out
     assert "policy_hash" in home.ok("receipt", "show", action).out

@@ -79,7 +79,7 @@ def test_no_help_says_refused(home: HomeAt) -> None:
         assert "efuse" not in home.ok(*command).out, command
 
 
-def test_a_decision_is_told_in_words_at_a_terminal_and_says_the_risk_once(home: HomeAt) -> None:
+def test_a_decision_is_reported_in_words_at_a_terminal_and_says_the_risk_once(home: HomeAt) -> None:
     command = ["policy", "check", "--json", '{"tool": "file_write", "args": {"path": "a", "content": ""}}']
     told = home.sit(*command).end().out
     assert told.count("R2") == 1
@@ -274,7 +274,7 @@ def test_the_panel_says_the_sentences_of_the_tour() -> None:
 # A first start
 
 
-def test_a_start_says_how_it_is_stopped_and_shows_no_code_to_scan_that_leads_nowhere(home: HomeAt) -> None:
+def test_up_says_how_to_stop_it_and_shows_no_qr_code_for_loopback(home: HomeAt) -> None:
     up = home.sit("up", "--addr", "127.0.0.1:0").wait_for("working in the background")
     shown = up.type("\x03").end().out
     assert "Pairing code: " in shown
@@ -349,7 +349,7 @@ def test_every_command_that_takes_an_id_or_a_name_completes_it(used: HomeAt) -> 
     assert completed(used, "coilclaw undo snap_1") == ["snap_1\tbefore 1"]
 
 
-def test_only_runs_that_are_not_over_can_go_on(home: HomeAt) -> None:
+def test_only_runs_that_are_not_over_can_continue(home: HomeAt) -> None:
     run = home.run("sop", "run", "daily-check", "--json").json()["run_id"]
     for command in ("approve", "resume", "status"):
         assert [each.partition("\t")[0] for each in completed(home, f"coilclaw sop {command} ")] == [run]

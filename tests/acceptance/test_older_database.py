@@ -59,7 +59,7 @@ def test_what_was_done_since_is_not_done_again(home: HomeAt) -> None:
     assert not (home.workspace / "a.txt").exists()
 
 
-def test_the_owner_is_told_once_and_can_go_on(home: HomeAt) -> None:
+def test_the_owner_is_told_once_and_can_continue(home: HomeAt) -> None:
     action = propose(home)
     keep(home)
     home.ok("approvals", "reject", action)

@@ -87,7 +87,7 @@ def test_the_way_out_of_estop_is_the_one_that_holds(home: HomeAt) -> None:
     assert stopped.out.endswith(f"{both}\n")
 
 
-def test_yes_for_everything_is_no_proof(home: HomeAt) -> None:
+def test_yes_for_everything_is_not_proof(home: HomeAt) -> None:
     ran = home.tool("file_write", SYSTEM, "--yes")
     assert ran.rc == 4, ran
     register(home)
@@ -149,6 +149,13 @@ def test_a_lost_passkey_is_removed_at_the_terminal_and_the_terminal_counts_again
     sitting.wait_for("Approve? [y").type("y\r")
     assert sitting.end().rc == 0
     assert not untouched(home)
+
+
+def test_an_id_may_begin_with_a_dash(home: HomeAt) -> None:
+    for command in ("remove", "clear"):
+        one_sentence(home.run("passkeys", command, "-sh-x"), 2, "interactive terminal")
+        assert home.ok("passkeys", command, "--help").out.startswith("Usage:")
+    one_sentence(home.run("passkeys", "remove", "-sh-x", "--sign-out"), 2, "interactive terminal")
 
 
 def pair(home: HomeAt, passkey: str, name: str) -> str:
@@ -249,11 +256,11 @@ def test_a_value_as_an_argument_is_not_taken(home: HomeAt) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("lower", "x" * 9), ("FAR_API_KEY", ""), ("FAR_API_KEY", "a\nb\n")])
-def test_what_cannot_be_a_secret_is_said(home: HomeAt, name: str, value: str) -> None:
+def test_what_cannot_be_a_secret_is_reported(home: HomeAt, name: str, value: str) -> None:
     one_sentence(home.run("secret", "set", name, stdin=value), 2)
 
 
-def test_a_key_that_is_gone_is_said_in_one_sentence(home: HomeAt) -> None:
+def test_a_key_that_is_gone_is_reported_in_one_sentence(home: HomeAt) -> None:
     home.provider("http://localhost:9", 'api_key_env = "FAR_API_KEY"\n')
     home.ok("secret", "set", "FAR_API_KEY", stdin=SECRET)
     Path(home.root / "keys" / "encryption.key").unlink()

@@ -95,7 +95,7 @@ def test_what_a_phone_meets_is_asked_by_its_name_certificate_and_origin(home: Ho
     up.type("\x03").end()
 
 
-def test_a_server_that_knows_another_name_refuses_and_that_is_told(home: HomeAt) -> None:
+def test_a_server_that_knows_another_name_refuses_and_this_is_reported(home: HomeAt) -> None:
     home.ok("tls", "make", "--name", "coil.localhost", "--name", "old.localhost")
     port = free_port()
     configured(home, f'{own_tls(home)}public_url = "https://old.localhost:{port}"\n', port)
@@ -133,3 +133,22 @@ def test_an_expired_certificate_is_a_failure(home: HomeAt) -> None:
     state, detail = probed(home)["certificate"]
     assert state == "fail"
     assert "not valid now" in detail
+
+
+def test_a_server_that_asks_for_client_certificates_is_told_as_such(home: HomeAt) -> None:
+    home.ok("tls", "make", "--name", "coil.localhost")
+    port = free_port()
+    authority = home.root / "keys" / "tls-ca.crt"
+    settings = f'{own_tls(home)}tls_client_ca = "{authority}"\npublic_url = "https://coil.localhost:{port}"\n'
+    configured(home, settings, port)
+    assert probed(home)["server"][0] == "fail"  # it does not run
+    up = home.sit("up").wait_for("Press Ctrl-C")
+    found = probed(home)
+    assert {state for state, _ in found.values()} == {"ok"}, found
+    assert str(authority) in found["clients"][1]
+    up.type("\x03").end()
+    authority.unlink()
+    state, detail = probed(home)["clients"]
+    assert state == "fail"
+    assert "cannot be read" in detail
+    one_sentence(home.run("up"), 2, "authorities of client certificates", "tls_client_ca")

@@ -38,6 +38,9 @@ def test_from_a_job_to_a_merged_change_and_back(home: HomeAt) -> None:
         assert "\x1b" not in told, command
         assert "\u202e" not in told, command
     assert "⟨U+202E⟩" in home.ok("pr", "diff", "1", "notes/a.md").out
+    files = [line.split(" b/")[1] for line in home.ok("pr", "diff", "1").out.splitlines() if line.startswith("diff --")]
+    assert [path.split("/")[0] for path in files][-3:] == ["audit", "audit", "jobs"]
+    assert files[0].startswith("notes/")
     assert "notes/a.md" in home.ok("pr", "show", "1").out
     named = home.ok("job", "show", job, "--json").json()["pull"]
     assert named == {"number": 1, "state": "OPEN"}
@@ -100,7 +103,7 @@ def test_rejecting_closing_and_asking_for_changes(home: HomeAt) -> None:
     assert "+n\n" in home.ok("pr", "diff", "1", "notes/a.md").out
     assert "#1 is closed" in home.ok("pr", "reject", "1", "--reason", "no more").out
     assert home.rows("SELECT state FROM jobs") == [("CANCELLED",)]
-    one_sentence(home.run("pr", "reopen", "1"), 2, "CANCELLED", "Create a job")
+    one_sentence(home.run("pr", "reopen", "1"), 2, "CANCELLED", "coilclaw job create")
     one_sentence(home.run("pr", "approve", "9"), 2)
     with_pull(home)
     assert "#2 is closed" in home.ok("pr", "close", "2", "--reason", "not now").out
@@ -137,6 +140,13 @@ def test_tightening_needs_no_proof(home: HomeAt) -> None:
     assert home.ok("bot", "mode").out == "strict\n"
     assert 'merge_mode = "strict"' in (home.root / "config.toml").read_text()
     assert home.run("bot", "mode", "whitelist").rc == 4  # it waits for the passkey
+    assert home.ok("bot", "mode").out == "strict\n"
+
+
+def test_tightening_works_while_everything_is_stopped(home: HomeAt) -> None:
+    home.configure('[forge]\nmerge_mode = "whitelist"\n')
+    home.ok("estop")
+    home.ok("bot", "mode", "strict")
     assert home.ok("bot", "mode").out == "strict\n"
 
 

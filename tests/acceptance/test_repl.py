@@ -37,7 +37,7 @@ def say(sitting: Sitting, text: str, answer: str) -> Sitting:
 
 
 def test_every_slash_command_answers(home: HomeAt) -> None:
-    home.ok("agent", "-m", "we talked about zebras", env=home.script({"text": "so we did"}))
+    home.ok("agent", "-m", "we talked about zebras", env=home.script({"text": "# zebras-it-is"}))
     earlier = home.rows("SELECT thread_id FROM threads")[0][0]
     sitting = sit(home, {"text": "fine"})
     say(sitting, "/help", "/approve-history")
@@ -66,7 +66,7 @@ def test_ctrl_d_leaves_and_ctrl_c_at_the_prompt_does_not(home: HomeAt) -> None:
     assert home.messages()[0] == ("user", "hello")
 
 
-def test_ctrl_c_cancels_a_running_command_and_the_conversation_goes_on(home: HomeAt) -> None:
+def test_ctrl_c_cancels_a_running_command_and_the_conversation_continues(home: HomeAt) -> None:
     home.configure(LONG)
     sleep = mark()
     call = {"tool_calls": [{"tool": "shell", "args": {"command": f"sleep {sleep}"}}]}
@@ -95,13 +95,15 @@ def test_ctrl_c_once_more_ends_the_turn(home: HomeAt) -> None:
 
 
 def test_the_last_conversation_is_continued_and_an_earlier_one_resumed(home: HomeAt) -> None:
-    home.ok("agent", "-m", "about zebras", env=home.script({"text": "so we did"}))
+    home.ok("agent", "-m", "about zebras", env=home.script({"text": "# zebras-it-is"}))
     home.ok("agent", "-m", "about giraffes", env=home.script({"text": "indeed"}))
     assert home.ok("agent", "--continue", "-m", "more", env=home.script({"text": "tall"})).out.strip() == "tall"
     sitting = sit(home, {"text": "fine"}, more=("-c", "last"))
+    sitting.wait_for("more").wait_for("tall").wait_for(PROMPT)
     say(sitting, "/resume", "about zebras")
     say(sitting, "/resume 7", "no conversation '7'")
-    say(sitting, "/resume 2", "about zebras")
+    say(sitting, "/resume 2", "zebras-it-is")
+    assert "# zebras-it-is" not in sitting.shown, "an answer is rendered when it is shown again too"
     say(sitting, "striped", "fine")
     say(sitting, "/cost", "tokens")
     say(sitting, "/plan", "no plan")
@@ -117,7 +119,7 @@ def test_there_is_nothing_to_continue_in_a_new_home(home: HomeAt) -> None:
     assert home.run("agent", "--continue", "-m", "x").rc == 2
 
 
-def test_ctrl_c_cancels_a_waiting_model_and_the_conversation_goes_on(home: HomeAt) -> None:
+def test_ctrl_c_cancels_a_waiting_model_and_the_conversation_continues(home: HomeAt) -> None:
     sitting = sit(home, {"text": "never", "delay": 600, "match": "slow"}, {"text": "quick", "match": "fast"})
     sitting.type("slow\r")
     until(lambda: sitting._read(0.01) and ("user", "slow") in home.messages(), "the turn to begin")

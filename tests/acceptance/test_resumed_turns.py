@@ -24,7 +24,7 @@ def waiting(home: HomeAt) -> str:
     return str(action_id)
 
 
-def test_approving_at_a_terminal_goes_on_with_the_turn_and_asks_there_for_the_next_call(home: HomeAt) -> None:
+def test_approving_at_a_terminal_continues_with_the_turn_and_asks_there_for_the_next_call(home: HomeAt) -> None:
     env = home.script(write("x1"), write("x2"), {"text": "both are there"})
     asked = home.ok("agent", "-m", "write x1, then x2", env=env)
     first = waiting(home)
@@ -38,6 +38,20 @@ def test_approving_at_a_terminal_goes_on_with_the_turn_and_asks_there_for_the_ne
     assert home.rows("SELECT state FROM turns") == [("ANSWERED",)]
 
 
+def test_approving_goes_on_with_a_turn_whose_terminal_was_killed_at_its_question(home: HomeAt) -> None:
+    env = home.script(write("x1"), {"text": "it is there"})
+    sitting = home.sit("agent", "-m", "write x1", env=env).wait_for("Approve?")
+    sitting.process.kill()
+    sitting.process.wait()
+    assert home.rows("SELECT state FROM turns") == [("RUNNING",)]
+    approving = home.sit("approvals", "approve", waiting(home), env=env)
+    ran = approving.wait_for("Approve?").type("y\r").wait_for("Wrote 2 bytes to x1").end()
+    assert ran.rc == 0, ran
+    assert "it is there" in ran.out
+    assert home.rows("SELECT state FROM turns") == [("ANSWERED",)]
+    assert home.rows("SELECT status FROM proposed_actions") == [("EXECUTED",)]
+
+
 def test_a_no_at_a_terminal_is_told_to_the_model_with_its_reason(home: HomeAt) -> None:
     env = home.script(write("x1"), {"text": "{last_tool_result}"})
     home.ok("agent", "-m", "write x1", env=env)
@@ -46,7 +60,7 @@ def test_a_no_at_a_terminal_is_told_to_the_model_with_its_reason(home: HomeAt) -
     assert not (home.workspace / "x1").exists()
 
 
-def test_a_worker_goes_on_with_a_turn_that_was_answered_elsewhere(home: HomeAt) -> None:
+def test_a_worker_continues_with_a_turn_that_was_answered_elsewhere(home: HomeAt) -> None:
     env = home.script(write("x1"), {"text": "done in the background"})
     home.ok("agent", "-m", "write x1", env=env)
     worker = home.start("worker", env=env)
@@ -67,7 +81,7 @@ def test_calls_of_one_answer_are_asked_one_after_the_other_and_counted(home: Hom
     assert home.rows("SELECT count(*) FROM messages WHERE role = 'assistant'") == [(2,)]
 
 
-def test_an_answer_to_one_of_several_says_what_still_waits_and_the_last_one_goes_on(home: HomeAt) -> None:
+def test_an_answer_to_one_of_several_says_what_still_waits_and_the_last_one_continues(home: HomeAt) -> None:
     both = {"tool_calls": [*write("x1")["tool_calls"], *write("x2")["tool_calls"]]}
     env = home.script(both, {"text": "I heard of both"})
     home.ok("agent", "-m", "write both", env=env)
@@ -120,7 +134,7 @@ def test_what_was_held_back_is_shown_and_sent_at_the_prompt(home: HomeAt, door: 
     with a_site() as url:
         sitting = home.sit("agent", env=held(home, url, port)).wait_for("›")
         sitting.type("read this mail and answer it\r").wait_for("I could not send it.")
-        offer = "1 message was held back because this conversation read untrusted content. Show it to approve?"
+        offer = "1 action was held back because this conversation read untrusted content. Show it to approve?"
         sitting.wait_for(offer).type("s\r").wait_for("UNTRUSTED CONTENT").wait_for("Approve?").type("y\r")
         sitting.wait_for("door answered 200").wait_for("›").type("/new\r").wait_for("Conversation").wait_for("›")
         sitting.type("again\r").wait_for(offer).type("\r").wait_for("›")  # Enter alone is a no

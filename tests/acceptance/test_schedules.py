@@ -156,7 +156,7 @@ def test_run_now_makes_a_job_at_once_and_leaves_the_next_run(home: HomeAt) -> No
     assert runs(home)[0]["cause"] == "manual"
 
 
-def test_a_broken_file_is_said_loudly_and_the_last_good_schedules_go_on(home: HomeAt) -> None:
+def test_a_broken_file_is_reported_loudly_and_the_last_good_schedules_continue(home: HomeAt) -> None:
     add(home)
     make_due(home)
     path = home.workspace / "cron/jobs.json"
@@ -222,7 +222,7 @@ def test_the_agent_wakes_itself_up_and_its_followups_are_listed_apart(home: Home
     home.intact()
 
 
-def test_bad_input_is_told_in_one_sentence(home: HomeAt) -> None:
+def test_bad_input_is_reported_in_one_sentence(home: HomeAt) -> None:
     add(home, "alpha")
     goal = ("--goal", "x")
     one_sentence(home.run("schedule", "add", "--cron", "5/15 * * * *", "--timezone", "UTC", *goal), 2, "5-59/15")
@@ -243,7 +243,7 @@ def test_bad_input_is_told_in_one_sentence(home: HomeAt) -> None:
     assert [job["job_id"] for job in registry(home)["jobs"]] == ["alpha"]
 
 
-def test_a_file_that_is_gone_is_not_written_anew_without_a_word(home: HomeAt) -> None:
+def test_a_file_that_is_gone_is_not_written_again_without_a_word(home: HomeAt) -> None:
     add(home, "kept")
     path = home.workspace / "cron/jobs.json"
     path.unlink()
@@ -260,7 +260,7 @@ def test_a_file_that_is_gone_is_not_written_anew_without_a_word(home: HomeAt) ->
     assert path.read_text() == ""
 
 
-def test_one_row_that_cannot_be_read_hides_no_other_and_can_be_written_anew_or_removed(home: HomeAt) -> None:
+def test_one_row_that_cannot_be_read_hides_no_other_and_can_be_written_again_or_removed(home: HomeAt) -> None:
     add(home, "bad")
     add(home, "good")
 

@@ -103,8 +103,10 @@ def _a_day_goes_by(home: HomeAt) -> None:
     import sqlite3
 
     connection = sqlite3.connect(home.root / "memory.sqlite")
-    for column in ("created_at", "expires_at"):
+    for column in ("created_at", "expires_at", "next_attempt_at"):
         ((value,),) = connection.execute(f"SELECT {column} FROM proposed_actions").fetchall()
+        if value is None:
+            continue
         earlier = (_moment(value) - timedelta(hours=24, seconds=1)).isoformat(timespec="milliseconds")
         connection.execute(f"UPDATE proposed_actions SET {column} = ?", (earlier.replace("+00:00", "Z"),))
     connection.commit()

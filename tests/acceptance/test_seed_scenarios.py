@@ -88,7 +88,7 @@ def test_6_a_supervised_write_is_approved_at_the_terminal(home: HomeAt, run_in_t
 
     denied = run_in_terminal(message, [("Approve? [y", "\r")], env=model)
     assert denied.rc == 0
-    for word in ("Tool request:", "file_write", "medium", "reason:", "args:", "-old line", "+new line"):
+    for word in ("Tool request:", "file_write", "medium", "reason:", "note.txt", "-old line", "+new line"):
         assert word in denied.out, word
     assert note.read_text() == "old line\n"
 

@@ -90,4 +90,5 @@ def test_without_skills_a_turn_looks_at_a_folder_and_imports_no_more(home: HomeA
         "print(sorted(n for n in sys.modules if n.startswith('coilclaw.features.skills')))"
     )
     ran = subprocess.run([sys.executable, "-c", code], env=home.environ, capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[-1] == "['coilclaw.features.skills', 'coilclaw.features.skills.tools']"
+    thin = [f"coilclaw.features.skills{name}" for name in ("", ".on_turns", ".tools")]
+    assert ran.stdout.splitlines()[-1] == str(thin)

@@ -86,7 +86,7 @@ def test_an_answer_by_approvals_lets_it_be_resumed(home: HomeAt) -> None:
     home.intact()
 
 
-def test_every_fault_is_told_with_its_step(home: HomeAt) -> None:
+def test_every_fault_is_reported_with_its_step(home: HomeAt) -> None:
     write(home, 'id = "a"\nkind = "tool"\ntool = "file_lst"', 'id = "a"\nkind = "approval"', name="broken")
     told = home.run("sop", "validate", "broken")
     assert told.rc == 2
@@ -132,7 +132,7 @@ def test_killed_while_the_owner_is_asked_it_asks_again(home: HomeAt) -> None:
     home.intact()
 
 
-def test_killed_while_the_model_answers_it_goes_on_there(home: HomeAt) -> None:
+def test_killed_while_the_model_answers_it_continues_there(home: HomeAt) -> None:
     write(home, LIST, 'id = "think"\nkind = "agent"\nprompt = "Think."', NOTE.replace('"list"', '"think"'))
     process = home.start("sop", "run", "x", env=home.script({"text": "never", "delay": 600}))
     until(lambda: home.rows("SELECT 1 FROM sop_steps WHERE step_id = 'think'"), "the model to be asked", process)
@@ -188,7 +188,7 @@ def test_one_file_that_is_nested_too_deeply_hides_no_other(home: HomeAt) -> None
     assert "nested too deeply" in checked.err
 
 
-def test_a_changed_file_is_told_and_does_not_change_the_run(home: HomeAt) -> None:
+def test_a_changed_file_is_reported_and_does_not_change_the_run(home: HomeAt) -> None:
     write(home, ASK, LIST)
     assert home.run("sop", "run", "x").rc == 4
     run_id = last_run(home)["run_id"]
@@ -222,7 +222,7 @@ def test_denied_and_failed_have_exit_codes_of_their_own(home: HomeAt) -> None:
     assert [receipt["status"] for receipt in home.receipts()] == ["denied", "failed"]
 
 
-def test_a_run_answered_elsewhere_goes_on_in_the_worker(home: HomeAt) -> None:
+def test_a_run_answered_elsewhere_continues_in_the_worker(home: HomeAt) -> None:
     env = home.script({"text": "a short list"})
     worker = home.start("worker", env=env)
     assert home.run("sop", "run", "daily-check", env=env).rc == 4

@@ -3,7 +3,7 @@
 from tests.acceptance.conftest import HomeAt, one_sentence
 
 
-def test_a_wrong_id_is_told_at_once_and_proposes_nothing(home: HomeAt) -> None:
+def test_a_wrong_id_is_reported_at_once_and_proposes_nothing(home: HomeAt) -> None:
     one_sentence(home.run("undo", "snap_nope"), 2, "no snapshot")
     assert home.rows("SELECT count(*) FROM proposed_actions") == [(0,)]
 

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import functools
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def enclosing_functions(tree):
     return found
 
 
+@functools.cache
 def entry_sites():
     """Every place in the source where a call enters the gate, a model is asked, or a request is sent."""
     sites = set()

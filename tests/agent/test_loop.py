@@ -64,6 +64,19 @@ async def test_several_calls_of_one_answer_are_all_carried(sample):
     assert [outcome.receipt.status for outcome in reply.outcomes] == ["allowed", "allowed", "denied"]
 
 
+async def test_calls_of_one_answer_that_share_an_id_have_their_results_told_apart(sample):
+    home = sample()
+    home.script(
+        {"tool_calls": [{"tool": "time", "args": {}, "id": "same"}, {"tool": "file_list", "args": {}, "id": "same"}]},
+        {"text": "done"},
+    )
+    await turn(home)
+    rows = stored(home)
+    (asked,) = [[call.call_id for call in row.tool_calls] for row in rows if row.tool_calls]
+    assert len(set(asked)) == 2
+    assert [row.tool_call_id for row in rows if row.role == "tool"] == asked
+
+
 async def test_tools_are_never_called_for_ever(sample):
     home = sample(agent__max_tool_rounds=5)
     home.script(*[calls(("time", {}))] * 20)

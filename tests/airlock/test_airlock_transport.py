@@ -202,7 +202,7 @@ async def test_nobody_listening_is_an_error_with_nothing_sent() -> None:
 # --- redirects
 
 
-async def test_each_redirect_is_decided_anew_and_leaves_its_own_line() -> None:
+async def test_each_redirect_is_decided_again_and_leaves_its_own_line() -> None:
     async with serving(answer(b"end")) as last, serving(redirect(last.url("/final?q=1"))) as first:
         lock = Lock(first.url(), last.url())
         response = await lock.get(first.url())
@@ -312,7 +312,7 @@ async def test_a_request_that_must_stay_with_its_host_hands_a_redirect_over() ->
         assert (await lock.get(first.url())).body == b"end"
 
 
-async def test_a_request_that_must_stay_with_its_host_goes_on_within_it() -> None:
+async def test_a_request_that_must_stay_with_its_host_continues_within_it() -> None:
     async def once(head: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(redirect("/next") if head.startswith(b"GET / ") else answer(b"end"))
 

@@ -119,7 +119,9 @@ hello("FILES.test")
     assert reply.text.count("closed b'\\x15'") == 3
     assert reply.text.count("SPOKE") == 1
     assert reply.seen == []
-    assert reply.codes == [*["SNI_MISMATCH"] * 3, *["NO_SNI"] * 2, *["NOT_TLS"] * 3, "OK"]
+    *refused, admitted = reply.codes
+    assert refused == [*["SNI_MISMATCH"] * 3, *["NO_SNI"] * 2, *["NOT_TLS"] * 3]
+    assert admitted in ("OK", "CANCELLED")  # the box may end before its connection does
 
 
 def test_plain_http_goes_only_where_the_owner_listed_it(world: World) -> None:

@@ -10,7 +10,7 @@ from coilclaw.packets.box import BoxSpec
 from coilclaw.packets.errors import BoxUnavailable, ToolError
 from coilclaw.packets.ids import utc_now
 from coilclaw.sandbox import box_listener
-from coilclaw.sandbox.box import ChosenBox, open_box, reaching, tools
+from coilclaw.sandbox.box import ChosenBox, _Candidate, open_box, reaching, tools
 from coilclaw.sandbox.fake_box import FakeBox
 from tests.missing import lacks
 from tests.sandbox.conftest import BUBBLEWRAP
@@ -68,7 +68,7 @@ async def test_without_a_listener_in_the_boxs_own_namespace_nothing_starts(
 
 
 async def test_walls_without_a_network_namespace_are_not_enough(workspace: Path, airlock: Airlock) -> None:
-    box = ChosenBox([("Landlock alone", "B", False)], hide=(), tools=tools())
+    box = ChosenBox([_Candidate("Landlock alone", "B", namespaces=False)], hide=(), tools=tools())
     with pytest.raises(BoxUnavailable):
         await reaching(box, airlock).run(spec(workspace, "example.org"))
     assert not (workspace / "ran").exists()

@@ -79,7 +79,7 @@ async def test_a_wrong_request_is_answered_and_does_not_end_it(name):
 
 
 @pytest.mark.parametrize("data", [b"\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\r\n\r\n", b"x" * 40_000])
-async def test_what_is_no_request_does_not_end_it(data):
+async def test_what_is_not_a_request_does_not_end_it(data):
     async with RedirectListener[str]() as listener:
         waiting = asyncio.create_task(listener.wait(accept))
         await asyncio.sleep(0)

@@ -45,7 +45,7 @@ def test_no_line_of_help_is_cut_off_at_eighty_columns():
     ("https://127.8.0.1", False), ("https://[::1]:8377", False), ("https://x.localhost", False),
     ("https://claw.example:8377", True), ("https://192.168.1.5:8377", True), ("https://[fd00::1]", True),
 ])  # fmt: skip
-def test_a_code_to_scan_is_of_use_only_where_the_address_is_reached_from_elsewhere(address, yes):
+def test_a_qr_code_is_shown_only_for_an_address_other_machines_reach(address, yes):
     assert reachable(address) is yes
 
 
@@ -60,6 +60,7 @@ def said(capsys: pytest.CaptureFixture[str], event: str, fields: dict[str, Json]
     ("worker_stopping", {"running": 7}, "· stopping: running work has ten seconds to finish\n"),
     ("worker_chore", {"chore": "notify", "done": 3}, ""),
     ("worker_chore", {"chore": "deliver", "done": 3}, ""),
+    ("worker_chore", {"chore": "forget_expired", "done": 1}, ""),
     ("worker_chore", {"chore": "execute", "done": 1}, "· 1 approved action carried out\n"),
     ("worker_chore", {"chore": "expire", "done": 2}, "· 2 proposals expired\n"),
     ("worker_chore", {"chore": "prune", "done": 1}, "· deleted data past its retention\n"),
@@ -79,6 +80,16 @@ def test_a_worker_speaks_in_words_and_only_of_what_concerns_the_owner(capsys, ev
      "✓ listed 1 file in docs\n"),
     ("tool_completed", {"tool": "file_write", "what": "Write 2 bytes to a.md."}, "✓ wrote 2 bytes to a.md\n"),
     ("tool_completed", {"tool": "other", "what": "Weigh it."}, "✓ done: Weigh it\n"),
+    ("job_claimed", {"job_id": "job_1", "state": "RECEIVED"}, ""),
+    ("job_ended", {"job_id": "job_1", "state": "DONE", "reason": "It is in force."},
+     "✓ job_1 is done: It is in force.\n"),
+    ("job_ended", {"job_id": "job_1", "state": "TIMED_OUT", "reason": "8 h."}, "✗ job_1 is out of time: 8 h.\n"),
+    ("tool_completed", {"tool": "plan_update", "what": "Plan: 1 of 3 steps done, now: rename."},
+     "✓ plan: 1 of 3 steps done, now: rename\n"),
+    ("tool_completed", {"tool": "file_search", "what": "Search files in src for x.", "entries": 2},
+     "✓ searched files in src for x: 2 files\n"),
+    ("tool_completed", {"tool": "file_search", "what": "Find files *.py in src.", "entries": 0},
+     "✓ looked for files *.py in src: nothing found\n"),
     ("tool_denied", {"tool": "x", "what": "Read /etc/a.", "code": "PATH_FORBIDDEN", "why": "Denied. No. Go."},
      "✗ denied: read /etc/a (No)\n"),
     ("tool_denied", {"tool": "x", "what": "Run `a`.", "code": "OWNER_REFUSED"}, "✗ rejected: run `a`\n"),
@@ -135,3 +146,15 @@ def test_a_terminal_without_utf_8_gets_signs_it_can_show():
             assert lettered("✓ done – “x” … é", terminal) == '+ done - "x" ~ \\xe9'
     finally:
         os.close(ours)
+
+
+def test_commands_are_listed_by_what_they_are_for_one_line_each():
+    import click
+
+    from coilclaw.cli.group import COMMANDS, SECTIONS, coilclaw
+
+    shown = coilclaw.get_help(click.Context(coilclaw, info_name="coilclaw", terminal_width=80)).splitlines()
+    titles = [line.removesuffix(":") for line in shown if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options", *SECTIONS]
+    after = shown[shown.index("Start:") :]
+    assert [line.split()[0] for line in after if line.startswith("  ")] == list(COMMANDS), "a help text is too long"

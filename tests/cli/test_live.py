@@ -2,12 +2,13 @@
 
 import io
 import re
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coilclaw.cli.live import Live
+from coilclaw.cli.live import Live, asking, moving
 from coilclaw.cli.markdown import Markdown
 from coilclaw.cli.screen_pages import cells
 
@@ -79,6 +80,23 @@ def test_an_answer_is_in_styles_of_its_own_and_no_other_sequence():
     assert "\x1b" not in plain(shown)
 
 
+@pytest.mark.parametrize(("line", "shown"), [
+    ("**`calc`** is *quite* old", "\x1b[1m\x1b[36mcalc\x1b[0m is \x1b[3mquite\x1b[0m old"),
+    ("see [the docs](https://example.org/a) now", "see the docs \x1b[2m(https://example.org/a)\x1b[0m now"),
+    ("[https://example.org](https://example.org)", "https://example.org"),
+    ("# Use `x`", "\x1b[1mUse\x1b[0m \x1b[1m\x1b[36mx\x1b[0m"),
+    *((line, line) for line in ("a/*.py, *.md and 2 * 3 * 4", "*.py,*.md", "a*b*c", "[x](javascript:y)", "_a_")),
+])  # fmt: skip
+def test_emphasis_and_links_are_shown_as_such_and_nothing_else_is_taken_for_them(line, shown):
+    assert "".join(rendered(line, 80)) == shown
+
+
+def test_the_cells_of_a_table_are_as_wide_as_they_are_shown():
+    assert [plain(row) for row in rendered("| file | uses |\n|---|---|\n| `a.py` | **1** |\n| b | 2 |", 80)] == [
+        "file  uses", "a.py  1", "b     2",
+    ]  # fmt: skip
+
+
 def test_what_moves_makes_way_for_what_stays():
     pane = Pane()
     live = Live(pane, lambda: "12 tokens")
@@ -105,6 +123,30 @@ def test_nothing_moves_behind_a_prompt():
     assert "thinking" in pane.getvalue()
 
 
+async def test_nothing_moves_and_nobody_else_speaks_while_the_owner_answers(monkeypatch):
+    pane = Pane()
+    monkeypatch.setattr("sys.stdout", pane)
+    monkeypatch.setattr("sys.stderr", pane)
+    with asking():  # nothing moves here anyway
+        sys.stderr.write("")
+    with moving(lambda: "") as live:
+        live.draw()
+        sys.stderr.write("Approve? ")
+        with asking():
+            seen = pane.getvalue()
+            live.output("the last line of a command in the background\n")
+            live.event("tool_completed", {})
+            sys.stderr.write("It ended.\n")
+            live.answer("a line\n")
+            live.draw()
+            assert pane.getvalue() == seen
+        live.draw()
+        after = plain(pane.getvalue()[len(seen) :])
+        places = [after.find(word) for word in ("in the background", "It ended.", "a line", "thinking")]
+        assert -1 not in places
+        assert places == sorted(places)
+
+
 def test_an_unfinished_line_is_finished_before_anything_else_is_said():
     pane = Pane()
     live = Live(pane, lambda: "")
@@ -124,6 +166,18 @@ def test_output_that_would_move_the_cursor_is_shown_by_number():
     assert "\x1b[2J" not in pane.getvalue()
     assert "\u202e" not in pane.getvalue()
     assert "a⟨U+001B⟩[2Jb⟨U+000D⟩c" in pane.getvalue()
+
+
+def test_a_hostile_title_neither_breaks_the_status_line_nor_pushes_the_figures_off_it():
+    pane = Pane()
+    live = Live(pane, lambda: "12 tokens")
+    live.event("tool_requested", {"what": "Write a\nb\r\x1b]0;owned\x07\u202e\u2028" + "x" * 500})
+    live.draw()
+    (row,) = plain(pane.getvalue()).split("\n")
+    assert row.isprintable(), row
+    assert "⟨U+202E⟩" in row
+    assert row.endswith(" · 0 s · 12 tokens")
+    assert sum(map(cells, row)) < 80
 
 
 def test_a_terminal_that_knows_few_letters_gets_no_other():

@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from wcwidth import wcwidth
 
+from coilclaw.cli.screen_pages import cells
 from coilclaw.packets.text import visible
 from tests.cli.screen import APPROVE, MORE_ENDS, Watched, unwrapped
 
@@ -19,6 +21,9 @@ HOSTILE = {
     "control characters": {"preview_or_diff": "a\x1b[2J\x1b[1;1H\rb\x08\x7f\x9b31m" * 90},
     "characters that turn around": {"preview_or_diff": "pay \u202e001\u2066 \u2069\u200f" * 90},
     "characters of no width": {"preview_or_diff": "\u200b\u2060\ufeff\u034f\u3164" * 400},
+    "joined, tagged and stacked characters": {
+        "preview_or_diff": "👩‍👩‍👧‍👦🏳️‍🌈🇩🇪\U000e0041" * 60 + "\u1100\u1161\u0e33\ufe0f\u0488\u4dc0\u2630" * 60
+    },
     "a line in the middle of a difference": {"preview_or_diff": "\n".join(["--- a", "+++ a", "@@ -1 +1 @@", *MIDDLE])},
     "empty lines": {"preview_or_diff": "true" + "\n" * 300 + "rm -r data" + "\n" * 300 + "true"},
     "long arguments": {"args": json.dumps({"command": "true; " * 300 + "rm -r data; " + "true; " * 300})},
@@ -80,7 +85,7 @@ def test_every_row_of_a_card_was_in_sight_before_a_yes_counts(watch, size, lane,
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_yes_before_all_of_it_was_shown_is_none(watch, size, name):
+def test_a_yes_before_all_of_it_was_shown_does_not_count(watch, size, name):
     watched = watch(size, **HOSTILE[name])
     watched.waits(APPROVE)
     folded = "type s to show" in watched.sitting.shown
@@ -108,6 +113,19 @@ def test_what_leaves_the_machine_or_governs_the_agent_is_never_folded(watch, lan
     assert shown.count("curl evil.example") == 1
     assert "type s to show" not in shown
     assert "ANSWER True" in shown
+
+
+def test_no_character_takes_more_cells_than_it_is_counted_for():
+    seen = (chr(code) for code in range(0x20, 0x110000) if not 0xD800 <= code <= 0xDFFF)
+    assert [hex(ord(each)) for each in seen if visible(each) == each and wcwidth(each) > cells(each)] == []
+
+
+@pytest.mark.parametrize("size", [(12, 24), (80, 3)], ids=str)
+def test_a_terminal_that_is_too_small_takes_no_yes(watch, size):
+    watched = watch(size)
+    watched.sitting.wait_for(APPROVE).type("y\r")
+    watched.sitting.wait_for("Make it larger.").wait_for(APPROVE).type("n\r")
+    assert "ANSWER False" in watched.answer().out
 
 
 def test_a_card_that_fits_is_answered_at_once(watch):
@@ -156,7 +174,7 @@ def test_a_page_that_was_drawn_for_another_size_is_shown_once_more(watch, size):
     assert "ANSWER True" in watched.answer().out
 
 
-def test_a_row_that_goes_on_cannot_look_like_a_line_of_its_own(watch):
+def test_a_row_that_continues_cannot_look_like_a_line_of_its_own(watch):
     preview = "+x" + " " * 74 + "+harmless\n+" + "y" * 75 + "  risk:    low, stays on this machine"
     watched = watch((80, 24), preview_or_diff=preview)
     watched.waits(APPROVE)
@@ -192,12 +210,13 @@ WRITE = {
 }
 
 
-def test_a_short_card_says_everything_once(watch):
-    watched = watch((80, 24), **WRITE)
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_short_card_says_everything_once(watch, columns):
+    watched = watch((columns, 24), **WRITE)
     watched.waits(APPROVE)
     rows = watched.rows()
     assert rows[1:4] == ["Tool request: Write 4 bytes to a.md.", "  │ --- a.md", "  │ +++ a.md"]
-    assert "  args:    content, path as shown above" in rows
+    assert not any(row.startswith("  args:") for row in rows)
     assert "".join(rows).count("Write 4 bytes") == 1
     watched.types("n\r")
     assert "ANSWER False" in watched.answer().out
@@ -280,5 +299,42 @@ def test_a_text_that_cannot_be_shown_exactly_is_not_edited(watch):
     watched = watch((80, 24), **{**WRITE, "args": '{"content":"⟨U+202E⟩","path":"a.md"}'})
     watched.waits(APPROVE)
     assert "[e]dit" not in watched.sitting.shown
+    watched.types("e\r").waits("cannot be edited here")
+    watched.waits(APPROVE)
+    watched.types("n\r")
+    assert "ANSWER False  None" in watched.answer().out
+
+
+@pytest.mark.parametrize(("fields", "why"), [
+    ({"provenance": ("untrusted:mail",)}, "Always is not offered: this conversation took in untrusted"),
+    ({"lane": "B"}, "Always is not offered for what leaves this machine"),
+    ({}, "Always is not offered for this."),
+])  # fmt: skip
+def test_always_where_it_is_not_offered_is_explained_and_is_no_answer(watch, fields, why):
+    watched = watch((160, 24), **WRITE, **fields)
+    watched.waits(APPROVE)
+    watched.types("a\r").waits(why)
+    watched.waits(APPROVE)
+    watched.types("y\r")
+    assert "ANSWER True" in watched.answer().out
+
+
+@pytest.mark.parametrize(("tool", "args", "mine"), [
+    ("file_edit", '{"edits":[{"new":"b","old":"a"}],"path":"a.md"}', '{"edits":[{"new":"mine\\n","old":"a"}],"path":'),
+    ("git_commit", '{"message":"theirs"}', '{"message":"mine\\n"}'),
+])  # fmt: skip
+def test_one_replacement_or_the_message_of_a_commit_is_the_owners_to_write(watch, tmp_path, tool, args, mine):
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf "mine\\n" > "$1"\n')
+    editor.chmod(0o755)
+    watched = watch((80, 24), {"EDITOR": str(editor)}, **{**WRITE, "tool_name": tool, "args": args})
+    watched.waits(APPROVE)
     watched.types("e\r")
-    assert "ANSWER False  None" in watched.answer().out, "no word of this card, so a no"
+    assert repr(mine)[1:-1] in watched.answer().out
+
+
+def test_several_replacements_are_not_edited_one_by_one(watch):
+    args = '{"edits":[{"new":"b","old":"a"},{"new":"d","old":"c"}],"path":"a.md"}'
+    watched = watch((80, 24), **{**WRITE, "tool_name": "file_edit", "args": args})
+    watched.waits(APPROVE)
+    assert "[e]dit" not in watched.sitting.shown

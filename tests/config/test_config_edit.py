@@ -86,7 +86,7 @@ def test_the_name_of_a_table_may_hold_dots(key):
     ("security.autonmy", "security.autonomy"), ("autonomy", "security.autonomy"),
     ("providers.models.local.modl", "providers.models.local.model"),
 ])  # fmt: skip
-def test_an_unknown_key_is_told_with_the_one_that_was_meant(key, meant):
+def test_an_unknown_key_is_reported_with_the_one_that_was_meant(key, meant):
     with pytest.raises(UsageError, match=f"Did you mean {meant}"):
         find_key(key)
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_changed_says_why(key, op, value, why):
         changed(OWN, key, value, op)
 
 
-def test_a_file_that_is_no_toml_is_not_touched():
+def test_a_file_that_is_not_toml_is_not_touched():
     with pytest.raises(UsageError, match="not valid TOML"):
         changed("autonomy = = 1", "security.autonomy", "full")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.config import Home, load_config
+from coilclaw.config import Home, load
 from coilclaw.packets.errors import ConfigError
 
 ENVIRON = {"HOME": "/home/owner"}
@@ -20,7 +20,7 @@ def home(tmp_path: Path) -> Home:
 def problems_of(home: Home, text: str) -> list[str]:
     home.config_file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load_config(home, ENVIRON)
+        load(home, ENVIRON).config
     return caught.value.problems
 
 
@@ -69,6 +69,11 @@ def problems_of(home: Home, text: str) -> list[str]:
         ("channels = {cli = true}", "channels.cli: needs a table, written [channels.cli]"),
         ("[security]\naudit_log = false", "2: security.audit_log: the audit trail cannot be switched off"),
         ("[receipts]\nenabled = false", "2: receipts.enabled: receipts cannot be switched off"),
+        ('[forge]\nmerge_allow = ["policies/**"]', 'forge.merge_allow: "policies/**" covers policies'),
+        ('[forge]\nmerge_allow = ["**"]', "which never merges by itself"),
+        ('[forge]\nmerge_allow = ["system.*"]', "covers SYSTEM.md"),
+        ('[forge]\nmerge_allow = [".git*/**"]', "which never merges by itself"),
+        ('[forge]\nmerge_mode = "yolo"', 'one of "strict", "whitelist", not "yolo"'),
         ('[server]\nhttp_addr = "8377"', "needs an address and a port"),
         ('[server]\nhttp_addr = ":8377"', "needs an address and a port"),
         ('[server]\nhttp_addr = "::1:8377"', "needs an address and a port"),
@@ -103,7 +108,7 @@ kind = "oracle"
 max_tool_rounds = 0
 """)
     with pytest.raises(ConfigError) as caught:
-        load_config(home, ENVIRON | {"COILCLAW_LOG_LEVEL": "loud", "COILCLAW_BUDGETS_TOKENS": "1"})
+        load(home, ENVIRON | {"COILCLAW_LOG_LEVEL": "loud", "COILCLAW_BUDGETS_TOKENS": "1"}).config
     said = "\n".join(caught.value.problems)
     for part in (
         ":2: default_provider", ":3: workspace_dir", ":4: colour", ":6: security.autonomy", ":7: security.audit_log",
@@ -116,7 +121,7 @@ max_tool_rounds = 0
     assert caught.value.exit_code == 2
 
 
-def test_a_file_that_is_wrong_throughout_is_told_so_briefly(home: Home) -> None:
+def test_a_file_that_is_wrong_throughout_is_reported_briefly(home: Home) -> None:
     problems = problems_of(home, "\n".join(f"key{number} = 1" for number in range(20_000)))
     assert len(problems) == 101
     assert problems[-1] == "and 19900 more errors"

@@ -11,10 +11,8 @@ from coilclaw.config import (
     Config,
     Home,
     MockModel,
-    config_origins,
     default_toml,
     load,
-    load_config,
 )
 from coilclaw.packets.errors import ConfigError
 
@@ -30,13 +28,13 @@ def home(tmp_path: Path) -> Home:
 
 def problems_of(home: Home, environ: dict[str, str] | None = None) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        load_config(home, ENVIRON | (environ or {}))
+        load(home, ENVIRON | (environ or {})).config
     assert caught.value.remedy
     return caught.value.problems
 
 
 def test_a_missing_file_means_the_defaults(home: Home) -> None:
-    config = load_config(home, ENVIRON)
+    config = load(home, ENVIRON).config
     assert config.default_provider == "local"
     assert config.providers.models == {"local": MockModel()}
     assert config.security.autonomy == "supervised"
@@ -46,7 +44,7 @@ def test_a_missing_file_means_the_defaults(home: Home) -> None:
     assert config.security.allowed_domains == ()
     assert config.channels.cli.tools_allow == ("*",)
     assert config.memory.path == home.database
-    assert config.receipts.path == home.receipts_log
+    assert config.receipts.path == home.root / "tool_receipts.log"
     assert config.workspace_dir == home.root.parent / "coilclaw-workspace"
     assert (config.agent.max_tool_rounds, config.agent.turn_token_budget) == (50, 3_000_000)
     assert (config.approvals.ttl_hours, config.retention.messages_days) == (24, 0)
@@ -54,31 +52,31 @@ def test_a_missing_file_means_the_defaults(home: Home) -> None:
 
 
 def test_nothing_forbidden_by_default_is_also_allowed(home: Home) -> None:
-    security = load_config(home, ENVIRON).security
+    security = load(home, ENVIRON).config.security
     assert not set(security.forbidden_commands) & set(security.allowed_commands)
     assert len(set(security.allowed_commands)) == len(security.allowed_commands)
 
 
 def test_a_missing_home_means_the_defaults_and_is_not_made(tmp_path: Path) -> None:
     home = Home(tmp_path / "absent")
-    assert isinstance(load_config(home, ENVIRON), Config)
+    assert isinstance(load(home, ENVIRON).config, Config)
     assert not home.root.exists()
 
 
 def test_an_empty_file_means_the_defaults(home: Home) -> None:
     home.config_file.write_text("")
-    assert load_config(home, ENVIRON) == load_config(Home(home.root), ENVIRON)
+    assert load(home, ENVIRON).config == load(Home(home.root), ENVIRON).config
 
 
 def test_the_template_loads_to_the_defaults(home: Home) -> None:
-    defaults = load_config(home, ENVIRON)
+    defaults = load(home, ENVIRON).config
     home.config_file.write_text(default_toml(home))
     assert load(home, ENVIRON).config == defaults
     assert load(home, ENVIRON).warnings == ()
 
 
 def test_the_template_with_every_line_uncommented_still_loads_to_the_defaults(home: Home) -> None:
-    defaults = load_config(home, ENVIRON)
+    defaults = load(home, ENVIRON).config
     lines = default_toml(home).splitlines()
     kept: list[str] = []
     for line in lines:
@@ -89,7 +87,7 @@ def test_the_template_with_every_line_uncommented_still_loads_to_the_defaults(ho
         is_key = text.split(" = ")[0].replace("_", "").isalpha() and " = " in text
         kept.append(text if is_key or line.startswith(("#     ", "[")) else "")
     home.config_file.write_text("\n".join(kept))
-    assert load_config(home, ENVIRON) == defaults
+    assert load(home, ENVIRON).config == defaults
     assert "allowed_commands" in "\n".join(kept)
 
 
@@ -97,14 +95,14 @@ def test_the_template_moves_with_its_home(home: Home, tmp_path: Path) -> None:
     other = Home(tmp_path / "elsewhere" / "home")
     other.root.mkdir(parents=True)
     other.config_file.write_text(default_toml(home))
-    config = load_config(other, ENVIRON)
+    config = load(other, ENVIRON).config
     assert config.memory.path == other.database
     assert config.workspace_dir == tmp_path / "elsewhere" / "coilclaw-workspace"
 
 
 def test_origins_tell_default_file_and_environment_apart(home: Home) -> None:
     home.config_file.write_text('[security]\nautonomy = "full"\n[providers.models.local]\nkind = "mock"\n')
-    origins = config_origins(home, ENVIRON | {"COILCLAW_AGENT_MAX_TOOL_ROUNDS": "7", "COILCLAW_DATABASE_PATH": "/d/m"})
+    origins = load(home, ENVIRON | {"COILCLAW_AGENT_MAX_TOOL_ROUNDS": "7", "COILCLAW_DATABASE_PATH": "/d/m"}).origins
     assert origins["security.autonomy"] == "file"
     assert origins["agent.max_tool_rounds"] == "environment"
     assert origins["memory.path"] == "environment"
@@ -115,8 +113,8 @@ def test_origins_tell_default_file_and_environment_apart(home: Home) -> None:
 
 def test_the_environment_wins_over_the_file(home: Home) -> None:
     home.config_file.write_text("[agent]\nmax_tool_rounds = 3\n")
-    assert load_config(home, ENVIRON).agent.max_tool_rounds == 3
-    assert load_config(home, ENVIRON | {"COILCLAW_AGENT_MAX_TOOL_ROUNDS": "9"}).agent.max_tool_rounds == 9
+    assert load(home, ENVIRON).config.agent.max_tool_rounds == 3
+    assert load(home, ENVIRON | {"COILCLAW_AGENT_MAX_TOOL_ROUNDS": "9"}).config.agent.max_tool_rounds == 9
 
 
 @pytest.mark.parametrize(
@@ -142,7 +140,7 @@ def test_a_broken_file_is_one_sentence(home: Home, data: bytes, expected: str) -
 
 def test_a_byte_order_mark_and_windows_line_ends_are_read(home: Home) -> None:
     home.config_file.write_bytes(b'\xef\xbb\xbf[security]\r\nautonomy = "full"\r\n')
-    assert load_config(home, ENVIRON).security.autonomy == "full"
+    assert load(home, ENVIRON).config.security.autonomy == "full"
 
 
 def test_a_directory_in_the_place_of_the_file_is_refused(home: Home) -> None:
@@ -185,8 +183,8 @@ def test_a_file_that_everybody_can_change_is_warned_of(home: Home) -> None:
 
 def test_loading_defaults_imports_neither_a_toml_parser_nor_difflib(home: Home) -> None:
     code = (
-        "import sys, pathlib; from coilclaw.config import Home, load_config\n"
-        "load_config(Home(pathlib.Path(sys.argv[1])), {'HOME': '/home/owner'})\n"
+        "import sys, pathlib; from coilclaw.config import Home, load\n"
+        "load(Home(pathlib.Path(sys.argv[1])), {'HOME': '/home/owner'}).config\n"
         "print(sorted({'tomllib', 'difflib', 'hashlib', 'graphlib', 'coilclaw.packets.canonical'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code, home.root], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.config import Home, home_from, load, load_config, show_config
+from coilclaw.config import Home, home_from, load, show_config
 from coilclaw.packets.errors import ConfigError
 
 ENVIRON = {"HOME": "/home/owner"}
@@ -22,7 +22,7 @@ def home(tmp_path: Path) -> Home:
 def problems_of(home: Home, text: str, environ: dict[str, str] | None = None) -> list[str]:
     home.config_file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load_config(home, ENVIRON | (environ or {}))
+        load(home, ENVIRON | (environ or {})).config
     return caught.value.problems
 
 
@@ -35,14 +35,13 @@ def test_coilclaw_home_moves_everything() -> None:
     home = home_from({"COILCLAW_HOME": "/srv/claw/"})
     assert home.config_file == Path("/srv/claw/config.toml")
     assert home.database == Path("/srv/claw/memory.sqlite")
-    assert home.receipts_log == Path("/srv/claw/tool_receipts.log")
     assert home.keys_dir == Path("/srv/claw/keys")
     assert home.estop_file == Path("/srv/claw/ESTOP")
     assert home.plugins_dir == Path("/srv/claw/plugins")
     assert home.logs_dir == Path("/srv/claw/logs")
     assert home.locks_dir == Path("/srv/claw/locks")
     assert home.workspace_link == Path("/srv/claw/workspace")
-    config = load_config(home, ENVIRON)
+    config = load(home, ENVIRON).config
     assert config.memory.path == home.database
     assert config.workspace_dir == Path("/srv/coilclaw-workspace")
 
@@ -75,7 +74,7 @@ forbidden_paths = ["~/.gnupg", "$BASE/x", "private"]
 kind = "mock"
 script = "script.json"
 """)
-    config = load_config(home, ENVIRON | {"BASE": str(tmp_path)})
+    config = load(home, ENVIRON | {"BASE": str(tmp_path)}).config
     assert config.workspace_dir == tmp_path / "ws"
     assert config.memory.path == Path("/home/owner/m.sqlite")
     assert config.receipts.path == home.root / "logs/r.log"
@@ -109,14 +108,14 @@ def test_a_path_that_cannot_be_expanded_names_the_reason(home: Home, written: st
 
 def test_a_lone_dollar_is_a_dollar(home: Home, tmp_path: Path) -> None:
     home.config_file.write_text(f'workspace_dir = "{tmp_path}/a$ b"')
-    assert load_config(home, ENVIRON).workspace_dir == tmp_path / "a$ b"
+    assert load(home, ENVIRON).config.workspace_dir == tmp_path / "a$ b"
 
 
 def test_forbidden_paths_have_their_links_followed(home: Home, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     home.config_file.write_text(f'[security]\nforbidden_paths = ["{tmp_path}/link/inner"]')
-    config = load_config(home, ENVIRON)
+    config = load(home, ENVIRON).config
     assert config.security.forbidden_paths == (Path(os.path.realpath(tmp_path)) / "real/inner",)
 
 
@@ -150,7 +149,7 @@ def test_a_home_behind_a_link_is_seen_through(tmp_path: Path) -> None:
 
 def test_names_that_only_begin_alike_are_not_inside_each_other(home: Home) -> None:
     home.config_file.write_text(f'workspace_dir = "{home.root}-workspace"')
-    assert load_config(home, ENVIRON).workspace_dir == Path(f"{home.root}-workspace")
+    assert load(home, ENVIRON).config.workspace_dir == Path(f"{home.root}-workspace")
 
 
 def test_a_workspace_that_is_a_file_is_refused(home: Home, tmp_path: Path) -> None:
@@ -179,10 +178,10 @@ def test_a_home_whose_name_is_not_utf8_can_be_loaded_and_shown(tmp_path: Path) -
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/h\xff"))
     root.mkdir()
     home = Home(root)
-    shown = show_config(load_config(home, ENVIRON))["memory"]
+    shown = show_config(load(home, ENVIRON).config)["memory"]
     assert isinstance(shown, dict)
     assert shown["path"] == f"{tmp_path}/h\\udcff/memory.sqlite"
     home.config_file.write_text("zzz = 1")
     with pytest.raises(ConfigError) as caught:
-        load_config(home, ENVIRON)
+        load(home, ENVIRON).config
     caught.value.problems[0].encode("utf-8")

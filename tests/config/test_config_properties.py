@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from coilclaw.config import Home, load, policy_inputs, show_config
 from coilclaw.config.environment import ALIASES, SECRETS, variable_for
+from coilclaw.config.models import MODEL_KINDS
 from coilclaw.config.options import options_of
-from coilclaw.config.schema import MODEL_KINDS
 from coilclaw.config.tables import PRICES, TABLES, WEBHOOKS
 from coilclaw.packets.canonical import canonical_bytes
 from coilclaw.packets.errors import ConfigError

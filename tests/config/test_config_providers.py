@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coilclaw.config import Home, MockModel, OpenAIModel, ReliableModel, RouterModel, load, load_config
+from coilclaw.config import Home, MockModel, OpenAIModel, ReliableModel, RouterModel, load
 from coilclaw.packets.errors import ConfigError
 
 ENVIRON = {"HOME": "/home/owner"}
@@ -21,7 +21,7 @@ def home(tmp_path: Path) -> Home:
 def problems_of(home: Home, text: str) -> list[str]:
     home.config_file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load_config(home, ENVIRON)
+        load(home, ENVIRON).config
     return caught.value.problems
 
 
@@ -47,7 +47,7 @@ kind = "router"
 routes = {fast = "local", strong = "steady"}
 default = "local"
 """)
-    models = load_config(home, ENVIRON).providers.models
+    models = load(home, ENVIRON).config.providers.models
     assert models["local"] == MockModel(script=Path("/tmp/s.json"))
     assert models["openai_compatible"] == OpenAIModel(
         model="local-model",
@@ -64,7 +64,7 @@ default = "local"
 def test_no_table_or_an_empty_one_means_the_local_mock(home: Home) -> None:
     for text in ("", "[providers]", "[providers.models]"):
         home.config_file.write_text(text)
-        assert load_config(home, ENVIRON).providers.models == {"local": MockModel()}
+        assert load(home, ENVIRON).config.providers.models == {"local": MockModel()}
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_no_table_or_an_empty_one_means_the_local_mock(home: Home) -> None:
         ('[providers.models.local]\nkind = "openai-compatibel"', 'did you mean "openai-compatible"?'),
         (
             "[providers.models.local]\nkind = 3",
-            'needs one of "mock", "openai-compatible", "anthropic", "openai-responses", "reliable", "router"',
+            'needs one of "mock", "openai-compatible", "anthropic", "openai-responses", "google", "reliable", "router"',
         ),
         ("[providers]\nmodels = 3", "needs tables, each written [providers.models.NAME]"),
         ("[providers.models]\nlocal = 3", "needs a table, written [providers.models.local]"),
         ("[providers]\nmodells = {}", "did you mean models?"),
         (
             LOCAL + 'base_url = "http://x"',
-            "belongs to kind openai-compatible, anthropic, openai-responses only; this kind has kind",
+            "belongs to kind openai-compatible, anthropic, openai-responses, google only; this kind has kind",
         ),
         (LOCAL + "max_retrys = 1", "no such key"),
         (LOCAL + "script = 3", "needs a path, not 3"),
@@ -117,14 +117,14 @@ def test_providers_that_name_each_other_in_a_circle_are_refused(home: Home) -> N
     assert "cycle" in problems[0]
 
 
-def test_a_long_chain_of_providers_is_no_circle(home: Home) -> None:
+def test_a_long_chain_of_providers_is_not_a_circle(home: Home) -> None:
     names = [f"p{number}" for number in range(3000)]
     chain = "".join(
         f'[providers.models.{name}]\nkind = "reliable"\nproviders = ["{following}"]\n'
         for name, following in zip(names, [*names[1:], "local"], strict=True)
     )
     home.config_file.write_text(LOCAL + chain)
-    assert len(load_config(home, ENVIRON).providers.models) == 3001
+    assert len(load(home, ENVIRON).config.providers.models) == 3001
 
 
 @pytest.mark.parametrize(

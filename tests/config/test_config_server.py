@@ -35,8 +35,9 @@ def test_this_machine_needs_none(tmp_path, address):
 
 
 def test_files_for_tls_begin_at_the_home(tmp_path):
-    server = loaded(tmp_path, TLS)
-    assert (server.tls_cert, server.tls_key) == (tmp_path / "home" / "c.pem", tmp_path / "home" / "k.pem")
+    server, home = loaded(tmp_path, TLS + 'tls_client_ca = "ca.pem"\n'), tmp_path / "home"
+    assert (server.tls_cert, server.tls_key) == (home / "c.pem", home / "k.pem")
+    assert server.tls_client_ca == home / "ca.pem"
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,8 @@ def test_files_for_tls_begin_at_the_home(tmp_path):
     [
         ('tls_cert = "c.pem"\n', "set both the certificate and its key"),
         ('tls_key = "k.pem"\n', "set both the certificate and its key"),
+        ('tls_client_ca = "ca.pem"\n', "tls_client_ca: needs tls_cert and tls_key"),
+        (PROXY + 'tls_client_ca = "ca.pem"\n', "a proxy that terminates TLS must ask for client certificates itself"),
         ('tls_proxy = "10.0.0.2"\n', "needs an https public_url"),
         ('tls_proxy = "proxy.example.net"\npublic_url = "https://a.example"\n', "IP address"),
         (PROXY + TLS, "remove one of them"),
@@ -57,7 +60,7 @@ def test_files_for_tls_begin_at_the_home(tmp_path):
         ('public_url = "https://coil.example.net:x"\n', "needs an https:// address"),
     ],
 )
-def test_what_does_not_fit_together_is_said(tmp_path, text, said):
+def test_what_does_not_fit_together_is_reported(tmp_path, text, said):
     with pytest.raises(ConfigError) as error:
         loaded(tmp_path, text)
     assert said in str(error.value)

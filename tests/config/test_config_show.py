@@ -8,10 +8,9 @@ import pytest
 
 from coilclaw.config import (
     Home,
-    config_origins,
     default_toml,
     docs_markdown,
-    load_config,
+    load,
     policy_inputs,
     secret_variables,
     show_config,
@@ -39,7 +38,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_what_is_shown_is_plain_json_and_holds_every_key(home: Home) -> None:
-    shown = show_config(load_config(home, ENVIRON))
+    shown = show_config(load(home, ENVIRON).config)
     assert json.loads(json.dumps(shown)) == shown
     for option in options_of():
         value: object = shown
@@ -49,15 +48,15 @@ def test_what_is_shown_is_plain_json_and_holds_every_key(home: Home) -> None:
 
 
 def test_origins_are_shown_when_asked_for(home: Home) -> None:
-    shown = show_config(load_config(home, ENVIRON), config_origins(home, ENVIRON))
+    shown = show_config(load(home, ENVIRON).config, load(home, ENVIRON).origins)
     assert json.loads(json.dumps(shown))["origins"]["security.autonomy"] == "default"
 
 
 def test_no_secret_is_shown(home: Home) -> None:
     home.config_file.write_text(REMOTE)
     environ = ENVIRON | {"FAR_KEY": "sk-very-secret", "COILCLAW_OPENROUTER_API_KEY": "sk-other"}
-    config = load_config(home, environ)
-    said = json.dumps(show_config(config, config_origins(home, environ)))
+    config = load(home, environ).config
+    said = json.dumps(show_config(config, load(home, environ).origins))
     assert "https://***@example.com:8443/v1" in said
     for secret in ("hunter2", "me:", "sk-very-secret", "sk-other"):
         assert secret not in said
@@ -66,7 +65,7 @@ def test_no_secret_is_shown(home: Home) -> None:
 
 def test_the_variables_that_hold_secrets_are_known_for_redaction(home: Home) -> None:
     home.config_file.write_text(REMOTE)
-    assert secret_variables(load_config(home, ENVIRON)) == (
+    assert secret_variables(load(home, ENVIRON).config) == (
         "COILCLAW_ENCRYPTION_KEY_B64",
         "COILCLAW_OPENROUTER_API_KEY",
         "FAR_KEY",
@@ -75,7 +74,7 @@ def test_the_variables_that_hold_secrets_are_known_for_redaction(home: Home) -> 
 
 def test_policy_inputs_change_with_what_decides_and_with_nothing_else(home: Home) -> None:
     def hashed(environ: dict[str, str]) -> bytes:
-        return canonical_bytes(policy_inputs(load_config(home, ENVIRON | environ)))
+        return canonical_bytes(policy_inputs(load(home, ENVIRON | environ).config))
 
     plain = hashed({})
     assert plain == hashed({"COILCLAW_LOG_LEVEL": "debug", "COILCLAW_DEFAULT_MODEL": "x"})

@@ -17,7 +17,6 @@ from coilclaw.config import (
     default_toml,
     docs_markdown,
     load,
-    load_config,
     policy_inputs,
     secret_variables,
     show_config,
@@ -42,7 +41,7 @@ def home(tmp_path: Path) -> Home:
 def problems_of(home: Home, text: str, environ: dict[str, str] | None = None) -> list[str]:
     home.config_file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load_config(home, ENVIRON | (environ or {}))
+        load(home, ENVIRON | (environ or {})).config
     return caught.value.problems
 
 
@@ -80,6 +79,7 @@ timeout_seconds = 5
 [prices."openai/gpt-4o:free"]
 [prices."gpt-4.1"]
 input_per_million = 2.5
+cached_per_million = 1.25
 output_per_million = 10
 """)
     loaded = load(home, ENVIRON)
@@ -91,7 +91,7 @@ output_per_million = 10
     }
     assert loaded.config.prices == {
         "openai/gpt-4o:free": Price(),
-        "gpt-4.1": Price(input_per_million=2.5, output_per_million=10.0),
+        "gpt-4.1": Price(input_per_million=2.5, cached_per_million=1.25, output_per_million=10.0),
     }
     assert loaded.warnings == ()
     assert loaded.origins["webhooks.team.url"] == "file"
@@ -175,7 +175,7 @@ def test_webhooks_are_changed_and_made_by_variables(home: Home) -> None:
 
 def test_a_name_in_the_file_decides_how_a_variable_is_split(home: Home) -> None:
     home.config_file.write_text('[webhooks.a-lookup]\nurl = "https://h/1"\n')
-    made = load_config(home, ENVIRON | {"COILCLAW_WEBHOOKS_A_LOOKUP_URL": "https://h/2"}).webhooks
+    made = load(home, ENVIRON | {"COILCLAW_WEBHOOKS_A_LOOKUP_URL": "https://h/2"}).config.webhooks
     assert made == {"a-lookup": Webhook(url="https://h/2")}
 
 
@@ -218,7 +218,7 @@ def test_a_password_in_an_address_is_masked_wherever_it_came_from() -> None:
 def test_policy_depends_on_webhooks_jobs_and_executor_but_not_on_prices(home: Home) -> None:
     def hashed(text: str) -> bytes:
         home.config_file.write_text(text)
-        return canonical_bytes(policy_inputs(load_config(home, ENVIRON)))
+        return canonical_bytes(policy_inputs(load(home, ENVIRON).config))
 
     plain = hashed("")
     assert plain == hashed("[prices.x]\ninput_per_million = 1")
@@ -242,7 +242,7 @@ def test_the_examples_in_the_template_hold_when_uncommented(home: Home) -> None:
     more = lines.index('# [prices."openai/gpt-4o"]')
     example = lines[start:end] + lines[more : more + lines[more:].index("")]
     home.config_file.write_text("\n".join(line.removeprefix("# ") for line in example))
-    config = load_config(home, ENVIRON)
+    config = load(home, ENVIRON).config
     assert config.webhooks["team"].secret_env == "TEAM_HOOK"
     assert config.prices["openai/gpt-4o"].output_per_million == 10
     table = tomllib.loads(home.config_file.read_text())

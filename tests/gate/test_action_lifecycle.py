@@ -460,4 +460,4 @@ def _canonical(payload):
 
 
 TestLifecycle = pytest.mark.slow(Lifecycle.TestCase)
-TestLifecycle.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestLifecycle.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

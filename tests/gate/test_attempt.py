@@ -89,7 +89,7 @@ async def test_calls_at_once_share_commits_and_one_that_breaks_takes_no_other_wi
     assert (report.valid, report.receipts) == (True, 24)
 
 
-async def test_where_the_paths_of_a_known_command_lead_is_looked_up_anew(sample):
+async def test_where_the_paths_of_a_known_command_lead_is_looked_up_again(sample):
     home = sample(security__autonomy="full")
     link = home.workspace / "link"
     (home.workspace / "mine").write_text("mine")

@@ -23,7 +23,7 @@ async def codes(home, calls, *, source="chat", tool="time", **args):
     return [outcome.result.code or outcome.action.decision.code for outcome in done]
 
 
-async def test_what_is_refused_for_being_too_much_does_not_go_on_counting(home, clock):
+async def test_what_is_refused_for_being_too_much_does_not_continue_counting(home, clock):
     assert await codes(home, 5) == ["ALLOWED"] * 3 + ["RATE_LIMITED"] * 2
     clock.advance(seconds=50)
     assert await codes(home, 2) == ["RATE_LIMITED"] * 2

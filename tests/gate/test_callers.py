@@ -62,7 +62,7 @@ def test_every_built_in_tool_says_who_calls_it_and_two_are_the_runtimes_own():
     assert set(SOURCES) == ANYONE
 
 
-@pytest.mark.parametrize("callers", [[], ["chat"], ["job"], ["sop", "job"], ["cli"], ["schedule"], ["session"]])
+@pytest.mark.parametrize("callers", [[], ["chat"], ["job"], ["sop", "job"], ["cli"], ["schedule"], ["session", "chat"]])
 def test_no_tool_can_be_declared_for_some_models_only(callers):
     with pytest.raises(ValueError, match="runtime's own"):
         quiet([], frozenset(callers))

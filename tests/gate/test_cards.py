@@ -88,7 +88,7 @@ async def test_a_file_that_was_swapped_only_while_the_card_was_shown_is_not_over
     (home.workspace / "a.txt").write_text("new\n")
     conveyor = home.conveyor()
     card = conveyor.intake.card(waiting)
-    assert card.preview_or_diff == "(no change)"
+    assert card.preview_or_diff == "(no change: the file has exactly this content already)"
     (home.workspace / "a.txt").write_text("precious\n")
     approved = await home.app.approvals(conveyor).approve(waiting, by="terminal", digest=card.digest, seen=card.seen)
     refused = await conveyor.execute(approved)

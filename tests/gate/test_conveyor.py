@@ -13,7 +13,7 @@ from coilclaw.gate.turn import Turn
 from coilclaw.ledger.verify import verify_ledger
 from coilclaw.packets.action import INTERNAL, ToolCall, untrusted
 from coilclaw.packets.box import BoxResult
-from coilclaw.packets.errors import ToolError, UsageError
+from coilclaw.packets.errors import EffectUncertain, ToolError, TryLater, UsageError
 from coilclaw.packets.ports import ToolOutput, Touches
 from coilclaw.store.actions import load_action
 from coilclaw.tools.declare import tool
@@ -55,6 +55,21 @@ async def test_a_read_runs_and_leaves_an_allowed_receipt(sample):
     )  # fmt: skip
     assert home.statuses() == ["EXECUTED"]
     assert outcome.result.receipt_id == receipt.id
+
+
+@pytest.mark.parametrize("error", [TryLater, EffectUncertain])
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_read_that_may_work_later_fails_with_its_own_words(sample, error, idempotent):
+    async def busy(args: TimeArgs, context) -> ToolOutput:
+        """A source that is busy."""
+        raise error("The source is busy; ask again in a minute.", code="BUSY")
+
+    home = with_tool(sample, busy, effect="READ", idempotent=idempotent)
+    outcome = await home.call("busy")
+    assert (outcome.result.success, outcome.result.code, outcome.again) == (False, "BUSY", False)
+    assert outcome.result.output == "The source is busy; ask again in a minute."
+    assert [(r.status, r.code) for r in home.receipts()] == [("failed", "BUSY")]
+    assert home.statuses() == ["FAILED"]
 
 
 async def test_a_read_needs_one_commit_and_an_effect_two(sample):
@@ -135,7 +150,7 @@ async def test_a_waiting_action_that_expired_is_rejected(sample):
     assert not (home.workspace / "x.txt").exists()
 
 
-async def test_a_yes_whose_time_ran_out_on_its_way_is_no_yes(sample):
+async def test_a_yes_whose_time_ran_out_on_its_way_is_not_a_yes(sample):
     home = sample()
     home.owner.answer = type(home.owner.answer)(approved=None)
     waiting = (await home.call("file_write", path="x.txt", content="x")).action
@@ -250,7 +265,7 @@ async def test_estop_ends_a_running_command_and_says_unknown(sample):
     assert (outcome.result.code, home.receipts()[0].status) == ("ESTOP", "unknown")
 
 
-async def test_cancelling_writes_the_receipt_before_it_goes_on(sample):
+async def test_cancelling_writes_the_receipt_before_it_continues(sample):
     home = sample(security__autonomy="full")
     home.box.hang = True
     running = asyncio.ensure_future(home.call("shell", command="ls"))

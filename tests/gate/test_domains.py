@@ -10,7 +10,7 @@ from tests.airlock.airlock_harness import answer, serving
 LISTED = ("files.example.org", "http://localhost:8080")
 
 
-async def test_a_command_that_asks_for_domains_always_asks_and_is_told_on_the_card(sample):
+async def test_a_command_that_asks_for_domains_always_asks_and_is_reported_on_the_card(sample):
     home = sample(security__autonomy="full", security__allowed_domains=LISTED)
     turn = Turn("t", "", "cli")
     outcome = await home.call("shell", turn, command="ls", domains=["files.example.org", "http://localhost:8080"])

@@ -152,7 +152,7 @@ async def test_two_yeses_are_one(world):
         assert w.received() == ["k1"]
 
 
-async def test_a_yes_to_another_digest_is_no_yes(world):
+async def test_a_yes_to_another_digest_is_not_a_yes(world):
     with world() as w:
         action_id = await w.send(text="hello")
         waiting = load_action(w.home.app.db.reader, action_id)
@@ -397,7 +397,7 @@ async def test_the_owner_can_have_it_done_again(world):
         assert w.received() == ["k1", "k1"]
 
 
-async def test_estop_holds_what_was_approved_and_clearing_lets_it_go_on(world):
+async def test_estop_holds_what_was_approved_and_clearing_lets_it_continue(world):
     with world() as w:
         action_id = await w.send(text="hello")
         w.home.app.estop.engage("test", "now")
@@ -582,7 +582,7 @@ async def test_a_verdict_that_came_too_late_is_not_on_record(world):
         assert [(each["verdict"], each["by"]) for each in told] == [("executed", "terminal")]
 
 
-async def test_a_lookup_that_is_sent_elsewhere_is_no_answer(world, tmp_path):
+async def test_a_lookup_that_is_sent_elsewhere_is_not_an_answer(world, tmp_path):
     import http.server
 
     class Wall(http.server.BaseHTTPRequestHandler):
@@ -738,7 +738,7 @@ async def test_arguments_that_lost_a_secret_cannot_be_proposed_again(world):
             await w.home.app.approvals(w.home.conveyor()).repropose(stored)
 
 
-async def test_a_link_to_a_name_that_is_no_text_is_not_written_through(world):
+async def test_a_link_to_a_name_that_is_not_text_is_not_written_through(world):
     import os
 
     with world() as w:
@@ -748,7 +748,7 @@ async def test_a_link_to_a_name_that_is_no_text_is_not_written_through(world):
         assert outcome.result.code == "PATH_INVALID"
 
 
-async def test_an_action_nobody_can_go_on_with_does_not_stop_the_others(world):
+async def test_an_action_nobody_can_continue_with_does_not_stop_the_others(world):
     with world() as w:
         first, second = await w.send(key="k1", text="a"), await w.send(key="k2", text="b")
         conveyor = w.home.conveyor()

@@ -366,7 +366,7 @@ HOOK = '[webhooks.door]\nurl = "http://127.0.0.1:9/in"\n'
 
 
 @pytest.mark.slow
-def test_a_read_only_database_is_said_and_nothing_happens(home):
+def test_a_read_only_database_is_reported_and_nothing_happens(home):
     home.configure(HOOK)
     send = ("tool", "run", "webhook_send", "--json", '{"target": "door", "payload": {}}')
     assert home.run(*send).rc == 4
@@ -402,7 +402,7 @@ async def test_a_database_that_another_program_holds_for_a_while_is_waited_for(w
         assert w.status(action.action_id) == "EXECUTED"
 
 
-def test_a_database_that_stays_locked_is_said_with_what_to_do():
+def test_a_database_that_stays_locked_is_reported_with_what_to_do():
     error = storage_error(sqlite3.OperationalError("database is locked"), Path("memory.sqlite"))
     assert (error.exit_code, "held by another program" in str(error), "retry" in str(error)) == (7, True, True)
 

@@ -92,7 +92,7 @@ async def test_undeclared_request_is_refused_and_nothing_leaves(sample, request_
     assert home.app.transport.seen == []
 
 
-async def test_redirect_is_no_new_grant(sample):
+async def test_redirect_is_not_a_new_grant(sample):
     home = calling(sample, (PAGE,), PAGE, other(PAGE, url="https://ok.example/y"))
     assert (await home.call("own")).receipt.code == "NOT_GRANTED"
     assert [seen.url for seen in home.app.transport.seen] == [PAGE.url]

@@ -186,6 +186,8 @@ async def test_no_tool_writes_a_git_folder(home, path):
         ["x/HEAD", "x/objects/info/a", "x/refs/heads/b"],
         ["x/config", "x/HEAD", "x/commondir"],
         ["x/head", "x/Objects/a", "x/REFS/b"],
+        ["x/head/a", "x/Head/a", "x/objects/a", "x/refs/b", "x/HEAD"],
+        ["x/HEAD", "x/Refs", "x/objects/a", "x/refs/b"],
     ],
 )
 async def test_the_last_of_the_writes_that_make_a_bare_repository_is_refused(home, paths):

@@ -43,8 +43,8 @@ class Place:
     def of(self, path):
         return self.labels.labels_of(path)
 
-    def command(self, text):
-        return self.labels.labels_for_command(read_command(text))
+    def command(self, text, *, without_uploads=False):
+        return self.labels.labels_for_command(read_command(text), without_uploads=without_uploads)
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_too_many_files_at_once_label_the_workspace_but_those_that_are_gone_do_n
     assert place.of("mine.txt") == (EVIL,)
 
 
-def test_a_name_that_is_no_text_is_labelled_by_its_folder(place):
+def test_a_name_that_is_not_text_is_labelled_by_its_folder(place):
     (place.root / "d").mkdir()
     name = "d/" + os.fsdecode(b"caf\xe9")
     assert place.labels.expected(name, b"x").seen[0].path == "d"
@@ -698,10 +698,45 @@ def test_an_upload_counts_for_its_folder_and_for_commands_and_not_for_a_listing_
     assert place.command("grep -r x .") == (EVIL,)
 
 
+@pytest.mark.parametrize("listing", ["ls", "ls -la", "ls -l -t .", " ls\n"])
+def test_a_plain_ls_shows_the_folder_of_uploads_and_nothing_in_it(place, listing):
+    place.write("attachments/2026/minutes.txt", "theirs", EVIL)
+    assert place.command(listing) == ()
+    place.write("theirs.txt", "more of theirs", BAD)
+    assert place.command(listing) == (BAD,)
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        *("ls -R", "ls -laR", "ls *", "ls attachments", "ls . attachments", "ls -I x", "ls --recursive", "ls | cat"),
+        *("ls; cat attachments/2026/minutes.txt", "ls > names", "ls -1 2>/dev/null", "ls 2>&1", "du > sizes"),
+        *("du", "tree", "find", "rg x"),
+    ],
+)
+def test_what_may_show_more_than_a_plain_ls_shows_uploads(place, reader):
+    place.write("attachments/2026/minutes.txt", "theirs", EVIL)
+    assert place.command(reader) == (EVIL,)
+
+
+def test_a_box_without_uploads_shows_nothing_of_them_and_all_of_their_copies(place):
+    place.write("attachments/2026/minutes.txt", "theirs", EVIL)
+    assert place.command("python3 x.py", without_uploads=True) == ()
+    place.write("copy.txt", "theirs")
+    assert place.command("python3 x.py", without_uploads=True) == (EVIL,)
+
+
+def test_an_upload_that_moved_away_is_seen_in_a_box_without_uploads(place):
+    place.write("attachments/minutes.txt", "theirs", EVIL)
+    (place.root / "attachments").rename(place.root / "elsewhere")
+    assert place.command("python3 x.py", without_uploads=True) == (EVIL,)
+
+
 def test_a_copy_of_an_upload_elsewhere_counts_for_a_listing(place):
     place.write("attachments/minutes.txt", "theirs", EVIL)
     place.write("folder/copy.txt", "theirs")
     assert place.of(".") == (EVIL,)
+    assert place.command("ls") == (EVIL,)
 
 
 @pytest.mark.parametrize("path", ["attachments", "attachments-of-others/x", "inner/attachments/x"])

@@ -40,7 +40,7 @@ async def test_secret_that_comes_in_pieces_is_not_shown():
     assert VALUE[:10] not in words(said).replace("a line of the other stream\n", "")
 
 
-async def test_flood_is_bounded_and_what_is_left_out_is_said():
+async def test_flood_is_bounded_and_what_is_left_out_is_reported():
     live, said = listening()
     chunk = b"\x1b" * (1 << 20)
     for _ in range(64):

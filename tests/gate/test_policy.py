@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from coilclaw.gate.paths import PathFact, classify
 from coilclaw.gate.policy import decide
 from coilclaw.gate.policy_file import PolicyRule, When, load_policies
 from coilclaw.lib.shell.command import read_command
+from coilclaw.packets.forge import MergeFacts
 from coilclaw.tools.declare import ANYONE
 
 ALL = frozenset({"file_read", "file_write", "shell", "http", "send", "note"})
@@ -45,6 +47,18 @@ TOOLS = {
     "send": ToolFact(name="send", effect="EXFILTRATION", destination="external", always_ask=False, callers=ANYONE),
     "note": ToolFact(name="note", effect="WRITE", destination="internal", always_ask=False, callers=ANYONE),
 }
+
+
+MERGE = MergeFacts(
+    mode="strict",
+    allow=(),
+    paths=(),
+    governs=(".github/a.yml", ".github/b.yml", "SYSTEM.md", "policies/a.json"),
+    risk="R3",
+    tainted=False,
+    checks_passed=True,
+    of_job=True,
+)
 
 
 def path(relative, *, write=False, boxed=False, **changes):
@@ -129,6 +143,28 @@ def test_lanes_b_and_c_always_ask(autonomy, given_facts):
     assert decision.lane in ("B", "C")
 
 
+def governing(tool, **changes):
+    return msgspec.structs.replace(facts(tool, **changes), tool=msgspec.structs.replace(TOOLS[tool], governs=True))
+
+
+@pytest.mark.parametrize(
+    ("given_facts", "named"),
+    [
+        (write("SYSTEM.md"), " (SYSTEM.md)"),
+        (write("policies/a.json"), " (policies/a.json)"),
+        (governing("note"), ""),
+        (governing("send", merge=MERGE), " (.github/a.yml, .github/b.yml, SYSTEM.md …)"),
+    ],
+)
+def test_a_lane_c_card_says_that_it_changes_what_governs_the_agent(given_facts, named):
+    decision = judge(given_facts)
+    assert decision.lane == "C"
+    assert decision.reasons[0] == (
+        f"It changes what governs the agent{named}, so a yes needs proof that it is yours:"
+        " a passkey, or the terminal until you have one."
+    )
+
+
 def test_readonly_denies_lanes_b_and_c():
     assert judge(facts("send"), autonomy="readonly").code == "AUTONOMY_READONLY"
     assert judge(write("SYSTEM.md"), autonomy="readonly").verdict == "deny"
@@ -186,6 +222,35 @@ def test_fresh_taint_blocks_what_goes_out_and_inherited_taint_asks():
     decision = judge(facts("send", inherited=("untrusted:x",)))
     assert decision.verdict == "ask"
     assert any("untrusted:x" in reason for reason in decision.reasons)
+
+
+ASKING = {
+    "a file": write("a.txt"),
+    "what governs the agent": write("SYSTEM.md"),
+    "a command": facts("shell", command=read_command("ls -la")),
+    "an address": facts("http", url=address()),
+}
+
+
+@pytest.mark.parametrize("given_facts", ASKING.values(), ids=ASKING)
+@pytest.mark.parametrize("label", ["untrusted:gmail:partner.example", "untrusted:gcal"])
+def test_turn_that_read_mail_puts_no_question_to_the_owner(given_facts, label):
+    """What would ask is held back, for the owner to have shown; a page that somebody chose to open is no such thing."""
+    given = msgspec.structs.replace(given_facts, private=True)
+    held = judge(msgspec.structs.replace(given, fresh=(label,)))
+    assert (held.verdict, held.code, held.rule) == ("deny", "POLICY_BLOCKED_UNTRUSTED_TURN", "taint.uninvited")
+    assert held.allows == ()
+    for other in ({"fresh": ("untrusted:gmailing.example",)}, {"inherited": (label,)}):
+        assert judge(msgspec.structs.replace(given, **other)).verdict == "ask"
+
+
+def test_turn_that_read_mail_may_ask_to_read_on_and_do_what_needs_no_question():
+    label = ("untrusted:gmail:partner.example",)
+    whole = msgspec.structs.replace(TOOLS["http"], always_ask=True)
+    given = msgspec.structs.replace(facts("http", fresh=label), tool=whole)
+    assert judge(msgspec.structs.replace(given, identity="user")).verdict == "ask"
+    assert judge(given).verdict == "deny"
+    assert judge(facts("note", fresh=label)).verdict == "allow"
 
 
 def test_every_layer_must_list_a_tool():
@@ -297,7 +362,7 @@ states = st.builds(
     tool=st.sampled_from([*TOOLS, "nonsense"]),
     schema_error=st.sampled_from(["", "bad"]),
     estop=st.booleans(),
-    fresh=st.sampled_from([(), ("untrusted:x",)]),
+    fresh=st.sampled_from([(), ("untrusted:x",), ("untrusted:gmail:x",)]),
     inherited=st.sampled_from([(), ("untrusted:y",)]),
     command=st.sampled_from([None, *map(read_command, ["ls", "rm x", "$X", "frob", "curl x | sh"])]),
     paths=st.lists(
@@ -423,7 +488,7 @@ def test_a_rule_that_could_never_apply_is_a_fault(tmp_path, when, told):
         {"command": "g++"}, {"source": "job"}, {"lane": ["A", "B"], "risk": ["R3"]}, {"path": "日本/x"},
     ],
 )  # fmt: skip
-def test_a_rule_that_may_apply_is_none(tmp_path, when):
+def test_a_rule_that_may_apply_is_not_a_fault(tmp_path, when):
     rule = {"id": "x", "when": when, "verdict": "deny", "reason": "r"}
     (tmp_path / "p.json").write_text(json.dumps({"version": 1, "rules": [rule]}))
     assert not load_policies(tmp_path, KNOWN).broken
@@ -456,7 +521,7 @@ class TestPolicyFiles:
         (tmp_path / "p.json").write_text(text)
         assert "policies/p.json" in load_policies(tmp_path, KNOWN).broken
 
-    def test_what_is_no_plain_file_is_a_fault_and_never_read(self, tmp_path):
+    def test_what_is_not_a_plain_file_is_a_fault_and_never_read(self, tmp_path):
         os.mkfifo(tmp_path / "pipe.json")
         (tmp_path / "zero.json").symlink_to("/dev/zero")
         with (tmp_path / "big.json").open("wb") as file:

@@ -336,7 +336,7 @@ def coilclaw_now():
 
 
 @pytest.mark.parametrize("wrong", sorted(refusals()))
-async def test_an_answer_that_does_not_hold_leaves_it_waiting(world, wrong):
+async def test_an_answer_that_is_invalid_leaves_it_waiting(world, wrong):
     make, reason = refusals()[wrong]
     passkey = SoftPasskey().enrol(world.app)
     action = await world.waiting("C")

@@ -1,5 +1,6 @@
 """Standing answers: what they cover, what they never lift, and what ends them."""
 
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from coilclaw.gate.labels import FileLabels
-from coilclaw.gate.standing import end_of_today
+from coilclaw.gate.standing import end_of_today, may_stand
 from coilclaw.gate.turn import Turn
 from coilclaw.ledger.heads import SigningKey
 from coilclaw.ledger.standing import revoke_answer
@@ -24,6 +25,7 @@ from coilclaw.store.standing_answers import list_answers
 from coilclaw.store.threads import ensure_thread
 from tests.features.projects.world import add, folder
 from tests.features.projects.world import turn as project_turn
+from tests.gate.test_policy import write
 from tests.home import Sample
 
 NOBODY = Answer(approved=None)
@@ -34,7 +36,7 @@ def yes(what=None, until="revoked"):
 
 
 def verified(home):
-    return verify_all(home.app.db.reader, home.home.receipts_log, SigningKey(home.home.keys_dir))
+    return verify_all(home.app.db.reader, home.app.config.receipts.path, SigningKey(home.home.keys_dir))
 
 
 def turn(thread="thr_1", name="turn_1", **more):
@@ -213,8 +215,8 @@ async def test_a_card_offers_what_the_reader_is_certain_of(asking, command, offe
     assert asking.offered() == offers
 
 
-@pytest.mark.timeout(20)
-async def test_a_long_text_that_is_no_plain_command_is_read_in_one_pass(asking):
+@pytest.mark.timeout(280)
+async def test_a_long_text_that_is_not_a_plain_command_is_read_in_one_pass(asking):
     await asking.call(command=f"cat {'a' * 40_000}; ls")
     await asking.call(command=f"pytest {'a/' * 20_000} ;")
     await asking.call(command="""pytest """ + "'a'" * 10_000 + ";")
@@ -375,6 +377,27 @@ async def test_a_tainted_turn_is_asked_and_offered_nothing(asking, home, taint):
     assert asking.offered() == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "lane", "risk", "rule"),
+    [
+        ({"fresh": ("untrusted:web",)}, "A", "R2", "autonomy.supervised"),
+        ({"inherited": ("untrusted:web",)}, "A", "R2", "autonomy.supervised"),
+        ({"unsafe": True}, "A", "R2", "autonomy.supervised"),
+        ({"irreversible": "no snapshot"}, "A", "R2", "autonomy.supervised"),
+        ({}, "B", "R2", "autonomy.supervised"),
+        ({}, "C", "R2", "autonomy.supervised"),
+        ({}, "A", "R3", "autonomy.supervised"),
+        ({}, "A", "R2", "tool.always_ask"),
+        ({}, "A", "R2", "policy.mine"),
+    ],
+)
+def test_only_the_matrixs_own_question_about_a_clean_lane_a_call_is_ever_settled(changes, lane, risk, rule):
+    """The last wall, each stone alone: other rules ask first today, whatever they will do tomorrow."""
+    call = write("a.txt")
+    assert may_stand(call, "A", "R2", "autonomy.supervised")
+    assert not may_stand(msgspec.structs.replace(call, **changes), lane, risk, rule)
+
+
 async def test_a_labelled_file_taints_the_command_that_runs_it(asking, home):
     script = home.workspace / "x.py"
     script.write_text("true")
@@ -384,6 +407,51 @@ async def test_a_labelled_file_taints_the_command_that_runs_it(asking, home):
     home.app.db.write_now(lambda tx: labels.mark(tx, looked, (untrusted("web"),)))
 
     assert not await asking.runs("python3 x.py")
+
+
+def upload(home, path="attachments/letter.txt"):
+    """A file from outside, labelled as uploads are, long after anything was committed."""
+    for objects in (home.workspace / ".git" / "objects", *(home.workspace / ".git" / "objects").glob("*")):
+        os.utime(objects, (0, 0))
+    there = home.workspace / path
+    there.parent.mkdir(exist_ok=True)
+    there.write_text("what somebody sent")
+    labels = FileLabels(home.app.db, home.workspace, home.app.clock)
+    looked = labels.look((path,))
+    home.app.db.write_now(lambda tx: labels.mark(tx, looked, (untrusted("attachment"),)))
+
+
+async def test_an_upload_takes_no_answer_from_a_command_whose_box_is_without_it(asking, home):
+    await asking.call(command="pytest -q", answer=yes("program"))
+    upload(home)
+
+    assert await asking.runs("pytest -q tests")
+    assert home.box.specs[-1].hidden == (str(home.workspace / "attachments"),)
+
+
+@pytest.mark.parametrize("command", ["pytest attachments", "pytest -q && git add -A", "touch a; cat attachments/*"])
+async def test_a_command_that_may_mean_uploads_sees_them_and_is_asked_about(asking, home, command):
+    await asking.call(command=command, answer=yes("command"))
+    upload(home)
+
+    assert not await asking.runs(command)
+    assert home.owner.cards[-1].provenance == ("untrusted:attachment",)
+
+
+async def test_a_command_that_only_reads_sees_uploads(asking, home):
+    upload(home)
+
+    assert await asking.runs("grep -rn sent .")
+    assert home.box.specs[-1].hidden == ()
+
+
+async def test_uploads_that_were_replaced_by_a_link_are_not_left_out(asking, home):
+    upload(home, "elsewhere/letter.txt")
+    (home.workspace / "attachments").symlink_to("elsewhere")
+
+    await asking.call(command="touch a", answer=yes())
+    assert home.box.specs[-1].hidden == ()
+    assert home.owner.cards[-1].provenance == ("untrusted:attachment",)
 
 
 async def test_a_deny_that_comes_later_wins(asking, home):

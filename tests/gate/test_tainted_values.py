@@ -151,3 +151,8 @@ def test_texts_made_to_be_slow_are_not(piece):
     """Done at all: what grew faster than the text would never end at this size."""
     text = piece * (400_000 // len(piece))
     marked_values({"a": piece * 5000, "b": "a a", "c": "x@y.example"}, [text], [text[:1000]])
+
+
+def test_text_of_several_lines_is_shown_as_one():
+    text = "Hello Dana,\r\n\r\nyes, the numbers of Thursday are right."
+    assert marked_values({"body": text}, [text], []) == ("Hello Dana, yes, the numbers of Thursday are right.",)

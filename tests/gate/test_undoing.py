@@ -61,6 +61,22 @@ async def test_an_undo_takes_back_the_last_turn_and_no_other(sample):
     assert sorted(path.name for path in home.workspace.glob("[12].*")) == ["1.made", "1.txt"]
 
 
+async def test_an_undo_passes_over_turns_that_changed_nothing(sample):
+    home = sample(security__autonomy="full")
+    await home.call("file_write", turn=a_turn(1), path="a.txt", content="x", key="k1")
+    await home.call("shell", turn=a_turn(2), command="make", key="k2")
+    await home.call("shell", turn=a_turn(3), command="make", key="k3")
+    outcome = await undo(home)
+    assert outcome.result.output == "Removed 1 file:\na.txt"
+
+
+async def test_an_undo_says_once_why_it_asks(sample):
+    home = sample()
+    await home.call("file_write", path="intel/a.txt", content="x", key="k1")
+    await undo(home)
+    assert home.owner.cards[-1].reasons == ("undo always asks.",)
+
+
 async def test_an_undo_is_undone_by_the_next(sample):
     home = sample(security__autonomy="full")
     await home.call("file_write", turn=a_turn(1), path="a.txt", content="the agent's", key="k1")
@@ -142,7 +158,7 @@ async def test_a_call_that_turns_out_not_to_be_undoable_is_not_run(sample):
     assert any("This cannot be undone" in text for text in home.owner.cards[-1].reasons)
 
 
-async def test_a_yes_to_a_card_that_said_nothing_of_it_is_no_yes_to_what_cannot_be_undone(sample):
+async def test_a_yes_covers_what_cannot_be_undone_only_if_the_card_said_so(sample):
     home = sample()
     home.owner.answer = Answer(approved=None)
     waiting = (await home.call("shell", command="make", key="k1")).action

@@ -140,7 +140,7 @@ def test_no_file_or_an_unfinished_line_is_found(branch):
     assert anchored({**files, HEADS: b""}).faults == ()
 
 
-def test_only_so_many_faults_are_told(branch):
+def test_only_so_many_faults_are_reported(branch):
     files = branch.files([b"x"] * 5000)
     assert len(anchored(files).faults) == MOST_FAULTS
 

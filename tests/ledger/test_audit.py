@@ -42,7 +42,7 @@ def test_an_entitys_events_are_found_by_their_index(db):
         assert "USING INDEX audit_entity" in plan[3]
 
 
-def test_a_payload_that_is_no_json_is_shown_as_it_stands(db, clock):
+def test_a_payload_that_is_not_json_is_shown_as_it_stands(db, clock):
     db.write_now(
         lambda tx: tx.execute(
             "INSERT INTO audit_log (entry_id, event_type, entity_id, payload_json, created_at)"

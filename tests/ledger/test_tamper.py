@@ -137,7 +137,7 @@ async def test_a_cut_tail_stops_the_work(tmp_path):
 # Crashes
 
 
-async def test_a_count_that_a_power_cut_left_behind_is_no_break(tmp_path):
+async def test_a_count_that_a_power_cut_left_behind_is_not_a_break(tmp_path):
     sample = Sample(tmp_path)
     here = Books(tmp_path / "home")
     kept = []
@@ -241,7 +241,7 @@ async def test_a_home_of_an_earlier_version_is_covered_from_its_next_write_on(tm
     assert len(here.verify().findings) == 2
 
 
-async def test_what_was_covered_once_is_not_covered_anew(tmp_path):
+async def test_what_was_covered_once_is_not_covered_again(tmp_path):
     """Taking the links away brings no new ones: the mark beside the key says that there were some."""
     here = await _earlier(tmp_path)
     await _go_on(tmp_path, "later")
@@ -366,7 +366,7 @@ def test_without_the_private_key_what_is_signed_is_verified(copy):
     assert not copy.verify().valid
 
 
-def test_a_break_is_named_with_everything_else_that_does_not_hold(copy):
+def test_a_break_is_named_with_everything_else_that_is_invalid(copy):
     copy.sql("UPDATE receipts SET action_id = 'x' WHERE seq = 3", "DELETE FROM audit_log WHERE seq = 60")
     copy.sql("UPDATE proposed_actions SET attempt = 7")
     db = sqlite3.connect(copy.database)

@@ -93,7 +93,7 @@ def test_a_conversation_whose_first_messages_were_forgotten_is_not_begun_again(d
     assert counted(db, totals).conversations == 1
 
 
-def test_a_record_of_an_earlier_version_goes_on(db, talk):
+def test_a_record_of_an_earlier_version_continues(db, talk):
     talk("a", 2)
     kept = '{"receipts":0,"audit":2,"messages":2,"conversations":1}'
     db.write_now(lambda tx: tx.execute("INSERT INTO meta (key, value) VALUES ('totals', ?)", (kept,)))

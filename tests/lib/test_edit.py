@@ -52,7 +52,7 @@ def test_a_miss_shows_the_nearest_lines_with_their_numbers():
     assert "line 3\n" not in str(error)
 
 
-def test_what_is_like_nothing_is_said_so():
+def test_what_is_like_nothing_is_reported():
     assert "Nothing in the file is similar" in str(fault("alpha beta", ("gamma", "x")))
 
 
@@ -61,7 +61,7 @@ def test_what_a_miss_shows_is_bounded():
     assert len(str(error)) < 5000
 
 
-def test_edits_that_change_nothing_are_said_so():
+def test_edits_that_change_nothing_are_reported():
     assert fault("abc", ("b", "b")).code == "EDIT_NO_CHANGE"
 
 
@@ -85,7 +85,7 @@ def test_a_small_text_does_not_grow_without_bound():
     assert fault("é", ("é", "é" * (MOST_BYTES // 2 + 1))).code == "FILE_TOO_LARGE"
 
 
-def test_what_is_no_text_is_not_edited():
+def test_what_is_not_text_is_not_edited():
     with pytest.raises(ToolError, match="not UTF-8"):
         apply_edits(b"\xff\x00", [Edit("a", "b")], "a.bin")
 

@@ -31,6 +31,14 @@ def test_ordinary_text_is_left_alone(text):
     assert visible(text) == text
 
 
+@pytest.mark.parametrize("number", [*range(32), 127])
+def test_every_control_of_a_run_is_shown_by_its_number(number):
+    run = f"a{chr(number) * 2}\x1b{chr(number)}z"
+    shown = f"⟨U+{number:04X}⟩"
+    assert visible(run, lines=False) == f"a{shown}{shown}⟨U+001B⟩{shown}z"
+    assert visible(run) == (run.replace("\x1b", "⟨U+001B⟩") if chr(number) in "\n\t" else visible(run, lines=False))
+
+
 def test_a_line_stays_one_line():
     assert one_line("a\nb") == "a⟨U+000A⟩b"
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from coilclaw.sandbox import fake_anthropic, fake_openai, fake_responses
+from coilclaw.sandbox import fake_anthropic, fake_generate, fake_openai, fake_responses
 from coilclaw.sandbox.fake_openai import FakeOpenAI
 
 
@@ -35,7 +35,7 @@ async def test_stopping_frees_the_port_even_while_someone_waits(connect, ask):
 
 def test_every_scene_is_told_in_the_documentation(pytestconfig):
     text = (pytestconfig.rootpath / "docs" / "mock-provider.md").read_text()
-    scenes = {*fake_openai.SCENES, *fake_anthropic.SCENES, *fake_responses.SCENES}
+    scenes = {*fake_openai.SCENES, *fake_anthropic.SCENES, *fake_responses.SCENES, *fake_generate.SCENES}
     assert [scene for scene in scenes if f"[[{scene}" not in text] == []
 
 

@@ -190,7 +190,7 @@ both_ways = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "st
 
 @over(*FAKES)
 @both_ways
-async def test_the_cached_part_of_the_input_is_told_and_counts_as_input(server, connect, ask, streamed):
+async def test_the_cached_part_of_the_input_is_reported_and_counts_as_input(server, connect, ask, streamed):
     provider = provider_for(server, connect)
     await provider.chat(ask("hi"), listener(streamed))
     usage = (await provider.chat(ask("hi"), listener(streamed))).usage
@@ -231,7 +231,7 @@ async def test_a_call_that_the_token_limit_cut_never_becomes_a_call(server, conn
 
 @over(*FAKES)
 @both_ways
-async def test_why_an_answer_ended_is_told_in_the_same_words(server, connect, ask, streamed):
+async def test_why_an_answer_ended_is_reported_in_the_same_words(server, connect, ask, streamed):
     provider = provider_for(server, connect)
     assert (await provider.chat(ask("hi"), listener(streamed))).finish_reason == "stop"
     assert (await provider.chat(ask("[[tool:time {}]]"), listener(streamed))).finish_reason == "tool_calls"
@@ -270,7 +270,7 @@ async def test_nothing_is_tried_again_once_text_was_shown(server, connect, ask, 
 
 
 @over(*FAKES)
-async def test_an_error_in_the_middle_of_a_stream_is_told_in_the_servers_words(server, connect, ask, waits):
+async def test_an_error_in_the_middle_of_a_stream_is_reported_in_the_servers_words(server, connect, ask, waits):
     with pytest.raises(ProviderUnavailable, match="upstream fell over"):
         await provider_for(server, connect, max_retries=1).chat(ask("[[stream_error]]"), listener(True))
     assert len(waits) == 1
@@ -318,7 +318,7 @@ async def test_repeated_ids_are_told_apart(server, connect, ask, streamed):
         ("[[tool:]]", ModelOutputError, "without naming a tool"),
     ],
 )
-async def test_a_failure_that_stays_is_told_once_with_the_remedy(
+async def test_a_failure_that_stays_is_reported_once_with_the_remedy(
     server, connect, ask, waits, streamed, scene, error, told
 ):
     provider = provider_for(server, connect, api_key_env="MODEL_KEY")

@@ -64,7 +64,7 @@ async def test_calls_are_proposed_and_their_result_is_quoted(mock, ask):
     assert second.final_text == "You said “list {last_tool_result}” and I found {last_user}."
 
 
-async def test_a_new_process_goes_on_where_the_conversation_stands(mock, ask):
+async def test_a_new_process_continues_where_the_conversation_stands(mock, ask):
     replies = ({"tool_calls": [{"tool": "time"}]}, {"tool_calls": [{"tool": "time"}]}, {"text": "Done."})
     conversation: list[ChatMessage] = []
     for expected in ("", "", "Done."):
@@ -87,6 +87,11 @@ async def test_what_the_runtime_says_between_calls_begins_no_turn(mock, ask):
     notice = ChatMessage(role="user", content="[runtime notice] You have made the same call three times.")
     request = msgspec.structs.replace(ask("hi"), messages=(*ask("hi").messages, said(first), result("noon"), notice))
     assert (await model.chat(request)).final_text == "second"
+
+
+async def test_a_request_is_understood_behind_what_the_runtime_says(mock, ask):
+    answer = await mock().chat(ask("[runtime notice] shell (act_1): done.\n\nrun ls"))
+    assert [call.tool for call in answer.tool_calls] == ["shell"]
 
 
 async def test_the_last_reply_repeats(mock, ask):
@@ -141,7 +146,7 @@ async def test_a_message_that_nothing_answers_is_an_error_with_the_remedy(mock, 
         ("invalid_json", ModelOutputError),
     ],
 )
-async def test_an_error_is_raised_once_and_then_the_script_goes_on(mock, ask, kind, error):
+async def test_an_error_is_raised_once_and_then_the_script_continues(mock, ask, kind, error):
     provider = mock({"error": kind}, {"tool_calls": [{"tool": "time"}]}, {"text": "Done."})
     with pytest.raises(error):
         await provider.chat(ask("go"))
@@ -153,7 +158,7 @@ async def test_an_error_is_raised_once_and_then_the_script_goes_on(mock, ask, ki
         await provider.chat(ask("go"))  # another conversation
 
 
-async def test_raw_output_is_given_as_it_is_and_goes_on_whether_it_was_kept_or_not(mock, ask):
+async def test_raw_output_is_given_as_it_is_and_continues_whether_it_was_kept_or_not(mock, ask):
     raw = '{"assistant_message": "{last_user}'
     provider = mock({"raw": raw}, {"text": "Better."}, {"text": "Done."})
     first = await provider.chat(ask("go"))
@@ -192,7 +197,7 @@ async def test_a_call_can_be_given_an_id(mock, ask):
     assert [call.call_id for call in answer.tool_calls] == ["mine", "call_1_1"]
 
 
-def test_every_fault_of_a_script_is_told_at_once_with_its_place():
+def test_every_fault_of_a_script_is_reported_at_once_with_its_place():
     replies = [
         {"txt": "a"},
         "hello",
@@ -282,6 +287,12 @@ async def test_a_plain_request_becomes_the_call_it_asks_for(mock, ask, message, 
     assert "coilclaw onboard" in without.final_text
 
 
+async def test_nobody_in_the_panel_is_told_to_type_a_command(mock, ask):
+    answer = await mock().chat(ask("hi", system_prompt="The owner talks to you in the panel."))
+    assert "under Settings, Models" in answer.final_text
+    assert "coilclaw onboard" not in answer.final_text
+
+
 @pytest.mark.parametrize("message", ["hi", "", "read this to me", "run for your life", "which file?", "write a poem"])
 async def test_anything_else_is_answered_with_what_the_mock_is(mock, ask, message):
     shown: list[str] = []
@@ -299,7 +310,16 @@ async def test_anything_else_is_answered_with_what_the_mock_is(mock, ask, messag
         ("list files in src", "x.py  5 bytes", "There is 1 entry in `src`: x.py."),
         ("list files", "(the directory is empty)", "There is nothing in `.`."),
         ("list files", "nope is not a directory.", "Here is what file_list says: nope is not a directory."),
-        ("list files", "Denied. It is forbidden.", "I was not allowed to use file_list, so nothing was done. Denied."),
+        (
+            "list files",
+            "Denied. It is forbidden. So is that. Do it another way.",
+            "I was not allowed to use file_list, so nothing was done. It is forbidden.",
+        ),
+        (
+            "write a to b.txt",
+            "The owner rejected it. Edited by the owner, who …",
+            "You wrote your own version of what I",
+        ),
         ("write a to b.txt", "pending act_1: approval needed.", "file_write waits for your approval"),
         (
             "write a to b.txt",
@@ -311,7 +331,7 @@ async def test_anything_else_is_answered_with_what_the_mock_is(mock, ask, messag
         ("read a.txt", "x" * 1000, "Here is what file_read says: xxx"),
     ],
 )
-async def test_a_result_is_told_in_a_sentence(mock, ask, message, output, told):
+async def test_a_result_is_reported_in_a_sentence(mock, ask, message, output, told):
     first = await mock().chat(ask(message))
     answer = await mock().chat(ask(message, said(first), result(output, first.tool_calls[0].call_id)))
     assert answer.final_text.startswith(told)

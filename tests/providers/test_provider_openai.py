@@ -224,7 +224,7 @@ async def test_nothing_is_tried_again_once_text_was_shown(fake, connect, ask, wa
     assert waits == []
 
 
-async def test_an_error_in_the_middle_of_a_stream_is_told_in_the_servers_words(fake, connect, ask, waits):
+async def test_an_error_in_the_middle_of_a_stream_is_reported_in_the_servers_words(fake, connect, ask, waits):
     with pytest.raises(ProviderUnavailable, match="upstream fell over"):
         await connect(fake.base_url, max_retries=1).chat(ask("[[stream_error]]"), listener(True))
     assert len(waits) == 1
@@ -246,7 +246,7 @@ async def test_a_slow_server_is_given_up_in_bounded_tries(fake, connect, ask, wa
     assert len(waits) == 1
 
 
-async def test_a_server_that_is_not_there_is_told_with_its_address(connect, ask, waits):
+async def test_a_server_that_is_not_there_is_reported_with_its_address(connect, ask, waits):
     with FakeOpenAI() as gone:
         address = gone.base_url
     with pytest.raises(ProviderUnavailable, match=address):
@@ -278,7 +278,7 @@ async def test_a_server_that_is_not_there_is_told_with_its_address(connect, ask,
         ("[[tool:]]", ModelOutputError, "without naming a tool"),
     ],
 )
-async def test_a_failure_that_stays_is_told_once_with_the_remedy(
+async def test_a_failure_that_stays_is_reported_once_with_the_remedy(
     fake, connect, ask, waits, streamed, scene, error, told
 ):
     provider = connect(fake.base_url, api_key=KEY, api_key_env="MODEL_KEY")

@@ -43,13 +43,13 @@ class Wire:
 
 async def consent(address):
     """Open the address and click yes: where the browser is sent."""
-    async with httpx.AsyncClient(timeout=60, trust_env=False) as browser:
+    async with httpx.AsyncClient(timeout=280, trust_env=False) as browser:
         return (await browser.get(address)).headers["location"]
 
 
 async def follow(address):
     """Open the address, click yes, and go where the browser is sent."""
-    async with httpx.AsyncClient(timeout=60, trust_env=False, follow_redirects=True) as browser:
+    async with httpx.AsyncClient(timeout=280, trust_env=False, follow_redirects=True) as browser:
         return await browser.get(address)
 
 

@@ -81,7 +81,7 @@ async def opens(home, fake, token):
     """Whether the resource takes this token."""
     import httpx
 
-    async with httpx.AsyncClient(timeout=60, trust_env=False) as browser:
+    async with httpx.AsyncClient(timeout=280, trust_env=False) as browser:
         return (await browser.get(fake.resource_url, headers=dict([token.header]))).status_code == 200
 
 
@@ -258,7 +258,7 @@ async def test_a_failure_that_may_pass_marks_nothing(home, fake, uptime):
     assert not accounts.status()[0].reconnect_since
 
 
-async def test_an_answer_that_is_lost_on_the_way_is_said(home, fake, uptime):
+async def test_an_answer_that_is_lost_on_the_way_is_reported(home, fake, uptime):
     """The server has rotated and nobody has the new token: the old one is refused, and the owner hears of it."""
     client = client_of(fake)
     accounts = await connected(home, client, uptime)

@@ -42,6 +42,7 @@ async def answer(asked):
         if data == b"ready\\n":  # the command waits until somebody heard it
             os.close(os.open(os.path.join(spec.workspace, "heard"), os.O_CREAT | os.O_WRONLY, 0o666))
 
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     task = asyncio.ensure_future(boxes[key].run(spec, on_output=on_output))
     if asked["cancel_after"]:
         await asyncio.sleep(asked["cancel_after"])
@@ -52,8 +53,9 @@ async def answer(asked):
         except asyncio.CancelledError:
             return {"cancelled": time.monotonic() - began}
     try:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        return {"result": msgspec.to_builtins(await task), "heard": heard, "peak": peak}
+        result = msgspec.to_builtins(await task)
+        peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before  # what it began with is its parent's
+        return {"result": result, "heard": heard, "peak": peak}
     except CoilclawError as error:
         return {"error": type(error).__name__, "message": error.message, "remedy": error.remedy,
                 "code": getattr(error, "code", ""), "begun": getattr(error, "begun", False)}

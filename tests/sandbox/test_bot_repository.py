@@ -7,18 +7,9 @@ import subprocess
 import pytest
 
 from coilclaw.packets.errors import ToolError
-from coilclaw.sandbox.bot_repository import (
-    BOT,
-    OWNER,
-    PROGRAM,
-    BotRepository,
-    ForgeRefused,
-    RefMoved,
-    Written,
-    git_version,
-    name_fault,
-)
-from coilclaw.sandbox.git import run_git
+from coilclaw.sandbox.bot_repository import BotRepository, RefMoved
+from coilclaw.sandbox.fast_import import BOT, OWNER, PROGRAM, ForgeRefused, Written, name_fault
+from coilclaw.sandbox.git import git_version, run_git
 
 MAIN = "refs/heads/main"
 WHEN = 1_800_000_000
@@ -49,10 +40,40 @@ def test_a_repository_with_main_has_no_fault(repository):
     assert git_version() is not None
 
 
-def test_what_is_missing_is_said_with_its_remedy(tmp_path):
+def test_what_is_missing_is_reported_with_its_remedy(tmp_path):
     assert "not a git repository" in BotRepository(tmp_path).fault()
     run_git(tmp_path, "init", "--quiet")
     assert "no branch `main`" in BotRepository(tmp_path).fault()
+
+
+def test_an_older_git_is_refused_with_the_remedy(repository, tmp_path, monkeypatch):
+    assert repository.fault() == ""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "git").write_text("#!/bin/sh\necho git version 2.37.9\n")
+    (tmp_path / "bin" / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    assert "git 2.37 is too old for pull requests; install git 2.38 or newer" in repository.fault()
+    assert repository.main_in_force() == ""
+
+
+def test_main_in_force_is_the_same_however_git_keeps_it(repository, folder):
+    first = repository.resolve(MAIN)
+    assert repository.main_in_force() == first
+    run_git(folder, "pack-refs", "--all")
+    assert repository.main_in_force() == first
+    run_git(folder, "checkout", "--quiet", "-b", "other")
+    assert repository.main_in_force() == ""
+    run_git(folder, "checkout", "--quiet", "main")
+    (folder / ".git" / MAIN).write_text("not an id\n")
+    assert repository.main_in_force() == ""
+
+
+def test_a_long_file_is_named_alone_in_a_bounded_patch(repository):
+    first = repository.resolve(MAIN)
+    new = commit_on(repository, first, Written("long.txt", b"line\n" * 100), Written("short.txt", b"line\n"))
+    patch = repository.patch(first, new, (), 100)
+    assert (patch.count(b"\n+line"), patch.count(b"\nBinary files /dev/null and b/long.txt differ")) == (1, 1)
+    assert repository.patch(first, new).count(b"\n+line") == 101
 
 
 def test_a_commit_holds_exactly_the_bytes_it_was_given(repository):
@@ -123,12 +144,44 @@ def test_a_merge_touches_no_file_and_names_conflicts(repository, folder):
     repository.move(MAIN, merged, first)
     assert repository.merged_as(theirs, merged) == merged
     assert repository.merged_as(first, merged) == ""
-    assert repository.is_ancestor(first, merged)
+    assert repository.leads_to(first, merged)
+    assert not repository.leads_to(merged, first)
     other = commit_on(repository, first, Written("b.md", b"other"))
     torn = repository.merge(merged, other)
     assert torn.conflicts == ("b.md",)
     assert b"<<<<<<<" in repository.read(repository.commit_tree(torn.tree, [merged], "x", BOT, WHEN), "b.md")
     assert sorted(os.listdir(folder)) == [".git", "a.md"]
+
+
+def test_a_commit_that_is_gone_leads_nowhere_but_a_damaged_history_is_said(repository, folder):
+    first = repository.resolve(MAIN)
+    new = commit_on(repository, first, Written("b.md", b"b"))
+    assert not repository.leads_to("a" * 40, new)
+    (folder / ".git" / "objects" / new[:2] / new[2:]).unlink()
+    with pytest.raises(ToolError, match="merge-base failed"):
+        repository.leads_to(first, new)
+
+
+def test_a_commit_goes_onto_references_wherever_they_led(repository):
+    first = repository.resolve(MAIN)
+    names = ("refs/heads/job/x", "refs/pull/1/head")
+    for text in (b"one", b"two"):
+        head = repository.commit(first, [Written("b.md", text)], "x", BOT, WHEN, onto=names)
+        assert [repository.resolve(name) for name in names] == [head, head]
+    assert repository.read(head, "b.md") == b"two"
+    assert repository.resolve(MAIN) == first
+    assert repository.references("refs/coilclaw") == {}
+
+
+def test_sizes_are_told_and_a_missing_object_is_said(repository):
+    head = commit_on(repository, repository.resolve(MAIN), Written("b.md", b"four"), Written("c.md", b""))
+    blobs = [repository.entry(head, path).blob for path in ("b.md", "c.md", "b.md")]
+    assert repository.blob_sizes(blobs) == {blobs[0]: 4, blobs[1]: 0}
+    assert repository.blob_sizes(()) == {}
+    after = commit_on(repository, head, Written("b.md", None), Written("c.md", b"two"))
+    assert repository.change_sizes(repository.changes(head, after)) == [(4, 0), (0, 3)]
+    with pytest.raises(ForgeRefused, match="missing or damaged"):
+        repository.blob_sizes([*blobs, "a" * 40])
 
 
 def test_a_commit_can_take_its_files_from_another_commit(repository):
@@ -178,7 +231,7 @@ def test_an_exported_tree_is_plain_files_alone(repository, folder, tmp_path):
     assert repository.modes(new)["link"] == "120000"
 
 
-def test_what_is_no_object_is_not_handed_to_git(repository):
+def test_what_is_not_an_object_is_not_handed_to_git(repository):
     for text in ("--upload-pack=x", "main", "", "HEAD~1"):
         with pytest.raises(ForgeRefused):
             repository.entries(text)

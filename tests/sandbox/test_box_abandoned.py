@@ -59,7 +59,7 @@ def started(box, interpreters, script, command):
 
 def until_gone(pids):
     """Wait for the ends of processes that are not ours."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 280
     while alive := [pid for pid in pids if is_running(pid)]:
         assert time.monotonic() < deadline, alive
         time.sleep(0.01)

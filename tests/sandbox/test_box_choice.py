@@ -150,8 +150,6 @@ async def test_a_launcher_that_cannot_start_is_refused(workspace):
 
 
 def test_tiers_that_do_not_exist_are_refused():
-    with pytest.raises(BoxUnavailable):
-        open_box(hide=(), prefer="C")
     with pytest.raises(UsageError):
         open_box(hide=(), prefer="unsafe")
     with pytest.raises(UsageError):

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from coilclaw.sandbox.limits import GroupHome, sweep
 from tests.sandbox.conftest import SERVER, processes_with
 
 FORKS = """
@@ -278,3 +279,16 @@ for place in ("/tmp", "/dev/shm", "/tmp/.home"):
 def test_a_command_that_writes_less_is_left_alone(box, limits):
     result = box.run("head -c 8000000 /dev/zero > made; sleep 0.2; rm made", limits=limits(write_bytes=256 << 20))
     assert result.end == "exited"
+
+
+def test_only_groups_of_dead_processes_of_this_pid_namespace_are_swept(tmp_path: Path):
+    here = os.stat("/proc/self/ns/pid").st_ino
+    dead = max(int(name) for name in os.listdir("/proc") if name.isdigit()) + 4_000_000
+    names = {
+        "ours and dead": f"coilclaw-{dead}-{here}-ab", "ours and alive": f"coilclaw-{os.getpid()}-{here}-ab",
+        "of another namespace": f"coilclaw-{dead}-{here + 1}-ab", "of others": "somebody-1",
+    }  # fmt: skip
+    for name in names.values():
+        (tmp_path / name).mkdir()
+    sweep(GroupHome(version=2, memory=str(tmp_path), processes=str(tmp_path)))
+    assert set(os.listdir(tmp_path)) == {names[what] for what in names if what != "ours and dead"}

@@ -90,9 +90,10 @@ async def main():
 
 def test_connections_are_bounded_and_end_with_the_box(opener: Opener) -> None:
     script = """
-import socket
+import socket, sys
 made = [socket.create_connection(("127.0.0.1", 8001), 20) for _ in range(40)]
 print("dialled")
+sys.stdin.readline()
 made[0].close()
 made[1].recv(1)
 """
@@ -109,6 +110,8 @@ async def main():
             here, ended = here - 1, ended + 1
     opened = await box.open(spec, stopped=never, serve=serve)
     await anext(opened.lines())
+    await until(lambda: here == 32)
+    await opened.send(b"")
     await until(lambda: ended)  # one made room for the next
     end = (await opened.close()).end
     told(most=most, here=here, end=end, tasks=len(asyncio.all_tasks()))

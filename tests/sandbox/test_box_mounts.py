@@ -91,6 +91,36 @@ async def main():
     assert (folders["home"] / "said").read_text() == "word\n"
 
 
+NESTED = """
+echo one > /bot/new && echo two > /bot/main/new && echo three > /store/refs/agent/new && cat /bot/main/code/file
+for trick in 'echo bad > /bot/main/code/file' 'echo bad > /bot/main/code/new' 'mv /bot/main /bot/other' \
+  'mv /bot/main/code /bot/main/old' 'rm -rf /bot/main/code' 'echo bad > /store/config' 'echo bad > /store/refs/new' \
+  'mv /store/refs/agent /store/refs/new' 'ln -s /bot /store/refs/agent2' 'rmdir /store/refs/agent'; do
+  sh -c "$trick" 2>/dev/null && echo "WORKED $trick"
+done
+true
+"""
+
+
+def test_a_place_within_a_mount_can_be_stricter_or_looser_and_cannot_be_replaced(box: Runner) -> None:
+    made = box.ground / "bot", box.ground / "store"
+    (made[0] / "main/code").mkdir(parents=True)
+    (made[0] / "main/code/file").write_text("code\n")
+    (made[1] / "refs/agent").mkdir(parents=True)
+    box.own(*made)
+    mounts = [
+        ("bot", True), ("bot/main", True), ("bot/main/code", False), ("store", False), ("store/refs/agent", True),
+    ]  # fmt: skip
+    said = box.text(
+        NESTED,
+        mounts=tuple(BoxMount(source=str(box.ground / at), at=f"/{at}", writable=rw) for at, rw in mounts),
+    )
+    assert said.splitlines() == ["code"], said
+    assert [(box.ground / at).read_text() for at in ("bot/new", "bot/main/new", "store/refs/agent/new")] == [
+        "one\n", "two\n", "three\n",
+    ]  # fmt: skip
+
+
 def test_what_boxes_hide_is_mounted_by_no_box(box: Runner, folders: dict[str, Path]) -> None:
     box.hide = (str(folders["settings"]),)
     with pytest.raises(ToolError) as caught:
@@ -100,7 +130,7 @@ def test_what_boxes_hide_is_mounted_by_no_box(box: Runner, folders: dict[str, Pa
     assert not (box.workspace / "began").exists()
 
 
-def test_the_owners_workspace_is_no_mount_of_another_box(opener: Opener, folders: dict[str, Path]) -> None:
+def test_the_owners_workspace_is_not_a_mount_of_another_box(opener: Opener, folders: dict[str, Path]) -> None:
     opener.owned = (str(folders["tools"].parent / "tools"),)
     spec = opener.spec("touch began", mounts=mounted(folders))
     told = opener.tell(spec, """
@@ -198,6 +228,11 @@ PAIRS = (
     (("outer", "/opt/x", True), ("file", "/opt/x/deep", False)),
     (("free", "/opt/x", False), ("other", "/opt/x/link", False)),
     (("file", "/opt/x", False), ("other", "/opt/x/y", False)),
+    (("outer", "/opt/x", True), ("outer/deep/er", "/opt/x/deep/er", False)),
+    (("outer", "/opt/x", True), ("outer/deep", "/opt/x/deep/er", False)),
+    (("outer", "/opt/x", False), ("outer/deep", "/opt/x/deep/er", True)),
+    (("outer", "/opt/x", False), ("outer", "/opt/x", True)),
+    (("free", "/opt/x", False), ("home/keys", "/opt/x/link/keys", False)),
 )
 
 

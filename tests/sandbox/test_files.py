@@ -2,6 +2,7 @@
 
 import os
 import threading
+import tracemalloc
 
 import pytest
 
@@ -24,6 +25,24 @@ def test_a_granted_file_is_read_and_written(tmp_path):
     assert opened(tmp_path, "a/b.txt").read("a/b.txt", max_bytes=10) == b"hello"
 
 
+def test_a_small_file_takes_no_more_memory_than_it_holds(tmp_path):
+    """A buffer of the limit's size leaves every file a memory map of its own; a process may have 65,530 of them."""
+    (tmp_path / "x").write_bytes(b"small")
+    tracemalloc.start()
+    try:
+        assert opened(tmp_path, "x").read("x", max_bytes=50 << 20) == b"small"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_that_does_not_say_how_long_it_is_is_read_whole_within_its_limit():
+    name = f"{os.getpid()}/status"
+    assert opened("/proc", name).read(name, max_bytes=1 << 20).startswith(b"Name:")
+    with pytest.raises(ToolError, match="more than the 10"):
+        opened("/proc", name).read(name, max_bytes=10)
+
+
 def test_a_path_that_was_not_granted_is_refused(tmp_path):
     (tmp_path / "x").write_text("x")
     for use in (lambda f: f.read("x", max_bytes=9), lambda f: f.write("x", b""), lambda f: f.list("x", limit=9)):
@@ -31,7 +50,7 @@ def test_a_path_that_was_not_granted_is_refused(tmp_path):
             use(opened(tmp_path, "y"))
 
 
-def test_a_read_grant_is_no_write_grant(tmp_path):
+def test_a_read_grant_is_not_a_write_grant(tmp_path):
     with pytest.raises(ToolError, match="not granted to write"):
         opened(tmp_path, "x").write("x", b"")
 
@@ -110,7 +129,7 @@ def test_a_swap_in_a_loop_never_leaks(tmp_path, opener):
     assert seen <= {b"good", None}
 
 
-def test_too_large_not_regular_and_missing_are_said_so(tmp_path):
+def test_too_large_not_regular_and_missing_are_reported(tmp_path):
     (tmp_path / "big").write_bytes(b"x" * 100)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "dir").mkdir()
@@ -213,3 +232,11 @@ def test_a_write_that_is_done_again_takes_up_what_it_left_aside(tmp_path):
     WorkspaceFiles((grant(tmp_path, "a.txt", write=True),), "0123abcd").write("a.txt", b"again")
     assert (tmp_path / "outside").read_text() == "kept"
     assert (tmp_path / "a.txt").read_bytes() == b"again"
+
+
+@pytest.mark.parametrize("path", ["a.txt\0.md", "sub/a.txt\0.md", "\0", "sub/\0a.txt"])
+def test_a_path_is_not_cut_off_where_the_kernel_would_stop_reading(tmp_path, path):
+    (tmp_path / "sub").mkdir()
+    for name in ("a.txt", "sub/a.txt"):
+        (tmp_path / name).write_text("something else")
+    assert read_existing(tmp_path, path, 1000) is None

@@ -116,9 +116,12 @@ class Ground:
         return mode, os.fsencode(os.readlink(whole)) if stat.S_ISLNK(mode) else whole.read_bytes()
 
     def obeyed(self) -> set[str]:
-        """The repositories that the owner's git finds in any folder, but for the workspace's own."""
+        """The repositories that the owner's git finds in any folder, but for the workspace's own.
+
+        Git looks for `.git` and, in a bare one, `HEAD`: where neither stands, it finds what it finds further up.
+        """
         script = """
-        find . -name .git -prune -o -type d -print0 | while IFS= read -r -d '' d; do
+        find . \\( -name .git -prune -o -name HEAD \\) -printf "%h\\0" | while IFS= read -r -d '' d; do
             at=$(GIT_CEILING_DIRECTORIES="$PWD" git -C "$d" rev-parse --absolute-git-dir 2>/dev/null) || continue
             [ "$at" = "$PWD/.git" ] || echo "$at"
         done

@@ -115,7 +115,7 @@ def test_a_second_home_finds_the_first_and_one_that_shares_does_not(workspace, t
     assert other_homes(workspace, first) == []
 
 
-def test_a_home_that_was_moved_or_copied_with_its_workspace_is_no_other_home(workspace, tmp_path):
+def test_a_home_that_was_moved_or_copied_with_its_workspace_is_not_another_home(workspace, tmp_path):
     first = home_of(tmp_path, "a", workspace)
     settle(workspace, first)
     moved = tmp_path / "moved"
@@ -125,7 +125,7 @@ def test_a_home_that_was_moved_or_copied_with_its_workspace_is_no_other_home(wor
     assert str(first) not in (workspace / ".git" / "config").read_text()
 
 
-def test_a_workspace_that_is_no_repository_is_left_alone(tmp_path):
+def test_a_workspace_that_is_not_a_repository_is_left_alone(tmp_path):
     settle(tmp_path, tmp_path / "home")
     assert list(tmp_path.iterdir()) == []
     assert is_settled(tmp_path, tmp_path / "home")

@@ -145,6 +145,19 @@ def test_beside_a_broker_only_tcp_sockets_can_be_made(machine):
                 assert verdict == (ALLOW if allowed else ERRNO | errno.EPERM)
 
 
+@pytest.mark.parametrize("beside", ["inet", "stream"])
+def test_processes_that_may_talk_to_each_other_get_stream_sockets_and_nothing_more(machine, beside):
+    strict, arch = filter_bytes(machine, beside), ARCHITECTURES[machine][1]
+    program = filter_bytes(machine, beside, local=True)
+    for family in range(64):
+        for kind in range(16):
+            verdict = judged(program, arch, SOCKET[machine], family, kind, 0)
+            if family == 1:
+                assert verdict == (ALLOW if kind == 1 else ERRNO | errno.EPERM)
+            else:
+                assert verdict == judged(strict, arch, SOCKET[machine], family, kind, 0)
+
+
 def test_the_numbers_are_the_kernels(machine):
     if not HEADERS[machine].exists():
         lacks("kernel headers", "Install the package linux-libc-dev.")

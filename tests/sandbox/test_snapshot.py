@@ -194,7 +194,7 @@ def test_a_folder_with_all_in_it_is_gone_file_by_file(kept):
     assert snapshots.touched(first) == ["a.txt/", "sub/b.bin"]
 
 
-def test_a_folder_whose_name_is_no_text_counts_for_the_one_around_it(kept):
+def test_a_folder_whose_name_is_not_text_counts_for_the_one_around_it(kept):
     workspace, snapshots = kept
     first = snapshots.take("before")
     settle(workspace, snapshots, first)
@@ -228,7 +228,7 @@ def test_what_a_snapshot_leaves_out_is_touched_when_the_system_says_it_changed(k
     assert snapshots.touched(first) == ["big", "web/node_modules"]
 
 
-def test_a_name_that_is_no_text_counts_for_its_folder(kept):
+def test_a_name_that_is_not_text_counts_for_its_folder(kept):
     workspace, snapshots = kept
     first = snapshots.take("before")
     (workspace / "sub" / os.fsdecode(b"caf\xe9")).write_text("x")

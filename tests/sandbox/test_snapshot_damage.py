@@ -120,7 +120,7 @@ def test_a_damaged_content_costs_its_file_alone_and_is_named(kept, tmp_path, dam
 
 
 @pytest.mark.parametrize("damage", [b"", b"not compressed", None])
-def test_a_damaged_content_that_is_needed_again_is_written_anew(kept, tmp_path, damage):
+def test_a_damaged_content_that_is_needed_again_is_written_again(kept, tmp_path, damage):
     workspace, snapshots = kept
     snapshots.take("before")
     broken = content_of(tmp_path, "first b.txt")
@@ -133,7 +133,7 @@ def test_a_damaged_content_that_is_needed_again_is_written_anew(kept, tmp_path, 
 
 
 @pytest.mark.parametrize("damage", [b"", None])
-def test_what_a_power_cut_left_of_a_file_that_did_not_change_is_written_anew(kept, tmp_path, damage):
+def test_what_a_power_cut_left_of_a_file_that_did_not_change_is_written_again(kept, tmp_path, damage):
     workspace, snapshots = kept
     taken = snapshots.take("before")
     broken = content_of(tmp_path, "first b.txt")
@@ -280,7 +280,7 @@ def test_whoever_fills_the_workspace_does_not_switch_undo_off(kept, tmp_path, to
     assert told == []
 
 
-def test_a_link_whose_target_is_no_text_is_left_out(kept):
+def test_a_link_whose_target_is_not_text_is_left_out(kept):
     workspace, snapshots = kept
     os.symlink(b"\xff", os.fsencode(workspace) + b"/link")
     taken = snapshots.take("before")

@@ -67,7 +67,7 @@ def test_a_snapshot_that_ran_out_of_time_is_finished_by_the_next_ones(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_snapshot_that_was_killed_goes_on_with_what_it_stored(tmp_path):
+def test_a_snapshot_that_was_killed_continues_with_what_it_stored(tmp_path):
     fill(tmp_path / "ws", 6000)
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path), "5000"], check=False, capture_output=True, timeout=280

@@ -6,6 +6,37 @@ import httpx
 import msgspec
 
 
+class AccountAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where a call about an account stands, and the account."""
+
+    account: "AccountView"
+    action_id: str
+    code: str
+    message: str
+    needs: str
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+
+
+class AccountList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The accounts of both identities."""
+
+    configured: bool
+    items: list["AccountView"]
+
+
+class AccountView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An account at Google."""
+
+    identity: Literal['user', 'bot']
+    last_error: str
+    last_used_at: str
+    mailbox: str
+    scopes: list["ScopeView"]
+    sign_in: Any
+    since: str
+    state: Literal['not_connected', 'connected', 'reconnect']
+
+
 class ActionDetail(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Everything about one action."""
 
@@ -64,10 +95,83 @@ class ActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     verdict: Literal['allow', 'ask', 'deny']
 
 
+class AdapterList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The coding programs."""
+
+    items: list["AdapterView"]
+
+
+class AdapterVersion(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An installed version of a coding program."""
+
+    in_use: bool
+    proof: Literal['passed', 'failed', 'none']
+    version: str
+
+
+class AdapterView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A coding program that sessions can run."""
+
+    name: Literal['shell', 'codex', 'claude', 'gemini', 'fake']
+    package: str
+    previous: str
+    tried_version: str
+    versions: list["AdapterVersion"]
+
+
+class AddProject(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A folder to work in."""
+
+    name: str | None = msgspec.field(default=None)
+    path: str
+    vouch: bool
+
+
+class AgentDirective(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the agent should do."""
+
+    text: str
+
+
+class AgentRollback(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where to go back to."""
+
+    ref: str
+
+
+class AlertView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something a patrol found. Its words are those of the program that found it: untrusted."""
+
+    alert_id: str
+    building: str
+    count: int
+    evidence: dict[str, Any]
+    fingerprint: str
+    first_seen: str
+    kind: Literal['lint', 'test', 'build', 'deps', 'security', 'suggest']
+    last_seen: str
+    mute_reason: str
+    muted_until: str | None
+    repo: str
+    resolved_at: str | None
+    room: str
+    severity: Literal['info', 'warning', 'error', 'critical']
+    state: Literal['open', 'muted', 'resolved']
+    summary: str
+
+
 class AnswerList(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Standing answers, the newest first."""
 
     items: list["AnswerView"]
+
+
+class AnswerQuestion(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An answer to a question of a session."""
+
+    approval_id: str
+    decision: Literal['allow', 'deny']
+    note: str | None = msgspec.field(default=None)
 
 
 class AnswerView(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -122,6 +226,7 @@ class ApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     digest: str
     expires_at: str
     human_summary: str
+    identity: Literal['user', 'bot', None]
     job_id: str | None
     lane: Literal['A', 'B', 'C']
     marked: list[str]
@@ -136,6 +241,7 @@ class ApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     risk_word: Literal['low', 'medium', 'high']
     secretive: bool
     seen: str
+    session_id: str
     source_type: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', 'mcp']
     status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
     target_entity: str
@@ -257,6 +363,13 @@ class AuditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     seq: int
 
 
+class Billing(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Who pays; the plan of the configuration counts, a request only narrows it."""
+
+    limits: Any = msgspec.field(default=None)
+    plan: Literal['enterprise', 'free', 'team'] | None | None = msgspec.field(default=None)
+
+
 class Binding(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A new device that wants to come in."""
 
@@ -275,6 +388,7 @@ class BotView(msgspec.Struct, kw_only=True, omit_defaults=True):
     deployed: str
     enabled: bool
     fault: str
+    github: Any
     main: str
     mode: Literal['strict', 'whitelist', 'yolo']
     open_pulls: int
@@ -297,6 +411,23 @@ class BrowserKeys(msgspec.Struct, kw_only=True, omit_defaults=True):
     p256dh: str
 
 
+class BuildingList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Buildings, by name."""
+
+    items: list["BuildingView"]
+
+
+class BuildingView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A repository, or a room of it, and how it is."""
+
+    alerts: int
+    building: str
+    health: int | None
+    patrols: list["PatrolView"]
+    repo: str
+    room: str
+
+
 class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A call that the model proposed, and how it stands now."""
 
@@ -314,7 +445,19 @@ class Call(msgspec.Struct, kw_only=True, omit_defaults=True):
     risk: Literal['R0', 'R1', 'R2', 'R3', None]
     status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None]
     tool: str
+    undo_id: str | None
+    undo_status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None]
     verdict: Literal['allow', 'ask', 'deny', None]
+
+
+class CallAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where a call of the owner's stands."""
+
+    action_id: str
+    code: str
+    message: str
+    needs: str
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
 
 
 class CallToCheck(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -380,6 +523,22 @@ class ChallengeMade(msgspec.Struct, kw_only=True, omit_defaults=True):
     question: "Question"
 
 
+class ChangeAdapter(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Another version for new sessions."""
+
+    change: Literal['rollback', 'use']
+    version: str | None = msgspec.field(default=None)
+
+
+class ChangeView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A file that differs from what was checked out."""
+
+    added: int
+    path: str
+    removed: int
+    status: str
+
+
 class ChangedProblem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """ChangedProblem."""
 
@@ -427,6 +586,13 @@ class CheckedCall(msgspec.Struct, kw_only=True, omit_defaults=True):
     decision: "Decision"
     faults: list["FaultyLine"]
     needs: str
+
+
+class CheckoutRef(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What to check out; without a ref the repository's current branch."""
+
+    ref: str | None = msgspec.field(default=None)
+    type: Literal['branch', 'commit'] | None = msgspec.field(default=None)
 
 
 class Checkup(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -539,6 +705,22 @@ class Device(msgspec.Struct, kw_only=True, omit_defaults=True):
     last_seen_at: str | None
     name: str
     revoked_at: str | None
+    scope: Literal['', 'mcp']
+
+
+class Difference(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a session changed."""
+
+    cut: bool
+    files: list["ChangeView"]
+    patch: str
+    path: str
+
+
+class DropQuest(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Why it is given up."""
+
+    reason: str | None = msgspec.field(default=None)
 
 
 class EditSchedule(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -628,6 +810,54 @@ class EstopNow(msgspec.Struct, kw_only=True, omit_defaults=True):
     since: str | None
 
 
+class EventList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Events of a session, in order; each with its fields at one level."""
+
+    items: list[dict[str, Any]]
+    last: int
+
+
+class EvolveLog(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The end of a log."""
+
+    text: str
+
+
+class EvolvePage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the panel shows."""
+
+    agent: Any
+    directives: list[str]
+    exists: bool
+    last_good: str
+    reports: list[str]
+    watcher: list[str]
+
+
+class EvolveStart(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line of the bootstrap log."""
+
+    at: str
+    branch: str
+    detail: str
+    what: str
+
+
+class EvolveView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The agent as it stands."""
+
+    branch: str
+    failures: int
+    held: str
+    phase: str
+    sha: str
+    since: str
+    starts: list["EvolveStart"]
+    trouble: str
+    up: bool
+    waiting: list[str]
+
+
 class Excerpt(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The last thing that was said in a conversation, shortened to a line."""
 
@@ -690,11 +920,29 @@ class FolderListing(msgspec.Struct, kw_only=True, omit_defaults=True):
     path: str
 
 
+class ForgeWoken(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A delivery that was accepted."""
+
+    woken: bool
+
+
 class FromNowOn(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An approval that is valid from now on."""
 
     until: Literal['conversation', 'revoked', 'today']
     what: Literal['anywhere', 'command', 'folder', 'program']
+
+
+class GitHubView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How the bot's repository stands with GitHub."""
+
+    fault: str
+    held: str
+    main: str
+    requests_left: int | None
+    runs_url: str
+    synced_at: str | None
+    url: str
 
 
 class GuestAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -970,6 +1218,37 @@ class ModeSet(msgspec.Struct, kw_only=True, omit_defaults=True):
     bot: "BotView"
 
 
+class MonthUsage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the sessions of an organization used in a month."""
+
+    agent_seconds: int
+    cached_tokens: int
+    cost_millionths: int
+    files_touched: int
+    input_tokens: int
+    month: str
+    org_id: str
+    output_tokens: int
+    patrol_seconds: int
+    provider: str
+    provider_invocations: int
+    terminal_kb: int
+    unpriced_tokens: int
+
+
+class MuteAlert(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Why and for how long an alert is muted."""
+
+    hours: int
+    reason: str
+
+
+class Network(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`restricted`: no network. `open`: every domain that the configuration allows to boxes."""
+
+    mode: Literal['open', 'restricted'] | None = msgspec.field(default=None)
+
+
 class NewJob(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A job to be made."""
 
@@ -1053,14 +1332,14 @@ class Notification(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Something to look at. It holds ids only: what they stand for is fetched by whoever may see it."""
 
     created_at: str
-    entity: Literal['action', 'job', 'thread']
+    entity: Literal['action', 'job', 'thread', 'account', 'session']
     entity_id: str
     job_id: str | None
     notification_id: str
     reason: Literal['operator_attention_needed', 'clarification_needed', 'important_update', 'follow_up_available', None]
     seen_at: str | None
     thread_id: str | None
-    type: Literal['approval_needed', 'approval_expiring', 'job_failed', 'job_completed', 'proactive_reach_out']
+    type: Literal['approval_needed', 'approval_expiring', 'job_failed', 'job_completed', 'proactive_reach_out', 'alert_raised', 'session_waiting']
 
 
 class Notifications(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1077,6 +1356,23 @@ class Offer(msgspec.Struct, kw_only=True, omit_defaults=True):
     text: str
     until: list[Literal['conversation', 'today', 'revoked']]
     what: Literal['command', 'program', 'folder', 'anywhere']
+
+
+class OrgList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Organizations, by name."""
+
+    items: list["OrgView"]
+
+
+class OrgView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Somebody that sessions are run for, and the limits of the plan."""
+
+    minutes_per_month: int
+    minutes_used: int
+    org_id: str
+    plan: str
+    running: int
+    sessions: int
 
 
 class Outputs(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1203,6 +1499,13 @@ class PageOfActionSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_cursor: str | None
 
 
+class PageOfAlertView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A page of a list."""
+
+    items: list["AlertView"]
+    next_cursor: str | None
+
+
 class PageOfApprovalCard(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A page of a list."""
 
@@ -1266,6 +1569,13 @@ class PageOfPullView(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_cursor: str | None
 
 
+class PageOfQuestView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A page of a list."""
+
+    items: list["QuestView"]
+    next_cursor: str | None
+
+
 class PageOfReceiptLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A page of a list."""
 
@@ -1273,10 +1583,24 @@ class PageOfReceiptLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     next_cursor: str | None
 
 
+class PageOfRunView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A page of a list."""
+
+    items: list["RunView"]
+    next_cursor: str | None
+
+
 class PageOfScheduleRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A page of a list."""
 
     items: list["ScheduleRun"]
+    next_cursor: str | None
+
+
+class PageOfSessionView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A page of a list."""
+
+    items: list["SessionView"]
     next_cursor: str | None
 
 
@@ -1382,6 +1706,21 @@ class PasskeySeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     used_on: list[str]
 
 
+class PatrolStarted(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The job that does it."""
+
+    job_id: str
+
+
+class PatrolView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One patrol of a building: how it went last, and before."""
+
+    command: str
+    kind: Literal['lint', 'test', 'build', 'deps', 'security', 'suggest']
+    last: Any
+    trend: list["TrendPoint"]
+
+
 class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Ordered steps and the evidence they need (the PlanPacket)."""
 
@@ -1389,6 +1728,12 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     job_id: str
     required_evidence: list[str]
     steps: list["PlanStep"]
+
+
+class PlanLimits(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Limits that narrow those of the plan."""
+
+    max_concurrency: int | None | None = msgspec.field(default=None)
 
 
 class PlanStep(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1504,6 +1849,7 @@ class ProjectView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A folder of the owner's that the agent may work in."""
 
     added_at: str
+    conversations: int
     fault: str
     name: str
     path: str
@@ -1564,19 +1910,25 @@ class PullShown(msgspec.Struct, kw_only=True, omit_defaults=True):
     checks: Literal['passed', 'failed', 'not run']
     deployed_at: str | None
     dormant: bool
+    draft: bool
+    github_url: str
     head_sha: str
     job_id: str | None
     labels: list[str]
+    merge_on_github: bool
     merged_sha: str
     mode: Literal['strict', 'whitelist', 'yolo']
     number: int
     opened_at: str
     reason: str
+    repository: str
     results: list["Check"]
     risk: Literal['R0', 'R1', 'R2', 'R3']
     rounds: int
+    session_id: str | None
     state: Literal['OPEN', 'MERGED', 'CLOSED']
     tainted: bool
+    target: str
     title: str
     updated_at: str
     wanted: str
@@ -1590,14 +1942,18 @@ class PullView(msgspec.Struct, kw_only=True, omit_defaults=True):
     checks: Literal['passed', 'failed', 'not run']
     deployed_at: str | None
     dormant: bool
+    draft: bool
     job_id: str | None
     labels: list[str]
     number: int
     opened_at: str
     reason: str
+    repository: str
     risk: Literal['R0', 'R1', 'R2', 'R3']
+    session_id: str | None
     state: Literal['OPEN', 'MERGED', 'CLOSED']
     tainted: bool
+    target: str
     title: str
     updated_at: str
 
@@ -1616,6 +1972,26 @@ class PutFile(msgspec.Struct, kw_only=True, omit_defaults=True):
     if_sha256: str | None | None = msgspec.field(default=None)
 
 
+class QuestView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An alert as a task."""
+
+    acceptance: list[str]
+    alert_id: str
+    approvals: list[str]
+    building: str
+    created_at: str
+    goal: str
+    kind: Literal['lint', 'test', 'build', 'deps', 'security', 'suggest']
+    quest_id: str
+    reason: str
+    repo: str
+    run_id: str
+    session_id: str
+    state: Literal['offered', 'taken', 'in_review', 'done', 'dropped']
+    title: str
+    updated_at: str
+
+
 class Question(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a passkey signs: one thing, in exactly this shape, once."""
 
@@ -1632,6 +2008,7 @@ class Receipt(msgspec.Struct, kw_only=True, omit_defaults=True):
     action_id: str
     answer: str | None = msgspec.field(default=None)
     args_hash: str
+    cause: str | None = msgspec.field(default=None)
     code: str
     conversation_id: str
     digest: str
@@ -1696,6 +2073,26 @@ class Renamed(msgspec.Struct, kw_only=True, omit_defaults=True):
     title: str | None = msgspec.field(default=None)
 
 
+class Renewed(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How long a token is good now."""
+
+    expires_at: str
+
+
+class RepoList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Repositories, by name."""
+
+    items: list["RepoRef"]
+
+
+class RepoRef(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A repository: one of `[repos]`, a project, or one at GitHub."""
+
+    name: str
+    owner: str | None = msgspec.field(default=None)
+    provider: Literal['github', 'local', 'project'] | None = msgspec.field(default=None)
+
+
 class RequestOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
     """For `PublicKeyCredential.parseRequestOptionsFromJSON`, as it stands."""
 
@@ -1727,11 +2124,85 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     success: bool
 
 
+class RollbackAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where the rollback stands."""
+
+    action_id: str
+    message: str
+    needs: str
+    status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN']
+
+
+class RunPatrol(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A patrol to run."""
+
+    kinds: str | None = msgspec.field(default=None)
+    repo: str
+    room: str | None | None = msgspec.field(default=None)
+
+
+class RunShown(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A run with the end of what its command wrote: anybody's words."""
+
+    base: str
+    building: str
+    command: str
+    ended_at: str | None
+    failed: int
+    findings: int
+    format: str
+    job_id: str
+    kind: Literal['lint', 'test', 'build', 'deps', 'security', 'suggest']
+    output: str
+    passed: int
+    quest_id: str
+    reason: str
+    repo: str
+    room: str
+    run_id: str
+    seconds: float
+    skipped: int
+    started_at: str
+    state: Literal['running', 'passed', 'failed', 'not_audited', 'error']
+
+
 class RunStarted(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A run that was asked for."""
 
     job_id: str | None
     run: "ScheduleRun"
+
+
+class RunView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A run of a patrol."""
+
+    base: str
+    building: str
+    command: str
+    ended_at: str | None
+    failed: int
+    findings: int
+    format: str
+    job_id: str
+    kind: Literal['lint', 'test', 'build', 'deps', 'security', 'suggest']
+    passed: int
+    quest_id: str
+    reason: str
+    repo: str
+    room: str
+    run_id: str
+    seconds: float
+    skipped: int
+    started_at: str
+    state: Literal['running', 'passed', 'failed', 'not_audited', 'error']
+
+
+class RunnerToken(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A new token. It is shown once."""
+
+    expires_at: str
+    token: str
+    token_id: str
 
 
 class Said(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1886,6 +2357,14 @@ class Schedules(msgspec.Struct, kw_only=True, omit_defaults=True):
     unreadable: list["ScheduleUnreadable"]
 
 
+class ScopeView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One thing that an account may be allowed to do."""
+
+    granted: bool
+    scope: str
+    words: str
+
+
 class Seen(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What that changed."""
 
@@ -1907,17 +2386,62 @@ class Selection(msgspec.Struct, kw_only=True, omit_defaults=True):
     user_verification: Literal['required'] = msgspec.field(name="userVerification")
 
 
-class Session(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Who asks, and what the panel needs to know first."""
+class SessionPolicy(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Narrows what the configuration allows; it never widens it."""
 
-    confirmed: bool
-    device: "Device"
-    estop: bool
-    origin: str
-    passkey_window_ends_at: str | None
-    passkeys: int
-    version: str
-    way: Literal['cookie', 'bearer']
+    forbidden_paths: list[str] | None = msgspec.field(default=None)
+    network: Any = msgspec.field(default=None)
+    requires_approval_for: list[str] | None = msgspec.field(default=None)
+    shell_allowlist: list[str] | None | None = msgspec.field(default=None)
+    shell_denylist: list[str] | None = msgspec.field(default=None)
+
+
+class SessionStarted(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A session that was started, or waits for the owner."""
+
+    needs: str
+    session: "SessionView"
+    session_id: str
+    workspace_id: str
+    worktree_path: str
+
+
+class SessionTree(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A family of sessions, parents before those that they began."""
+
+    items: list["SessionView"]
+
+
+class SessionView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A session."""
+
+    action_id: str
+    base: str
+    branch: str
+    code: Literal['EXITED', 'STOPPED', 'ESTOP', 'LOST', 'LIMIT', 'INTERRUPTED', 'CHECKOUT_FAILED', 'START_FAILED', 'OVER_PLAN', 'UNGUARDED'] | Literal['']
+    created_at: str
+    ended_at: str | None
+    exit_code: int | None
+    job_id: str
+    mode: Literal['read', 'write']
+    org_id: str
+    parent_id: str
+    provider: str
+    reason: str
+    repo: "RepoRef"
+    room_path: str
+    seq: int
+    session_id: str
+    size: "Size"
+    started_at: str | None
+    state: Literal['CREATED', 'PREPARING_WORKSPACE', 'STARTING_PROVIDER', 'RUNNING', 'WAITING_FOR_APPROVAL', 'PAUSED_BY_HUMAN', 'STOPPING', 'COMPLETED', 'FAILED']
+    structured: bool
+    task: "Task"
+    thread_id: str
+    usage: "Units"
+    waiting: list[str]
+    workspace_id: str
+    worktree_path: str
 
 
 class SetMode(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1956,6 +2480,27 @@ class ShownFile(msgspec.Struct, kw_only=True, omit_defaults=True):
     untrusted: bool
 
 
+class SignIn(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Who asks, and what the panel needs to know first."""
+
+    confirmed: bool
+    device: "Device"
+    estop: bool
+    origin: str
+    passkey_window_ends_at: str | None
+    passkeys: int
+    version: str
+    way: Literal['cookie', 'bearer']
+
+
+class SignInView(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A sign-in that is under way."""
+
+    address: str
+    fault: str
+    state: Literal['waiting', 'answered', 'failed']
+
+
 class Signed(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A passkey signature, and what is wrong with it."""
 
@@ -1968,6 +2513,19 @@ class Signed(msgspec.Struct, kw_only=True, omit_defaults=True):
     passkey_name: str | None
     purpose: str
     signed_at: str
+
+
+class SignedIn(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where a browser on another machine ended."""
+
+    address: str
+
+
+class Size(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The size of a terminal in characters."""
+
+    columns: int | None = msgspec.field(default=None)
+    rows: int | None = msgspec.field(default=None)
 
 
 class Sizes(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -2108,6 +2666,26 @@ class SopStepListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     tool: str | None
 
 
+class StartSession(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A session to start."""
+
+    billing: Any = msgspec.field(default=None)
+    checkout: Any = msgspec.field(default=None)
+    job_id: str | None = msgspec.field(default=None)
+    mode: Literal['read', 'write'] | None = msgspec.field(default=None)
+    org_id: str | None = msgspec.field(default=None)
+    parent_id: str | None = msgspec.field(default=None)
+    policy: Any = msgspec.field(default=None)
+    provider: Literal['claude', 'codex', 'fake', 'gemini', 'shell'] | None = msgspec.field(default=None)
+    queue: bool | None = msgspec.field(default=None)
+    repo: "RepoRef"
+    room_path: str | None = msgspec.field(default=None)
+    size: Any = msgspec.field(default=None)
+    structured: bool | None = msgspec.field(default=None)
+    task: Any = msgspec.field(default=None)
+    thread_id: str | None = msgspec.field(default=None)
+
+
 class StatusNow(msgspec.Struct, kw_only=True, omit_defaults=True):
     """How things stand."""
 
@@ -2211,6 +2789,21 @@ class Subscription(msgspec.Struct, kw_only=True, omit_defaults=True):
     subscription_id: str
 
 
+class TakeQuest(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Who works on it."""
+
+    provider: str | None = msgspec.field(default=None)
+
+
+class Task(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the session is for."""
+
+    acceptance: list[str] | None = msgspec.field(default=None)
+    constraints: list[str] | None = msgspec.field(default=None)
+    goal: str | None = msgspec.field(default=None)
+    title: str | None = msgspec.field(default=None)
+
+
 class TextDelta(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A piece of an answer that is being written; it has no number and is not stored."""
 
@@ -2238,6 +2831,21 @@ class Thread(msgspec.Struct, kw_only=True, omit_defaults=True):
     waiting_turns: int
 
 
+class Ticket(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a page shows beside its cookie to open one WebSocket, as the second protocol, within half a minute."""
+
+    ticket: str
+
+
+class TokenRequest(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a token is to open."""
+
+    access: Literal['drive', 'watch']
+    org_id: str
+    repo_id: str | None | None = msgspec.field(default=None)
+    session_id: str | None | None = msgspec.field(default=None)
+
+
 class ToolList(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Every tool there is."""
 
@@ -2259,7 +2867,16 @@ class ToolListed(msgspec.Struct, kw_only=True, omit_defaults=True):
     risk: Literal['R0', 'R1', 'R2', 'R3']
     verdict: Literal['allow', 'ask', 'deny']
 
-Topic: TypeAlias = Literal['thread', 'action', 'approval', 'job', 'pull', 'sop', 'schedule', 'receipt', 'notification', 'estop', 'device', 'settings', 'ledger']
+Topic: TypeAlias = Literal['thread', 'action', 'approval', 'job', 'pull', 'session', 'patrol', 'evolve', 'sop', 'schedule', 'receipt', 'notification', 'estop', 'device', 'settings', 'ledger']
+
+
+class TrendPoint(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How one past run went."""
+
+    at: str
+    failed: int
+    findings: int
+    state: Literal['running', 'passed', 'failed', 'not_audited', 'error']
 
 
 class TriggerConfig(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -2288,6 +2905,13 @@ class Turn(msgspec.Struct, kw_only=True, omit_defaults=True):
     turn_id: str
 
 
+class TypeIn(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Input for a session."""
+
+    data: str
+    mode: Literal['line', 'raw'] | None = msgspec.field(default=None)
+
+
 class UndoProposed(msgspec.Struct, kw_only=True, omit_defaults=True):
     """An undo that waits for the owner: its card names every file."""
 
@@ -2301,6 +2925,20 @@ class UndoWrite(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     action_id: str | None = msgspec.field(default=None)
     path: str | None = msgspec.field(default=None)
+
+
+class Units(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a session used."""
+
+    agent_seconds: int
+    cached_tokens: int
+    cost_millionths: int
+    files_touched: int
+    input_tokens: int
+    output_tokens: int
+    provider_invocations: int
+    terminal_kb: int
+    unpriced_tokens: int
 
 
 class UsageBill(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -2324,6 +2962,12 @@ class UsageBudgets(msgspec.Struct, kw_only=True, omit_defaults=True):
     left_today: int
     turn_tokens: int
     used_today: int
+
+
+class UsageList(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What sessions used, by organization, month and provider."""
+
+    items: list["MonthUsage"]
 
 
 class UsageReport(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -2383,6 +3027,12 @@ class WaitingLanes(msgspec.Struct, kw_only=True, omit_defaults=True):
     a: int = msgspec.field(name="A")
     b: int = msgspec.field(name="B")
     c: int = msgspec.field(name="C")
+
+
+class WebhookTaken(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A delivery that was accepted."""
+
+    started: bool
 
 
 class WithProof(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -2458,6 +3108,146 @@ class Client:
         """The newest receipts, newest first."""
         return await self._ask("GET", "/receipts", {"limit": limit}, {"If-None-Match": if_none_match}, None, list[Receipt])
 
+    async def list_adapters(self, *, if_none_match: str | None = None) -> AdapterList:
+        """The coding programs that sessions can run, with the versions that are installed."""
+        return await self._ask("GET", "/runner/v1/adapters", {}, {"If-None-Match": if_none_match}, None, AdapterList)
+
+    async def change_adapter(self, name: str, body: ChangeAdapter, *, idempotency_key: str | None = None) -> AdapterView:
+        """Give another version to new sessions. Running ones keep theirs."""
+        return await self._ask("POST", f"/runner/v1/adapters/{name}", {}, {"Idempotency-Key": idempotency_key}, body, AdapterView)
+
+    async def list_alerts(self, *, everything: bool | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfAlertView:
+        """Open alerts, newest first; each fingerprint stands once."""
+        return await self._ask("GET", "/runner/v1/alerts", {"everything": everything, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfAlertView)
+
+    async def mute_alert(self, alert_id: str, body: MuteAlert, *, idempotency_key: str | None = None) -> AlertView:
+        """Mute an alert for some hours. It is still counted."""
+        return await self._ask("POST", f"/runner/v1/alerts/{alert_id}/mute", {}, {"Idempotency-Key": idempotency_key}, body, AlertView)
+
+    async def offer_quest(self, alert_id: str, *, idempotency_key: str | None = None) -> QuestView:
+        """Offer an alert as a quest; the one there is if it has one already."""
+        return await self._ask("POST", f"/runner/v1/alerts/{alert_id}/quest", {}, {"Idempotency-Key": idempotency_key}, None, QuestView)
+
+    async def resolve_alert(self, alert_id: str, *, idempotency_key: str | None = None) -> AlertView:
+        """Close an alert. A run that sees it again raises it again."""
+        return await self._ask("POST", f"/runner/v1/alerts/{alert_id}/resolve", {}, {"Idempotency-Key": idempotency_key}, None, AlertView)
+
+    async def list_buildings(self, *, if_none_match: str | None = None) -> BuildingList:
+        """Every repository, or room of one, with its health and how its patrols went."""
+        return await self._ask("GET", "/runner/v1/buildings", {}, {"If-None-Match": if_none_match}, None, BuildingList)
+
+    async def list_orgs(self, *, if_none_match: str | None = None) -> OrgList:
+        """Whom sessions are run for, and how much of their plans is used."""
+        return await self._ask("GET", "/runner/v1/orgs", {}, {"If-None-Match": if_none_match}, None, OrgList)
+
+    async def export_org_audit(self, org_id: str) -> bytes:
+        """What the ledger holds about the sessions of an organization, and nothing about others'."""
+        return await self._ask("GET", f"/runner/v1/orgs/{org_id}/audit", {}, {}, None, bytes)
+
+    async def list_patrol_runs(self, *, repo: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfRunView:
+        """Runs of patrols, newest first."""
+        return await self._ask("GET", "/runner/v1/patrols", {"repo": repo, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfRunView)
+
+    async def run_patrol(self, body: RunPatrol, *, idempotency_key: str | None = None) -> PatrolStarted:
+        """Run patrols of a repository now, as a job."""
+        return await self._ask("POST", "/runner/v1/patrols", {}, {"Idempotency-Key": idempotency_key}, body, PatrolStarted)
+
+    async def get_patrol_run(self, run_id: str, *, if_none_match: str | None = None) -> RunShown:
+        """A run, with the end of what its command wrote."""
+        return await self._ask("GET", f"/runner/v1/patrols/{run_id}", {}, {"If-None-Match": if_none_match}, None, RunShown)
+
+    async def list_quests(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfQuestView:
+        """Quests, newest first."""
+        return await self._ask("GET", "/runner/v1/quests", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfQuestView)
+
+    async def drop_quest(self, quest_id: str, body: DropQuest, *, idempotency_key: str | None = None) -> QuestView:
+        """Drop a quest. Its session goes on."""
+        return await self._ask("POST", f"/runner/v1/quests/{quest_id}/drop", {}, {"Idempotency-Key": idempotency_key}, body, QuestView)
+
+    async def review_quest(self, quest_id: str, *, idempotency_key: str | None = None) -> QuestView:
+        """Have its patrol look at what was committed; it is done when that passes."""
+        return await self._ask("POST", f"/runner/v1/quests/{quest_id}/review", {}, {"Idempotency-Key": idempotency_key}, None, QuestView)
+
+    async def take_quest(self, quest_id: str, body: TakeQuest, *, idempotency_key: str | None = None) -> QuestView:
+        """Start a session that works on it."""
+        return await self._ask("POST", f"/runner/v1/quests/{quest_id}/take", {}, {"Idempotency-Key": idempotency_key}, body, QuestView)
+
+    async def list_repos(self, *, if_none_match: str | None = None) -> RepoList:
+        """The repositories and projects that sessions may work on."""
+        return await self._ask("GET", "/runner/v1/repos", {}, {"If-None-Match": if_none_match}, None, RepoList)
+
+    async def list_sessions(self, *, org_id: str | None | None = None, thread_id: str | None = None, job_id: str | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfSessionView:
+        """Sessions, newest first."""
+        return await self._ask("GET", "/runner/v1/sessions", {"org_id": org_id, "thread_id": thread_id, "job_id": job_id, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfSessionView)
+
+    async def start_session(self, body: StartSession, *, idempotency_key: str | None = None) -> SessionStarted:
+        """Start a boxed terminal in a checkout of its own. One that may reach the network waits for the owner first."""
+        return await self._ask("POST", "/runner/v1/sessions", {}, {"Idempotency-Key": idempotency_key}, body, SessionStarted)
+
+    async def remove_session(self, session_id: str, *, idempotency_key: str | None = None) -> None:
+        """Remove the checkout and the recording of a session that is over; its receipts stay."""
+        return await self._ask("DELETE", f"/runner/v1/sessions/{session_id}", {}, {"Idempotency-Key": idempotency_key}, None, None)
+
+    async def get_session(self, session_id: str, *, if_none_match: str | None = None) -> SessionView:
+        """One session."""
+        return await self._ask("GET", f"/runner/v1/sessions/{session_id}", {}, {"If-None-Match": if_none_match}, None, SessionView)
+
+    async def answer_session(self, session_id: str, body: AnswerQuestion, *, idempotency_key: str | None = None) -> SessionView:
+        """Answer a question of the session: the same queue and the same proofs as `/v1/approvals`."""
+        return await self._ask("POST", f"/runner/v1/sessions/{session_id}/approve", {}, {"Idempotency-Key": idempotency_key}, body, SessionView)
+
+    async def get_session_diff(self, session_id: str, *, path: str | None = None, if_none_match: str | None = None) -> Difference:
+        """What differs from the commit that was checked out, read by git in a box."""
+        return await self._ask("GET", f"/runner/v1/sessions/{session_id}/diff", {"path": path}, {"If-None-Match": if_none_match}, None, Difference)
+
+    async def list_session_events(self, session_id: str, *, after: int | None = None, limit: int | None = None, if_none_match: str | None = None) -> EventList:
+        """What happened in the session, in order; terminal output is not among it."""
+        return await self._ask("GET", f"/runner/v1/sessions/{session_id}/events", {"after": after, "limit": limit}, {"If-None-Match": if_none_match}, None, EventList)
+
+    async def type_in(self, session_id: str, body: TypeIn, *, idempotency_key: str | None = None) -> None:
+        """Type into a session."""
+        return await self._ask("POST", f"/runner/v1/sessions/{session_id}/input", {}, {"Idempotency-Key": idempotency_key}, body, None)
+
+    async def pause_session(self, session_id: str, *, idempotency_key: str | None = None) -> SessionView:
+        """Stop all its processes until it is resumed."""
+        return await self._ask("POST", f"/runner/v1/sessions/{session_id}/pause", {}, {"Idempotency-Key": idempotency_key}, None, SessionView)
+
+    async def resize_session(self, session_id: str, body: Size, *, idempotency_key: str | None = None) -> None:
+        """Change the size of its terminal."""
+        return await self._ask("POST", f"/runner/v1/sessions/{session_id}/resize", {}, {"Idempotency-Key": idempotency_key}, body, None)
+
+    async def resume_session(self, session_id: str, *, idempotency_key: str | None = None) -> SessionView:
+        """Let it go on."""
+        return await self._ask("POST", f"/runner/v1/sessions/{session_id}/resume", {}, {"Idempotency-Key": idempotency_key}, None, SessionView)
+
+    async def stop_session(self, session_id: str, *, idempotency_key: str | None = None) -> SessionView:
+        """Ask it to end; what does not end within five seconds is killed."""
+        return await self._ask("POST", f"/runner/v1/sessions/{session_id}/stop", {}, {"Idempotency-Key": idempotency_key}, None, SessionView)
+
+    async def get_terminal(self, session_id: str, *, format: Literal['text', 'asciicast'] | None = None, if_none_match: str | None = None) -> str:
+        """What was recorded of its terminal, without secrets."""
+        return await self._ask("GET", f"/runner/v1/sessions/{session_id}/terminal", {"format": format}, {"If-None-Match": if_none_match}, None, str)
+
+    async def get_session_tree(self, session_id: str, *, if_none_match: str | None = None) -> SessionTree:
+        """The session that began it all, and every one below it; each names its parent."""
+        return await self._ask("GET", f"/runner/v1/sessions/{session_id}/tree", {}, {"If-None-Match": if_none_match}, None, SessionTree)
+
+    async def issue_runner_token(self, body: TokenRequest, *, idempotency_key: str | None = None) -> RunnerToken:
+        """A token that opens only these sessions, for 15 minutes at a time, renewable for a day."""
+        return await self._ask("POST", "/runner/v1/tokens", {}, {"Idempotency-Key": idempotency_key}, body, RunnerToken)
+
+    async def renew_runner_token(self, *, idempotency_key: str | None = None) -> Renewed:
+        """Another 15 minutes for the runner token that this request is sent with."""
+        return await self._ask("POST", "/runner/v1/tokens/renew", {}, {"Idempotency-Key": idempotency_key}, None, Renewed)
+
+    async def get_session_usage(self, *, org_id: str | None | None = None, if_none_match: str | None = None) -> UsageList:
+        """What sessions used, by organization, month and provider."""
+        return await self._ask("GET", "/runner/v1/usage", {"org_id": org_id}, {"If-None-Match": if_none_match}, None, UsageList)
+
+    async def deliver_webhook(self, repo_id: str) -> WebhookTaken:
+        """Start the patrols that the configuration names. The body is only checked against its signature."""
+        return await self._ask("POST", f"/runner/v1/webhooks/{repo_id}", {}, {}, None, WebhookTaken)
+
     async def get_status(self, *, if_none_match: str | None = None) -> StatusNow:
         """How things stand, in one look."""
         return await self._ask("GET", "/status", {}, {"If-None-Match": if_none_match}, None, StatusNow)
@@ -2466,9 +3256,29 @@ class Client:
         """Every tool, and what the gate says to a plain call of it now."""
         return await self._ask("GET", "/tools", {}, {"If-None-Match": if_none_match}, None, ToolList)
 
-    async def list_actions(self, *, status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None] | None = None, refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None] | None = None, tool: str | None | None = None, lane: Literal['A', 'B', 'C', None] | None = None, source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', 'mcp', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, q: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfActionSummary:
+    async def list_accounts(self, *, if_none_match: str | None = None) -> AccountList:
+        """Both accounts: whose mailbox, what was allowed, when it was last used, and what went wrong."""
+        return await self._ask("GET", "/v1/accounts", {}, {"If-None-Match": if_none_match}, None, AccountList)
+
+    async def connect_account(self, identity: str, *, idempotency_key: str | None = None) -> AccountAnswer:
+        """Propose to keep the account of the sign-in. It waits for the owner's passkey."""
+        return await self._ask("POST", f"/v1/accounts/{identity}/connect", {}, {"Idempotency-Key": idempotency_key}, None, AccountAnswer)
+
+    async def disconnect_account(self, identity: str, *, idempotency_key: str | None = None) -> AccountAnswer:
+        """Propose to revoke an account's permission at Google and to forget it here. It waits for the passkey."""
+        return await self._ask("POST", f"/v1/accounts/{identity}/disconnect", {}, {"Idempotency-Key": idempotency_key}, None, AccountAnswer)
+
+    async def begin_sign_in(self, identity: str, *, idempotency_key: str | None = None) -> AccountView:
+        """Begin to sign in at Google. The account's `sign_in.address` is for a browser; nothing is connected yet."""
+        return await self._ask("POST", f"/v1/accounts/{identity}/sign-in", {}, {"Idempotency-Key": idempotency_key}, None, AccountView)
+
+    async def end_sign_in(self, identity: str, body: SignedIn, *, idempotency_key: str | None = None) -> AccountView:
+        """Hand in the address that a browser on another machine could not open. On this machine it is not needed."""
+        return await self._ask("POST", f"/v1/accounts/{identity}/signed-in", {}, {"Idempotency-Key": idempotency_key}, body, AccountView)
+
+    async def list_actions(self, *, status: Literal['PENDING', 'APPROVED', 'REJECTED', 'EXECUTED', 'FAILED', 'UNKNOWN', None] | None = None, refusal: Literal['rejected', 'denied', 'withdrawn', 'expired', None] | None = None, tool: str | None | None = None, lane: Literal['A', 'B', 'C', None] | None = None, source: Literal['chat', 'job', 'schedule', 'cli', 'gateway', 'sop', 'session', 'mcp', None] | None = None, thread_id: str | None | None = None, job_id: str | None | None = None, session_id: str | None | None = None, since: str | None | None = None, until: str | None | None = None, q: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfActionSummary:
         """Actions of every status, newest first. A page may be short, or empty, and still have a next one."""
-        return await self._ask("GET", "/v1/actions", {"status": status, "refusal": refusal, "tool": tool, "lane": lane, "source": source, "thread_id": thread_id, "job_id": job_id, "since": since, "until": until, "q": q, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfActionSummary)
+        return await self._ask("GET", "/v1/actions", {"status": status, "refusal": refusal, "tool": tool, "lane": lane, "source": source, "thread_id": thread_id, "job_id": job_id, "session_id": session_id, "since": since, "until": until, "q": q, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfActionSummary)
 
     async def get_action(self, action_id: str, *, if_none_match: str | None = None) -> ActionDetail:
         """One action with its arguments, its decision, its card while it waits, its outcome and its whole story."""
@@ -2614,6 +3424,30 @@ class Client:
         """Everything that happens, from any process, as Server-Sent Events."""
         return await self._ask("GET", "/v1/events", {"topics": topics, "thread_id": thread_id, "text_of": text_of, "after": after, "follow": follow}, {"Last-Event-ID": last_event_id}, None, bytes)
 
+    async def get_evolve(self, *, if_none_match: str | None = None) -> EvolvePage:
+        """What runs, how its starts went, what it was told and reports. `exists` is false before `evolve init`."""
+        return await self._ask("GET", "/v1/evolve", {}, {"If-None-Match": if_none_match}, None, EvolvePage)
+
+    async def direct_evolve(self, body: AgentDirective, *, idempotency_key: str | None = None) -> EvolvePage:
+        """Add a directive to COMMS.md on main."""
+        return await self._ask("POST", "/v1/evolve/directives", {}, {"Idempotency-Key": idempotency_key}, body, EvolvePage)
+
+    async def get_evolve_log(self, *, which: Literal['errors', 'boot', 'watcher'] | None = None, if_none_match: str | None = None) -> EvolveLog:
+        """The end of a log: what the agent prints, its starts, or what the watcher did."""
+        return await self._ask("GET", "/v1/evolve/logs", {"which": which}, {"If-None-Match": if_none_match}, None, EvolveLog)
+
+    async def release_evolve(self, *, idempotency_key: str | None = None) -> EvolvePage:
+        """Let the agent go on after the watcher held it."""
+        return await self._ask("POST", "/v1/evolve/release", {}, {"Idempotency-Key": idempotency_key}, None, EvolvePage)
+
+    async def roll_back_evolve(self, body: AgentRollback, *, idempotency_key: str | None = None) -> RollbackAnswer:
+        """Propose to start the agent from an earlier commit. It waits for the owner's passkey."""
+        return await self._ask("POST", "/v1/evolve/rollback", {}, {"Idempotency-Key": idempotency_key}, body, RollbackAnswer)
+
+    async def stop_evolve(self, *, idempotency_key: str | None = None) -> EvolvePage:
+        """End the agent that runs, and its watcher. It is started at the terminal or by its service."""
+        return await self._ask("POST", "/v1/evolve/stop", {}, {"Idempotency-Key": idempotency_key}, None, EvolvePage)
+
     async def upload_file(self, *, name: str | None | None = None, folder: str | None | None = None, idempotency_key: str | None = None) -> Saved:
         """Upload a file of at most 2 MiB to `attachments/` in the workspace, under its own name or the next free one."""
         return await self._ask("POST", "/v1/files", {"name": name, "folder": folder}, {"Idempotency-Key": idempotency_key}, None, Saved)
@@ -2634,6 +3468,10 @@ class Client:
         """Propose that what a labelled file holds counts as the owner's from now on. It waits, like all that governs."""
         return await self._ask("POST", "/v1/files/vouch", {}, {"Idempotency-Key": idempotency_key}, body, VouchProposed)
 
+    async def deliver_forge_webhook(self) -> ForgeWoken:
+        """Look at GitHub now instead of within a minute. The body is only checked against its signature."""
+        return await self._ask("POST", "/v1/forge/webhook", {}, {}, None, ForgeWoken)
+
     async def list_guests(self, *, if_none_match: str | None = None) -> GuestList:
         """Every plugin and MCP server: what it may do, its tools, and what changed since it was approved."""
         return await self._ask("GET", "/v1/guests", {}, {"If-None-Match": if_none_match}, None, GuestList)
@@ -2643,7 +3481,7 @@ class Client:
         return await self._ask("GET", f"/v1/guests/{name}", {}, {"If-None-Match": if_none_match}, None, GuestView)
 
     async def approve_guest(self, name: str, body: ApproveGuest, *, idempotency_key: str | None = None) -> GuestAnswer:
-        """Propose to let in tools of a guest as it was shown. It waits for the owner's passkey."""
+        """Propose to let in tools of a guest as it was shown. It waits for the owner's passkey, unless that changes."""
         return await self._ask("POST", f"/v1/guests/{name}/approve", {}, {"Idempotency-Key": idempotency_key}, body, GuestAnswer)
 
     async def disable_guest(self, name: str, *, idempotency_key: str | None = None) -> GuestView:
@@ -2754,6 +3592,18 @@ class Client:
         """The folders that conversations can work in besides the workspace, by name."""
         return await self._ask("GET", "/v1/projects", {}, {"If-None-Match": if_none_match}, None, ProjectList)
 
+    async def add_project(self, body: AddProject, *, idempotency_key: str | None = None) -> CallAnswer:
+        """Propose to let the agent work in a folder. It waits for the owner's passkey."""
+        return await self._ask("POST", "/v1/projects", {}, {"Idempotency-Key": idempotency_key}, body, CallAnswer)
+
+    async def remove_project(self, project_id: str, *, idempotency_key: str | None = None) -> None:
+        """The agent no longer works in that folder, whose files stay as they are. Adding it again restores it."""
+        return await self._ask("DELETE", f"/v1/projects/{project_id}", {}, {"Idempotency-Key": idempotency_key}, None, None)
+
+    async def vouch_for_project(self, project_id: str, *, idempotency_key: str | None = None) -> CallAnswer:
+        """Propose that the files of a project count as the owner's. It waits for the owner's passkey."""
+        return await self._ask("POST", f"/v1/projects/{project_id}/vouch", {}, {"Idempotency-Key": idempotency_key}, None, CallAnswer)
+
     async def list_providers(self, *, if_none_match: str | None = None) -> ProviderList:
         """The configured providers."""
         return await self._ask("GET", "/v1/providers", {}, {"If-None-Match": if_none_match}, None, ProviderList)
@@ -2858,22 +3708,6 @@ class Client:
         """Runs of a schedule, newest first, also of one that was removed."""
         return await self._ask("GET", f"/v1/schedules/{schedule_id}/runs", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfScheduleRun)
 
-    async def get_session(self, *, if_none_match: str | None = None) -> Session:
-        """Who this device is; a browser's cookie lasts anew from here."""
-        return await self._ask("GET", "/v1/session", {}, {"If-None-Match": if_none_match}, None, Session)
-
-    async def end_session(self, *, idempotency_key: str | None = None) -> None:
-        """Sign this device out; to come back it has to be paired again."""
-        return await self._ask("POST", "/v1/session/end", {}, {"Idempotency-Key": idempotency_key}, None, None)
-
-    async def ask_page(self, *, idempotency_key: str | None = None) -> Nonce:
-        """A question for a page of the panel, which it answers with `POST /v1/session/page`."""
-        return await self._ask("POST", "/v1/session/nonce", {}, {"Idempotency-Key": idempotency_key}, None, Nonce)
-
-    async def prove_page(self, body: PageProof, *, idempotency_key: str | None = None) -> PageKey:
-        """Prove that a page is the device's own. A cookie alone opens nothing: other ports of this machine see it."""
-        return await self._ask("POST", "/v1/session/page", {}, {"Idempotency-Key": idempotency_key}, body, PageKey)
-
     async def propose_settings(self, body: ProposeSettings, *, idempotency_key: str | None = None) -> Edited:
         """Propose to change keys of config.toml. It waits for the owner's passkey; what would not hold is refused."""
         return await self._ask("POST", "/v1/settings", {}, {"Idempotency-Key": idempotency_key}, body, Edited)
@@ -2881,6 +3715,26 @@ class Client:
     async def get_policy(self, *, if_none_match: str | None = None) -> EffectivePolicy:
         """Every flag and limit in force, each with where it comes from, and the rules of the policy files."""
         return await self._ask("GET", "/v1/settings/policy", {}, {"If-None-Match": if_none_match}, None, EffectivePolicy)
+
+    async def get_sign_in(self, *, if_none_match: str | None = None) -> SignIn:
+        """Who this device is; a browser's cookie lasts anew from here."""
+        return await self._ask("GET", "/v1/sign-in", {}, {"If-None-Match": if_none_match}, None, SignIn)
+
+    async def sign_out(self, *, idempotency_key: str | None = None) -> None:
+        """Sign this device out; to come back it has to be paired again."""
+        return await self._ask("POST", "/v1/sign-in/end", {}, {"Idempotency-Key": idempotency_key}, None, None)
+
+    async def ask_page(self, *, idempotency_key: str | None = None) -> Nonce:
+        """A question for a page of the panel, which it answers with `POST /v1/sign-in/page`."""
+        return await self._ask("POST", "/v1/sign-in/nonce", {}, {"Idempotency-Key": idempotency_key}, None, Nonce)
+
+    async def prove_page(self, body: PageProof, *, idempotency_key: str | None = None) -> PageKey:
+        """Prove that a page is the device's own. A cookie alone opens nothing: other ports of this machine see it."""
+        return await self._ask("POST", "/v1/sign-in/page", {}, {"Idempotency-Key": idempotency_key}, body, PageKey)
+
+    async def ask_ticket(self, *, idempotency_key: str | None = None) -> Ticket:
+        """A ticket for one WebSocket: a page can show no header there, and its key belongs into none that is logged."""
+        return await self._ask("POST", "/v1/sign-in/ticket", {}, {"Idempotency-Key": idempotency_key}, None, Ticket)
 
     async def list_skills(self, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfSkillDetails:
         """The skills by name."""

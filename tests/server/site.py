@@ -72,7 +72,7 @@ class Site:
 
     def client(self, **options):
         """Another client of this server; closed with it."""
-        made = httpx.AsyncClient(base_url=self.origin, timeout=60, trust_env=False, verify=False, **options)
+        made = httpx.AsyncClient(base_url=self.origin, timeout=280, trust_env=False, verify=False, **options)
         self._clients.append(made)
         return made
 

@@ -30,7 +30,7 @@ async def test_a_conversation_an_approval_and_its_receipt_by_typed_calls(sample)
     home = sample()
     async with served_whole(home) as site:
         client = api.Client(site.http)
-        assert (await client.get_session()).way == "bearer"
+        assert (await client.get_sign_in()).way == "bearer"
         thread = await client.create_thread(api.NewThread(title="shopping"), idempotency_key="one")
         again = await client.create_thread(api.NewThread(title="shopping"), idempotency_key="one")
         assert again.thread_id == thread.thread_id

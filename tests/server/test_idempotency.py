@@ -164,12 +164,12 @@ async def test_secrets_are_never_kept_with_an_answer(sample):
         assert codes[0] != codes[1]
         assert rows(made) == []
         browser = site.browser()
-        assert (await browser.post("/v1/session/end", headers=headers)).status_code == 204
+        assert (await browser.post("/v1/sign-in/end", headers=headers)).status_code == 204
         assert rows(made) == []
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201, "\u00e9", "a\tb"])
-async def test_what_is_no_key_is_refused(sample, key):
+async def test_what_is_not_a_key_is_refused(sample, key):
     async with served(sample(), echo_part) as site:
         headers = [(b"Idempotency-Key", key.encode())]
         answer = await site.http.post("/v1/echo", json={"text": "a"}, headers=headers)

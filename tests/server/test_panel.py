@@ -102,7 +102,7 @@ async def test_text_is_gzipped_for_who_takes_it_and_pictures_never(build):
     "path",
     [
         "/index.html", "/assets", "/assets/", "/secret.txt", "/files.json", "/assets/../secret.txt", "//", "/./",
-        "/%2e%2e/secret.txt", "/assets/app-1a2b.js/", "/ASSETS/app-1a2b.js", "/assets/app-1a2b.js\x00", "/v1/session",
+        "/%2e%2e/secret.txt", "/assets/app-1a2b.js/", "/ASSETS/app-1a2b.js", "/assets/app-1a2b.js\x00", "/v1/sign-in",
         "",
     ],
 )  # fmt: skip
@@ -110,7 +110,7 @@ def test_nothing_but_the_list_is_an_asset(build, path):
     assert not Panel.load(build).is_asset(path)
 
 
-async def test_what_is_no_asset_and_no_get_goes_on_to_the_routes(build):
+async def test_what_is_not_an_asset_and_no_get_continues_to_the_routes(build):
     async with client(Panel.load(build)) as http:
         assert (await http.get("/assets/app-0000.js")).text == "routes"
         assert (await http.post("/")).text == "routes"

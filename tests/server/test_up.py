@@ -144,7 +144,7 @@ def test_up_prints_where_the_panel_is_and_a_code_that_pairs_a_device(place):
     assert re.fullmatch(r"http://localhost:\d+", server.address)
     assert f"{server.address}/#pair={server.code}" in server.said
     phone = server.pair()
-    session = phone.get("/v1/session").json()
+    session = phone.get("/v1/sign-in").json()
     assert session["device"]["name"] == "phone"
     assert session["origin"] == server.address
     listed = place.run("devices", "list")
@@ -184,7 +184,7 @@ def test_two_servers_on_one_home_are_one_too_many(place):
     one_sentence(place.run("up", "--addr", "127.0.0.1:0"), "already running on this home", "coilclaw pair")
 
 
-def test_a_port_that_is_taken_is_said(place):
+def test_a_port_that_is_taken_is_reported(place):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -197,7 +197,7 @@ def test_beyond_this_machine_only_with_tls(place, address):
     one_sentence(place.run("up", "--addr", address), "tls_cert and tls_key, or tls_proxy and an https public_url")
 
 
-def test_an_address_that_is_none_is_said(place):
+def test_an_invalid_address_is_reported(place):
     one_sentence(place.run("up", "--addr", "8377"), "an address and a port")
     one_sentence(place.run("up", "--addr", "127.0.0.99.1:1"), "TLS")
 
@@ -209,7 +209,7 @@ def test_with_a_certificate_tls_is_spoken(place):
     assert server.address.startswith("https://localhost:")
     context = ssl.create_default_context(cafile=str(cert))
     phone = server.pair(verify=context)
-    answer = phone.get("/v1/session")
+    answer = phone.get("/v1/sign-in")
     assert answer.status_code == 200
     assert answer.headers["strict-transport-security"].startswith("max-age=")
     with pytest.raises(httpx.TransportError):
@@ -217,7 +217,7 @@ def test_with_a_certificate_tls_is_spoken(place):
     assert server.stop() == 0
 
 
-def test_a_certificate_that_is_none_is_said(place):
+def test_an_invalid_certificate_is_reported(place):
     place.configure(tls_cert="nothing.pem", tls_key="nothing.pem")
     one_sentence(place.run("up", "--addr", "127.0.0.1:0"), "tls_cert", "PEM")
 
@@ -271,6 +271,12 @@ def test_a_signal_ends_it_cleanly_with_streams_open(place, number):
     assert place.up(addr=server.address.removeprefix("http://")).until("is up").stop() == 0
 
 
+def catches(pid, number):
+    """Whether a process has a handler for a signal."""
+    mask = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1]
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
 def test_the_second_signal_ends_it_at_once(place):
     server = place.up().until("five attempts")
     body = b"POST /v1/pairing/bind HTTP/1.1\r\nHost: localhost:%s\r\nContent-Length: 9\r\n\r\n{"
@@ -281,7 +287,8 @@ def test_the_second_signal_ends_it_at_once(place):
         )
         server.client().get("/health")  # what came before is taken in by now
         server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+        while catches(server.process.pid, signal.SIGTERM):  # until it has heard the first
+            time.sleep(0.005)
         assert server.process.poll() is None  # a request is being taken in
         assert server.stop() == -signal.SIGTERM
 
@@ -290,7 +297,7 @@ def test_estop_does_not_stop_the_server(place):
     server = place.up().until("five attempts")
     phone = server.pair()
     assert place.run("estop").returncode == 0
-    assert phone.get("/v1/session").json()["estop"] is True
+    assert phone.get("/v1/sign-in").json()["estop"] is True
     assert server.stop() == 0
     assert "ESTOP is engaged" in place.up().until("ESTOP").said
 
@@ -302,7 +309,7 @@ def test_kill_nine_leaves_nothing_in_the_way(place):
     server.process.kill()
     server.process.wait(PATIENCE)
     again = place.up().until("is up")
-    assert again.client().get("/v1/session", headers={"Authorization": token}).status_code == 200
+    assert again.client().get("/v1/sign-in", headers={"Authorization": token}).status_code == 200
 
 
 # Working beside
@@ -361,12 +368,12 @@ def test_pair_without_a_server_gives_no_code_out_and_says_why(place, options):
 def test_a_device_revoked_at_the_terminal_is_out_at_once(place):
     server = place.up().until("five attempts")
     phone = server.pair()
-    device_id = phone.get("/v1/session").json()["device"]["device_id"]
+    device_id = phone.get("/v1/sign-in").json()["device"]["device_id"]
     assert place.run("devices", "rename", device_id, "Küche").returncode == 0
-    assert phone.get("/v1/session").json()["device"]["name"] == "Küche"
+    assert phone.get("/v1/sign-in").json()["device"]["name"] == "Küche"
     assert "Küche" in place.run("devices", "list").stdout
     assert place.run("devices", "revoke", device_id).returncode == 0
-    assert phone.get("/v1/session").status_code == 401
+    assert phone.get("/v1/sign-in").status_code == 401
     assert "already" in place.run("devices", "revoke", device_id).stdout
     one_sentence(place.run("devices", "revoke", "dev_nobody"), "no device")
     one_sentence(place.run("devices", "rename", device_id, "a\tb"), "not a valid name")

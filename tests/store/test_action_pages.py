@@ -110,11 +110,27 @@ def test_every_listing_uses_an_index(db, clock):
     add_rows(db, clock, [{"job_id": "job_1"}, {}])
     statements = []
     db.reader.set_trace_callback(statements.append)
-    for wanted in (WantedActions(), WantedActions(status="EXECUTED"), WantedActions(job_id="job_1", status="EXECUTED")):
+    for wanted in (
+        WantedActions(),
+        WantedActions(status="EXECUTED"),
+        WantedActions(job_id="job_1", status="EXECUTED"),
+        WantedActions(session_id="session_1", status="EXECUTED"),
+    ):
         page_of_actions(db.reader, wanted, ActionPlace("9999", 1 << 50), 10)
     db.reader.set_trace_callback(None)
     plans = [db.reader.execute(f"EXPLAIN QUERY PLAN {each}").fetchall()[0][3] for each in statements]
-    assert ["actions_created" in plans[0], "actions_status" in plans[1], "actions_job" in plans[2]] == [True] * 3
+    used = ("actions_created", "actions_status", "actions_job", "actions_turn")
+    assert [index in plan for index, plan in zip(used, plans, strict=True)] == [True] * 4
+
+
+def test_a_session_is_told_by_what_its_program_asked_for(db, clock):
+    rows = [
+        {"action_id": "asked", "source": "session", "turn_id": "session_1"},
+        {"action_id": "another", "source": "session", "turn_id": "session_2"},
+        {"action_id": "owner", "source": "gateway", "turn_id": "session_1"},
+    ]
+    add_rows(db, clock, rows)
+    assert walk(db, WantedActions(session_id="session_1"), 10)[0] == ["asked"]
 
 
 WAITS = {"status": "PENDING", "decision_json": DECISION % "ask"}

@@ -64,7 +64,7 @@ def test_what_was_given_up_is_not_done_later_and_the_next_write_is(tmp_path):
         assert db.reader.execute("SELECT key FROM meta").fetchall() == [("next",)]
 
 
-def test_whoever_waits_gets_the_lock_when_the_holder_goes_on(tmp_path):
+def test_whoever_waits_gets_the_lock_when_the_holder_continues(tmp_path):
     told: list[str] = []
     with stopped_writer(tmp_path / "m", tmp_path / "locks") as child, opened(tmp_path, LONG, told) as db:
         db._waiting = lambda words: (told.append(words), child.send_signal(signal.SIGCONT))

@@ -91,7 +91,7 @@ def test_messages_around_an_action_without_an_end_stay(db, clock, status):
 
 
 @pytest.mark.parametrize("state", ["RECEIVED", "EXECUTING", "WAITING_APPROVAL", "PAUSED_BUDGET", "PR_OPENED"])
-def test_messages_of_a_job_that_goes_on_stay(db, clock, state):
+def test_messages_of_a_job_that_continues_stay(db, clock, state):
     say(db, clock, "t1")
     db.write_now(lambda tx: job(tx, state, "t1"))
     clock.advance(days=31)
@@ -101,7 +101,7 @@ def test_messages_of_a_job_that_goes_on_stay(db, clock, state):
     assert (gone.messages, gone.threads) == (1, 0)  # the job still names its conversation
 
 
-def test_a_conversation_that_goes_on_keeps_what_others_wrote(db, clock):
+def test_a_conversation_that_continues_keeps_what_others_wrote(db, clock):
     say(db, clock, "t1", "mine")
     say(db, clock, "t1", "theirs", label="untrusted:web")
     clock.advance(days=31)

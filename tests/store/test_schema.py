@@ -32,6 +32,12 @@ HASHES = {
     "0015_forge.sql": "220bcfd63e88469099ad3b730482b746c2c312836b4d8a32928009db2399d798",
     "0016_guests.sql": "9c4587e15adccbba9f52399999546d7b8ae7ccdd9b7fdebcc9eab8f2d417128e",
     "0017_cached_tokens.sql": "b9e3f4cf6fa07f257b97b1059291a58661332a1b4ee2de6655922abe5c049a65",
+    "0018_device_scope.sql": "51571473a569b241e6c1f8e09003d8b579fd4c9343960be862ce687ba94cc0fa",
+    "0019_runner.sql": "f6916cc782f12ac8d8599fc8b657c54bb59122ab13e6b5fc3344cf6291770c02",
+    "0020_session_models.sql": "66a0997625e75ff508a9742e2eebf811a1fdc265a581403dac7124dd62e092f0",
+    "0021_patrols.sql": "98c6d95f4fe627f177e1de7b12d6e7f1628d077d1c7d40eba151bbbc3f5f1a17",
+    "0022_merges_and_notices.sql": "a5c60efab7aea9b79f8fbe5bf557a6f6ce0881ca5f14375d7c4c3b8812db3a4b",
+    "0023_github.sql": "81c0ca37bfc6a178c7138b9c87a362a92ab7ff328f0f8b2f521ca7abab131133",
 }
 """The migrations as they were committed. A line is added here with each new file and never changed afterwards."""
 
@@ -247,3 +253,26 @@ def test_opening_an_ordinary_home_only_reads(tmp_path):
     assert fit(connection, NobodyMayLock(), tmp_path / "m") == ()  # pyright: ignore[reportArgumentType]
     assert [each.split()[0] for each in statements] == ["PRAGMA", "SELECT"]
     connection.close()
+
+
+def test_deliveries_of_notifications_outlive_the_table_being_made_anew():
+    db = made_by(script for _, script in scripts(0, 21))
+    db.execute("PRAGMA foreign_keys = ON")
+    told = "INSERT INTO notifications (notification_id, type, entity_id, created_at) VALUES (?, ?, 'x', 't')"
+    for number in (1, 2):
+        db.execute(
+            told,
+            (f"ntf_{number}", "job_failed"),
+        )
+        db.execute(
+            "INSERT INTO notification_deliveries (notification_id, way, status, next_at, created_at, updated_at)"
+            " VALUES (?, 'url', 'sent', 't', 't', 't')",
+            (f"ntf_{number}",),
+        )
+    db.execute("DELETE FROM notifications WHERE notification_id = 'ntf_2'")
+    db.executescript("".join(script for number, script in scripts(21, 22)))
+    assert db.execute("SELECT notification_id FROM notification_deliveries").fetchall() == [("ntf_1",)]
+    db.execute(told, ("ntf_3", "alert_raised"))
+    assert db.execute("SELECT max(seq) FROM notifications").fetchone() == (3,), "no number is given twice"
+    db.execute("DELETE FROM notifications")
+    assert db.execute("SELECT count(*) FROM notification_deliveries").fetchone() == (0,)

@@ -83,7 +83,7 @@ def test_what_a_loop_left_behind_is_written_on_close(tmp_path):
     again.close()
 
 
-async def test_a_disk_that_is_full_is_said_to_all_of_them_and_nothing_of_it_stays(db):
+async def test_a_disk_that_is_full_is_reported_to_all_of_them_and_nothing_of_it_stays(db):
     def pages(limit):
         return lambda tx: tx.execute(f"PRAGMA max_page_count = {limit}").fetchone()[0]
 

@@ -78,7 +78,7 @@ async def test_what_a_miss_quotes_carries_the_labels_of_the_file(sample):
     ("path", "said"),
     [("gone.txt", "does not exist"), ("notes", "is a directory"), ("pipe", "not a regular file"), ("big", "more than")],
 )
-async def test_what_cannot_be_edited_is_said_in_plain_words(sample, path, said):
+async def test_what_cannot_be_edited_is_reported_in_plain_words(sample, path, said):
     home = sample()
     (home.workspace / "notes").mkdir(exist_ok=True)
     os.mkfifo(home.workspace / "pipe")

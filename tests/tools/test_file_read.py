@@ -44,7 +44,7 @@ async def test_a_line_that_does_not_exist_is_an_error(sample):
     assert "has 2 lines" in result.output
 
 
-async def test_of_a_large_file_the_beginning_is_read_and_how_to_go_on(sample):
+async def test_of_a_large_file_the_beginning_is_read_and_how_to_continue(sample):
     home = sample()
     with (home.workspace / "big.log").open("wb") as file:
         for number in range(200_000):
@@ -73,7 +73,7 @@ async def test_a_result_is_bounded_in_bytes(sample):
 
 
 @pytest.mark.parametrize("args", [{}, {"offset": 1, "limit": 5}])
-async def test_what_is_no_text_is_said_so(sample, args):
+async def test_what_is_not_text_is_reported(sample, args):
     home = sample()
     (home.workspace / "x.bin").write_bytes(b"abc\n\xff\xfe\n")
     assert (await read(home, path="x.bin", **args)).code == "FILE_NOT_TEXT"
@@ -99,7 +99,7 @@ async def test_a_picture_is_named_by_place_and_hash(sample):
     }
 
 
-async def test_a_picture_that_is_too_large_is_told_in_one_line(sample):
+async def test_a_picture_that_is_too_large_is_reported_in_one_line(sample):
     home = sample()
     (home.workspace / "a.png").write_bytes(PNG + bytes(MAX_PICTURE))
     result = await read(home, path="a.png")

@@ -120,7 +120,7 @@ async def test_a_program_that_does_not_keep_its_limit_is_killed(sample, monkeypa
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(?P<x", "*"])
-async def test_an_expression_that_is_none_is_said_so(sample, pattern):
+async def test_an_invalid_expression_is_reported(sample, pattern):
     assert (await search(sample(), pattern=pattern)).code == "PATTERN_INVALID"
 
 

@@ -85,7 +85,7 @@ async def test_too_large_a_note_says_what_to_do(given):
     await notes_write.invoke(NoteArgs("just right", "é" * (NOTE_BYTES // 2)), given())
 
 
-async def test_a_note_that_is_not_there_is_said_so(given):
+async def test_a_note_that_is_not_there_is_reported(given):
     with pytest.raises(ToolError, match="no note titled 'x'"):
         await notes_read.invoke(NoteReadArgs("x"), given())
 
@@ -133,7 +133,7 @@ async def test_too_large_an_artifact_says_what_to_do(given, db):
     assert db.reader.execute("SELECT count(*) FROM artifacts").fetchone() == (0,)
 
 
-async def test_what_is_no_text_or_not_there_is_said_so(given):
+async def test_what_is_not_text_or_not_there_is_reported(given):
     context = given()
     artifact_id = await context.notes.put_artifact(kind="data", name="x", content=b"\xff\xfe")
     for wanted, code in ((artifact_id, "ARTIFACT_NOT_TEXT"), ("art_nothing", "NO_SUCH_ARTIFACT")):

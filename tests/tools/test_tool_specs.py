@@ -47,7 +47,7 @@ def test_a_schema_loses_what_repeats_itself_and_nothing_else():
     }
 
 
-def test_every_tool_is_told_with_all_its_arguments_and_what_each_is_for(sample):
+def test_every_tool_is_reported_with_all_its_arguments_and_what_each_is_for(sample):
     home = sample()
     tools = home.app.tools
     for told in offered_tools(home.app, home.app.allowed_tools):

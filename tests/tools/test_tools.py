@@ -56,7 +56,7 @@ async def test_time_tells_local_utc_and_zone(sample):
     assert "timezone:" in output
 
 
-async def test_a_file_that_is_not_text_is_said_so(sample):
+async def test_a_file_that_is_not_text_is_reported(sample):
     home = sample()
     (home.workspace / "x.bin").write_bytes(b"\xff\xfe\x00")
     assert (await home.call("file_read", path="x.bin")).result.code == "FILE_NOT_TEXT"

@@ -97,7 +97,7 @@ def kill_boxes(base: Path, template: Path, kills: int, seed: int) -> Left:
         killed.add(pid)
         left.kills += 1
         _judge(left, base, key, msgspec.json.decode(await_child(*child(lambda: _next_start(base)))[1]))
-    deadline = time.monotonic() + 10  # the dead may take a moment to be gone
+    deadline = time.monotonic() + 120  # the dead may take a moment to be gone
     while (boxes := _marked(killed)) and time.monotonic() < deadline:
         time.sleep(0.01)
     left.boxes = boxes

@@ -13,8 +13,10 @@ import msgspec
 
 from coilclaw.app import EXTENSIONS
 from coilclaw.config import Home, load
+from coilclaw.features.forge.heads import anchor_heads
 from coilclaw.features.jobs.background import Background
 from coilclaw.features.jobs.job_requests import Request
+from coilclaw.ledger.anchors import stored_lines
 from coilclaw.packets.chat import ChatResponse, ProposedCall, ProviderCapabilities
 from coilclaw.packets.job import ENDED
 from coilclaw.runtime import Runtime
@@ -22,10 +24,13 @@ from coilclaw.store.jobs import list_jobs
 from tests.torture.chamber import await_child, child
 
 POINTS = (
-    "swept", "main_moved", "tree_made", "pr_committed", "pr_branch", "pr_row", "pr_asked", "pr_merging", "pr_merged",
-    "deploying", "pr_deployed",
+    "swept", "main_moved", "tree_made", "pr_committing", "pr_branch", "pr_row", "pr_checked", "pr_asked", "pr_merging",
+    "pr_merged", "deploying", "pr_deployed", "heads_written", "heads_moved",
 )  # fmt: skip
-"""A sweep is written and moves main; a tree is made; the branch, the row and the question; the merge and its files."""
+"""A sweep is written and moves main; a tree is made; the branch, the row, the checks and the question; the merge and
+its files; the signed heads."""
+DEPLOYED = 5
+"""Files that a pull request puts in place: two of its job, three about it. Each is killed at in turn."""
 
 
 class Pulled(msgspec.Struct):
@@ -66,17 +71,22 @@ def _open(base: Path, reached: Callable[[str], None]) -> Runtime:
     forge = msgspec.structs.replace(config.forge, merge_mode="whitelist")
     jobs = msgspec.structs.replace(config.jobs, step_retries=10)
     executor = msgspec.structs.replace(config.executor, backoff_seconds=0.01)
-    config = msgspec.structs.replace(config, budgets=budgets, forge=forge, jobs=jobs, executor=executor)
+    receipts = msgspec.structs.replace(config.receipts, head_every=1)
+    config = msgspec.structs.replace(
+        config, budgets=budgets, forge=forge, jobs=jobs, executor=executor, receipts=receipts
+    )
     app = Runtime(home, config, environ, lambda level, event, fields: None, reached=reached, extensions=EXTENSIONS)
     app.provider = lambda name="": Writer()
     return app
 
 
-def _live(base: Path, name: str, point: str) -> str:
-    """A worker's life, killed when a boundary is reached."""
+def _live(base: Path, name: str, point: str, times: int = 1) -> str:
+    """A worker's life, killed when a boundary is reached that often."""
+    left = [times]
 
     def reached(at: str) -> None:
-        if at == point:
+        left[0] -= at == point
+        if not left[0]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     async def live() -> None:
@@ -104,7 +114,8 @@ def kill_pulls(base: Path, template: Path, point: str, kills: int) -> Pulled:
     names: list[str] = []
     while tally.kills < kills and len(names) < kills + 5:
         names.append(f"n{len(names)}")
-        tally.kills += await_child(*child(lambda: _live(base, names[-1], point)))[0]
+        times = 1 + len(names) % DEPLOYED if point == "deploying" else 1
+        tally.kills += await_child(*child(lambda times=times: _live(base, names[-1], point, times)))[0]
         await_child(*child(lambda: _live(base, "", "")))
     if tally.kills < kills:
         tally.said.append(f"{point} was reached only {tally.kills} times")
@@ -141,6 +152,9 @@ def _judge(tally: Pulled, app: Runtime, names: list[str]) -> None:
             _wrong(tally, "lost", f"{len(set(found))} {what} for {len(names)} jobs")
     if _git(app, "status", "--porcelain") or _git(app, "for-each-ref", "refs/coilclaw"):
         _wrong(tally, "lost", "the workspace is not what main says, or references were left")
+    anchor_heads(app)
+    if _git(app, "show", "ledger:heads.jsonl").encode().split(b"\n") != stored_lines(db):
+        _wrong(tally, "lost", "the branch `ledger` holds other heads than the home")
     if any(Path(app.config.trees_dir).iterdir()):
         _wrong(tally, "lost", "trees were left")
 

@@ -123,7 +123,7 @@ class Receivers:
 
     def rest(self) -> None:
         """Wait until nothing that was sent before is still under way."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=280)
         connection.request("GET", "/rest")
         connection.getresponse().read()
         connection.close()

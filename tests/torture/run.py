@@ -24,7 +24,7 @@ import msgspec
 
 from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
 from coilclaw.config import Home, load
-from tests.torture import earlier, held, pulls, resumed, tamper
+from tests.torture import earlier, evolve, held, mails, pulls, questions, resumed, sessions, tamper
 from tests.torture.boxes import Left, kill_boxes
 from tests.torture.chamber import Cell, Chamber, Tally, Unsound, nothing
 from tests.torture.large import kill_snapshots
@@ -200,12 +200,63 @@ def merge_pulls(folder: Path, kills: int) -> bool:
     """Pull requests of jobs, killed at each of their boundaries; whether anything went wrong."""
     folder.mkdir()
     make_template(folder / "template")
-    tallies = [pulls.kill_pulls(folder / point, folder / "template", point, kills) for point in pulls.POINTS]
+    tallies: list[pulls.Pulled] = []
+    for point in pulls.POINTS:
+        tallies.append(pulls.kill_pulls(folder / point, folder / "template", point, kills))
+        say(f"killed at {point}: {tallies[-1].kills} times, {tallies[-1].lost} lost, {tallies[-1].twice} twice")
     say(pulls.table(tallies))
     for tally in tallies:
         for said in tally.said[:10]:
             say(f"! {said}")
     wrong = any(tally.lost or tally.twice or tally.said for tally in tallies)
+    if not wrong:
+        shutil.rmtree(folder)
+    return wrong
+
+
+def send_mails(folder: Path, kills: int) -> bool:
+    """Drafts and sent mail, killed at each boundary against Google in each mood; whether anything went wrong."""
+    folder.mkdir()
+    make_template(folder / "template")
+    cells = [(point, tool, mood) for point in mails.POINTS for tool in mails.TOOLS for mood in mails.MOODS] * kills
+    tallies = [mails.kill_mail(folder / str(number), folder / "template", *cell) for number, cell in enumerate(cells)]
+    say(mails.table(tallies))
+    for tally in tallies:
+        for said in tally.said:
+            say(f"! {said}")
+    wrong = any(tally.said for tally in tallies)
+    if not wrong:
+        shutil.rmtree(folder)
+    return wrong
+
+
+def kill_watcher(folder: Path, kills: int, seed: int) -> bool:
+    """The watcher of the agent that works on itself, killed at each step and at random; whether anything went wrong."""
+    tallies = [evolve.torture_change(folder / each, each, kills, 5 * kills, seed) for each in evolve.CHANGES]
+    for tally in tallies:
+        say(f"evolve, {tally.change}: {tally.steps} steps, {tally.kills} kills, {len(tally.wrong)} wrong")
+        for said in tally.wrong[:10]:
+            say(f"! {said}")
+    return any(tally.wrong for tally in tallies)
+
+
+def kill_sessions(folder: Path, kills: int, seed: int) -> bool:
+    """Coding sessions, with their server and keepers killed at each boundary and at random; whether any went wrong."""
+    folder.mkdir()
+    make_template(folder / "template")
+    tallies = [
+        sessions.kill_sessions(folder / how, folder / "template", how, kills, seed)
+        for how in (*sessions.POINTS, "random", "keeper")
+    ]
+    tallies += [
+        questions.kill_questions(folder / f"q{number}", folder / "template", way, kills, seed)
+        for number, way in enumerate(questions.WAYS)
+    ]
+    say(sessions.table(tallies))
+    for tally in tallies:
+        for said in tally.wrong[:10]:
+            say(f"! {said}")
+    wrong = any(tally.wrong for tally in tallies)
     if not wrong:
         shutil.rmtree(folder)
     return wrong
@@ -246,6 +297,9 @@ def main() -> int:
     parser.add_argument("--stops", type=int, default=50, help="writers stopped with the lock (default 50)")
     parser.add_argument("--resumes", type=int, default=20, help="kills at each boundary of a resumed turn (default 20)")
     parser.add_argument("--pulls", type=int, default=50, help="kills at each boundary of a pull request (default 50)")
+    parser.add_argument("--mails", type=int, default=5, help="kills at each boundary of a mail, by mood (default 5)")
+    parser.add_argument("--evolve", type=int, default=5, help="kills at each step of the watcher (default 5)")
+    parser.add_argument("--sessions", type=int, default=25, help="kills at each boundary of a session (default 25)")
     parser.add_argument("--no-earlier", action="store_true", help="make no homes with the code of earlier commits")
     parser.add_argument("--seed", type=int, help="what chance begins with; said at the end unless given")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -258,6 +312,7 @@ def main() -> int:
     # SIGKILL takes no page cache along, so nothing is won by a real disk; memory is faster.
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="coilclaw-torture-", dir=options.folder or shared))
+    boxed = Path(tempfile.mkdtemp(prefix="coilclaw-torture-", dir=options.folder))  # no box works below /dev
     began = time.monotonic()
     unsound = options.flips and tamper_with(folder / "tampered", options.flips, seed)
     unsound = stop_and_upgrade(folder / "held", options.stops, seed, earlier_homes=not options.no_earlier) or unsound
@@ -265,9 +320,15 @@ def main() -> int:
         unsound = resume_turns(folder / "resumed", options.resumes, seed) or unsound
     if options.pulls:
         unsound = merge_pulls(folder / "pulls", options.pulls) or unsound
+    if options.mails:
+        unsound = send_mails(folder / "mails", options.mails) or unsound
+    if options.evolve:
+        unsound = kill_watcher(folder / "evolve", options.evolve, seed) or unsound
+    if options.sessions:
+        unsound = kill_sessions(boxed / "sessions", options.sessions, seed) or unsound
     total = torture(cells, folder, max(1, min(options.workers, len(cells))))
     bad = bool(unsound) or any(tally.lost or tally.duplicated or tally.wrong for tally in total.values())
-    left = kill_boxes(folder / "boxes", folder / "template", options.boxes, seed) if options.boxes else Left()
+    left = kill_boxes(boxed / "boxes", folder / "template", options.boxes, seed) if options.boxes else Left()
     bad = bad or bool(left.boxes or left.locks or left.wrong)
     if options.files:
         kept = kill_snapshots(folder / "large", options.files, 20, seed)
@@ -293,9 +354,10 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps([msgspec.to_builtins(tally) for tally in total.values()]))
     if bad:
-        say(f"What went wrong is kept in {folder}.")
+        say(f"What went wrong is kept in {folder} and {boxed}.")
     else:
         shutil.rmtree(folder)
+        shutil.rmtree(boxed)
     return int(bad)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture import earlier, held, pulls, resumed
+from tests.torture import earlier, evolve, held, mails, pulls, questions, resumed, sessions
 from tests.torture.life import POINTS
 from tests.torture.run import VARIANTS, make_template
 
@@ -30,6 +30,12 @@ def run_torture(folder: Path, *options: str):
         "--resumes",
         "0",
         "--pulls",
+        "0",
+        "--sessions",
+        "0",
+        "--mails",
+        "0",
+        "--evolve",
         "0",
     )
     done = subprocess.run(
@@ -103,7 +109,7 @@ def test_killed_around_a_box_nothing_is_left_and_unknown_means_it_may_have_begun
 
 
 @pytest.mark.slow
-def test_a_turn_that_waits_and_goes_on_is_killed_anywhere_and_loses_and_repeats_nothing(tmp_path):
+def test_a_turn_that_waits_and_continues_is_killed_anywhere_and_loses_and_repeats_nothing(tmp_path):
     options = ("--kills", "0", "--random", "0", "--races", "0", "--resumes", "2", "--seed", "20261117")
     done, _ = run_torture(tmp_path, *options)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -120,6 +126,17 @@ def test_a_pull_request_is_killed_anywhere_and_merged_once(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("tool", mails.TOOLS)
+@pytest.mark.parametrize("part", range(4))
+def test_a_mail_is_killed_anywhere_and_written_once(tmp_path, tool, part):
+    make_template(tmp_path / "template")
+    for number, point in list(enumerate(mails.POINTS))[part::4]:
+        mood = mails.MOODS[number % len(mails.MOODS)]
+        tally = mails.kill_mail(tmp_path / point, tmp_path / "template", point, tool, mood)
+        assert tally.said == []
+
+
+@pytest.mark.slow
 def test_writers_that_are_stopped_with_the_lock_lose_nothing(tmp_path):
     assert held.stop_writers(tmp_path, 6, 20261116) == []
 
@@ -130,3 +147,29 @@ def test_a_home_of_an_earlier_commit_works_with_the_code_of_today(tmp_path):
     if not commits:
         pytest.skip("a checkout without history has no earlier commits")
     assert earlier.try_home(commits[len(commits) // 2], tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["session_kept", "session_recorded", "session_ending", "keeper"])
+def test_a_killed_server_or_keeper_leaves_no_line_missing_or_doubled_and_no_end_without_receipt(tmp_path, how):
+    make_template(tmp_path / "template")
+    tally = sessions.kill_sessions(tmp_path / "home", tmp_path / "template", how, 1, 1)
+    assert tally.wrong == []
+    assert tally.kills
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["begun", "hook_decided", "leaving: begun", "leaving: session_pull_kept"])
+def test_a_killed_server_lets_no_program_act_without_a_receipt_and_nothing_leave_twice(tmp_path, way):
+    make_template(tmp_path / "template")
+    tally = questions.kill_questions(tmp_path / "home", tmp_path / "template", way, 1, 1)
+    assert tally.wrong == []
+    assert tally.kills
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", evolve.CHANGES)
+def test_a_killed_watcher_loses_no_signal_and_does_none_twice(tmp_path, change):
+    tally = evolve.torture_change(tmp_path / change, change, 1, 1, 2, every=4)
+    assert tally.kills >= 3
+    assert tally.wrong == []

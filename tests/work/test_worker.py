@@ -123,7 +123,7 @@ async def test_while_estop_holds_nothing_is_taken_up():
 
 
 @pytest.mark.parametrize("fault", [StorageError("the disk is full."), RuntimeError("a bug")])
-async def test_trouble_is_said_and_nothing_is_taken_up_for_a_while(fault):
+async def test_trouble_is_reported_and_nothing_is_taken_up_for_a_while(fault):
     shop, stop = Shop(jobs=2, slots=1), asyncio.Event()
 
     async def broken(_):
@@ -190,7 +190,7 @@ async def test_a_chore_that_finds_work_makes_a_drain_look_again():
 
 
 @pytest.mark.parametrize("first", [True, False])
-async def test_a_chore_that_breaks_is_said_and_the_worker_lives_on(first):
+async def test_a_chore_that_breaks_is_reported_and_the_worker_keeps_running(first):
     async def broken():
         raise ValueError("not for the log")
 

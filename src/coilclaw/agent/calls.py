@@ -97,7 +97,8 @@ class Calls:
     async def _carry_edited(self, turn: Turn, action: Action, args: bytes) -> None:
         """Propose what the owner wrote instead: a call like any other, told to the model as the owner's own."""
         why = f"Edited by the owner, instead of {action.action_id}."
-        call = ToolCall(tool=action.call.tool, args=msgspec.Raw(args), justification=why)
+        name, identity = action.call.tool, action.call.identity
+        call = ToolCall(tool=name, args=msgspec.Raw(args), identity=identity, justification=why)
         new = await self.conveyor.intake.proposed(call, turn, new_id("key", self._clock()))
         post = self.conveyor.records.post(new)
 

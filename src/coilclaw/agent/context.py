@@ -40,11 +40,13 @@ def take_in_shown(turn: Turn, labels: Iterable[Label]) -> None:
 
 
 def of_chat(rows: Sequence[MessageRow]) -> list[MessageRow]:
-    """A conversation without the inner work of jobs: of those, what was asked and answered, and how they ended.
+    """A conversation without the steps of its jobs: only each job's goal, answer and outcome.
 
     A job works while a turn goes on: what it says between a call of that turn and the call's answer stands after them.
     """
     jobs = {row.turn_id for row in rows if "job_id" in row.metadata}
+    if not jobs:
+        return list(rows)
     kept: list[MessageRow] = []
     between: list[MessageRow] = []
     called: set[str] = set()

@@ -11,7 +11,7 @@ from coilclaw.agent.calls import Calls
 from coilclaw.agent.compaction import Compaction, Use
 from coilclaw.agent.context import of_chat, repeats, system_prompt, take_in_shown
 from coilclaw.agent.model import Halted, Model, OnText, ReadProposal
-from coilclaw.agent.recorded import Recorded, round_of, tokens_of
+from coilclaw.agent.recorded import Recorded, round_of
 from coilclaw.agent.spending import Spent, check_day
 from coilclaw.agent.window import declared_size
 from coilclaw.gate.conveyor import Conveyor, Observer, Outcome
@@ -36,6 +36,7 @@ from coilclaw.store.threads import (
     turn_messages,
 )
 from coilclaw.store.tx import Tx
+from coilclaw.store.usage import tokens_of_turn
 
 Also: TypeAlias = Callable[[Tx, str], None]
 """Writes what belongs to a message that is being accepted, given the id of its turn."""
@@ -272,6 +273,9 @@ class Agent:
         ending: Ending = "answered"
         owner = self._owner_prompt(turn)  # once: what the model was told stays as it is, and its cache warm
         skills = await self._skills.guide(turn)
+        if skills.lacks and first == 0:  # no model is asked: what the owner wrote down as needed is not there
+            refused = ChatResponse(final_text=skills.lacks, provider=self._model.provider)
+            return await self._answer(turn, refused, [], (), "answered", 0, on_answer)
         before: list[MessageRow] | None = None
         known: dict[str, MessageRow] = {}
         for number in range(first, self._limits.max_tool_rounds + 1):
@@ -308,7 +312,7 @@ class Agent:
         return tuple(tool for tool in self._tools if skills.leaves(tool.name))
 
     async def _wait(self, turn: Turn, outcomes: tuple[Outcome, ...], tokens: int, on_answer: OnAnswer | None) -> Reply:
-        """Leave the turn where it is: when the last of its calls has its outcome, it goes on with that."""
+        """Suspend the turn; it resumes when the last of its calls has an outcome."""
         if on_answer is not None:
             await self._db.write(lambda tx: on_answer(tx, "pending"))
         return Reply(
@@ -333,7 +337,8 @@ class Agent:
             return 0, 0, False
         waiting = await self._recorded.take_up(turn, answers[-1], own, {}, lambda: False)
         number = max(round_of(row, place) for place, row in enumerate(answers)) + 1
-        return min(number, self._limits.max_tool_rounds), sum(tokens_of(row) for row in answers), bool(waiting)
+        tokens = tokens_of_turn(self._db.reader, turn.turn_id, since=own[0].created_at)
+        return min(number, self._limits.max_tool_rounds), tokens, bool(waiting)
 
     async def _ask(
         self,

@@ -86,14 +86,6 @@ def round_of(answer: MessageRow, place: int) -> int:
     return max(number, place) if isinstance(number, int) else place
 
 
-def tokens_of(answer: MessageRow) -> int:
-    """What an answer took, where the provider said so."""
-    try:
-        return sum(msgspec.convert(answer.metadata.get("usage", {}), dict[str, int]).values())
-    except msgspec.ValidationError:
-        return 0
-
-
 def _actions_of(answer: MessageRow) -> tuple[str, ...]:
     try:
         return msgspec.convert(answer.metadata.get("actions", []), tuple[str, ...])
@@ -102,7 +94,7 @@ def _actions_of(answer: MessageRow) -> tuple[str, ...]:
 
 
 def _result_of(standing: Standing) -> ToolResult:
-    """What the model is told of an action that came to its end, or to its waiting, while nobody was there."""
+    """What the model is told about an action that ended or began to wait in the meantime."""
     if standing.result is not None and (standing.ended or standing.running):
         return standing.result
     if standing.ended:

@@ -7,7 +7,7 @@ such parsers can be driven into quadratic time. It imports none of our code, ope
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,10 +29,19 @@ _BLOCKS = frozenset(
 )
 _CELLS = frozenset({"td", "th"})
 _HIDDEN_STYLE = re.compile(
-    r"display:none|visibility:(?:hidden|collapse)|opacity:0*\.?0*(?:;|!|$)|font-size:0*\.?0*(?:[a-z%]*)(?:;|!|$)"
+    r"display:none|visibility:(?:hidden|collapse)|opacity:(?:0+(?:\.0\d*)?|\.0\d*)(?:;|!|$)|mso-hide:all"
+    r"|font-size:0*\.?0*(?:[a-z%]*)(?:;|!|$)"
     r"|(?:left|right|top|bottom|text-indent|margin(?:-left|-top)?):-\d{3,}|clip:rect\(0|clip-path:inset\((?:50|100)%"
     r"|transform:scale\(0|(?:max-)?(?:height|width):0(?:px)?(?:;|!|$)|content-visibility:hidden"
 )
+_TINY = re.compile(
+    r"font(?:-size)?:[^;]{0,100}?(?<![\d.])[0-3](?:\.\d+)?(?:px|pt)|font-size:(?:0?\.[0-2]\d{0,9}r?em|1?\d%)"
+)
+_WHITE = re.compile(
+    r"(?<![\w-])color:(?:#f{3}(?:f{3})?(?![0-9a-f])|white|rgba?\(255,255,255|transparent|rgba\([\d.,]{1,40},0?\.?0{0,9}\))"
+)
+_BACKGROUND = re.compile(r"background(?:-color)?:([^;!]+)")
+_SELECTED = re.compile(r"[.#][\w-]{1,80}\Z")
 _HIDDEN_CLASS = re.compile(r"(?:^|\s)(?:sr-only|screen-reader-text|screen-reader-only|visually-?hidden|d-none)(?:\s|$)")
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{2,40})""", re.IGNORECASE)
 _ENCODINGS = re.compile(
@@ -80,6 +89,20 @@ def decode(data: bytes, content_type: str) -> str:
         return data.decode("utf-8", "replace")
 
 
+def is_known(charset: str) -> bool:
+    """Whether text in it is decoded by it; anything else is read as UTF-8."""
+    return bool(_ENCODINGS.match(charset))
+
+
+def fits(data: bytes, charset: str) -> bool:
+    """Whether the bytes are valid in that character set."""
+    try:
+        data.decode(charset)
+    except (ValueError, LookupError):
+        return False
+    return True
+
+
 def clean(text: str) -> str:
     """Remove control, format, private and unassigned characters: terminal escapes, bidi, zero-width, invisible tags."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -115,10 +138,48 @@ def _main_text(tree: "LexborHTMLParser") -> str:
     for mark in ("main", "[role=main]", "article"):
         found = tree.css(mark)
         if len(found) == 1:
-            text = "".join(_pieces(found[0]))
+            text = "".join(_pieces(found[0], _hidden))
             if len(text.strip()) >= _ENOUGH and not _inside_hidden(found[0]):
                 return text
-    return "".join(_pieces(tree.body)) if tree.body else ""
+    return "".join(_pieces(tree.body, _hidden)) if tree.body else ""
+
+
+def mail_text(html: str, drop: "Callable[[LexborNode], None]") -> str:
+    """The text of an HTML mail: all of its body, without what its reader would not see; `drop` is told of that."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(clean(html))
+    unseen = frozenset(_unseen_names(" ".join(node.text() for node in tree.css("style"))))
+
+    def hidden(node: "LexborNode") -> bool:
+        attributes = node.attributes
+        names = {f".{name}" for name in (attributes.get("class") or "").split()} | {f"#{attributes.get('id')}"}
+        style = f"color:{attributes.get('color') or 'black'};{attributes.get('style') or ''}"
+        return _hidden(node) or bool(names & unseen) or _unseen_style(style)
+
+    return _tidy(clean("".join(_pieces(tree.body, hidden, drop)))).strip("\n") if tree.body else ""
+
+
+def _unseen_names(styles: str) -> Iterator[str]:
+    """The classes and ids that a style sheet hides, by the last name of each selector."""
+    first, *more = styles.split("/*")
+    for block in "".join([first, *(piece.partition("*/")[2] for piece in more)]).split("}"):
+        selectors, _, rule = block.rpartition("{")
+        if selectors and _unseen_style(rule[:2000]):
+            found = (_SELECTED.search(each.strip()[-100:]) for each in selectors.rpartition("{")[2].split(","))
+            yield from (name[0] for name in found if name)
+
+
+def _unseen_style(text: str) -> bool:
+    """Whether a style hides its text from a person: not shown, tiny, or white on white."""
+    style = re.sub(r"\s+|/\*.*?\*/", "", text).lower()
+    if _HIDDEN_STYLE.search(style) or _TINY.search(style):
+        return True
+    return bool(_WHITE.search(style)) and all(_is_white(value) for value in _BACKGROUND.findall(style))
+
+
+def _is_white(value: str) -> bool:
+    return bool(_WHITE.search(f"color:{value}")) or value in ("none", "transparent", "inherit")
 
 
 def _inside_hidden(node: "LexborNode") -> bool:
@@ -130,8 +191,10 @@ def _inside_hidden(node: "LexborNode") -> bool:
     return False
 
 
-def _pieces(root: "LexborNode") -> Iterator[str]:
-    """Text in document order, without recursion: a page may be nested arbitrarily deep."""
+def _pieces(
+    root: "LexborNode", hidden: "Callable[[LexborNode], bool]", drop: "Callable[[LexborNode], None]" = lambda _: None
+) -> Iterator[str]:
+    """Text in document order, without recursion: a page may be nested arbitrarily deep. `drop` is told what is left."""
     node: LexborNode | None = root
     verbatim = 0
     while node is not None:
@@ -139,7 +202,9 @@ def _pieces(root: "LexborNode") -> Iterator[str]:
         if node.is_text_node:
             text = node.text_content or ""
             yield re.sub(r"[ \t]", "\xa0", text) if verbatim else re.sub(r"\s+", " ", text)
-        elif node.is_element_node and tag not in _DROPPED and not _hidden(node):
+        elif node.is_element_node and (tag in _DROPPED or hidden(node)):
+            drop(node)
+        elif node.is_element_node:
             yield _around(tag, opening=True)
             if node.first_child is not None:
                 verbatim += tag == "pre"

@@ -12,7 +12,9 @@ from coilclaw.airlock.url import Refusal, Target, follow, parse_url
 from coilclaw.packets.http import Principal
 
 MAX_REDIRECTS = 5
-NOT_REDIRECTED: frozenset[Principal] = frozenset({"provider", "webhook", "push", "notify", "mcp", "oauth"})
+NOT_REDIRECTED: frozenset[Principal] = frozenset(
+    {"provider", "webhook", "push", "notify", "mcp", "oauth", "forge", "google"}
+)
 """Principals whose requests go to exactly the given address: a redirect is the response."""
 
 

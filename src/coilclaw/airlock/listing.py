@@ -87,6 +87,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """MCP servers: each by its whole URL, path and query included."""
     oauth: Endpoints = frozenset()
     """Authorization servers that the owner named: tokens, revocation, metadata."""
+    google: Endpoints = frozenset()
+    """Mail and calendar; `airlock/google.py` lists which requests."""
     domains: DomainSet = DomainSet()
     """The owner's `allowed_domains`, for `http` and for boxes."""
     narrowing: tuple[DomainSet, ...] | None = None
@@ -105,6 +107,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
         notify: Iterable[str] = (),
         mcp: Iterable[str] = (),
         oauth: Iterable[str] = (),
+        google: Iterable[str] = (),
         allowed_domains: Iterable[str] = (),
         own_ports: Iterable[int] = (),
     ) -> "Listing":
@@ -117,6 +120,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
             notify=endpoints_of(notify),
             mcp=exact_urls(mcp),
             oauth=named_origins(oauth),
+            google=endpoints_of(google),
             domains=DomainSet.of(allowed_domains),
             own_ports=frozenset(own_ports),
         )
@@ -144,6 +148,8 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
                 return frozenset(Endpoint(each.scheme, each.host, each.port) for each in self.mcp)
             case "oauth":
                 return self.oauth
+            case "google":
+                return self.google
             case "web_open" | "push" | "http" | "box":
                 return None
 

@@ -35,6 +35,7 @@ _HARMLESS = frozenset({"accept", "accept-language", "user-agent"})
 """What a redirect to another origin keeps; everything else may be a credential."""
 
 
+_MORE_METHODS: dict[Principal, tuple[str, ...]] = {"mcp": ("DELETE",), "forge": ("PUT", "PATCH")}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 _HEADER_VALUE = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?\Z")
 
@@ -177,6 +178,10 @@ class Airlock:
     def _decide(self, request: HttpRequest, base: Target | None, location: str, hops: int, seen: set[str]) -> Target:
         """Judge one hop before anything is looked up, logging a line if it ends here."""
         judged = judge_hop(base, location, request.principal, self.listing, hops)
+        if request.principal == "google" and isinstance(judged, Target):
+            from coilclaw.airlock.google import google_fault
+
+            judged = google_fault(request, judged) or judged
         if isinstance(judged, Target) and judged.url in seen:
             judged = Refusal("REDIRECT_LOOP", f"{judged.host} redirects in a loop")
         if isinstance(judged, Refusal):
@@ -346,9 +351,9 @@ def _request_fault(request: HttpRequest) -> Refusal | None:
             return Refusal("BAD_HEADER", "a header contains characters that HTTP does not allow; use printable ASCII")
         if name.lower() in _OURS or name.lower().startswith("proxy-"):
             return Refusal("BAD_HEADER", f"the header {name} is set by the airlock; omit it")
-    if request.method == "DELETE" and request.principal != "mcp":
-        return Refusal("METHOD", f"{request.principal} may not send DELETE; use GET or POST")
-    if request.method != "POST" and request.body:
+    if request.method not in ("GET", "POST") and request.method not in _MORE_METHODS.get(request.principal, ()):
+        return Refusal("METHOD", f"{request.principal} may not send {request.method}; use GET or POST")
+    if request.method in ("GET", "DELETE") and request.body:
         return Refusal("BAD_REQUEST", f"a {request.method} request has no body; use POST, or leave the body out")
     if not request.timeout_seconds > 0 or request.max_bytes < 0:
         return Refusal("BAD_REQUEST", "a request needs a timeout and a response size above zero")
@@ -363,6 +368,6 @@ def _headers(request: HttpRequest, base: Target | None, target: Target) -> list[
     given = {name.lower() for name, _ in kept}
     ours = [("host", target.authority), ("connection", "close"), ("accept-encoding", ACCEPT_ENCODING)]
     ours += [(n, v) for n, v in (("user-agent", "coilclaw"), ("accept", "*/*")) if n not in given]
-    if request.method == "POST":
+    if request.method not in ("GET", "DELETE"):
         ours.append(("content-length", str(len(request.body))))
     return ours + kept

@@ -79,16 +79,16 @@ def _forget_output() -> None:
 
 
 def _say_error(error: Exception) -> None:
-    from coilclaw.cli.output import tell
+    from coilclaw.cli.output import print_wrapped
     from coilclaw.packets.errors import CoilclawError, ConfigError
     from coilclaw.packets.text import one_line
 
     if isinstance(error, ConfigError) and len(error.problems) > 1:
-        tell("coilclaw: the configuration is invalid:", err=True)
+        print_wrapped("coilclaw: the configuration is invalid:", err=True)
         for problem in error.problems:
-            tell(f"  {problem}", err=True)
+            print_wrapped(f"  {problem}", err=True, indent="    ")
         if error.remedy:
-            tell(error.remedy, err=True)
+            print_wrapped(error.remedy, err=True)
     elif isinstance(error, CoilclawError):
         message = error.message if error.message.endswith((".", "?", "!")) else f"{error.message}."
-        tell(f"coilclaw: {one_line(message)} {error.remedy}".rstrip(), err=True)
+        print_wrapped(f"coilclaw: {one_line(message)} {error.remedy}".rstrip(), err=True)

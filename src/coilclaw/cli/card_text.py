@@ -2,11 +2,12 @@
 
 import msgspec
 
+from coilclaw.packets.canonical import canonical_bytes, parse_object
 from coilclaw.packets.card import Card
 from coilclaw.packets.decision import Lane
 from coilclaw.packets.text import one_line
 
-RULE = "─" * 60
+RULE = "─" * 38
 LONG = 8
 """Lines of a preview after which the sentence stands below it once more: what is asked is the last thing read."""
 LANES: dict[Lane, str] = {
@@ -15,6 +16,8 @@ LANES: dict[Lane, str] = {
     "C": "changes what governs the agent",
 }
 """Where an effect goes, in the words of the panel."""
+MERGES = "merges a change"
+"""It is asked like what leaves the machine, and leaves it only where the pull request is elsewhere."""
 _COLOURS = (
     ("  │ +", "\x1b[32m"),
     ("  │ -", "\x1b[31m"),
@@ -36,8 +39,10 @@ def describe(card: Card) -> str:
     lines += [f"  reason:  {reason}" for reason in card.reasons]
     told = card.target_entity in (card.tool_name, *preview) or card.target_entity in card.human_summary
     lines += [] if told else [f"  target:  {card.target_entity}"]
-    lines += [f"  args:    {_arguments(card)}"] if card.args != "{}" else []
-    lines.append(f"  risk:    {card.risk_word}, {LANES[card.lane]} ({card.tool_name}, {card.digest[:16]})")
+    arguments = _arguments(card) if card.args != "{}" else ""
+    lines += [f"  args:    {arguments}"] if arguments else []
+    where = MERGES if card.tool_name == "pr_merge" and card.lane == "B" else LANES[card.lane]
+    lines.append(f"  risk:    {card.risk_word}, {where} ({card.tool_name}, {card.digest[:16]})")
     last = closing(card)
     if len(preview) <= LONG and len(last) == 2:  # the rule and the sentence, which stands right above
         return "\n".join(lines)
@@ -55,7 +60,7 @@ def closing(card: Card) -> list[str]:
 
 
 def _arguments(card: Card) -> str:
-    """The arguments that the sentence, the command or the difference does not show already."""
+    """The arguments that the sentence, the command or the difference does not show already; empty when it shows all."""
     try:
         args = msgspec.json.decode(card.args, type=dict[str, object])
     except msgspec.DecodeError:
@@ -65,7 +70,7 @@ def _arguments(card: Card) -> str:
         return card.args
     shown = ", ".join(name for name in args if name not in other)
     rest = one_line(msgspec.json.encode(other).decode())
-    return f"{shown} as shown above; {rest}" if other else f"{shown} as shown above"
+    return f"{shown} as shown above; {rest}" if other else ""
 
 
 def _is_shown(card: Card, name: str, value: object) -> bool:
@@ -97,14 +102,36 @@ def coloured(rows: list[str]) -> list[str]:
 
 def editable(card: Card) -> tuple[str, str] | None:
     """The argument that the owner may write anew, and its text; None where there is none, or it would not be exact."""
-    name = {"shell": "command", "file_write": "content"}.get(card.tool_name)
+    name = {"shell": "command", "file_write": "content", "file_edit": "edits", "git_commit": "message"}.get(
+        card.tool_name
+    )
     if name is None or "⟨U+" in card.args:  # a character shown by its number would be written as that
         return None
     try:
+        if name == "edits":  # of one replacement, what is put there
+            edits = msgspec.json.decode(card.args, type=_Edits).edits
+            return (name, edits[0].new) if len(edits) == 1 else None
         text = msgspec.json.decode(card.args, type=dict[str, object]).get(name)
     except msgspec.DecodeError:
         return None
     return (name, text) if isinstance(text, str) else None
+
+
+def with_edited(card: Card, name: str, text: str) -> bytes:
+    """The arguments of a card with what the owner made of one of them."""
+    args = parse_object(card.args.encode())
+    edits = args.get("edits")
+    if name == "edits" and isinstance(edits, list) and isinstance(edits[0], dict):
+        return canonical_bytes({**args, "edits": [{**edits[0], "new": text}]})
+    return canonical_bytes({**args, name: text})
+
+
+class _Edit(msgspec.Struct):
+    new: str
+
+
+class _Edits(msgspec.Struct):
+    edits: list[_Edit]
 
 
 def is_own(card: Card, before: Card, args: bytes) -> bool:

@@ -19,7 +19,9 @@ _PAST = {
     "Look": "looked", "Move": "moved", "Open": "opened", "Read": "read", "Restore": "restored", "Run": "ran",
     "Save": "saved", "Search": "searched", "Show": "showed", "Store": "stored", "Tell": "told", "Write": "wrote",
     "Start": "started", "Commit": "committed", "Send": "sent", "Add": "added", "Schedule": "scheduled",
-    "Update": "updated", "Release": "released",
+    "Update": "updated", "Release": "released", "Change": "changed", "Check": "checked", "Merge": "merged",
+    "See": "saw", "Take": "took", "Type": "typed", "Wait": "waited", "Call": "called", "Find": "looked for",
+    "Plan:": "plan:", "Wake": "will wake", "Work": "works",
 }  # fmt: skip
 _MOST, _MOST_OF_CALL = 160, 72
 """Characters of a line, and in it of what was called; the receipt has the rest."""
@@ -47,8 +49,21 @@ def event_words(event: str, fields: "Mapping[str, Json]") -> str | None:
             return _shortened(f"✗ failed: {_lower(what)} ({why})")
         case "approval_needed":
             return _shortened(f"… waiting for your approval: {_lower(what)}")
+        case "job_claimed" | "job_step" | "job_waits":
+            return ""  # what it does and what it asks for are told themselves
+        case "job_ended":
+            return _shortened(_job_ended(fields))
         case _:
             return None
+
+
+def _job_ended(fields: "Mapping[str, Json]") -> str:
+    from coilclaw.cli.phrases import JOBS
+
+    state = str(fields.get("state"))
+    mark = "✓" if state == "DONE" else "✗"
+    how = next((words for known, words in JOBS.items() if known == state), state.lower())
+    return f"{mark} {fields.get('job_id')} is {how}: {fields.get('reason')}"
 
 
 def _done(what: str, fields: "Mapping[str, Json]") -> str:
@@ -56,6 +71,8 @@ def _done(what: str, fields: "Mapping[str, Json]") -> str:
     if fields.get("tool") == "file_list" and isinstance(entries, int):
         where = what.partition(" files in ")[2]
         return f"listed {counted(entries, 'file')}" + (f" in {where}" if where else "")
+    if fields.get("tool") == "file_search" and isinstance(entries, int):
+        what = f"{what}: {counted(entries, 'file') if entries else 'nothing found'}"
     verb, _, rest = what.partition(" ")
     return f"{_PAST[verb]} {rest}" if verb in _PAST else f"done: {_lower(what)}"
 

@@ -5,94 +5,128 @@ from typing import Any
 
 import click
 
-from coilclaw.cli.output import tell
-
-COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("coilclaw.cli.commands.init:init", "Create the home and the workspace repository; safe to repeat."),
-    "onboard": (
-        "coilclaw.cli.commands.onboard:onboard",
-        "Choose a model provider, write the configuration and test it.",
-    ),
-    "up": ("coilclaw.service.up:up", "Serve the panel and the API and run background work until stopped."),
-    "service": ("coilclaw.cli.commands.service:service", "Run `up` as a service: install, start, stop, status, logs."),
-    "pair": ("coilclaw.features.devices.commands.pair:pair", "Show a one-time code to pair a phone or browser."),
-    "devices": (
-        "coilclaw.features.devices.commands.devices:devices",
-        "List, rename or sign out paired phones and browsers.",
-    ),
-    "agent": (
-        "coilclaw.features.chat.commands.agent:agent",
-        "Talk to the agent: a conversation, or one message with -m.",
-    ),
-    "tool": ("coilclaw.cli.commands.tool:tool", "List tools, or run one through the gate."),
-    "approvals": (
-        "coilclaw.features.approvals.commands.approvals:approvals",
-        "See what is waiting for your approval, and answer.",
-    ),
-    "project": ("coilclaw.features.projects.commands:project", "Let the agent work in folders of your own."),
-    "mcp": ("coilclaw.cli.group:mcp", "Use tools of MCP servers that you approved, or offer your own tools to others."),
-    "plugin": ("coilclaw.features.guests.commands:plugin", "Let in tools of plugins, each after you approved it."),
-    "answers": ("coilclaw.features.answers.commands:answers", "See what you said yes to from now on, and revoke it."),
-    "actions": (
-        "coilclaw.features.approvals.commands.actions:actions",
-        "List actions, resolve an unknown outcome, or propose one again.",
-    ),
-    "job": ("coilclaw.features.jobs.commands:job", "Run work in the background and follow its progress."),
-    "pr": (
-        "coilclaw.features.forge.commands_pr:pr",
-        "See what jobs want to change, and merge, reject or take it back.",
-    ),
-    "bot": (
-        "coilclaw.features.forge.commands_bot:bot",
-        "The bot's repository: its state, its history, and what merges by itself.",
-    ),
-    "intel": ("coilclaw.features.forge.commands_bot:intel", "Read what the agent found out and you merged."),
-    "schedule": (
-        "coilclaw.features.schedules.commands.schedule:schedule",
-        "Run work on a schedule: add, list, preview, run now.",
-    ),
-    "worker": ("coilclaw.service.worker:worker", "Execute approved actions and work on jobs until stopped."),
-    "sop": ("coilclaw.features.sops.commands:sop", "Run your written procedures (SOPs) step by step through the gate."),
-    "skill": ("coilclaw.features.skills.commands:skill", "See, check and write skills: how you want things done."),
-    "audit": (
-        "coilclaw.features.records.commands.audit:audit",
-        "List or follow audit events, or explain an action from start to end.",
-    ),
-    "usage": ("coilclaw.features.status.commands:usage", "Show token usage and cost."),
-    "prune": ("coilclaw.cli.commands.prune:prune", "Delete data past its retention; audit events are exported first."),
-    "labels": (
-        "coilclaw.features.owner_files.commands:labels",
-        "See which workspace files hold untrusted content, or vouch for one.",
-    ),
-    "undo": ("coilclaw.cli.commands.undo:undo", "Restore workspace files that were deleted or changed."),
-    "memory": ("coilclaw.features.chat.commands.memory:memory", "List, search, show or clear past conversations."),
-    "receipt": ("coilclaw.features.records.commands.receipt:receipt", "List, show or verify receipts."),
-    "policy": ("coilclaw.features.policy.commands:policy", "Show the rules in force, or try a call against them."),
-    "estop": ("coilclaw.cli.commands.estop:estop", "Stop every effect at once, or resume."),
-    "passkeys": (
-        "coilclaw.features.devices.commands.passkeys:passkeys",
-        "List your passkeys, or remove a lost one.",
-    ),
-    "secret": (
-        "coilclaw.cli.commands.secret:secret",
-        "Store keys and tokens encrypted, instead of in the environment.",
-    ),
-    "keys": ("coilclaw.cli.commands.keys:keys", "Rotate the key that stored secrets are encrypted with."),
-    "tls": ("coilclaw.cli.commands.tls:tls", "Make certificates of your own, for a phone without a public name."),
-    "config": ("coilclaw.cli.commands.config:config", "Validate, show or change the configuration."),
-    "provider": ("coilclaw.cli.commands.provider:provider", "List or test model providers."),
-    "airlock": ("coilclaw.cli.commands.airlock:airlock", "Check whether a URL may be reached, and why."),
-    "redact": ("coilclaw.cli.commands.redact:redact", "Redact secrets from a stream."),
-    "tour": (
-        "coilclaw.features.chat.commands.tour:tour",
-        "See in five scripted steps what runs, asks, is denied, is undone and is blocked.",
-    ),
-    "doctor": (
-        "coilclaw.features.status.commands:doctor",
-        "Check everything the agent relies on by actually trying it.",
-    ),
-    "completion": ("coilclaw.cli.commands.completion:completion", "Print the completion script for a shell."),
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "init": ("coilclaw.cli.commands.init:init", "Create the home and the workspace; safe to repeat."),
+        "onboard": (
+            "coilclaw.cli.commands.onboard:onboard",
+            "Choose a model provider, write the configuration and test it.",
+        ),
+        "tour": (
+            "coilclaw.features.chat.commands.tour:tour",
+            "See in five steps what runs, asks, is denied and undone.",
+        ),
+        "up": ("coilclaw.service.up:up", "Serve the panel and the API, and work in the background."),
+        "service": (
+            "coilclaw.cli.commands.service:service",
+            "Run `up` as a service: install, start, stop, status, logs.",
+        ),
+        "doctor": ("coilclaw.features.status.commands:doctor", "Check everything the agent relies on by trying it."),
+    },
+    "Every day": {
+        "agent": (
+            "coilclaw.features.chat.commands.agent:agent",
+            "Talk to the agent: a conversation, or one message with -m.",
+        ),
+        "approvals": (
+            "coilclaw.features.approvals.commands.approvals:approvals",
+            "See what is waiting for your approval, and answer.",
+        ),
+        "undo": ("coilclaw.cli.commands.undo:undo", "Restore workspace files that were deleted or changed."),
+        "memory": ("coilclaw.features.chat.commands.memory:memory", "List, search, show or clear past conversations."),
+        "project": ("coilclaw.features.projects.commands:project", "Let the agent work in folders of your own."),
+        "usage": ("coilclaw.features.status.commands:usage", "Show token usage and cost."),
+        "estop": ("coilclaw.cli.commands.estop:estop", "Stop every effect at once, or resume."),
+    },
+    "Work in the background": {
+        "job": ("coilclaw.features.jobs.commands:job", "Run work in the background and follow its progress."),
+        "schedule": (
+            "coilclaw.features.schedules.commands.schedule:schedule",
+            "Run work on a schedule: add, list, preview, run now.",
+        ),
+        "sop": ("coilclaw.features.sops.commands:sop", "Run your written procedures (SOPs) step by step."),
+        "skill": ("coilclaw.features.skills.commands:skill", "See, check and write skills: how you want things done."),
+        "worker": ("coilclaw.service.worker:worker", "Execute approved actions and work on jobs until stopped."),
+    },
+    "Pull requests": {
+        "pr": ("coilclaw.features.forge.commands_pr:pr", "See what jobs want to change; merge, reject or revert it."),
+        "bot": (
+            "coilclaw.features.forge.commands_bot:bot",
+            "The bot's repository: state, history, what merges by itself.",
+        ),
+        "intel": ("coilclaw.features.forge.commands_bot:intel", "Read what the agent found out and you merged."),
+        "ci": ("coilclaw.features.forge.commands_ci:ci", "What the workflows in GitHub Actions run."),
+    },
+    "Repositories and coding": {
+        "repo": ("coilclaw.features.runner.repo_commands:repo", "Name the repositories that coding sessions work on."),
+        "session": (
+            "coilclaw.features.runner.commands:session",
+            "Boxed terminals in checkouts: watch, join, leave, find again.",
+        ),
+        "adapter": (
+            "coilclaw.features.runner.adapter_commands:adapter",
+            "Install, prove and choose the coding programs of sessions.",
+        ),
+        "patrol": (
+            "coilclaw.features.patrols.commands:patrol",
+            "Lint, tests, builds and audits of repositories, on a schedule.",
+        ),
+        "alert": ("coilclaw.features.patrols.commands:alert", "See what patrols found; mute or resolve it."),
+        "quest": ("coilclaw.features.patrols.commands:quest", "Take what patrols found as a task, in a session."),
+        "evolve": ("coilclaw.features.evolve.commands:evolve", "An agent that works on its own code, in a container."),
+    },
+    "Phones, accounts and other programs": {
+        "pair": ("coilclaw.features.devices.commands.pair:pair", "Show a one-time code to pair a phone or browser."),
+        "devices": (
+            "coilclaw.features.devices.commands.devices:devices",
+            "List, rename or sign out paired phones and browsers.",
+        ),
+        "passkeys": (
+            "coilclaw.features.devices.commands.passkeys:passkeys",
+            "List your passkeys, or remove a lost one.",
+        ),
+        "google": ("coilclaw.features.mail.commands:google", "Connect mail and calendar: your account, and the bot's."),
+        "mcp": ("coilclaw.cli.group:mcp", "Use tools of MCP servers you approved, or offer your own."),
+        "plugin": ("coilclaw.features.guests.commands:plugin", "Let in tools of plugins, each after you approved it."),
+        "provider": ("coilclaw.cli.commands.provider:provider", "List or test model providers."),
+    },
+    "Rules and proof": {
+        "answers": (
+            "coilclaw.features.answers.commands:answers",
+            "See what you said yes to from now on, and revoke it.",
+        ),
+        "actions": (
+            "coilclaw.features.approvals.commands.actions:actions",
+            "List actions; resolve an unknown outcome; propose one again.",
+        ),
+        "audit": (
+            "coilclaw.features.records.commands.audit:audit",
+            "List or follow audit events; explain an action end to end.",
+        ),
+        "receipt": ("coilclaw.features.records.commands.receipt:receipt", "List, show or verify receipts."),
+        "policy": ("coilclaw.features.policy.commands:policy", "Show the rules in force, or try a call against them."),
+        "labels": (
+            "coilclaw.features.owner_files.commands:labels",
+            "See which files hold untrusted content, or vouch for one.",
+        ),
+        "tool": ("coilclaw.cli.commands.tool:tool", "List tools, or run one through the gate."),
+        "airlock": ("coilclaw.cli.commands.airlock:airlock", "Check whether a URL may be reached, and why."),
+    },
+    "Settings and upkeep": {
+        "config": ("coilclaw.cli.commands.config:config", "Validate, show or change the configuration."),
+        "secret": ("coilclaw.cli.commands.secret:secret", "Store keys and tokens encrypted, not in the environment."),
+        "keys": ("coilclaw.cli.commands.keys:keys", "Rotate the key that stored secrets are encrypted with."),
+        "tls": ("coilclaw.cli.commands.tls:tls", "Make certificates of your own, for a phone without a name."),
+        "prune": (
+            "coilclaw.cli.commands.prune:prune",
+            "Delete what is past its retention; exports audit events first.",
+        ),
+        "redact": ("coilclaw.cli.commands.redact:redact", "Redact secrets from a stream."),
+        "completion": ("coilclaw.cli.commands.completion:completion", "Print the completion script for a shell."),
+    },
 }
+"""Every command by what it is for, with where it is and its one line of help."""
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 MCP_COMMANDS: dict[str, tuple[str, str]] = {
     "add": ("coilclaw.features.guests.commands:add", "Let in an MCP server."),
@@ -113,11 +147,12 @@ MCP_COMMANDS: dict[str, tuple[str, str]] = {
 
 
 class Lazy(click.Group):
-    """A group whose commands are imported when they are called; its table names each by module and help."""
+    """A group whose commands are imported when they are called; its sections name each by module and help."""
 
-    def __init__(self, *args: Any, table: dict[str, tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, sections: dict[str, dict[str, tuple[str, str]]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._table = table
+        self._sections = sections
+        self._table = {name: entry for section in sections.values() for name, entry in section.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._table)
@@ -130,8 +165,10 @@ class Lazy(click.Group):
         return getattr(importlib.import_module(module), name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry[1]) for name, entry in self._table.items()])
+        longest = max(map(len, self._table))
+        for title, section in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(longest), entry[1]) for name, entry in section.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -148,6 +185,7 @@ class Lazy(click.Group):
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> Any:
     if value and not ctx.resilient_parsing:
         from coilclaw import __version__
+        from coilclaw.cli.output import tell
 
         tell(f"coilclaw {__version__}")
         ctx.exit()
@@ -155,7 +193,7 @@ def _version(ctx: click.Context, _: click.Parameter, value: bool) -> Any:
 
 @click.group(
     cls=Lazy,
-    table=COMMANDS,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
@@ -166,7 +204,7 @@ def coilclaw() -> None:
     """
 
 
-@click.group(cls=Lazy, table=MCP_COMMANDS)
+@click.group(cls=Lazy, sections={"Commands": MCP_COMMANDS})
 def mcp() -> None:
     """Use tools of MCP servers that you approved, or offer your own tools to other programs.
 

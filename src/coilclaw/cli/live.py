@@ -1,7 +1,7 @@
 """What moves at a terminal while a turn runs: the answer as it is written, the last output of a command, a status line.
 
 It stands below everything else and is gone without trace before anything is printed. Nothing of it is drawn while the
-cursor stands behind a prompt.
+cursor stands behind a prompt, and what others say while the owner answers one is said afterwards.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TextIO
 
 from coilclaw.cli.markdown import DIM, END, Markdown, wrapped
@@ -45,6 +45,8 @@ class Live:
         self._drawn = 0
         """Rows of the moving part that are on the screen now."""
         self._behind_prompt = False
+        self._later: list[tuple[TextIO, str]] | None = None
+        """What is said after the owner has answered; None while nobody is asked."""
         self._frame = 0
 
     # What is told
@@ -76,10 +78,27 @@ class Live:
         """Print what somebody else has to say; behind a prompt nothing moves."""
         if not text:
             return
+        if self._later is not None:
+            self._later.append((stream, text))
+            return
         self.finish_line()
         self._erase()
         stream.write(text)
         self._behind_prompt = not text.endswith("\n")
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Leave the screen to the owner's answer: a command that ends meanwhile must not write over the question."""
+        self.finish_line()
+        self._erase()
+        self._later = []
+        try:
+            yield
+        finally:
+            later, self._later = self._later, None
+            self._behind_prompt = False
+            for stream, text in later:
+                self.other(stream, text)
 
     # On the screen
 
@@ -93,7 +112,7 @@ class Live:
 
     def draw(self) -> None:
         """Draw the moving part anew."""
-        if self._behind_prompt:
+        if self._behind_prompt or self._later is not None:
             return
         columns = self._columns()
         rows = [*(wrapped([(self._line, "")], columns, "")[-TAIL:] if self._line else ()), *self._tail_rows()]
@@ -115,7 +134,7 @@ class Live:
         seconds = int(time.monotonic() - self._began)
         between = " · " if self._unicode else " - "
         figures = "".join(between + part for part in (f"{seconds} s", self._cost) if part)
-        return f"{spinner[self._frame]} {_cut(self._doing, max(columns - len(figures) - 2, 0))}{figures}"
+        return f"{spinner[self._frame]} {_cut(self._doing, max(columns - len(figures) - 3, 0))}{figures}"
 
     def _tail_rows(self) -> list[str]:
         lines = self._tail.rstrip("\n").split("\n")[-TAIL:] if self._tail.strip() else []
@@ -137,6 +156,9 @@ class Live:
             self._drawn = 0
 
     def _print(self, text: str) -> None:
+        if self._later is not None:
+            self._later.append((self._out, text))
+            return
         self._erase()
         self._behind_prompt = False
         self._write(text)
@@ -160,6 +182,14 @@ class _Beside:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+    def asking(self) -> AbstractContextManager[None]:
+        return self._live.asking()
+
+
+def asking() -> AbstractContextManager[None]:
+    """Have nothing move and nobody else write at this terminal while the owner answers."""
+    return sys.stderr.asking() if isinstance(sys.stderr, _Beside) else nullcontext()
 
 
 def _cut(text: str, columns: int) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from coilclaw.packets.canonical import Json
 
 LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
-QUIET = ("notify", "deliver", "estop_watch")
-"""Chores that need no line: a notice is told as such, and that ESTOP holds the work is said by the worker."""
+QUIET = ("notify", "deliver", "estop_watch", "forget_expired", "forge_tidy")
+"""Chores that need no line: a notice is told as such, that ESTOP holds the work is said by the worker, and nobody asks
+after what was tidied up."""
 
 ASKED_FOR = ("COILCLAW_LOG", "COILCLAW_LOG_FORMAT")
 """An owner who sets one of these wants the log itself, at a terminal too."""

@@ -1,4 +1,4 @@
-"""Markdown for a terminal, a line at a time: headings, lists, bold, code. No word of it is left out."""
+"""Markdown for a terminal, a line at a time: headings, lists, tables, emphasis, code. No word of it is left out."""
 
 import re
 from collections.abc import Iterator
@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from coilclaw.cli.highlight import Highlighter
 from coilclaw.cli.screen_pages import cells
 
-BOLD, DIM, CODE, END = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[0m"
+BOLD, DIM, ITALIC, CODE, END = "\x1b[1m", "\x1b[2m", "\x1b[3m", "\x1b[36m", "\x1b[0m"
 _HEADING = re.compile(r"#{1,6} +(?=\S)")
 _ITEM = re.compile(r"( *)([-*+]|\d{1,9}[.)]) +(?=\S)")
 _QUOTE = re.compile(r"> ?")
-_INLINE = re.compile(r"`([^`]+)`|\*\*(\S(?:.*?\S)?)\*\*")
+_INLINE = re.compile(
+    r"`([^`]+)`"
+    r"|\*\*(\S(?:.*?\S)?)\*\*"
+    r"|(?<![^\s(\"'])\*(\w(?:[^*]*[^\s*])?)\*(?=$|[\s,;:!?)\"']|\.(?:\s|$))"  # not in `a/*.py, *.md`
+    r"|\[([^\]\[]+)\]\((https?://[^\s()]+)\)"
+)
 _TABLE = re.compile(r"\s*\|.*\|\s*$")
 _TABLE_RULE = re.compile(r"[\s|:\-]+$")
 
@@ -49,7 +54,7 @@ class Markdown:
             self._code = Highlighter(named.split()[0] if named.split() else "")
             return [f"{DIM}  {named}{END}"[: columns + len(DIM + END)]] if named else []
         if found := _HEADING.match(line):
-            return wrapped([(line[found.end() :], BOLD)], columns, "")
+            return wrapped(_inline(line[found.end() :], BOLD), columns, "")
         if found := _ITEM.match(line):
             sign = found[2] if found[2][0].isdigit() else "•"
             start = f"{found[1]}{sign} "
@@ -59,15 +64,21 @@ class Markdown:
         return wrapped(_inline(line), columns, "")
 
 
-def _inline(text: str) -> list[tuple[str, str]]:
+def _inline(text: str, style: str = "") -> list[tuple[str, str]]:
     """The pieces of a line, each with its style."""
     pieces: list[tuple[str, str]] = []
     at = 0
     for found in _INLINE.finditer(text):
-        pieces.append((text[at : found.start()], ""))
-        pieces.append((found[1], CODE) if found[1] is not None else (found[2], BOLD))
+        code, bold, slanted, name, address = found.groups()
+        pieces.append((text[at : found.start()], style))
+        if code is not None:
+            pieces.append((code, style + CODE))
+        elif name is not None:  # where a link leads is shown, whatever it is called
+            pieces += [(name, style), (f" ({address})" if name != address else "", style + DIM)]
+        else:
+            pieces += _inline(bold or slanted, style + (BOLD if bold else ITALIC))
         at = found.end()
-    return [*pieces, (text[at:], "")]
+    return [*pieces, (text[at:], style)]
 
 
 def wrapped(pieces: list[tuple[str, str]], columns: int, indent: str, *, words: bool = True) -> list[str]:
@@ -109,9 +120,18 @@ def _table_rows(table: list[list[str]], columns: int) -> Iterator[str]:
     """Columns that stand below each other; a table that does not fit is wrapped line by line."""
     rows = [row for row in table if not all(_TABLE_RULE.match(cell) or not cell for cell in row)]
     count = max((len(row) for row in rows), default=0)
-    rows = [[*row, *[""] * (count - len(row))] for row in rows]
-    widths = [max(sum(map(cells, row[at])) for row in rows) for at in range(count)]
-    for number, row in enumerate(rows):
-        padded = [f"{cell}{' ' * (width - sum(map(cells, cell)))}" for cell, width in zip(row, widths, strict=True)]
-        text = "  ".join(padded).rstrip()
-        yield from wrapped([(text, BOLD if number == 0 and len(rows) > 1 else "")], columns, "  ")
+    head = BOLD if len(rows) > 1 else ""
+    styled = [
+        [_inline(cell, "" if number else head) for cell in (*row, *[""] * (count - len(row)))]
+        for number, row in enumerate(rows)
+    ]
+    widths = [max(_width(row[at]) for row in styled) for at in range(count)]
+    for row in styled:
+        pieces: list[tuple[str, str]] = []
+        for at, cell in enumerate(row):
+            pieces += [*cell, ("" if at == count - 1 else " " * (widths[at] - _width(cell) + 2), "")]
+        yield from wrapped(pieces, columns, "  ")
+
+
+def _width(pieces: list[tuple[str, str]]) -> int:
+    return sum(cells(character) for text, _ in pieces for character in text)

@@ -119,9 +119,9 @@ def print_line(text: str, *, style: str = "", err: bool = False) -> None:
         tell(text, err=err)
 
 
-def print_wrapped(text: str, *, style: str = "") -> None:
+def print_wrapped(text: str, *, style: str = "", err: bool = False, indent: str = "") -> None:
     """Lines that are broken between words where the terminal is narrow; elsewhere, as they are."""
-    print_line(broken_between_words(text, sys.stdout), style=style)
+    print_line(broken_between_words(text, sys.stderr if err else sys.stdout, indent), style=style, err=err)
 
 
 def broken_between_words(text: str, stream: TextIO, indent: str = "") -> str:

@@ -88,6 +88,11 @@ def receipt_word(status: str, code: str = "") -> str:
     return refusal_of(code) if status == "denied" else _RECEIPTS.get(status, status)
 
 
+def status_words(status: str, code: str) -> str:
+    """How an action with this status and result stands, to go on after its name."""
+    return _REFUSALS[refusal_of(code)] if status == "REJECTED" else _ACTIONS.get(status, status)
+
+
 def action_words(db: "Tx", action: "Action") -> str:
     """How an action stands, to go on after its id."""
     if action.status != "REJECTED":

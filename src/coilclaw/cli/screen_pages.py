@@ -67,9 +67,14 @@ def _row(line: str, start: int, columns: int) -> tuple[str, int]:
 
 
 def cells(character: str) -> int:
-    """How many cells of a terminal a visible character takes."""
+    """How many cells of a terminal a visible character takes, at most.
+
+    Terminals disagree about symbols, and know newer ones than Python does: a row that is counted too short would
+    scroll others away before they were seen.
+    """
     if character.isascii():
         return 1
-    if category(character) in ("Mn", "Me"):
+    kind = category(character)
+    if kind in ("Mn", "Me"):
         return 0
-    return 2 if east_asian_width(character) in ("W", "F") else 1
+    return 2 if kind[0] in "SN" or kind == "Cn" or east_asian_width(character) in ("W", "F") else 1

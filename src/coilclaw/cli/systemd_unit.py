@@ -1,4 +1,4 @@
-"""The systemd user unit that runs `coilclaw up`: its text, and what stands in the way of writing it."""
+"""The systemd user units that run `coilclaw up` and `coilclaw evolve up`: their text, and what forbids writing it."""
 
 import stat
 from collections.abc import Mapping
@@ -7,6 +7,8 @@ from pathlib import Path
 from coilclaw.packets.errors import UsageError
 
 NAME = "coilclaw.service"
+EVOLVE = "coilclaw-evolve.service"
+COMMANDS = {NAME: "up", EVOLVE: "evolve up"}
 MARK = "# Written by `coilclaw service install`"
 
 _TEXT = """\
@@ -14,20 +16,20 @@ _TEXT = """\
 # Put overrides into {name}.d/*.conf and keys into {environment} (mode 0600).
 
 [Unit]
-Description=CoilClaw, an agent for one owner
+Description={description}
 StartLimitIntervalSec=300
 StartLimitBurst=10
 
 [Service]
 Type=exec
-ExecStart={program} up
+ExecStart={program} {command}
 Environment={home}
 EnvironmentFile=-{environment}
 Restart=on-failure
 RestartSec=2
 # Exit code 2 is a usage or configuration error: a restart would not help.
 RestartPreventExitStatus=2
-KillMode=mixed
+{ending}
 TimeoutStopSec=30
 # A box that runs out of memory must not take the service with it.
 OOMPolicy=continue
@@ -43,14 +45,20 @@ WantedBy=default.target
 """
 
 
+_ENDINGS = {
+    NAME: "# Coding sessions outlive the server: only it is stopped here. Its boxes end with it by themselves.\n"
+    "KillMode=process",
+    EVOLVE: "# It ends its watcher and its agent itself; what is left after that is killed.\nKillMode=mixed",
+}
+_DESCRIPTIONS = {NAME: "CoilClaw, an agent for one owner", EVOLVE: "CoilClaw's agent that works on itself"}
 _MISREAD = frozenset("\"'*?[]\\")
 
 
-def unit_file(environ: Mapping[str, str]) -> Path:
+def unit_file(environ: Mapping[str, str], name: str = NAME) -> Path:
     """Where systemd looks for units of this user."""
     kept = environ.get("XDG_CONFIG_HOME", "")
     folder = Path(kept) if kept.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
-    return folder / "systemd" / "user" / NAME
+    return folder / "systemd" / "user" / name
 
 
 def environment_file(home: Path) -> Path:
@@ -58,13 +66,16 @@ def environment_file(home: Path) -> Path:
     return home / "environment"
 
 
-def unit_text(program: Path, home: Path) -> str:
+def unit_text(program: Path, home: Path, name: str = NAME) -> str:
     """The unit. Nothing secret is in it: only where things are."""
     for path in (program, home):
         _check(path)
     return _TEXT.format(
         mark=MARK,
-        name=NAME,
+        name=name,
+        description=_DESCRIPTIONS[name],
+        command=COMMANDS[name],
+        ending=_ENDINGS[name],
         program=_quoted(str(program)),
         home=_quoted(f"COILCLAW_HOME={home}"),
         environment=_plain(str(environment_file(home))),

@@ -9,10 +9,9 @@ from contextlib import suppress
 
 import msgspec
 
-from coilclaw.cli.card_text import RULE, closing, coloured, describe, editable, is_own
+from coilclaw.cli.card_text import RULE, closing, coloured, describe, editable, is_own, with_edited
 from coilclaw.cli.output import colours
-from coilclaw.cli.screen_pages import LEAST, START, Place, Screen, page, rows
-from coilclaw.packets.canonical import canonical_bytes, parse_object
+from coilclaw.cli.screen_pages import LEAST, START, Place, Screen, cells, page, rows
 from coilclaw.packets.card import Answer, Card, FromNowOn, Offer, Until
 from coilclaw.packets.text import visible
 
@@ -108,8 +107,14 @@ class Terminal:
             always = bool(card.offers) and word in ("a", "always")
             if word in ("s", "show"):
                 reached = max(reached, await _paged(lines, START))
-            elif word in ("?", "help"):
-                _say("\n".join(_lines(_explained(card, editable=text is not None))))
+            elif told := _told(word, card, editable=text is not None):
+                _say("\n".join(_lines(told)))
+            elif (always or word in ("y", "yes")) and _is_too_small():
+                _say(
+                    f"In a terminal of less than {LEAST[0]} columns and {LEAST[1]} rows parts of it went by unseen, so "
+                    "that did not count as a yes. Make it larger."
+                )
+                reached = START
             elif (always or word in ("y", "yes")) and reached.line < len(lines):
                 _say("Not all of it has been shown yet, so that did not count as a yes. It continues here:")
                 reached = await _paged(lines, reached)
@@ -158,6 +163,24 @@ class Terminal:
         return await _prompted("> ") or ""
 
 
+def _told(word: str, card: Card, *, editable: bool) -> str:
+    """What a word asks about, or why it is no answer to this card; empty where it is one."""
+    if word in ("?", "help"):
+        return _explained(card, editable=editable)
+    if word in ("e", "edit") and not editable:
+        return "This cannot be edited here: type r to say no and what you want instead."
+    return _once_only(card) if word in ("a", "always") and not card.offers else ""
+
+
+def _once_only(card: Card) -> str:
+    """Why a yes to this card is good for this once."""
+    if card.provenance:
+        return f"Always is not offered: this conversation took in untrusted content ({', '.join(card.provenance)})."
+    if card.lane != "A":
+        return "Always is not offered for what leaves this machine or governs the agent."
+    return "Always is not offered for this."
+
+
 def _explained(card: Card, *, editable: bool) -> str:
     """Every answer in a line."""
     return "\n".join([
@@ -174,16 +197,19 @@ async def _edited(card: Card, name: str, text: str) -> bytes | None:
     """The arguments with what the owner made of one of them; None when that is the same or nothing."""
     import click
 
-    _say("Enter runs what you write, Ctrl-C goes back." if name == "command" else "Save and quit to write it.")
+    from coilclaw.cli.live import asking
+
+    _say("Enter runs what you write, Ctrl-C goes back." if name == "command" else "Save and quit to have it done.")
     try:
-        new = await (_typed_over(text) if name == "command" else asyncio.to_thread(click.edit, text))
+        with asking():  # the screen is the editor's now
+            new = await (_typed_over(text) if name == "command" else asyncio.to_thread(click.edit, text))
     except (click.ClickException, EOFError, KeyboardInterrupt) as error:
         _say("\n".join(_lines(f"Nothing was edited. {error}".strip())))
         return None
     if new is None or new == text or (name == "command" and not new.strip()):
         _say("Nothing was changed.")
         return None
-    return canonical_bytes({**parse_object(card.args.encode()), name: new})
+    return with_edited(card, name, new)
 
 
 async def _typed_over(text: str) -> str:
@@ -207,6 +233,12 @@ async def _chosen(offers: tuple[Offer, ...]) -> FromNowOn | None:
     return FromNowOn(what=offer.what, until=until)
 
 
+def _is_too_small() -> bool:
+    """Whether the terminal has less room than anything is laid out for."""
+    columns, lines = os.get_terminal_size(sys.stderr.fileno())
+    return 0 < columns < LEAST[0] or 0 < lines < LEAST[1]
+
+
 def _screen() -> Screen:
     """The terminal's size now. One that does not tell counts as an ordinary one."""
     columns, lines = os.get_terminal_size(sys.stderr.fileno())
@@ -215,7 +247,7 @@ def _screen() -> Screen:
 
 def _lines(text: str) -> list[str]:
     """The lines of a text as this terminal can show them."""
-    rule = RULE[: _screen().columns]
+    rule = RULE[: _screen().columns // cells(RULE[0])]
     shown = visible(text)
     if not sys.stderr.encoding.lower().startswith("utf"):
         shown, rule = shown.translate(PLAIN), rule.translate(PLAIN)
@@ -265,9 +297,12 @@ def _show_rows(shown: list[str]) -> None:
 
 async def _prompted(prompt: str) -> str | None:
     """What is typed after a prompt, and not before it."""
+    from coilclaw.cli.live import asking
+
     forget_typed()
     _say(prompt, end="")
-    return await read_line(sys.stdin.fileno())
+    with asking():
+        return await read_line(sys.stdin.fileno())
 
 
 def _say(text: str, *, end: str = "\n") -> None:

@@ -3,13 +3,25 @@
 Owns every option, the origin of each value, and the home's layout. Never writes a file, never stores a secret.
 """
 
-from coilclaw.config.load import FileStamp, Loaded, config_origins, load, load_config, read_config, stamp_of
+from coilclaw.config.load import FileStamp, Loaded, load, read_config, stamp_of
+from coilclaw.config.models import (
+    AnthropicModel,
+    GoogleModel,
+    MockModel,
+    OpenAIModel,
+    ProviderModel,
+    Providers,
+    ReliableModel,
+    ResponsesModel,
+    RouterModel,
+    ServerModel,
+)
 from coilclaw.config.options import Origin
 from coilclaw.config.paths import Home, home_from
+from coilclaw.config.prices import Price
 from coilclaw.config.reference import default_toml, docs_markdown
 from coilclaw.config.schema import (
     Agent,
-    AnthropicModel,
     Approvals,
     Budgets,
     Channels,
@@ -19,23 +31,14 @@ from coilclaw.config.schema import (
     Jobs,
     Log,
     Memory,
-    MockModel,
-    OpenAIModel,
-    Price,
-    ProviderModel,
-    Providers,
     Receipts,
-    ReliableModel,
-    ResponsesModel,
     Retention,
-    RouterModel,
     Security,
     Server,
-    ServerModel,
     Webhook,
     WebSearch,
 )
-from coilclaw.config.show import policy_inputs, secret_variables, show_config
+from coilclaw.config.show import named_secrets, policy_inputs, secret_variables, show_config
 
 __all__ = [
     "Agent",
@@ -47,6 +50,7 @@ __all__ = [
     "Config",
     "Executor",
     "FileStamp",
+    "GoogleModel",
     "Home",
     "Jobs",
     "Loaded",
@@ -68,12 +72,11 @@ __all__ = [
     "ServerModel",
     "WebSearch",
     "Webhook",
-    "config_origins",
     "default_toml",
     "docs_markdown",
     "home_from",
     "load",
-    "load_config",
+    "named_secrets",
     "policy_inputs",
     "read_config",
     "secret_variables",

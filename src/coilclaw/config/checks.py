@@ -6,19 +6,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from coilclaw.config.faults import Faults, display, safe_text
+from coilclaw.config.forge import GitHubForge
+from coilclaw.config.google import google_faults
 from coilclaw.config.mcp import NEVER_OFFERED
+from coilclaw.config.models import MockModel, ProviderModel, ReliableModel, RouterModel, ServerModel
 from coilclaw.config.options import nearest
 from coilclaw.config.paths import BadPath, Home, absolute, resolved, stands_as
-from coilclaw.config.schema import (
-    Config,
-    MockModel,
-    ProviderModel,
-    ReliableModel,
-    RouterModel,
-    Server,
-    ServerModel,
-)
-from coilclaw.config.tables import CHECKS, MCP_SERVERS, MODELS, WEBHOOKS, KeyPath
+from coilclaw.config.schema import Config, Server
+from coilclaw.config.tables import CHECKS, MCP_SERVERS, MODELS, ORGS, REPOS, WEBHOOKS, KeyPath
 
 
 def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults: Faults) -> Config:
@@ -43,14 +38,26 @@ def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults:
             models[name] = model
     tls = {
         name: None if path is None else at(("server", name), path, home.root)
-        for name, path in (("tls_cert", config.server.tls_cert), ("tls_key", config.server.tls_key))
+        for name, path in (
+            ("tls_cert", config.server.tls_cert),
+            ("tls_key", config.server.tls_key),
+            ("tls_client_ca", config.server.tls_client_ca),
+        )
     }
     trees = config.forge.trees_dir
     trees = None if trees is None else at(("forge", "trees_dir"), trees, home.root)
+    sessions = config.runner.sessions_dir
+    sessions = None if sessions is None else at(("runner", "sessions_dir"), sessions, home.root)
+    repos = {
+        name: repo if repo.path is None else replace(repo, path=at((*REPOS, name, "path"), repo.path, home.root))
+        for name, repo in config.repos.items()
+    }
     return replace(
         config,
         workspace_dir=workspace,
         forge=replace(config.forge, trees_dir=trees),
+        runner=replace(config.runner, sessions_dir=sessions),
+        repos=repos,
         security=replace(config.security, forbidden_paths=tuple(dict.fromkeys(forbidden))),
         providers=replace(config.providers, models=models),
         server=replace(config.server, **tls),
@@ -63,13 +70,15 @@ def check(config: Config, home: Home, declared: Set[str], faults: Faults) -> Non
     """Record every fault that involves several values."""
     if _check_workspace(config, home, faults):
         _check_files(config, home, faults)
-        _check_trees(config, home, faults)
+        _check_folders(config, home, faults)
     _check_switches(config, faults)
     _check_providers(config, declared, faults)
     _check_webhooks(config, faults)
     _check_notify(config, faults)
     _check_forge(config, faults)
     _check_mcp(config, faults)
+    _check_google(config, faults)
+    _check_runner(config, faults)
     _check_listening(config, faults)
 
 
@@ -158,9 +167,22 @@ def _check_forge(config: Config, faults: Faults) -> None:
         if covered:
             text = f'"{safe_text(pattern)}" covers {covered[0]}, which never merges by itself; name other folders'
             faults.note(("forge", "merge_allow"), text)
+    if forge.kind == "github":
+        _check_github(forge.github, faults)
     for name, each in forge.checks.items():
         if not each.command.strip():
             faults.note((*CHECKS, name, "command"), "is missing; name the command that must succeed")
+
+
+def _check_github(github: GitHubForge, faults: Faults) -> None:
+    place = ("forge", "github")
+    if not github.repository:
+        faults.note((*place, "repository"), "is missing; name the bot's own repository, such as name/bot")
+    if not github.owner_id:
+        faults.note((*place, "owner_id"), "is missing; only reviews of that account count, by its number")
+    app = (github.app_id, github.installation_id, github.private_key_env)
+    if bool(github.token_env) == any(app) or (any(app) and not all(app)):
+        faults.note(place, "needs app_id, installation_id and private_key_env, or token_env alone")
 
 
 def _check_mcp(config: Config, faults: Faults) -> None:
@@ -175,13 +197,31 @@ def _check_mcp(config: Config, faults: Faults) -> None:
             faults.note(("mcp", "serve", "tools"), text)
 
 
-def _check_trees(config: Config, home: Home, faults: Faults) -> None:
-    trees = resolved(config.trees_dir)
-    for other, what in ((resolved(config.workspace_dir), "the workspace"), (resolved(home.root), "the home")):
-        if trees.is_relative_to(other) or other.is_relative_to(trees):
-            faults.note(
-                ("forge", "trees_dir"), f"{display(trees)} and {what} lie in one another; choose a folder apart"
-            )
+def _check_google(config: Config, faults: Faults) -> None:
+    for key, text in google_faults(config.google):
+        faults.note(("google", key), text)
+
+
+def _check_runner(config: Config, faults: Faults) -> None:
+    from coilclaw.config.runner import EVERY, SELF, repo_faults
+
+    for name, repo in config.repos.items():
+        for key, text in repo_faults(repo):
+            faults.note((*REPOS, name, *([key] if key else ())), text)
+    for name, org in config.orgs.items():
+        if not org.repos and name != SELF:
+            faults.warn((*ORGS, name, "repos"), f'names none, so no session can run for it; "{EVERY}" means all')
+
+
+def _check_folders(config: Config, home: Home, faults: Faults) -> None:
+    """The folders that boxes work in lie apart from the workspace, the home and one another."""
+    apart = {resolved(config.workspace_dir): "the workspace", resolved(home.root): "the home"}
+    for key, folder in ((("forge", "trees_dir"), config.trees_dir), (("runner", "sessions_dir"), config.sessions_dir)):
+        real = resolved(folder)
+        for other, what in apart.items():
+            if real.is_relative_to(other) or other.is_relative_to(real):
+                faults.note(key, f"{display(real)} and {what} lie in one another; choose a folder apart")
+        apart[real] = ".".join(key)
 
 
 def _check_notify(config: Config, faults: Faults) -> None:

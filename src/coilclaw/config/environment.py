@@ -1,6 +1,7 @@
 """COILCLAW_* variables: which key each one sets, and how its text becomes a value."""
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias, cast, get_args, get_origin
 
 import msgspec
@@ -143,6 +144,7 @@ def _key_hint(rest: str, types: Mapping[str, object]) -> str:
     return f"did you mean ..._{_upper(close)}?" if close else f"keys are {', '.join(types)}"
 
 
+@lru_cache(1024)
 def _upper(part: str) -> str:
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in part).upper()
 

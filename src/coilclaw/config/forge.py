@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from coilclaw.config.notify import EnvName
+
 
 class ForgeCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Your own command that must succeed before a pull request can be merged."""
@@ -14,6 +16,35 @@ class ForgeCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The command, run in a box without network on the merge result."""
     timeout_seconds: Annotated[float, Meta(gt=0, le=3600)] = 300.0
     """Its timeout; a longer run has failed."""
+
+
+class GitHubForge(msgspec.Struct, frozen=True, kw_only=True):
+    """The repository on GitHub that shows the bot's pull requests, and how to sign in there."""
+
+    repository: Annotated[str, Meta(max_length=140, pattern=r"^([A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+)?$")] = ""
+    """The repository, as `owner/name`. It must be private and belong to the bot alone."""
+    owner_id: Annotated[int, Meta(ge=0)] = 0
+    """Your account's number there (`id` at https://api.github.com/users/NAME). Only its reviews count."""
+    app_id: Annotated[int, Meta(ge=0)] = 0
+    """The GitHub App that the bot signs in as; with `installation_id` and `private_key_env`."""
+    installation_id: Annotated[int, Meta(ge=0)] = 0
+    """The number of the App's installation on the repository."""
+    private_key_env: str = ""
+    """The variable or stored secret with the App's private key: the PEM text, or that text in base64."""
+    token_env: str = ""
+    """Instead of an App: the variable or stored secret with a fine-grained token of a second account."""
+    api_url: str = "https://api.github.com"
+    """The address of the API."""
+    reads: tuple[Annotated[str, Meta(max_length=140, pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$")], ...] = ()
+    """Further repositories whose issues, pull requests and comments `forge_read` may read. It trusts none of it."""
+    webhook_secret_env: EnvName = ""
+    """The name of the secret that signs webhooks to `/v1/forge/webhook`, which only bring the next look forward. Empty:
+    none is accepted."""
+    execute: Literal["local", "actions"] = "local"
+    """local: schedules run on this machine. actions: they run in GitHub Actions, as do jobs that are created with
+    `--on actions`; see docs/github.md."""
+    image: Annotated[str, Meta(max_length=300, pattern=r"^([a-z0-9][a-z0-9./:_-]*@sha256:[0-9a-f]{64})?$")] = ""
+    """The container image, by its digest, in which Actions run tests and analyses: without network and secrets."""
 
 
 class Forge(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,3 +66,8 @@ class Forge(msgspec.Struct, frozen=True, kw_only=True):
     """Days after which an unanswered pull request is closed and its job cancelled."""
     checks: dict[str, ForgeCheck] = {}
     """Your own required checks, each a table `[forge.checks.NAME]`."""
+    kind: Literal["local", "github"] = "local"
+    """local: pull requests are on this machine alone. github: they also stand on GitHub and are merged there; see
+    docs/github.md."""
+    github: GitHubForge = GitHubForge()
+    """The repository on GitHub."""

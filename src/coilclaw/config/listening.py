@@ -44,6 +44,9 @@ def check_server(server: Server, faults: Faults, *, address_holds: bool) -> None
     if (server.tls_cert is None) != (server.tls_key is None):
         missing = "tls_key" if server.tls_key is None else "tls_cert"
         faults.note(("server", missing), "is missing; set both the certificate and its key")
+    if server.tls_client_ca is not None and server.tls_cert is None and server.tls_key is None:
+        text = "needs tls_cert and tls_key: a proxy that terminates TLS must ask for client certificates itself"
+        faults.note(("server", "tls_client_ca"), text)
     fault = public_url_fault(server.public_url)
     if fault:
         faults.note(("server", "public_url"), fault)

@@ -12,7 +12,6 @@ from coilclaw.config.environment import (
     ENCRYPTION_KEY,
     MODEL_PRIMARY,
     OPENROUTER_KEY,
-    SECRETS,
     Override,
     chooses_openrouter,
     read_environment,
@@ -40,8 +39,6 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """The variables that set a key."""
     warnings: tuple[str, ...]
     """Warnings about what works but is probably unintended."""
-    secrets_present: tuple[str, ...]
-    """The known secret variables that are set; their values are not stored."""
     stamp: FileStamp
     """Fingerprint of the file that was read."""
 
@@ -53,16 +50,6 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
             written: Origin = "file" if _stands_in(self.table, path) else "default"
             found[".".join(path)] = "environment" if path in self.variables else written
         return found
-
-
-def load_config(home: Home, environ: Mapping[str, str]) -> Config:
-    """The configuration of a home, or a ConfigError that lists every fault."""
-    return load(home, environ).config
-
-
-def config_origins(home: Home, environ: Mapping[str, str]) -> dict[str, Origin]:
-    """The origin of each value, by dotted key."""
-    return load(home, environ).origins
 
 
 def load(home: Home, environ: Mapping[str, str], data: bytes | None = None) -> Loaded:
@@ -90,7 +77,6 @@ def load(home: Home, environ: Mapping[str, str], data: bytes | None = None) -> L
         table=stands,
         variables=faults.variables,
         warnings=(*faults.warnings, *_strangers(config, faults)),
-        secrets_present=tuple(name for name in SECRETS if environ.get(name)),
         stamp=stamp,
     )
 

@@ -53,8 +53,11 @@ ServedTool = Annotated[
 
 NEVER_OFFERED = frozenset(
     """
-    attachment_save bot_tighten bot_yolo file_show file_vouch guest_approve guest_look guest_sign_in pr_merge
-    project_add project_vouch quarantine_release settings_change sop_approval
+    adapter_change attachment_save bot_pack bot_public bot_tighten bot_yolo evolve_merge evolve_rollback evolve_route
+    file_show file_vouch gcal_list_events gmail_create_draft_reply gmail_get_full gmail_get_snippet gmail_search_threads
+    gmail_send_draft google_connect google_disconnect guest_approve guest_look guest_sign_in main_accept patrol_run
+    pr_merge pr_publish project_add project_vouch quarantine_release session_command session_deploy session_draft
+    session_end session_fetch session_push session_secret session_start session_write settings_change sop_approval
     """.split()  # noqa: SIM905  a dozen quoted words are harder to read
 )
 """What only the runtime calls, and what decides for the owner. The gate refuses these to clients in any case."""

@@ -16,8 +16,9 @@ Address = Annotated[
     ),
 ]
 NoticeType: TypeAlias = Literal[
-    "approval_needed", "approval_expiring", "job_failed", "job_completed", "proactive_reach_out"
-]
+    "approval_needed", "approval_expiring", "job_failed", "job_completed", "proactive_reach_out", "alert_raised",
+    "session_waiting",
+]  # fmt: skip
 
 
 class Smtp(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,8 @@ class Notify(msgspec.Struct, frozen=True, kw_only=True):
     address, by mail. All say that something is waiting, never what."""
 
     types: tuple[NoticeType, ...] = (
-        "approval_needed", "approval_expiring", "job_failed", "job_completed", "proactive_reach_out",
+        "approval_needed", "approval_expiring", "job_failed", "job_completed", "proactive_reach_out", "alert_raised",
+        "session_waiting",
     )  # fmt: skip
     """Which notifications are sent outside the panel."""
     quiet: Annotated[

@@ -2,6 +2,7 @@
 
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin
@@ -29,8 +30,9 @@ class Option(msgspec.Struct, frozen=True):
         return ".".join(self.path)
 
 
+@cache
 def fields_of(shape: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
-    """The fields of a struct by their names in the file."""
+    """The fields of a struct by their names in the file; never changed, and looked up once."""
     return {field.encode_name: field for field in msgspec.structs.fields(shape)}
 
 
@@ -42,8 +44,8 @@ def is_section(kind: object) -> bool:
 def options_of(shape: type[msgspec.Struct] = Config, path: KeyPath = ()) -> Iterator[Option]:
     """Every option with a fixed name, sections in order; `table_options` lists those of named tables."""
     sections: list[tuple[Any, KeyPath]] = []
-    for field in msgspec.structs.fields(shape):
-        here = (*path, field.encode_name)
+    for name, field in fields_of(shape).items():
+        here = (*path, name)
         if is_section(field.type):
             sections.append((field.type, here))
         elif here not in TABLES:
@@ -103,7 +105,9 @@ def allowed(kind: Any) -> str:
     if get_origin(inner) is dict:
         return "a table of strings"
     word = _WORDS[inner]
-    return word if meta is None else f"{word} from {meta.ge} to {meta.le}"
+    if meta is None or meta.le is None:
+        return word
+    return f"{word} above {meta.gt}, at most {meta.le}" if meta.ge is None else f"{word} from {meta.ge} to {meta.le}"
 
 
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", Path: "a path"}

@@ -28,11 +28,6 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "memory.sqlite"
 
     @property
-    def receipts_log(self) -> Path:
-        """The copy of the receipts, unless `receipts.path` says otherwise."""
-        return self.root / "tool_receipts.log"
-
-    @property
     def keys_dir(self) -> Path:
         """Signing and encryption keys, 0600 each."""
         return self.root / "keys"

@@ -7,13 +7,25 @@ from typing import cast
 
 import msgspec
 
-from coilclaw.config import forge, mcp, notify, schema
+from coilclaw.config import evolve, forge, google, mcp, models, notify, prices, runner, schema, web_search
 from coilclaw.config.environment import ALIASES, OTHERS, variable_for
 from coilclaw.config.faults import display
 from coilclaw.config.options import Option, allowed, is_section, options_of, table_options
 from coilclaw.config.paths import Home
 from coilclaw.config.schema import Config
-from coilclaw.config.tables import CHECKS, MCP_SERVERS, MODELS, PRICES, TABLES, WEBHOOKS, KeyPath, Table, table_at
+from coilclaw.config.tables import (
+    CHECKS,
+    MCP_SERVERS,
+    MODELS,
+    ORGS,
+    PRICES,
+    REPOS,
+    TABLES,
+    WEBHOOKS,
+    KeyPath,
+    Table,
+    table_at,
+)
 
 ACTIVE = (
     "default_provider",
@@ -101,7 +113,8 @@ def option_texts() -> Mapping[tuple[str, str], str]:
     import inspect
 
     told: dict[tuple[str, str], str] = {}
-    for node in (node for part in (forge, mcp, notify, schema) for node in ast.parse(inspect.getsource(part)).body):
+    parts = (evolve, forge, google, mcp, models, notify, prices, runner, schema, web_search)
+    for node in (node for part in parts for node in ast.parse(inspect.getsource(part)).body):
         if not isinstance(node, ast.ClassDef):
             continue
         extended = {base.id for base in node.bases if isinstance(base, ast.Name)}
@@ -196,6 +209,11 @@ succeed. A pull request cannot change them: they are only in this file.""",
     MCP_SERVERS: """\
 `coilclaw mcp add` writes such a table after you approved the server. A table that was written by hand, or changed,
 does nothing until you approve it: `coilclaw mcp approve NAME`. See [guests.md](guests.md).""",
+    REPOS: """\
+`coilclaw repo add` writes such a table. Your projects can be worked on without one. See [runner.md](runner.md).""",
+    ORGS: """\
+Its sessions have the repositories, providers and secrets that its table names, and nothing else. `self` is you: it is
+always there, on the plan `enterprise`, with all repositories and providers unless its table names some.""",
 }
 
 _TEMPLATES: Mapping[KeyPath, str] = {
@@ -231,6 +249,7 @@ model = "mock"
 # What a model costs, for `coilclaw usage`; the name is the one in the model's answers.
 # [prices."openai/gpt-4o"]
 # input_per_million = 2.5
+# cached_per_million = 1.25  # what the provider read from its own cache
 # output_per_million = 10
 """,
     CHECKS: """\
@@ -244,5 +263,20 @@ model = "mock"
 # [mcp.servers.notes]
 # kind = "stdio"
 # command = ["notes-server", "--quiet"]
+""",
+    REPOS: """\
+# A repository that coding sessions work on: a folder of yours, or one on GitHub.
+# [repos.website]
+# path = "~/src/website"
+# copy = [".env"]
+# setup = "npm ci --offline"
+""",
+    ORGS: """\
+# Somebody that sessions are run for, with their limits; you are "self".
+# [orgs.example]
+# plan = "team"
+# repos = ["website"]
+# providers = ["shell"]
+# secrets = ["WEBSITE_TOKEN"]
 """,
 }

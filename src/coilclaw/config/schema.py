@@ -4,14 +4,20 @@
 """
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from coilclaw.config.evolve import Evolve
 from coilclaw.config.forge import Forge
+from coilclaw.config.google import Google
 from coilclaw.config.mcp import Mcp
+from coilclaw.config.models import Providers, Seconds, Tokens
 from coilclaw.config.notify import EnvName, Notify
+from coilclaw.config.prices import Price
+from coilclaw.config.runner import Org, Plans, Repo, Runner
+from coilclaw.config.web_search import WebSearch
 from coilclaw.packets.decision import Autonomy
 
 EVERY_TOOL = "*"
@@ -43,10 +49,7 @@ Domain = Annotated[
 ToolName = Annotated[
     str, Meta(pattern=r"^(\*|[A-Za-z][A-Za-z0-9_.:-]{0,127})$", title='the name of a tool such as "file_read", or "*"')
 ]
-Seconds = Annotated[float, Meta(ge=0.05, le=3600)]
 Days = Annotated[int, Meta(ge=0, le=36_500)]
-Tokens = Annotated[int, Meta(ge=1, le=1_000_000_000_000)]
-ContextWindow = Annotated[int, Meta(ge=1024, le=100_000_000)]
 Bytes = Annotated[int, Meta(ge=1024, le=104_857_600)]
 
 
@@ -70,133 +73,6 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     a host in your own network can only be listed this way."""
     audit_log: bool = True
     """The audit trail cannot be switched off; `false` is an error."""
-
-
-class MockModel(msgspec.Struct, frozen=True, kw_only=True):
-    """Scripted, deterministic answers, for trying things out and for tests. Needs no network and no key."""
-
-    kind: Literal["mock"] = "mock"
-    """The kind of provider."""
-    model: str = "mock"
-    """The model name in its answers."""
-    script: Path | None = None
-    """A file of scripted answers, relative to the home. `COILCLAW_MOCK_SCRIPT` sets one for a single run."""
-    context_window: ContextWindow | None = None
-    """The context window that it claims. Not set: 32768."""
-
-
-class ServerModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model on a server, local or remote."""
-
-    kind: str = ""
-    """The kind of provider."""
-    model: str = ""
-    """The model to use; required."""
-    base_url: str = ""
-    """The server's base URL; required."""
-    api_key_env: EnvName = ""
-    """The name of the environment variable or stored secret with the key, never the key itself. Empty: no key
-    is sent."""
-    timeout_seconds: Seconds = 60.0
-    """How long one request may take."""
-    max_retries: Annotated[int, Meta(ge=0, le=20)] = 3
-    """How often a request is retried after a timeout, 429 or 5xx."""
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    """The sampling temperature. Not set: the server decides."""
-    max_output_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
-    """Maximum length of an answer. Not set: the server decides."""
-    context_window: ContextWindow | None = None
-    """Tokens that a request and its answer may have together. Not set: known for well-known models, else 32768."""
-    sees: bool | None = None
-    """Whether the model has vision; without it, a line of text replaces a picture. Not set: known for
-    well-known models, else false."""
-
-
-class OpenAIModel(ServerModel, frozen=True, kw_only=True):
-    """A server with the OpenAI chat completions API, local or remote."""
-
-    kind: Literal["openai-compatible"] = "openai-compatible"
-    """The kind of provider."""
-    base_url: str = ""
-    """The server's URL without `/chat/completions`, such as `http://localhost:1234/v1`; required.
-    The airlock lets this provider reach exactly this host and port."""
-
-
-class AnthropicModel(ServerModel, frozen=True, kw_only=True):
-    """Anthropic's own API, or a server with its Messages API."""
-
-    kind: Literal["anthropic"] = "anthropic"
-    """The kind of provider."""
-    base_url: str = "https://api.anthropic.com/v1"
-    """The server's URL without `/messages`. The airlock lets this provider reach exactly this host and
-    port."""
-    timeout_seconds: Seconds = 180.0
-    """How long one request may take."""
-    max_output_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
-    """Maximum length of an answer. Not set: 16000."""
-    sees: bool | None = None
-    """Whether the model has vision; without it, a line of text replaces a picture. Not set: known for
-    well-known models, else true."""
-
-
-class ResponsesModel(ServerModel, frozen=True, kw_only=True):
-    """OpenAI's own API, or a server with its Responses API."""
-
-    kind: Literal["openai-responses"] = "openai-responses"
-    """The kind of provider."""
-    base_url: str = "https://api.openai.com/v1"
-    """The server's URL without `/responses`. The airlock lets this provider reach exactly this host and
-    port."""
-    timeout_seconds: Seconds = 180.0
-    """How long one request may take."""
-    sees: bool | None = None
-    """Whether the model has vision; without it, a line of text replaces a picture. Not set: known for
-    well-known models, else true."""
-
-
-class ReliableModel(msgspec.Struct, frozen=True, kw_only=True):
-    """Tries other providers in order until one answers."""
-
-    kind: Literal["reliable"] = "reliable"
-    """The kind of provider."""
-    providers: tuple[str, ...] = ()
-    """Names of other providers, tried from first to last; required."""
-
-
-class RouterModel(msgspec.Struct, frozen=True, kw_only=True):
-    """Chooses a provider by the request's hint: `chat`, `route`, `plan`, `job`, `author`, `summarise`."""
-
-    kind: Literal["router"] = "router"
-    """The kind of provider."""
-    routes: dict[str, str] = {}
-    """For each hint, the name of the provider that answers it."""
-    default: str = ""
-    """The provider for requests without a hint or without a matching route; required."""
-
-
-ProviderModel: TypeAlias = MockModel | OpenAIModel | AnthropicModel | ResponsesModel | ReliableModel | RouterModel
-MODEL_KINDS: dict[
-    str, type[MockModel | OpenAIModel | AnthropicModel | ResponsesModel | ReliableModel | RouterModel]
-] = {
-    "mock": MockModel,
-    "openai-compatible": OpenAIModel,
-    "anthropic": AnthropicModel,
-    "openai-responses": ResponsesModel,
-    "reliable": ReliableModel,
-    "router": RouterModel,
-}
-
-
-def default_models() -> dict[str, ProviderModel]:
-    """The providers if the file names none."""
-    return {"local": MockModel()}
-
-
-class Providers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers. Each provider is a table `[providers.models.NAME]`; its keys depend on its `kind`."""
-
-    models: dict[str, ProviderModel] = msgspec.field(default_factory=default_models)
-    """The providers by name."""
 
 
 class CliChannel(msgspec.Struct, frozen=True, kw_only=True):
@@ -249,8 +125,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     tool_timeout_seconds: Seconds = 30.0
     """How long a tool may run, not counting boxed commands."""
     shell_timeout_seconds: Seconds = 120.0
-    """How long a boxed command may run by default. A call may request up to 1800 seconds, and
-    its card says so."""
+    """How long a boxed command may run by default. A call may request up to 1800 seconds; its card says so."""
     shell_write_bytes: Annotated[int, Meta(ge=1 << 20, le=1 << 50)] = 4 << 30
     """How much a boxed command may write to, or occupy on, the workspace's file system. It is measured twenty
     times a second, so a fast disk can exceed it slightly. A single file may have 64 MiB, `/tmp` in the box 128 MiB."""
@@ -354,15 +229,6 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """How long one request may take."""
 
 
-class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model costs, for `coilclaw usage`. The table's name is the model's name in its answers."""
-
-    input_per_million: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
-    """Price of a million tokens read, in your currency."""
-    output_per_million: Annotated[float, Meta(ge=0, le=1_000_000)] = 0.0
-    """Price of a million tokens written."""
-
-
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """How many days data is kept; 0 means for ever. Receipts are always kept. The worker prunes daily."""
 
@@ -378,23 +244,6 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """Artifacts, except those in a job's evidence or referenced by a kept message."""
 
 
-class WebSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """The search server of `web_search`. Off by default; only the key's name is configured."""
-
-    kind: Literal["off", "brave", "searxng"] = "off"
-    """`brave` is the Brave Search API and needs a key; `searxng` is your own SearXNG server."""
-    base_url: str = ""
-    """For searxng: the server's URL, such as `http://localhost:8888`."""
-    api_key_env: EnvName = ""
-    """The name of the environment variable with the key."""
-
-    def address(self) -> str:
-        """The search URL without the query; empty when off."""
-        if self.kind == "brave":
-            return "https://api.search.brave.com/res/v1/web/search"
-        return f"{self.base_url.rstrip('/')}/search" if self.kind == "searxng" and self.base_url else ""
-
-
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     """The HTTP interface."""
 
@@ -407,6 +256,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """The TLS certificate (PEM, with its chain); needs `tls_key`."""
     tls_key: Path | None = None
     """The private key of `tls_cert`."""
+    tls_client_ca: Path | None = None
+    """Authorities (PEM) of client certificates: only programs and browsers that show one of theirs may then connect,
+    and what they ask for still needs its token. Needs `tls_cert` and `tls_key`."""
     tls_proxy: str = ""
     """The address of a proxy that terminates TLS, such as `10.0.0.2`; only it may then connect. Needs an https
     `public_url`."""
@@ -483,8 +335,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Pull requests."""
     mcp: Mcp = Mcp()
     """The Model Context Protocol."""
+    runner: Runner = Runner()
+    """Coding sessions."""
+    repos: dict[str, Repo] = {}
+    """Repositories that sessions work on, each a table `[repos.NAME]`."""
+    orgs: dict[str, Org] = {}
+    """Who sessions are run for, each a table `[orgs.NAME]`."""
+    plans: Plans = Plans()
+    """What organizations may use."""
+    evolve: Evolve = Evolve()
+    """The agent that works on itself."""
     web_search: WebSearch = WebSearch()
     """The search server of web_search."""
+    google: Google = Google()
+    """Mail and calendar accounts."""
     server: Server = Server()
     """The HTTP interface."""
     log: Log = Log()
@@ -494,3 +358,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def trees_dir(self) -> Path:
         """Where jobs get their copies of the workspace."""
         return self.forge.trees_dir or self.workspace_dir.with_name(f"{self.workspace_dir.name}-trees")
+
+    @property
+    def sessions_dir(self) -> Path:
+        """Where sessions have their checkouts."""
+        return self.runner.sessions_dir or self.workspace_dir.with_name(f"{self.workspace_dir.name}-sessions")

@@ -9,8 +9,9 @@ import msgspec
 
 from coilclaw.config.environment import SECRETS
 from coilclaw.config.faults import display
+from coilclaw.config.models import ServerModel
 from coilclaw.config.options import Origin
-from coilclaw.config.schema import Config, ServerModel
+from coilclaw.config.schema import Config
 
 if TYPE_CHECKING:  # only for type checking: loading a configuration needs neither hashing nor JSON
     from coilclaw.packets.canonical import Json, JsonObject
@@ -35,19 +36,28 @@ def policy_inputs(config: Config) -> JsonObject:
     parts = _plain(config)
     chosen = (
         "workspace_dir", "security", "channels", "agent", "approvals", "budgets", "jobs", "executor", "webhooks",
-        "forge", "mcp",
+        "forge", "mcp", "runner", "repos", "orgs", "plans", "google",
     )  # fmt: skip
     return {name: _ordered(parts[name]) for name in chosen}
 
 
 def secret_variables(config: Config) -> tuple[str, ...]:
     """The variables whose values are secrets, for redaction."""
+    return tuple(dict.fromkeys((*SECRETS, *named_secrets(config))))
+
+
+def named_secrets(config: Config) -> tuple[str, ...]:
+    """The variables that the configuration expects secrets in."""
     models = config.providers.models.values()
     named = [model.api_key_env for model in models if isinstance(model, ServerModel)]
     named += [config.web_search.api_key_env, *(webhook.secret_env for webhook in config.webhooks.values())]
-    named += [config.notify.token_env, config.notify.smtp.password_env]
+    named += [config.google.client_secret_env, config.notify.token_env, config.notify.smtp.password_env]
     named += [name for server in config.mcp.servers.values() for name in (*server.env, *server.headers.values())]
-    return tuple(dict.fromkeys((*SECRETS, *filter(None, named))))
+    named += [name for repo in config.repos.values() for name in (repo.token_env, repo.webhook_secret_env)]
+    github = config.forge.github
+    named += [github.private_key_env, github.token_env, github.webhook_secret_env]
+    named += [name for org in config.orgs.values() for name in org.secrets]
+    return tuple(dict.fromkeys(filter(None, named)))
 
 
 def _plain(config: Config) -> dict[str, Json]:

@@ -9,7 +9,10 @@ import msgspec
 
 from coilclaw.config.forge import ForgeCheck
 from coilclaw.config.mcp import McpServer
-from coilclaw.config.schema import MODEL_KINDS, Price, Webhook, default_models
+from coilclaw.config.models import MODEL_KINDS, default_models
+from coilclaw.config.prices import Price
+from coilclaw.config.runner import Org, Repo
+from coilclaw.config.schema import Webhook
 
 KeyPath: TypeAlias = tuple[str, ...]
 Shapes: TypeAlias = Mapping[str, type[msgspec.Struct]]
@@ -18,6 +21,8 @@ WEBHOOKS: KeyPath = ("webhooks",)
 PRICES: KeyPath = ("prices",)
 CHECKS: KeyPath = ("forge", "checks")
 MCP_SERVERS: KeyPath = ("mcp", "servers")
+REPOS: KeyPath = ("repos",)
+ORGS: KeyPath = ("orgs",)
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +74,8 @@ TABLES: Mapping[KeyPath, Table] = {
         Table(path=PRICES, noun="price", shapes={"": Price}, signs="._-/:@+", longest=128, variables=False),
         Table(path=CHECKS, noun="check", shapes={"": ForgeCheck}, signs="_-"),
         Table(path=MCP_SERVERS, noun="server", shapes={"": McpServer}, signs="_-", longest=32),
+        Table(path=REPOS, noun="repository", shapes={"": Repo}),
+        Table(path=ORGS, noun="organization", shapes={"": Org}, signs="_-"),
     )
 }
 """Every named table by its path."""

@@ -1,4 +1,4 @@
-"""Addresses: whether a GET repeats one that somebody wrote, or was put together by the model. Pure.
+"""Addresses: whether a GET repeats a known address or one that the model constructed. Pure.
 
 An address that the model puts together can carry anything it has read. One that stands word for word in the owner's
 words, on a page or in search results carries nothing but the choice. An echo must not turn the first into the second:

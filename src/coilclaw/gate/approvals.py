@@ -6,13 +6,13 @@ import msgspec
 
 from coilclaw.gate.conveyor import Conveyor, Outcome
 from coilclaw.gate.outcomes import End, changed, denial, expired, refusal, resolved, withdrawn
-from coilclaw.gate.proof import OwnerProof
+from coilclaw.gate.proof import OwnerProof, door_of
 from coilclaw.gate.records import Record, Taken, Verdict
 from coilclaw.gate.turn import Turn
 from coilclaw.ledger.audit import add_event
-from coilclaw.packets.action import Action, Status, ToolResult
+from coilclaw.packets.action import Action, Source, Status, ToolResult
 from coilclaw.packets.card import FromNowOn
-from coilclaw.packets.errors import Conflict, UsageError
+from coilclaw.packets.errors import Conflict, ProofNeeded, UsageError
 from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.packets.proof import Assertion
 from coilclaw.store.actions import load_action, waiting_actions
@@ -21,6 +21,7 @@ from coilclaw.store.held_back import reproposed_actions
 from coilclaw.store.tx import Tx
 
 BATCH = 100
+MERGE_TOOL = "pr_merge"
 
 
 class NotOffered(UsageError):
@@ -52,7 +53,7 @@ class Approvals:
     ) -> Action | Outcome:
         """Write down a yes to exactly what was shown: the card's digest, and what it was compared with.
 
-        With `from_now_on` a standing answer is written with it; one that is not offered is an error, and no yes.
+        With `from_now_on` a standing answer is stored too; one that was not offered is an error and approves nothing.
 
         What cannot be approved any more ends here, with its reason. Where the door is not enough and `proof` does not
         hold, ProofNeeded is raised and it goes on waiting.
@@ -60,6 +61,8 @@ class Approvals:
         if action.status == "APPROVED":
             return action
         self._must_wait(action)
+        if door_of(by) == "forge" and action.call.tool != MERGE_TOOL:
+            raise ProofNeeded("a review on GitHub answers merge questions alone.", remedy="Answer it in the panel.")
         inspected, looked = await self._conveyor.intake.look(action, self._conveyor.intake.turn_of(action))
         if from_stamp(action.expires_at) <= self._clock():
             return await self._end(action, expired())
@@ -142,7 +145,8 @@ class Approvals:
                 remedy="Refer to the secret by the name of its environment variable.",
             )
         # The owner's own hand, so no longer a job's; what it may stem from stays with it.
-        turn = Turn(action.turn_id, action.thread_id, "cli", action.taint)
+        source: Source = "session" if action.source == "session" else "cli"
+        turn = Turn(action.turn_id, action.thread_id, source, action.taint)
         known = await self._conveyor.intake.known(action.call, key) if key is not None else None
         if known is not None:
             return known

@@ -2,25 +2,35 @@
 
 from collections.abc import Iterator
 
-from coilclaw.gate.decision_input import BACKGROUND, FOLLOWED, MATRIX, OUTSIDE, Case, Rule, describe, told_paths
+from coilclaw.gate.decision_input import BACKGROUND, FOLLOWED, MATRIX, OUTSIDE, Case, Facts, Rule, describe, told_paths
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.decision import Reason
 
 _PRIVATE = "your files, notes or memory"
+_SESSION_MERGE = "It merges what a coding session committed into your repository."
 IRREVERSIBLE = "CANNOT_BE_UNDONE"
 
 
 def _ask_lane(case: Case) -> Iterator[Reason]:
     if case.lane == "B":
-        merge = "It merges and deploys what a job prepared."
-        text = "It would have an effect outside this machine." if case.facts.merge is None else merge
+        merged, text = case.facts.merge, "It would have an effect outside this machine."
+        if merged is not None:
+            text = "It merges and deploys what a job prepared." if merged.of_job else _SESSION_MERGE
         yield Reason(rule="lane.external", code="LANE_B", text=text)
     if case.lane == "C" and not case.facts.unsafe:
         yield Reason(
             rule="lane.owner",
             code="LANE_C",
-            text="It changes what governs the agent itself; only the owner decides that.",
+            text=f"It changes what governs the agent{_governed(case.facts)}, so a yes needs proof that it is yours:"
+            " a passkey, or the terminal until you have one.",
         )
+
+
+def _governed(facts: Facts) -> str:
+    """Which files govern the agent, of those that would change."""
+    written = [path.asked for path in facts.paths if path.write and path.path_class == "owner"]
+    named = written if facts.merge is None else facts.merge.governs
+    return f" ({', '.join(named[:3])}{' …' if len(named) > 3 else ''})" if named else ""
 
 
 def _ask_unsafe(case: Case) -> Iterator[Reason]:
@@ -67,7 +77,7 @@ def _ask_always(case: Case) -> Iterator[Reason]:
 
 
 def _ask_irreversible(case: Case) -> Iterator[Reason]:
-    """Every write can be undone; one that cannot is the owner's to decide, in every autonomy."""
+    """A write that cannot be undone is the owner's decision, in every autonomy."""
     if case.facts.irreversible:
         yield Reason(
             rule="undo.impossible", code=IRREVERSIBLE, text=f"This cannot be undone: {case.facts.irreversible}"
@@ -141,6 +151,12 @@ def _held(case: Case) -> str:
     return " and ".join(each for each in (untrusted, _PRIVATE if case.facts.private else "") if each)
 
 
+def _ask_permit(case: Case) -> Iterator[Reason]:
+    permit = case.facts.permit
+    if permit is not None and permit.verdict == "ask":
+        yield Reason(rule="session.asks", code="SESSION_ASKS", text=permit.text)
+
+
 def _ask_opaque(case: Case) -> Iterator[Reason]:
     if case.facts.command is not None:
         yield from case.facts.command.opaque
@@ -152,7 +168,10 @@ def _ask_rules(case: Case) -> Iterator[Reason]:
 
 def _ask_autonomy(case: Case) -> Iterator[Reason]:
     in_tree = case.facts.tree and case.risk == "R2"  # the question is the merge
-    if case.lane == "A" and MATRIX[case.policy.autonomy][case.risk] == "ask" and not in_tree:
+    listed = case.facts.permit is not None and case.risk == "R2"  # the session's lists say which are asked
+    told = case.facts.tool is not None and case.facts.tool.always_ask  # one reason is enough
+    asks = case.lane == "A" and MATRIX[case.policy.autonomy][case.risk] == "ask"
+    if asks and not (in_tree or listed or told):
         yield Reason(
             rule=f"autonomy.{case.policy.autonomy}",
             code="AUTONOMY_ASKS",
@@ -170,6 +189,7 @@ ASKS: tuple[Rule, ...] = (
     _ask_taint,
     _ask_address,
     _ask_guest,
+    _ask_permit,
     _ask_opaque,
     _ask_rules,
     _ask_autonomy,

@@ -75,14 +75,20 @@ class Attempts:
 
         asks = inspected.tool is not None and inspected.tool.name == "ask_user"
         timeout = math.inf if asks else context.timeout_seconds
-        end = await self._waited_for(call, timeout, cut, over)
+        stopped = lambda: self._estop.engaged() and not inspected.despite_estop  # noqa: E731
+        end = await self._waited_for(call, timeout, cut, over, stopped)
         if cut.asked and end.status != "allowed" and end.result.code != "CANCELLED":
             # whoever asked is gone: nothing of it is tried again, and what it says of itself stands beside that
             return over("CANCELLED", f"It was cancelled. {end.result.output}")
         return end
 
     async def _waited_for(
-        self, call: Awaitable[ToolOutput], timeout: float, cut: CancelRequest, over: Callable[[str, str], End]
+        self,
+        call: Awaitable[ToolOutput],
+        timeout: float,
+        cut: CancelRequest,
+        over: Callable[[str, str], End],
+        stopped: Callable[[], bool],
     ) -> End:
         work = asyncio.ensure_future(call)
         cut.over(work)
@@ -93,7 +99,7 @@ class Attempts:
         try:
             await asyncio.sleep(0)  # most calls that only look something up are over after their first step
             while not work.done():
-                if self._estop.engaged():
+                if stopped():
                     return over("ESTOP", "ESTOP ended it.")
                 left = deadline - time()
                 if left <= 0:
@@ -130,7 +136,10 @@ async def _refuse(fault: ToolError) -> ToolOutput:
 async def _look_then_do(tool: Tool, inspected: Inspected, context: Context) -> ToolOutput:
     """An earlier attempt may have had its effect: ask before doing it again."""
     assert inspected.args is not None  # noqa: S101 - the caller looked
-    known = await tool.lookup(inspected.args, context)
+    try:
+        known = await tool.lookup(inspected.args, context)
+    except Exception:  # however a lookup breaks, it did not find that nothing arrived
+        known = None
     if known is None:
         raise EffectUncertain("It could not be determined whether an earlier attempt arrived.", code="LOOKUP_FAILED")
     if known:

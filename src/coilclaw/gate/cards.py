@@ -7,8 +7,8 @@ from coilclaw.gate.preview import Existing, Restored, preview
 from coilclaw.gate.standing import offers
 from coilclaw.packets.action import Action
 from coilclaw.packets.card import Card
-from coilclaw.packets.ports import Touches
 from coilclaw.packets.text import one_line
+from coilclaw.packets.touches import Touches
 
 SUMMARY_CHARACTERS = 400
 
@@ -42,6 +42,7 @@ def render_card(
         args=one_line(action.call.args_bytes.decode("utf-8")),
         marked=tuple(one_line(value) for value in marked),
         offers=offers(action, inspected.facts),
+        identity=action.call.identity,
     )
 
 
@@ -50,7 +51,8 @@ def _target(action: Action, touches: Touches) -> str:
         return f"{touches.target.name} ({touches.target.url})"
     named = next(iter((*touches.writes, *touches.reads)), None)
     command = (touches.command or "").partition("\n")[0]
-    return named or touches.url or command or touches.subject or action.call.tool
+    url = None if touches.principal == "google" else touches.url
+    return named or url or command or touches.subject or action.call.tool
 
 
 def _short(text: str, most: int) -> str:

@@ -7,6 +7,7 @@ taken for paths, so that no option can name a file unseen; what is implied (the 
 import re
 import shlex
 
+from coilclaw.gate.paths import UPLOADS
 from coilclaw.lib.shell.facts import CommandFacts
 
 _SIMPLE = re.compile(r"[\w \t./,:=@%+'\"*?\[\]|;&<>-]*")
@@ -45,18 +46,37 @@ def named_paths(facts: CommandFacts) -> list[str] | None:
         return None
     paths: dict[str, None] = dict.fromkeys((*facts.reads, *facts.writes))
     words: list[str] = []
+    redirects = False
     for token in [*tokens, ";"]:
-        if token in _JOINS:
+        if redirects:  # where it goes is a path too, but no operand: `ls > names` lists this folder
+            paths.update(dict.fromkeys(_candidates(token)))
+            redirects = False
+        elif token in _JOINS:
             if words and not _segment(words, paths):
                 return None
             words = []
         elif token in _REDIRECTS and words:
-            continue  # what comes next is a word like any other
+            redirects = True
+            if len(words) > 1 and words[-1].isdigit():  # `2>`: most likely a descriptor, maybe a file
+                paths[words.pop()] = None
         elif _PUNCTUATION.fullmatch(token):
             return None
         else:
             words.append(token)
     return list(dict.fromkeys(_before_pattern(path) for path in paths))
+
+
+def lists_here(facts: CommandFacts) -> bool:
+    """Whether a command is a plain `ls` of the folder it runs in: it shows what lies there, and nothing of folders."""
+    name, *arguments = facts.text.split() or [""]
+    flags = _FLAGS_OF["ls"]
+    return name == "ls" and all(word == "." or flags.fullmatch(word) for word in arguments)
+
+
+def names_uploads(facts: CommandFacts) -> bool:
+    """Whether a command may mean the folder of uploads: it spells the name, or runs git, to which files that are out
+    of sight are deleted ones. What nobody can read may mean anything."""
+    return bool(facts.opaque) or UPLOADS in facts.text or "git" in facts.programs
 
 
 def _segment(words: list[str], paths: dict[str, None]) -> bool:

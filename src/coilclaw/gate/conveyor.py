@@ -32,6 +32,7 @@ from coilclaw.gate.outcomes import (
     cut_before,
     denial,
     died,
+    ended_read,
     expired,
     fate_of,
     held,
@@ -109,7 +110,7 @@ class Conveyor:
         self._observe = observe
         self._patience = patience
         self._owed: dict[str, Callable[[], Awaitable[Outcome]]] = {}
-        """Ends of what was done that could not be written down yet."""
+        """Outcomes that could not be stored yet."""
         self._passed: set[str] = set()
         """Unreadable actions already reported, so each is logged once."""
 
@@ -215,7 +216,7 @@ class Conveyor:
                 stored=stored,
                 approved_now=approved_now,
                 answer=answer,
-                stopped=self._estop.engaged,
+                stopped=lambda: self._stopped(inspected),
                 refused=lambda: self._too_late(action),
                 in_transaction=before if running is None else beginning(action, running, before, record),
                 running=running,
@@ -262,9 +263,9 @@ class Conveyor:
     ) -> Outcome:
         """Run it, unless ESTOP or a cancellation came; `back` is where that leaves what was approved before."""
         undoing = inspected.root.undoing
-        stopped = lambda: cut.asked or self._estop.engaged()  # noqa: E731
+        stopped = lambda: cut.asked or self._stopped(inspected)  # noqa: E731
         kept = await undoing.keep(action, inspected.touches, inspected.facts, stopped)
-        if cut.asked or self._estop.engaged():
+        if stopped():
             await undoing.settle(kept, inspected.facts)
             release = self._labelling.release(action, inspected)
             if back is not None:
@@ -277,10 +278,14 @@ class Conveyor:
             release = self._labelling.release(action, inspected)
             return await self._finish(action, not_kept(kept.fault), stored=stored, record=both(release, record))
         end, keep = await self._attempted(action, inspected, turn, cut, kept)
+        end = end if action.begun else ended_read(end)
         fate = back if back is not None and not end.begun else self._fate(end, action, inspected)
         if fate.status == "FAILED" and action.uncertain and self._recovery(inspected) != "lookup":
             end, fate = too_late(end), NextStatus(status="UNKNOWN")  # the lookup showed it never arrived
         return await self._finish(action, end, stored=stored, record=both(keep, record), fate=fate)
+
+    def _stopped(self, inspected: Inspected) -> bool:
+        return self._estop.engaged() and not inspected.despite_estop
 
     async def _attempted(
         self, action: Action, inspected: Inspected, turn: Turn, cut: CancelRequest, kept: Kept
@@ -312,15 +317,12 @@ class Conveyor:
 
     # Carrying out what was approved before
 
-    async def execute(self, action: Action) -> Outcome | None:
-        """Carry out a stored, approved action: exactly its digest, once. None when it is held or in other hands."""
+    async def execute(self, action: Action, *, asked: bool = False) -> Outcome | None:
+        """Carry out a stored, approved action: exactly its digest, once. None when it is held or in other hands.
+        A permit is held until its program has `asked` again: its receipt is written when it is used."""
         now = self._clock()
-        if (
-            action.status != "APPROVED"
-            or action.begun
-            or self._estop.engaged()
-            or from_stamp(action.created_at) > now + AHEAD
-        ):
+        ahead = from_stamp(action.created_at) > now + AHEAD
+        if action.status != "APPROVED" or action.begun or ahead or self._estop.engaged():
             return None
         turn = self.intake.turn_of(action)
         inspected, looked = await self.intake.look(action, turn)
@@ -328,6 +330,8 @@ class Conveyor:
         if inspected.facts.estop:
             return None
         refused = self._refused(action, looked, inspected)
+        if refused is None and inspected.touches.permit is not None and not asked:
+            return None
         record = self.records.post(action)
         try:
             if refused is not None:
@@ -423,7 +427,7 @@ class Conveyor:
         return await self._finish(action, end, stored=True, record=both(release, self.records.post(action)))
 
     async def guarded(self, action_id: str, work: Awaitable[Outcome | None]) -> Outcome | None:
-        """Do something about one of many actions: whatever goes wrong with it is said and keeps nobody else waiting."""
+        """Handle one of many actions: if it fails, that is reported and the others go on."""
         try:
             return await work
         except Taken:  # somebody else was faster
@@ -488,5 +492,5 @@ class Conveyor:
         return await self._finish(action, cut_before(), stored=True, record=record)
 
     async def end(self, action: Action, end: End, *, by: str = "", record: Record | None = None) -> Outcome:
-        """End a stored action that is in nobody's hands: refused, expired or resolved, by whom is said."""
+        """End a stored action that no process has claimed: refused, expired or resolved, and by whom."""
         return await self._finish(action, end, stored=True, record=both(record, self.records.post(action)), by=by)

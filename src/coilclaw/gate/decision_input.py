@@ -8,13 +8,14 @@ import msgspec
 from coilclaw.gate.paths import PathFact
 from coilclaw.gate.policy_file import PolicyRule
 from coilclaw.lib.shell.facts import CommandFacts
-from coilclaw.packets.action import Label, Source
+from coilclaw.packets.action import Identity, Label, Source
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.card import What
 from coilclaw.packets.decision import Autonomy, Destination, Lane, Reason, Risk, RiskClass, Verdict
 from coilclaw.packets.forge import MergeFacts
 from coilclaw.packets.http import Origin
 from coilclaw.packets.job import JobLimits
+from coilclaw.packets.touches import Permit
 from coilclaw.store.standing_answers import StandingAnswer
 
 
@@ -107,6 +108,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What the job leaves this call, when it comes from one."""
     only_reads: bool = False
     """No workspace file can change but those the call names: the command, if any, cannot change one."""
+    without_uploads: bool = False
+    """The box of its command is without the folder of uploads, so that nothing of them can find its way into it."""
     irreversible: str = ""
     """Why what it writes could not be undone; empty when it can be."""
     root_fault: str = ""
@@ -119,6 +122,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The merge it would make."""
     guest: str = ""
     """The guest whose tool it is."""
+    permit: Permit | None = None
+    """What the lists of a coding session say to it; they hold instead of the autonomy matrix's question."""
+    identity: Identity | None = None
+    """In whose name it is made."""
+    identity_fault: Reason | None = None
+    """Why that is not a name its tool acts in."""
     standing: Standing | None = None
     """Standing answers; looked up only where one could settle what would be asked."""
 

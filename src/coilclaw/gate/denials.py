@@ -16,6 +16,7 @@ from coilclaw.gate.decision_input import (
     reaches_outside,
     told_paths,
 )
+from coilclaw.gate.identities import NEVER_SENDS
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.action import Source
 from coilclaw.packets.decision import HELD_BACK, Reason
@@ -54,6 +55,20 @@ def _deny_unknown(case: Case) -> Iterator[Reason]:
             text=f"There is no tool named {case.facts.tool_name[:80]!r}.",
             change=f"Did you mean {' or '.join(near)}?" if near else "See `coilclaw tool list`.",
         )
+
+
+def _deny_identity(case: Case) -> Iterator[Reason]:
+    """A closed rule: nothing lifts it, neither policy files, nor autonomy, nor the owner putting it up again."""
+    facts = case.facts
+    if facts.identity == "user" and facts.tool is not None and facts.tool.effect == "EXFILTRATION":
+        yield Reason(
+            rule="identity.user_never_sends",
+            code=NEVER_SENDS,
+            text="Nothing is ever sent in the owner's own name.",
+            change="Write a draft as user, for the owner to send; or let the bot send one of its own.",
+        )
+    if facts.identity_fault is not None:
+        yield facts.identity_fault
 
 
 def _deny_schema(case: Case) -> Iterator[Reason]:
@@ -113,7 +128,7 @@ _PLACES: dict[Source, str] = {"sop": "procedures (SOPs)", "gateway": "the panel"
 
 
 def _deny_runtime(case: Case) -> Iterator[Reason]:
-    """What only the runtime calls comes from its own place: nobody else may make such a card."""
+    """A call reserved for the runtime must come from the runtime, so that nothing else can create such a card."""
     tool = case.facts.tool
     if tool is None:
         return
@@ -287,6 +302,12 @@ def _deny_network(case: Case) -> Iterator[Reason]:
             )
 
 
+def _deny_permit(case: Case) -> Iterator[Reason]:
+    permit = case.facts.permit
+    if permit is not None and permit.verdict == "deny":
+        yield Reason(rule="session.denies", code="SESSION_DENIES", text=permit.text)
+
+
 def _deny_fresh_taint(case: Case) -> Iterator[Reason]:
     if case.lane == "B" and case.facts.fresh:
         yield Reason(
@@ -376,6 +397,7 @@ DENIES: tuple[Rule, ...] = (
     _deny_estop,
     _deny_root,
     _deny_unknown,
+    _deny_identity,
     _deny_schema,
     _deny_secret,
     _deny_not_listed,
@@ -387,6 +409,7 @@ DENIES: tuple[Rule, ...] = (
     _deny_protected,
     _deny_commit,
     _deny_network,
+    _deny_permit,
     _deny_fresh_taint,
     _deny_rules,
     _deny_autonomy,

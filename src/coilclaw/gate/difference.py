@@ -82,7 +82,7 @@ class Comparison(SequenceMatcher[str]):
 
 
 def unified(before: Sequence[str], after: Sequence[str], *, old: str, new: str) -> Iterator[str]:
-    """The unified difference: headers, and each line, end and all, with what becomes of it; nothing if all is equal."""
+    """The unified diff: headers, then every line with its mark; empty if the texts are equal."""
     named = False
     for group in Comparison(before, after).get_grouped_opcodes(AROUND):
         if not named:

@@ -1,4 +1,4 @@
-"""Enrolment: how passkeys come and go. The first right after pairing, a further one only with one that is there."""
+"""Enrolment of passkeys: the first right after pairing, each further one only with an existing passkey."""
 
 import os
 from datetime import datetime, timedelta
@@ -146,14 +146,14 @@ class Enrolment:
         return passkey
 
     def rename(self, tx: Tx, credential_id: str, name: str, by: str) -> bool:
-        """Give a passkey another name; False when there is none such."""
+        """Rename a passkey; False if it does not exist."""
         renamed = rename_passkey(tx, credential_id, name)
         if renamed:
             add_event(tx, self._clock, "passkey_renamed", credential_id, {"by": by})
         return renamed
 
     def remove(self, tx: Tx, credential_id: str, *, by: str, proof: Assertion | None) -> None:
-        """Stop believing a passkey, by the word of one that is registered; the last one goes only by its own."""
+        """Revoke a passkey with the signature of a registered one; the last can only revoke itself."""
         self.owner.demand(tx, purpose="passkey.remove", subject=credential_id, assertion=proof, by=by)
         self._remove(tx, credential_id, by)
 

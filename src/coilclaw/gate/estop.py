@@ -23,7 +23,7 @@ LONGEST_REASON = 400
 _READ = 4096
 _LARGEST = 1 << 16
 _KNOWN = "estop"
-"""Under this key the database remembers which state the audit was last told of."""
+"""The key of the last state that was recorded in the audit log."""
 
 
 class EstopState(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,12 +43,12 @@ class Estop:
         self.file = file
         self._aside = file.with_name(f"{file.name}.cleared")
         """Where a stop lies while it is being cleared: it holds until that is done, and if that never is."""
-        self._names = (str(file), str(self._aside), str(file))
+        self.names = (str(file), str(self._aside), str(file))
         """Where a stop may lie, in the order it is looked for: it may be moved back meanwhile."""
 
     def engaged(self) -> bool:
         """Whether everything must stop. Only a clear 'no such file' means no."""
-        for name in self._names:
+        for name in self.names:
             try:
                 os.lstat(name)
             except FileNotFoundError:
@@ -91,7 +91,7 @@ class Estop:
             sync_folder(self.file.parent)
 
     def mark(self) -> str:
-        """Stands for this very stop: another one, or one pressed again since, has another. Empty when there is none."""
+        """Identifies this stop; a later one has another id. Empty if nothing is stopped."""
         return _mark(self.file) or _mark(self._aside)
 
     def clear(self, mark: str = "") -> bool:

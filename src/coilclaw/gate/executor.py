@@ -46,7 +46,7 @@ class Executor:
         return len(await self._approvals.expire())
 
     async def tidy(self) -> None:
-        """Take up what a dead process left, and carry out here what is approved and due, if nobody else does."""
+        """Recover what dead processes left, and run here what is approved and due, unless a worker does."""
         await self._conveyor.recover()
         if not worker_is_running(self._locks):
             await self.run_due()

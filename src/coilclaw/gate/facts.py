@@ -1,6 +1,5 @@
 """Gathering facts: everything a decision depends on, looked up before it and never inside it."""
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
@@ -8,8 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from coilclaw.gate.decision_input import Facts, Standing, ToolFact, UrlFact
+from coilclaw.gate.decision_input import BY_OWNER, Facts, Standing, ToolFact, UrlFact
 from coilclaw.gate.estop import Estop
+from coilclaw.gate.identities import bound, identity_fault
 from coilclaw.gate.paths import PathFact, look_at
 from coilclaw.gate.root import Root
 from coilclaw.gate.standing import matches_of
@@ -20,7 +20,8 @@ from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.http import Principal
 from coilclaw.packets.labels import untrusted_only
-from coilclaw.packets.ports import Tool, Touches
+from coilclaw.packets.ports import Tool
+from coilclaw.packets.touches import Touches
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles, read_existing
 from coilclaw.store.conversation import NOTHING_SAID, Conversation
 
@@ -86,6 +87,8 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
 
     narrowing: tuple[tuple[str, ...], ...] = ()
     """What its job and its skills leave of the network: each set must allow an address."""
+    despite_estop: bool = False
+    """ESTOP does not hold it: the owner only takes something away from the agent."""
 
     @property
     def taint(self) -> tuple[Label, ...]:
@@ -131,15 +134,17 @@ class Inspector:
         """Every tool there is now."""
         return self._tools()
 
-    def ahead(self, call: ToolCall, turn: Turn) -> "Awaitable[LookedAt | None] | None":
+    def ahead(self, call: ToolCall, turn: Turn, *, begun: bool = False) -> "Awaitable[LookedAt | None] | None":
         """What git must be asked about a call: to be awaited and handed to `inspect` at once, so that nobody else waits
         for git. None for every other call."""
-        tool = self.tools.get(call.tool)
+        tool = bound(call, self.tools.get(call.tool))
         if tool is None or not tool.always_ask or tool.destination not in ("workspace", "external"):
             return None
+        if identity_fault(call, tool) is not None:
+            return None
         root, (args, _) = self._root_of(turn), self._parse(tool, call.args_bytes)
-        if tool.destination == "external":  # a merge keeps what git says, so that `inspect` finds it
-            return None if args is None else asyncio.to_thread(_warmed, tool, args)
+        if tool.destination == "external":  # it keeps what git or a mailbox says, so that `inspect` finds it
+            return None if args is None or self._estop.engaged() else tool.look_ahead(args, begun=begun)
         touches = Touches() if args is None else tool.touches(args)
         if touches.commits is None or root.fault():
             return None
@@ -150,29 +155,28 @@ class Inspector:
     def inspect(self, call: ToolCall, turn: Turn, action_id: str = "~", ahead: "LookedAt | None" = None) -> Inspected:
         """The facts of a call as things stand now. The counts are of actions older than `action_id`."""
         at = self._root_of(turn)
-        tool = self.tools.get(call.tool)
+        tool = bound(call, self.tools.get(call.tool))
+        misnamed = identity_fault(call, tool)
         if gone := at.fault():
             return self._nowhere(call, turn, at, tool, gone)
         args, schema_error = self._parse(tool, call.args_bytes)
-        touches = tool.touches(args) if tool is not None and args is not None else Touches()
+        acts = tool is not None and (misnamed is None or not tool.identities)
+        touches = tool.touches(args) if tool is not None and args is not None and acts else Touches()
         root = self._root_of(IN_WORKSPACE) if touches.in_workspace else at
         command = self._read(touches.command) if touches.command is not None else None
         declared = None if tool is None else _fact(tool, touches)
         counts = self._count(action_id, declared)
-        narrowing = turn.domains
         paths = _paths(root, touches, command)
         talk = self._talk(turn.thread_id, turn.turn_id, action_id) if _sends_words(touches) else NOTHING_SAID
         inputs, unread = self._inputs(root, touches, paths)
-        sends = not touches.edits  # what is edited stays where it is
         edited, fault = _edited(root, touches, paths, inputs)
-        taken: TakenAlong | None = None
+        inputs, fault = inputs or touches.content, fault or touches.fault
+        taken, commit, committed = None, None, tuple[PathFact, ...]()
         if touches.removes is not None or touches.moves is not None:
             from coilclaw.gate.taking import take_along
 
             taking = take_along(touches, paths, root.places)
             paths, taken, fault = taking.paths, taking.taken, taking.fault
-        commit: CommitPlan | None = None
-        committed: tuple[PathFact, ...] = ()
         if touches.commits is not None:
             from coilclaw.gate.committing import look_at_commit
 
@@ -183,37 +187,38 @@ class Inspector:
             touches, unread = msgspec.structs.replace(touches, writes=(), edits=()), ""
             paths = _as_reads(paths)
             declared = msgspec.structs.replace(declared, effect="READ", always_ask=False)
+        despite_estop = touches.tightens and turn.source == BY_OWNER
+        without_uploads = self._runs_without_uploads(root, command)
         facts = Facts(
             tool_name=call.tool,
             tool=declared,
             near_names=() if tool is not None else _near(call.tool, self.tools),
             schema_error=schema_error or unread,
-            estop=self._estop.engaged(),
+            estop=self._estop.engaged() and not despite_estop,
             paths=paths,
             command=command,
-            url=self._url(root, touches, turn, talk, narrowing),
-            domains=tuple(self._judge_url(_address(domain), "box", narrowing) for domain in touches.domains),
-            secret=call.withheld or (sends and any(map(self._holds_secret, inputs))),
+            url=self._url(root, touches, turn, talk, turn.domains),
+            domains=tuple(self._judge_url(_address(domain), "box", turn.domains) for domain in touches.domains),
+            secret=call.withheld or (not touches.edits and any(map(self._holds_secret, inputs))),  # edits stay here
             unsafe=self._unsafe,
             recent_calls=counts.recent,
             open_proposals=counts.waiting,
             fresh=turn.fresh,
-            inherited=self._inherited(root, touches, (*paths, *committed), command, turn),
+            inherited=self._inherited(root, touches, (*paths, *committed), command, turn, without_uploads),
             private=talk.private,
             job=turn.job,
             only_reads=_changes_nothing(declared, touches, command),
+            without_uploads=without_uploads,
             committed=committed,
             tree=bool(root.tree),
             merge=touches.merge,
             guest=touches.guest,
+            permit=touches.permit,
+            identity=call.identity,
+            identity_fault=misnamed,
         )
-        if not schema_error and not facts.estop:
-            if not root.tree:  # which is gone in the end anyhow
-                facts = msgspec.structs.replace(facts, irreversible=root.undoing.obstacle(touches, facts))
-            if touches.writes or (command is not None and not facts.only_reads):
-                facts = msgspec.structs.replace(facts, standing=self._standing(root, call, turn, touches, facts))
         return Inspected(
-            facts=facts,
+            facts=self._weighed(facts, root, call, turn, touches),
             tool=tool,
             args=args,
             touches=touches,
@@ -224,8 +229,19 @@ class Inspector:
             taken=taken,
             commit=commit,
             fault=fault,
-            narrowing=narrowing,
+            narrowing=turn.domains,
+            despite_estop=despite_estop,
         )
+
+    def _weighed(self, facts: Facts, root: Root, call: ToolCall, turn: Turn, touches: Touches) -> Facts:
+        """With what follows from the other facts: whether it can be undone, and a standing answer."""
+        if facts.schema_error or facts.estop:
+            return facts
+        if not root.tree:  # which is gone in the end anyhow
+            facts = msgspec.structs.replace(facts, irreversible=root.undoing.obstacle(touches, facts))
+        if touches.writes or (facts.command is not None and not facts.only_reads):
+            facts = msgspec.structs.replace(facts, standing=self._standing(root, call, turn, touches, facts))
+        return facts
 
     def _nowhere(self, call: ToolCall, turn: Turn, root: Root, tool: Tool | None, gone: str) -> Inspected:
         """A call whose folder is not there any more: nothing is looked at, and the gate refuses it."""
@@ -263,11 +279,13 @@ class Inspector:
         return Standing(root=folder, matches=matches, answers=self._answers(folder, turn.thread_id) if matches else ())
 
     def _inherited(
-        self, root: Root, touches: Touches, paths: tuple[PathFact, ...], command: CommandFacts | None, turn: Turn
-    ) -> tuple[Label, ...]:
+        self, root: Root, touches: Touches, paths: tuple[PathFact, ...], command: CommandFacts | None, turn: Turn,
+        without_uploads: bool,
+    ) -> tuple[Label, ...]:  # fmt: skip
         """What the conversation carries, and what the files carry whose content may become part of the effect."""
         if command is not None:
-            return untrusted_only((*turn.inherited, *root.labels.labels_for_command(command)))
+            read = root.labels.labels_for_command(command, without_uploads=without_uploads)
+            return untrusted_only((*turn.inherited, *read))
         if touches.restores is not None:
             return untrusted_only((*turn.inherited, *root.undoing.labels(touches.restores)))
         sent = [path.relative for path in paths if path.asked in touches.inputs and path.relative is not None]
@@ -276,6 +294,14 @@ class Inspector:
         if not sent:
             return turn.inherited
         return untrusted_only((*turn.inherited, *(label for path in sent for label in root.labels.labels_of(path))))
+
+    def _runs_without_uploads(self, root: Root, command: CommandFacts | None) -> bool:
+        """Whether there is a command whose box is without the folder of uploads: see docs/decisions/0050."""
+        from coilclaw.gate.command_reads import names_uploads
+
+        if command is None or self._unsafe or only_reads(command):
+            return False
+        return not names_uploads(command) and root.has_uploads
 
     def _holds_secret(self, data: bytes) -> bool:
         text = data.decode("utf-8", "replace")
@@ -304,7 +330,7 @@ class Inspector:
         if touches.url is None:
             return None
         judged = self._judge_url(touches.url, touches.principal or "http", narrowing)
-        if touches.target is not None or touches.guest:
+        if touches.target is not None or touches.guest or touches.principal == "google":
             return msgspec.structs.replace(judged, origin="configured")
         if touches.principal == "web_search":
             return msgspec.structs.replace(judged, origin="query")
@@ -320,9 +346,11 @@ class Inspector:
 
     def in_short(self, call: ToolCall) -> str:
         """What a call would do, in the tool's own sentence; its name where there is none. Looks at nothing."""
-        tool = self.tools.get(call.tool)
+        tool = bound(call, self.tools.get(call.tool))
+        if tool is None or identity_fault(call, tool):
+            return call.tool
         try:
-            return call.tool if tool is None else tool.summary(tool.parse(call.args_bytes))
+            return tool.summary(tool.parse(call.args_bytes))
         except msgspec.DecodeError:  # arguments that do not fit, or a damaged row
             return call.tool
 
@@ -369,7 +397,7 @@ def _read(text: str) -> CommandFacts:
 
 
 def _ran(root: Root, command: CommandFacts) -> dict[str, str] | None:
-    """The hash of every file that a command runs, empty for one that is not there; None when one cannot be read."""
+    """The hash of every file that a command runs, empty for a missing one; None if one cannot be read."""
     found: dict[str, str] = {}
     for name in command.executes:
         path = look_at(name, root.places, write=False)
@@ -391,16 +419,12 @@ def _as_reads(paths: tuple[PathFact, ...]) -> tuple[PathFact, ...]:
 
 def _sends_words(touches: Touches) -> bool:
     """Whether what the model wrote leaves the machine unless the owner says no: in an address, or to a guest."""
-    return (touches.url is not None and touches.target is None) or bool(touches.guest)
+    ours = touches.target is not None or touches.principal == "google"
+    return (touches.url is not None and not ours) or bool(touches.guest)
 
 
 def _address(domain: str) -> str:
     return f"{domain}/" if "://" in domain else f"https://{domain}/"
-
-
-def _warmed(tool: Tool, args: msgspec.Struct) -> None:
-    """Have a tool say what a call touches; what it says then is found quickly the next time."""
-    tool.touches(args)
 
 
 def _fact(tool: Tool, touches: Touches = Touches()) -> ToolFact:  # noqa: B008 - frozen

@@ -10,11 +10,13 @@ from functools import partial
 from typing import TypeAlias
 from urllib.parse import quote
 
+import msgspec
+
 from coilclaw.gate.background import BackgroundCommands, runs_beside
 from coilclaw.gate.callers import is_runtime_only
 from coilclaw.gate.decision_input import BACKGROUND, Policy
 from coilclaw.gate.facts import Inspected
-from coilclaw.gate.paths import PathFact, box_read_only
+from coilclaw.gate.paths import UPLOADS, PathFact, box_read_only
 from coilclaw.gate.policy_match import hidden_paths
 from coilclaw.gate.root import Root
 from coilclaw.gate.running import RunningCommands
@@ -29,14 +31,13 @@ from coilclaw.packets.job import Constraints, Starter
 from coilclaw.packets.ports import Box, Context, Memory, Notes, Tool, Touches, Transport
 from coilclaw.packets.search import SearchFound, SearchQuery
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
-from coilclaw.sandbox.relocate import is_folder_state
 
 PAGE_BYTES = 2 * 1024 * 1024
 """What a page may weigh; only its readable text goes on, at most 50 KB."""
 
 
 OUTPUT_BYTES = 2 << 30
-"""What a command may write before it counts as one that never stops; little of it is kept, so it costs only time."""
+"""Output after which a command counts as endless; little of it is kept, so it costs only time."""
 OUTPUT_KEPT = (64 << 10) - 256
 """What is kept of each stream: as much as a result shows, less the line that says how much is missing."""
 
@@ -68,6 +69,8 @@ def _searcher(inspected: Inspected, policy: Policy, source: Source) -> Callable[
 
 def _must_be_alone(path: PathFact) -> bool:
     """Whether no command may run meanwhile: what replaces or moves a mount of its box would bare what is under it."""
+    from coilclaw.sandbox.relocate import is_folder_state
+
     taken = bool(path.state) and (is_folder_state(path.state) or path.path_class == "guarded")
     return taken or path.path_class in ("owner", "executed")
 
@@ -88,6 +91,23 @@ def _starter(turn: Turn) -> Starter:
         job_id=None if job is None else job.job_id,
         skills=turn.skills,
     )
+
+
+def _is_as_declared(request: FetchRequest, declared: FetchRequest) -> bool:
+    """Whether a request is the declared one; a body that is made later is the tool's to make."""
+    later = msgspec.structs.replace(declared, body=request.body) if declared.made_later else declared
+    return request == later
+
+
+def _follows(request: FetchRequest, declared: FetchRequest) -> bool:
+    """Whether a GET may follow from what a declared request brings: the same name, at the same origin."""
+    same = (request.principal, request.identity) == (declared.principal, declared.identity)
+    plain = request.method == "GET" and request.purpose != "effect" and not request.body
+    return same and plain and _origin(request.url) == _origin(declared.url)
+
+
+def _origin(url: str) -> str:
+    return "/".join(url.split("/", 3)[:3])
 
 
 FollowUp: TypeAlias = Callable[[str, datetime | None, int | None], Awaitable[tuple[str, str]]]
@@ -128,6 +148,7 @@ class Granter:
         open_box: Callable[[], Box],
         transport: Callable[[tuple[tuple[str, ...], ...]], Transport],
         headers: Callable[[str], tuple[tuple[str, str], ...]],
+        send_as: Callable[[Transport, HttpRequest], Awaitable[HttpResponse]],
         notes: Callable[[Action, Turn], Notes],
         follow_up: Callable[[Action, Turn], FollowUp],
         ask_owner: Callable[[str], Awaitable[str]] | None,
@@ -141,6 +162,7 @@ class Granter:
         self._open_box = open_box
         self._transport = transport
         self._headers = headers
+        self._send_as = send_as
         self._notes = notes
         self._follow_up = follow_up
         self._ask_owner = ask_owner
@@ -159,9 +181,11 @@ class Granter:
         guarded = bool(inspected.taint) or action.source in BACKGROUND
         return Context(
             source=action.source,
+            source_id=action.source_id,
             thread_id=action.thread_id,
             clock=self._clock,
             idempotency_key=action.idempotency_key,
+            action_id=action.action_id,
             timeout_seconds=self.limits.seconds_for(touches),
             files=self._workspace_files(action, inspected) if touches.reads or touches.writes else None,
             run_command=self._runner(action, inspected, transport, release, guarded=guarded)
@@ -182,6 +206,7 @@ class Granter:
             starter=_starter(turn) if _keeps_notes(inspected.tool) else None,
             memory=self._memory,
             ask_owner=self._ask_owner,
+            during=partial(self._running.during, action) if touches.guest else None,
         )
 
     def _restorer(self, inspected: Inspected) -> Callable[[], Awaitable[list[tuple[str, bool]]]] | None:
@@ -241,7 +266,7 @@ class Granter:
 
         async def run(command: str) -> BoxResult:
             if command != granted.command:
-                raise ValueError("a tool ran another command than the one that was decided on")
+                raise ValueError("a tool ran a command other than the one that was decided")
             root = inspected.root
             workspace = str(root.folder)
             spec = BoxSpec(
@@ -250,7 +275,7 @@ class Granter:
                 cwd=workspace,
                 read_only=box_read_only(root.places, root.quarantine.repositories(action.action_id), guarded=guarded),
                 workspace_writable=not inspected.facts.only_reads,
-                hidden=self._hidden(root),
+                hidden=self._hidden(inspected),
                 forbidden_binaries=tuple(sorted(self._policy().forbidden_commands)),
                 environment=(("LANG", "C.UTF-8"), ("GIT_OPTIONAL_LOCKS", "0")),
                 domains=granted.domains,
@@ -277,30 +302,44 @@ class Granter:
             kept_bytes=OUTPUT_KEPT,
         )
 
-    def _hidden(self, root: Root) -> tuple[str, ...]:
+    def _hidden(self, inspected: Inspected) -> tuple[str, ...]:
         """What a policy rule denies to everything is not there for a command; only what exists can be hidden."""
-        names = hidden_paths(self._policy().rules)
-        paths = (root.folder / name for name in names)
-        return tuple(str(path) for path in paths if path.exists() and not path.is_symlink())
+        root = inspected.root
+        paths = (root.folder / name for name in hidden_paths(self._policy().rules))
+        hidden = tuple(str(path) for path in paths if path.exists() and not path.is_symlink())
+        if not inspected.facts.without_uploads:
+            return hidden
+        if not root.has_uploads:
+            raise ToolError(
+                f"the folder {UPLOADS} was moved or replaced meanwhile.",
+                remedy="Try again.", code="UPLOADS_MOVED", begun=False,
+            )  # fmt: skip
+        return (*hidden, str(root.folder / UPLOADS))
 
     def _fetcher(
         self, action: Action, inspected: Inspected, transport: Callable[[], Transport], release: Callable[[], None]
     ) -> Callable[[FetchRequest], Awaitable[HttpResponse]]:
         """Makes the declared requests, each once. A redirect is the airlock's to judge, never a new request."""
         left = list(inspected.touches.requests)
+        further = sum(each.further for each in left)
         sent = False
 
         async def fetch(request: FetchRequest) -> HttpResponse:
-            nonlocal sent
-            if request not in left:
+            nonlocal sent, further
+            declared = next((each for each in left if _is_as_declared(request, each)), None)
+            if declared is not None:
+                left.remove(declared)
+            elif further > 0 and any(_follows(request, each) for each in inspected.touches.requests):
+                further -= 1
+            else:
                 # what was sent before may have had its effect, which a plain failure would deny
                 error = EffectUncertain if sent else ToolError
                 raise error("the call was not granted this request.", code="NOT_GRANTED", begun=sent)
-            left.remove(request)
             if request.purpose == "effect":
                 release()
                 sent = True
-            return await transport().send(self._request(action, inspected, request))
+            made = self._request(action, inspected, request)
+            return await (self._send_as(transport(), made) if made.identity else transport().send(made))
 
         return fetch
 
@@ -320,6 +359,7 @@ class Granter:
             headers=(*headers, *self._headers(f"webhook:{target.name}" if target else request.principal)),
             body=inspected.inputs[0] if request.body is None else request.body,
             timeout_seconds=target.timeout_seconds if target else self.limits.http_seconds,
-            max_bytes=PAGE_BYTES if request.principal == "web_open" else self.limits.max_bytes,
+            max_bytes=request.max_bytes or (PAGE_BYTES if request.principal == "web_open" else self.limits.max_bytes),
+            identity=request.identity,
             same_host=target is None and (asked is None or asked.stays),
         )

@@ -39,7 +39,7 @@ class History:
 
 
 def _newest(repository: str) -> float:
-    """When objects were last added to a repository; for ever where that cannot be told, never where there is none."""
+    """When objects were last added to a repository; `_EVER` if unknown, `-_EVER` if there is no repository."""
     try:
         info = os.lstat(repository)
     except OSError:

@@ -10,6 +10,7 @@ from coilclaw.gate.binding import call_digest
 from coilclaw.gate.cards import render_card
 from coilclaw.gate.decision_input import Policy, Setting
 from coilclaw.gate.facts import Inspected, Inspector
+from coilclaw.gate.identities import lifted
 from coilclaw.gate.labelling import Labelling
 from coilclaw.gate.policy import decide
 from coilclaw.gate.skills import narrowed, uses_of
@@ -105,7 +106,8 @@ class Intake:
         sealed = self._sealed(call)
         action = action_with_key(self._db.reader, sealed.tool, key)
         bound = action.call.args_hash if action is not None else key_hash(self._db.reader, sealed.tool, key)
-        if bound is None or bound == sealed.args_hash:
+        same = action is None or action.call.identity == sealed.identity
+        if bound is None or (bound == sealed.args_hash and same):
             return action
         entity = action.action_id if action is not None else key
         await self.note(
@@ -121,7 +123,8 @@ class Intake:
         await self._db.write(lambda tx: add_event(tx, self._clock, event_type, entity_id, payload))
 
     def _sealed(self, call: ToolCall) -> ToolCall:
-        """The call without registered secrets; one that held any is marked, and the gate denies it."""
+        """The call with its identity and without registered secrets; a call that contained any is marked and denied."""
+        call = lifted(call, self._inspector.tools.get(call.tool))
         args = call.args_bytes.decode("utf-8")
         sealed = self._seal(args)
         return msgspec.structs.replace(
@@ -133,8 +136,12 @@ class Intake:
             withheld=sealed != args,
         )
 
-    async def _ahead(self, call: ToolCall, turn: Turn) -> "LookedAt | None":
-        asking = self._inspector.ahead(call, turn)
+    async def _ahead(self, call: ToolCall, turn: Turn, *, begun: bool = False) -> "LookedAt | None":
+        tool = self._inspector.tools.get(call.tool)
+        call = lifted(call, tool)
+        if tool is not None and tool.identities and not begun and self.decide(call, turn).verdict == "deny":
+            return None  # nothing is fetched in anybody's name for a call that is refused anyway
+        asking = self._inspector.ahead(call, turn, begun=begun)
         return None if asking is None else await asking
 
     def _look(
@@ -159,7 +166,8 @@ class Intake:
 
     async def look(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
         """The same as `look_again`, but git is asked beside the event loop."""
-        return self.look_again(action, turn, await self._ahead(action.call, turn))
+        begun = action.begun or action.uncertain
+        return self.look_again(action, turn, await self._ahead(action.call, turn, begun=begun))
 
     def look_again(self, action: Action, turn: Turn, ahead: "LookedAt | None" = None) -> tuple[Inspected, Action]:
         """The action as things stand now: decided anew, with the digest it would have now."""

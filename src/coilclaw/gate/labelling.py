@@ -24,6 +24,7 @@ from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.gate.labels import Looked
+    from coilclaw.lib.shell.facts import CommandFacts
 
 SHOWN_BYTES = 1 << 19
 """The largest file whose difference is shown on a card."""
@@ -101,7 +102,7 @@ class Labelling:
         noted = seen_hash(self._db.reader, action_id)
         told = msgspec.structs.replace(inspected, facts=msgspec.structs.replace(inspected.facts, irreversible="told"))
         if noted == self.seen(told):
-            return True  # that it could not be undone was said; that it can be by now is no worse
+            return True  # the card warned that it cannot be undone; if it can by now, nothing is lost
         if not noted and not any(path.write and not path.boxed for path in inspected.facts.paths):
             return not inspected.facts.irreversible  # it replaces nothing, so nothing had to be noted
         return noted == self.seen(inspected)
@@ -119,7 +120,7 @@ class Labelling:
             parts += [f"{each.removed:d}{each.path}".encode("utf-8", "surrogateescape") for each in restored.changes]
         if inspected.facts.irreversible:
             parts.append(b"it cannot be undone")
-        if inspected.at.project_id:  # a yes for one folder is none for another
+        if inspected.at.project_id:  # a yes for one folder does not cover another
             parts.append(f"in {inspected.at.project_id}".encode())
         return digest_of(*parts) if parts else ""
 
@@ -183,13 +184,13 @@ class Labelling:
             *(untrusted(place.host or "network") for place in inspected.facts.domains),
         ]
         if inspected.facts.command is not None:
-            labels += inspected.root.labels.labels_for_command(inspected.facts.command)
+            labels += _carried_by_command(inspected, inspected.facts.command)
         return untrusted_only(labels)
 
     def carried(self, inspected: Inspected) -> tuple[Label, ...]:
         """What the files a call can read carry; asked before and after, because it may have read at either moment."""
         if inspected.facts.command is not None:
-            return inspected.root.labels.labels_for_command(inspected.facts.command)
+            return _carried_by_command(inspected, inspected.facts.command)
         if inspected.touches.target is not None or inspected.touches.searches:
             return ()  # a search labels what it found by the files it found it in
         if inspected.touches.restores is not None:
@@ -207,7 +208,8 @@ class Labelling:
         """Label what a call brought, note it in the turn, and record what it changed with its end."""
         end = self._labelled(end, inspected, carried)
         turn.take_in(end.result.label, kept=not _is_external(inspected))
-        asked = inspected.touches.url is not None and inspected.touches.target is None
+        touches = inspected.touches
+        asked = touches.url is not None and touches.target is None and touches.principal != "google"
         result = msgspec.structs.replace(
             end.result,
             fetched=asked and end.status == "allowed",  # an error may repeat our own words
@@ -226,7 +228,8 @@ class Labelling:
     def _labelled(self, end: End, inspected: Inspected, carried: tuple[Label, ...]) -> End:
         """The end with every source that its result may stem from."""
         found = list(untrusted_only((*carried, *self.carried(inspected))))
-        asked = inspected.facts.url if inspected.touches.target is None else None
+        ours = inspected.touches.target is not None or inspected.touches.principal == "google"  # errors in our words
+        asked = None if ours else inspected.facts.url
         if asked is not None and end.status != "allowed":  # what went wrong may quote the server
             found.append(untrusted(asked.host or "network"))
         found += [untrusted(place.host or "network") for place in inspected.facts.domains]
@@ -242,7 +245,7 @@ class Labelling:
         return join_labels((*carried, *self.carried(inspected), *places))
 
     async def after_death(self, action: Action, inspected: Inspected, begun_at: str) -> Record | None:
-        """The same for a call whose process died: what changed since it was last kept before may be its doing."""
+        """The same for a call whose process died: it may have made every change since the last snapshot."""
         labels = (*action.taint, *inspected.root.labels.held(action.action_id))
         if not labels and action.job_id is None:
             return None
@@ -293,7 +296,7 @@ class Labelling:
         return record
 
     def _within_job(self, end: End, turn: Turn, touched: tuple[str, ...]) -> End:
-        """A command says only afterwards how many files it changed; too many is a failure, and it is said."""
+        """How many files a command changed is known only afterwards; too many make it fail, with the reason."""
         if turn.job is None:
             return end
         files = turn.job.files_changed | frozenset(_files(touched))
@@ -334,9 +337,14 @@ def _is_private(inspected: Inspected) -> bool:
     if tool is None or touches.public:
         return False
     named = touches.command is not None or bool(touches.reads) or touches.restores is not None
+    named = named or touches.principal == "google"  # mail and calendars are personal
     return named or (tool.effect == "READ" and tool.destination != "external")
 
 
 def _files(touched: tuple[str, ...]) -> list[str]:
     """The files among what was touched: neither folders nor the workspace as a whole."""
     return [path for path in touched if path and not path.endswith("/")]
+
+
+def _carried_by_command(inspected: Inspected, command: "CommandFacts") -> tuple[Label, ...]:
+    return inspected.root.labels.labels_for_command(command, without_uploads=inspected.facts.without_uploads)

@@ -165,22 +165,26 @@ class FileLabels:
                 found[path] = tuple(sorted(labels))
         return found
 
-    def labels_for_command(self, facts: CommandFacts) -> tuple[Label, ...]:
+    def labels_for_command(self, facts: CommandFacts, *, without_uploads: bool) -> tuple[Label, ...]:
         """The labels of everything a boxed command could have read.
 
         A plain command is told by the paths it names; any other by every labelled file that still stands, and by
         whatever git may have kept of those that do not.
+        A plain `ls` shows nothing of what was uploaded, like a listing, and a box that is without that folder
+        shows nothing of it to any command.
         """
         base = self._base
         labelled = any_labels(self._db.reader, self._root)
         if not base and not labelled:
             return ()
-        from coilclaw.gate.command_reads import named_paths
+        from coilclaw.gate.command_reads import lists_here, named_paths
 
         named = named_paths(facts)
         found = {*base} if named is None or named else set[Label]()
         if labelled:
-            found.update(self._question().of([""] if named is None else named))
+            unseen = without_uploads or (named is not None and lists_here(facts))
+            besides = UPLOADS if self._everything is None and unseen else ""
+            found.update(self._question(besides=besides).of([""] if named is None else named))
             if named is None or any(_in_repository(path) for path in named):
                 found |= self._kept_by_git()
         return tuple(sorted(found))

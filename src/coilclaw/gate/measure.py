@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 Measure: TypeAlias = Callable[[str, str, float], None]
-"""Is told what was done, by whom or to whom (or nothing), and how many seconds it took."""
+"""Receives what was done, by or to whom (if anybody), and how many seconds it took."""
 
 
 def unmeasured(what: str, of: str, seconds: float) -> None:

@@ -8,8 +8,10 @@ from coilclaw.sandbox.executed import executed_part
 def answered_in_advance(merge: MergeFacts) -> str:
     """The owner's answer to this merge, in words; empty when the owner must be asked."""
     beyond_r1 = merge.risk not in ("R0", "R1")
-    if merge.governs or not merge.checks_passed or not merge.of_job or (merge.tainted and beyond_r1):
+    if merge.governs or not merge.checks_passed or (merge.tainted and beyond_r1):
         return ""
+    if not merge.of_job:  # modes are for jobs; a session's merges unasked only where its repository says so
+        return "You enabled auto_merge for this repository." if merge.auto and not merge.tainted else ""
     if merge.mode == "yolo":
         return "The owner set the merge mode to yolo: every job's pull request merges once its checks pass."
     # No entry may cover what is R3; that is refused in config.toml, and once more here.

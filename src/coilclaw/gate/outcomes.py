@@ -1,4 +1,4 @@
-"""Ends: how an attempt can be over, what is said about it, and what becomes of the action."""
+"""Outcomes: how an attempt can end, how that is reported, and the action's next status."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ Sequel: TypeAlias = Literal["none", "again", "uncertain"]
 
 LONGEST_PAUSE = 3600.0
 WHY_CHARACTERS = 300
-"""Of a reason, in what is told of a call."""
+"""Characters of a reason that are quoted in a report."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,10 +50,12 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     sequel: Sequel = "none"
     begun: bool = True
     """False only when it was cut off before it could have had any effect: what was approved earlier goes on later."""
+    delay: float = 0.0
+    """The seconds that the other end asked to wait before it is tried again."""
 
 
 class NextStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the action after an attempt."""
+    """The action's status after an attempt."""
 
     status: Status
     pause: float = 0.0
@@ -86,7 +88,8 @@ def fate_of(end: End, attempt: int, patience: Patience, recovery: Recovery, in_f
         return NextStatus(status=STATUS_OF[end.status])
     more = attempt < patience.max_attempts
     if end.sequel == "again":
-        return NextStatus(status="APPROVED", pause=patience.pause(attempt)) if more else NextStatus(status="FAILED")
+        pause = max(patience.pause(attempt), min(end.delay, LONGEST_PAUSE))
+        return NextStatus(status="APPROVED", pause=pause) if more else NextStatus(status="FAILED")
     if recovery == "owner" or not more:
         return NextStatus(status="UNKNOWN")
     pause = patience.pause(attempt) if recovery == "repeat" else max(in_flight, patience.pause(attempt))
@@ -113,7 +116,8 @@ def end_of(work: "asyncio.Future[ToolOutput]", redact: Callable[[str], str]) -> 
     try:
         output = work.result()
     except TryLater as error:
-        return _bad("failed", error.code, redact(str(error)), sequel="again")
+        later = _bad("failed", error.code, redact(str(error)), sequel="again")
+        return msgspec.structs.replace(later, delay=error.delay)
     except EffectUncertain as error:
         return _bad("unknown", error.code, redact(str(error)), sequel="uncertain")
     except (ToolError, EgressRefused) as error:
@@ -138,12 +142,17 @@ def end_of(work: "asyncio.Future[ToolOutput]", redact: Callable[[str], str]) -> 
 
 
 def waiting(action: Action, *, by_passkey: bool) -> ToolResult:
-    """What the model is told of a call that waits for the owner."""
+    """What the model is told about a call that waits for the owner."""
     reasons = " ".join(action.decision.reasons)
     text = f"pending {action.action_id}: approval needed, so nothing has happened yet. {reasons}"
     if by_passkey:
         text += " It needs the owner's passkey, in the panel."
     return ToolResult(success=False, output=text, error=text, code="APPROVAL_NEEDED", label=INTERNAL)
+
+
+def ended_read(end: End) -> End:
+    """The end of a read, which was never claimed: it had no effect and is not retried; whoever asked may ask again."""
+    return end if end.sequel == "none" else msgspec.structs.replace(end, status="failed", sequel="none")
 
 
 def to_be_retried(end: End) -> End:
@@ -254,7 +263,7 @@ def not_kept(why: str) -> End:
 
 
 def put_back() -> End:
-    """Whoever carried it out had to stop after the claim and before the effect: somebody else goes on with it."""
+    """The process had to stop after the claim and before the effect; another one will continue."""
     return _bad("failed", "CANCELLED", "It was put back before it took effect; it resumes later.", sequel="again")
 
 
@@ -286,7 +295,7 @@ def withdrawn(reason: str) -> End:
 
 
 def told_of(action: Action, end: End, code: str, what: str) -> dict[str, Json]:
-    """What is told of a call that has ended: for a log, and in words for a person who watches."""
+    """The report of a finished call, for the log and for a person who watches."""
     told: dict[str, Json] = {"tool": action.call.tool, "code": code, "status": end.status, "what": what}
     if end.status in ("denied", "failed"):
         told["why"] = f"exit {end.result.exit}" if end.result.exit else end.result.output[:WHY_CHARACTERS]

@@ -9,7 +9,8 @@ from coilclaw.gate.decision_input import Case, Facts, Policy, Setting, describe,
 from coilclaw.gate.denials import DENIES
 from coilclaw.gate.merge_modes import answered_in_advance
 from coilclaw.gate.standing import lifting, reason_of
-from coilclaw.packets.decision import Decision, Reason, Verdict
+from coilclaw.packets.action import Label
+from coilclaw.packets.decision import HELD_BACK, Decision, Reason, Verdict
 from coilclaw.packets.settings import SettingChange
 
 WHERE: dict[str, str] = {"owner": "in your own words", "search": "in search results", "page": "on a page it opened"}
@@ -39,6 +40,8 @@ def decide(facts: Facts, policy: Policy, setting: Setting) -> Decision:
             return _decision(case, "allow", (reason_of(answer),))
         if answered := _merge_answered(facts, asks):
             return _decision(case, "allow", (Reason(rule="merge.mode", code="MERGE_MODE", text=answered),))
+        if strangers := _from_strangers(case):
+            return _decision(case, "deny", (_uninvited(strangers), *asks))
         most = case.share(policy.open_proposals)
         if not case.by_owner and facts.open_proposals >= most:
             return _decision(case, "deny", (_queue_full(most), *asks))
@@ -58,6 +61,26 @@ def _allows(denies: tuple[Reason, ...]) -> tuple[SettingChange, ...]:
     if not all(reason.allow for reason in denies):
         return ()
     return tuple(dict.fromkeys(change for reason in denies for change in reason.allow))
+
+
+_MAILED = ("untrusted:gmail:", "untrusted:gcal")
+"""Sources that strangers put into the owner's hands unasked, unlike a page that somebody chose to open."""
+
+
+def _from_strangers(case: Case) -> tuple[Label, ...]:
+    """What this turn read that came uninvited, unless the call only reads on in an account. See docs/decisions/0047."""
+    if case.effect == "READ" and case.facts.identity is not None:
+        return ()
+    return tuple(label for label in case.facts.fresh if label.startswith(_MAILED))
+
+
+def _uninvited(strangers: tuple[Label, ...]) -> Reason:
+    return Reason(
+        rule="taint.uninvited",
+        code=HELD_BACK,
+        text=f"This turn read what anybody can put before the owner ({', '.join(strangers)}), so it asks for nothing.",
+        change="The owner is shown this call and can put it up for approval; do not propose it again.",
+    )
 
 
 def _queue_full(most: int) -> Reason:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from coilclaw.packets.action import Source
+from coilclaw.packets.action import Identity, Source
 from coilclaw.packets.canonical import Json, NotCanonical, canonical_bytes, parse_json, sha256_hex
 from coilclaw.packets.decision import Lane, Risk
 from coilclaw.packets.names import did_you_mean
@@ -20,7 +20,7 @@ Words = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 Verdict = Literal["ask", "deny"]
 
 _UNKNOWN = r"Invalid enum value '(?P<name>.*)' - at `\$(?:\.rules\[\d+\])?(?:\.when)?\.(?P<kind>\w+)"
-_NAMES = {"source": Source, "lane": Lane, "risk": Risk, "verdict": Verdict}
+_NAMES = {"source": Source, "lane": Lane, "risk": Risk, "verdict": Verdict, "identity": Identity}
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -40,6 +40,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: Source | Annotated[tuple[Source, ...], msgspec.Meta(min_length=1)] | None = None
     lane: Lane | Annotated[tuple[Lane, ...], msgspec.Meta(min_length=1)] | None = None
     risk: Risk | Annotated[tuple[Risk, ...], msgspec.Meta(min_length=1)] | None = None
+    identity: Identity | None = None
+    """In whose name a call at an account is made: `user` or `bot`."""
 
 
 class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,7 +166,7 @@ def never_holds(when: When, tools: Collection[str]) -> Iterator[tuple[str, str]]
 
 
 def explained(error: msgspec.ValidationError) -> str:
-    """What is wrong with a shape; of a name that is none of those there are, the nearest."""
+    """What is wrong with a value; for an unknown name, the nearest known one."""
     found = re.match(_UNKNOWN, str(error))
     if found is None or found["kind"] not in _NAMES:
         return str(error)

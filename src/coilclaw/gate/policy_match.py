@@ -45,7 +45,7 @@ def unreadable_paths(rules: tuple[PolicyRule, ...], source: Source) -> tuple[str
     for rule in rules:
         when = rule.when
         conditions = ((when.tool, READERS), (when.source, (source,)), (when.lane, ("A",)), (when.risk, ("R0",)))
-        if when.path is None or when.command is not None or when.domain is not None:
+        if when.path is None or any(each is not None for each in (when.command, when.domain, when.identity)):
             continue
         if all(wanted is None or _one_of(wanted, values) for wanted, values in conditions):
             found += (when.path,) if isinstance(when.path, str) else when.path
@@ -84,6 +84,8 @@ def _holds(when: When, case: Case) -> bool:
         checks.append(_one_of(when.lane, (case.lane,)))
     if when.risk is not None:
         checks.append(_one_of(when.risk, (case.risk,)))
+    if when.identity is not None:
+        checks.append(when.identity == facts.identity)
     return all(checks)
 
 

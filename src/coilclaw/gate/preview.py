@@ -81,9 +81,9 @@ def _commits(action: Action, plan: "CommitPlan") -> str:
     """The message, whose commit it is, and every change in it."""
     message = parse_object(action.call.args_bytes).get("message")
     name, address = plan.author
-    where = plan.branch.removeprefix("refs/heads/")
+    where, files = plan.branch.removeprefix("refs/heads/"), _counted(len(plan.paths), "file")
     return (
-        f"{visible(str(message))}\n\n(Commits {len(plan.paths)} files on {one_line(where)} as {one_line(name)}"
+        f"{visible(str(message))}\n\n(Commits {files} on {one_line(where)} as {one_line(name)}"
         f" <{one_line(address)}>. Nothing is pushed. Undo does not take a commit back.)\n\n{visible(_text(plan.diff))}"
     )
 
@@ -96,13 +96,18 @@ def _goes(inspected: Inspected, taken: "TakenAlong") -> str:
     lines = [f"{verb} ({top.size} bytes)."]
     if top.is_folder:
         folders, size = len(taken.entries) - len(taken.files) - 1, sum(entry.size for entry in taken.entries)
-        lines = [f"{verb}: a folder with {len(taken.files)} files and {folders} folders, {size} bytes in all."]
+        held = f"{_counted(len(taken.files), 'file')} and {_counted(folders, 'folder')}"
+        lines = [f"{verb}: a folder with {held}, {size} bytes in all."]
     lines += [f"  {one_line(entry.below)}{_weight(entry)}" for entry in taken.entries[1:]]
     if moves and taken.replaces is not None:
         lines.append(f"It takes the place of {one_line(moves[1])} ({taken.replaces} bytes).")
     if taken.empty_folders:
         lines.append(f"Undo brings files back, but no empty folders (here {taken.empty_folders}).")
     return "\n".join(lines)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _weight(entry: "TakenEntry") -> str:
@@ -198,7 +203,7 @@ def diff_shown(path: str, existing: Existing | None, content: bytes) -> str:
         told = f"{path}: {existing.size} bytes are replaced by {len(content)} (too large to compare here)"
         return f"{told}:\n{visible(_text(content))}" if content else told
     if existing is not None and existing.data == content:
-        return "(no change)"
+        return "(no change: the file has exactly this content already)"
     before = [] if existing is None else _file_lines(_text(existing.data or b""))
     name = "/dev/null" if existing is None else path
     lines = list(unified(before, _file_lines(_text(content)), old=name, new=path))

@@ -42,24 +42,28 @@ LaneBProof: TypeAlias = Literal["passkey", "token"]
 Need: TypeAlias = Literal["", "passkey", "passkey_missing", "panel", "terminal"]
 """What is needed beside the door itself: nothing; a passkey's assertion; one, but none is registered; the panel,
 because the terminal can show none; the terminal, because this door speaks for nobody."""
-Kind: TypeAlias = Literal["passkey", "token", "terminal", "none"]
-Door: TypeAlias = Literal["device", "terminal", "unattended", "unknown"]
+Kind: TypeAlias = Literal["passkey", "token", "terminal", "forge", "none"]
+Door: TypeAlias = Literal["device", "terminal", "unattended", "forge", "unknown"]
 
 CHALLENGE_LIFE = timedelta(minutes=5)
 TERMINAL = "terminal"
 DEVICE = "device:"
 UNATTENDED = "--yes"
+FORGE = "forge:"
+"""The owner's review of a pull request on GitHub, by the number of the account; it answers merge questions alone."""
 CLEAR = "Clear it at the terminal (`coilclaw passkeys clear`) or with another passkey, or remove it."
 PANEL_ONLY = "A passkey is registered: after a yes here it keeps waiting until you approve it in the panel."
 """Said where a question is put at a terminal that cannot answer it."""
 
 
 def door_of(by: str) -> Door:
-    """Which door somebody came by; what is not on this list is no door of the owner's."""
+    """The entrance a call came through; only those listed here count as the owner's."""
     if by == TERMINAL:
         return "terminal"
     if by == UNATTENDED:
         return "unattended"
+    if by.startswith(FORGE) and by.removeprefix(FORGE).isdecimal():
+        return "forge"
     return "device" if by.startswith(DEVICE) and by != DEVICE else "unknown"
 
 
@@ -102,6 +106,8 @@ class OwnerProof:
         door = door_of(by)
         if door == "unknown":
             return "terminal"
+        if door == "forge":
+            return "" if lane == "B" else "panel"
         if lane == "A":
             return ""
         if door == "device":
@@ -303,7 +309,7 @@ class OwnerProof:
 
 
 def resolve_digest(digest: str, verdict: str) -> str:
-    """What is signed to resolve an action: its digest, and what is said of it."""
+    """What is signed to resolve an action: its digest and the stated outcome."""
     return f"{digest}:{verdict}"
 
 
@@ -323,7 +329,7 @@ def _question(challenge: Challenge, purpose: Purpose) -> Question:
 
 
 def _kind(by: str) -> Kind:
-    kinds: dict[Door, Kind] = {"device": "token", "terminal": "terminal"}
+    kinds: dict[Door, Kind] = {"device": "token", "terminal": "terminal", "forge": "forge"}
     return kinds.get(door_of(by), "none")
 
 

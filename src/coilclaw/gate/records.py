@@ -47,7 +47,7 @@ Write: TypeAlias = Callable[[Tx], None]
 Verdict: TypeAlias = Literal["executed", "not-executed", "retry"]
 """What the owner says of an end that nobody knows."""
 Reached: TypeAlias = Callable[[str], None]
-"""Is told of every boundary that is reached; does nothing, except where a test wants to know what a crash does."""
+"""Called at every boundary. It does nothing; crash tests replace it."""
 
 EVENT_OF: dict[ReceiptStatus, str] = {
     "allowed": "tool_completed",
@@ -94,7 +94,7 @@ class Records:
         return notes is not None and _attempt(action) not in notes
 
     def sweep(self, *, again: bool) -> None:
-        """Remove the lock files of dead processes of which nothing is left to take up: once, and after each of them."""
+        """Remove the lock files of dead processes that left nothing to recover: once, and after each recovery."""
         if self._swept and not again:
             return
         self._swept = True

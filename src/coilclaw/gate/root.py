@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.gate.paths import Places
+from coilclaw.gate.paths import UPLOADS, Places
 from coilclaw.packets.action import Label, untrusted
 from coilclaw.packets.ids import Clock
 from coilclaw.store.database import Database
@@ -56,7 +56,7 @@ class Root:
         self.project_id = project_id
         """Empty for the workspace and for trees."""
         self.tree = tree
-        """The job whose own folder it is: a copy of the workspace, of which nothing is in force. Empty for others."""
+        """The job that owns this folder, a copy of the workspace that governs nothing; empty for other roots."""
         self.user_home = Path(places.user_home)
         self._workspace = workspace
         self._db = db
@@ -64,6 +64,14 @@ class Root:
         self._warn = warn
         self._others: tuple[str, ...] = ()
         self._git_rests_until: datetime | None = None
+
+    @property
+    def has_uploads(self) -> bool:
+        """Whether this is the workspace, and uploads lie in a folder of it that a box can leave out."""
+        try:
+            return not self.key and stat.S_ISDIR(os.lstat(self.folder / UPLOADS).st_mode)
+        except OSError:
+            return False
 
     @property
     def places(self) -> Places:
@@ -84,7 +92,7 @@ class Root:
 
     @property
     def project(self) -> Project | None:
-        """The project it is, as it stands now; None for the workspace."""
+        """The project as it is now; None for the workspace."""
         return load_project(self._db().reader, self.project_id) if self.project_id else None
 
     def fault(self) -> str:
@@ -173,7 +181,7 @@ def tree_fault(tree: JobTree | None) -> str:
 
 
 def folder_fault(project: Project) -> str:
-    """Why the folder of a project is not the one that was added, or empty."""
+    """Why a project's folder is not the one that was added; empty if it is."""
     told = f"the folder of project {project.name}, {project.path},"
     try:
         info = os.lstat(project.path)

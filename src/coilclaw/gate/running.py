@@ -38,7 +38,7 @@ class RunningCommands:
 
     @contextmanager
     def during(self, action: Action, *, background: bool = False) -> Iterator[OnOutput]:
-        """The command of an action runs for as long as this lasts; gives what takes its output."""
+        """Register the command of an action while it runs; yields the receiver of its output."""
         output = LiveOutput(self._redacting, lambda offset, piece: self._tell(_piece(action, offset, piece)))
         self._running[action.action_id] = (action, output, background)
         try:

@@ -84,9 +84,11 @@ class Guidance(msgspec.Struct, frozen=True, kw_only=True):
     """None leaves them all."""
     takes: bool = False
     """There are skills to take up."""
+    lacks: str = ""
+    """Which of their preconditions do not hold, in words: then the turn does not begin."""
 
     def leaves(self, tool: str) -> bool:
-        """Whether the model is told of a tool."""
+        """Whether the model is offered a tool."""
         if tool == TAKE:
             return self.takes
         return self.tools is None or tool in self.tools

@@ -115,7 +115,7 @@ def _writing(folder: str | None) -> tuple[AnswerMatch, ...]:
 
 
 def _program(command: CommandFacts, touches: Touches, ran: Mapping[str, str]) -> str | None:
-    """The program and subcommand that an answer may cover with other arguments; None when this is no such call."""
+    """The program and subcommand that an answer may cover with other arguments; None for any other call."""
     plain = re.fullmatch(_PLAIN, command.text) if command.text.isascii() and command.text.isprintable() else None
     if plain is None or command.writes or any(ran.values()) or touches.seconds is not None:
         return None
@@ -160,7 +160,7 @@ def _harmless(words: list[str], options: frozenset[str]) -> bool:
 
 
 def lifting(case: Case, asks: Sequence[Reason]) -> StandingAnswer | None:
-    """The answer that settles what would be asked; None when there is none, or it must be asked each time."""
+    """The standing answer to a question; None if there is none, or the question must be asked each time."""
     standing = case.facts.standing
     if standing is None or not standing.answers or not may_stand(case.facts, case.lane, case.risk, asks[0].rule):
         return None

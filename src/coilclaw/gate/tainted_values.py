@@ -26,6 +26,7 @@ _HIDDEN = re.compile(
     "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 _SPACE = re.compile(r"\s+")
+_BREAKS = re.compile(r"[\r\n]+")
 _WORD = re.compile(r"\w+")
 _MAIL = re.compile(r"[\w.+%-]{1,64}@[\w.-]{1,255}")
 _URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s<>\"'`]+")
@@ -79,7 +80,7 @@ def _readable(text: str) -> str:
 
 
 def _shown(text: str) -> str:
-    text = one_line(text[: SHOWN * 2])
+    text = one_line(_BREAKS.sub(" ", text[: SHOWN * 2]))  # a mail has lines, and a mark is one
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 

@@ -139,8 +139,7 @@ def _listed(source: PathFact, folder: str) -> list[TakenEntry]:
             infos = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in found)
     except OSError as error:
         raise _refused(f"{source.asked} cannot be looked through ({error.strerror}).") from error
-    shape: dict[str, Kind] = {folded(name): _kind(info) for name, info in infos if folded(name) in GIT_PARTS}
-    shaped = is_git_shaped(shape)
+    shaped = is_git_shaped({(folded(name), _kind(info)) for name, info in infos if folded(name) in GIT_PARTS})
     return [
         TakenEntry(
             below=f"{folder}/{name}" if folder else name,

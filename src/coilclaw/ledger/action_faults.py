@@ -13,8 +13,8 @@ _LAST = "(SELECT state FROM audit_log WHERE entity_id = p.action_id AND state IS
 _GONE = """
 SELECT a.entity_id FROM audit_log a WHERE a.state IS NOT NULL
 AND NOT EXISTS (SELECT 1 FROM proposed_actions p WHERE p.action_id = a.entity_id) GROUP BY a.entity_id
-UNION SELECT r.action_id FROM receipts r
-WHERE NOT EXISTS (SELECT 1 FROM proposed_actions p WHERE p.action_id = r.action_id)
+UNION SELECT r.action_id FROM receipts r WHERE r.action_id <> ''
+AND NOT EXISTS (SELECT 1 FROM proposed_actions p WHERE p.action_id = r.action_id)
 """
 _OPEN = ("PENDING", "APPROVED", "UNKNOWN")
 

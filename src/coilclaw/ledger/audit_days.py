@@ -43,7 +43,7 @@ def day_path(day: str) -> str:
 
 
 def day_of(path: str) -> str:
-    """The day whose events stand at a path; empty when it is no such path."""
+    """The day whose events a path holds; empty for any other path."""
     found = _PATH.fullmatch(path)
     return "" if found is None else "-".join(found.groups())
 
@@ -120,7 +120,7 @@ def earlier_day_after(db: Tx, seq: int, day: str) -> str:
 
 
 def lines_by_number(data: bytes | None) -> dict[int, bytes]:
-    """The lines of a day's file by their numbers; what is no such line is left out."""
+    """The lines of a day's file by number; malformed lines are left out."""
     found: dict[int, bytes] = {}
     for line in (data or b"").splitlines(keepends=True):
         try:

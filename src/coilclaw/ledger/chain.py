@@ -1,4 +1,4 @@
-"""The chain: one receipt per attempt, each with its predecessor's hash, written in the caller's transaction."""
+"""The chain: one receipt per attempt or deed, each with its predecessor's hash, in the caller's transaction."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import msgspec
 
 from coilclaw.ledger.vouch import row_mac
 from coilclaw.packets.action import Action
-from coilclaw.packets.canonical import sha256_hex
+from coilclaw.packets.canonical import JsonObject, canonical_bytes, sha256_hex
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.packets.receipt import GENESIS, Receipt, ReceiptStatus, sealed
 from coilclaw.store.tx import Tx
@@ -50,33 +50,70 @@ def append_receipt(
     random: Randomness = os.urandom,
 ) -> Receipt:
     """Write the next receipt; it becomes durable with the rest of the transaction."""
+    fields = {
+        "conversation_id": action.thread_id,
+        "tool": action.call.tool,
+        "args_hash": action.call.args_hash,
+        "result_hash": result_hash,
+        "status": status,
+        "risk": action.decision.risk_word,
+        "risk_level": action.decision.risk,
+        "code": code,
+        "action_id": action.action_id,
+        "digest": action.digest,
+        "policy_hash": action.decision.policy_hash,
+        "answer": action.decision.answer if action.approved_by is None else "",
+    }
+    return _append(tx, clock, fields, random)
+
+
+class OwnDeed(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that the runtime did itself, under an earlier approval: a guest was started, or ended."""
+
+    name: str
+    """What was done; it stands where an action's receipt names its tool."""
+    subject: JsonObject
+    """To what. The receipt has its hash, and that of what came of it."""
+    result: JsonObject
+    status: ReceiptStatus
+    code: str
+    digest: str
+    """What was approved."""
+    policy_hash: str
+    conversation_id: str = ""
+    cause: str = ""
+    """The action that led to it."""
+
+
+def append_deed(tx: Tx, clock: Clock, deed: OwnDeed, random: Randomness = os.urandom) -> Receipt:
+    """Write the next receipt for something that has no action of its own."""
+    fields = {
+        "conversation_id": deed.conversation_id,
+        "tool": deed.name,
+        "args_hash": sha256_hex(canonical_bytes(deed.subject)),
+        "result_hash": sha256_hex(canonical_bytes(deed.result)),
+        "status": deed.status,
+        "risk": "low",
+        "risk_level": "R0",
+        "code": deed.code,
+        "action_id": "",
+        "digest": deed.digest,
+        "policy_hash": deed.policy_hash,
+        "cause": deed.cause,
+    }
+    return _append(tx, clock, fields, random)
+
+
+def _append(tx: Tx, clock: Clock, fields: dict[str, str], random: Randomness) -> Receipt:
     size, previous = last_link(tx)
-    answer = action.decision.answer if action.approved_by is None else ""
-    receipt = sealed(
-        {
-            "id": f"receipt-{size + 1:08d}-{random(4).hex()}",
-            "timestamp": stamp(clock()),
-            "conversation_id": action.thread_id,
-            "tool": action.call.tool,
-            "args_hash": action.call.args_hash,
-            "result_hash": result_hash,
-            "status": status,
-            "risk": action.decision.risk_word,
-            "risk_level": action.decision.risk,
-            "code": code,
-            "action_id": action.action_id,
-            "digest": action.digest,
-            "policy_hash": action.decision.policy_hash,
-            "previous_hash": previous,
-            **({"answer": answer} if answer else {}),
-        }
-    )
+    place = {"id": f"receipt-{size + 1:08d}-{random(4).hex()}", "timestamp": stamp(clock()), "previous_hash": previous}
+    receipt = sealed({**place, **fields})
     tx.execute(
         "INSERT INTO receipts (seq, receipt_id, action_id, receipt_hash, line, mac) VALUES (?, ?, ?, ?, ?, ?)",
         (
             size + 1,
             receipt.id,
-            action.action_id,
+            receipt.action_id,
             receipt.receipt_hash,
             receipt.line().decode(),
             row_mac(tx, b"receipt", receipt.receipt_hash.encode()),
@@ -111,14 +148,15 @@ def receipt_at(db: Tx, key: str) -> Row | None:
 
 
 def find_receipts(db: Tx, key: str) -> list[Receipt]:
-    """Receipts whose id, id prefix, number or action is `key`."""
+    """Receipts whose id, id prefix, number or action is `key`; an action's are also those of what it led to."""
     found = receipt_at(db, key)
     if found is not None:
         return [_RECEIPT.decode(found.line)]
     if not key.isascii():
         return []
     rows = db.execute(
-        "SELECT line FROM receipts WHERE action_id = ? OR receipt_id LIKE ? || '%' ORDER BY seq LIMIT 100",
-        (key, key.replace("%", "").replace("_", "") or "\0"),
+        "SELECT line FROM receipts WHERE action_id = ? AND action_id <> '' OR receipt_id LIKE ? || '%'"
+        " OR action_id = '' AND instr(line, ?) ORDER BY seq LIMIT 100",
+        (key, key.replace("%", "").replace("_", "") or "\0", f'"cause":"{key}"'),
     )
     return [_RECEIPT.decode(row[0]) for row in rows]

@@ -246,6 +246,11 @@ def last_head(db: Tx) -> tuple[Head | None, bytes]:
     return (None, b"") if row is None else (decode_head(row[0]), bytes(row[0]))
 
 
+def count_heads(db: Tx) -> int:
+    """How many heads were ever signed here."""
+    return int(db.execute("SELECT count(*) FROM ledger_heads").fetchone()[0])
+
+
 def store_head(tx: Tx, head: Head) -> None:
     """Store the head in the database, replacing one of an earlier version."""
     tx.execute(

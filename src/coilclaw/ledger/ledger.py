@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from coilclaw.ledger.chain import append_receipt, last_link
+from coilclaw.ledger.chain import OwnDeed, append_deed, append_receipt, last_link
 from coilclaw.ledger.cover import Cover, check_tail, continues, covering_head
 from coilclaw.ledger.heads import SigningKey, append_heads, chained_heads, last_head, last_size_in, store_head
 from coilclaw.ledger.log import ReceiptLog, known_size, set_exported_size
@@ -60,6 +60,13 @@ class Ledger:
     def add(self, tx: Tx, action: Action, status: ReceiptStatus, *, code: str, result_hash: str) -> Receipt:
         """Write a receipt in the caller's transaction."""
         receipt = append_receipt(tx, self._clock, action, status, code=code, result_hash=result_hash)
+        self._unexported = True
+        self._added += 1
+        return receipt
+
+    def add_deed(self, tx: Tx, deed: OwnDeed) -> Receipt:
+        """Write a receipt for what the runtime did itself, in the caller's transaction."""
+        receipt = append_deed(tx, self._clock, deed)
         self._unexported = True
         self._added += 1
         return receipt

@@ -79,7 +79,7 @@ def _attempted(db: Tx, log: Path) -> tuple[str, ...]:
         with log.open("rb") as file:
             for line in file:
                 receipt = _decoded(line)
-                if receipt is None or receipt.status == "denied":
+                if receipt is None or receipt.status == "denied" or not receipt.action_id:
                     continue
                 if _hash_at(db, receipt_number(receipt.id)) != receipt.receipt_hash:
                     found[receipt.action_id] = None

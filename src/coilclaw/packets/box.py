@@ -65,9 +65,10 @@ BROKER_FOR_HOURS = BrokerLimits(
 class BoxMount(msgspec.Struct, frozen=True, kw_only=True):
     """A file or folder of this machine that is visible inside too.
 
-    It does not overlap the workspace or another mount, except that one may be directly inside another mounted
-    folder, on a real file or folder of the same kind. It can be neither renamed nor removed from inside. While
-    such a box starts, no other box may write to the outer folder.
+    It does not overlap the workspace or another mount, except that one may be inside another mounted folder, on a real
+    file or folder of the same kind: directly, if that folder is writable. If both show the same files and one of them
+    is writable, it must be on its own place there. It can be neither renamed nor removed from inside. While such a box
+    starts, no other box may write to the outer folder.
     """
 
     source: str
@@ -103,6 +104,11 @@ class BoxSpec(msgspec.Struct, frozen=True, kw_only=True):
     mounts: tuple[BoxMount, ...] = ()
     listeners: tuple[int, ...] = ()
     """Ports on its own loopback that the opener of the box serves from outside."""
+    routed: bool = False
+    """Whether it reaches public addresses directly, behind a guard that rejects all others (see sandbox/route.py)."""
+    local_sockets: bool = False
+    """Whether processes inside may talk to each other through socket files, as tmux does. The box could also dial one
+    that a program outside made in a folder it is given, so these must be folders of its own."""
     stdin: bytes = b""
     limits: BoxLimits = BoxLimits()
 

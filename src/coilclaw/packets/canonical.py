@@ -79,6 +79,11 @@ def parse_object(text: str | bytes) -> JsonObject:
     return value
 
 
+def as_object(value: Json) -> JsonObject:
+    """The value, if it is an object; otherwise an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def _number(value: float) -> str:
     """ECMAScript's number to string, as RFC 8785 asks."""
     if not math.isfinite(value):

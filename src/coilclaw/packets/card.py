@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from coilclaw.packets.action import Label, Source
+from coilclaw.packets.action import Identity, Label, Source
 from coilclaw.packets.decision import Lane, Risk, RiskClass, RiskWord
 
 BESIDE = "\n\nIf you say yes, next:\n"
@@ -56,6 +56,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """Fingerprint of where its paths led, and of the content it would replace, when this card was made."""
     marked: tuple[str, ...] = ()
     """Argument values found in untrusted content and not in the owner's own words."""
+    identity: Identity | None = None
+    """In whose name it would be done."""
     offers: tuple[Offer, ...] = ()
     """What an approval may cover from now on; empty if every call of its kind must ask."""
 

@@ -74,8 +74,10 @@ class TryLater(ToolError):
 
     code = "TRY_LATER"
 
-    def __init__(self, message: str, *, remedy: str = "", code: str = "") -> None:
+    def __init__(self, message: str, *, remedy: str = "", code: str = "", delay: float = 0.0) -> None:
         super().__init__(message, remedy=remedy, code=code, begun=False)
+        self.delay = delay
+        """The seconds that the other end asked to wait, at least."""
 
 
 class EffectUncertain(ToolError):

@@ -80,6 +80,8 @@ class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
     opened_at: str
     updated_at: str
     deployed_at: str | None
+    target: str = ""
+    """The branch of the repository that a session's is merged into; empty for the bot's own, which is main."""
 
 
 class MergeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,3 +99,5 @@ class MergeFacts(msgspec.Struct, frozen=True, kw_only=True):
     checks_passed: bool
     of_job: bool
     """It is the pull request of a job (or of the runtime), not of a coding session."""
+    auto: bool = False
+    """For a session's: the owner enabled merging without a question for its repository."""

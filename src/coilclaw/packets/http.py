@@ -4,9 +4,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from coilclaw.packets.action import Identity
+
 Principal: TypeAlias = Literal[
-    "provider", "web_open", "web_search", "http", "box", "forge", "webhook", "push", "notify", "mcp", "oauth"
-]
+    "provider", "web_open", "web_search", "http", "box", "forge", "webhook", "push", "notify", "mcp", "oauth",
+    "google",
+]  # fmt: skip
 """Who asks. Each has its own allowlist in the airlock."""
 
 Origin: TypeAlias = Literal["owner", "search", "page", "configured", "query", "constructed"]
@@ -18,8 +21,8 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request. Headers may hold secrets and are never logged."""
 
     principal: Principal
-    method: Literal["GET", "POST", "DELETE"]
-    """DELETE is for `mcp` alone, to end a session."""
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    """Beside GET and POST the forge alone may send PUT and PATCH, and `mcp` DELETE, to end a session."""
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
@@ -27,6 +30,8 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 1 << 20
     same_host: bool = False
     """A redirect to another host is returned as the response, not followed."""
+    identity: Identity | None = None
+    """In whose name, for `google`: the airlock has a closed list of requests for each."""
 
     def __repr__(self) -> str:
         return f"HttpRequest({self.principal} {self.method})"
@@ -79,6 +84,14 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = ""
     body: bytes | None = b""
     """None sends the content of the call's first declared input."""
+    identity: Identity | None = None
+    """In whose name, for `google`."""
+    max_bytes: int = 0
+    """The largest response; 0 for what the configuration has."""
+    further: int = 0
+    """How many more GETs of the same principal, identity and origin may follow from what it brings."""
+    made_later: bool = False
+    """The body is made when it is sent, from what the call declared and its idempotency key."""
 
     def __post_init__(self) -> None:
         # a card names the target: the request must not go anywhere else

@@ -38,3 +38,14 @@ def new_id(kind: str, moment: datetime) -> str:
     """A fresh id such as `act_01kx3v9t2c8m4q7r5n`: sortable by time, 50 random bits."""
     random = int.from_bytes(os.urandom(7), "big")
     return f"{kind}_{_base32(int(moment.timestamp() * 1000))[1:]}{_base32(random)}"
+
+
+def made_at(identifier: str) -> str | None:
+    """The time at which `new_id` made an id, as a stamp; None for any other text."""
+    digits = identifier.partition("_")[2][:9]
+    if len(digits) < 9 or any(digit not in _ALPHABET for digit in digits):
+        return None
+    number = 0
+    for digit in digits:
+        number = number * 32 + _ALPHABET.index(digit)
+    return stamp(datetime.fromtimestamp(number / 1000, UTC))

@@ -20,3 +20,37 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Mail({self.host}:{self.port})"
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of an attachment; its bytes go nowhere."""
+
+    name: str
+    type: str
+    size: int
+    sha256: str
+
+
+class MailRead(msgspec.Struct, frozen=True, kw_only=True):
+    """A mail as a child process read it. Everything in it was written by its sender."""
+
+    id: str
+    thread_id: str
+    sha256: str
+    """Of the whole raw message."""
+    size: int
+    lines: dict[str, str]
+    """Headers of one line, decoded, by lower-case name."""
+    people: dict[str, list[tuple[str, str]]]
+    """Names and addresses by header; the address is empty where there is no valid one."""
+    references: list[str]
+    text: str
+    whole: bool
+    """Whether that is all of it."""
+    source: list[tuple[str, str]] | None
+    """Every text part as it is, by type; None if that is too much."""
+    certain: bool
+    """Whether no other reader could find other recipients in it."""
+    attachments: list[Attachment]
+    dropped: dict[str, int]
+    """How much of it was left out, by kind."""

@@ -35,8 +35,8 @@ def wire_name(tool: str) -> str:
     if "." not in tool:
         return tool
     spelled = tool.replace(".", "__", 1)
-    if len(spelled) <= WIRE_LENGTH:
+    if len(spelled) < WIRE_LENGTH:  # what has the full length has a tail, so none can pass for another's short form
         return spelled
     from coilclaw.packets.canonical import sha256_hex
 
-    return f"{spelled[: WIRE_LENGTH - 9]}_{sha256_hex(tool.encode())[:8]}"
+    return f"{spelled[: WIRE_LENGTH - 17]}_{sha256_hex(tool.encode())[:16]}"

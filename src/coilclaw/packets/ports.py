@@ -2,23 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import Annotated, BinaryIO, Literal, Protocol, TypeAlias
+from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from coilclaw.packets.action import Label, Source
+from coilclaw.packets.action import Identity, Label, Source
 from coilclaw.packets.box import BoxResult, BoxSpec, OnOutput, Probe, Tier
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatRequest, ChatResponse, ProviderCapabilities
 from coilclaw.packets.decision import Destination, RiskClass
 from coilclaw.packets.errors import ToolError
-from coilclaw.packets.forge import MergeFacts
-from coilclaw.packets.http import FetchRequest, HttpRequest, HttpResponse, Principal, SendTarget
+from coilclaw.packets.http import FetchRequest, HttpRequest, HttpResponse, Principal
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.job import Starter
 from coilclaw.packets.search import SearchFound, SearchQuery
+from coilclaw.packets.touches import Edit as Edit  # noqa: PLC0414 -- these four are part of the ports
+from coilclaw.packets.touches import Permit as Permit  # noqa: PLC0414
+from coilclaw.packets.touches import Restore as Restore  # noqa: PLC0414
+from coilclaw.packets.touches import Touches as Touches  # noqa: PLC0414
 
 
 class Provider(Protocol):
@@ -253,109 +256,6 @@ Recovery: TypeAlias = Literal["repeat", "lookup", "owner"]
 """What to do about a call with an unknown outcome: repeat it, look it up, or leave it to the owner."""
 
 
-class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One exact replacement in a file."""
-
-    old: Annotated[str, msgspec.Meta(description="The exact text in the file.", min_length=1)]
-    new: Annotated[str, msgspec.Meta(description="The replacement; may be empty.")]
-    all: Annotated[
-        bool, msgspec.Meta(description="Replace every occurrence; otherwise `old` must occur exactly once.")
-    ] = False
-
-
-class Restore(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be brought back."""
-
-    snapshot: str
-    """As it was before that one; empty for the last turn's first."""
-    paths: tuple[str, ...] = ()
-    """Only these files and nothing else; empty for everything that changed since."""
-
-    def covers(self, path: str) -> bool:
-        """Whether a file is among them, or a folder, which ends with a slash, has one of them in it."""
-        return (
-            not self.paths or path in self.paths or (path[-1:] == "/" and any(p.startswith(path) for p in self.paths))
-        )
-
-
-class Touches(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call would touch, derived from its arguments before the decision."""
-
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-    """Files whose content is part of the effect: an approval binds their content."""
-    removes: str | None = None
-    """A file or folder to be removed, with everything in it."""
-    moves: tuple[str, str] | None = None
-    """A file or folder and its new name."""
-    overwrites: bool = False
-    """The move may replace a file."""
-    edits: tuple[Edit, ...] = ()
-    """The edits to its only input, written back there."""
-    searches: bool = False
-    """It reads only files below its path; each result carries the labels of its files."""
-    command: str | None = None
-    domains: tuple[str, ...] = ()
-    """Domains that the command would reach through its box's broker."""
-    seconds: int | None = None
-    """The command's timeout, if the call sets one; otherwise the configuration's applies."""
-    background: bool = False
-    """The command runs in the background of the conversation or job that started it."""
-    handle: str | None = None
-    """The background command whose output it returns."""
-    requests: tuple[FetchRequest, ...] = ()
-    """Every request the call would make: one, and the lookup of whether it arrived."""
-    says: str | None = None
-    """The question to the owner, if the call only asks."""
-    public: bool = False
-    """It brings nothing that was kept: the time, or what the owner answers."""
-    restores: Restore | None = None
-    """The files it would bring back."""
-    subject: str = ""
-    """Its subject, if it names no file, address or command."""
-    commits: tuple[str, ...] | None = None
-    """Files and folders of a project whose changes it would commit; empty for everything that changed."""
-    releases: str | None = None
-    """The action whose quarantined files it would release."""
-    merge: MergeFacts | None = None
-    """The merge it would make, for the owner's mode to answer."""
-    governs: bool = False
-    """This very call changes what governs the agent, though not every call of its tool does."""
-    guest: str = ""
-    """The guest it would call; where that reaches out, what the model wrote goes along."""
-    tightens: bool = False
-    """It only takes something away from the agent: no autonomy keeps the owner from that."""
-    in_workspace: bool = False
-    """Its paths lie in the workspace, also where its conversation works in a project."""
-
-    def __post_init__(self) -> None:
-        # The gate judges the first and shows it to the owner. Any other would go out unseen.
-        for request in self.requests[1:]:
-            if request.purpose != "lookup" or request.target is None or request.target != self.target:
-                raise ValueError("a call declares one request, and at most lookups at the same named target")
-
-    @property
-    def url(self) -> str | None:
-        """The address that the gate decides on and shows."""
-        return self.requests[0].url if self.requests else None
-
-    @property
-    def principal(self) -> Principal | None:
-        """The principal of the request."""
-        return self.requests[0].principal if self.requests else None
-
-    @property
-    def target(self) -> SendTarget | None:
-        """The owner's configured target, if the call sends to one."""
-        return self.requests[0].target if self.requests else None
-
-    @property
-    def sends(self) -> bool:
-        """Whether the call's effect is a request."""
-        return any(request.purpose == "effect" for request in self.requests)
-
-
 class CommandState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a background command."""
 
@@ -380,6 +280,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     idempotency_key: str
     timeout_seconds: float
+    action_id: str = ""
+    source_id: str = ""
+    """The turn, job or session that the call comes from."""
     files: Files | None = None
     run_command: Callable[[str], Awaitable[BoxResult]] | None = None
     fetch: Callable[[FetchRequest], Awaitable[HttpResponse]] = _not_granted
@@ -409,6 +312,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     edited: bytes | None = None
     """The new content of the edited input: the bytes that were shown."""
     ask_owner: Callable[[str], Awaitable[str]] | None = None
+    during: Callable[[], AbstractContextManager[OnOutput]] | None = None
+    """While it lasts, what the call writes to what it gives is shown live to whoever watches, redacted."""
 
 
 class ToolOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -438,6 +343,8 @@ class Tool(Protocol):
     """The allowed sources of calls."""
     governs: bool
     """Whether every call changes what governs the agent: lane C, whatever its arguments."""
+    identities: frozenset[Identity]
+    """In whose name it may be called; such a call must say which. Empty for tools that act for nobody."""
 
     @property
     def parameters(self) -> dict[str, Json]:
@@ -453,8 +360,19 @@ class Tool(Protocol):
         """The typed arguments, or msgspec.ValidationError."""
         ...
 
+    def acting_as(self, identity: Identity) -> "Tool":
+        """The tool in the name of one of its identities; the gate asks for it before anything else."""
+        ...
+
     def touches(self, args: msgspec.Struct) -> Touches:
         """What the call would touch."""
+        ...
+
+    async def look_ahead(self, args: msgspec.Struct, *, begun: bool) -> None:
+        """Fetch what `touches` needs, for a call that always asks about something external.
+
+        Once it has `begun`, its effect may have changed what would be fetched: what was fetched before stands.
+        """
         ...
 
     def recovery(self, args: msgspec.Struct) -> Recovery:

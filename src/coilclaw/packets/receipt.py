@@ -34,6 +34,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     receipt_hash: str
     answer: str = ""
     """The standing answer that let it run without asking; omitted from the line if there was none."""
+    cause: str = ""
+    """Of what the runtime did itself, so without an `action_id`: the action that led to it; omitted if none did."""
 
     def line(self) -> bytes:
         """The canonical bytes, hash included, without a newline, as in the row and the log."""
@@ -85,8 +87,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def sealed(fields: dict[str, str]) -> Receipt:
-    """Build a receipt and compute its hash; an empty `answer` counts as none."""
-    if fields.get("answer") == "":
-        fields = {name: value for name, value in fields.items() if name != "answer"}
+    """Build a receipt and compute its hash; an empty `answer` or `cause` counts as none."""
+    fields = {name: value for name, value in fields.items() if value or name not in ("answer", "cause")}
     receipt_hash = sha256_hex(_CANONICAL.encode(fields))
     return msgspec.convert({**fields, "receipt_hash": receipt_hash}, Receipt)

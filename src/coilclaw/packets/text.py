@@ -10,8 +10,10 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that count as printable but are invisible."""
 
 
-_CONTROL_OR_BREAK = re.compile(r"[^ -~]")
-_CONTROL = re.compile(r"[^ -~\n\t]")
+# By runs: a command that writes nothing but controls must not keep whoever shows them busy.
+_CONTROLS_OR_BREAKS = re.compile(r"[^ -~]+")
+_CONTROLS = re.compile(r"[^ -~\n\t]+")
+_NUMBERS = {number: f"⟨U+{number:04X}⟩" for number in (*range(32), 127)}
 
 
 def _shows(character: str) -> bool:
@@ -30,7 +32,7 @@ def visible(text: str, *, lines: bool = True) -> str:
     """
     kept = "\n\t" if lines else ""
     if text.isascii():
-        return (_CONTROL if lines else _CONTROL_OR_BREAK).sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+        return (_CONTROLS if lines else _CONTROLS_OR_BREAKS).sub(lambda found: found[0].translate(_NUMBERS), text)
     shown: list[str] = []
     marks = 0
     for c in text:

@@ -123,6 +123,36 @@ def arguments_text(raw: msgspec.Raw) -> str:
     return data.decode("utf-8", "replace")
 
 
+class CachedTokens(msgspec.Struct, frozen=True):
+    """The cached part of the input."""
+
+    cached_tokens: int | None = None
+
+
+class WireUsage(msgspec.Struct, frozen=True):
+    """Token counts as OpenAI's Responses sends them; cached ones are among the input tokens."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: CachedTokens | None = None
+
+
+def usage_of(raw: msgspec.Raw, kind: type[WireUsage] = WireUsage) -> Usage | None:
+    """Usage is optional: a malformed one must not fail the answer."""
+    try:
+        usage = msgspec.json.decode(raw, type=kind | None)
+    except msgspec.DecodeError:
+        return None
+    if usage is None or (usage.input_tokens is None and usage.output_tokens is None):
+        return None
+    cached = usage.input_tokens_details.cached_tokens if usage.input_tokens_details else 0
+    return Usage(
+        input_tokens=count(usage.input_tokens),
+        output_tokens=count(usage.output_tokens),
+        cached_tokens=count(cached),
+    )
+
+
 def count(tokens: int | None) -> int:
     """A server's token count, at least zero."""
     return max(0, tokens or 0)

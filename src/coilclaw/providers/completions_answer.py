@@ -8,13 +8,15 @@ from coilclaw.packets.chat import ChatResponse, Usage
 from coilclaw.packets.errors import ModelOutputError
 from coilclaw.providers.answer import (
     MAX_CALLS,
+    CachedTokens,
     DraftCall,
     Ending,
     ReportedError,
     UnreadableAnswer,
+    WireUsage,
     arguments_text,
-    count,
     finished,
+    usage_of,
 )
 
 _NULL = msgspec.Raw(b"null")
@@ -61,18 +63,12 @@ class WireChoice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
 
 
-class WireCached(msgspec.Struct, frozen=True):
-    """The cached part of the prompt."""
+class CompletionsUsage(WireUsage, frozen=True):
+    """Token counts under their names here."""
 
-    cached_tokens: int | None = None
-
-
-class WireUsage(msgspec.Struct, frozen=True):
-    """Token counts, in the server's terms."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: WireCached | None = None
+    input_tokens: int | None = msgspec.field(default=None, name="prompt_tokens")
+    output_tokens: int | None = msgspec.field(default=None, name="completion_tokens")
+    input_tokens_details: CachedTokens | None = msgspec.field(default=None, name="prompt_tokens_details")
 
 
 class WireAnswer(msgspec.Struct, frozen=True):
@@ -137,7 +133,7 @@ class CompletionsAnswer:
     def _add(self, answer: WireAnswer) -> None:
         self._id = answer.id or self._id
         self._model = answer.model or self._model
-        self._usage = _usage(answer.usage) or self._usage
+        self._usage = usage_of(answer.usage, CompletionsUsage) or self._usage
         for choice in answer.choices or ():
             if choice.index not in {0, None}:
                 continue
@@ -205,19 +201,3 @@ def _texts(message: WireMessage) -> list[str]:
     if not any(pieces):
         pieces = [message.refusal or ""]
     return [piece for piece in pieces if piece]
-
-
-def _usage(raw: msgspec.Raw) -> Usage | None:
-    """Usage is optional: a malformed one must not fail the answer."""
-    try:
-        usage = msgspec.json.decode(raw, type=WireUsage | None)
-    except msgspec.DecodeError:
-        return None
-    if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None):
-        return None
-    cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else 0
-    return Usage(
-        input_tokens=count(usage.prompt_tokens),
-        output_tokens=count(usage.completion_tokens),
-        cached_tokens=count(cached),
-    )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from coilclaw.packets.canonical import Json, NotCanonical, canonical_bytes, parse_object
-from coilclaw.packets.chat import ChatMessage, ChatRequest, ProposedCall, ToolSpec
+from coilclaw.packets.chat import NOTICE, ChatMessage, ChatRequest, ProposedCall
 from coilclaw.providers.mock import last_user, since_last_user
 
 Args: TypeAlias = dict[str, Json]
@@ -74,9 +74,8 @@ SAMPLE: tuple[tuple[str, Args], ...] = (
     ("file_write", {"path": "intel/sample/plan.md", "content": "- Monday: water the plants\n- Friday: buy bread\n"}),
     ("file_list", {"path": "intel/sample"}),
 )
-_SCRIPT = (
-    "I am a script, not a model: I answer by fixed rules and do not think. Connect a model with `coilclaw onboard`."
-)
+_SCRIPT = "I am a script, not a model: I answer by fixed rules and do not think. Connect a model {how}."
+_AT_TERMINAL, _AT_PANEL = "with `coilclaw onboard`", "under Settings, Models"
 _MAKES_SAMPLE = r"\b(?:make|create|set\s+up)\b[^.]{0,40}\bsample\s+project\b"
 _OBEYS = r"\bdo\s+(?:what|as)\s+it\s+(?:says|asks|tells)\b"
 """Obeys a file, as a gullible model would; the gate judges what follows."""
@@ -86,7 +85,8 @@ def answer(request: ChatRequest) -> tuple[str, tuple[ProposedCall, ...]]:
     """Text and calls for the request."""
     happened = since_last_user(request)
     offered = {tool.name for tool in request.tools}
-    text = last_user(request)[:_READ]
+    said = last_user(request)
+    text = (said.rpartition("\n\n")[2] if said.startswith(NOTICE) else said)[:_READ]  # what the runtime says is no wish
     results = [message for message in happened if message.role == "tool"]
     if results:
         read = _bare(results[0].content)[:_READ] if re.search(_OBEYS, text, re.IGNORECASE) else ""
@@ -96,10 +96,15 @@ def answer(request: ChatRequest) -> tuple[str, tuple[ProposedCall, ...]]:
         return f"It asks for {asked[0]}, so I try that.", _calls(request, (asked,), "What was read asks for it.")
     wants_sample = "sample" in text.lower() and re.search(_MAKES_SAMPLE, text, re.IGNORECASE)
     if wants_sample and {tool for tool, _ in SAMPLE} <= offered:
-        return _SCRIPT, _calls(request, SAMPLE, "The message asks for it.")
+        return _script(request), _calls(request, SAMPLE, "The message asks for it.")
     if asked := _found(text, offered):
         return "", _calls(request, (asked,), "The message asks for it.")
-    return _greeting(request.tools), ()
+    return _greeting(request), ()
+
+
+def _script(request: ChatRequest) -> str:
+    """What it is, and how the owner gets a model where they are."""
+    return _SCRIPT.format(how=_AT_PANEL if "in the panel" in request.system_prompt else _AT_TERMINAL)
 
 
 def _found(text: str, offered: set[str], *, by_line: bool = False) -> tuple[str, Args] | None:
@@ -131,7 +136,7 @@ def _folder(name: str | None) -> str:
     return "." if name in here or name is None else name
 
 
-def _greeting(tools: tuple[ToolSpec, ...]) -> str:
+def _greeting(request: ChatRequest) -> str:
     examples = {
         "file_list": "“list files”",
         "file_read": "“read notes.md”",
@@ -141,9 +146,9 @@ def _greeting(tools: tuple[ToolSpec, ...]) -> str:
         "time": "“what time is it”",
         "http": "“fetch https://example.com”",
     }
-    offered = [examples[tool.name] for tool in tools if tool.name in examples]
+    offered = [examples[tool.name] for tool in request.tools if tool.name in examples]
     able = f" I understand a few plain requests: {', '.join(offered)}." if offered else ""
-    return f"Hello! {_SCRIPT}{able}"
+    return f"Hello! {_script(request)}{able}"
 
 
 def _report(happened: tuple[ChatMessage, ...]) -> str:
@@ -160,6 +165,11 @@ def _bare(content: str) -> str:
 def _sentence(call: ProposedCall | None, result: str) -> str:
     tool = call.tool if call else "the tool"
     result = re.sub(r"^[\w.-]+ \(act_\w+\): ", "", result)
+    if re.match(r"(?i)the owner rejected it\. edited by the owner", result):
+        return f"You wrote your own version of what I proposed with {tool}; yours counts."
+    if result.startswith("Denied. "):  # the first reason is enough
+        why = _short(result.removeprefix("Denied. ").partition(". ")[0]).rstrip(".")
+        return f"I was not allowed to use {tool}, so nothing was done. {why}."
     if re.match(r"(?i)denied\b|the owner (?:rejected|refused)|the approval has expired", result):
         return f"I was not allowed to use {tool}, so nothing was done. {_short(result)}"
     if re.match(r"(?i)pending\b", result):

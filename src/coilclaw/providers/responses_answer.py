@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from coilclaw.packets.chat import ChatResponse, Usage
+from coilclaw.packets.chat import ChatResponse
 from coilclaw.packets.errors import ModelOutputError
 from coilclaw.providers.answer import (
     DECLINED,
@@ -14,8 +14,8 @@ from coilclaw.providers.answer import (
     ReportedError,
     UnreadableAnswer,
     arguments_text,
-    count,
     finished,
+    usage_of,
 )
 
 _NULL = msgspec.Raw(b"null")
@@ -45,20 +45,6 @@ class _Call(msgspec.Struct, frozen=True):
     name: str = ""
     arguments: msgspec.Raw = _NULL
     status: str | None = None
-
-
-class _Details(msgspec.Struct, frozen=True):
-    """The cached part of the input."""
-
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, frozen=True):
-    """Token counts; cached ones are among the input tokens."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Details | None = None
 
 
 class _Incomplete(msgspec.Struct, frozen=True):
@@ -146,7 +132,7 @@ class ResponsesAnswer:
             model=whole.model or model,
             reason=reason or whole.status or "",
             finish=self._finish(reason),
-            usage=_usage(whole.usage),
+            usage=usage_of(whole.usage),
         )
         return finished(self._text, self._calls, ending, provider, call_prefix)
 
@@ -192,19 +178,3 @@ class ResponsesAnswer:
         self._shown.append(text)
         if text and self._on_text is not None:
             self._on_text(text)
-
-
-def _usage(raw: msgspec.Raw) -> Usage | None:
-    """Usage is optional and must not fail the answer."""
-    try:
-        usage = msgspec.json.decode(raw, type=_Usage | None)
-    except msgspec.DecodeError:
-        return None
-    if usage is None or (usage.input_tokens is None and usage.output_tokens is None):
-        return None
-    cached = usage.input_tokens_details.cached_tokens if usage.input_tokens_details else 0
-    return Usage(
-        input_tokens=count(usage.input_tokens),
-        output_tokens=count(usage.output_tokens),
-        cached_tokens=count(cached),
-    )

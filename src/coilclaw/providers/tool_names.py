@@ -21,7 +21,7 @@ def outgoing(request: ChatRequest) -> ChatRequest:
 
 
 def incoming(response: ChatResponse, request: ChatRequest) -> ChatResponse:
-    """The answer with our own names; one that was not offered stays as it is, and the gate refuses it."""
+    """The answer with our own tool names; an unknown name stays as it is, and the gate refuses it."""
     names = {wire_name(each.name): each.name for each in request.tools if "." in each.name}
     if not names or not response.tool_calls:
         return response

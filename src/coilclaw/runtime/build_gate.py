@@ -114,7 +114,7 @@ def counts_before(app: "Runtime", before: str, tool: ToolFact | None) -> Counts:
 
 
 def _settle_repository(app: "Runtime") -> None:
-    """A workspace that an earlier version made gets its git settings; one that another home works in is told."""
+    """Add git settings that an earlier version did not make; warn about a workspace that another home uses."""
     from coilclaw.sandbox.repository import is_settled, other_homes, settle
 
     if is_settled(app.workspace, app.home.root):
@@ -141,6 +141,7 @@ def _granter(app: "Runtime", ask_owner: Callable[[str], Awaitable[str]] | None) 
         open_box=app.open_box,
         transport=lambda narrowing: _way_out(app, narrowing),
         headers=lambda whom: _headers(app, whom),
+        send_as=lambda transport, request: app.extensions.send_as(app, transport, request),
         notes=lambda action, turn: _notes(app, action, turn),
         follow_up=lambda action, turn: _follow_up(app, action, turn),
         ask_owner=ask_owner,
@@ -220,12 +221,14 @@ def _job_limits(app: "Runtime", job_id: str) -> JobLimits | None:
 
 
 def _is_over(app: "Runtime", action: Action) -> bool:
-    """Whether the job or the run of an SOP that an action belongs to has come to its end."""
+    """Whether the job, the coding session or the run of an SOP that an action belongs to has come to its end."""
     if action.job_id is not None:
         from coilclaw.store.jobs import load_job
 
         job = load_job(app.db.reader, action.job_id)
         return job is None or job.state in ENDED
+    if action.source == "session":
+        return app.extensions.session_is_over(app, action.source_id)
     if action.source != "sop":
         return False
     from coilclaw.store.sops import turn_is_over

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from coilclaw.packets.box import Probe
 from coilclaw.packets.errors import CoilclawError
+from coilclaw.store.meta import quick_check, try_writing
 from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ _REMEDY = "See `coilclaw init`."
 
 
 def examine(app: "Runtime", reader: Reader, *, short: bool) -> list[Probe]:
-    """Every probe, in the order a person would look. It takes a while, so nobody else may use that connection."""
+    """Every probe, in the order a person would look. It is slow: use a connection of its own."""
     return [_python(), _home(app), *_database(app, reader), *_ledger(app), _workspace(app), _undo(app),
-            *_inside(app, short=short), *_features(app, reader), *_provider(app, reader), _estop(app, reader),
-            *_boxes(app, short=short)]  # fmt: skip
+            *_inside(app, short=short), *_features(app, reader, short=short), *_provider(app, reader),
+            _estop(app, reader), *_boxes(app, short=short)]  # fmt: skip
 
 
 def _python() -> Probe:
@@ -55,8 +56,8 @@ def _home(app: "Runtime") -> Probe:
 
 def _database(app: "Runtime", reader: Reader) -> list[Probe]:
     try:
-        answer = str(reader().execute("PRAGMA quick_check(1)").fetchone()[0])
-        app.db.write_now(lambda tx: tx.execute("DELETE FROM meta WHERE key = 'doctor'").rowcount)
+        answer = quick_check(reader())
+        app.db.write_now(try_writing)
     except CoilclawError as error:
         return [Probe(name="database", state="fail", detail=error.message, remedy=error.remedy or _REMEDY)]
     except sqlite3.Error as error:
@@ -157,14 +158,14 @@ def _inside(app: "Runtime", *, short: bool) -> list[Probe]:
     return probes if short else [*probes, hard_links(workspace)]
 
 
-def _features(app: "Runtime", reader: Reader) -> list[Probe]:
+def _features(app: "Runtime", reader: Reader, *, short: bool) -> list[Probe]:
     """What features look at; a home whose database or workspace is broken has told so already."""
     try:
         reader()
         _ = app.workspace
     except (CoilclawError, sqlite3.Error):
         return []
-    return app.extensions.probes(app, reader)
+    return app.extensions.probes(app, reader, short)
 
 
 def _shared(workspace: Path) -> Probe | None:

@@ -16,8 +16,9 @@ from coilclaw.packets.action import untrusted
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.forge import COPIED, MAIN
 from coilclaw.packets.ids import Clock
-from coilclaw.sandbox.bot_repository import OWNER, BotRepository, Written
+from coilclaw.sandbox.bot_repository import BotRepository
 from coilclaw.sandbox.clones import copy_history
+from coilclaw.sandbox.fast_import import OWNER, Written
 from coilclaw.store.database import Database
 
 OLD_LEDGER = "refs/heads/copied/ledger"

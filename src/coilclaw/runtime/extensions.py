@@ -1,9 +1,11 @@
 """What features add to an open home. The wiring hands it in; without it, a home has the kernel alone."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from coilclaw.packets.errors import ToolError
 
 if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Conveyor
@@ -12,8 +14,10 @@ if TYPE_CHECKING:
     from coilclaw.gate.turn import Turn
     from coilclaw.packets.action import Action
     from coilclaw.packets.box import Probe
-    from coilclaw.packets.job import JobLimits, Plan, StepReport
-    from coilclaw.packets.ports import Tool
+    from coilclaw.packets.forge import PullRequest
+    from coilclaw.packets.http import HttpRequest, HttpResponse
+    from coilclaw.packets.job import JobLimits, JobPacket, Plan, StepReport
+    from coilclaw.packets.ports import Tool, Transport
     from coilclaw.packets.skill import SkillUse
     from coilclaw.runtime.checkup import Reader
     from coilclaw.runtime.job_forge import JobForge
@@ -31,6 +35,12 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     """Does the next step."""
     place: "Callable[[Runtime, str], tuple[int, Plan] | None]"
     """How many steps of a job are over, and the plan that counts them; None before it has begun."""
+    writes: bool = True
+    """Whether such a job may change the bot's own files, and so has a tree of them."""
+
+
+async def _sends_for_nobody(_runtime: "Runtime", _transport: "Transport", _request: "HttpRequest") -> "HttpResponse":
+    raise ToolError("no account is connected.", code="NOT_CONNECTED", begun=False)
 
 
 class Extensions(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,17 +60,38 @@ class Extensions(msgspec.Struct, frozen=True, kw_only=True):
     """Trees and pull requests of jobs; None where they work in the workspace."""
     audit_on_main: "Callable[[Runtime, str], int | None]" = lambda _runtime, _before: None
     """Up to which number the audit from before a time is in the bot's repository; None where it need not be."""
-    probes: "Callable[[Runtime, Reader], list[Probe]]" = lambda _runtime, _reader: []
+    probes: "Callable[[Runtime, Reader, bool], list[Probe]]" = lambda _runtime, _reader, _short: []
     """What the doctor looks at besides the kernel."""
+    send_as: "Callable[[Runtime, Transport, HttpRequest], Awaitable[HttpResponse]]" = _sends_for_nobody
+    """Sends a request in the name of a connected account."""
     skills: "Callable[[Runtime], TurnSkills] | None" = None
     """How turns consult skills."""
     job_skills: "Callable[[Runtime, str, str, str], Awaitable[tuple[SkillUse, ...]]] | None" = None
     """How a job does before its first model call, by its turn, goal and intent: what it works under, then on record."""
+    session_is_over: "Callable[[Runtime, str], bool]" = lambda _runtime, _session_id: False
+    """Whether a coding session has ended, so that nothing it asked for counts any more."""
+    put_session_pull: "Callable[[Runtime, PullRequest], Awaitable[int]] | None" = None
+    """Opens or updates the pull request of a coding session; its number."""
+    remote_job: "Callable[[Runtime, JobPacket], Coroutine[None, None, str]] | None" = None
+    """Hands a job in to run elsewhere; in words, what became of it."""
+    stop_elsewhere: "Callable[[Runtime], Coroutine[None, None, str | None]] | None" = None
+    """Tells a stop to where else work of this home runs; why that failed, empty when it did not, None for nowhere."""
     job_kinds: "Callable[[], Mapping[str, JobKind]]" = dict
     """By the input that names what such a job follows."""
 
 
 NO_EXTENSIONS = Extensions()
+
+
+def home_of(runtime: "Runtime | None") -> "Callable[[], Runtime]":
+    """The home of a feature's tools, when one of them runs; without a home they can only be described."""
+
+    def home() -> "Runtime":
+        if runtime is None:
+            raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
+        return runtime
+
+    return home
 
 
 def skills_of(runtime: "Runtime") -> "TurnSkills":

@@ -1,4 +1,4 @@
-"""What becomes of the files that a job changes, where pull requests are made of them. The forge hands it in."""
+"""How the files that a job changes become pull requests; the forge provides it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from coilclaw.config import named_secrets
 from coilclaw.packets.errors import CoilclawError, UsageError
 from coilclaw.store.tx import Tx
 
@@ -23,7 +24,7 @@ class Keyring(Mapping[str, str]):
 
     def __init__(self, app: "Runtime") -> None:
         self._app = app
-        self.names = named_secrets(app.config)
+        self.names = secret_names(app.config)
         self._opened: dict[str, tuple[bytes, str]] = {}
 
     def __getitem__(self, name: str) -> str:
@@ -75,15 +76,9 @@ class Keyring(Mapping[str, str]):
         return known[1]
 
 
-def named_secrets(config: "Config") -> frozenset[str]:
-    """The names of variables that the configuration expects secrets in; what opens the vault is not among them."""
-    from coilclaw.config import ServerModel
-
-    models = [each.api_key_env for each in config.providers.models.values() if isinstance(each, ServerModel)]
-    names = [*models, config.web_search.api_key_env, *(hook.secret_env for hook in config.webhooks.values())]
-    names += [config.notify.token_env, config.notify.smtp.password_env]
-    names += [name for server in config.mcp.servers.values() for name in (*server.env, *server.headers.values())]
-    return frozenset(names) - {"", *OUR_OWN}
+def secret_names(config: "Config") -> frozenset[str]:
+    """The names of secrets that the vault may hold; what opens it is not among them."""
+    return frozenset(named_secrets(config)) - set(OUR_OWN)
 
 
 def set_secret(app: "Runtime", name: str, value: str) -> str:

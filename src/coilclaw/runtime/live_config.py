@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FIXED = (("workspace_dir",), ("memory", "path"), ("memory", "backend"), ("receipts",), ("server",), ("log",))
 """What a running process keeps: open files, sockets and what was made for them."""
 SETTLED_SECONDS = 0.1
-"""Some editors empty a file before they write it: one that was touched just now is looked at again a moment later."""
+"""Some editors empty a file before they write it, so a file touched just now is read again a moment later."""
 KNOWN = "config_sha256"
 
 
@@ -131,7 +131,7 @@ def _as_far_as_possible(old: Config, new: Config) -> Config:
 def _put_in_force(app: "Runtime", config: Config) -> None:
     """Everything that was made from the old configuration is made anew when it is next needed."""
     from coilclaw.airlock.transport import Airlock
-    from coilclaw.runtime.keyring import named_secrets
+    from coilclaw.runtime.keyring import secret_names
 
     made = app.__dict__
     stale = ["tools", "allowed_tools", "offered_tools", "listing", "_policies", "_config_hash"]
@@ -142,7 +142,7 @@ def _put_in_force(app: "Runtime", config: Config) -> None:
     for name in stale:
         made.pop(name, None)
     if "keyring" in made:
-        app.keyring.names = named_secrets(config)
+        app.keyring.names = secret_names(config)
     if "redactor" in made:  # every sink holds this one
         for name in secret_variables(config):
             if app.environ.get(name):

@@ -33,7 +33,7 @@ class Models:
 
     def provider(self, name: str) -> "Provider":
         """The provider of that name, with those it leans on."""
-        from coilclaw.config import MockModel, ReliableModel, ServerModel
+        from coilclaw.config import GoogleModel, MockModel, ReliableModel, ServerModel
 
         model = self._config.providers.models.get(name)
         if model is None:
@@ -42,6 +42,11 @@ class Models:
             )
         if isinstance(model, MockModel):
             return self._mock(name, model)
+        if isinstance(model, GoogleModel):
+            raise UsageError(
+                f"the provider {name!r} serves coding sessions only: the agent does not speak Google's API.",
+                remedy="Name a provider of another kind.",
+            )
         if isinstance(model, ServerModel):
             return self._remote(name, model)
         if isinstance(model, ReliableModel):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from coilclaw.runtime import Runtime
 
 TOLD = "older_copy"
-"""Under this name the database remembers which break the owner was told of."""
+"""The key of the break that was last reported to the owner."""
 CODE = "OLDER_DATABASE"
 DOUBT = "The receipts log shows that it was attempted; the database is an older copy and does not know how it ended."
 REMEDY = "Restore the newer database, or see SECURITY.md, 'An older database', then clear ESTOP."

@@ -5,13 +5,15 @@ machine or governs the agent waits, like every such call, until it is approved f
 """
 
 import sqlite3
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coilclaw.gate.conveyor import Conveyor, Outcome
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import Action, ToolCall
+from coilclaw.packets.action import Action, ToolCall, ToolResult
 from coilclaw.packets.ids import new_id
 from coilclaw.store.actions import action_with_key, load_action
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
@@ -32,13 +34,31 @@ class OwnerCalls:
         """The action an earlier request with this key made, whatever its arguments: for those that tell the time."""
         return None if key is None else action_with_key(self._app.db.reader, tool, key)
 
-    async def make(self, call: ToolCall, *, by: str, key: str | None, at_once: bool = True) -> Action:
-        """Propose the call; `at_once` has it carried out where the owner's word is enough. The action as it stands."""
+    async def make(
+        self,
+        call: ToolCall,
+        *,
+        by: str,
+        key: str | None,
+        at_once: bool = True,
+        project_id: str = "",
+        also: Callable[[Tx, Action], None] | None = None,
+        turn: Turn | None = None,
+    ) -> Action:
+        """Propose the call and return the action; `at_once` runs it where the owner's word is enough.
+
+        `also` writes in the transaction that stores it; `turn` is that of a job the owner started.
+        """
         now = self._app.clock()
-        turn = Turn(new_id("turn", now), "", "gateway")
+        turn = turn or Turn(new_id("turn", now), project_id, "gateway")
         action = await self._conveyor.intake.proposed(call, turn, key or new_id("key", now))
+
+        def record(tx: Tx, _: ToolResult) -> None:
+            if also is not None:
+                also(tx, action)
+
         try:
-            outcome = await self._conveyor.carry(action, turn, stored=False)
+            outcome = await self._conveyor.carry(action, turn, stored=False, record=record)
             made = outcome.action
         except sqlite3.IntegrityError:  # the same request came in twice at this very moment
             known = await self.known(call, key)

@@ -24,6 +24,7 @@ async def examine_phone(app: "Runtime", running: str | None, resolve: Resolver =
     return [
         _address(app),
         *_certificate(app),
+        *_client_authority(app),
         await _name(app, resolve),
         await _server(app, running),
         *await _outside(app, running, resolve),
@@ -70,6 +71,26 @@ def _certificate(app: "Runtime") -> list[Probe]:
     return [Probe(name="certificate", state="ok", detail=f"for {host}, {until}")]
 
 
+def _client_authority(app: "Runtime") -> list[Probe]:
+    """Whether clients can have a certificate that the server accepts."""
+    from coilclaw.secrets.certificates import standing_of
+
+    file = app.config.server.tls_client_ca
+    if file is None:
+        return []
+    name, remedy = "clients", "Put the authority's certificate (PEM) there; then start `coilclaw up` again."
+    try:
+        found = standing_of(file.read_bytes())
+    except (OSError, ValueError):
+        return [Probe(name=name, state="fail", detail=f"tls_client_ca {file} cannot be read", remedy=remedy)]
+    until = f"until {found.ends:%Y-%m-%d}"
+    if not found.begins <= app.clock() <= found.ends:
+        return [Probe(name=name, state="fail", detail=f"tls_client_ca is not valid now (good {until})", remedy=remedy)]
+    if found.ends - app.clock() < SOON:
+        return [Probe(name=name, state="warn", detail=f"tls_client_ca ends soon ({until})", remedy=remedy)]
+    return [Probe(name=name, state="ok", detail=f"each needs a certificate of the authority in {file}, {until}")]
+
+
 def _covers(names: Sequence[str], host: str) -> bool:
     wild = f"*.{host.partition('.')[2]}"
     return host in names or ("." in host and wild in names)
@@ -104,6 +125,8 @@ async def _server(app: "Runtime", running: str | None) -> Probe:
     state, detail = await _asked(app, f"{scheme}://{_bracketed(host)}:{port}/health", "", loopback)
     if state == "refused" and server.tls_proxy:
         return Probe(name="server", state="ok", detail=f"port {port} answers, and only to {server.tls_proxy}")
+    if state == "certificate":
+        return Probe(name="server", state="ok", detail=f"port {port} answers, and only to clients with a certificate")
     if state in ("ok", "refused"):  # it may be known under another port; the next probe asks as a phone would
         return Probe(name="server", state="ok", detail=f"port {port} answers")
     return Probe(name="server", state="fail", detail=detail, remedy=_remedy(detail))
@@ -124,6 +147,9 @@ async def _outside(app: "Runtime", running: str | None, resolve: Resolver) -> li
                 detail=f"{origin} answers, with a valid certificate, and takes its own origin",
             )
         ]
+    if state == "certificate":
+        detail = f"{origin} has a valid certificate; the phone needs one too, of the authority in tls_client_ca"
+        return [Probe(name="as a phone", state="ok", detail=detail)]
     if state == "refused":
         remedy = "Have the proxy pass Host and Origin on unchanged, and public_url be what the phone opens."
         return [Probe(name="as a phone", state="fail", detail=detail, remedy=remedy)]
@@ -140,7 +166,7 @@ def _remedy(detail: str) -> str:
 
 async def _asked(
     app: "Runtime", url: str, origin: str, resolve: Resolver
-) -> tuple[Literal["ok", "refused", "unreachable"], str]:
+) -> tuple[Literal["ok", "refused", "certificate", "unreachable"], str]:
     """Ask /health by an airlock that leads to that one place. The agent's own never leads to our port."""
     from coilclaw.airlock import Airlock, Listing
     from coilclaw.packets.http import HttpRequest
@@ -164,6 +190,9 @@ async def _asked(
     try:
         answer = await airlock.send(request)
     except CoilclawError as error:
+        # Its certificate was accepted and the request sent: it hung up because it wants one of ours.
+        if app.config.server.tls_client_ca is not None and isinstance(error, TransportError) and error.sent:
+            return ("unreachable", error.message.rstrip(".")) if error.timeout else ("certificate", "")
         return "unreachable", error.message.rstrip(".")
     if answer.status == 200 and b'"status"' in answer.body:
         return "ok", ""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from coilclaw.airlock import Airlock, Listing
     from coilclaw.config.mcp import McpServer
     from coilclaw.gate.decision_input import UrlFact
+    from coilclaw.packets.action import Identity
     from coilclaw.packets.http import Principal, SendTarget
     from coilclaw.packets.ports import Transport
     from coilclaw.runtime.runtime import Log, Runtime
@@ -28,10 +29,15 @@ def listing_of(config: Config, *more: str) -> "Listing":
     return Listing.build(
         providers=[model.base_url for model in models if isinstance(model, ServerModel)],
         searches=[url] if (url := config.web_search.address()) else [],
+        forges=[config.forge.github.api_url] if config.forge.kind == "github" else [],
         webhooks=[url for hook in config.webhooks.values() for url in (hook.url, hook.lookup_url) if url],
         notify=_notify_places(config),
         mcp=[server.url for server in config.mcp.servers.values() if server.url],
-        oauth=[host for server in config.mcp.servers.values() for host in sign_in_places(server)],
+        oauth=[
+            *(host for server in config.mcp.servers.values() for host in sign_in_places(server)),
+            *((config.google.token, config.google.revoke) if config.google.configured else ()),
+        ],
+        google=(config.google.gmail, config.google.calendar) if config.google.configured else (),
         allowed_domains=(*config.security.allowed_domains, *more),
         own_ports=[int(config.server.http_addr.rpartition(":")[2])],
     )
@@ -60,6 +66,18 @@ def sign_in_places(server: "McpServer") -> tuple[str, ...]:
         return ()
     scheme, _, rest = server.url.partition("://")
     return (f"{scheme}://{rest.partition('/')[0].partition('?')[0]}", *server.oauth_hosts)
+
+
+def google_refuses(config: Config, identity: "Identity", path: str) -> bool:
+    """Whether the airlock refuses to post to this path of Gmail in that name; nothing is sent."""
+    from coilclaw.airlock.google import google_fault
+    from coilclaw.airlock.url import Refusal, parse_url
+    from coilclaw.packets.http import HttpRequest
+
+    url = f"{config.google.gmail}{path}"
+    target = parse_url(url)
+    request = HttpRequest(principal="google", identity=identity, method="POST", url=url, body=b'{"id": "r0"}')
+    return isinstance(target, Refusal) or google_fault(request, target) is not None
 
 
 def transport_under(app: "Runtime", config: Config) -> "Transport":

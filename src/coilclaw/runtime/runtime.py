@@ -80,7 +80,7 @@ class Runtime:
         self.measure: Measure = unmeasured
         """Told how long decisions and providers take; a server's meters listen here."""
         self.watchers: list[Callable[[str, dict[str, Json]], None]] = []
-        """Told of every ordinary event right before it is said; a terminal's status line listens here."""
+        """Called with every ordinary event before it is logged; a terminal's status line listens here."""
         self.listening: int | None = None
         """The port the server took, while it listens."""
         self._conveyors: list[Conveyor] = []
@@ -154,7 +154,7 @@ class Runtime:
         """Search over past conversations."""
         from coilclaw.store.memory import MemorySearch
 
-        return MemorySearch(self.db.reader, self.clock)
+        return MemorySearch(self.db, self.clock)
 
     async def leave(self) -> None:
         """End whatever runs beside the calls of this process; to be awaited before its event loop ends."""
@@ -340,12 +340,17 @@ class Runtime:
     def _box(self) -> "Box":
         from coilclaw.sandbox.box import open_box
 
+        if self._unsafe:
+            self._say("warning", "unsafe_box", {"message": "--unsafe: commands run without a box."})
+        hide, owned = self.box_walls()
+        return open_box(hide=hide, owned=owned, unsafe=self._unsafe)
+
+    def box_walls(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The paths that no box shows, and those that no mount shows."""
         # A box has an /etc, /sys and /boot of its own or none; what else is forbidden must not be seen at all.
         forbidden = (str(path) for path in self.config.security.forbidden_paths)
         hidden = (str(self.home.root), *(path for path in forbidden if path not in ("/etc", "/sys", "/boot", "/proc")))
-        if self._unsafe:
-            self._say("warning", "unsafe_box", {"message": "--unsafe: commands run without a box."})
-        return open_box(hide=hidden, owned=(str(self.config.workspace_dir),), unsafe=self._unsafe)
+        return hidden, (str(self.config.workspace_dir),)
 
     @cached_property
     def commands(self) -> "RunningCommands":

@@ -1,4 +1,4 @@
-"""The tools that a model is told of."""
+"""The tools that a model is offered."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
@@ -14,11 +14,12 @@ _MANY = {"maxLength": 1000, "maxItems": 100, "maximum": 1 << 20}
 
 
 def offered_tools(app: "Runtime", names: Collection[str]) -> "tuple[ToolSpec, ...]":
-    """The tools of these names as a model is told of them."""
+    """The tools of these names as a model sees them."""
+    from coilclaw.gate.identities import shown_parameters
     from coilclaw.packets.chat import ToolSpec
 
     return tuple(
-        ToolSpec(name=tool.name, description=tool.description, parameters=in_short(tool.parameters))
+        ToolSpec(name=tool.name, description=tool.description, parameters=in_short(shown_parameters(tool)))
         for tool in app.tools.values()
         if tool.name in names
     )

@@ -58,6 +58,23 @@ class Accepting:
                     await asyncio.wait(here, return_when=asyncio.FIRST_COMPLETED)
 
 
+class HeldListeners:
+    """The listeners of one box that others accept from: kept open, so that whoever comes next can be lent them."""
+
+    def __init__(self, ports: tuple[int, ...]) -> None:
+        self.ports = ports
+        self.held: list[socket.socket] = []
+
+    def start(self, listeners: list[socket.socket]) -> None:
+        """Keep these sockets; takes ownership of them."""
+        self.held = listeners
+
+    async def close(self) -> None:
+        """Stop listening."""
+        while self.held:
+            self.held.pop().close()
+
+
 async def _answer(client: socket.socket, port: int, serve: Serve) -> None:
     with client:
         try:

@@ -1,43 +1,41 @@
 """The bot's repository, by plumbing alone: no hook, filter, attribute, work tree or index of the owner's has a part.
 
-Commits are written by fast-import from bytes the caller read; git accepts any name there (`.git/config`, `..`), so
-names and modes are checked here first. References move by compare-and-set. See docs/decisions/0030.
+Commits are written by fast-import from bytes the caller read, names checked first. References move by compare-and-set.
+See docs/decisions/0030.
 """
 
 import os
-import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
+from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import ChangeKind, FileChange
-from coilclaw.sandbox.executed import is_dot_git
-from coilclaw.sandbox.git import failed, git_bytes
+from coilclaw.sandbox.fast_import import (
+    BOT,
+    FILE,
+    PROGRAM,
+    ForgeRefused,
+    Person,
+    Written,
+    check_name,
+    commit_stream,
+    object_id,
+)
+from coilclaw.sandbox.git import failed, git_bytes, git_version
+from coilclaw.sandbox.git_objects import Answers, commit_bytes, object_name, read_loose, write_loose
 
 OLDEST_GIT = (2, 38)
 """`merge-tree --write-tree`, which merges without a work tree, came with this version."""
 SECONDS = 120.0
-FILE, PROGRAM = "100644", "100755"
-NAME_BYTES = 255
-PATH_BYTES = 4096
-_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_NEW = "refs/coilclaw/new"
-
-
-class Person(msgspec.Struct, frozen=True):
-    """Who a commit is by."""
-
-    name: str
-    address: str
-
-
-OWNER = Person("Owner", "owner@localhost")
-BOT = Person("CoilClaw", "coilclaw@localhost")
+FEW = 100
+"""So many blobs are looked for as files of their own before git is asked; fast-import packs what is more."""
+_ANSWERS = Answers()
 
 
 class TreeEntry(msgspec.Struct, frozen=True):
@@ -46,14 +44,6 @@ class TreeEntry(msgspec.Struct, frozen=True):
     mode: str
     blob: str
     size: int
-
-
-class Written(msgspec.Struct, frozen=True):
-    """What a path shall hold in a new commit; None as data removes it."""
-
-    path: str
-    data: bytes | None
-    mode: str = FILE
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -79,12 +69,6 @@ class RefMoved(ToolError):
     """A reference is no longer where it was when the work began; nothing was changed."""
 
     code = "REF_MOVED"
-
-
-class ForgeRefused(ToolError):
-    """The repository cannot be worked with as it is."""
-
-    code = "FORGE_REFUSED"
 
 
 class BotRepository:
@@ -122,10 +106,35 @@ class BotRepository:
         code, out, _ = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         return "" if code else out.decode().strip()
 
+    def main_in_force(self) -> str:
+        """The commit on main, asked for once; empty unless main is checked out and everything else is in order."""
+        have = git_version()
+        if have is None or have < OLDEST_GIT or not self.is_there():
+            return ""
+        if found := self._loose_main():
+            return found
+        code, out, _ = self._git("for-each-ref", "--format=%(HEAD)%(objecttype) %(objectname)", "refs/heads/main")
+        kind, _, sha = out.decode("utf-8", "replace").strip().partition(" ")
+        return "" if code or kind != "*commit" else sha
+
+    def _loose_main(self) -> str:
+        """The same without a process, where both references are plain files; empty where only git can tell."""
+        head, main = self._git_dir / "HEAD", self._git_dir / "refs" / "heads" / "main"
+        try:
+            if head.is_symlink() or main.is_symlink() or head.read_bytes() != b"ref: refs/heads/main\n":
+                return ""
+            return object_id(main.read_text("ascii").removesuffix("\n"))
+        except (OSError, ValueError, ForgeRefused):
+            return ""
+
     def tip(self, name: str) -> str:
-        """The same for whoever must not take a damaged reference for none."""
-        found = self.resolve(name)
-        if not found and self._git("rev-parse", "--verify", "--quiet", "--end-of-options", name)[0] == 0:
+        """The same, but a damaged reference is an error instead of empty."""
+        if found := self.resolve(name):
+            return found
+        code, out, _ = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", name)
+        # Asked again by its hash: somebody may have made the reference since.
+        found = "" if code else self.resolve(out.decode().strip())
+        if not found and code == 0:
             raise ForgeRefused(f"{name} leads to no commit in {self.folder}.", remedy="Run `git fsck` there.")
         return found
 
@@ -134,16 +143,16 @@ class BotRepository:
         out = self._run("for-each-ref", "--format=%(refname) %(objectname)", prefix).decode("utf-8", "surrogateescape")
         return {name: sha for name, _, sha in (line.partition(" ") for line in out.splitlines())}
 
-    def is_ancestor(self, older: str, newer: str) -> bool:
-        """Whether one commit is part of the history of another."""
-        code, _, said = self._git("merge-base", "--is-ancestor", _sha(older), _sha(newer))
-        if code > 1:
+    def leads_to(self, older: str, newer: str) -> bool:
+        """Whether one commit is an ancestor of another; False for a commit that does not exist."""
+        code, _, said = self._git("merge-base", "--is-ancestor", object_id(older), object_id(newer))
+        if code > 1 and self.resolve(older):
             raise failed("merge-base", code, said)
         return code == 0
 
     def merged_as(self, head: str, main: str) -> str:
         """The commit on main's first-parent line that merged `head`; empty when none did."""
-        out = self._run("rev-list", "--first-parent", "--parents", "-n", "10000", _sha(main)).decode()
+        out = self._run("rev-list", "--first-parent", "--parents", "-n", "10000", object_id(main)).decode()
         for line in out.splitlines():
             commit, *parents = line.split()
             if head in parents[1:]:
@@ -170,7 +179,8 @@ class BotRepository:
 
     def entries(self, commit: str) -> dict[str, TreeEntry]:
         """Every regular file of a commit or tree by path; links and submodules are left out."""
-        out = self._run("ls-tree", "-r", "-z", "-l", "--full-tree", _sha(commit)).decode("utf-8", "surrogateescape")
+        said = self._known("ls-tree", "-r", "-z", "-l", "--full-tree", self._files(commit))
+        out = said.decode("utf-8", "surrogateescape")
         found: dict[str, TreeEntry] = {}
         for record in out.split("\0"):
             about, _, path = record.partition("\t")
@@ -183,17 +193,29 @@ class BotRepository:
 
     def modes(self, commit: str) -> dict[str, str]:
         """The mode of everything in a commit or tree by path, links and submodules too."""
-        out = self._run("ls-tree", "-r", "-z", "--full-tree", _sha(commit)).decode("utf-8", "surrogateescape")
+        out = self._run("ls-tree", "-r", "-z", "--full-tree", object_id(commit)).decode("utf-8", "surrogateescape")
         found = (record.partition("\t") for record in out.split("\0") if record)
         return {path: about.split()[0] for about, _, path in found}
 
-    def blobs(self, wanted: Iterable[str]) -> dict[str, bytes]:
-        """The contents of these blobs."""
+    def blob_sizes(self, wanted: Iterable[str]) -> dict[str, int]:
+        """How many bytes these blobs have."""
         asked = list(dict.fromkeys(wanted))
-        if not asked:
-            return {}
-        out = self._run("cat-file", "--batch", given="".join(f"{_sha(blob)}\n" for blob in asked).encode())
+        given = "".join(f"{object_id(blob)}\n" for blob in asked).encode()
+        said = self._run("cat-file", "--batch-check=%(objectsize)", given=given).split(b"\n") if asked else []
+        for blob, size in zip(asked, said, strict=False):
+            if not size.isdigit():
+                raise self._damaged(blob)
+        return {blob: int(size) for blob, size in zip(asked, said, strict=False)}
+
+    def blobs(self, wanted: Iterable[str]) -> dict[str, bytes]:
+        """The contents of these blobs, or of other objects."""
+        asked = [object_id(blob) for blob in dict.fromkeys(wanted)]
         found: dict[str, bytes] = {}
+        if len(asked) <= FEW:
+            loose = ((blob, read_loose(self._objects, "blob", blob)) for blob in asked)
+            found = {blob: data for blob, data in loose if data is not None}
+            asked = [blob for blob in asked if blob not in found]
+        out = self._run("cat-file", "--batch", given="".join(f"{blob}\n" for blob in asked).encode()) if asked else b""
         place = 0
         for blob in asked:
             end = out.index(b"\n", place)
@@ -202,6 +224,8 @@ class BotRepository:
                 raise self._damaged(blob)
             size = int(words[2])
             found[blob] = out[end + 1 : end + 1 + size]
+            if object_name(words[1].decode(), found[blob], blob) != blob:  # git does not look
+                raise self._damaged(blob)
             place = end + 1 + size + 1
         return found
 
@@ -213,7 +237,7 @@ class BotRepository:
     def entry(self, commit: str, path: str) -> TreeEntry | None:
         """One file of a commit; None when it is not a regular file there."""
         place = path.encode("utf-8", "surrogateescape")
-        out = self._run("ls-tree", "-z", "-l", "--full-tree", _sha(commit), "--", os.fsdecode(place))
+        out = self._run("ls-tree", "-z", "-l", "--full-tree", object_id(commit), "--", os.fsdecode(place))
         about, _, found = out.rstrip(b"\0").partition(b"\t")
         if found != place:
             return None
@@ -230,72 +254,119 @@ class BotRepository:
             f"the object {blob} is missing or damaged in {self.folder}.", remedy="Run `git fsck` there."
         )
 
+    def has(self, sha: str) -> bool:
+        """Whether an object is here."""
+        return self._git("cat-file", "-e", object_id(sha))[0] == 0
+
+    def raw(self, commit: str) -> bytes:
+        """The bytes of a commit."""
+        return self._run("cat-file", "commit", object_id(commit))
+
+    def commits_since(self, head: str, known: Sequence[str], most: int, *, first_parent: bool = False) -> list[str]:
+        """The commits that lead to `head` and to none of the known ones, the oldest first."""
+        without = [f"^{object_id(each)}" for each in known if self.has(each)]
+        line = ("--first-parent",) if first_parent else ()
+        found = self._run("rev-list", "--topo-order", *line, "-n", str(most), object_id(head), *without)
+        return found.decode().split()[::-1]
+
     # Comparing
 
     def changes(self, old: str, new: str) -> list[FileChange]:
         """What differs between two commits or trees, by path."""
-        out = self._run("diff-tree", "-r", "-z", "--no-renames", "--raw", "--no-abbrev", _sha(old), _sha(new))
+        shape = ("-r", "-z", "--no-renames", "--raw", "--no-abbrev")
+        out = self._known("diff-tree", *shape, self._files(old), self._files(new))
         words = out.decode("utf-8", "surrogateescape").split("\0")
         return [file_change(about, path) for about, path in zip(words[::2], words[1::2], strict=False)]
 
-    def patch(self, old: str, new: str, paths: Sequence[str] = ()) -> bytes:
-        """The difference as text. No attribute can hide a file: git finds none from where it looks."""
-        compare = (
-            "diff-tree",
-            "-r",
-            "-p",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--no-renames",
-            "--full-index",
-        )
-        return self._run(*compare, _sha(old), _sha(new), "--", *paths)
+    def change_sizes(self, changes: Sequence[FileChange]) -> list[tuple[int, int]]:
+        """How many bytes each of these files has, before and after; links and submodules have none."""
+        files = (FILE, PROGRAM)
+        sides = [
+            (each.old_blob if each.old_mode in files else "", each.new_blob if each.new_mode in files else "")
+            for each in changes
+        ]
+        known = self.blob_sizes(blob for both in sides for blob in both if blob)
+        return [(known.get(old, 0), known.get(new, 0)) for old, new in sides]
+
+    def patch(self, old: str, new: str, paths: Sequence[str] = (), most: int = 0) -> bytes:
+        """The difference as text; files of more than `most` bytes are named alone.
+
+        No attribute can hide a file: git finds none from where it looks.
+        """
+        plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--full-index")
+        large = ("-c", f"core.bigFileThreshold={most}") if most else ()
+        return self._run(*large, "diff-tree", "-r", "-p", *plain, object_id(old), object_id(new), "--", *paths)
+
+    def patch_hash(self, old: str, new: str) -> str:
+        """SHA-256 of that text."""
+        question = (*self._where(), "patch", old, new)
+        return _ANSWERS.of(question, lambda: sha256_hex(self.patch(old, new)).encode()).decode()
 
     def merge(self, ours: str, theirs: str) -> Merged:
         """Merge two commits without touching any file."""
-        arguments = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", _sha(ours), _sha(theirs))
-        code, out, said = self._git(*arguments)
-        if code > 1 or not out:
-            raise failed("merge-tree", code, said)
-        tree, *names = out.decode("utf-8", "surrogateescape").split("\0")
-        return Merged(tree, tuple(dict.fromkeys(name for name in names if name)) if code else ())
+        question = (*self._where(), "merge", object_id(ours), object_id(theirs))
+        tree, names = (_ANSWERS.get(question) or b"").decode(), list[str]()
+        if any(read_loose(self._objects, *each) is None for each in (("commit", theirs), ("tree", tree))):
+            # Not known, or somebody removed what was known since.
+            code, out, said = self._git(
+                "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs
+            )
+            if code > 1 or not out:
+                raise failed("merge-tree", code, said)
+            tree, *names = out.decode("utf-8", "surrogateescape").split("\0")
+            if code == 0:
+                names = []
+                _ANSWERS.keep(question, tree.encode())
+        return Merged(tree, tuple(dict.fromkeys(name for name in names if name)))
 
     # Writing
 
     def commit(
-        self, parent: str, changes: Sequence[Written], message: str, author: Person, when: int, *, base: str = ""
+        self,
+        parent: str,
+        changes: Sequence[Written],
+        message: str,
+        author: Person,
+        when: int,
+        *,
+        base: str = "",
+        onto: Sequence[str] = (),
     ) -> str:
         """Write a commit on a parent; its files are the parent's, or those of `base`, with these changes.
 
-        No reference leads to it yet: `move` one to it.
+        References of the runtime's own that `onto` names lead to it afterwards, wherever they led before. Without them
+        none does yet: `move` one to it.
         """
         for change in changes:
             check_name(change.path)
             if change.data is not None and change.mode not in (FILE, PROGRAM):
-                raise ForgeRefused(f"{change.path} has the mode {change.mode}, which is no regular file's.")
-        name = f"{_NEW}/{os.urandom(8).hex()}"
+                raise ForgeRefused(f"{change.path} has the mode {change.mode}, which is not that of a regular file.")
         files = self.tree_of(base) if base else ""
-        stream = _fast_import(name, parent, files, changes, message, author, when)
-        return self._run("fast-import", "--quiet", "--done", "--date-format=raw", given=stream).decode().strip()
+        stream = commit_stream(onto, parent, files, changes, message, author, when)
+        options = ("--quiet", "--done", "--date-format=raw", *(("--force",) if onto else ()))
+        return self._run("fast-import", *options, given=stream).decode().strip()
+
+    def store(self, kind: Literal["commit", "tree", "blob"], data: bytes) -> str:
+        """Keep an object that was made elsewhere; nothing leads to it yet. git refuses one that is malformed."""
+        return self._run("hash-object", "-t", kind, "-w", "--stdin", given=data).decode().strip()
 
     def tree_of(self, commit: str) -> str:
         """The id of the tree that a commit has; of a tree its own."""
-        return self._run("rev-parse", "--verify", f"{_sha(commit)}^{{tree}}").decode().strip()
+        return self._known("rev-parse", "--verify", f"{object_id(commit)}^{{tree}}").decode().strip()
+
+    def _files(self, commit: str) -> str:
+        """The tree of a commit where that can be told without git; else the id itself."""
+        found = read_loose(self._objects, "commit", object_id(commit))
+        return commit if found is None else object_id(found.partition(b"\n")[0].removeprefix(b"tree ").decode())
 
     def commit_tree(self, tree: str, parents: Sequence[str], message: str, author: Person, when: int) -> str:
         """Write a commit of a tree that is there already."""
-        given = tuple(word for parent in parents for word in ("-p", _sha(parent)))
-        who = {"AUTHOR": author, "COMMITTER": BOT}
-        environment = {f"GIT_{role}_NAME": person.name for role, person in who.items()}
-        environment |= {f"GIT_{role}_EMAIL": person.address for role, person in who.items()}
-        environment |= {f"GIT_{role}_DATE": f"{when} +0000" for role in who}
-        out = self._run("commit-tree", *given, _sha(tree), given=_message(message), environment=environment)
-        return out.decode().strip()
+        data = commit_bytes(tree, parents, message, author, BOT, when)
+        return write_loose(self._objects, "commit", data, tree)
 
     def move(self, name: str, new: str, old: str) -> None:
-        """Move a reference, if it still stands where it did; an empty `old` means that there is none yet."""
-        code, _, said = self._git("update-ref", name, _sha(new), old or "0" * len(new))
+        """Move a reference if it still points to `old`; an empty `old` means that it must not exist yet."""
+        code, _, said = self._git("update-ref", name, object_id(new), old or "0" * len(new))
         if code:
             if self.resolve(name) != old or b"cannot lock ref" in said:
                 raise RefMoved(f"{name} has moved meanwhile.", begun=False)
@@ -303,7 +374,7 @@ class BotRepository:
 
     def put(self, name: str, new: str) -> None:
         """Have a reference of the runtime's own lead to a commit, wherever it led before."""
-        self._run("update-ref", name, _sha(new))
+        self._run("update-ref", name, object_id(new))
 
     def remove(self, name: str) -> None:
         """Remove a reference, wherever it leads."""
@@ -311,8 +382,8 @@ class BotRepository:
 
     def export(self, commit: str, folder: Path) -> None:
         """Write the files of a commit into an empty folder, as plain files: no `.git`, no links, no filters."""
-        with self._plain() as environment:
-            self._run("read-tree", _sha(commit), environment=environment)
+        with self._plain(commit) as environment:
+            self._run("read-tree", object_id(commit), environment=environment)
             written = {**environment, "GIT_WORK_TREE": str(folder)}
             self._run("checkout-index", "--all", "--quiet", f"--prefix={folder}/", environment=written)
 
@@ -321,34 +392,34 @@ class BotRepository:
 
         `kept` is a folder of ours whose index remembers unchanged files, so that they are not read each time.
         """
-        environment = self._plain_environment(kept, links=True)
+        environment = self._plain_environment(kept, commit, links=True)
         environment["GIT_WORK_TREE"] = str(self.folder)
         read = kept / "read"  # the commit that the index was read from last
         if not read.exists() or read.read_text() != commit or not (kept / "index").exists():
             read.unlink(missing_ok=True)
-            self._run("read-tree", "--reset", _sha(commit), environment=environment)
+            self._run("read-tree", "--reset", object_id(commit), environment=environment)
+            self._git("update-index", "-q", "--refresh", environment=environment)  # it fails when anything differs
             read.write_text(commit)
-        self._git("update-index", "-q", "--refresh", environment=environment)  # it fails when anything differs
         listed = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
         found = self._run(*listed, environment=environment).decode("utf-8", "surrogateescape").split("\0")
         return sorted({path for path in found if path and not path.endswith("/")})  # the rest are nested repositories
 
     def checked_out(self) -> str:
-        """The branch that the workspace has checked out; empty when it is none."""
+        """The branch that the workspace has checked out; empty if HEAD is detached."""
         code, out, _ = self._git("symbolic-ref", "--quiet", "HEAD")
         return "" if code else out.decode("utf-8", "replace").strip()
 
     def refresh_index(self, commit: str) -> None:
         """Let the owner's own git see the workspace as it is: nothing staged, compared with this commit."""
         index = {"GIT_INDEX_FILE": str(self._git_dir / "index")}
-        self._run("read-tree", "--reset", _sha(commit), environment=index)
+        self._run("read-tree", "--reset", object_id(commit), environment=index)
 
     @contextmanager
-    def _plain(self) -> Iterator[dict[str, str]]:
+    def _plain(self, like: str) -> Iterator[dict[str, str]]:
         with tempfile.TemporaryDirectory(prefix="coilclaw-export-") as name:
-            yield self._plain_environment(Path(name), links=False)
+            yield self._plain_environment(Path(name), like, links=False)
 
-    def _plain_environment(self, own: Path, *, links: bool) -> dict[str, str]:
+    def _plain_environment(self, own: Path, like: str, *, links: bool) -> dict[str, str]:
         """A repository of our own over the same objects, in which no file is converted on its way in or out.
 
         Attributes of the commit would choose filters and line ends; those of `info/attributes` come first.
@@ -356,7 +427,7 @@ class BotRepository:
         for part in ("refs", "info"):
             (own / part).mkdir(parents=True, exist_ok=True, mode=0o700)
         (own / "HEAD").write_text("ref: refs/heads/main\n")
-        (own / "config").write_text(f"[core]\n\tsymlinks = {str(links).lower()}\n{self._object_format()}")
+        (own / "config").write_text(f"[core]\n\tsymlinks = {str(links).lower()}\n{_object_format(like)}")
         (own / "info" / "attributes").write_text("* -text -filter -ident -working-tree-encoding -eol\n")
         return {
             "GIT_DIR": str(own),
@@ -364,11 +435,6 @@ class BotRepository:
             "GIT_WORK_TREE": str(own / "refs"),
             "GIT_OBJECT_DIRECTORY": str(self._objects),
         }
-
-    def _object_format(self) -> str:
-        sha256 = len(self.resolve("refs/heads/main")) == 64
-        version = "\trepositoryformatversion = "
-        return f"{version}1\n[extensions]\n\tobjectformat = sha256\n" if sha256 else f"{version}0\n"
 
     # git
 
@@ -378,6 +444,13 @@ class BotRepository:
             words = [word for word in args if not word.startswith("-") and "=" not in word]
             raise failed(words[0] if words else args[0], code, said)
         return out
+
+    def _known(self, *args: str) -> bytes:
+        """The same for a question about objects that it names by their ids: asked once, the answer stays true."""
+        return _ANSWERS.of((*self._where(), *args), lambda: self._run(*args))
+
+    def _where(self) -> tuple[str, str]:
+        return str(self._git_dir), str(self._objects)
 
     def _git(
         self, *args: str, given: bytes = b"", environment: Mapping[str, str] | None = None
@@ -401,21 +474,6 @@ class BotRepository:
         return git_bytes(folder, *patient, *args, seconds=SECONDS, environment=merged, given=given)
 
 
-def git_version() -> tuple[int, int] | None:
-    """The version of git that is installed; None when there is none."""
-    return _version_on(os.environ.get("PATH", ""))
-
-
-@lru_cache(maxsize=8)
-def _version_on(_path: str) -> tuple[int, int] | None:
-    try:
-        _, out, _ = git_bytes(Path("/"), "--version")
-    except ToolError:
-        return None
-    found = re.search(rb"(\d+)\.(\d+)", out)
-    return None if found is None else (int(found[1]), int(found[2]))
-
-
 def file_change(about: str, path: str) -> FileChange:
     """A change from what git's raw format says of a path."""
     kinds: dict[str, ChangeKind] = {"A": "added", "D": "removed"}
@@ -431,64 +489,6 @@ def file_change(about: str, path: str) -> FileChange:
     )
 
 
-def name_fault(path: str) -> str:
-    """Why a path cannot be in a commit of ours; empty when it can."""
-    parts = path.split("/")
-    try:
-        size = len(path.encode("utf-8"))
-    except UnicodeEncodeError:
-        return "its name is not UTF-8 text"
-    if not path or size > PATH_BYTES or any(len(part.encode()) > NAME_BYTES for part in parts):
-        return "its name is empty or too long"
-    if any(part in ("", ".", "..") for part in parts):
-        return "its name has an empty part, `.` or `..`"
-    if any(is_dot_git(part) for part in parts):
-        return "git would take it for its own folder"
-    if "\\" in path or ":" in path or any(ord(char) < 32 or ord(char) == 127 for char in path):
-        return "its name has a control character, a backslash or a colon"
-    return ""
-
-
-def check_name(path: str) -> None:
-    """Refuse a path that must not be in a commit."""
-    fault = name_fault(path)
-    if fault:
-        raise ForgeRefused(f"{path[:200]!r} cannot be committed: {fault}.", remedy="Rename the file.", begun=False)
-
-
-def _sha(text: str) -> str:
-    """An object's id, so that nothing else can be taken for an option or a reference."""
-    if not _SHA.fullmatch(text):
-        raise ForgeRefused(f"{text[:80]!r} is not the id of an object.", begun=False)
-    return text
-
-
-def _fast_import(
-    name: str, parent: str, files: str, changes: Sequence[Written], message: str, author: Person, when: int
-) -> bytes:
-    lines = [f"commit {name}\nmark :1\n".encode()]
-    for role, person in (("author", author), ("committer", BOT)):
-        lines.append(f"{role} {person.name} <{person.address}> {when} +0000\n".encode())
-    text = _message(message)
-    lines += [f"data {len(text)}\n".encode(), text, b"\n"]
-    if parent:
-        lines.append(f"from {_sha(parent)}\n".encode())
-    if files:
-        lines += [b"deleteall\n", f'M 040000 {_sha(files)} ""\n'.encode()]
-    for change in changes:
-        path = _quoted(change.path)
-        if change.data is None:
-            lines.append(f"D {path}\n".encode())
-        else:
-            lines += [f"M {change.mode} inline {path}\ndata {len(change.data)}\n".encode(), change.data, b"\n"]
-    nothing = "0" * len(parent or files or "0" * 40)
-    lines.append(f"reset {name}\nfrom {nothing}\n\nget-mark :1\ndone\n".encode())  # no reference stays behind
-    return b"".join(lines)
-
-
-def _quoted(path: str) -> str:
-    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _message(text: str) -> bytes:
-    return (text.strip() + "\n").encode("utf-8", "surrogateescape")
+def _object_format(like: str) -> str:
+    version = "\trepositoryformatversion = "
+    return f"{version}1\n[extensions]\n\tobjectformat = sha256\n" if len(like) == 64 else f"{version}0\n"

@@ -4,11 +4,14 @@
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
 
 from coilclaw.packets.box import BoxResult, BoxSpec, OnOutput, Probe, Tier
 from coilclaw.packets.errors import BoxUnavailable, CoilclawError, UsageError
 from coilclaw.packets.ports import Box, Serve, Transport
+from coilclaw.sandbox import podman
 from coilclaw.sandbox.abandoned import end_abandoned
 from coilclaw.sandbox.namespaced_box import NamespacedBox, Tools
 from coilclaw.sandbox.probes import in_own_loop, probe_box, probe_directory, quick_faults
@@ -21,27 +24,38 @@ if TYPE_CHECKING:
 _INSTALL = "Install bubblewrap 0.8 or later, or allow unprivileged user namespaces; `coilclaw doctor` shows each wall."
 
 _Real: TypeAlias = "NamespacedBox | PlainBox"
-_Candidate: TypeAlias = tuple[str, Tier, bool]
-"""A name for messages, the tier, and whether it has namespaces."""
-_CANDIDATES: tuple[_Candidate, ...] = (
-    ("bubblewrap", "A", True),
-    ("namespaces", "B", True),
-    ("Landlock alone", "B", False),
+
+
+class _Candidate(NamedTuple):
+    name: str
+    """For messages."""
+    tier: Tier
+    namespaces: bool
+
+
+_CANDIDATES = (
+    _Candidate("bubblewrap", "A", namespaces=True),
+    _Candidate("namespaces", "B", namespaces=True),
+    _Candidate("Landlock alone", "B", namespaces=False),
 )
+_CONTAINER = _Candidate("Podman", "C", namespaces=True)
+_NO_PODMAN = "Install the packages podman, crun and python3."
 
 
 def tools(bwrap: str | None = None, python: str | None = None) -> Tools:
     """The programs that build boxes, in their usual places unless given."""
     places = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap")
     found = bwrap or next((place for place in places if os.access(place, os.X_OK)), "")
-    return Tools(bwrap=found, python=python or sys.executable)
+    return Tools(bwrap=found, python=python or sys.executable, podman=podman.program())
 
 
 def open_box(
     *, hide: tuple[str, ...], owned: tuple[str, ...] = (), unsafe: bool = False, prefer: Tier | None = None,
-    bwrap: str | None = None, python: str | None = None,
+    container: bool = False, bwrap: str | None = None, python: str | None = None,
 ) -> Box:  # fmt: skip
     """The best box that passes its probe, which runs before the first command; `prefer` selects that tier or none.
+
+    `container` tries Podman before the others: it takes longer to start, which only pays for what runs for hours.
 
     `hide` names paths of this machine that must never be visible inside, `owned` paths that no mount may show: the
     owner's workspace, whose rules apply only if it is the workspace of the box. Raises BoxUnavailable with the
@@ -61,21 +75,23 @@ def open_box(
         raise UsageError(
             "A box without isolation must be requested explicitly.", remedy="Pass --unsafe if you mean it."
         )
-    if prefer == "C":
-        raise BoxUnavailable("Tier C is not part of this version.", remedy=_INSTALL)
-    candidates = [one for one in _CANDIDATES if prefer in {None, one[1]} and (one[1] != "A" or used.bwrap)]
+    candidates = [one for one in _CANDIDATES if prefer in {None, one.tier} and (one.tier != "A" or used.bwrap)]
+    if (prefer == "C" or container) and used.podman:
+        candidates = [_CONTAINER, *candidates]
     if not candidates:
-        raise BoxUnavailable("bubblewrap is not installed.", remedy=_INSTALL)
+        what, remedy = ("Podman", _NO_PODMAN) if prefer == "C" else ("bubblewrap", _INSTALL)
+        raise BoxUnavailable(f"{what} is not installed.", remedy=remedy)
     return ChosenBox(candidates, hide=hide, tools=used, owned=owned)
 
 
 def _made(candidate: _Candidate, hide: tuple[str, ...], used: Tools, owned: tuple[str, ...] = ()) -> "_Real":
-    _, tier, namespaces = candidate
-    if not namespaces:
+    if not candidate.namespaces:
         from coilclaw.sandbox.unboxed import PlainBox
 
         return PlainBox("B", hide=hide, tools=used)
-    return NamespacedBox("A" if tier == "A" else "B", hide=hide, tools=used, owned=owned)
+    if candidate.tier == "unsafe":
+        raise BoxUnavailable("A box without isolation has no namespaces.", remedy=_INSTALL)
+    return NamespacedBox(candidate.tier, hide=hide, tools=used, owned=owned)
 
 
 class ChosenBox:
@@ -98,13 +114,13 @@ class ChosenBox:
         for candidate in self._candidates:
             try:
                 box = _made(candidate, self._hide, self._tools, self._owned)
-                faults = await quick_faults(box, workspace, self._hide, namespaces=candidate[2])
+                faults = await quick_faults(box, workspace, self._hide, namespaces=candidate.namespaces)
                 if not faults:
                     self._box = box
                     return box
             except BoxUnavailable as error:
                 faults, remedy = [error.message], remedy or error.remedy
-            failures.append(f"{candidate[0]}: {'; '.join(faults)}")
+            failures.append(f"{candidate.name}: {'; '.join(faults)}")
         tried = " | ".join(failures)
         raise BoxUnavailable(f"No box works here ({tried}), so nothing is run.", remedy=remedy or _INSTALL)
 
@@ -152,7 +168,7 @@ class ChosenBox:
 
 
 def _needs_no_network(spec: BoxSpec) -> None:
-    if spec.domains:
+    if spec.domains or spec.routed:
         raise BoxUnavailable("Without a network namespace a box cannot be limited to its domains.", remedy=_INSTALL)
 
 
@@ -205,27 +221,31 @@ def probe_tiers(*, hide: tuple[str, ...] = (), bwrap: str | None = None, python:
     hide = tuple(os.path.normpath(os.path.expanduser(path)) for path in hide)
     probes = [_user(), _landlock(), _limits()]
     for candidate in _CANDIDATES:
-        if candidate[1] == "A" and not used.bwrap:
+        if candidate.tier == "A" and not used.bwrap:
             probes.append(Probe(name="tier A", state="warn", detail="bubblewrap is not installed", remedy=_INSTALL))
-        elif candidate[2] or not any(probe.name == "tier B" and probe.state == "ok" for probe in probes):
+        elif candidate.namespaces or not any(probe.name == "tier B" and probe.state == "ok" for probe in probes):
             probes += _tier(candidate, hide, used)
     probes.append(_broker(hide, used))
-    probes.append(Probe(name="tier C", state="info", detail="rootless Podman is not part of this version"))
-    return probes
+    if not used.podman:
+        detail = "Podman or crun is not installed; only `coilclaw evolve` would use it"
+        return [*probes, Probe(name="tier C", state="info", detail=detail)]
+    # It is an addition to the others, so its faults are no reason to refuse them.
+    container = _tier(_CONTAINER, hide, used)
+    return [*probes, *(msgspec.structs.replace(one, state="warn") if one.state == "fail" else one for one in container)]
 
 
 def _tier(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> list[Probe]:
     try:
         box = _made(candidate, hide, used)
     except CoilclawError as error:
-        return [Probe(name=f"tier {candidate[1]}", state="fail", detail=error.message, remedy=error.remedy)]
-    return probe_box(box, hide, namespaces=candidate[2])
+        return [Probe(name=f"tier {candidate.tier}", state="fail", detail=error.message, remedy=error.remedy)]
+    return probe_box(box, hide, namespaces=candidate.namespaces)
 
 
 def _broker(hide: tuple[str, ...], used: Tools) -> Probe:
     from coilclaw.airlock.broker.probe import probe_broker
 
-    candidates = [one for one in _CANDIDATES if one[1] != "A" or used.bwrap]
+    candidates = [one for one in _CANDIDATES if one.tier != "A" or used.bwrap]
     return probe_broker(ChosenBox(candidates, hide=hide, tools=used))
 
 

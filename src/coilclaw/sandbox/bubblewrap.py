@@ -9,7 +9,7 @@ from coilclaw.sandbox.layout import INSIDE_ID, Step
 _WALLS = (
     "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
     "--uid", str(INSIDE_ID), "--gid", str(INSIDE_ID), "--hostname", "box", "--disable-userns",
-    "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--clearenv",
+    "--cap-drop", "ALL", "--die-with-parent", "--clearenv",
 )  # fmt: skip
 """The first arguments, so that a truncated list could only lack things inside."""
 
@@ -30,14 +30,16 @@ class Arguments:
 
     def command(
         self, bwrap: str, steps: tuple[Step, ...], *, environment: dict[str, str], cwd: str, argv: list[str],
-        gate: int, status: int, workspace: tuple[str, str], lifeline: int = -1,
+        gate: int, status: int, workspace: tuple[str, str], lifeline: int = -1, terminal: bool = False,
     ) -> list[str]:  # fmt: skip
         """The whole command line. Everything but the command goes by descriptor, invisible to other users.
 
+        On a terminal it stays in the session of that terminal: job control needs it, and the filter refuses the call
+        that could put input into it.
         The filter is read from `gate`, last of all: nothing starts before it arrives, or without it.
         """
         options = [
-            *_WALLS, "--seccomp", str(gate), "--json-status-fd", str(status),
+            *_WALLS, *(() if terminal else ("--new-session",)), "--seccomp", str(gate), "--json-status-fd", str(status),
             *(("--sync-fd", str(lifeline)) if lifeline >= 0 else ()),
             *(word for step in numbered(steps) for word in self._step(*step, workspace)),
             *(word for name, value in environment.items() for word in ("--setenv", name, value)),

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.forge import LEDGER, MAIN, FileChange
-from coilclaw.sandbox.bot_repository import FILE, PROGRAM, BotRepository, ForgeRefused, file_change, name_fault
-from coilclaw.sandbox.executed import Kind, folded, is_git_shaped
+from coilclaw.sandbox.bot_repository import FILE, PROGRAM, BotRepository, ForgeRefused, file_change
+from coilclaw.sandbox.executed import Shape, folded, is_git_shaped
+from coilclaw.sandbox.fast_import import name_fault
 from coilclaw.sandbox.git import run_git
 
 MOST_REFERENCES = 8 << 20
@@ -157,7 +158,7 @@ def copy_history(folder: Path, fresh: Path, old_ledger: str) -> Clone:
 
 def tree_faults(modes: Mapping[str, str]) -> Iterator[str]:
     """What must not be in a workspace: links, submodules, names of git's own, nested repositories."""
-    inside: dict[str, dict[str, Kind]] = {}
+    inside: dict[str, Shape] = {}
     for path, mode in modes.items():
         if fault := name_fault(path) or {"120000": "it is a symbolic link", "160000": "it is a submodule"}.get(
             mode, ""
@@ -167,8 +168,8 @@ def tree_faults(modes: Mapping[str, str]) -> Iterator[str]:
             yield f"{path[:200]!r}: it has the mode {mode}"
         parts = path.split("/")
         for depth, part in enumerate(parts):
-            listed = inside.setdefault("/".join(parts[:depth]), {})
-            listed[folded(part)] = "file" if depth == len(parts) - 1 else "folder"
+            listed = inside.setdefault("/".join(parts[:depth]), set())
+            listed.add((folded(part), "file" if depth == len(parts) - 1 else "folder"))
     for place, listed in inside.items():
         if is_git_shaped(listed):
             yield f"{place[:200] or '.'!r}: git would take it for a repository"

@@ -74,7 +74,7 @@ class _Shadow:
         self._folder = folder
         self._git = folder / ".git"
         self._own = own
-        _check(self._git)
+        check_repository(self._git)
         self._branch, self._parent = self._head()
         self._set_up()
 
@@ -294,7 +294,7 @@ def _refused(text: str, remedy: str = "", code: str = "COMMIT_REFUSED") -> ToolE
     return ToolError(text, remedy=remedy, code=code, begun=False)
 
 
-def _check(git: Path) -> None:
+def check_repository(git: Path) -> None:
     """Refuse anything but an ordinary repository without an operation in progress."""
     if not os.path.lexists(git):
         raise _refused("this project is not a git repository.", "The owner can make one with `git init`.", "NO_GIT")

@@ -7,7 +7,6 @@ Letter case, trailing dots and characters that some file systems ignore make no 
 """
 
 import unicodedata
-from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["file", "folder", "link", "other"]
@@ -15,37 +14,40 @@ Kind: TypeAlias = Literal["file", "folder", "link", "other"]
 _NAMES = frozenset(
     # A shell, or a hook of one, that enters the folder or takes it for a home.
     """
+    .env.leave .autoenv.leave .autoenv_leave.zsh
     .envrc .env .env.local .autoenv .autoenv.zsh .rvmrc .rbenv-vars .profile .login .logout .shrc .cshrc .tcshrc .kshrc
     .mkshrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .zshrc .zshenv .zprofile .zlogin .zlogout
-    .inputrc .xprofile .xinitrc .xsession .xsessionrc .pam_environment config.fish .ssh .direnv
+    .inputrc .xprofile .xinitrc .xsession .xsessionrc .pam_environment config.fish .ssh .direnv .tmux.conf .screenrc
     """
     # An editor or a debugger that opens the folder.
     """
     .vscode .vs .idea .fleet .zed .cursor .windsurf .devcontainer .devcontainer.json .vimrc _vimrc .gvimrc .exrc _exrc
     .nvimrc .nvim.lua .lvimrc .local.vimrc .vim .nvim .emacs .emacs.d .dir-locals.el .dir-locals-2.el .ycm_extra_conf.py
-    .gdbinit .lldbinit .pylintrc pylintrc
+    .gdbinit .gdbearlyinit .lldbinit .pylintrc pylintrc .helix .lapce .nova .theia .clj-kondo .solargraph.yml
     """
     # A coding agent: its settings, hooks, servers and instructions.
     """
     .claude .codex .gemini .mcp.json .aider.conf.yml .cursorrules .windsurfrules .clinerules claude.md claude.local.md
-    agents.md agents.override.md gemini.md
+    agents.md agents.override.md gemini.md .agents .agent
     """
     # Version control, and what it runs before a commit, after a checkout or on a push.
     """
     .gitattributes .gitmodules .gitconfig .lfsconfig .husky .githooks .pre-commit-config.yaml .pre-commit-config.yml
-    lefthook.yml lefthook.yaml .lefthook.yml .lefthook.yaml .overcommit.yml .hg .hgrc .jj .svn .bzr .sl
-    .github .gitlab-ci.yml .circleci .travis.yml
+    .overcommit.yml .lefthook .lefthook-local .huskyrc captainhook.json .rusty-hook.toml
+    .hg .hgrc .jj .svn .bzr .sl .fossil-settings _darcs .pijul
+    .github .gitlab-ci.yml .circleci .travis.yml .gitea .forgejo .woodpecker .buildkite .cirrus.yml .drone.yml
+    .semaphore .tekton .builds .build.yml jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml appveyor.yml
     """
     # A package manager or version manager, whatever the command.
     """
     .npmrc .yarnrc .yarnrc.yml .yarnrc.yaml .pnpmfile.cjs .pnp.cjs .pnp.js .pnp.loader.mjs bunfig.toml .pypirc pip.conf
-    pip.ini .condarc .gemrc .bundle .mvn .sbtopts .jvmopts .tool-versions mise.toml .mise.toml mise.local.toml
-    .mise.local.toml .mise .rtx.toml rust-toolchain rust-toolchain.toml ansible.cfg
+    pip.ini .condarc .gemrc .bundle .mvn .sbtopts .jvmopts .tool-versions .mise rust-toolchain rust-toolchain.toml
+    ansible.cfg .pnpmfile.mjs .bazelrc .buckconfig
     """
     # An interpreter or a test runner, whatever it runs.
     """
-    sitecustomize.py usercustomize.py .pdbrc ipython_config.py .irbrc .pryrc .rspec .proverc .rprofile .renviron .rdata
-    .octaverc .ghci
+    .pdbrc .irbrc .pryrc .rspec .proverc .rprofile .renviron .rdata .octaverc .ghci .iex.exs .ocamlinit .utoprc .erlang
+    .guile .perldb .user.ini .htaccess pyvenv.cfg
     """.split()
 )
 _PAIRS = frozenset(
@@ -56,11 +58,27 @@ _PAIRS = frozenset(
         (".yarn", "plugins"),
         (".yarn", "sdks"),
         (".config", "mise"),
+        ("mise", "config.toml"),
+        (".config", "git"),
+        (".config", "fish"),
+        (".config", "nvim"),
+        (".config", "autostart"),
+        (".config", "systemd"),
+        (".config", "environment.d"),
     )
 )
 """Folders with other content: only these names in them count."""
 _PARENTS = frozenset(folder for folder, _ in _PAIRS)
-_SUFFIXES = (".pth", ".code-workspace")
+_SUFFIXES = (".pth", "._pth", ".code-workspace", ".ipr", ".iws")
+_MODULES = frozenset(("sitecustomize", "usercustomize"))
+"""Modules that Python imports by itself: files of several kinds, or folders."""
+_CONFIGS = frozenset(
+    """
+    lefthook .lefthook lefthook-local .lefthook-local mise .mise .rtx .huskyrc .simple-git-hooks .woodpecker
+    """.split()
+)
+"""Configurations that their program reads in several forms."""
+_CONFIG_FORMS = (".yml", ".yaml", ".toml", ".json", ".jsonc", ".js", ".cjs", ".mjs", ".ts")
 
 _IGNORED = dict.fromkeys(
     (*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF, 0x00AD, *range(0xFE00, 0xFE10))
@@ -84,7 +102,30 @@ def is_dot_git(name: str) -> bool:
 
 def is_executed(plain: str, folder: str) -> bool:
     """Whether other programs execute this (folded) name in a folder with that (folded) name."""
-    return plain in _NAMES or plain.endswith(_SUFFIXES) or (folder in _PARENTS and (folder, plain) in _PAIRS)
+    if ":" in plain:  # what follows names a stream of the same file
+        plain = folded(plain.partition(":")[0])
+    return (
+        plain in _NAMES
+        or plain.endswith(_SUFFIXES)
+        or (folder in _PARENTS and (folder, plain) in _PAIRS)
+        or (folder in ("bin", "scripts") and _is_of_environment(plain))
+        or _is_in_another_form(plain)
+    )
+
+
+def _is_in_another_form(plain: str) -> bool:
+    stem = plain[:1] + plain[1:].partition(".")[0]
+    return (
+        stem in _MODULES
+        or (stem in _CONFIGS and plain.endswith(_CONFIG_FORMS))
+        or (stem.endswith("_config") and stem.startswith(("ipython", "jupyter")) and plain.endswith((".py", ".json")))
+    )
+
+
+def _is_of_environment(plain: str) -> bool:
+    """What a shell or an editor runs of a virtual environment by itself."""
+    stem = plain.partition(".")[0]
+    return stem in ("activate", "activate_this") or stem.rstrip("0123456789") in ("python", "pythonw")
 
 
 def executed_part(relative: str) -> str:
@@ -110,10 +151,16 @@ GIT_FILES = GIT_PARTS | frozenset(
 """Other names in such a folder."""
 
 
-def is_git_shaped(entries: Mapping[str, Kind]) -> bool:
-    """Whether git would treat a folder with these (folded) names as a repository, bare or of a linked worktree."""
-    if entries.get("head") not in ("file", "link"):
+Shape: TypeAlias = set[tuple[str, Kind]]
+"""The (folded) names of a folder's entries with their kinds; one name may have several, in different letters."""
+
+
+def is_git_shaped(shape: Shape) -> bool:
+    """Whether git would treat a folder of this shape as a repository, bare or of a linked worktree."""
+
+    def has(name: str, *kinds: Kind) -> bool:
+        return any((name, kind) in shape for kind in kinds)
+
+    if not has("head", "file", "link"):
         return False
-    if entries.get("commondir") in ("file", "link"):
-        return True
-    return all(entries.get(name) in ("folder", "link") for name in ("objects", "refs"))
+    return has("commondir", "file", "link") or all(has(name, "folder", "link") for name in ("objects", "refs"))

@@ -10,6 +10,7 @@ import msgspec
 from coilclaw.packets.canonical import Json, JsonObject, NotCanonical, parse_json
 from coilclaw.sandbox.fake_server import (
     COMMON,
+    MARK,
     Exchange,
     FakeModelServer,
     Handler,
@@ -39,6 +40,14 @@ class FakeAnthropic(FakeModelServer):
             return exchange.fail(400, "anthropic-version: header is required", "invalid_request_error")
         return play(exchange, SCENES)
 
+    def counts(self, handler: Handler, body: JsonObject) -> bool:
+        """POST /messages/count_tokens."""
+        del body
+        if handler.path.partition("?")[0] != f"{self.prefix}{self.path}/count_tokens":
+            return False
+        handler.send_json(200, {"input_tokens": 10})
+        return True
+
     def key_in(self, headers: Mapping[str, str]) -> str:
         """The key that a request brought."""
         return headers.get("x-api-key", "")
@@ -56,6 +65,8 @@ class MessagesExchange(Exchange):
             blocks = _list(message.get("content"))
             results = [plain_text(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
             said = plain_text([block for block in blocks if block.get("type") == "text"])
+            if results and not MARK.search(said):  # a program may add notes of its own to results
+                said = ""
             self.results = [] if said else [*self.results, *results]
             self.said = said or self.said
 

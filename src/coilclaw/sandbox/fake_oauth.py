@@ -47,17 +47,19 @@ class OAuthReply(msgspec.Struct, frozen=True, kw_only=True):
 Change: TypeAlias = Callable[[OAuthReply], OAuthReply]
 
 
-class _Permission(msgspec.Struct, kw_only=True):
+class FakePermission(msgspec.Struct, kw_only=True):
     """What one consent of the owner made; all its tokens end together."""
 
     client_id: str
     scopes: tuple[str, ...]
     resource: str
+    subject: str = ""
+    """Whose account it opens."""
     ended: bool = False
 
 
 class _Code(msgspec.Struct, kw_only=True):
-    permission: _Permission
+    permission: FakePermission
     redirect_uri: str
     challenge: str
     expires: float
@@ -84,6 +86,8 @@ class FakeOAuth:
         self.rotates = rotates
         self.granting: tuple[str, ...] | None = None
         """Grant these instead of what was asked for."""
+        self.subject = ""
+        """Who consents."""
         self.denies = False
         """The owner says no."""
         self.instead: dict[str, list[OAuthReply]] = {}
@@ -97,8 +101,8 @@ class FakeOAuth:
         """Method, path and form or query of every request."""
         self._clients: dict[str, tuple[str, str]] = {client_id: (client_secret, "")}
         self._codes: dict[str, _Code] = {}
-        self._refresh: dict[str, tuple[_Permission, bool]] = {}
-        self._access: dict[str, tuple[_Permission, float]] = {}
+        self._refresh: dict[str, tuple[FakePermission, bool]] = {}
+        self._access: dict[str, tuple[FakePermission, float]] = {}
         self._clock = clock
         self._lock = threading.Lock()
         self._server = _Server(self, port)
@@ -153,18 +157,19 @@ class FakeOAuth:
             self.requests.append((method, path, fields))
             if self.instead.get(path):
                 return self.instead[path].pop(0)
-            reply = self._route(method, path, fields, headers)
+            reply = self.route(method, path, fields, headers)
             return self.afterwards[path].pop(0)(reply) if self.afterwards.get(path) else reply
 
-    def _route(self, method: str, path: str, fields: dict[str, str], headers: Mapping[str, str]) -> OAuthReply:
+    def route(self, method: str, path: str, fields: dict[str, str], headers: Mapping[str, str]) -> OAuthReply:
+        """What is done and said where nothing is scripted."""
         match method, path:
             case "GET", "/authorize":
-                return self._authorize(fields)
+                return self.authorize(fields)
             case "POST", "/token" | "/revoke":
                 client_id = self._client(fields, headers)
                 if client_id is None:
                     return _error("invalid_client", 401)
-                return self._token(client_id, fields) if path == "/token" else self._revoke(client_id, fields)
+                return self.token(client_id, fields) if path == "/token" else self._revoke(client_id, fields)
             case "POST", "/register":
                 return self._register(fields)
             case "GET", "/mcp":
@@ -191,7 +196,7 @@ class FakeOAuth:
             "authorization_response_iss_parameter_supported": True,
         }
 
-    def _authorize(self, asked: dict[str, str]) -> OAuthReply:
+    def authorize(self, asked: dict[str, str]) -> OAuthReply:
         """Consent and redirect. An unknown client or redirect address gets a page: nobody is sent to it."""
         client = self._clients.get(asked.get("client_id", ""))
         redirect_uri = asked.get("redirect_uri", "")
@@ -210,7 +215,12 @@ class FakeOAuth:
         code = f"code-{secrets.token_urlsafe(24)}"
         granted = scopes if self.granting is None else self.granting
         self._codes[code] = _Code(
-            permission=_Permission(client_id=asked["client_id"], scopes=granted, resource=asked.get("resource", "")),
+            permission=FakePermission(
+                client_id=asked["client_id"],
+                scopes=granted,
+                resource=asked.get("resource", ""),
+                subject=self.subject,
+            ),
             redirect_uri=redirect_uri,
             challenge=asked["code_challenge"],
             expires=self._clock() + CODE_SECONDS,
@@ -228,7 +238,8 @@ class FakeOAuth:
         expected = self._clients.get(client_id)
         return client_id if expected and hmac.compare_digest(expected[0], secret) else None
 
-    def _token(self, client_id: str, fields: dict[str, str]) -> OAuthReply:
+    def token(self, client_id: str, fields: dict[str, str]) -> OAuthReply:
+        """Tokens for a code or a refresh token, or the error."""
         if fields.get("grant_type") == "authorization_code":
             permission = self._redeemed(client_id, fields)
         elif fields.get("grant_type") == "refresh_token":
@@ -248,7 +259,7 @@ class FakeOAuth:
             self._refresh[str(answer["refresh_token"])] = (permission, False)
         return OAuthReply(body=answer, headers=(("Cache-Control", "no-store"),))
 
-    def _redeemed(self, client_id: str, fields: dict[str, str]) -> _Permission | None:
+    def _redeemed(self, client_id: str, fields: dict[str, str]) -> FakePermission | None:
         """A code is used once, in time, by its client, at its redirect address, by whoever has the verifier."""
         code = self._codes.get(fields.get("code", ""))
         if code is None or code.permission.client_id != client_id:
@@ -263,7 +274,7 @@ class FakeOAuth:
         in_time = self._clock() < code.expires
         return code.permission if fits and in_time and fields.get("redirect_uri") == code.redirect_uri else None
 
-    def _renewed(self, client_id: str, fields: dict[str, str]) -> _Permission | None:
+    def _renewed(self, client_id: str, fields: dict[str, str]) -> FakePermission | None:
         token = fields.get("refresh_token", "")
         permission, used = self._refresh.get(token, (None, False))
         if permission is None or permission.client_id != client_id or permission.ended:
@@ -291,9 +302,21 @@ class FakeOAuth:
         body: dict[str, Json] = {"client_id": client_id, "redirect_uris": listed, "token_endpoint_auth_method": "none"}
         return OAuthReply(status=201, body=body)
 
-    def _resource(self, headers: Mapping[str, str]) -> OAuthReply:
+    def opened(self, headers: Mapping[str, str]) -> FakePermission | None:
+        """The permission that a request's bearer token stands for; None if it opens nothing (any more)."""
         permission, expires = self._access.get(headers.get("authorization", "").removeprefix("Bearer "), (None, 0.0))
-        if permission is None or permission.ended or self._clock() >= expires:
+        return None if permission is None or permission.ended or self._clock() >= expires else permission
+
+    def issue(self, permission: FakePermission) -> tuple[str, str]:
+        """An access and a refresh token, as if the owner had just connected."""
+        access, kept = f"at-{secrets.token_urlsafe(32)}", f"rt-{secrets.token_urlsafe(32)}"
+        self._access[access] = (permission, self._clock() + self.lifetime)
+        self._refresh[kept] = (permission, False)
+        return access, kept
+
+    def _resource(self, headers: Mapping[str, str]) -> OAuthReply:
+        permission = self.opened(headers)
+        if permission is None:
             place = f"{self.base_url}/.well-known/oauth-protected-resource/mcp"
             challenge = f'Bearer error="invalid_token", resource_metadata="{place}", scope="read"'
             return msgspec.structs.replace(_error("invalid_token", 401), headers=(("WWW-Authenticate", challenge),))

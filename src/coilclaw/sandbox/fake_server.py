@@ -36,12 +36,16 @@ class FakeModelServer:
 
     path = ""
     """The path of questions under the base URL."""
+    prefix = "/v1"
+    """The path of the base URL."""
 
     def __init__(self, *, models: Sequence[str] = ("fake-model",), api_key: str | None = None, port: int = 0) -> None:
         self.models = tuple(models)
         self.api_key = api_key
         """When set, requests without it are answered 401."""
         self.requests: list[Recorded] = []
+        self.script: list[str] = []
+        """Texts with marks, one for each question that brings tools: taken instead of what the user said."""
         self.stopping = threading.Event()
         self._seen: dict[bytes, int] = {}
         self._lock = threading.Lock()
@@ -51,7 +55,7 @@ class FakeModelServer:
     @property
     def base_url(self) -> str:
         """What belongs into a provider's base_url."""
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+        return f"http://127.0.0.1:{self._server.server_port}{self.prefix}"
 
     def start(self) -> Self:
         """Listen in the background."""
@@ -85,6 +89,15 @@ class FakeModelServer:
     def play(self, handler: "Handler", body: JsonObject, before: int) -> None:
         """Answer a question by the scene that its last user message names."""
         raise NotImplementedError
+
+    def counts(self, handler: "Handler", body: JsonObject) -> bool:
+        """Answer a request that only counts tokens, if this is one."""
+        del handler, body
+        return False
+
+    def asked_at(self, path: str) -> bool:
+        """Whether a question may be sent to this path under the base URL."""
+        return path == self.path
 
     def key_in(self, headers: Mapping[str, str]) -> str:
         """The key that a request brought."""
@@ -149,7 +162,10 @@ class Handler(BaseHTTPRequestHandler):
         fake, request, before = self._received()
         if not self._allowed(fake, request):
             return
-        if self.path == f"/v1{fake.path}":
+        path = self.path.removeprefix(fake.prefix) if self.path.startswith(fake.prefix) else ""
+        if fake.counts(self, request.body):
+            return
+        if fake.asked_at(path.partition("?")[0]):
             fake.play(self, request.body, before)
         else:
             self.send_json(404, error_body("Not found", "not_found_error"))
@@ -203,7 +219,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def error_body(text: str, kind: str) -> JsonObject:
-    """An error object as all three APIs have it."""
+    """An error object as these APIs have it."""
     return {"type": "error", "error": {"message": text, "type": kind, "param": None, "code": None}}
 
 
@@ -250,7 +266,9 @@ Scene: TypeAlias = Callable[[Exchange, str], None]
 
 
 def play(exchange: Played, scenes: "Mapping[str, Callable[[Played, str], None]]") -> None:
-    """Answer by the first mark in the last user message, or with text."""
+    """Answer by the script, by the first mark in the last user message, or with text."""
+    if exchange.fake.script and exchange.body.get("tools"):
+        exchange.said, exchange.results = exchange.fake.script.pop(0), []
     found = MARK.search(exchange.said)
     scene = scenes.get(found[1]) if found else scenes["text"]
     if scene is None:

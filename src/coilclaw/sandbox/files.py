@@ -8,13 +8,15 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import FileEntry
 from coilclaw.sandbox.guard import clear_stand_in
@@ -38,6 +40,15 @@ class FileGrant(msgspec.Struct, frozen=True, kw_only=True):
     """The file's identity, if it may be moved or removed; empty if there was none."""
 
 
+class NewFile(msgspec.Struct, frozen=True):
+    """What a granted path shall hold."""
+
+    path: str
+    data: bytes
+    program: bool | None = None
+    """Whether it can be run; None leaves that as it is."""
+
+
 def _explain(error: OSError, asked: str) -> ToolError:
     """One sentence for a system error."""
     known = {
@@ -58,25 +69,35 @@ def _explain(error: OSError, asked: str) -> ToolError:
 
 def open_beneath(root: int, relative: str, flags: int) -> int:
     """Open a path below a folder, with openat2 if available, otherwise by walking, which refuses links too."""
+    if "\0" in relative:  # the kernel would read no further, and open something else
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     if "/" not in relative and relative not in ("", ".", ".."):
         return _walk(root, relative, flags)  # enough for a single name
-    import ctypes
-
-    class OpenHow(ctypes.Structure):
-        _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-    how = OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE)
-    libc = ctypes.CDLL(None, use_errno=True)
+    openat2 = _openat2()
     for _ in range(16):  # EAGAIN: a concurrent rename; inconclusive
-        fd = libc.syscall(_OPENAT2, root, os.fsencode(relative), ctypes.byref(how), ctypes.sizeof(how))
+        fd, code = openat2(root, os.fsencode(relative), flags | os.O_CLOEXEC)
         if fd >= 0:
-            return int(fd)
-        code = ctypes.get_errno()
+            return fd
         if code in (errno.ENOSYS, errno.EPERM):  # EPERM: a container's filter that does not know the call
             return _walk(root, relative, flags)
         if code != errno.EAGAIN:
             raise OSError(code, os.strerror(code))
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+@cache
+def _openat2() -> Callable[[int, bytes, int], tuple[int, int]]:
+    """The system call, looked up once: its result and errno."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(root: int, relative: bytes, flags: int) -> tuple[int, int]:
+        how = (ctypes.c_uint64 * 3)(flags, 0, _RESOLVE)  # struct open_how: flags, mode, resolve
+        fd = libc.syscall(_OPENAT2, root, relative, ctypes.byref(how), ctypes.sizeof(how))
+        return int(fd), ctypes.get_errno()
+
+    return call
 
 
 def _walk(root: int, relative: str, flags: int) -> int:
@@ -136,7 +157,11 @@ class WorkspaceFiles:
         """The bytes of a granted regular file no larger than `max_bytes`."""
         with self.open(path) as file:
             try:
-                data, size = file.read(max_bytes + 1), os.fstat(file.fileno()).st_size
+                size = os.fstat(file.fileno()).st_size
+                # Never more than there is: a buffer of the limit's size leaves each small file a memory map of its own.
+                data = file.read(min(size, max_bytes) + 1)
+                if len(data) > size:  # it grew since, or never says how long it is
+                    data += file.read(max_bytes + 1 - len(data))
             except OSError as error:
                 raise _explain(error, path) from error
         if len(data) > max_bytes:
@@ -167,28 +192,51 @@ class WorkspaceFiles:
 
     def write(self, path: str, data: bytes) -> None:
         """Replace or create a granted file: written to a temporary file, synced, renamed."""
-        grant = self._grant(path, writable=True)
-        if not grant.relative:
-            raise ToolError(f"{path} is the workspace itself, not a file.", code="FILE_ERROR", begun=False)
-        folder, _, name = grant.relative.rpartition("/")
+        self.write_all((NewFile(path, data),))
+
+    def write_all(self, files: Sequence[NewFile], ready: Callable[[str], bool] | None = None) -> None:
+        """Replace or create granted files: all are written aside and synced, then each takes its place, if it is ready.
+
+        Waiting for the disk once instead of for each file is most of what this saves; each is complete or as it was.
+        """
+        path = ""
+        grants = [self._grant(each.path, writable=True) for each in files]
         try:
-            root = os.open(grant.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                if grant.alone:
-                    _lock_alone(root)
-                    clear_stand_in(root, tuple(grant.relative.split("/")))
-                parent = self._make_parents(grant, folder)
-                try:
-                    _replace(parent, name, data, self._tag)
-                    _refuse_repository(grant, parent, name)
-                finally:
-                    os.close(parent)
-            finally:
-                os.close(root)
+            with self._locked_root(grants) as root, ExitStack() as opened:
+                written: list[tuple[FileGrant, int, str, str, int]] = []
+                for each, grant in zip(files, grants, strict=True):
+                    path = each.path
+                    parent = self._parent(grant, root)
+                    opened.callback(os.close, parent)
+                    name = grant.relative.rpartition("/")[2]
+                    made = _aside(parent, name, each.data, _mode_of(parent, name), self._tag, program=each.program)
+                    written.append((grant, parent, name, *opened.enter_context(made)))
+                for *_, fd in written:
+                    os.fsync(fd)
+                placed: list[tuple[FileGrant, int, str]] = []
+                for grant, parent, name, aside, _ in written:
+                    path = grant.asked
+                    if ready is None or ready(path):
+                        os.rename(aside, name, src_dir_fd=parent, dst_dir_fd=parent)
+                        placed.append((grant, parent, name))
+                    else:
+                        os.unlink(aside, dir_fd=parent)
+                for parent in {os.fstat(parent).st_ino: parent for _, parent, _ in placed}.values():
+                    os.fsync(parent)
+                for each in placed:
+                    _refuse_repository(*each)
         except IsADirectoryError as error:
             raise ToolError(f"{path} is a directory.", code="FILE_ERROR", begun=False) from error
         except OSError as error:
             raise _explain(error, path) from error
+
+    def _parent(self, grant: FileGrant, root: int) -> int:
+        """The folder that a granted file shall be in, made where it is missing."""
+        if not grant.relative:
+            raise ToolError(f"{grant.asked} is the workspace itself, not a file.", code="FILE_ERROR", begun=False)
+        if grant.alone:
+            clear_stand_in(root, tuple(grant.relative.split("/")))
+        return self._make_parents(grant, grant.relative.rpartition("/")[0])
 
     def remove(self, path: str) -> None:
         """Remove a granted file, or a folder with the files granted in it; files changed or added meanwhile stay."""
@@ -230,7 +278,7 @@ class WorkspaceFiles:
         return tuple(each for each in written if each.relative == top.relative or each.relative.startswith(below))
 
     @contextmanager
-    def _locked_root(self, grants: tuple[FileGrant, ...]) -> Iterator[int]:
+    def _locked_root(self, grants: Sequence[FileGrant]) -> Iterator[int]:
         """The root, with the exclusive lock if one of these requires it."""
         root = os.open(grants[0].root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -297,17 +345,15 @@ def _entry(entry: "os.DirEntry[str]") -> FileEntry:
     return FileEntry(name=os.fsencode(entry.name).decode("utf-8", "replace"), kind=kind, size=size)
 
 
-def _replace(parent: int, name: str, data: bytes, tag: str) -> None:
-    mode = None
+def _mode_of(parent: int, name: str) -> int | None:
+    """The permissions of the regular file that is replaced; None if there is none."""
     try:
         present = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if stat.S_ISDIR(present.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if stat.S_ISREG(present.st_mode):
-            mode = stat.S_IMODE(present.st_mode)
     except FileNotFoundError:
-        pass
-    put_durably(parent, name, data, mode, tag)
+        return None
+    if stat.S_ISDIR(present.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return stat.S_IMODE(present.st_mode) if stat.S_ISREG(present.st_mode) else None
 
 
 def put_durably(parent: int, name: str, data: bytes | Iterable[bytes], mode: int | None, tag: str = "") -> None:
@@ -316,7 +362,19 @@ def put_durably(parent: int, name: str, data: bytes | Iterable[bytes], mode: int
     With a mode it has exactly these permissions, whatever the umask; without one the umask decides. Setuid and
     setgid are not carried over to new content, as in the system itself.
     """
-    aside = f".{name[:80]}.{tag or os.urandom(6).hex()}.new"
+    with _aside(parent, name, data, mode, tag) as (aside, fd):
+        os.fsync(fd)
+        os.rename(aside, name, src_dir_fd=parent, dst_dir_fd=parent)
+    os.fsync(parent)
+
+
+@contextmanager
+def _aside(
+    parent: int, name: str, data: bytes | Iterable[bytes], mode: int | None, tag: str, *, program: bool | None = None
+) -> Iterator[tuple[str, int]]:
+    """A temporary file with these bytes beside the name that it is for; it goes if anything fails."""
+    stem = name if len(name) <= 80 else f"{name[:71]}-{sha256_hex(os.fsencode(name))[:8]}"  # one for each long name
+    aside = f".{stem}.{tag or os.urandom(6).hex()}.new"
     with suppress(FileNotFoundError):
         os.unlink(aside, dir_fd=parent)
     wanted = 0o644 if mode is None else mode & 0o777
@@ -326,14 +384,17 @@ def put_durably(parent: int, name: str, data: bytes | Iterable[bytes], mode: int
             for piece in (data,) if isinstance(data, bytes) else data:
                 file.write(piece)
             file.flush()
-            if mode is not None and stat.S_IMODE(os.fstat(fd).st_mode) != wanted:
+            now = stat.S_IMODE(os.fstat(fd).st_mode)
+            wanted = now if mode is None else wanted
+            if program is not None:  # whoever may read it may run it, or nobody
+                wanted = wanted | wanted >> 2 & 0o111 if program else wanted & ~0o111
+            if now != wanted:
                 os.fchmod(fd, wanted)
-            os.fsync(fd)
-        os.rename(aside, name, src_dir_fd=parent, dst_dir_fd=parent)
+            yield aside, fd
     except BaseException:
-        os.unlink(aside, dir_fd=parent)
+        with suppress(FileNotFoundError):
+            os.unlink(aside, dir_fd=parent)
         raise
-    os.fsync(parent)
 
 
 def read_existing(root: Path, relative: str, max_bytes: int) -> bytes | None:

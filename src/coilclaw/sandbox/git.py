@@ -1,10 +1,18 @@
 """git, run by the runtime itself: fixed configuration, no hooks, nothing from the environment."""
 
+import hashlib
 import os
+import re
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coilclaw.packets.errors import ToolError
+
+if TYPE_CHECKING:
+    import subprocess
 
 _FIXED = (
     "-c", "core.hooksPath=/dev/null",
@@ -21,6 +29,9 @@ _FIXED = (
     "-c", "submodule.recurse=false",
     "-c", "gc.auto=0",
     "-c", "maintenance.auto=false",
+    # By itself git syncs no loose object: after a power cut main could name one that is not there.
+    "-c", "core.fsync=committed,reference",
+    "-c", "core.fsyncMethod=batch",
 )  # fmt: skip
 
 
@@ -29,6 +40,21 @@ def have_git() -> bool:
     import shutil
 
     return shutil.which("git") is not None
+
+
+def git_version() -> tuple[int, int] | None:
+    """The version of git that is installed; None when there is none."""
+    return _version_on(os.environ.get("PATH", ""))
+
+
+@lru_cache(maxsize=8)
+def _version_on(_path: str) -> tuple[int, int] | None:
+    try:
+        _, out, _ = git_bytes(Path("/"), "--version")
+    except ToolError:
+        return None
+    found = re.search(rb"(\d+)\.(\d+)", out)
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def run_git(
@@ -59,22 +85,55 @@ def git_bytes(
         "GIT_EDITOR": "false",
     }
     try:
-        done = subprocess.run(
+        with _popen()(
             ["git", *_FIXED, "-C", str(folder), *args],
             env={**fixed, **(environment or {})},
-            input=given,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                out, said = process.communicate(given, timeout=seconds)
+            except BaseException:
+                process.kill()
+                raise
     except FileNotFoundError as error:
         raise ToolError("git is not installed.", remedy="Install the package `git`.", begun=False) from error
     except subprocess.TimeoutExpired as error:
         raise ToolError(f"git {args[0]} took longer than {seconds:g} s.") from error
-    return done.returncode, done.stdout, done.stderr
+    return process.returncode, out, said
+
+
+@cache
+def _popen() -> "type[subprocess.Popen[bytes]]":
+    import select
+    import subprocess
+
+    class Process(subprocess.Popen[bytes]):
+        """Told by the kernel when it ends: the library looks every few milliseconds, longer than most commands take."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout is not None and self.returncode is None:
+                with suppress(OSError):  # an old kernel
+                    ended = os.pidfd_open(self.pid)
+                    try:
+                        look = select.poll()
+                        look.register(ended, select.POLLIN)
+                        look.poll(max(timeout, 0) * 1000)
+                    finally:
+                        os.close(ended)
+            return super().wait(timeout)
+
+    return Process
 
 
 def failed(what: str, code: int, said: bytes) -> ToolError:
     """The error for a git command that did not succeed, with its last line."""
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return ToolError(f"git {what} failed: {lines[-1] if lines else code}.")
+
+
+def blob_id(data: bytes, like: str) -> str:
+    """The id that git gives a content, in a repository whose ids look like this one."""
+    kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
+    return kind(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

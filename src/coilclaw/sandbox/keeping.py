@@ -224,14 +224,15 @@ class Keeping:
         return [each.short() for each in islice(self.manifests.readable(), limit)]
 
     def named(self, snapshot_id: str) -> Snapshot:
-        """The snapshot with that id, or the first of the last turn."""
+        """The snapshot with that id, or the first of the last turn that changed something."""
         return self.first(snapshot_id).short()
 
     def first(self, snapshot_id: str) -> Manifest:
-        """The manifest with that id; by default, the one before the last turn's first change."""
+        """The manifest with that id; by default, the one before the first change of the last turn that made any."""
         if snapshot_id:
             return self.manifests.find(snapshot_id)
-        found = self.manifests.find("")
+        changed = (each for each in self.manifests.readable() if not each.changed_nothing)
+        found = next(changed, None) or self.manifests.find("")
         for older in self.manifests.readable():
             if older.id > found.id:
                 continue

@@ -5,7 +5,7 @@ Run as `python -I -S launcher.py MODE FD`; the order is read from FD. Standard l
 import beyond the stdlib-only modules of this room, and none after the start: the files may be readable by root alone.
 Every failure before the command starts is reported and final.
 
-    walls   namespaces, mounts, Landlock, seccomp (tier B)
+    walls   namespaces, mounts, Landlock, seccomp (tier B); or Podman's container within the first two (tier C)
     plain   no namespaces: only Landlock and seccomp, or nothing at all (tier unsafe)
     stage   a noexec workspace in our own user namespace, then bubblewrap (tier A, ordinary user)
     hold    a new user namespace, kept until our standard input ends (for an id mapping)
@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from coilclaw.sandbox import box_listener, landlock, mount_namespace, rootfs, syscalls
+from coilclaw.sandbox import box_listener, landlock, mount_namespace, podman, rootfs, route, syscalls
 from coilclaw.sandbox.process_tree import descendants
 
 Order = dict[str, Any]
@@ -96,8 +96,12 @@ def _walls(order: Order) -> NoReturn:
     os.set_inheritable(order["status"], False)  # the command must not write reports
     _become(order)
     os.chdir("/")
-    others = syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
-    _own_user_namespace(others | syscalls.CLONE_NEWCGROUP, order["inside_id"])
+    way = route.Route() if order["routed"] else None
+    _own_user_namespace(syscalls.CLONE_NEWNET, order["inside_id"])
+    if way is not None:
+        _loopback_up()
+        way.open()
+    syscalls.unshare(syscalls.CLONE_NEWPID | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWCGROUP)
     first = os.fork()
     if first == 0:
         _first_process(order)
@@ -115,32 +119,60 @@ def _first_process(order: Order) -> NoReturn:
     namespaces = "".join(f', "{name}-namespace": {os.stat(f"/proc/self/ns/{name}").st_ino}' for name in names)
     # /proc is still the machine's, so this is our outer pid; in here it is 1
     _report(order, f'{{"child-pid": {os.readlink("/proc/self")}{namespaces}}}')
-    rootfs.build(order["steps"], order["base"])
+    rootfs.build(order["steps"], order["base"], os.ttyname(0) if order["terminal"] else "")
     syscalls.set_hostname("box")
     _loopback_up()
     if order["listener"] >= 0:
         box_listener.hand_over(order["listener"], order["ports"])
         os.close(order["listener"])
+    if not order["podman"]:
+        _give_up_powers(order)
+    syscalls.set_dumpable(dumpable=False)  # the command has our uid, but must not inspect us
+    if not order["terminal"]:
+        os.setsid()
+    if os.read(order["gate"], 1) != b"g":
+        raise OSError(3, "the box was never released")
+    if not order["podman"]:
+        syscalls.load_filter(order["filter"])
+    child = os.fork()
+    if child == 0:
+        if order["podman"]:
+            podman.execute(order)
+        if order["terminal"]:
+            _take_terminal()
+        _execute(order)
+    _close_all_but()
+    # Podman ends after its container, in which all of the command's processes are; its own may take a moment longer.
+    os._exit(_bury_all(child, wait=not order["terminal"] and not order["podman"]))
+
+
+def _give_up_powers(order: Order) -> None:
+    """Podman needs them to build the container, and gives the command none."""
     syscalls.drop_capabilities()
     syscalls.no_new_privileges()
     known = landlock.version()
     if known:
         rights = landlock.writes(known)
         landlock.restrict([(path, rights) for path in order["writable"]], handled=rights, network=False)
-    syscalls.set_dumpable(dumpable=False)  # the command has our uid, but must not inspect us
-    os.setsid()
-    if os.read(order["gate"], 1) != b"g":
-        raise OSError(3, "the box was never released")
-    syscalls.load_filter(order["filter"])
-    child = os.fork()
-    if child == 0:
-        _execute(order)
-    _close_all_but()
-    os._exit(_bury_all(child))
 
 
-def _bury_all(command: int) -> int:
-    """Reap all processes, orphans too, until none is left; returns how the command ended."""
+def _take_terminal() -> None:
+    """Make the terminal the command's: its name inside, and its keys for the command's group, which we are not in."""
+    terminal = os.open("/dev/console", os.O_RDWR | os.O_NOCTTY)
+    for stream in (0, 1, 2):
+        os.dup2(terminal, stream)
+    os.close(terminal)
+    os.setpgid(0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    os.tcsetpgrp(0, os.getpid())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTTOU})
+
+
+def _bury_all(command: int, *, wait: bool = True) -> int:
+    """Reap all processes, orphans too, until none is left; returns how the command ended.
+
+    Without `wait` the command's end is the end: this process exits, and the kernel kills what is left.
+    """
     code = SETUP_FAILED
     while True:
         try:
@@ -149,6 +181,8 @@ def _bury_all(command: int) -> int:
             return code
         if pid == command:
             code = _code(status)
+            if not wait:
+                return code
 
 
 def _code(status: int) -> int:

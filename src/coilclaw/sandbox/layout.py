@@ -21,7 +21,7 @@ INSIDE_ID = 1000
 """uid and gid of a boxed process as it sees itself."""
 HOME = "/tmp/.home"  # noqa: S108 - inside the box, on its own throw-away tmpfs
 _TMP = "/tmp"  # noqa: S108 - inside the box
-_TMP_BYTES = 128 << 20
+TMP_BYTES = 128 << 20
 _SHM_BYTES = 32 << 20
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32")
 _ETC = (
@@ -58,6 +58,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
+_CONTAINER = (
+    Step(kind="tmpfs", at="/sys", size=1 << 16),
+    Step(kind="dir", at="/sys/fs/cgroup"),
+    Step(kind="file", at="/etc/hostname", text="box\n", mode=0o444),
+    Step(kind="dir", at="/run"),
+)
+"""What Podman looks for, and mounts its own files on."""
+
+
 def environment(spec: BoxSpec) -> dict[str, str]:
     """The whole environment of the command; what the spec grants wins."""
     start = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0"}
@@ -87,18 +96,20 @@ def steps_for(
     programs: Programs,
     source: str,
     mounts: tuple[str, ...] = (),
+    container: bool = False,
 ) -> tuple[Step, ...]:
     """The steps of one box; `source` is the path of the workspace while it is built,
-    and `mounts` those of the spec's mounts."""
+    and `mounts` those of the spec's mounts. What builds a `container` within it looks for control groups in /sys."""
     noexec = spec.workspace_noexec
     return (
         *_system(os.path.normpath(spec.workspace)),
         *_programs(programs),
-        Step(kind="proc", at="/proc"),
+        Step(kind="proc", at="/proc", writable=container),  # a container gets its own, which a covered one forbids
+        *(_CONTAINER if container else ()),
         Step(kind="dev", at="/dev"),
         Step(kind="tmpfs", at="/dev/shm", size=_SHM_BYTES, mode=0o1777, noexec=noexec),  # noqa: S108 - inside the box
         Step(kind="seal", at="/dev"),
-        Step(kind="tmpfs", at=_TMP, size=_TMP_BYTES, mode=0o1777, noexec=noexec),
+        Step(kind="tmpfs", at=_TMP, size=TMP_BYTES, mode=0o1777, noexec=noexec),
         Step(kind="dir", at=HOME, mode=0o700),
         *(step for path in hide for step in _hidden_in_system(path)),
         *_workspace(spec, guarded, source),

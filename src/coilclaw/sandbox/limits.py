@@ -68,6 +68,10 @@ def _write(path: str, value: int | str) -> None:
         os.close(target)
 
 
+def _pid_namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
 class Group:
     """The control group of one box."""
 
@@ -75,7 +79,7 @@ class Group:
         self._version = home.version
         self.joined = False
         """Whether the thread that starts the box is already in it."""
-        name = f"{_NAME}{os.getpid()}-{os.urandom(5).hex()}"
+        name = f"{_NAME}{os.getpid()}-{_pid_namespace()}-{os.urandom(5).hex()}"
         self._memory = f"{home.memory}/{name}"
         self._processes = f"{home.processes}/{name}"
         self._directories = tuple(dict.fromkeys((self._memory, self._processes)))
@@ -174,11 +178,12 @@ class Groups:
 
 
 def sweep(home: GroupHome) -> None:
-    """Remove groups left by killed processes."""
+    """Remove groups left by killed processes. Those of another pid namespace, as of a container, are left to it."""
     for parent in dict.fromkeys((home.memory, home.processes)):
         for name in os.listdir(parent):
-            owner = name.removeprefix(_NAME).partition("-")[0]
-            if name.startswith(_NAME) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            owner, *more = name.removeprefix(_NAME).split("-")
+            elsewhere = len(more) > 1 and more[0] != str(_pid_namespace())
+            if name.startswith(_NAME) and owner.isdigit() and not elsewhere and not os.path.exists(f"/proc/{owner}"):
                 with contextlib.suppress(OSError):
                     os.rmdir(f"{parent}/{name}")
 

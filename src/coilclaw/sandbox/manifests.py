@@ -111,6 +111,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         names = (self.left or {}) if self.whole else {**self.files, **dict.fromkeys(self.absent)}
         return tuple(path for path in names if not path.endswith("/"))
 
+    @property
+    def changed_nothing(self) -> bool:
+        """Whether it is known that nothing was changed then."""
+        return self.whole and self.left is not None and not self.left
+
     def short(self) -> Snapshot:
         """The snapshot without its files."""
         count = None if self.left is None else sum(not path.endswith("/") for path in self.left)
@@ -356,7 +361,7 @@ class Manifests:
         return needed
 
     def _sweep_pack(self, pack: Path, needed: set[str]) -> None:
-        """Delete an unneeded pack; rewrite one of which less than half is needed."""
+        """Delete an unneeded pack; rewrite a pack if less than half of it is needed."""
         table = table_of(pack)
         wanted = {content: where for content, where in table.items() if content in needed}
         if not wanted:

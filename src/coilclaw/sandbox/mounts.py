@@ -1,4 +1,4 @@
-# ruff: noqa: PTH117, PTH118, PTH119, PTH120, PTH123 - kernel paths and descriptors; pathlib adds nothing here
+# ruff: noqa: PTH117, PTH118, PTH120, PTH123 - kernel paths and descriptors; pathlib adds nothing here
 """Extra files and folders of this machine inside a box: which are refused, and that they did not change since.
 
 A mount must not open a second way to hidden or protected paths. So nothing in it, around it or mounted below it may be
@@ -47,6 +47,7 @@ def admit_mounts(spec: BoxSpec, hide: tuple[str, ...]) -> None:
     for number, mount in enumerate(spec.mounts):
         for other in spec.mounts[:number]:
             _admit_pair(*sorted((mount, other), key=lambda one: len(one.at)))
+        _admit_depth(mount, spec.mounts)
 
 
 def _admit_spelling(mount: BoxMount) -> None:
@@ -73,16 +74,26 @@ def _admit_source(mount: BoxMount, workspace: set[str], hidden: set[str], points
 
 
 def _admit_pair(outer: BoxMount, inner: BoxMount) -> None:
-    if _overlap(outer.source, inner.source) and (outer.writable or inner.writable):
+    within = _overlap(outer.at, inner.at)
+    below = os.path.relpath(inner.at, outer.at) if within else ""
+    # Two views of one place would let the stricter one be written through the other. On its own place a mount covers
+    # what the outer one shows there, so there is one view.
+    on_its_place = within and below != "." and os.path.join(outer.source, below) == inner.source
+    if _overlap(outer.source, inner.source) and (outer.writable or inner.writable) and not on_its_place:
         raise _refusal(inner, f"{outer.source} shows the same files, and one of them may be written")
-    if not _overlap(outer.at, inner.at):
+    if not within:
         return
-    if os.path.dirname(inner.at) != outer.at:
-        # deeper down, a directory on the way could be renamed inside and replaced
-        raise _refusal(inner, f"it must stand directly in {outer.at}, or beside it")
-    place = os.path.join(outer.source, os.path.basename(inner.at))
-    if _kind(place) != _kind(inner.source):
+    place = os.path.join(outer.source, below)
+    if os.path.realpath(place) != place or _kind(place) != _kind(inner.source):
         raise _refusal(inner, f"{place} must exist, be of the same kind, and not be a link")
+
+
+def _admit_depth(inner: BoxMount, mounts: tuple[BoxMount, ...]) -> None:
+    """Every folder on the way from a writable mount must be a mount itself: any other could be renamed and replaced."""
+    around = [one for one in mounts if one is not inner and inside(inner.at, one.at)]
+    outer = max(around, key=lambda one: len(one.at), default=None)
+    if outer is not None and outer.writable and os.path.dirname(inner.at) != outer.at:
+        raise _refusal(inner, f"it must stand directly in {outer.at}, or beside it")
 
 
 def _kind(path: str) -> str:

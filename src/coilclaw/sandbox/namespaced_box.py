@@ -1,5 +1,5 @@
 # ruff: noqa: PTH118, PTH120 - kernel paths and descriptors; pathlib adds nothing here
-"""A box with namespaces: tiers A and B. Both have the same inside; they differ in what builds it."""
+"""A box with namespaces: tiers A, B and C. All have the same inside; they differ in what builds it."""
 
 import contextlib
 import marshal
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from coilclaw.packets.box import BoxResult, BoxSpec, OnOutput, Probe
+from coilclaw.packets.box import BoxLimits, BoxResult, BoxSpec, OnOutput, Probe
 from coilclaw.packets.errors import BoxUnavailable, ConfigError
 from coilclaw.packets.ports import Serve
 from coilclaw.sandbox import mount_namespace
@@ -20,24 +20,28 @@ from coilclaw.sandbox.bubblewrap import Arguments, scratches
 from coilclaw.sandbox.capture import Capture
 from coilclaw.sandbox.guard import Guard, hold
 from coilclaw.sandbox.idmap import IdentityMaps, box_uid
-from coilclaw.sandbox.layout import HOME, INSIDE_ID, Step, command_line, environment, steps_for
+from coilclaw.sandbox.layout import HOME, INSIDE_ID, TMP_BYTES, Step, command_line, environment, steps_for
 from coilclaw.sandbox.limits import Group, Groups
 from coilclaw.sandbox.monitor import Launch
 from coilclaw.sandbox.monitor_pipes import RELEASE, MonitorPipes
 from coilclaw.sandbox.mounts import Pins
-from coilclaw.sandbox.opened import RunningBox, open_running
+from coilclaw.sandbox.opened import RunningBox, RunningStreams, open_running, open_streams
 from coilclaw.sandbox.pipes import Pipes
 from coilclaw.sandbox.root_thread import RootThread
+from coilclaw.sandbox.route import missing
 from coilclaw.sandbox.seccomp import filter_bytes, this_machine
 from coilclaw.sandbox.supervise import StillAlive, Supervision
+from coilclaw.sandbox.terminal import BoxTerminal
 
 if TYPE_CHECKING:
     from coilclaw.airlock.broker.broker import Broker
-    from coilclaw.sandbox.accepting import Accepting
+    from coilclaw.sandbox.accepting import Accepting, HeldListeners
     from coilclaw.sandbox.proxy_socket import ProxySocket
 
 _CONNECTIONS = 32
 """Connections at a time to one listener of a box; more wait."""
+NO_ROUTE = "Install the packages podman, crun, slirp4netns and nftables; /dev/net/tun must be there."
+_PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 LAUNCHER = os.path.join(os.path.dirname(__file__), "launcher.py")
 
 
@@ -46,6 +50,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
 
     bwrap: str
     python: str
+    podman: str = ""
 
 
 def order(**fields: object) -> bytes:
@@ -70,14 +75,23 @@ def handed(data: bytes) -> Iterator[int]:
         os.close(descriptor)
 
 
+def identity_maps(tools: Tools) -> IdentityMaps:
+    """What root maps its workspaces with."""
+    return IdentityMaps(python=tools.python, launcher=LAUNCHER, uid=box_uid())
+
+
 class NamespacedBox:
     """Runs commands behind namespaces, mounts and a system-call filter, as an unprivileged uid."""
 
     def __init__(
-        self, tier: Literal["A", "B"], *, hide: tuple[str, ...], tools: Tools, owned: tuple[str, ...] = ()
-    ) -> None:
-        """`owned` are paths that no mount may show, because their rules only apply to a workspace."""
-        self._tier: Literal["A", "B"] = tier
+        self, tier: Literal["A", "B", "C"], *, hide: tuple[str, ...], tools: Tools, owned: tuple[str, ...] = (),
+        maps: IdentityMaps | None = None,
+    ) -> None:  # fmt: skip
+        """`owned` are paths that no mount may show, because their rules only apply to a workspace.
+
+        `maps` are those that root has already.
+        """
+        self._tier: Literal["A", "B", "C"] = tier
         self._hide = hide
         self._unmountable = (*hide, *owned)
         self._tools = tools
@@ -85,11 +99,11 @@ class NamespacedBox:
         self._groups = Groups()
         self._maps: IdentityMaps | None = None
         if os.geteuid() == 0:
-            self._maps = IdentityMaps(python=tools.python, launcher=LAUNCHER, uid=box_uid())
+            self._maps = maps or identity_maps(tools)
 
     @property
-    def tier(self) -> Literal["A", "B"]:
-        """A is bubblewrap's, B our own launcher's."""
+    def tier(self) -> Literal["A", "B", "C"]:
+        """A is bubblewrap's, B our own launcher's, C Podman's within the latter."""
         return self._tier
 
     def probes(self) -> list[Probe]:
@@ -121,6 +135,20 @@ class NamespacedBox:
             spec.limits.output_bytes, lambda pipes: self._run_alone(spec, pipes, served, released), stopped
         )
 
+    async def open_terminal(
+        self, spec: BoxSpec, terminal: BoxTerminal, listeners: "HeldListeners", *,
+        stopped: Callable[[], Awaitable[None]], released: Callable[[], None] | None = None,
+    ) -> RunningStreams:  # fmt: skip
+        """Start a program on a terminal; it lives until it is closed or stopped, and no longer than this process.
+
+        Its listeners, the broker's among them if it has domains, are only held: others accept and serve them.
+        """
+        admit(spec, brokered=True, lasting=True, served=True)
+        held = listeners if listeners.ports else None
+        if self._maps is not None:
+            terminal.lend(self._maps.uid)
+        return await open_streams(terminal, self._run_alone(spec, terminal, held, released), stopped)
+
     def _served(
         self, spec: BoxSpec, broker: "Callable[[BoxSpec], Broker] | None", serve: Serve | None
     ) -> "Accepting | None":
@@ -142,10 +170,11 @@ class NamespacedBox:
         return Accepting(served)
 
     async def _run_alone(
-        self, spec: BoxSpec, streams: Capture | Pipes, served: "Accepting | None", released: Callable[[], None] | None
-    ) -> BoxResult:
+        self, spec: BoxSpec, streams: Capture | Pipes | BoxTerminal, served: "Accepting | HeldListeners | None",
+        released: Callable[[], None] | None,
+    ) -> BoxResult:  # fmt: skip
         """Run while pinning the protected paths and the sources of mounts."""
-        guard = await hold(spec, self._hide, lasting=isinstance(streams, Pipes))
+        guard = await hold(spec, self._hide, lasting=not isinstance(streams, Capture))
         try:
             with contextlib.closing(Pins(spec, self._unmountable)) as pins:
                 result = await self._run_bounded(spec, guard, pins, streams, served, released)
@@ -158,11 +187,11 @@ class NamespacedBox:
         return result
 
     async def _run_bounded(
-        self, spec: BoxSpec, guard: Guard, pins: Pins, streams: Capture | Pipes, served: "Accepting | None",
-        released: Callable[[], None] | None,
+        self, spec: BoxSpec, guard: Guard, pins: Pins, streams: Capture | Pipes | BoxTerminal,
+        served: "Accepting | HeldListeners | None", released: Callable[[], None] | None,
     ) -> BoxResult:  # fmt: skip
         seat = None if self._maps is None else RootThread()
-        group = self._groups.make(spec.limits)
+        group = self._groups.make(self._limits(spec))
         try:
             with contextlib.ExitStack() as held:
                 supervision = self._supervision(spec, guard, pins, seat, group, streams, served, released, held)
@@ -178,9 +207,13 @@ class NamespacedBox:
 
     def _supervision(
         self, spec: BoxSpec, guard: Guard, pins: Pins, seat: RootThread | None, group: Group | None,
-        streams: Capture | Pipes, served: "Accepting | None", released: Callable[[], None] | None,
-        held: contextlib.ExitStack,
+        streams: Capture | Pipes | BoxTerminal, served: "Accepting | HeldListeners | None",
+        released: Callable[[], None] | None, held: contextlib.ExitStack,
     ) -> Supervision:  # fmt: skip
+        if self._tier == "C" and (why := _beyond_podman(spec, guard)):
+            raise refusal(f"Podman cannot {why} in a container.", "Run it in another tier.", "BOX_CANNOT_HOLD")
+        if spec.routed and (why := missing() if self._tier == "C" else "Podman"):
+            raise BoxUnavailable(f"A box with a route needs {why}.", remedy=NO_ROUTE)
         staged = self._maps is not None or (self._tier == "A" and spec.workspace_noexec)
         source = mount_namespace.WORKSPACE if staged else os.path.realpath(spec.workspace)
         mounts = tuple(mount_namespace.mounted(n) if staged else mount.source for n, mount in enumerate(spec.mounts))
@@ -191,23 +224,32 @@ class NamespacedBox:
             programs=self._programs_for(spec),
             source=source,
             mounts=mounts,
+            container=self._tier == "C",
         )
         prepare = None
         if self._maps is not None:
             prepare = partial(self._take_seat, spec, guard, pins, steps, self._maps, group)
         door = None if served is None else self._door(served, spec, held)
-        launch = self._launch(spec, steps, source, held, door)
+        launch = self._launch(spec, steps, source, held, door, terminal=isinstance(streams, BoxTerminal))
 
         def check() -> None:
             pins.check()
             guard.check()
 
         return Supervision(
-            launch, limits=spec.limits, streams=streams, seat=seat, group=group, check=check, released=released,
+            launch, limits=self._limits(spec), streams=streams, seat=seat, group=group, check=check, released=released,
             prepare=prepare, door=door,
         )  # fmt: skip
 
-    def _door(self, served: "Accepting", spec: BoxSpec, held: contextlib.ExitStack) -> "ProxySocket":
+    def _limits(self, spec: BoxSpec) -> BoxLimits:
+        """Those of the whole box. Podman has threads of its own; the container is held to the spec's limit."""
+        if self._tier != "C":
+            return spec.limits
+        from coilclaw.sandbox.podman import OWN_TASKS
+
+        return msgspec.structs.replace(spec.limits, processes=spec.limits.processes + OWN_TASKS)
+
+    def _door(self, served: "Accepting | HeldListeners", spec: BoxSpec, held: contextlib.ExitStack) -> "ProxySocket":
         """Our launcher passes its listeners out; bubblewrap's boxes need a helper that enters them."""
         from coilclaw.sandbox.proxy_socket import ProxySocket
 
@@ -262,18 +304,21 @@ class NamespacedBox:
         source: str,
         held: contextlib.ExitStack,
         door: "ProxySocket | None",
+        *,
+        terminal: bool,
     ) -> Launch:
-        wires = MonitorPipes(holding=self._tier == "A")
+        # what a shell on a terminal leaves behind ends with it, so its monitor need not be held back
+        wires = MonitorPipes(holding=self._tier == "A" and not terminal)
         held.callback(wires.close)
         if self._tier == "A":
-            argv, descriptors = self._bubblewrap(spec, steps, source, wires, held)
+            argv, descriptors = self._bubblewrap(spec, steps, source, wires, held, terminal=terminal)
         else:
-            argv, descriptors = self._launcher(spec, steps, wires, held, door)
+            argv, descriptors = self._launcher(spec, steps, wires, held, door, terminal=terminal)
         return Launch(
             argv=argv, descriptors=(*wires.handed, *descriptors),
             wires=wires, word=_filter(spec) if self._tier == "A" else RELEASE,
             workspace=spec.workspace, tier=self._tier, walls="namespaces", uid=self._uid,
-            becomes=self._uid if self._tier == "B" else -1,
+            becomes=-1 if self._tier == "A" else self._uid,
         )  # fmt: skip
 
     @property
@@ -281,14 +326,16 @@ class NamespacedBox:
         return -1 if self._maps is None else self._maps.uid
 
     def _bubblewrap(
-        self, spec: BoxSpec, steps: tuple[Step, ...], source: str, wires: MonitorPipes, held: contextlib.ExitStack
-    ) -> tuple[list[str], tuple[int, ...]]:
+        self, spec: BoxSpec, steps: tuple[Step, ...], source: str, wires: MonitorPipes, held: contextlib.ExitStack,
+        *, terminal: bool,
+    ) -> tuple[list[str], tuple[int, ...]]:  # fmt: skip
         arguments = Arguments()
         held.callback(arguments.close)
         argv = arguments.command(
             self._tools.bwrap, steps, environment=_environment(spec), cwd=os.path.normpath(spec.cwd),
             argv=command_line(spec), gate=wires.gate, status=wires.report,
             workspace=(os.path.normpath(spec.workspace), source), lifeline=wires.lifeline,
+            terminal=terminal,
         )  # fmt: skip
         if self._maps is not None or not spec.workspace_noexec:
             return argv, tuple(arguments.descriptors)
@@ -304,20 +351,38 @@ class NamespacedBox:
         wires: MonitorPipes,
         held: contextlib.ExitStack,
         door: "ProxySocket | None",
+        *,
+        terminal: bool,
     ) -> tuple[list[str], tuple[int, ...]]:
         listener, ports = (-1, ()) if door is None else (door.channel, door.ports)
         writable = ["/tmp", HOME, "/dev"]  # noqa: S108 - inside the box
         writable += [os.path.normpath(spec.workspace)] if spec.workspace_writable else []
-        writable += [mount.at for mount in spec.mounts if mount.writable]
+        shown = [(mount.at, mount.writable) for mount in spec.mounts]
+        writable += [at for at, may_write in shown if may_write]
+        pod = self._tier == "C"
         data = order(
-            status=wires.report, gate=wires.gate, uid=self._uid, gid=self._uid, inside_id=INSIDE_ID,
+            status=wires.report, gate=wires.gate, uid=self._uid, gid=self._uid, inside_id=0 if pod else INSIDE_ID,
+            podman=self._tools.podman if pod else "", user=INSIDE_ID, processes=spec.limits.processes,
+            tmp_bytes=TMP_BYTES, routed=spec.routed,
+            mounts=[(os.path.normpath(spec.workspace), spec.workspace_writable), *shown],
             base=mount_namespace.BASE if self._maps is None else mount_namespace.ROOT, steps=msgspec.to_builtins(steps),
             writable=writable, filter=_filter(spec), cwd=os.path.normpath(spec.cwd), argv=command_line(spec),
-            environment=_environment(spec), listener=listener, ports=ports,
+            environment=_environment(spec), listener=listener, ports=ports, terminal=terminal,
         )  # fmt: skip
         descriptor = held.enter_context(handed(data))
         handed_out = (descriptor,) if listener < 0 else (descriptor, listener)
         return launcher_command(self._tools.python, "walls", descriptor), handed_out
+
+
+def _beyond_podman(spec: BoxSpec, guard: Guard) -> str:
+    """What a spec asks for that tier C does not do: it has whole mounts, read-only or writable."""
+    if guard.guarded:
+        return "protect or hide paths within the workspace"
+    if spec.workspace_noexec or spec.allowed_binaries is not None or spec.forbidden_binaries:
+        return "restrict programs"
+    if any(set(place) & set(":,") for place in (spec.workspace, *(mount.at for mount in spec.mounts))):
+        return "mount a path with a colon or a comma"
+    return ""
 
 
 def _trees(spec: BoxSpec, userns: int, of_mounts: list[int]) -> list[tuple[str, str, int, bool]]:
@@ -332,12 +397,13 @@ def _trees(spec: BoxSpec, userns: int, of_mounts: list[int]) -> list[tuple[str, 
 
 
 def _filter(spec: BoxSpec) -> bytes:
-    return filter_bytes(this_machine(), "stream" if spec.domains or spec.listeners else "inet")
+    sockets = "stream" if (spec.domains or spec.listeners) and not spec.routed else "inet"
+    return filter_bytes(this_machine(), sockets, local=spec.local_sockets)
 
 
 def _environment(spec: BoxSpec) -> dict[str, str]:
     if not spec.domains:
         return environment(spec)
-    from coilclaw.airlock.broker.broker import proxy_environment
+    from coilclaw.sandbox.box_listener import HOST, PORT
 
-    return {**environment(spec), **proxy_environment()}
+    return {**environment(spec), **dict.fromkeys(_PROXY_VARIABLES, f"http://{HOST}:{PORT}")}

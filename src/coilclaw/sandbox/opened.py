@@ -1,4 +1,4 @@
-"""A box that stays open: the supervision of every command, in its own task, with pipes to talk through."""
+"""A box that stays open: the supervision of every command, in its own task, with pipes or a terminal."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -7,6 +7,7 @@ from typing import Any
 from coilclaw.packets.box import BoxResult
 from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.pipes import Pipes
+from coilclaw.sandbox.terminal import BoxTerminal
 
 
 async def open_running(
@@ -14,19 +15,30 @@ async def open_running(
 ) -> "RunningBox":
     """Run until it has started, and return it; raises what prevents that. Cancelling ends everything first."""
     pipes = Pipes(longest)
-    running = RunningBox(pipes, asyncio.ensure_future(run(pipes)), asyncio.ensure_future(_until(stopped)))
-    try:
-        await asyncio.wait({running.task, pipes.open_for_use}, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError:
-        running.task.cancel()
-        await _dead(running.task)
-        raise
-    if not pipes.open_for_use.done():
-        if pipes.asked is not None:  # this is the reason, whatever the half-built box reports
-            await _dead(running.task)
-            raise ToolError(pipes.asked[1], remedy="Clear ESTOP first.", code="ESTOP", begun=False)
-        running.task.result()  # raises: a box that was never released has no result
+    return RunningBox(pipes, await open_streams(pipes, run(pipes), stopped))
+
+
+async def open_streams(
+    streams: Pipes | BoxTerminal, run: Coroutine[Any, Any, BoxResult], stopped: Callable[[], Awaitable[None]]
+) -> "RunningStreams":
+    """The same with streams that the caller has, such as a terminal."""
+    running = RunningStreams(streams, asyncio.ensure_future(run), asyncio.ensure_future(_until(stopped)))
+    await _started(running.task, streams)
     return running
+
+
+async def _started(task: "asyncio.Future[BoxResult]", streams: Pipes | BoxTerminal) -> None:
+    try:
+        await asyncio.wait({task, streams.open_for_use}, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        task.cancel()
+        await _dead(task)
+        raise
+    if not streams.open_for_use.done():
+        if streams.asked is not None:  # this is the reason, whatever the half-built box reports
+            await _dead(task)
+            raise ToolError(streams.asked[1], remedy="Clear ESTOP first.", code="ESTOP", begun=False)
+        task.result()  # raises: a box that was never released has no result
 
 
 async def _until(stopped: Callable[[], Awaitable[None]]) -> None:
@@ -44,12 +56,14 @@ async def _dead(task: "asyncio.Future[BoxResult]") -> bool:
     return cancelled
 
 
-class RunningBox:
-    """One open box. Its opener closes it; it lives at most as long as this process and its loop."""
+class RunningStreams:
+    """One open box, with any streams. Its opener closes it; it lives at most as long as this process and its loop."""
 
-    def __init__(self, pipes: Pipes, task: "asyncio.Future[BoxResult]", stopped: "asyncio.Future[None]") -> None:
+    def __init__(
+        self, streams: Pipes | BoxTerminal, task: "asyncio.Future[BoxResult]", stopped: "asyncio.Future[None]"
+    ) -> None:
         self.task = task
-        self._pipes = pipes
+        self._streams = streams
         self._stopped = stopped
         stopped.add_done_callback(self._told_to_stop)
         task.add_done_callback(self._over)
@@ -58,12 +72,31 @@ class RunningBox:
         """End the box on ESTOP, or if the watch itself failed, because nobody would notice ESTOP any more."""
         failed = stopped.cancelled() or stopped.exception() is not None
         if not self.task.done():
-            self._pipes.stop("stopped", "The watch for ESTOP failed." if failed else "ESTOP ended it.")
+            self._streams.stop("stopped", "The watch for ESTOP failed." if failed else "ESTOP ended it.")
 
     def _over(self, task: "asyncio.Future[BoxResult]") -> None:
         self._stopped.cancel()
         if not task.cancelled():
             task.exception()  # delivered to `wait`, which may never be called
+
+    async def wait(self) -> BoxResult:
+        """How it ended, once everything inside is dead."""
+        return await asyncio.shield(self.task)
+
+    async def close(self) -> BoxResult:
+        """End everything inside and wait until it is dead, even if cancelled; returns how it ended."""
+        self._streams.stop("stopped", "It was closed.")
+        if await _dead(self.task):
+            raise asyncio.CancelledError
+        return self.task.result()
+
+
+class RunningBox:
+    """One open box with pipes: lines in, lines out."""
+
+    def __init__(self, pipes: Pipes, running: RunningStreams) -> None:
+        self._pipes = pipes
+        self._running = running
 
     async def send(self, line: bytes) -> None:
         """Write one line, waiting until the box reads; raises ToolError if it has ended."""
@@ -79,11 +112,8 @@ class RunningBox:
 
     async def wait(self) -> BoxResult:
         """How it ended, once everything inside is dead."""
-        return await asyncio.shield(self.task)
+        return await self._running.wait()
 
     async def close(self) -> BoxResult:
         """End everything inside and wait until it is dead, even if cancelled; returns how it ended."""
-        self._pipes.stop("stopped", "It was closed.")
-        if await _dead(self.task):
-            raise asyncio.CancelledError
-        return self.task.result()
+        return await self._running.close()

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 
-from coilclaw.sandbox.accepting import Accepting
+from coilclaw.sandbox.accepting import Accepting, HeldListeners
 from coilclaw.sandbox.box_listener import HOST
 
 LISTENER = os.path.join(os.path.dirname(__file__), "box_listener.py")
@@ -21,7 +21,7 @@ class ProxySocket:
     `python` runs the helper that enters bubblewrap's boxes; None if the launcher inside passes the sockets out.
     """
 
-    def __init__(self, accepting: Accepting, *, what: str, python: str | None) -> None:
+    def __init__(self, accepting: Accepting | HeldListeners, *, what: str, python: str | None) -> None:
         self.what = what
         """What it is for, for the refusal."""
         self._accepting = accepting

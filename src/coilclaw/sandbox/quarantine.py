@@ -22,10 +22,10 @@ from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.sandbox.blob_store import Adding, BlobStore, make_folder
-from coilclaw.sandbox.executed import GIT_FILES, GIT_PARTS, executed_part, folded
+from coilclaw.sandbox.executed import GIT_FILES, GIT_PARTS, Kind, executed_part, folded
 from coilclaw.sandbox.files import put_durably, read_existing
 from coilclaw.sandbox.moving import folder_of, move_in, move_out
-from coilclaw.sandbox.survey import LONGEST, MOST_REPOSITORIES, Facts, Survey, survey
+from coilclaw.sandbox.survey import LONGEST, MOST_REPOSITORIES, Facts, Survey, kind_of, part_of, survey
 
 KEPT_BYTES = 1 << 20
 """The earlier content of larger files is not stored: files that programs execute on their own are small."""
@@ -270,14 +270,16 @@ class Quarantine:
             return
         had = before.parts.get(path, [])
         with os.scandir(self.workspace / path) as found:
-            names = {entry.name: folded(entry.name) for entry in found}
+            names: dict[str, tuple[str, Kind]] = {entry.name: (folded(entry.name), kind_of(entry)) for entry in found}
         below = f"{path}/" if path else ""
+        parts = {name: each for name, each in names.items() if each[0] in GIT_PARTS}
         if had:
-            yield from (f"{below}{name}" for name, plain in names.items() if plain in GIT_PARTS and plain not in had)
-        elif path and all(plain in GIT_FILES for plain in names.values()):
+            new = [name for name, each in parts.items() if part_of(*each) not in had]
+            yield from (f"{below}{name}" for name in new or [name for name in parts if folded(name) == "head"])
+        elif path and all(plain in GIT_FILES for plain, _ in names.values()):
             yield path
         else:
-            yield from (f"{below}{name}" for name, plain in names.items() if plain in GIT_FILES)
+            yield from (f"{below}{name}" for name, (plain, _) in names.items() if plain in GIT_FILES)
 
     def _changed_names(self, run: Run, after: Survey) -> Iterator[str]:
         """Names that are new or changed, unless the owner approved them; an entirely new folder moves as a whole."""
@@ -292,8 +294,8 @@ class Quarantine:
                 yield path
 
     def _is_same(self, path: str, was: Kept, now: Facts) -> bool:
-        if was.facts.mode != now.mode or not was.content:
-            return (was.facts.mode, was.facts.size, was.facts.modified) == (now.mode, now.size, now.modified)
+        if was.facts.mode != now.mode or not was.content:  # size and time can be set to what they were
+            return False
         data = self._read(path, now)
         return data is not None and sha256_hex(data) == was.content
 
@@ -417,6 +419,6 @@ def _defuse(place: Path) -> None:
     """A name under which git does not treat it as a repository in the home either."""
     with suppress(OSError):
         if place.is_dir() and not place.is_symlink():
-            for entry in list(os.scandir(place)):
-                if folded(entry.name) == "head":
-                    Path(entry.path).rename(place / "HEAD.held")
+            heads = [entry.path for entry in os.scandir(place) if folded(entry.name) == "head"]
+            for number, path in enumerate(sorted(heads)):
+                Path(path).rename(place / f"HEAD.held{number or ''}")

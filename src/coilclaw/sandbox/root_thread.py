@@ -7,6 +7,7 @@ the thread starts inherits all three. No code of ours runs between fork and exec
 """
 
 import asyncio
+import contextlib
 import os
 import subprocess
 from collections.abc import Callable
@@ -23,6 +24,8 @@ class Streams(msgspec.Struct, frozen=True, kw_only=True):
     stdin: int
     stdout: int
     stderr: int
+    terminal: bool = False
+    """All three are our controlling terminal, which becomes the command's."""
 
 
 class RootThread:
@@ -43,11 +46,15 @@ class RootThread:
 
 
 def start(argv: list[str], streams: Streams, descriptors: tuple[int, ...]) -> "subprocess.Popen[bytes]":
-    """Start a program in its own session, with only these descriptors and only our mark as environment."""
+    """Start a program with only these descriptors and only our mark as environment.
+
+    It gets its own session, or on a terminal, which belongs to our session, the foreground of it.
+    """
     try:
-        return subprocess.Popen(
+        started = subprocess.Popen(
             argv, stdin=streams.stdin, stdout=streams.stdout, stderr=streams.stderr, env=mark(), cwd="/",
-            close_fds=True, pass_fds=descriptors, start_new_session=True,
+            close_fds=True, pass_fds=descriptors, start_new_session=not streams.terminal,
+            process_group=0 if streams.terminal else None,
         )  # fmt: skip
     except OSError as error:
         if error.errno == 7:  # E2BIG
@@ -57,3 +64,7 @@ def start(argv: list[str], streams: Streams, descriptors: tuple[int, ...]) -> "s
             ) from error  # fmt: skip
         raise BoxUnavailable(f"{os.path.basename(argv[0])} cannot be started: {error.strerror}.",
                              remedy="Run `coilclaw doctor` to see what a box needs here.") from error  # fmt: skip
+    if streams.terminal:
+        with contextlib.suppress(OSError):  # it has already died, and will be found dead
+            os.tcsetpgrp(streams.stdin, started.pid)
+    return started

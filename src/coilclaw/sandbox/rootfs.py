@@ -20,14 +20,19 @@ Step = dict[str, Any]
 """A layout.Step as received through the pipe."""
 
 
-def build(steps: list[Step], base: str) -> None:
-    """Build at `base`, then make it the root of this mount namespace and detach the old one."""
+def build(steps: list[Step], base: str, console: str = "") -> None:
+    """Build at `base`, then make it the root of this mount namespace and detach the old one.
+
+    `console` is the terminal that is /dev/console inside.
+    """
     syscalls.make_mounts_private()
     syscalls.mount("tmpfs", base, _FLAGS, "size=4m,mode=0755")
     root = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for step in steps:
             _BUILDERS[step["kind"]](root, step)
+            if console and step["kind"] == "dev":
+                _device(root, f"{_relative(step)}/console", console)
     finally:
         os.close(root)
     os.chdir(base)
@@ -143,6 +148,8 @@ def _dir(root: int, step: Step) -> None:
 def _proc(root: int, step: Step) -> None:
     path = _relative(step)
     _fresh(root, path, "proc", _FLAGS | syscalls.MS_NOEXEC, "")
+    if step["writable"]:
+        return
     here = syscalls.open_beneath(root, f"{path}/sys")
     try:
         tree = syscalls.clone_tree("", fd=here)
@@ -156,12 +163,16 @@ def _dev(root: int, step: Step) -> None:
     _fresh(root, path, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "size=64k,mode=0755")
     for name in _DEVICES:
         if os.path.exists(f"/dev/{name}"):
-            attributes = syscalls.ATTR_NOSUID | syscalls.ATTR_NOEXEC
-            _attach(root, f"{path}/{name}", syscalls.clone_tree(f"/dev/{name}"), attributes, directory=False)
+            _device(root, f"{path}/{name}", f"/dev/{name}")
     for name, target in _LINKS:
         os.symlink(target, f"{path}/{name}", dir_fd=root)
     options = "newinstance,ptmxmode=0666,mode=620"
     _fresh(root, f"{path}/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options)
+
+
+def _device(root: int, path: str, source: str) -> None:
+    attributes = syscalls.ATTR_NOSUID | syscalls.ATTR_NOEXEC
+    _attach(root, path, syscalls.clone_tree(source), attributes, directory=False)
 
 
 _BUILDERS = {

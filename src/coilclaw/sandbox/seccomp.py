@@ -132,6 +132,15 @@ _SOCKET_RULES: Final[dict[Sockets, tuple[Checked, ...]]] = {
     "none": (Checked("socket", _SOCKET, ()),),
 }
 
+_LOCAL_RULES: Final[dict[Sockets, tuple[Checked, ...]]] = {
+    "inet": (
+        Checked("socket", _SOCKET, (_not(0, _INET), _not(0, _INET6), _not(0, _UNIX))),
+        Checked("socket", _SOCKET, (Condition(0, _ALL, "is", _UNIX), _not(1, _STREAM, 0xF))),
+    ),
+    "stream": (Checked("socket", _SOCKET, (_not(0, _INET), _not(0, _UNIX))), *_SOCKET_RULES["stream"][1:]),
+}
+"""The same where processes inside may also have stream sockets between each other."""
+
 _LOAD, _AND, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x35, 0x45, 0x06
 _ALLOW: Final = 0x7FFF_0000
 _KILL: Final = 0x8000_0000
@@ -164,7 +173,7 @@ def _refuse_if(number: int, conditions: tuple[Condition, ...]) -> Iterator[_Inst
     yield _Instruction(_LOAD, _NUMBER_AT)
 
 
-def _instructions(machine: Machine, sockets: Sockets) -> Iterator[_Instruction]:
+def _instructions(machine: Machine, sockets: Sockets, *, local: bool) -> Iterator[_Instruction]:
     column = 0 if machine == "x86_64" else 1
     yield _Instruction(_LOAD, _ARCH_AT)
     yield _Instruction(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0)
@@ -180,18 +189,22 @@ def _instructions(machine: Machine, sockets: Sockets) -> Iterator[_Instruction]:
         for number in sorted(pair[column] for pair in numbers.values() if pair[column] != ABSENT):
             yield _Instruction(_JUMP_EQUAL, number, 0, 1)
             yield _Instruction(_RETURN, _ERRNO | error)
-    for rule in (*CHECKED, *_SOCKET_RULES[sockets]):
+    for rule in (*CHECKED, *(_LOCAL_RULES if local else _SOCKET_RULES)[sockets]):
         if rule.numbers[column] != ABSENT:
             yield from _refuse_if(rule.numbers[column], rule.conditions)
     yield _Instruction(_RETURN, _ALLOW)
 
 
 @cache
-def filter_bytes(machine: Machine, sockets: Sockets) -> bytes:
-    """The assembled program for one architecture, ready for bubblewrap's --seccomp or for prctl."""
+def filter_bytes(machine: Machine, sockets: Sockets, *, local: bool = False) -> bytes:
+    """The assembled program for one architecture, ready for bubblewrap's --seccomp or for prctl.
+
+    `local` allows sockets between processes inside, by name too. A name is a file: where a program outside listens on
+    one that the box can see, it can be dialled.
+    """
     return b"".join(
         struct.pack("=HBBI", one.code, one.when_true, one.when_false, one.operand)
-        for one in _instructions(machine, sockets)
+        for one in _instructions(machine, sockets, local=local)
     )
 
 

@@ -6,6 +6,7 @@ death is the death of everything inside, and it is the first thing we make sure 
 
 A command that exits while something it started still runs has failed, so nothing may be killed before we check: our
 launcher reaps the last process before it reports, and bubblewrap, which would not, is held back by its full pipe.
+On a terminal it is otherwise: what a shell leaves running ends with it, as with a closed window.
 """
 
 import asyncio
@@ -35,10 +36,12 @@ from coilclaw.sandbox.outcome import (
     left_behind,
     like_a_shell,
     remedy_for,
+    signal_reason,
 )
 from coilclaw.sandbox.pipes import Pipes
 from coilclaw.sandbox.process_tree import descendants, is_childless
 from coilclaw.sandbox.root_thread import RootThread, Streams, start
+from coilclaw.sandbox.terminal import BoxTerminal
 from coilclaw.sandbox.usage import Usage
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ _KILLED = 128 + signal.SIGKILL
 _DEATH_WAIT = 5.0
 _SWEEP_WAIT = 0.2
 _SETUP_SECONDS = 10
+_TERMINAL_SECONDS = 60
+"""Many terminals may come up at once, and nobody waits for one as for a command."""
 
 
 class StillAlive(BoxUnavailable):
@@ -58,7 +63,7 @@ class Supervision:
     """One run."""
 
     def __init__(
-        self, launch: Launch, *, limits: BoxLimits, streams: Capture | Pipes, seat: RootThread | None,
+        self, launch: Launch, *, limits: BoxLimits, streams: Capture | Pipes | BoxTerminal, seat: RootThread | None,
         group: Group | None, check: Callable[[], None], released: Callable[[], None] | None,
         prepare: Callable[[], None] | None = None, door: "ProxySocket | None" = None,
     ) -> None:  # fmt: skip
@@ -79,6 +84,10 @@ class Supervision:
         self._walls = Walls()
         self._reports = Reports(launch.wires.status)
         self._streams = streams
+        self._on_terminal = isinstance(streams, BoxTerminal)
+        if isinstance(streams, BoxTerminal):
+            streams.stirred = self._stirred
+        self._setup_seconds = _TERMINAL_SECONDS if self._on_terminal else _SETUP_SECONDS
         self._process: subprocess.Popen[bytes] | None = None
         self._first = -1  # pidfd of the box's first process
         self._first_pid = 0
@@ -97,7 +106,7 @@ class Supervision:
     async def run(self) -> BoxResult:
         """Run to the end and return how it ended. Cancelling kills everything inside first."""
         began = time.monotonic()
-        self._timers.append(self._loop.call_later(_SETUP_SECONDS, self._never_came_up))
+        self._timers.append(self._loop.call_later(self._setup_seconds, self._never_came_up))
         starting = None
         try:
             ends = self._streams.open(self._stop)
@@ -143,7 +152,7 @@ class Supervision:
         waiting.register(monitor, select.POLLIN)
         try:
             while not self._first_pid and not self._error:  # a report may arrive in pieces
-                waiting.poll(_SETUP_SECONDS * 1000)
+                waiting.poll(self._setup_seconds * 1000)
                 if not self._read_status():
                     return
         finally:
@@ -251,17 +260,19 @@ class Supervision:
 
     def _watch_clock(self) -> None:
         """Start the command's timer and the wait for its end."""
-        if self._released and self._stragglers is None and self._process is not None:
+        if self._released and self._usage is None and self._process is not None:
             if self._wires.holding:
                 self._loop.add_reader(self._wires.ended, self._first_ended)
             plain = self._launch.walls == "none"
-            self._stragglers = LeftoverProcesses(
+            self._stragglers = None if self._on_terminal else LeftoverProcesses(
                 self._process.pid if plain else self._first_pid, command=self._first if plain else None,
                 left=lambda count: self._stop("left_behind", left_behind(count)),
             )  # fmt: skip
             if self._limits.wall_seconds is not None:
                 self._timers.append(self._loop.call_later(self._limits.wall_seconds, self._out_of_time))
-            self._usage = Usage(self._first_pid, self._limits, self._group, self._launch.workspace)
+            self._usage = Usage(
+                self._first_pid, self._limits, self._group, self._launch.workspace, rests=self._on_terminal
+            )
             self._looking = self._loop.call_later(self._usage.every, self._look_at_usage)
 
     def _first_ended(self) -> None:
@@ -287,7 +298,7 @@ class Supervision:
 
     def _never_came_up(self) -> None:
         if not self._released:
-            self._fail(f"it did not come up in {_SETUP_SECONDS} seconds")
+            self._fail(f"it did not come up in {self._setup_seconds} seconds")
 
     def _out_of_time(self) -> None:
         self._stop("timeout", f"It was stopped after {self._limits.wall_seconds:g} seconds.")
@@ -299,6 +310,12 @@ class Supervision:
         if over is not None:
             self._stop(*over)
         elif self._end is None:  # one handle, reused: a box may be open for hours
+            self._looking = self._loop.call_later(self._usage.every, self._look_at_usage)
+
+    def _stirred(self) -> None:
+        """Somebody typed, or something was written."""
+        if self._usage is not None and self._usage.stir() and self._looking is not None:
+            self._looking.cancel()
             self._looking = self._loop.call_later(self._usage.every, self._look_at_usage)
 
     # -- the end
@@ -432,8 +449,11 @@ class Supervision:
             end, reason = "memory_limit", f"It ran out of its {self._limits.memory_bytes} bytes of memory."
         if end is None and code is None and shot:  # the command may have started, so this is not a refusal
             end, reason = "signalled", "Something on this machine killed the box."
+            if self._on_terminal and self._process is not None:  # perhaps a key, pressed before the shell took over
+                reason = signal_reason(-self._process.returncode, self._limits)
         group = self._group
         crowded = group.ran_out_of_processes if group is not None else complains_of_processes(stderr)
+        crowded = crowded and not self._on_terminal  # hours ago, perhaps; whoever types there has seen it
         end, reason = end_of(end, reason, code=code or 0, limits=self._limits, crowded=crowded)
         killed = self._end is not None or code is None
         return BoxResult(

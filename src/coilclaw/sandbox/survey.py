@@ -16,6 +16,7 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.executed import (
     GIT_PARTS,
     Kind,
+    Shape,
     folded,
     is_dot_git,
     is_executed,
@@ -58,7 +59,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     repositories: dict[str, tuple[int, int]] = {}
     """Every `.git` but the workspace's own, and every folder that git treats as a repository; device and inode."""
     parts: dict[str, list[str]] = {}
-    """Folders with some of the names of a repository, and which."""
+    """Folders with some of the names of a repository, and which, with their kinds."""
     names: dict[str, Facts] = {}
     """Files and links that other programs execute."""
     unseen: list[str] = []
@@ -117,7 +118,7 @@ class _Walk:
                 code="WORKSPACE_TOO_LARGE",
                 begun=False,
             )
-        shape: dict[str, Kind] = {}
+        shape: Shape = set()
         folders: list[tuple[str, bool]] = []
         parent = folded(folder.rpartition("/")[2])
         for entry in entries:
@@ -125,7 +126,7 @@ class _Walk:
             path = f"{folder}/{name}" if folder else name
             plain = folded(name)
             if plain in GIT_PARTS:
-                shape[plain] = _kind(entry)
+                shape.add((plain, kind_of(entry)))
             if (plain.startswith((".git", "git~")) or not name.isascii()) and is_dot_git(name):
                 self._note(path)
                 continue
@@ -135,7 +136,7 @@ class _Walk:
             elif runs or self.links:
                 self._stat(entry, path, runs)
         if shape:
-            self.survey.parts[folder] = sorted(shape)
+            self.survey.parts[folder] = sorted(part_of(*each) for each in shape)
             if is_git_shaped(shape):
                 self._note(folder)
                 return folders if not folder else []  # whatever is in it belongs to the repository
@@ -159,7 +160,13 @@ class _Walk:
                 self._links[key] = info.st_nlink
 
 
-def _kind(entry: "os.DirEntry[str]") -> Kind:
+def part_of(plain: str, kind: Kind) -> str:
+    """A (folded) name and its kind as `Survey.parts` has them: a folder that becomes a file is something new."""
+    return f"{plain}:{kind}"
+
+
+def kind_of(entry: "os.DirEntry[str]") -> Kind:
+    """The kind of an entry; no link is followed."""
     if entry.is_symlink():
         return "link"
     if entry.is_dir(follow_symlinks=False):
@@ -181,17 +188,17 @@ def completes_repository(workspace: Path, relative: str) -> str:
     for depth in range(len(parts)):
         folder = "/".join(parts[:depth])
         is_leaf = depth == len(parts) - 1
-        shape: dict[str, Kind] = {}
+        shape: Shape = set()
         try:
             with os.scandir(workspace / folder) as found:
                 for entry in found:
                     plain = folded(entry.name)
                     if plain in GIT_PARTS:
-                        shape[plain] = _kind(entry)
+                        shape.add((plain, kind_of(entry)))
         except OSError:
             return ""  # there is nothing below it yet
         if folder or not is_git_shaped(shape):  # one at the top is the owner's, or is found by its last part
-            shape.setdefault(folded(parts[depth]), "file" if is_leaf else "folder")
+            shape.add((folded(parts[depth]), "file" if is_leaf else "folder"))
             if is_git_shaped(shape):
                 return folder or "."
     return ""

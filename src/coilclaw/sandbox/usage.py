@@ -5,6 +5,8 @@ Writes are counted in two ways, because neither sees everything. The kernel's co
 miss one that comes and goes between two checks. The space lost on the file system covers only what still exists,
 and includes other programs. The larger one counts; checking every 50 ms limits the excess.
 A box without a time limit is checked ten times less often: many of them are open at once, and mostly idle.
+One on a terminal where nothing happens is checked more and more seldom, until somebody types or something is written:
+a hundred of them must not keep a machine awake.
 """
 
 import os
@@ -15,6 +17,8 @@ from coilclaw.sandbox.process_tree import descendants
 
 _LOOK_SECONDS = 0.05
 _SELDOM_SECONDS = 0.5
+_RESTING_SECONDS, _GUARDED_RESTING_SECONDS = 4.0, 16.0
+"""The longest pause between two checks; the second where the kernel limits the memory of the whole box."""
 _FILE_BYTES = 4096
 """The minimum count of a file: a file system can also run out of inodes."""
 
@@ -22,12 +26,19 @@ _FILE_BYTES = 4096
 class Usage:
     """Monitors one box while it runs."""
 
-    def __init__(self, first: int, limits: BoxLimits, group: Group | None, workspace: str) -> None:
+    def __init__(
+        self, first: int, limits: BoxLimits, group: Group | None, workspace: str, *, rests: bool = False
+    ) -> None:
+        """`rests`: it is checked less often while nothing happens."""
         self._first = first
         self._limits = limits
         self._group = group
         self._workspace = workspace
         self.every = _SELDOM_SECONDS if limits.wall_seconds is None else _LOOK_SECONDS
+        self._least = self._most = self.every
+        if rests and limits.wall_seconds is None:
+            self._most = _RESTING_SECONDS if group is None else _GUARDED_RESTING_SECONDS
+        self._seen: tuple[list[int], int] = [], 0
         self._written: dict[tuple[int, str], int] = {}
         self._by_the_dead = 0
         self._before = _room(workspace)
@@ -44,9 +55,17 @@ class Usage:
         if self._group.ran_out_of_memory if self._group is not None else memory_of(inside, most) > most:
             return "memory_limit", f"It was stopped for using more than {most} bytes of memory."
         most = self._limits.write_bytes
-        if max(self._by_processes(inside), self._by_room()) > most:
+        written = self._by_processes(inside)
+        self.every = min(2 * self.every, self._most) if self._seen == (inside, written) else self._least
+        self._seen = inside, written
+        if max(written, self._by_room()) > most:
             return "write_limit", f"It was stopped for writing more than {most} bytes."
         return None
+
+    def stir(self) -> bool:
+        """Something happens: check again soon. Whether it was resting."""
+        resting, self.every = self.every > self._least, self._least
+        return resting
 
     def _by_processes(self, inside: list[int]) -> int:
         for pid in inside:

@@ -8,6 +8,7 @@ from litestar import Controller, Litestar, Request, Response, get
 from litestar.di import NamedDependency, Provide
 from litestar.exceptions import WebSocketException
 from litestar.openapi import OpenAPIConfig
+from litestar.routes import HTTPRoute
 from litestar.types import Scope
 
 from coilclaw import __version__
@@ -121,8 +122,18 @@ def build(core: Core, parts: Sequence[Part], *, say: Callable[[str, dict[str, Js
         logging_config=None,
     )
     queries.learn(app)
+    _resolve_in_turn(app)
     app.state["core"] = core
     return app
+
+
+def _resolve_in_turn(app: Litestar) -> None:
+    """Have Litestar resolve dependencies in turn, not each in a task of its own: ours are values, and never wait."""
+    models = (
+        model for route in app.routes if isinstance(route, HTTPRoute) for _, model in route.route_handler_map.values()
+    )
+    for model in models:
+        model.dependency_batches = [{each} for batch in model.dependency_batches for each in batch]
 
 
 def place_of(error: BaseException) -> str:

@@ -13,6 +13,9 @@ from coilclaw.store.refusals import Refusal
 OfTool: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only calls of this tool.")]
 OfThread: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only of this conversation.")]
 OfJob: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only of this job.")]
+OfSession: TypeAlias = Annotated[
+    str | None, QueryParameter(max_length=200, description="Only what the program of this coding session asked for.")
+]
 OfAction: TypeAlias = Annotated[str | None, QueryParameter(max_length=200, description="Only of this action.")]
 Refused: TypeAlias = Annotated[Refusal | None, QueryParameter(description="Only actions refused in this way.")]
 

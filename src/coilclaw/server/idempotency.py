@@ -23,7 +23,7 @@ MOST = 256 << 10
 _KEY = re.compile(r"[!-~][ -~]{0,199}\Z")
 _PASSING = frozenset({408, 413, 429})
 _HEADERS = frozenset({"content-type", "location"})
-_SECRET = frozenset({"/v1/pairing/code"})
+_SECRET = frozenset({"/v1/pairing/code", "/runner/v1/tokens", "/v1/sign-in/ticket"})
 """Paths whose responses are never stored."""
 _ANY_TIME = frozenset({"/v1/estop", "/estop"})
 """It is idempotent anyway, and must not wait for the database."""

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,14 +25,18 @@ GRACE_SECONDS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """The TLS certificate and key."""
+    """The TLS certificate and key, and the authorities of client certificates if every client must show one."""
 
     cert: Path
     key: Path
+    client_ca: Path | None = None
 
 
 class _Uvicorn(uvicorn.Server):
     """Leaves signals to the caller, and reports why it cannot listen instead of exiting."""
+
+    listening = False
+    """Whether every address is taken and queues as much as it will; uvicorn's own `started` comes before that."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -52,6 +57,7 @@ class _Uvicorn(uvicorn.Server):
             for taken in server.sockets:
                 with taken.dup() as listening:  # the event loop accepts `backlog` at a time; the system may queue more
                     listening.listen(QUEUED)
+        self.listening = True
 
     async def _listen_beside(self, host: str, port: int) -> None:
         """Bind the same port of the other loopback address: browsers may mean either by `localhost`, and a program
@@ -86,6 +92,24 @@ def _cannot_listen(host: str, port: int, error: OSError) -> UsageError:
         f"cannot listen on {place} ({error.strerror or error}).",
         remedy="Choose an address of this machine: `--addr`, or `http_addr` in [server].",
     )
+
+
+def _ask_for_certificates(config: uvicorn.Config, authorities: Path) -> None:
+    """End every handshake in which the client shows no certificate of these authorities."""
+    assert config.ssl is not None  # noqa: S101 - it was loaded with a certificate
+    try:
+        config.ssl.load_verify_locations(authorities)
+    except OSError as error:
+        raise UsageError(
+            f"the authorities of client certificates cannot be read ({error.strerror or type(error).__name__}).",
+            remedy=f"Check `tls_client_ca` in [server]: {authorities} must be a readable PEM file.",
+        ) from error
+    if not config.ssl.get_ca_certs():
+        raise UsageError(
+            f"{authorities} holds no authority, so no client could connect.",
+            remedy="Put the certificate that signed the clients' into `tls_client_ca` in [server].",
+        )
+    config.ssl.verify_mode = ssl.CERT_REQUIRED
 
 
 def _quiet() -> None:
@@ -138,10 +162,12 @@ async def listen(
             f"TLS cannot be set up with these files ({error.strerror or type(error).__name__}).",
             remedy="Check `tls_cert` and `tls_key` in [server]: readable PEM files that match.",
         ) from error
+    if tls is not None and tls.client_ca is not None:
+        _ask_for_certificates(config, tls.client_ca)
     server = _Uvicorn(config)
     serving = asyncio.ensure_future(server.serve())
     try:
-        while not server.started and not serving.done():
+        while not server.listening and not serving.done():
             await asyncio.sleep(0.005)
         if not serving.done():
             ready(server.servers[0].sockets[0].getsockname()[1])

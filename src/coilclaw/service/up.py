@@ -131,7 +131,9 @@ async def _listen(app: "Runtime", site: "Site", stop: asyncio.Event, ready: Call
     from coilclaw.server.listener import Tls, listen
 
     config = app.config.server
-    tls = Tls(cert=config.tls_cert, key=config.tls_key) if config.tls_cert and config.tls_key else None
+    tls = None
+    if config.tls_cert and config.tls_key:
+        tls = Tls(cert=config.tls_cert, key=config.tls_key, client_ca=config.tls_client_ca)
     if site.serving.port:
         site.serving.listening(site.serving.port)  # must be known before the first request
     await listen(site.door, site.serving.host, site.serving.port, stop, ready, tls=tls)

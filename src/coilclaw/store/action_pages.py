@@ -45,6 +45,8 @@ class WantedActions(msgspec.Struct, frozen=True, kw_only=True):
     source: Source | None = None
     thread_id: str | None = None
     job_id: str | None = None
+    session_id: str | None = None
+    """What the program of this coding session asked for."""
     since: str | None = None
     until: str | None = None
     text: str | None = None
@@ -66,7 +68,8 @@ def page_of_actions(
     A page scans a limited number of rows: it may be short, or empty, and still not be the last.
     """
     indexed, rest = _terms(wanted, after)
-    looked = 4 * (limit + 1) if rest and wanted.job_id is None else 0
+    narrow = wanted.job_id is not None or wanted.session_id is not None
+    looked = 4 * (limit + 1) if rest and not narrow else 0
     while True:  # a page that fills quickly scans few rows; only if hardly any match does it use the whole limit
         edge = _edge(db, indexed, min(looked, SCANNED)) if looked else None
         within: _Terms = []
@@ -96,8 +99,11 @@ def _terms(wanted: WantedActions, after: ActionPlace | None) -> tuple[_Terms, _T
         rest.append(_refused(wanted.refusal))
     if wanted.job_id is not None:
         indexed.append(("job_id = ?", (wanted.job_id,)))
-    if status is not None:  # a job's own index is narrower
-        indexed.append((f"{'+' if wanted.job_id is not None else ''}status = ?", (status,)))
+    if wanted.session_id is not None:
+        indexed.append(("turn_id = ? AND source = 'session'", (wanted.session_id,)))
+    if status is not None:  # the index of a job, or of a session, is narrower
+        narrow = wanted.job_id is not None or wanted.session_id is not None
+        indexed.append((f"{'+' if narrow else ''}status = ?", (status,)))
     if wanted.since is not None:
         indexed.append(("created_at >= ?", (wanted.since,)))
     if wanted.until is not None:

@@ -168,8 +168,8 @@ def count_actions(db: Tx, clock: Clock, before: str, limit: int) -> tuple[int, i
     """How many earlier actions were proposed in the last minute, and how many are pending.
 
     Rate-limited refusals are not counted, or a persistent model would block everyone for ever; nor
-    are the owner's own actions and those stored under a fast clock. Rows are numbered in order, so
-    the first number of the last minute gives an upper bound; rows are examined only if it reaches `limit`.
+    are the owner's own actions, what coding sessions ask, and those stored under a fast clock. Rows are numbered in
+    order, so the first number of the last minute gives an upper bound; rows are examined only if it reaches `limit`.
     """
     now = clock()
     since = stamp(now - timedelta(seconds=60))
@@ -178,7 +178,8 @@ def count_actions(db: Tx, clock: Clock, before: str, limit: int) -> tuple[int, i
     if recent >= limit:
         recent = db.execute(
             "SELECT count(*) FROM proposed_actions INDEXED BY actions_created WHERE created_at > ? AND created_at <= ?"
-            " AND rowid < ? AND source != 'gateway' AND coalesce(rejection_reason, '') NOT IN (?, ?)",
+            " AND rowid < ? AND source != 'gateway' AND NOT (source = 'session' AND tool GLOB 'session_*')"
+            " AND coalesce(rejection_reason, '') NOT IN (?, ?)",
             (since, stamp(now + AHEAD), place, *TOO_MUCH),
         ).fetchone()[0]
     return int(recent), int(waiting)
@@ -443,6 +444,12 @@ def action_state(db: Tx, action_id: str) -> bytes | None:
     """The current state of an action's row; None if there is none."""
     row = db.execute(f"SELECT {STATE} FROM proposed_actions WHERE action_id = ?", (action_id,)).fetchone()  # noqa: S608
     return None if row is None else state_of(row)
+
+
+def recent_ids(db: Tx, limit: int) -> list[str]:
+    """Ids of the newest actions, readable or not."""
+    rows = db.execute("SELECT action_id FROM proposed_actions ORDER BY created_at DESC LIMIT ?", (limit,))
+    return [row[0] for row in rows]
 
 
 def keep_seal(tx: Tx, action_id: str, seal: bytes) -> None:

@@ -128,7 +128,10 @@ def _tell_everybody(error: Exception) -> None:
 
 
 class Database:
-    """One SQLite file. Reads go straight to `reader`; writes go through the writer thread and are durable when done."""
+    """One SQLite file. Reads go straight to `reader`; writes go through the writer thread and are durable when done.
+
+    Take `reader` anew in each thread: it has a connection for every one of them.
+    """
 
     def __init__(
         self,
@@ -155,18 +158,34 @@ class Database:
         """Loops that will wake the writer once they have run what is ready; each for its own jobs."""
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
+        self._readers: dict[threading.Thread, Connection] = {}
+        self._closed = False
         self._after_commit: Callable[[sqlite3.Connection], None] | None = None
         self._tell: Callable[[Exception], None] = _tell_everybody
         self._vouch: Vouch | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.reader = _connect(path)
             self.repaired = fit(self.reader, self._lock, path)
             """What had to be added to the schema when the file was opened."""
         except sqlite3.Error as error:
             raise storage_error(error, path) from error
         except OSError as error:
             raise StorageError(f"{path.parent} cannot be created ({error.strerror}).") from error
+
+    @property
+    def reader(self) -> Connection:
+        """This thread's connection. On a shared one a read would see the moment at which the first of the reads that
+        are under way began: a thread could miss what it has just written."""
+        return self._readers.get(threading.current_thread()) or self._open_reader()
+
+    def _open_reader(self) -> Connection:
+        with self._starting:
+            if self._closed:
+                raise sqlite3.ProgrammingError("Cannot operate on a closed database.")
+            for ended in [thread for thread in self._readers if not thread.is_alive()]:
+                self._readers.pop(ended).close()
+            made = self._readers[threading.current_thread()] = _connect(self.path)
+        return made
 
     def _holder(self) -> "Holder | None":
         from coilclaw.store.holder import database_holder
@@ -237,7 +256,11 @@ class Database:
             self._calls.put(False)
             self._thread.join()
             self._thread = None
-        self.reader.close()
+        with self._starting:
+            self._closed = True
+            for reader in self._readers.values():
+                reader.close()
+            self._readers.clear()
         self._lock.close()
 
     def _write_forever(self) -> None:

@@ -11,7 +11,10 @@ from coilclaw.store.tx import Tx
 Way: TypeAlias = Literal["cookie", "bearer"]
 """How a token is sent: browsers use a cookie, programs a header."""
 
-_COLUMNS = "device_id, name, public_key, confirmed_at, last_seen_at, revoked_at, created_at"
+Scope: TypeAlias = Literal["", "mcp"]
+"""What the tokens of a device open: everything, or `/mcp` alone."""
+
+_COLUMNS = "device_id, name, public_key, confirmed_at, last_seen_at, revoked_at, created_at, scope"
 _LIVE = "EXISTS (SELECT 1 FROM auth_tokens t WHERE t.device_id = d.device_id AND t.expires_at > ?)"
 
 
@@ -25,6 +28,7 @@ class DeviceRow(msgspec.Struct, frozen=True, kw_only=True):
     last_seen_at: str | None
     revoked_at: str | None
     created_at: str
+    scope: Scope
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +42,7 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: str | None
     confirmed: bool
     revoked: bool
+    scope: Scope
 
 
 def add_device(
@@ -49,6 +54,7 @@ def add_device(
     public_key: str,
     confirmed: bool,
     paired_by: str,
+    scope: Scope = "",
 ) -> None:
     """Store a new device."""
     now = stamp(clock())
@@ -57,9 +63,9 @@ def add_device(
     )
     tx.execute(
         "INSERT INTO devices"
-        " (device_id, user_id, name, public_key, revoked_at, created_at, confirmed_at, last_seen_at, paired_by)"
-        " VALUES (?, ?, ?, ?, NULL, ?, ?, ?, ?)",
-        (device_id, OWNER_ID, name, public_key, now, now if confirmed else None, now, paired_by),
+        " (device_id, user_id, name, public_key, revoked_at, created_at, confirmed_at, last_seen_at, paired_by, scope)"
+        " VALUES (?, ?, ?, ?, NULL, ?, ?, ?, ?, ?)",
+        (device_id, OWNER_ID, name, public_key, now, now if confirmed else None, now, paired_by, scope),
     )
 
 
@@ -79,7 +85,7 @@ def find_token(db: Tx, token_hash: str) -> TokenRow | None:
     """The token with that hash, whatever its state."""
     row = db.execute(
         "SELECT t.token_id, t.device_id, t.token_hash, t.expires_at, t.last_used_at, d.confirmed_at, d.revoked_at,"
-        " t.way FROM auth_tokens t JOIN devices d ON d.device_id = t.device_id WHERE t.token_hash = ?",
+        " t.way, d.scope FROM auth_tokens t JOIN devices d ON d.device_id = t.device_id WHERE t.token_hash = ?",
         (token_hash,),
     ).fetchone()
     if row is None:
@@ -93,6 +99,7 @@ def find_token(db: Tx, token_hash: str) -> TokenRow | None:
         confirmed=row[5] is not None,
         revoked=row[6] is not None,
         way=row[7],
+        scope=row[8],
     )
 
 
@@ -141,7 +148,7 @@ def settle_tokens(tx: Tx, *, now: str, latest: str) -> int:
     return gone + cut
 
 
-def _device(row: tuple[str, str | None, str | None, str | None, str | None, str | None, str]) -> DeviceRow:
+def _device(row: tuple[str, str | None, str | None, str | None, str | None, str | None, str, Scope]) -> DeviceRow:
     return DeviceRow(
         device_id=row[0],
         name=row[1] or "",
@@ -150,6 +157,7 @@ def _device(row: tuple[str, str | None, str | None, str | None, str | None, str 
         last_seen_at=row[4],
         revoked_at=row[5],
         created_at=row[6],
+        scope=row[7],
     )
 
 
@@ -193,11 +201,13 @@ def revoke_device(tx: Tx, device_id: str, now: str) -> bool:
         "UPDATE devices SET revoked_at = ? WHERE device_id = ? AND revoked_at IS NULL", (now, device_id)
     ).rowcount
     tx.execute("DELETE FROM auth_tokens WHERE device_id = ?", (device_id,))
+    tx.execute("DELETE FROM runner_tokens WHERE device_id = ?", (device_id,))
     return bool(done)
 
 
 def end_all_tokens(tx: Tx) -> int:
     """Sign out every device; returns the number of tokens. The devices stay known."""
+    tx.execute("DELETE FROM runner_tokens")
     return tx.execute("DELETE FROM auth_tokens").rowcount
 
 

@@ -215,3 +215,13 @@ def pull_named(db: Tx, job_id: str) -> JobPull | None:
     """The pull request of a job; None when it has none."""
     row = db.execute("SELECT number, state FROM pull_requests WHERE job_id = ?", (job_id,)).fetchone()
     return None if row is None else JobPull(number=row[0], state=row[1])
+
+
+def sessions_named(db: Tx, *, thread_id: str = "", job_id: str = "") -> list[tuple[str, str]]:
+    """The newest coding sessions of a conversation or a job: their ids and states."""
+    rows = db.execute(
+        "SELECT session_id, state FROM coding_sessions WHERE (? <> '' AND json_extract(spec_json, '$.thread_id') = ?)"
+        " OR (? <> '' AND json_extract(spec_json, '$.job_id') = ?) ORDER BY session_id DESC LIMIT 20",
+        (thread_id, thread_id, job_id, job_id),
+    )
+    return [(row[0], row[1]) for row in rows]

@@ -5,7 +5,7 @@ from datetime import datetime
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.ids import Clock, from_stamp
 from coilclaw.packets.ports import MemoryHit
-from coilclaw.store.tx import Tx
+from coilclaw.store.database import Database
 
 CANDIDATES = 1000
 """How many of the newest matches are ranked; rarer words are ranked in full."""
@@ -45,8 +45,8 @@ FROM (
 class MemorySearch:
     """The Memory port over the database."""
 
-    def __init__(self, reader: Tx, clock: Clock) -> None:
-        self._reader = reader
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db = db
         self._clock = clock
 
     def search(self, query: str, *, limit: int) -> list[MemoryHit]:
@@ -54,12 +54,12 @@ class MemorySearch:
         now = self._clock()
         wide = max(limit * 8, 64)
         exact = match_expression(query)[:-1]
-        rows = self._reader.execute(_BEST, (exact, CANDIDATES, wide)).fetchall()
+        rows = self._db.reader.execute(_BEST, (exact, CANDIDATES, wide)).fetchall()
         if not rows:  # it may still be being typed
-            rows = self._reader.execute(_BEST, (exact + "*", CANDIDATES, wide)).fetchall()
+            rows = self._db.reader.execute(_BEST, (exact + "*", CANDIDATES, wide)).fetchall()
         scored = sorted(((-float(row[1]) * (1 + 0.5 * _recency(row[2], now)), row[0]) for row in rows), reverse=True)
         best = {seq: score for score, seq in scored[:limit]}
-        found = self._reader.execute(
+        found = self._db.reader.execute(
             "SELECT seq, thread_id, message_id, role, created_at, label, content FROM messages"
             " WHERE seq IN (SELECT value FROM json_each(?))",
             (str(list(best)),),

@@ -88,6 +88,12 @@ def drop_project(tx: Tx, clock: Clock, project_id: str) -> bool:
     return gone.rowcount == 1
 
 
+def conversations_in(db: Tx, project_id: str) -> int:
+    """How many conversations have worked in a project."""
+    (found,) = db.execute("SELECT count(*) FROM thread_projects WHERE project_id = ?", (project_id,)).fetchone()
+    return found
+
+
 def vouch_for(tx: Tx, project_id: str, *, vouched: bool) -> bool:
     """Set whether a project's files count as the owner's; False if there is no such project."""
     done = tx.execute(

@@ -146,14 +146,14 @@ def message_of(row: tuple[str, ...]) -> MessageRow:
         turn_id=row[2],
         role=_ROLES.get(row[3]) or msgspec.convert(row[3], Role),
         content=row[4],
-        tool_calls=_CALLS.decode(row[5]),
+        tool_calls=() if row[5] == "[]" else _CALLS.decode(row[5]),
         tool_call_id=row[6],
         action_id=row[7],
         artifact_id=row[8],
         provider=row[9],
         model=row[10],
         label=row[11],
-        metadata=_METADATA.decode(row[12]),
+        metadata={} if row[12] == "{}" else _METADATA.decode(row[12]),
         created_at=row[13],
     )
 
@@ -168,6 +168,11 @@ def channel_of(db: Tx, thread_id: str) -> str:
     """The channel a conversation came in by; empty when it is not there."""
     row = db.execute("SELECT channel FROM threads WHERE thread_id = ?", (thread_id,)).fetchone()
     return "" if row is None else str(row[0])
+
+
+def message_exists(db: Tx, message_id: str) -> bool:
+    """Whether there is such a message."""
+    return db.execute("SELECT 1 FROM messages WHERE message_id = ?", (message_id,)).fetchone() is not None
 
 
 def thread_exists(db: Tx, thread_id: str) -> bool:
@@ -215,13 +220,15 @@ WITH own (began, answered) AS (
     (SELECT 1 FROM messages e WHERE e.thread_id = :thread AND e.turn_id = m.turn_id AND e.seq < own.began)
 )
 """
+# Not joined: SQLite would have to sort all of a long conversation, which its index gives in order.
+_BEGAN, _ANSWERED = "(SELECT began FROM own)", "(SELECT answered FROM own)"
 
 
 def messages_until(db: Tx, thread_id: str, turn_id: str, limit: int) -> list[MessageRow]:
     """The last messages of earlier turns that came before this turn's first answer."""
     rows = db.execute(
-        f"{_OWN} SELECT {MESSAGE_COLUMNS} FROM messages, own WHERE thread_id = :thread AND turn_id <> :turn"  # noqa: S608
-        " AND own.began IS NOT NULL AND seq < coalesce(own.answered, seq + 1)"
+        f"{_OWN} SELECT {MESSAGE_COLUMNS} FROM messages WHERE thread_id = :thread AND turn_id <> :turn"  # noqa: S608
+        f" AND {_BEGAN} IS NOT NULL AND seq < coalesce({_ANSWERED}, seq + 1)"
         " AND turn_id NOT IN (SELECT turn_id FROM later) ORDER BY seq DESC LIMIT :most",
         {"thread": thread_id, "turn": turn_id, "most": limit},
     ).fetchall()
@@ -252,9 +259,9 @@ def messages_and_since(
     """
     known = {} if known is None else known
     rows = db.execute(
-        f"{_OWN} SELECT {MESSAGE_COLUMNS} FROM messages, own WHERE thread_id = :thread"  # noqa: S608
-        " AND (turn_id = :turn OR own.began IS NULL"
-        " OR (seq > own.answered AND turn_id NOT IN (SELECT turn_id FROM later))) ORDER BY seq DESC LIMIT :most",
+        f"{_OWN} SELECT {MESSAGE_COLUMNS} FROM messages WHERE thread_id = :thread"  # noqa: S608
+        f" AND (turn_id = :turn OR {_BEGAN} IS NULL"
+        f" OR (seq > {_ANSWERED} AND turn_id NOT IN (SELECT turn_id FROM later))) ORDER BY seq DESC LIMIT :most",
         {"thread": thread_id, "turn": turn_id, "most": limit},
     ).fetchall()
     for row in rows:

@@ -83,6 +83,15 @@ def tokens_of_job(db: Tx, job_id: str) -> int:
     return int(row[0])
 
 
+def tokens_of_turn(db: Tx, turn_id: str, *, since: str) -> int:
+    """Tokens in and out used by a turn so far; `since` is any time before its first answer."""
+    row = db.execute(
+        "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage WHERE created_at >= ? AND turn_id = ?",
+        (since, turn_id),
+    ).fetchone()
+    return int(row[0])
+
+
 _GROUPS: dict[By, str] = {"model": "model", "day": "substr(created_at, 1, 10)", "job": "coalesce(job_id, '')"}
 
 

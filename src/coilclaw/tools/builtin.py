@@ -14,7 +14,6 @@ from coilclaw.tools.declare import registry
 from coilclaw.tools.edit import file_edit
 from coilclaw.tools.files import file_list, file_write
 from coilclaw.tools.followup import schedule_followup
-from coilclaw.tools.http import http
 from coilclaw.tools.memory import memory_search
 from coilclaw.tools.notes import notes_read, notes_write
 from coilclaw.tools.plan import plan_update
@@ -27,7 +26,7 @@ from coilclaw.tools.shell import shell
 from coilclaw.tools.show import file_show
 from coilclaw.tools.time import time
 from coilclaw.tools.undo import undo
-from coilclaw.tools.web import make_web_search, web_open
+from coilclaw.tools.web import http, make_web_search, web_open
 from coilclaw.tools.webhook import WebhookSend
 
 

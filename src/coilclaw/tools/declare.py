@@ -5,17 +5,18 @@ from typing import Any, Generic, TypeVar, cast, get_args
 
 import msgspec
 
-from coilclaw.packets.action import Source
+from coilclaw.packets.action import Identity, Source
 from coilclaw.packets.canonical import Json, canonical_bytes, sha256_hex
 from coilclaw.packets.decision import Destination, RiskClass
-from coilclaw.packets.ports import Context, Recovery, Tool, ToolOutput, Touches
+from coilclaw.packets.ports import Context, Recovery, Tool, ToolOutput
+from coilclaw.packets.touches import Touches
 
 A = TypeVar("A", bound=msgspec.Struct)
 
 ANYONE: frozenset[Source] = frozenset(get_args(Source))
 """A tool that models may propose, whatever the source."""
-RUNTIME: frozenset[Source] = frozenset({"sop", "gateway"})
-"""Sources of the runtime's own calls: steps of procedures, uploads."""
+RUNTIME: frozenset[Source] = frozenset({"sop", "gateway", "session"})
+"""Sources of the runtime's own calls: steps of procedures, uploads, questions of coding sessions."""
 
 
 class Declared(Generic[A]):
@@ -34,6 +35,7 @@ class Declared(Generic[A]):
         summary: Callable[[A], str],
         callers: frozenset[Source] = ANYONE,
         governs: bool = False,
+        identities: frozenset[Identity] = frozenset(),
     ) -> None:
         if callers != ANYONE and not (callers and callers <= RUNTIME):
             raise ValueError(f"{run.__name__}: a tool is open to all sources, or only to the runtime's own")
@@ -41,6 +43,7 @@ class Declared(Generic[A]):
             raise ValueError(
                 f"{run.__name__}: a tool that governs the agent must not be open to models, and must ask the owner"
             )
+        self.identities = identities
         self.governs = governs
         self.callers = callers
         self.name = run.__name__
@@ -84,6 +87,8 @@ class Declared(Generic[A]):
         own: dict[str, Json] = {} if self.callers == ANYONE else {"callers": [*sorted(self.callers)]}
         if self.governs:
             own["governs"] = True
+        if self.identities:
+            own["identities"] = [*sorted(self.identities)]
         return own | {
             "name": self.name,
             "description": self.description,
@@ -100,9 +105,19 @@ class Declared(Generic[A]):
             self._decoder = msgspec.json.Decoder(self._args)
         return self._decoder.decode(args)
 
+    def acting_as(self, identity: Identity) -> Tool:
+        """It acts for nobody."""
+        raise ValueError(f"{self.name} has no identities")
+
     def touches(self, args: msgspec.Struct) -> Touches:
         """What the call would touch."""
         return self._touches(cast("A", args))
+
+    async def look_ahead(self, args: msgspec.Struct, *, begun: bool) -> None:
+        """Have it say what a call touches, aside: what it says then is found quickly the next time."""
+        import asyncio
+
+        await asyncio.to_thread(self.touches, args)
 
     def recovery(self, args: msgspec.Struct) -> Recovery:
         """Repeat what is idempotent; leave the rest to the owner."""
@@ -162,6 +177,28 @@ def tool(
         )
 
     return declare
+
+
+def owner_call(
+    args: type[A],
+    *,
+    destination: Destination,
+    idempotent: bool,
+    touches: Callable[[A], Touches],
+    summary: Callable[[A], str],
+) -> Callable[[Callable[[A, Context], Awaitable[ToolOutput]]], Declared[A]]:
+    """Declare a call that changes what governs the agent: only the owner makes it, and each needs owner proof."""
+    return tool(
+        args,
+        effect="WRITE",
+        destination=destination,
+        idempotent=idempotent,
+        always_ask=True,
+        touches=touches,
+        summary=summary,
+        callers=frozenset({"gateway"}),
+        governs=True,
+    )
 
 
 def nothing(_: msgspec.Struct) -> Touches:

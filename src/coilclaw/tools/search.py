@@ -79,7 +79,7 @@ async def file_search(args: SearchArgs, context: Context) -> ToolOutput:
     return ToolOutput(
         text=_told(found),
         label=join_labels((OWNER, *found.labels)) if found.labels else OWNER,
-        metadata={"files": len(found.files), "looked_at": found.looked_at},
+        metadata={"entries": len(found.files), "looked_at": found.looked_at},
     )
 
 

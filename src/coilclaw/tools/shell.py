@@ -34,7 +34,14 @@ _Domain = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9.-]+|https?://[A-Za-
 class ShellArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of shell."""
 
-    command: Annotated[str, msgspec.Meta(description="A POSIX shell command line, run in the workspace.", min_length=1)]
+    command: Annotated[
+        str,
+        msgspec.Meta(
+            description="A POSIX shell command line, run in the workspace. Unless it names attachments, or only reads,"
+            " that folder is empty for it.",
+            min_length=1,
+        ),
+    ]
     domains: Annotated[
         tuple[_Domain, ...],
         msgspec.Meta(

@@ -1,4 +1,4 @@
-"""web_open and web_search: the public web, read-only, through the airlock, labelled as untrusted."""
+"""http, web_open and web_search: GET and nothing else, through the airlock, labelled as untrusted."""
 
 from typing import Annotated
 from urllib.parse import quote, urljoin
@@ -31,7 +31,19 @@ def host_of(url: str) -> str:
     return url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0]
 
 
-def not_followed(response: HttpResponse) -> str:
+def fetched(response: HttpResponse, text: str) -> ToolOutput:
+    """What a GET returned, as this text."""
+    success = response.status < 400
+    return ToolOutput(
+        text=text + _not_followed(response),
+        label=untrusted(host_of(response.url)),
+        success=success,
+        code="" if success else f"HTTP_{response.status}",
+        metadata={"status": response.status, "bytes": len(response.body), "url": response.url},
+    )
+
+
+def _not_followed(response: HttpResponse) -> str:
     """Where an unfollowed redirect leads; empty for any other response."""
     location = response.header("location") if 300 <= response.status < 400 else ""
     if not location:
@@ -58,14 +70,7 @@ async def web_open(args: OpenArgs, context: Context) -> ToolOutput:
         raise ToolError("no page was granted to this call.", code="NOT_GRANTED", begun=False)
     response = await context.fetch(_page(args))
     text = await context.read_page(response)
-    success = response.status < 400
-    return ToolOutput(
-        text=f"HTTP {response.status} {response.url}\n\n{text}{not_followed(response)}",
-        label=untrusted(host_of(response.url)),
-        success=success,
-        code="" if success else f"HTTP_{response.status}",
-        metadata={"status": response.status, "bytes": len(response.body), "url": response.url},
-    )
+    return fetched(response, f"HTTP {response.status} {response.url}\n\n{text}")
 
 
 def make_web_search(search_url: str) -> Tool:
@@ -129,3 +134,35 @@ def _hits(response: HttpResponse) -> list[_Hit]:
     except msgspec.DecodeError as error:
         raise ToolError("the search server's response could not be read.", code="SEARCH_UNREADABLE") from error
     return [hit for hit in (*answer.results, *answer.web.results) if hit.url][:MOST_HITS]
+
+
+SHOWN = 64 * 1024
+
+
+class HttpArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of http."""
+
+    url: Annotated[str, msgspec.Meta(description="An https URL on an allowed domain.", min_length=1, max_length=4096)]
+
+
+def _request(args: HttpArgs) -> FetchRequest:
+    return FetchRequest(purpose="read", principal="http", method="GET", url=args.url)
+
+
+@tool(
+    HttpArgs,
+    effect="READ",
+    destination="external",
+    idempotent=True,
+    always_ask=False,
+    touches=lambda args: Touches(requests=(_request(args),)),
+    summary=lambda args: f"Fetch {args.url}.",
+)
+async def http(args: HttpArgs, context: Context) -> ToolOutput:
+    """Fetch a URL on an allowed domain with GET and return its text."""
+    response = await context.fetch(_request(args))
+    kind = response.header("content-type") or "unknown type"
+    textual = kind.startswith(("text/", "application/json", "application/xml", "application/javascript")) or "+" in kind
+    body = response.body[:SHOWN].decode("utf-8", "replace") if textual else f"({len(response.body)} bytes, not text)"
+    rest = f"\n… {len(response.body) - SHOWN} more bytes" if textual and len(response.body) > SHOWN else ""
+    return fetched(response, f"HTTP {response.status}, {kind}\n\n{body}{rest}")

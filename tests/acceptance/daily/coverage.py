@@ -42,7 +42,7 @@ for file, number in missed:
 sys.exit(bool(missed) or not result.wasSuccessful())
 '''
 COUNT = "python3 roman/tools/covered.py"
-FIRST = """    def test_what_is_no_number_is_refused(self):
+FIRST = """    def test_what_is_not_a_number_is_refused(self):
         for text in ("", "IIX", "ABC"):
             with self.assertRaises(ValueError):
                 to_int(text)

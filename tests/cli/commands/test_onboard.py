@@ -145,6 +145,29 @@ def test_models_and_autonomy_are_chosen_by_number_or_name(capsys):
         assert f"{level}: {meaning}\n" in shown
 
 
+def test_a_server_typed_in_is_asked_for_its_models_and_wrong_answers_are_asked_again(capsys):
+    with FakeOpenAI() as server, answering(f"1\nnot an address\n{server.base_url}\n\nhttp://name\nlab\n\n"):
+        choice = onboarding._ask([])
+        assert (choice.name, choice.base_url, choice.api_key_env) == ("lab", server.base_url, "")
+        assert choice.models == ("fake-model",)
+        assert onboarding._ask_model(choice) == "fake-model"  # Enter takes it; nothing is asked twice
+    shown = capsys.readouterr().err
+    assert "The address needs an http:// or https:// address" in shown
+    assert "a provider's name is letters, digits" in shown
+    assert shown.count("Model") == 1
+
+
+def test_a_choice_that_would_break_the_configuration_is_not_written(tmp_path):
+    home = tmp_path / "home"
+    onboard(home, "--provider", "mock")
+    before = (home / "config.toml").read_bytes()
+    for wrong in (("--provider", "a/b", "--base-url", "http://127.0.0.1:9/v1"), ("--provider", "x", "--base-url", "1")):
+        done = onboard(home, *wrong, "--model", "m", "--no-test")
+        assert done.returncode == 2
+        assert "Nothing was written" in done.stderr
+        assert (home / "config.toml").read_bytes() == before
+
+
 @contextmanager
 def answering(typed):
     """Somebody who types this."""
@@ -153,3 +176,11 @@ def answering(typed):
         yield
     finally:
         sys.stdin = before
+
+
+def test_a_google_client_is_written_with_what_to_do_next(tmp_path):
+    home = tmp_path / "home"
+    done = onboard(home, "--provider", "mock", "--no-test", "--google-client-id", "id.apps.example")
+    assert done.returncode == 0, done.stderr
+    assert written(home)["google"] == {"client_id": "id.apps.example", "client_secret_env": "GOOGLE_CLIENT_SECRET"}
+    assert "coilclaw google connect --identity user" in done.stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coilclaw.cli.commands.service import must_be_linux
-from coilclaw.cli.systemd_unit import MARK, unit_file, unit_text
+from coilclaw.cli.systemd_unit import EVOLVE, MARK, NAME, unit_file, unit_text
 from coilclaw.packets.errors import UsageError
 from tests.missing import lacks
 
@@ -80,7 +80,28 @@ def test_install_writes_the_unit_says_so_and_enables_it(place):
     assert f'Environment="COILCLAW_HOME={place.home}"\n' in text
     assert f"EnvironmentFile=-{place.home}/environment\n" in text
     assert "Restart=on-failure\n" in text
+    assert "KillMode=process\n" in text  # sessions go on while the server is restarted
     assert place.asked()[1:] == ["systemctl --user daemon-reload", "systemctl --user enable coilclaw.service"]
+
+
+def test_the_agent_that_works_on_itself_has_a_unit_of_its_own(place):
+    refused = place.run("--evolve", "install")
+    assert refused.returncode == 2
+    assert "coilclaw evolve init" in refused.stderr
+    (place.home / "evolve" / "bot.git").mkdir(parents=True)
+    assert place.run("install").returncode == 0
+    done = place.run("--evolve", "install")
+    assert done.returncode == 0, done.stderr
+    assert "coilclaw service --evolve start" in done.stdout
+    own = place.unit.with_name("coilclaw-evolve.service")
+    assert f"ExecStart={COILCLAW} evolve up\n" in own.read_text()
+    assert f"ExecStart={COILCLAW} up\n" in place.unit.read_text()
+    assert place.asked()[-1] == "systemctl --user enable coilclaw-evolve.service"
+    assert place.run("--evolve", "start").returncode == 0
+    assert place.asked()[-1] == "systemctl --user start coilclaw-evolve.service"
+    assert place.run("--evolve", "uninstall").returncode == 0
+    assert place.unit.exists()
+    assert not own.exists()
 
 
 def test_installing_again_changes_nothing(place):
@@ -245,15 +266,16 @@ def test_the_unit_has_nothing_that_keeps_boxes_from_being_made():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("unit", [NAME, EVOLVE])
 @pytest.mark.parametrize("name", ["home", "my home", "100%", "$HOME", "größe"])
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path, name):
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path, name, unit):
     if shutil.which("systemd-analyze") is None:
         lacks("systemd", "Install the package systemd.")
     home, runtime = tmp_path / name, tmp_path / "runtime"
     home.mkdir()
     runtime.mkdir(mode=0o700)
-    file = tmp_path / "coilclaw.service"
-    file.write_text(unit_text(COILCLAW, home))
+    file = tmp_path / unit
+    file.write_text(unit_text(COILCLAW, home, unit))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--user", str(file)],
         env={**os.environ, "XDG_RUNTIME_DIR": str(runtime), "HOME": str(tmp_path)},

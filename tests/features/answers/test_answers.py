@@ -51,7 +51,7 @@ async def test_an_approval_makes_an_answer_that_the_next_call_runs_by(tmp_path):
             await q.write("docs/c.txt")
 
 
-async def test_what_is_not_offered_is_no_yes(tmp_path):
+async def test_what_is_not_offered_is_not_a_yes(tmp_path):
     with queue_home(tmp_path) as q:
         write, send = await q.write("docs/a.txt"), await q.send(text="hi")
         async with served(q.home, both_parts) as site:

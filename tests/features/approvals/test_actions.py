@@ -77,7 +77,7 @@ async def test_bad_filters_are_refused(tmp_path):
             assert (await site.http.get("/v1/actions?q=%ed%a0%80&tool=%ff")).status_code == 200
 
 
-async def test_one_action_is_told_whole(tmp_path):
+async def test_one_action_is_reported_whole(tmp_path):
     with queue_home(tmp_path) as q:
         action_id = await q.write()
         async with served(q.home, queue_part) as site:

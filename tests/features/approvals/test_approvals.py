@@ -56,7 +56,7 @@ async def test_a_card_quotes_what_the_owner_had_asked_and_nobody_else(tmp_path, 
             assert (await site.http.get(f"/v1/approvals/{other}")).json()["asked"] == ""
 
 
-async def test_pages_go_on_where_the_one_before_ended(tmp_path):
+async def test_pages_continue_where_the_one_before_ended(tmp_path):
     with queue_home(tmp_path) as q:
         made = [await q.write(f"{number}.txt") for number in range(5)]
         async with served(q.home, queue_part) as site:
@@ -275,7 +275,7 @@ async def test_a_yes_cannot_become_a_no(tmp_path):
             await q.status(action_id, "EXECUTED")
 
 
-async def test_what_leaves_this_machine_needs_a_passkey_and_goes_on_waiting_without(tmp_path):
+async def test_what_leaves_this_machine_needs_a_passkey_and_continues_waiting_without(tmp_path):
     with queue_home(tmp_path) as q:
         action_id = await q.send(text="hi")
         async with served(q.home, queue_part) as site:
@@ -417,7 +417,7 @@ async def test_a_card_without_anything_like_a_secret_says_so(tmp_path):
             assert (await site.http.get(f"/v1/approvals/{action_id}")).json()["secretive"] is False
 
 
-async def test_a_secret_we_know_leaves_with_no_card_and_what_looks_like_one_with_no_record(tmp_path):
+async def test_known_secrets_are_on_no_card_and_lookalikes_in_no_record(tmp_path):
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2"
     with queue_home(tmp_path) as q:
         action_id = await q.write("a.txt", f"token = {token}\nplain-lab-value-77\n")

@@ -20,6 +20,7 @@ class Slow:
         self.answers = list(answers)
         self.asked = []
         """The messages of each request, as (role, content)."""
+        self.prompt = ""
         self.tools = ()
         self.at_once = 0
         self.most_at_once = 0
@@ -32,6 +33,7 @@ class Slow:
 
     async def chat(self, request, on_text=None):
         self.asked.append([(message.role, message.content) for message in request.messages])
+        self.prompt = request.system_prompt
         self.tools = {tool.name for tool in request.tools}
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)

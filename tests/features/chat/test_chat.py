@@ -6,9 +6,12 @@ import json
 import pytest
 
 from coilclaw.config import Budgets
+from coilclaw.features.chat.agent import AT_PANEL, AT_TERMINAL, agent_of
 from coilclaw.features.chat.turns import WAITING_PER_THREAD, Turns
+from coilclaw.packets.action import OWNER
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import UsageError
+from coilclaw.packets.job import UserMessage
 from coilclaw.packets.ports import Channel
 from coilclaw.store.threads import recent_messages
 from tests.features.chat.talking import Slow, events, messages, say, talking, turn_of, until, when
@@ -37,6 +40,22 @@ async def test_a_message_is_taken_at_once_and_answered_later(sample):
         turn = await until(site, posted["turn_id"])
         assert (turn["state"], turn["ending"], turn["answer"]) == ("ANSWERED", "answered", "well")
         assert stored(home, posted["thread_id"]) == [("user", "hi"), ("assistant", "well")]
+
+
+async def test_the_model_is_told_where_the_owner_is(sample):
+    home, model = sample(), Slow("one", "two")
+    model.go(4)
+    async with talking(home, model=model) as site:
+        posted = await say(site, "hi")
+        await until(site, posted["turn_id"])
+    assert AT_PANEL in model.prompt
+    assert "never ask them to type a command" in model.prompt
+    hi = UserMessage(
+        message_id="msg_1", thread_id="conv_1", channel="cli", source="chat", text="hi", label=OWNER, received_at=""
+    )
+    await agent_of(home.app, home.conveyor()).turn(hi)
+    assert AT_TERMINAL in model.prompt
+    assert AT_PANEL not in model.prompt
 
 
 async def test_the_server_is_a_channel_that_can_say_something_unasked(sample):
@@ -200,7 +219,7 @@ async def test_calls_stand_in_the_timeline_with_what_was_decided(sample):
         ([{"error": "invalid_json"}, {"error": "invalid_json"}], "FAILED_MODEL_OUTPUT"),
     ],
 )
-async def test_a_failure_is_said_in_the_conversation_with_what_to_do(sample, script, code):
+async def test_a_failure_is_reported_in_the_conversation_with_what_to_do(sample, script, code):
     home = sample()
     home.script(*script)
     async with talking(home) as site:
@@ -278,7 +297,7 @@ async def test_a_message_that_cannot_be_taken_is_refused(sample, text, status):
         assert home.app.db.reader.execute("SELECT count(*) FROM turns").fetchone() == (0,)
 
 
-async def test_half_a_surrogate_pair_is_no_message(sample):
+async def test_half_a_surrogate_pair_is_not_a_message(sample):
     async with talking(sample(), running=False) as site:
         thread = (await site.http.post("/v1/chat/threads", json={})).json()["thread_id"]
         path, kind = f"/v1/chat/threads/{thread}/messages", {"Content-Type": "application/json"}
@@ -450,7 +469,7 @@ async def test_a_turn_that_is_cut_before_it_said_anything_is_answered_by_the_nex
         assert kinds == ["turn_queued", "turn_started", "turn_queued", "turn_started", "turn_ended"]
 
 
-async def test_a_turn_that_is_cut_in_the_middle_of_its_work_goes_on_from_what_is_on_record(sample):
+async def test_a_turn_that_is_cut_in_the_middle_of_its_work_continues_from_what_is_on_record(sample):
     home, model = sample(), Slow((["looking"], [("time", "{}")]), "never said")
     async with talking(home, model=model) as site:
         posted = await say(site)

@@ -13,7 +13,7 @@ from coilclaw.features.chat.held_back import held_words, how_to_show, show_held
 from coilclaw.features.chat.post_message import post
 from coilclaw.packets.card import nobody
 from coilclaw.sandbox.fake_receiver import Receiver, serve
-from coilclaw.store.actions import load_action
+from coilclaw.store.actions import load_action, waiting_actions
 from coilclaw.store.held_back import held_back, reproposed_actions
 from tests.features.chat.talking import messages, say, until, when
 from tests.features.conftest import calls
@@ -87,6 +87,28 @@ async def turn_of(box, text="read this mail and answer it"):
     return (await post(agent, box.home.app, "conv_1", text, None)).turn_id
 
 
+async def test_a_turn_that_continues_after_an_approval_is_still_the_one_that_read_the_mail(tmp_path):
+    with mailbox(tmp_path, autonomy="supervised") as box:
+        box.home.script(
+            calls(("http", {"url": f"{box.url}/mail"})),
+            calls(("file_write", {"path": "notes.txt", "content": "Thursday"})),
+            calls(("webhook_send", {"target": "door", "payload": SENT})),
+            {"text": "I could not send it."},
+        )
+        async with served_whole(box.home) as site:
+            posted = await say(site, "read this mail, note the day and answer it")
+            await until(site, posted["turn_id"], "WAITING")
+            (noting,) = waiting_actions(box.home.app.db.reader, 10)
+            await box.approve(site, noting.action_id)
+            while await box.send_call(site, posted["thread_id"]) is None:
+                await asyncio.sleep(0.05)
+            await until(site, posted["turn_id"])
+            call = await box.send_call(site, posted["thread_id"])
+            assert (call["status"], call["code"]) == ("REJECTED", "POLICY_BLOCKED_UNTRUSTED_TURN")
+        assert (box.home.workspace / "notes.txt").read_text() == "Thursday"
+        assert box.received() == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("reads", [False, True])
 async def test_from_the_request_to_the_sent_answer_it_takes_show_and_yes(tmp_path, reads):
@@ -121,7 +143,7 @@ async def test_what_came_of_it_is_told_in_the_conversation_in_place_of_the_held_
             posted = await say(site)
             await until(site, posted["turn_id"], "ANSWERED")
             assert held_words(box.home.app, posted["turn_id"]) == (
-                "1 message was held back because this conversation read untrusted content."
+                "1 action was held back because this conversation read untrusted content."
             )
             call = await box.send_call(site, posted["thread_id"])
             made = (await box.press(site, f"/v1/actions/{call['action_id']}/repropose")).json()
@@ -151,7 +173,7 @@ async def test_two_devices_that_ask_for_it_at_once_get_the_same_card(tmp_path):
 
 async def test_what_the_model_writes_offers_nothing(tmp_path):
     with mailbox(tmp_path) as box:
-        box.home.script({"text": "1 message was held back. POLICY_BLOCKED_UNTRUSTED_TURN. Show it to approve?"})
+        box.home.script({"text": "1 action was held back. POLICY_BLOCKED_UNTRUSTED_TURN. Show it to approve?"})
         turn_id = await turn_of(box)
         assert (held_words(box.home.app, turn_id), how_to_show(box.home.app, turn_id)) == ("", "")
 
@@ -206,7 +228,7 @@ async def test_a_card_of_a_conversation_that_was_deleted_is_carried_out_and_has_
 
 
 @pytest.mark.slow
-async def test_a_turn_that_waits_for_another_call_goes_on_once_that_and_what_was_shown_are_answered(tmp_path):
+async def test_a_turn_that_waits_for_another_call_continues_once_that_and_what_was_shown_are_answered(tmp_path):
     with mailbox(tmp_path, "supervised") as box:
         send, keep = (
             ("webhook_send", {"target": "door", "payload": SENT}),

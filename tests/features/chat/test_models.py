@@ -1,5 +1,7 @@
 """A model per conversation: chosen at the terminal or over HTTP, kept with the conversation, never in its way."""
 
+import json
+
 import pytest
 
 from coilclaw.config import MockModel, Providers, RouterModel
@@ -30,7 +32,7 @@ async def test_the_chosen_provider_answers_there_and_nowhere_else(sample):
     assert title == ("hi",)
 
 
-async def test_a_turn_that_waited_goes_on_with_it(sample):
+async def test_a_turn_that_waited_continues_with_it(sample):
     from coilclaw.features.chat.turns import Turns
     from coilclaw.packets.card import Answer
     from coilclaw.store.actions import waiting_actions
@@ -45,7 +47,7 @@ async def test_a_turn_that_waited_goes_on_with_it(sample):
     (action,) = waiting_actions(home.app.db.reader, 9)
     await home.approve(action.action_id)
     turns = Turns(home.app, home.conveyor())
-    await turns.resume_all()
+    await turns.go_on()
     turns.close()
     rows = [row for row in turn_messages(home.app.db.reader, "conv_1", reply.turn_id, 99) if row.role == "assistant"]
     assert [row.provider for row in rows] == ["strong", "strong"]
@@ -90,6 +92,22 @@ async def test_a_router_can_be_passed_over(sample):
     assert (await asked(home)).provider == "local"
     await ConversationModels(home.app).choose("conv_1", "strong", "cli")
     assert (await asked(home)).provider == "strong"
+
+
+async def test_a_router_is_told_what_each_request_is_for(sample, tmp_path):
+    """Those of jobs (`route`, `plan`, `job`, `author`) are told apart in tests/features/jobs/test_planning.py."""
+    models = {}
+    for name, text in {"talker": "an answer", "shortener": "a summary", "other": "nobody should ask me"}.items():
+        script = tmp_path / f"{name}.json"
+        script.write_text(json.dumps([{"text": text}]))
+        models[name] = MockModel(model=f"{name}-1", script=str(script))
+    models["by_task"] = RouterModel(default="other", routes={"chat": "talker", "summarise": "shortener"})
+    home = sample(providers=Providers(models=models), default_provider="by_task")
+    replies = [await asked(home, text=f"hello {number} " * 40) for number in range(6)]
+    assert {(reply.provider, reply.text) for reply in replies} == {("talker", "an answer")}
+    assert await agent_of(home.app, home.conveyor()).compact("conv_1") > 0
+    shortest = home.app.db.reader.execute("SELECT content FROM messages WHERE provider <> 'talker' AND role = 'system'")
+    assert shortest.fetchall() == [("a summary",)]
 
 
 async def test_slash_model_shows_and_chooses(sample, capsys):

@@ -8,6 +8,7 @@ import pytest
 from coilclaw.features.chat.turn_ends import waiting_words
 from coilclaw.features.chat.turns import Turns
 from coilclaw.packets.card import nobody
+from coilclaw.packets.chat import ChatResponse, ProposedCall, ProviderCapabilities
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.store.actions import load_action, waiting_actions
 from tests.features.chat.talking import events, messages, say, talking, until, when
@@ -46,6 +47,29 @@ async def test_write_one_then_another_is_two_approvals_and_one_request(sample):
             told.get("resumed", False) for kind, told in events(home, posted["turn_id"]) if kind == "turn_started"
         ]
         assert started == [False, True, True]
+        sources = home.app.db.reader.execute("SELECT DISTINCT source, source_id FROM proposed_actions").fetchall()
+        assert len(sources) == 1, "it goes on as the turn that it was"
+
+
+class Silent:
+    """A model that never says what its answers took."""
+
+    name = "silent"
+    capabilities = ProviderCapabilities(tool_calls=True, streaming=False, local=True)
+
+    async def chat(self, request, on_text=None):
+        call = ProposedCall(call_id="", tool="file_write", arguments='{"path": "x1", "content": ""}')
+        calls = () if request.messages[-1].role == "tool" else (call,)
+        return ChatResponse(final_text="x" * 8000, tool_calls=calls, provider=self.name, model="m")
+
+
+async def test_a_turn_that_continues_has_spent_what_it_spent_before(sample):
+    home = sample(agent__turn_token_budget=2000)
+    async with talking(home, model=Silent()) as site:
+        posted = await say(site)
+        await until(site, posted["turn_id"], "WAITING")
+        await home.approve(*waiting(home))
+        assert (await until(site, posted["turn_id"], "ANSWERED"))["ending"] == "budget"
 
 
 async def test_a_no_goes_to_the_model_with_its_reason(sample):
@@ -113,7 +137,7 @@ async def test_a_call_that_nobody_answered_in_time_ends_the_turn_with_a_sentence
         )
 
 
-async def test_estop_holds_a_turn_that_could_go_on(sample):
+async def test_estop_holds_a_turn_that_could_continue(sample):
     home = sample()
     home.script(write("x1"), {"text": "after all"})
     async with talking(home) as site:
@@ -127,7 +151,7 @@ async def test_estop_holds_a_turn_that_could_go_on(sample):
         assert (await until(site, posted["turn_id"], "ANSWERED"))["answer"] == "after all"
 
 
-async def test_a_turn_goes_on_after_a_restart(tmp_path):
+async def test_a_turn_continues_after_a_restart(tmp_path):
     home = Sample(tmp_path / "s")
     home.script(write("x1"))
     async with talking(home) as site:
@@ -203,7 +227,7 @@ async def test_the_owner_at_a_terminal_is_told_what_waits_and_how_it_is_answered
         assert "has its answers" in waiting_words(home.app, posted["turn_id"])
 
 
-async def test_a_turn_goes_on_while_its_approved_command_runs_in_the_background(sample):
+async def test_a_turn_continues_while_its_approved_command_runs_in_the_background(sample):
     home = sample()
     home.box = HeldBox()
     home.script(
@@ -269,7 +293,7 @@ async def test_words_that_come_between_the_last_answer_and_the_resuming_win(samp
         assert "never said" not in said
 
 
-async def test_of_two_answers_to_one_call_the_first_counts_and_the_turn_goes_on_once(sample):
+async def test_of_two_answers_to_one_call_the_first_counts_and_the_turn_continues_once(sample):
     home = sample()
     home.script(write("x1"), {"text": "once"}, {"text": "twice"})
     async with talking(home) as site:
@@ -291,7 +315,7 @@ async def test_of_two_answers_to_one_call_the_first_counts_and_the_turn_goes_on_
         assert len(started) == 2
 
 
-async def test_of_two_calls_one_is_answered_and_one_expires_so_the_turn_ends_with_a_sentence(sample):
+async def test_a_turn_with_one_answered_and_one_expired_call_ends_with_a_sentence(sample):
     home = sample()
     home.script(write("x1", "x2"), {"text": "never said"})
     async with talking(home) as site:
@@ -324,7 +348,7 @@ async def test_rules_that_changed_while_it_waited_deny_it_and_the_model_is_told(
 
 
 @pytest.mark.parametrize(("autonomy", "written"), [("readonly", False), ("supervised", True), ("full", True)])
-async def test_a_turn_goes_on_after_a_restart_with_another_autonomy(tmp_path, autonomy, written):
+async def test_a_turn_continues_after_a_restart_with_another_autonomy(tmp_path, autonomy, written):
     home = Sample(tmp_path / "s")
     home.script(write("x1"))
     async with talking(home) as site:
@@ -342,7 +366,7 @@ async def test_a_turn_goes_on_after_a_restart_with_another_autonomy(tmp_path, au
     home.close()
 
 
-async def test_a_conversation_that_is_forgotten_while_its_turn_goes_on_is_refused_and_later_gone(sample):
+async def test_a_conversation_that_is_forgotten_while_its_turn_continues_is_refused_and_later_gone(sample):
     home = sample()
     home.script(write("x1"), {"text": "done"})
     async with talking(home) as site:

@@ -63,7 +63,7 @@ def test_a_turn_is_begun_once(db, clock):
     assert not begin(db, clock, turn, "other")
 
 
-def test_a_turn_ends_once_and_only_for_whom_it_stands_so(db, clock):
+def test_a_turn_ends_once_and_only_for_its_current_holder(db, clock):
     turn = keep(db, clock, "a")
     begin(db, clock, turn)
     assert not end(db, clock, turn, state="STOPPED")

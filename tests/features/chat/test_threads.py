@@ -50,7 +50,7 @@ async def test_conversations_are_listed_by_when_they_were_last_touched(sample, c
         assert end is None
 
 
-async def test_the_list_says_what_goes_on(sample):
+async def test_the_list_says_what_continues(sample):
     home = sample()
     spoken(home, "conv_1", "a title", "the  last\nwords " + "and more " * 50)
     async with talking(home, running=False) as site:
@@ -63,7 +63,7 @@ async def test_the_list_says_what_goes_on(sample):
         assert (await site.http.get("/v1/chat/threads/conv_1")).json() == thread
 
 
-async def test_what_a_job_or_a_schedule_began_is_no_talk_and_what_the_owner_began_stays_one(sample):
+async def test_only_what_the_owner_started_counts_as_a_conversation(sample):
     home = sample()
     spoken(home, "conv_own", "hello")
 
@@ -258,7 +258,7 @@ async def test_a_conversation_is_forgotten_and_its_receipts_stay(sample):
         assert events(home, posted["thread_id"])[-1] == ("thread_deleted", {"messages": 4})
 
 
-async def test_a_conversation_is_not_forgotten_while_it_goes_on(sample):
+async def test_a_conversation_is_not_forgotten_while_it_continues(sample):
     home, model = sample(), Slow(([""], [("file_write", '{"path": "x", "content": "x"}')]), "it waits")
     async with talking(home, model=model) as site:
         posted = await say(site)

@@ -7,6 +7,8 @@ from collections import Counter
 import httpx
 import pytest
 
+from coilclaw.features.chat.feature import FEATURE as CHAT
+from coilclaw.packets.card import nobody
 from tests.features.chat.talking import events, messages, talking, until
 from tests.features.chat.turns_life import living
 from tests.home import Sample
@@ -68,6 +70,39 @@ async def test_what_a_killed_process_left_is_answered_or_told_by_the_next(tmp_pa
         told = await messages(site, work["thread_id"])
         assert [each["role"] for each in told] == ["user", "assistant", "tool", "assistant"]
         assert [receipt.tool for receipt in home.receipts()] == ["time"]
+    home.close()
+
+
+async def test_what_a_killed_server_left_is_gone_on_with_by_a_worker_alone(tmp_path):
+    make(
+        tmp_path / "s",
+        {"match": "slow", "text": "slow answer", "delay": 600},
+        {"match": "work", **calls(("time", {}))},
+        {"match": "work", "text": "work done", "delay": 600},
+    )
+    with living(tmp_path / "s") as (http, process):
+        slow, work = (post(http, text) for text in ("slow", "work"))
+        behind = post(http, "quick", slow["thread_id"])
+        wait_for(http, f"/v1/chat/turns/{slow['turn_id']}", lambda turn: turn["state"] == "RUNNING")
+        wait_for(http, f"/v1/chat/threads/{work['thread_id']}/messages", lambda page: len(page["items"]) == 3)
+        process.kill()
+    home = Sample(tmp_path / "s")
+    home.script(
+        {"match": "slow", "text": "slow answer at last"},
+        {"match": "quick", "text": "quick answer"},
+        {"match": "work", "text": "work done after all"},
+    )
+    (chore,) = CHAT.chores(home.app, home.app.conveyor(nobody))
+    home.app.estop.engage("first look", "2026-01-01T00:00:00Z")
+    assert await chore.run() == 0
+    home.app.estop.clear(home.app.estop.mark())
+    assert await chore.run() == 3
+    assert await chore.run() == 0
+    turns = home.app.db.reader.execute("SELECT turn_id, state FROM turns").fetchall()
+    assert dict(turns) == dict.fromkeys((slow["turn_id"], work["turn_id"], behind["turn_id"]), "ANSWERED")
+    said = home.app.db.reader.execute("SELECT content FROM messages WHERE role = 'assistant' AND content != ''")
+    assert sorted(row[0] for row in said) == ["quick answer", "slow answer at last", "work done after all"]
+    assert [receipt.tool for receipt in home.receipts()] == ["time"]
     home.close()
 
 

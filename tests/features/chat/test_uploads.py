@@ -295,7 +295,7 @@ PART = b'--b\r\nContent-Disposition: form-data; name="folder"\r\n'
         (f"{FORM}; boundary=b", PART + b"\r\n\xff\xfe\r\n--b--\r\n", 422),
     ],
 )
-async def test_what_is_no_file_is_refused(sample, kind, body, status):
+async def test_what_is_not_a_file_is_refused(sample, kind, body, status):
     home = sample()
     async with talking(home, running=False) as site:
         answer = await site.http.post("/v1/files", content=body, headers={"Content-Type": kind})

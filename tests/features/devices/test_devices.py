@@ -28,7 +28,7 @@ def expiry(sample, token_id="tok_test"):
 async def test_the_session_says_who_asks_and_what_the_panel_needs_first(sample):
     made = sample()
     async with served(made) as site:
-        told = (await site.http.get("/v1/session")).json()
+        told = (await site.http.get("/v1/sign-in")).json()
         assert told["device"]["device_id"] == "dev_test"
         assert told["device"]["current"] is True
         assert (told["way"], told["confirmed"], told["passkeys"], told["estop"]) == ("bearer", True, 0, False)
@@ -37,7 +37,7 @@ async def test_the_session_says_who_asks_and_what_the_panel_needs_first(sample):
         assert told["passkey_window_ends_at"] is not None
         made.app.estop.engage("test", "now")
         register_passkey(made)
-        told = (await site.http.get("/v1/session")).json()
+        told = (await site.http.get("/v1/sign-in")).json()
         assert (told["estop"], told["passkeys"], told["passkey_window_ends_at"]) == (True, 1, None)
 
 
@@ -119,8 +119,8 @@ async def test_signing_out_ends_the_own_device_even_with_passkeys(sample):
     made = sample()
     async with served(made) as site:
         register_passkey(made)
-        assert (await site.http.post("/v1/session/end")).status_code == 204
-        assert (await site.http.get("/v1/session")).status_code == 401
+        assert (await site.http.post("/v1/sign-in/end")).status_code == 204
+        assert (await site.http.get("/v1/sign-in")).status_code == 401
         assert events(made, "device_revoked")[0][2] == {"by": "device:dev_test", "why": "signed_out"}
         answer = await site.device(name="x").get("/v1/devices")
         (gone,) = [each for each in answer.json()["items"] if each["device_id"] == "dev_test"]
@@ -132,7 +132,7 @@ async def test_revoking_oneself_is_signing_out(sample):
     async with served(made) as site:
         register_passkey(made)
         assert (await site.http.post("/v1/devices/dev_test/revoke", json={})).status_code == 200
-        assert (await site.http.get("/v1/session")).status_code == 401
+        assert (await site.http.get("/v1/sign-in")).status_code == 401
 
 
 async def test_with_passkeys_another_device_is_revoked_only_with_one(sample):
@@ -160,7 +160,7 @@ async def test_nobody_vouches_for_a_device_without_proof(sample):
             assert (answer.status_code, answer.json()["code"]) == (403, "PROOF_NEEDED")
         assert (await site.http.post("/v1/devices/nobody/confirm", json={})).status_code == 404
         assert (await site.http.post("/v1/devices/dev_test/confirm", json={})).status_code == 200  # it is already
-        await new.post("/v1/session/end")
+        await new.post("/v1/sign-in/end")
         answer = await site.http.post("/v1/devices/dev_new/confirm", json={})
         assert (answer.status_code, answer.json()["code"]) == (409, "DEVICE_REVOKED")
 
@@ -211,7 +211,7 @@ async def test_a_use_is_written_down_at_most_once_an_hour(sample, clock):
         await wait_for_writes(made)
         renewed = expiry(made)
         assert renewed > first
-        session = (await site.http.get("/v1/session")).json()
+        session = (await site.http.get("/v1/sign-in")).json()
         assert session["device"]["last_seen_at"] > stamp(made.app.clock().replace(year=2000))
         await wait_for_writes(made)
         assert expiry(made) == renewed

@@ -39,7 +39,7 @@ async def test_a_code_lets_a_device_in_with_its_own_key(sample, kind):
         assert told["token"].startswith("cc_")
         assert "set-cookie" not in answer.headers
         phone = site.client(headers={"Authorization": f"Bearer {told['token']}"})
-        session = (await phone.get("/v1/session")).json()
+        session = (await phone.get("/v1/sign-in")).json()
         assert session["device"]["device_id"] == told["device"]["device_id"]
         assert session["way"] == "bearer"
         assert codes(made) == [(1, "used")]
@@ -70,13 +70,13 @@ async def test_a_browser_gets_a_cookie_that_no_script_reads(sample):
         assert {"path=/", "secure", "httponly", "samesite=strict", "max-age=2592000"} == parts
         token = cookie.partition("=")[2].partition(";")[0]
         browser = site.browser(token)
-        session = await browser.get("/v1/session")
+        session = await browser.get("/v1/sign-in")
         assert session.json()["way"] == "cookie"
         assert session.headers["set-cookie"] == cookie  # it lasts anew
-        ended = await browser.post("/v1/session/end")
+        ended = await browser.post("/v1/sign-in/end")
         assert ended.status_code == 204
         assert "max-age=0" in ended.headers["set-cookie"].lower()
-        assert (await browser.get("/v1/session")).status_code == 401
+        assert (await browser.get("/v1/sign-in")).status_code == 401
 
 
 @pytest.mark.parametrize("spell", [str.lower, str.upper, lambda code: code.replace("-", " "), lambda code: f" {code} "])
@@ -176,7 +176,7 @@ async def test_a_key_that_did_not_sign_is_not_bound_and_counts_like_a_wrong_code
 
 
 @pytest.mark.parametrize("key", ["", "AAAA", "x" * 900, "MIIB", "é", "\u0000"])
-async def test_what_is_no_key_is_refused_and_nothing_is_learned(sample, key):
+async def test_what_is_not_a_key_is_refused_and_nothing_is_learned(sample, key):
     made = sample()
     async with served(made) as site:
         code = issue(made).code
@@ -186,7 +186,7 @@ async def test_what_is_no_key_is_refused_and_nothing_is_learned(sample, key):
         assert codes(made) == [(0, None)]
 
 
-async def test_a_point_that_lies_on_no_curve_is_no_key_and_counts_like_a_wrong_code(sample):
+async def test_a_point_that_lies_on_no_curve_is_not_a_key_and_counts_like_a_wrong_code(sample):
     made = sample()
     async with served(made) as site:
         code = issue(made).code
@@ -220,7 +220,7 @@ async def test_a_code_from_a_device_that_was_revoked_meanwhile_is_void(sample):
     async with served(made) as site:
         other = site.device()
         code = (await other.post("/v1/pairing/code", json={})).json()["code"]
-        await other.post("/v1/session/end")
+        await other.post("/v1/sign-in/end")
         assert refused(await bind(site, Phone().body(code)))
 
 
@@ -243,17 +243,17 @@ async def guesses(port, bodies):
 
 
 @pytest.mark.slow
-async def test_of_ten_thousand_guesses_at_once_five_are_looked_at(sample):
+async def test_of_two_thousand_guesses_at_once_five_are_looked_at(sample):
     """Over HTTP, with the limits on how often and how slowly lifted: what holds is the count in the database."""
     made = sample()
     slowly = patient(Limits(head_seconds=240, keep_alive_seconds=240, write_seconds=240))
     async with served(made, rates=unlimited(), protocol=slowly) as site:
         code = issue(made)
         phone = Phone()
-        bodies = [phone.body(f"AAAA-{ALPHABET[number // 10]}{ALPHABET[number % 10]}AA") for number in range(100)]
+        bodies = [phone.body(f"AAAA-{ALPHABET[number // 10]}{ALPHABET[number % 10]}AA") for number in range(20)]
         answers = await asyncio.gather(*(guesses(site.port, bodies) for _ in range(100)))
         assert {status for statuses in answers for status in statuses} == {403}
-        assert sum(map(len, answers)) == 10_000
+        assert sum(map(len, answers)) == 2_000
         assert codes(made) == [(5, "burned")]
         assert len(events(made, "pairing_failed")) == 5
         assert refused(await bind(site, phone.body(code.code)))
@@ -295,7 +295,7 @@ async def test_the_first_device_needs_a_code_for_the_first(sample):
             issue(made, "first")
         answer = await site.http.post("/v1/pairing/code", json={"mode": "first"})
         assert (answer.status_code, answer.json()["code"]) == (409, "DEVICE_ACTIVE")
-        await site.http.post("/v1/session/end")
+        await site.http.post("/v1/sign-in/end")
         code = issue(made, "first").code
         assert (await bind(site, Phone().body(code))).status_code == 201
 
@@ -303,7 +303,7 @@ async def test_the_first_device_needs_a_code_for_the_first(sample):
 async def test_a_code_for_the_first_is_void_when_another_was_first(sample):
     made = sample()
     async with served(made) as site:
-        await site.http.post("/v1/session/end")
+        await site.http.post("/v1/sign-in/end")
         code = issue(made, "first").code
         assert site.device() is not None
         assert refused(await bind(site, Phone().body(code)))
@@ -324,12 +324,12 @@ async def test_replacing_ends_all_others_at_once(sample):
         site.serving.on_revoked(told.append)
         other = site.device()
         code = (await site.http.post("/v1/pairing/code", json={"mode": "replace"})).json()["code"]
-        assert (await site.http.get("/v1/session")).status_code == 200
+        assert (await site.http.get("/v1/sign-in")).status_code == 200
         answer = await bind(site, Phone().body(code))
         new = site.client(headers={"Authorization": f"Bearer {answer.json()['token']}"})
-        assert (await site.http.get("/v1/session")).status_code == 401
-        assert (await other.get("/v1/session")).status_code == 401
-        assert (await new.get("/v1/session")).status_code == 200
+        assert (await site.http.get("/v1/sign-in")).status_code == 401
+        assert (await other.get("/v1/sign-in")).status_code == 401
+        assert (await new.get("/v1/sign-in")).status_code == 200
         assert "dev_test" in told
         assert len(told) == 2
         assert {each[2]["why"] for each in events(made, "device_revoked")} == {"replaced"}
@@ -343,7 +343,7 @@ async def test_adding_leaves_the_others(sample):
         assert answer.status_code == 201
         assert told["url"] == f"{site.origin}/#pair={told['code']}"
         assert (await bind(site, Phone().body(told["code"]))).status_code == 201
-        assert (await site.http.get("/v1/session")).status_code == 200
+        assert (await site.http.get("/v1/sign-in")).status_code == 200
         assert events(made, "pairing_code_issued")[0][2] == {"by": "device:dev_test", "mode": "add", "vouched": False}
 
 
@@ -355,9 +355,9 @@ async def test_the_same_device_again_stands_there_once(sample):
         second = (await bind(site, phone.body(issue(made).code))).json()
         old = site.client(headers={"Authorization": f"Bearer {first['token']}"})
         new = site.client(headers={"Authorization": f"Bearer {second['token']}"})
-        assert (await old.get("/v1/session")).status_code == 401
-        assert (await new.get("/v1/session")).status_code == 200
-        assert (await site.http.get("/v1/session")).status_code == 200
+        assert (await old.get("/v1/sign-in")).status_code == 401
+        assert (await new.get("/v1/sign-in")).status_code == 200
+        assert (await site.http.get("/v1/sign-in")).status_code == 200
 
 
 # With passkeys
@@ -427,10 +427,10 @@ async def test_a_device_let_in_by_another_device_cannot_register_the_first_passk
         code = (await site.http.post("/v1/pairing/code", json={"mode": "add"})).json()["code"]
         token = (await bind(site, Phone().body(code))).json()["token"]
         thief = site.client(headers={"Authorization": f"Bearer {token}"})
-        assert (await thief.get("/v1/session")).json()["passkey_window_ends_at"] is None
+        assert (await thief.get("/v1/sign-in")).json()["passkey_window_ends_at"] is None
         answer = await thief.post("/v1/passkeys/registration", json={})
         assert (answer.status_code, answer.json()["code"]) == (403, "PROOF_NEEDED")
         code = issue(made).code
         token = (await bind(site, Phone().body(code))).json()["token"]
         own = site.client(headers={"Authorization": f"Bearer {token}"})
-        assert (await own.get("/v1/session")).json()["passkey_window_ends_at"] is not None
+        assert (await own.get("/v1/sign-in")).json()["passkey_window_ends_at"] is not None

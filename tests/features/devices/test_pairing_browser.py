@@ -54,12 +54,12 @@ ASK = """async ([method, path, body]) => {
             };
         });
         if (!keys) return null;
-        const asked = await fetch('/v1/session/nonce', {method: 'POST'});
+        const asked = await fetch('/v1/sign-in/nonce', {method: 'POST'});
         if (!asked.ok) return null;
         const {nonce} = await asked.json();
         const text = new TextEncoder().encode('coilclaw page 1\\n' + nonce + '\\n' + location.origin);
         const signed = await crypto.subtle.sign({name: 'ECDSA', hash: 'SHA-256'}, keys.privateKey, text);
-        const proved = await fetch('/v1/session/page', {
+        const proved = await fetch('/v1/sign-in/page', {
             method: 'POST', headers: json, body: JSON.stringify({nonce, signature: url64(signed)})});
         return proved.ok ? (await proved.json()).page_key : null;
     };
@@ -77,7 +77,7 @@ ATTACK = """async origin => {
         ['/v1/echo', {method: 'POST', mode: 'no-cors', headers: {'Content-Type': 'text/plain'}, body: '{"text":"x"}'}],
         ['/v1/echo', {method: 'POST', mode: 'cors', headers: json, body: '{"text":"x"}'}],
         ['/v1/echo', {mode: 'cors'}],
-        ['/v1/session/end', {method: 'POST', mode: 'no-cors'}],
+        ['/v1/sign-in/end', {method: 'POST', mode: 'no-cors'}],
     ]) {
         try {
             const answer = await fetch(origin + path, {credentials: 'include', ...options});
@@ -88,7 +88,7 @@ ATTACK = """async origin => {
         const frame = document.createElement('iframe');
         frame.name = 'sink'; document.body.append(frame);
         const form = document.createElement('form');
-        form.method = 'post'; form.action = origin + '/v1/session/end'; form.target = 'sink';
+        form.method = 'post'; form.action = origin + '/v1/sign-in/end'; form.target = 'sink';
         document.body.append(form); form.submit();
         setTimeout(done, 500);
     });
@@ -131,19 +131,19 @@ async def ask(page, method, path, body=None):
 
 async def test_a_browser_pairs_itself_and_its_cookie_stays_where_no_script_reads(sample):
     async with opened(sample) as (site, page):
-        assert (await ask(page, "GET", "/v1/session"))["status"] == 401
+        assert (await ask(page, "GET", "/v1/sign-in"))["status"] == 401
         paired = await page.evaluate(PAIR, issue(site.sample).code)
         assert (paired["status"], paired["body"]["token"], paired["cookie"]) == (201, None, "")
-        session = await ask(page, "GET", "/v1/session")
+        session = await ask(page, "GET", "/v1/sign-in")
         assert (session["status"], session["body"]["way"]) == (200, "cookie")
         (cookie,) = await page.context.cookies()
         assert cookie["name"] == COOKIE
         assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"], cookie["path"]) == (True, True, "Strict", "/")
         await page.reload()
         assert (await ask(page, "POST", "/v1/echo", {"text": "a"}))["status"] == 201
-        assert (await ask(page, "POST", "/v1/session/end"))["status"] == 204
+        assert (await ask(page, "POST", "/v1/sign-in/end"))["status"] == 204
         assert await page.context.cookies() == []
-        assert (await ask(page, "GET", "/v1/session"))["status"] == 401
+        assert (await ask(page, "GET", "/v1/sign-in"))["status"] == 401
 
 
 async def test_a_page_of_another_program_gets_nowhere_with_our_cookie(sample):
@@ -153,7 +153,7 @@ async def test_a_page_of_another_program_gets_nowhere_with_our_cookie(sample):
         await other.goto(origin)
         assert await other.evaluate(ATTACK, site.origin) == ["refused"] * 4
         assert site.serving.doings.done == []
-        assert (await ask(page, "GET", "/v1/session"))["status"] == 200  # still signed in
+        assert (await ask(page, "GET", "/v1/sign-in"))["status"] == 200  # still signed in
 
 
 async def test_our_pages_are_framed_by_nobody(sample):
@@ -235,4 +235,4 @@ async def test_a_passkey_ends_another_device(sample):
         assert (await ask(page, "POST", "/v1/devices/dev_test/revoke", {"proof": proof}))["status"] == 403
         proof = await sign(page, "device.revoke", "dev_lost")
         assert (await ask(page, "POST", "/v1/devices/dev_lost/revoke", {"proof": proof}))["status"] == 200
-        assert (await site.http.get("/v1/session")).status_code == 200
+        assert (await site.http.get("/v1/sign-in")).status_code == 200

@@ -170,7 +170,7 @@ async def test_two_who_begin_at_once_do_not_both_become_the_first(world):
         {"crossOrigin": True},
     ],
 )
-async def test_a_registration_that_does_not_hold_is_refused(world, wrong):
+async def test_a_registration_that_is_invalid_is_refused(world, wrong):
     async with world() as w:
         problem = await w.register(w.passkey(), status=403, **wrong)
         assert (problem["code"], bool(problem["remedy"])) == ("PROOF_NEEDED", True)
@@ -404,7 +404,7 @@ async def test_removing_a_passkey_signs_out_the_other_devices_that_used_it_if_as
         assert removed.status_code == 200, removed.text
         gone = w.app.db.reader.execute("SELECT device_id FROM devices WHERE revoked_at IS NOT NULL").fetchall()
         assert gone == [("dev_lost",)]  # whoever asks stays
-        assert (await w.http.get("/v1/session")).status_code == 200
+        assert (await w.http.get("/v1/sign-in")).status_code == 200
 
 
 @pytest.mark.parametrize(

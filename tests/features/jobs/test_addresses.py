@@ -40,7 +40,7 @@ async def test_what_one_step_read_asks_in_a_later_one(office):
     assert not here.app.transport.seen
 
 
-async def test_another_process_goes_on_with_the_same_count(office):
+async def test_another_process_continues_with_the_same_count(office):
     here = office(security__autonomy="full")
     web(here)
     here.home.script(opens(PAGE), *(opens(link) for link in LINKS), {"text": "done"})

@@ -161,7 +161,7 @@ async def test_what_a_killed_process_took_in_stays_fresh(tmp_path):
         folder = tmp_path / "killed"
         root = Path(__file__).parents[3]
         run = await asyncio.to_thread(
-            subprocess.run, [sys.executable, "-c", KILLED, str(folder), url], cwd=root, capture_output=True, timeout=60
+            subprocess.run, [sys.executable, "-c", KILLED, str(folder), url], cwd=root, capture_output=True, timeout=280
         )
         assert run.returncode == -9, run.stderr
         home = Sample(folder, **settings(url))

@@ -10,7 +10,7 @@ def command(here):
     return next(each for each in list_actions(here.app.db.reader, None, 10) if each.call.tool == "shell")
 
 
-async def test_a_job_goes_on_and_its_end_ends_what_it_left_running(office):
+async def test_a_job_continues_and_its_end_ends_what_it_left_running(office):
     here = office(security__autonomy="full")
     here.home.box = HeldBox()
     here.home.script(BUILD, {"text": "done"})
@@ -34,7 +34,7 @@ async def test_a_job_reads_what_its_own_command_wrote(office):
     assert len(here.manifest(job)["receipts"]) == 1
 
 
-async def test_a_job_that_waited_for_the_approval_goes_on_while_it_runs(office):
+async def test_a_job_that_waited_for_the_approval_continues_while_it_runs(office):
     here = office()
     here.home.box = HeldBox()
     here.home.script(BUILD, {"text": "done"})

@@ -62,7 +62,7 @@ def test_what_narrows_passes(more):
     {"max_prs": -1},
     {"pr_required": True, "max_prs": 0},
 ])  # fmt: skip
-def test_a_specification_that_does_not_hold_is_told_apart(more):
+def test_a_specification_that_is_invalid_is_told_apart(more):
     assert len(faults(spec(**more))) == 1
 
 

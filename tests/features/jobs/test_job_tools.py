@@ -157,7 +157,7 @@ async def test_in_readonly_no_job_is_started(office):
     assert jobs(here.home) == []
 
 
-async def test_a_job_that_is_not_there_is_said(office):
+async def test_a_job_that_is_not_there_is_reported(office):
     here = office()
     outcome = await here.home.call("job_status", Turn("turn_1", "conv_1", "chat"), "k", job_id="job_nosuch")
     assert outcome.result.code == "NO_SUCH_JOB"

@@ -46,7 +46,7 @@ async def test_a_job_from_its_making_to_its_evidence(sample):
         assert listed == {name: done[name] for name in listed}
 
 
-async def test_what_a_job_waits_for_is_told_with_it_and_calling_it_off_withdraws_that(sample):
+async def test_what_a_job_waits_for_is_reported_with_it_and_calling_it_off_withdraws_that(sample):
     home = sample()
     home.script(calls(("file_write", {"path": "a.txt", "content": "x"})), {"text": "done"})
     async with at_work(home) as site, working(site):
@@ -73,7 +73,7 @@ async def test_a_job_that_the_rules_refuse_comes_back_denied_with_the_reasons(sa
         assert code_of(await site.http.post(f"/v1/jobs/{job_id}/cancel", json={}), 409) == "JOB_ENDED"
 
 
-async def test_lists_are_filtered_by_state_fine_or_coarse_and_go_on_where_they_ended(sample):
+async def test_lists_are_filtered_by_state_fine_or_coarse_and_continue_where_they_ended(sample):
     async with at_work(sample()) as site:
         open_jobs = [(await make(site, goal=f"goal {n}")).json() for n in range(5)]
         denied = (await make(site, goal="no", constraints={"allowed_tools": ["no_such"]})).json()
@@ -165,7 +165,7 @@ async def test_unknown_ids_are_not_there(sample):
 
 
 @pytest.mark.slow
-async def test_a_job_goes_on_in_the_conversation_it_is_given(sample):
+async def test_a_job_continues_in_the_conversation_it_is_given(sample):
     home = sample()
     home.script({"text": "done"})
     async with at_work(home) as site, working(site):
@@ -267,7 +267,7 @@ async def test_the_plan_of_a_job_that_follows_a_procedure_is_what_its_progress_c
 
 
 @pytest.mark.slow
-async def test_the_calls_of_a_job_that_follows_a_procedure_are_those_the_gate_saw_wherever_they_are_told(sample):
+async def test_the_calls_of_a_job_that_follows_a_procedure_are_those_the_gate_saw_wherever_they_are_reported(sample):
     home = sample()
     ask = '[[steps]]\nid = "ask"\nkind = "approval"\nprompt = "Go on?"\n'
     again = SOP[SOP.index("[[steps]]") :].replace("look", "again")

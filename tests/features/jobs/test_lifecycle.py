@@ -42,7 +42,7 @@ def test_what_has_ended_stays_ended(state, to):
 
 @pytest.mark.parametrize("state", sorted(set(STATES) - ENDED))
 @pytest.mark.parametrize("to", ["FAILED", "CANCELLED", "TIMED_OUT"])
-def test_everything_that_goes_on_can_fail(state, to):
+def test_everything_that_continues_can_fail(state, to):
     assert go(state, to, paused_from="EXECUTING") is None
 
 

@@ -25,7 +25,7 @@ async def test_a_job_is_worked_on_until_the_model_has_nothing_more_to_call(offic
     assert here.job(job).worker is None
 
 
-async def test_what_needs_the_owner_waits_and_the_job_goes_on_after_the_yes(office):
+async def test_what_needs_the_owner_waits_and_the_job_continues_after_the_yes(office):
     here = office()
     here.home.script(calls(("file_write", {"path": "x.txt", "content": "x"})), {"text": "{last_tool_result}"})
     job = await here.create()
@@ -44,7 +44,7 @@ async def test_what_needs_the_owner_waits_and_the_job_goes_on_after_the_yes(offi
     assert [receipt.status for receipt in here.home.receipts()] == ["allowed"]
 
 
-async def test_a_refused_action_is_told_to_the_model_and_the_job_goes_on(office):
+async def test_a_refused_action_is_told_to_the_model_and_the_job_continues(office):
     here = office()
     here.home.script(calls(("file_write", {"path": "x.txt", "content": "x"})), {"text": "{last_tool_result}"})
     job = await here.create()
@@ -56,7 +56,7 @@ async def test_a_refused_action_is_told_to_the_model_and_the_job_goes_on(office)
     assert not (here.home.workspace / "x.txt").exists()
 
 
-async def test_an_action_that_expires_is_told_and_the_job_goes_on(office, clock):
+async def test_an_action_that_expires_is_told_and_the_job_continues(office, clock):
     here = office(clock)
     here.home.script(calls(("file_write", {"path": "x.txt", "content": "x"})), {"text": "{last_tool_result}"})
     job = await here.create()
@@ -67,7 +67,7 @@ async def test_an_action_that_expires_is_told_and_the_job_goes_on(office, clock)
     assert "expired" in here.said(job)[-1][1]
 
 
-async def test_several_calls_that_wait_are_all_answered_before_the_job_goes_on(office):
+async def test_several_calls_that_wait_are_all_answered_before_the_job_continues(office):
     here = office()
     both = calls(("file_write", {"path": "a", "content": "a"}), ("file_write", {"path": "b", "content": "b"}))
     here.home.script(both, {"text": "written"})
@@ -230,7 +230,7 @@ async def test_readonly_refuses_a_job_that_must_leave_something(office):
     assert "artifact_put" in job.reason
 
 
-async def test_what_happens_to_a_job_is_told_in_its_thread_its_events_and_the_audit(office):
+async def test_what_happens_to_a_job_is_reported_in_its_thread_its_events_and_the_audit(office):
     here = office()
     here.home.script({"text": "done"})
     job = await here.create()
@@ -464,7 +464,7 @@ async def test_resume_makes_a_job_due_that_backs_off(office, clock):
     assert here.job(job).state == "DONE"
 
 
-async def test_estop_holds_jobs_and_clearing_it_lets_them_go_on(office):
+async def test_estop_holds_jobs_and_clearing_it_lets_them_continue(office):
     import asyncio
 
     here = office()
@@ -559,7 +559,7 @@ async def test_only_so_many_jobs_run_at_once(office):
     assert len(tally.work) == 5
 
 
-async def test_a_chat_goes_on_undisturbed_beside_a_job_in_the_same_thread(office):
+async def test_a_chat_continues_undisturbed_beside_a_job_in_the_same_thread(office):
     from coilclaw.features.chat.post_message import post
 
     here = office()
@@ -572,7 +572,7 @@ async def test_a_chat_goes_on_undisturbed_beside_a_job_in_the_same_thread(office
     assert f"Job {job.job_id}: EXECUTING → DONE" in reply.text  # told as a notice
 
 
-async def test_an_outcome_that_nobody_posted_is_told_when_the_job_goes_on(office):
+async def test_an_outcome_that_nobody_posted_is_told_when_the_job_continues(office):
     here = office()
     here.home.script(calls(("file_write", {"path": "x.txt", "content": "x"})), {"text": "{last_tool_result}"})
     job = await here.create()

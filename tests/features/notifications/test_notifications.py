@@ -58,7 +58,7 @@ async def test_a_job_that_waits_and_then_ends_is_told_by_ids_alone(sample):
         assert event.payload["by"] == "device:dev_test"
 
 
-async def test_the_agent_reaches_out_from_a_job_and_goes_on(sample):
+async def test_the_agent_reaches_out_from_a_job_and_continues(sample):
     home = sample()
     words = {"reason": "clarification_needed", "message": "Which of the two do you mean?"}
     home.script(calls(("reach_out", words)), {"text": "I asked."})
@@ -79,7 +79,7 @@ async def test_the_agent_reaches_out_from_a_job_and_goes_on(sample):
 
 
 @pytest.mark.slow
-async def test_pages_go_on_and_what_was_seen_stays_seen(sample):
+async def test_pages_continue_and_what_was_seen_stays_seen(sample):
     home = sample()
     async with at_work(home) as site, working(site):
         for _ in range(5):

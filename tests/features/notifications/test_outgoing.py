@@ -189,6 +189,25 @@ async def test_mail_has_fixed_words_and_goes_over_tls_with_the_password(sample, 
         assert away.rows() == [("smtp", "sent", 1, "SMTP_250")]
 
 
+async def test_no_hostile_title_comes_into_a_subject_or_a_message(sample, ntfy, tmp_path):
+    title = "a\x1b[2J\u202eexe\u2066\x07 Subject: evil"
+    async with mail_server(tmp_path) as (box, port, ca):
+        away = by_mail(sample, port, ca, url=telling(ntfy).url)
+        action_id = await away.ask(title)
+        assert await away.engine.tick() == 2
+        (mail,), (got,) = box.mails, ntfy.got
+        text = mail.content.decode("ascii")
+        heads, _, body = text.partition("\r\n\r\n")
+        assert [line for line in heads.split("\r\n") if line.startswith("Subject")] == [
+            "Subject: CoilClaw: Something waits for your approval"
+        ]
+        assert body.split("\r\n")[0] == "Something waits for your approval."
+        assert (got.headers["title"], got.body) == ("CoilClaw", b"Something waits for your approval")
+        assert got.headers["click"].endswith(f"/#/approvals/{action_id}")
+        assert "evil" not in text + str(got)
+        assert text.replace("\r\n", "").isprintable()
+
+
 async def test_a_mail_server_without_tls_or_with_a_strange_certificate_is_told_nothing(sample, tmp_path):
     for folder, name, tls in (("a", "127.0.0.1", False), ("b", "other.example.net", True)):
         (tmp_path / folder).mkdir()
@@ -210,7 +229,7 @@ async def test_what_a_mail_server_refuses_is_tried_again_or_left(sample, tmp_pat
         assert away.rows() == [("smtp", status, 1, f"SMTP_{said[:3]}")]
 
 
-async def test_a_wrong_password_is_left_at_that_and_stands_nowhere(sample, tmp_path):
+async def test_a_wrong_password_is_refused_and_recorded_nowhere(sample, tmp_path):
     async with mail_server(tmp_path) as (box, port, ca):
         away = by_mail(sample, port, ca)
         away.home.environ["MAIL_PASSWORD"] = "another-word-99"

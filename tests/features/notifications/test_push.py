@@ -152,6 +152,17 @@ async def test_a_push_service_that_has_no_time_is_asked_again_when_it_says(away,
     assert away.rows() == [("sent", 2, "HTTP_201")]
 
 
+async def test_a_push_service_that_stays_busy_is_asked_less_and_less_often(away):
+    away.service.answers = [reply(503), reply(503), reply(503), reply(201)]
+    await away.subscribe()
+    await away.ask()
+    assert await away.engine.tick() == 1
+    for first in (30, 60, 120):  # each wait is twice the one before
+        assert await away.wait(seconds=first - 5) == 0
+        assert await away.wait(seconds=6) == 1
+    assert away.rows() == [("sent", 4, "HTTP_201")]
+
+
 async def test_a_push_service_cannot_silence_a_message_for_longer_than_an_hour(away):
     away.service.answers = [reply(503, "Retry-After: 900000"), reply(201)]
     await away.subscribe()
@@ -288,7 +299,7 @@ async def test_nothing_leaves_while_estop_is_engaged(away):
         ("javascript:alert(1)", "SCHEME"),
     ],
 )
-async def test_an_endpoint_that_is_no_public_https_address_is_not_kept(away, endpoint, code):
+async def test_an_endpoint_that_is_not_a_public_https_address_is_not_kept(away, endpoint, code):
     with pytest.raises(EgressRefused) as caught:
         await away.subscribe(endpoint)
     assert caught.value.code == code or code == "USERINFO"

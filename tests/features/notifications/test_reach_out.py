@@ -103,7 +103,7 @@ async def test_the_same_call_again_says_it_once(sample):
         await post("another key", WHY, "x")
 
 
-async def test_a_loop_of_reaching_out_is_told_once_in_ten_minutes(sample):
+async def test_a_loop_of_reaching_out_is_reported_once_in_ten_minutes(sample):
     home = sample()
     turn = conversation(home)
     codes = [(await say(home, turn, f"again {number}", key=f"k{number}")).result.code for number in range(6)]

@@ -29,7 +29,7 @@ def tell(db, clock, *items):
     return db.write_now(write)
 
 
-def test_the_same_is_told_once_in_ten_minutes(db, clock):
+def test_the_same_is_reported_once_in_ten_minutes(db, clock):
     assert tell(db, clock, news(), news(), news(kind="job_completed")) == 2
     clock.advance(minutes=9)
     assert tell(db, clock, news()) == 0
@@ -38,7 +38,7 @@ def test_the_same_is_told_once_in_ten_minutes(db, clock):
 
 
 @pytest.mark.parametrize("job", ["job_1", None])
-def test_of_one_job_or_conversation_so_many_are_told_in_an_hour(db, clock, job):
+def test_of_one_job_or_conversation_so_many_are_reported_in_an_hour(db, clock, job):
     many = [news(f"act_{n}", "approval_needed", job=job) for n in range(30)]
     assert tell(db, clock, *many) == MOST_AN_HOUR
     assert tell(db, clock, news("act_x", "approval_needed", job=job)) == 0

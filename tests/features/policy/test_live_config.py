@@ -120,7 +120,7 @@ async def test_once_it_holds_again_it_is_in_force(home):
     assert home.app.live.fault == ""
 
 
-async def test_what_cannot_change_keeps_its_value_and_is_said(home):
+async def test_what_cannot_change_keeps_its_value_and_is_reported(home):
     database = home.app.config.memory.path
     edit(home, '# path = "memory.sqlite"', 'path = "other.sqlite"')
     edit(home, '# http_addr = "127.0.0.1:8377"', 'http_addr = "127.0.0.1:9000"')
@@ -132,7 +132,7 @@ async def test_what_cannot_change_keeps_its_value_and_is_said(home):
     assert fields == {"keys": ["security.autonomy"], "needs_restart": ["memory.path", "server.http_addr"]}
 
 
-async def test_what_a_process_was_told_at_its_start_is_no_change_of_the_file(home):
+async def test_what_a_process_was_told_at_its_start_is_not_a_change_of_the_file(home):
     server = msgspec.structs.replace(home.app.config.server, http_addr="127.0.0.1:9999")
     home.app.config = msgspec.structs.replace(home.app.config, server=server)
     edit(home, *FULL)

@@ -153,7 +153,7 @@ async def test_keys_that_belong_together_change_together(home):
     assert home.app.provider().name == "own"
 
 
-async def test_the_same_again_is_no_change(home):
+async def test_the_same_again_is_not_a_change(home):
     with pytest.raises(NothingChanges):
         proposal(home.app, (change("security.autonomy", "supervised"),))
 
@@ -172,7 +172,7 @@ async def test_an_address_with_a_password_is_refused(home):
         proposal(home.app, (change("web_search.base_url", "https://me:word@search.example"),))
 
 
-async def test_what_the_environment_overrides_is_said_and_checked_all_the_same(tmp_path):
+async def test_what_the_environment_overrides_is_reported_and_checked_all_the_same(tmp_path):
     home = Sample(tmp_path, environ={"COILCLAW_SECURITY_AUTONOMY": "readonly"})
     wanted = (change("security.autonomy", "full"),)
     proposal(home.app, wanted)
@@ -182,7 +182,7 @@ async def test_what_the_environment_overrides_is_said_and_checked_all_the_same(t
     home.close()
 
 
-async def test_what_needs_a_restart_is_said(home):
+async def test_what_needs_a_restart_is_reported(home):
     wanted = (change("server.http_addr", "127.0.0.1:9000"),)
     assert notes(home.app, wanted) == ["Takes effect at the next start: server.http_addr."]
 

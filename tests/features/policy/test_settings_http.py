@@ -37,7 +37,7 @@ async def test_a_change_waits_for_the_passkey_and_is_then_in_force(sample):
         assert home.app.config.security.allowed_domains == ("open.example",)
 
 
-async def test_what_would_not_hold_is_refused_and_nothing_waits(sample):
+async def test_what_would_be_invalid_is_refused_and_nothing_waits(sample):
     home = sample()
     async with house(home) as site:
         for key, value in (("security.autonomy", "bold"), ("no.such", 1), ("default_provider", "nobody")):
@@ -48,7 +48,7 @@ async def test_what_would_not_hold_is_refused_and_nothing_waits(sample):
         assert (await site.http.get("/v1/approvals")).json()["items"] == []
 
 
-async def test_a_broken_file_is_told_by_health_and_status(sample):
+async def test_a_broken_file_is_reported_by_health_and_status(sample):
     home = sample()
     async with house(home) as site:
         assert (await site.http.get("/health")).json()["config"] == "ok"

@@ -90,6 +90,7 @@ def test_folders_that_cannot_be_projects_are_refused_with_the_reason_and_a_way_o
     user = home.folder / "user"
     (user / "deep").mkdir(parents=True)
     (home.workspace / "sub").mkdir()
+    (home.app.config.sessions_dir / "sess_1").mkdir(parents=True)
     (home.folder / "own" / "link").symlink_to(path)
     add(home, folder(home, "taken"))
     (home.folder / "own" / "taken" / "inner").mkdir()
@@ -101,6 +102,7 @@ def test_folders_that_cannot_be_projects_are_refused_with_the_reason_and_a_way_o
         str(home.home.root / "keys"): "inside CoilClaw's home",
         str(home.workspace): "is the workspace",
         str(home.workspace / "sub"): "inside the workspace",
+        str(home.app.config.sessions_dir / "sess_1"): "inside the folder of coding sessions",
         str(home.folder / "own" / "link"): str(path),
         str(path / "a"): "not a folder",
         str(path / "missing"): "No such file",

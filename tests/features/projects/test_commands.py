@@ -9,6 +9,7 @@ import pytest
 
 from coilclaw.features.chat.feature import chat_part
 from coilclaw.features.projects.feature import projects_part
+from coilclaw.gate.turn import Turn
 from coilclaw.store.projects import open_projects, project_of
 from tests.features.projects.world import add, folder
 from tests.server.parts import joined
@@ -107,5 +108,23 @@ async def test_projects_and_the_project_of_a_conversation_are_shown_over_http(sa
         shown = (await site.http.get(f"/v1/chat/threads/{made['thread_id']}")).json()
         assert shown["project"] == "code"
         assert (await site.http.post("/v1/chat/threads", json={"project": "none"})).status_code == 422
-        assert (await site.http.post("/v1/projects", json={})).status_code == 405
+        assert (await site.http.post("/v1/projects", json={})).status_code == 400
         assert (await site.bare.get("/v1/projects")).status_code == 401
+        assert (await site.http.get("/v1/projects")).json()["items"][0]["conversations"] == 1
+
+
+async def test_a_project_is_removed_over_http_and_nothing_works_there_any_more(sample):
+    home = sample()
+    code = folder(home)
+    project = add(home, code)
+    async with served(home, projects_part) as site:
+        assert (await site.bare.delete(f"/v1/projects/{project}")).status_code == 401
+        assert (await site.http.delete("/v1/projects/prj_none")).status_code == 404
+        for _ in range(2):
+            assert (await site.http.delete(f"/v1/projects/{project}")).status_code == 204
+        assert (await site.http.get("/v1/projects")).json()["items"] == []
+    assert code.is_dir()
+    denied = await home.call("file_list", Turn("turn_1", project, "gateway"), path=".")
+    assert denied.result.code == "PROJECT_GONE"
+    removed = home.app.db.reader.execute("SELECT count(*) FROM audit_log WHERE event_type = 'project_removed'")
+    assert removed.fetchone() == (1,)

@@ -38,7 +38,7 @@ async def test_the_card_shows_message_and_difference_and_the_yes_commits_them(ho
     assert all(
         words in card.preview_or_diff for words in ("Add more\n\nAnd why.", "+more", "+++ b/new file.txt", "-two")
     )
-    assert "CoilClaw <coilclaw@localhost>" in card.preview_or_diff
+    assert "(Commits 3 files on main as CoilClaw <coilclaw@localhost>." in card.preview_or_diff
     assert git(home.code, "log", "-1", "--format=%B").strip() == "Add more\n\nAnd why."
     assert git(home.code, "status", "--porcelain") == ""
     assert git(home.code, "show", "--stat", "--format=", "HEAD").count("|") == 3
@@ -57,6 +57,7 @@ async def test_it_asks_in_every_autonomy_and_is_refused_where_nothing_is_written
     done = await commit(home, message="x")
     assert done.result.success == (autonomy != "readonly")
     assert len(home.owner.cards) == (autonomy != "readonly")
+    assert all("(Commits 1 file on " in card.preview_or_diff for card in home.owner.cards)
 
 
 async def test_only_the_named_paths_are_committed_and_the_rest_stays_as_staged(home):
@@ -268,9 +269,18 @@ async def test_a_repository_in_which_git_waits_for_ever_is_given_up_soon_and_lef
     assert home.owner.cards == []
 
 
+async def held_git(pipe):
+    """Wait until git waits for whoever writes to the pipe, and hold it there; its end lets git go on."""
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads it yet
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("stage", ["proposed", "carried", "approved", "shown"])
 async def test_nobody_else_waits_while_git_is_asked(home, monkeypatch, stage):
-    monkeypatch.setattr("coilclaw.gate.committing.PLAN_SECONDS", 1.0)
+    monkeypatch.setattr("coilclaw.gate.committing.PLAN_SECONDS", 60.0)
     (home.code / "a.txt").write_text("x\n")
     conveyor, asking = home.app.conveyor(nobody), turn(home, home.project)
     call = ToolCall.of("git_commit", {"message": "m"})
@@ -280,7 +290,8 @@ async def test_nobody_else_waits_while_git_is_asked(home, monkeypatch, stage):
     if stage in ("approved", "shown"):
         await conveyor.carry(action, asking, stored=False)
         action = load_action(home.app.db.reader, action.action_id)
-    os.mkfifo(home.code / ".gitignore")  # git waits for whoever writes to it
+    pipe = home.code / ".gitignore"
+    os.mkfifo(pipe)
     work = {
         "proposed": lambda: conveyor.intake.proposed(call, asking, "k"),
         "carried": lambda: conveyor.carry(action, asking, stored=False),
@@ -288,24 +299,25 @@ async def test_nobody_else_waits_while_git_is_asked(home, monkeypatch, stage):
         "shown": lambda: conveyor.intake.shown(action),
     }[stage]
     looking = asyncio.ensure_future(work())
-    turns = 0
-    while not looking.done():
-        await asyncio.sleep(0.01)
-        turns += 1
+    held = await asyncio.wait_for(held_git(pipe), 60)
+    assert not looking.done(), "the event loop goes on while git waits"
+    pipe.unlink()
+    pipe.write_text("# a change that no card has shown\n")
+    os.close(held)
     await looking
-    assert turns > 10, "the event loop went on"
     assert git(home.code, "rev-list", "--count", "HEAD").strip() == "1"
 
 
 async def test_a_commit_that_is_cut_off_while_git_is_asked_has_its_end_and_no_effect(home, monkeypatch):
-    monkeypatch.setattr("coilclaw.gate.committing.PLAN_SECONDS", 1.0)
+    monkeypatch.setattr("coilclaw.gate.committing.PLAN_SECONDS", 60.0)
     (home.code / "a.txt").write_text("x\n")
     conveyor, asking = home.app.conveyor(nobody), turn(home, home.project)
     action = conveyor.intake.propose(ToolCall.of("git_commit", {"message": "m"}), asking, "k")
     os.mkfifo(home.code / ".gitignore")
     work = asyncio.ensure_future(conveyor.carry(action, asking, stored=False))
-    await asyncio.sleep(0.2)
+    held = await asyncio.wait_for(held_git(home.code / ".gitignore"), 60)
     work.cancel()
+    os.close(held)
     with pytest.raises(asyncio.CancelledError):
         await work
     assert home.receipts()[-1].code == "CANCELLED", home.receipts()[-1]

@@ -160,7 +160,7 @@ def test_broken_objects_are_named(home):
     assert kinds(home.app, folder) == ["damaged"]
 
 
-def test_a_folder_that_is_no_repository_is_a_usage_error(home, tmp_path):
+def test_a_folder_that_is_not_a_repository_is_a_usage_error(home, tmp_path):
     with pytest.raises(UsageError, match="not a git repository"):
         verify_anchors(home.app, tmp_path)
 

@@ -260,7 +260,7 @@ def settled(world):
 
 
 @pytest.mark.parametrize("state", ["DONE", "FAILED", "DENIED", "CANCELLED", "TIMED_OUT"])
-async def test_the_end_of_a_run_is_told_once_with_its_outcome_and_its_job(world, state):
+async def test_the_end_of_a_run_is_reported_once_with_its_outcome_and_its_job(world, state):
     world.declare(entry())
     await world.tick()
     world.clock.advance(hours=1)
@@ -281,7 +281,7 @@ async def test_runs_that_make_way_or_never_start_are_told_as_settled_too(world):
     assert settled(world) == cancelled
 
 
-async def test_a_queued_run_that_is_dropped_is_told_with_the_reason(world):
+async def test_a_queued_run_that_is_dropped_is_reported_with_the_reason(world):
     await two_slots(world, "queue_one")
     world.declare(entry(overlap="queue_one", enabled=False))
     await world.tick()
@@ -493,7 +493,7 @@ async def test_a_clock_that_ran_years_ahead_does_not_silence_a_schedule_for_year
     assert await world.tick() == 1
 
 
-async def test_other_rules_about_zones_count_the_next_run_anew_and_lose_no_slot(world):
+async def test_other_rules_about_zones_count_the_next_run_again_and_lose_no_slot(world):
     world.declare(entry(cron="0 17 * * *", timezone="America/Los_Angeles"))
     await world.tick()
     assert world.row().next_run_utc == "2026-03-02T01:00:00Z"
@@ -511,7 +511,7 @@ async def test_other_rules_about_zones_count_the_next_run_anew_and_lose_no_slot(
     assert world.events("schedules_recounted")[0]["why"] == "tzdata"
 
 
-async def test_a_row_that_cannot_be_read_pauses_and_the_others_go_on(world):
+async def test_a_row_that_cannot_be_read_pauses_and_the_others_continue(world):
     world.declare(entry(), entry("other"))
     await world.tick()
     world.db.write_now(lambda tx: tx.execute("UPDATE schedules SET payload_json = '{}' WHERE schedule_id = 's'"))

@@ -15,7 +15,7 @@ def test_the_variable_counts_before_the_link(tmp_path: Path) -> None:
     assert machine_zone({"TZ": ":/usr/share/zoneinfo/Asia/Tokyo"}, link) == "Asia/Tokyo"
 
 
-def test_what_is_no_name_of_a_zone_is_not_guessed_at(tmp_path: Path) -> None:
+def test_what_is_not_a_name_of_a_zone_is_not_guessed_at(tmp_path: Path) -> None:
     assert machine_zone({"TZ": "CET-1CEST"}, tmp_path / "none") is None
     assert machine_zone({}, tmp_path / "none") is None
     copied = tmp_path / "localtime"
@@ -23,6 +23,6 @@ def test_what_is_no_name_of_a_zone_is_not_guessed_at(tmp_path: Path) -> None:
     assert machine_zone({}, copied) is None
 
 
-def test_what_is_no_time_is_told_as_it_is() -> None:
+def test_what_is_not_a_time_is_told_as_it_is() -> None:
     assert moment("-") == "-"
     assert moment("") == ""

@@ -110,14 +110,14 @@ def test_the_last_line_needs_no_end_and_an_overlong_one_is_one_line():
     ({"zone": "UTC"}, "unknown field `zone`"),
     ({"cron": "0 0 30 2 *"}, "never run"),
 ])  # fmt: skip
-def test_a_line_that_does_not_hold_is_an_error(changed, words):
+def test_a_line_that_is_invalid_is_an_error(changed, words):
     found = ask(**changed)
     assert list(found) == ["error"]
     assert words in found["error"]
 
 
 @pytest.mark.parametrize("line", [b"", b"null", b"[]", b'"x"', b"[" * 5000, b'{"cron":1,"cron":2}', b"NaN", b"\xff"])
-def test_a_line_that_is_no_object_is_an_error(line):
+def test_a_line_that_is_not_an_object_is_an_error(line):
     assert list(json.loads(answer_line(line))) == ["error"]
 
 

@@ -120,7 +120,7 @@ def test_a_fault_is_pointed_at_by_line_and_column(old, new, line, column, word):
     assert f"cron/jobs.json, line {line}, column {column}" in str(fault)
 
 
-def test_every_broken_entry_is_told_and_two_of_one_id_are_refused():
+def test_every_broken_entry_is_reported_and_two_of_one_id_are_refused():
     jobs = [entry("a", cron="61 * * * *"), entry("b"), entry("b"), {"job_id": "c"}]
     found = faults_of(json.dumps({"version": 1, "jobs": jobs}, indent=1))
     assert len(found) == 3
@@ -254,7 +254,7 @@ def test_the_same_id_twice_and_an_unknown_one_are_refused(world):
 
 
 @pytest.mark.parametrize("data", [None, b""])
-async def test_a_file_that_is_gone_or_empty_is_not_written_anew_over_the_schedules_that_stood_in_it(world, data):
+async def test_a_file_that_is_gone_or_empty_is_not_written_again_over_the_schedules_that_stood_in_it(world, data):
     world.declare(entry("a"))
     await world.tick()
     world.file(data)
@@ -343,7 +343,7 @@ async def test_a_secret_is_a_fault_and_never_stored(world, spec):
         edited(world, adding(entry("b", job_spec=spec)))
 
 
-def test_a_fault_that_quotes_a_secret_is_told_without_it():
+def test_a_fault_that_quotes_a_secret_is_reported_without_it():
     data = json.dumps({"version": 1, "jobs": [entry("a", timezone="hunter2")]}).encode()
     with pytest.raises(RegistryBroken) as caught:
         read_registry(data, redact=hide)
@@ -384,7 +384,7 @@ def test_an_entry_from_options(clock):
         ({"cron": "* * * * *", "timezone": "UTC", "goal": "g", "sop": "s"}, "either"),
     ],
 )
-def test_what_is_missing_is_said(given, word, clock):
+def test_what_is_missing_is_reported(given, word, clock):
     with pytest.raises(UsageError, match=word):
         new_entry(None, given, clock.now, (), enabled=True)
 

@@ -93,7 +93,7 @@ async def test_the_same_schedule_is_there_once_however_often_it_is_asked_for(sam
         {"cron": "5/15 * * * *"},
     ],
 )
-async def test_what_is_no_schedule_is_refused_before_the_owner_is_asked(sample, wrong):
+async def test_what_is_not_a_schedule_is_refused_before_the_owner_is_asked(sample, wrong):
     home = sample()
     outcome = await add(home, **wrong)
     assert not outcome.result.success

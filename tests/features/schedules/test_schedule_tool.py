@@ -118,7 +118,7 @@ async def test_the_file_and_its_folder_are_made_when_they_are_gone_and_a_link_is
     assert (home.folder / "elsewhere.json").read_text() == before
 
 
-async def test_a_file_that_holds_untrusted_content_is_said_and_not_taken_over(sample):
+async def test_a_file_that_holds_untrusted_content_is_reported_and_not_taken_over(sample):
     home = sample()
     path = home.workspace / "cron" / "jobs.json"
     path.write_text(json.dumps({"version": 1, "jobs": [entry("evil", cron="* * * * *")]}))

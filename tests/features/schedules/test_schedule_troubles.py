@@ -37,7 +37,7 @@ def paused(world, schedule_id="a"):
 
 
 @pytest.mark.parametrize("change", DAMAGES)
-async def test_other_zone_rules_pause_what_cannot_be_counted_and_the_others_go_on(world, change):
+async def test_other_zone_rules_pause_what_cannot_be_counted_and_the_others_continue(world, change):
     await two(world)
     damage(world, change)
     world.db.write_now(lambda tx: tx.execute("UPDATE schedules SET tzdata_version = '1999a'"))
@@ -114,7 +114,7 @@ async def test_an_entry_that_is_edited_is_written_over_a_row_that_cannot_be_read
     assert world.events("schedule_edited", "a")[0]["before"]
 
 
-async def test_enabling_a_row_that_cannot_be_read_writes_it_anew(world):
+async def test_enabling_a_row_that_cannot_be_read_writes_it_again(world):
     await two(world)
     damage(world, "payload_json = '{'")
     world.clock.advance(hours=1)

@@ -115,7 +115,7 @@ REFUSED = [
 ]
 
 
-async def test_what_does_not_hold_is_refused_with_the_right_spelling_and_changes_nothing(sample):
+async def test_what_is_invalid_is_refused_with_the_right_spelling_and_changes_nothing(sample):
     home = sample()
     async with at_work(home) as site:
         before = (home.workspace / "cron" / "jobs.json").read_bytes()
@@ -221,7 +221,7 @@ async def test_names_are_unique_and_the_same_request_declares_one(sample):
         assert list(entries(home)) == ["mine"]
 
 
-async def test_lists_go_on_where_they_ended_and_follow_ups_stand_apart(sample):
+async def test_lists_continue_where_they_ended_and_follow_ups_stand_apart(sample):
     home = sample()
     turn = Turn("turn_1", "conv_1", "chat", ("untrusted:example.com",))
     await home.call("schedule_followup", turn, "k", goal="look again", in_minutes=30)
@@ -332,7 +332,7 @@ async def test_whoever_follows_the_events_hears_that_a_run_is_settled_when_it_is
             }
 
 
-async def test_many_runs_by_hand_at_once_each_make_a_job_and_the_history_goes_on_by_pages(sample):
+async def test_many_runs_by_hand_at_once_each_make_a_job_and_the_history_continues_by_pages(sample):
     async with at_work(sample()) as site:
         await add(site)
         url = "/v1/schedules/say-hello"

@@ -119,7 +119,7 @@ def test_a_time_without_an_offset_is_read_on_the_clocks_of_the_zone(text, expect
 @pytest.mark.parametrize(
     "text", ["", "tomorrow", "2026-02-30 09:00", "2026-W10-1T09:00:00Z", "20261120T090000Z", "9:00"]
 )
-def test_what_is_no_time_is_refused(text):
+def test_what_is_not_a_time_is_refused(text):
     with pytest.raises(UsageError):
         read_at(text, "UTC")
 
@@ -132,7 +132,7 @@ def test_periods_are_read(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "90", "m", "1.5h", "-5m", "٣m", "1y", "9" * 30 + "s"])
-def test_what_is_no_period_is_refused(text):
+def test_what_is_not_a_period_is_refused(text):
     with pytest.raises(UsageError):
         read_period(text)
 

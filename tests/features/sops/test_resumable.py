@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from coilclaw.features.sops.procedures import Procedures
-from coilclaw.features.sops.resumable import WORKER_NAME, to_go_on_with
 from coilclaw.features.sops.resume_chore import answered_runs
+from coilclaw.features.sops.store import WORKER_NAME, to_go_on_with
 from coilclaw.store.actions import waiting_actions
 from coilclaw.store.sops import claim_run, move_run, steps_of_run
 from tests.features.conftest import Office
@@ -51,7 +51,7 @@ def counter(sample):
     return Counter(sample())
 
 
-async def test_a_worker_goes_on_when_the_answer_came_elsewhere(counter):
+async def test_a_worker_continues_when_the_answer_came_elsewhere(counter):
     run = await counter.begin(LIST, ASK, NOTE, AGAIN)
     assert run.state == "WAITING"
     await counter.work()
@@ -116,7 +116,7 @@ async def test_what_a_killed_worker_held_the_next_one_takes_up_and_what_a_termin
         assert Procedures(counter.app).cut_off(after) is not taken
 
 
-async def test_estop_holds_it_and_afterwards_it_goes_on(counter):
+async def test_estop_holds_it_and_afterwards_it_continues(counter):
     run = await counter.begin(LIST, ASK, NOTE)
     await counter.answer()
     await counter.app.executor(counter.background.conveyor).run_due()
@@ -144,7 +144,7 @@ async def test_a_worker_that_is_stopped_in_the_middle_leaves_it_to_the_next(coun
     assert [run_id for run_id, _ in to_go_on_with(counter.app.db.reader)] == [run.run_id]
 
 
-async def test_what_cannot_go_on_is_told_and_left_to_the_owner(counter):
+async def test_what_cannot_continue_is_reported_and_left_to_the_owner(counter):
     run = await counter.begin(LIST, ASK, NOTE)
     await counter.answer()
     await counter.app.executor(counter.background.conveyor).run_due()

@@ -41,7 +41,7 @@ async def test_a_job_works_on_an_sop_step_by_step(office):
     assert [each["tool"] for each in receipts] == ["file_list", "notes_write"]
 
 
-async def test_it_waits_for_an_answer_and_goes_on(office):
+async def test_it_waits_for_an_answer_and_continues(office):
     job = await office.procedure(LIST, ASK, NOTE)
     await office.drain()
     assert office.job(job).state == "WAITING_APPROVAL"

@@ -36,7 +36,7 @@ def test_a_step_that_succeeded_is_not_begun_again():
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "WAITING"])
-def test_a_step_left_in_the_middle_goes_on_as_the_same_try(state):
+def test_a_step_left_in_the_middle_continues_as_the_same_try(state):
     assert move(sop(A), row("a", state, attempt=2, failures=1)) == Go(position=0, attempt=2, failures=1)
 
 

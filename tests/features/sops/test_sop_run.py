@@ -319,7 +319,7 @@ async def test_the_time_the_owner_takes_does_not_count():
         await watch.bound(slow_owner("?"), 0.3, lambda: None)
 
 
-async def test_estop_holds_a_run_and_clearing_it_lets_it_go_on(shop):
+async def test_estop_holds_a_run_and_clearing_it_lets_it_continue(shop):
     s = shop()
     moved = await s.run(LIST, ASK, CLOCK)
     await s.home.approve(moved.waiting[0])
@@ -330,7 +330,7 @@ async def test_estop_holds_a_run_and_clearing_it_lets_it_go_on(shop):
     assert (await s.resume(moved)).run.state == "DONE"
 
 
-async def test_a_step_that_estop_ended_is_done_again_and_that_is_no_failure(shop):
+async def test_a_step_that_estop_ended_is_done_again_and_that_is_not_a_failure(shop):
     s = shop("stopper")
     seen = []
 
@@ -719,7 +719,7 @@ async def test_what_was_approved_and_not_sent_is_not_sent_when_its_step_is_over(
         "UPDATE sop_runs SET inherited_json = '[1]' WHERE run_id = ?",
     ],
 )
-async def test_one_run_that_cannot_be_read_is_said_and_the_others_are_listed(shop, change):
+async def test_one_run_that_cannot_be_read_is_reported_and_the_others_are_listed(shop, change):
     s = shop()
     broken, whole = await s.run(CLOCK), await s.run(CLOCK)
     s.app.db.write_now(lambda tx: tx.execute(change, (broken.run.run_id,)))
@@ -729,7 +729,7 @@ async def test_one_run_that_cannot_be_read_is_said_and_the_others_are_listed(sho
         s.procedures().find(broken.run.run_id)
 
 
-async def test_steps_that_cannot_be_read_are_told_in_a_sentence(shop):
+async def test_steps_that_cannot_be_read_are_reported_in_a_sentence(shop):
     s = shop()
     moved = await s.run(CLOCK, ASK)
     s.app.db.write_now(lambda tx: tx.execute("UPDATE sop_runs SET sop_json = '{'"))

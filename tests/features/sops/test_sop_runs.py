@@ -91,7 +91,7 @@ async def test_a_run_begun_at_the_terminal_is_shown_with_its_step_and_the_approv
         assert waiting["action_id"] == question["action_id"]
 
 
-async def test_a_run_begun_at_the_terminal_is_no_talk_of_the_owners(sample):
+async def test_a_run_started_at_the_terminal_is_not_a_conversation_of_the_owner(sample):
     home = sample()
     run_id = await begun(home, THREE)
     async with served(home, work_part, chat_part, rates=unlimited()) as site:

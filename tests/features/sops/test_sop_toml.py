@@ -145,7 +145,7 @@ when = "bad.skipped"
         ('id = "a"\nkind = "agent"\nprompt = "' + "x" * 16_001 + '"', ["prompt"]),
     ],
 )
-def test_each_fault_is_told_with_its_step(step, words):
+def test_each_fault_is_reported_with_its_step(step, words):
     told = " ".join(faults(step))
     assert told
     for word in words:
@@ -176,7 +176,7 @@ def test_the_same_id_twice_is_a_fault():
     assert [fault for fault in faults(LIST, LIST) if "is used twice" in fault]
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_at_once():
     told = faults('id = "a"\nkind = "tool"\ntool = "nope"', 'id = "b"\nkind = "agent"', "strange = 1", head="nam = 1\n")
     for words in ("'nam'", "name is missing", "step a", "step b", "step 3", "'strange'"):
         assert any(words in fault for fault in told), words

@@ -190,7 +190,7 @@ async def test_a_running_worker_tells_of_a_file_set_by_hand(sample):
         working = asyncio.ensure_future(build_worker(home.app, background.conveyor, name).run(stop))
         home.app.estop.engage("by hand", "2026-03-01T12:00:00.000Z")
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(280):
                 while not events(home, "estop_engaged"):
                     await asyncio.sleep(0.02)
         finally:
@@ -239,7 +239,7 @@ async def estop_amid_flood(port, request, strangers=150):
     held += [half_open(port) for _ in range(strangers)]
     try:
         reader, writer = await asyncio.open_connection(sock=asking)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(280):
             try:
                 return await reader.read()
             except ConnectionResetError:
@@ -253,7 +253,7 @@ async def estop_amid_flood(port, request, strangers=150):
 
 async def drained(port):
     """Wait until the server has accepted everything queued before: a full queue would block the next connect."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(280):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(f"GET /health HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n".encode())
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")

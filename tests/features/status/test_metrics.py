@@ -84,7 +84,7 @@ async def test_what_another_process_does_counts_too_and_a_restart_loses_nothing(
         other.close()
 
 
-async def test_a_record_of_totals_that_cannot_be_read_is_made_anew(sample):
+async def test_a_record_of_totals_that_cannot_be_read_is_made_again(sample):
     home = sample()
     await home.call("time")
     await home.app.db.write(lambda tx: tx.execute("INSERT INTO meta VALUES ('totals', '{\"receipts\": \"x\"}')"))
@@ -196,7 +196,7 @@ async def test_gauges_tell_what_is_open(sample):
         assert found["coilclaw_estop"] == {(): 1}
 
 
-async def test_a_chain_that_does_not_hold_is_told(sample):
+async def test_a_chain_that_is_invalid_is_reported(sample):
     home = sample()
     await home.call("time")
     log = home.app.config.receipts.path

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from coilclaw.config.schema import Price
-from coilclaw.features.status.store.overview import OverviewReader, count_day, first_row
+from coilclaw.features.status.store import OverviewReader, count_day, first_row
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.card import Answer
 from coilclaw.packets.ids import new_id, stamp

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -134,7 +135,13 @@ async def test_tools_are_listed_with_what_the_gate_would_say(sample):
 # What is in force
 
 
-async def test_every_option_is_told_with_where_it_comes_from(sample):
+@pytest.fixture
+def just_touched(monkeypatch):
+    """Nothing that changes in config.toml has settled yet, however long a test takes."""
+    monkeypatch.setattr("coilclaw.runtime.live_config.SETTLED_SECONDS", 3600.0)
+
+
+async def test_every_option_is_reported_with_where_it_comes_from(sample):
     home = sample(environ={"COILCLAW_DAILY_TOKEN_BUDGET": "5000", "COILCLAW_AGENT_MAX_TOOL_ROUNDS": "7"})
     async with house(home) as site:
         told = (await site.http.get("/v1/settings/policy")).json()
@@ -150,7 +157,7 @@ async def test_every_option_is_told_with_where_it_comes_from(sample):
         assert [each["id"] for each in told["rules"]] == ["no-environment-files"]
 
 
-async def test_what_the_file_says_by_now_is_told_beside_what_is_in_force(sample):
+async def test_what_the_file_says_by_now_is_reported_beside_what_is_in_force(sample, just_touched):
     home = sample()
     file = home.home.config_file
     async with house(home) as site:
@@ -174,7 +181,7 @@ secret_env = "TEAM_KEY"
 """
 
 
-async def test_a_webhook_that_comes_changes_or_goes_is_told_as_one_change_from_the_next_start(sample):
+async def test_a_webhook_that_comes_changes_or_goes_is_told_as_one_change(sample, just_touched):
     home = sample()
     file = home.home.config_file
     before = file.read_text()
@@ -278,7 +285,7 @@ async def test_a_call_is_checked_against_a_policy_file_that_is_not_written(sampl
         b"",
     ],
 )
-async def test_what_is_no_call_is_refused(sample, body):
+async def test_what_is_not_a_call_is_refused(sample, body):
     async with house(sample()) as site:
         headers = {"Content-Type": "application/json"}
         answer = await site.http.post("/v1/policy/check", content=body, headers=headers)
@@ -353,7 +360,7 @@ async def test_many_who_ask_the_doctor_at_once_are_served_while_others_are_too(s
 @pytest.mark.slow
 async def test_the_long_check_up_tries_the_boxes_and_never_the_canaries(sample):
     async with house(sample()) as site:
-        told = (await site.http.get("/v1/doctor", params={"short": "false"}, timeout=60)).json()
+        told = (await site.http.get("/v1/doctor", params={"short": "false"}, timeout=280)).json()
         names = [each["name"] for each in told["probes"]]
         assert any(name.startswith("tier") for name in names)
         assert not any("canary" in name for name in names)
@@ -419,7 +426,7 @@ async def test_a_key_that_the_keyring_does_not_look_up_is_not_told_as_there(samp
     assert home.app.keyring.get("FAR_KEY") == SECRET
 
 
-async def test_a_provider_that_answers_is_told_so(sample):
+async def test_a_provider_that_answers_is_reported(sample):
     async with house(sample()) as site:
         told = (await site.http.post("/v1/providers/local/test")).json()
         assert (told["name"], told["model"]) == ("local", "mock")
@@ -463,3 +470,16 @@ async def test_a_provider_that_does_not_answer_is_not_waited_for(sample):
         finally:
             over.set()
         assert (answer.status_code, answer.json()["code"]) == (504, "PROVIDER_SLOW")
+
+
+def test_every_probe_has_a_name_in_the_panel():
+    """Those of `doctor --phone` are shown at the terminal alone."""
+    root = Path(__file__).resolve().parents[3]
+    texts = (root / "web" / "src" / "text" / "en" / "settings.ts").read_text()
+    named = set()
+    for path in (root / "src" / "coilclaw").rglob("*.py"):
+        if path.name != "phone_probes.py":
+            named |= set(re.findall(r'Probe\(\s*name="([^"]+)"', path.read_text()))
+    assert {"undo", "tier A"} < named
+    missing = {name for name in named if f"'settings.probe.name.{name.replace(' ', '_')}'" not in texts}
+    assert missing == set()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coilclaw.agent.spending import spent_on
 from coilclaw.config import Price
+from coilclaw.features.chat.turn_view import spent_words
 from coilclaw.features.status.commands import cost_text
 from coilclaw.features.status.usage_cost import bill, bills
 from coilclaw.packets.chat import ChatRequest, ChatResponse, Usage
@@ -89,8 +90,16 @@ def test_what_a_provider_says_of_its_cache_is_spent():
     assert spent_on(request, msgspec.structs.replace(answer, usage=None)).cached_tokens == 0
 
 
-def row(model="m", tokens=(0, 0), group="g"):
-    return UsageRow(group=group, model=model, answers=1, input_tokens=tokens[0], output_tokens=tokens[1], estimated=0)
+def row(model="m", tokens=(0, 0), group="g", cached=0):
+    return UsageRow(
+        group=group,
+        model=model,
+        answers=1,
+        input_tokens=tokens[0],
+        output_tokens=tokens[1],
+        estimated=0,
+        cached_tokens=cached,
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,6 +115,25 @@ def row(model="m", tokens=(0, 0), group="g"):
 )
 def test_a_cost_is_what_the_price_says(tokens, price, cost):
     assert bill("g", [row(tokens=tokens)], {"m": price}).cost_millionths == cost
+
+
+@pytest.mark.parametrize(
+    ("price", "cost"),
+    [
+        (Price(input_per_million=2.5), 2_500_000),
+        (Price(input_per_million=2.5, cached_per_million=2.5), 2_500_000),
+        (Price(input_per_million=2.5, cached_per_million=0.25), 700_000),
+        (Price(input_per_million=2.5, cached_per_million=0), 500_000),
+    ],
+)
+def test_tokens_from_a_cache_cost_what_their_price_says_and_else_as_any_token_read(price, cost):
+    assert bill("g", [row(tokens=(1_000_000, 0), cached=800_000)], {"m": price}).cost_millionths == cost
+
+
+def test_the_words_of_a_conversation_count_its_cached_tokens_at_their_price(sample):
+    app = sample(prices={"m": Price(input_per_million=2.0, cached_per_million=0.5, output_per_million=4.0)}).app
+    use(app.db, app.clock, tokens=(1_000_000, 500_000), cached=800_000)
+    assert spent_words(app, "", "t") == "1,500,000 tokens (800,000 cached), 2.8000"
 
 
 def test_a_model_without_a_price_is_told_and_not_guessed():

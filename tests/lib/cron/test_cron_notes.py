@@ -44,7 +44,7 @@ def test_what_surprises_nobody_has_no_note(text):
     ("0 0 29 2 *", "February 29th exists only in leap years, so this runs about once in four years."),
     ("0 0 29 * *", "February 29th exists only in leap years, so that day is left out in other years."),
 ])  # fmt: skip
-def test_a_surprise_is_told(text, expected):
+def test_an_unexpected_error_is_reported(text, expected):
     assert notes(text) == expected
 
 
@@ -59,7 +59,7 @@ def test_the_gap_after_a_round_is_told_only_where_the_next_round_follows_at_once
     ("* * * * *", "1 minute"), ("*/5 * * * *", "5 minutes"), ("0,9 4 * * *", "9 minutes"),
     ("58,2 * * * *", "4 minutes"), ("58,2 22,23 * * *", "4 minutes"), ("58,2 0,23 * * *", "4 minutes"),
 ])  # fmt: skip
-def test_runs_finer_than_the_tick_are_told(text, least):
+def test_runs_finer_than_the_tick_are_reported(text, least):
     told = notes(text)
     assert told
     assert told.startswith(f"Runs are as little as {least} apart, finer than a 10-minute dispatcher tick")
@@ -94,11 +94,11 @@ def test_runs_no_finer_than_the_tick_are_not(text):
     ("0 17 * * *", "America/Los_Angeles", []),
     ("30 2 * * *", "Asia/Kathmandu", []),
 ])  # fmt: skip
-def test_clock_changes_that_touch_a_schedule_are_told_for_this_year_and_the_next(text, zone, expected):
+def test_clock_changes_that_touch_a_schedule_are_reported_for_this_year_and_the_next(text, zone, expected):
     assert notes(text, zone) == (" ".join(f"Clock change (DST) on {each}" for each in expected) or None)
 
 
-def test_a_day_that_was_left_out_is_told_with_both_dates():
+def test_a_day_that_was_left_out_is_reported_with_both_dates():
     told = notes("0 9 * * 5", "Pacific/Apia", datetime(2011, 12, 1, tzinfo=UTC))
     assert told == (
         "Clock change (DST) on 2011-12-30: 12:00 AM–12:00 AM on 2011-12-31 is skipped;"

@@ -168,7 +168,7 @@ def test_what_every_cron_reads_alike_is_taken(text):
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused_is_told_with_the_right_spelling(text):
+def test_what_is_refused_is_reported_with_the_right_spelling(text):
     with pytest.raises(UsageError) as refusal:
         parse_cron(text)
     assert REFUSED[text] in str(refusal.value)

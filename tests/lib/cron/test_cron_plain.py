@@ -33,7 +33,7 @@ AFTER = datetime(2026, 2, 23, 20, 10, tzinfo=UTC)
     ("2-59/7 * * * *", "Every 7 minutes from minute 2 to minute 58 of every hour"),
     ("*/5 3,5,8 * * *", "Every 5 minutes of the hours 3, 5 and 8"),
 ])  # fmt: skip
-def test_an_expression_is_said_as_a_person_would(text, said):
+def test_an_expression_is_described_as_a_person_would(text, said):
     assert plain_summary(parse_cron(text), "Europe/Berlin") == f"{said} (Europe/Berlin)."
 
 

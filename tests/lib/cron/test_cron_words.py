@@ -76,7 +76,7 @@ def test_the_canonical_sentences_are_said_word_for_word(text):
 
 
 @pytest.mark.parametrize("text", NEIGHBOURS)
-def test_their_neighbours_are_said_in_the_same_words(text):
+def test_their_neighbours_are_reported_in_the_same_words(text):
     assert cron_summary(parse_cron(text), "Europe/Berlin") == f"{NEIGHBOURS[text]} Europe/Berlin."
 
 

@@ -74,7 +74,7 @@ def test_every_zone_can_be_read_and_is_read_once():
     ("Europe/Berlin\0", "Europe/Berlin"),
     ("x" * 100_000, "Write an IANA name"),
 ])  # fmt: skip
-def test_what_is_no_zone_is_refused_with_the_nearest(name, words):
+def test_what_is_not_a_zone_is_refused_with_the_nearest(name, words):
     with pytest.raises(UsageError) as refusal:
         zones().get(name)
     assert words in str(refusal.value)

@@ -77,7 +77,7 @@ async def test_what_is_open_takes_small_bodies_only(sample):
         assert code(answer) == (413, "TOO_LARGE")
 
 
-async def test_a_body_that_is_not_there_is_said_in_words(sample):
+async def test_a_missing_body_is_reported(sample):
     async with served(sample(), echo_part) as site:
         answer = await site.http.post("/v1/echo")
         assert code(answer) == (400, "BAD_REQUEST")

@@ -6,8 +6,10 @@ from coilclaw.server.door.page_keys import (
     KEY_SECONDS,
     MOST_KEYS,
     MOST_NONCES,
+    MOST_TICKETS,
     MOST_TOKENS,
     NONCE_SECONDS,
+    TICKET_SECONDS,
     PageKeys,
     page_text,
 )
@@ -45,22 +47,26 @@ class Page:
         self.http = site.client(headers={"Cookie": f"{COOKIE}={token}", "Origin": site.origin})
 
     async def nonce(self):
-        return (await self.http.post("/v1/session/nonce")).json()["nonce"]
+        return (await self.http.post("/v1/sign-in/nonce")).json()["nonce"]
 
     async def prove(self, nonce, signature=None):
         signed = signature or self.phone.sign(page_text(nonce, self.origin))
-        return await self.http.post("/v1/session/page", json={"nonce": nonce, "signature": signed})
+        return await self.http.post("/v1/sign-in/page", json={"nonce": nonce, "signature": signed})
 
 
 async def test_a_cookie_alone_opens_nothing(sample):
     async with served_whole(sample()) as site:
         page = Page(site, Phone())
         document = (await site.http.get("/v1/openapi.json")).json()
-        proving = {("POST", "/v1/session/nonce"), ("POST", "/v1/session/page"), ("POST", "/v1/pairing/bind")}
+        proving = {("POST", "/v1/sign-in/nonce"), ("POST", "/v1/sign-in/page"), ("POST", "/v1/pairing/bind")}
         for path, item in document["paths"].items():
             for method in item:
-                if (method.upper(), path) in proving or path == "/health":
-                    continue
+                if (method.upper(), path) in proving or path in (
+                    "/health",
+                    "/runner/v1/webhooks/{repo_id}",
+                    "/v1/forge/webhook",
+                ):
+                    continue  # the last two need a signature, whoever asks
                 answer = await page.http.request(method, path.replace("{", "").replace("}", ""))
                 assert (answer.status_code, answer.json()["code"]) == (401, "PAGE_UNPROVED"), (method, path)
 
@@ -71,8 +77,8 @@ async def test_a_page_that_signs_with_its_devices_key_comes_in(sample):
         answer = await page.prove(await page.nonce())
         assert answer.status_code == 201
         shown = {"X-CoilClaw-Page": answer.json()["page_key"]}
-        assert (await page.http.get("/v1/session", headers=shown)).json()["way"] == "cookie"
-        assert (await page.http.get("/v1/session")).status_code == 401
+        assert (await page.http.get("/v1/sign-in", headers=shown)).json()["way"] == "cookie"
+        assert (await page.http.get("/v1/sign-in")).status_code == 401
 
 
 async def test_what_is_not_signed_by_the_device_for_this_origin_is_refused(sample):
@@ -99,13 +105,13 @@ async def test_a_nonce_is_good_once_and_for_its_own_token(sample):
         assert not site.serving.page_keys.take("tok_test", await page.nonce())
 
 
-async def test_a_cookies_token_is_no_bearer_and_a_bearers_no_cookie(sample):
+async def test_a_cookies_token_is_not_a_bearer_and_a_bearers_no_cookie(sample):
     async with served(sample()) as site:
         page = Page(site, Phone())
-        answer = await site.bare.get("/v1/session", headers={"Authorization": f"Bearer {page.token}"})
+        answer = await site.bare.get("/v1/sign-in", headers={"Authorization": f"Bearer {page.token}"})
         assert answer.status_code == 401
         shown = {"Cookie": f"{COOKIE}={site.token}", "Origin": site.origin}
-        assert (await site.bare.post("/v1/session/nonce", headers=shown)).json()["code"] == "UNPAIRED"
+        assert (await site.bare.post("/v1/sign-in/nonce", headers=shown)).json()["code"] == "UNPAIRED"
 
 
 def test_keys_and_nonces_end(keys, hours):
@@ -115,6 +121,34 @@ def test_keys_and_nonces_end(keys, hours):
     assert keys.holds("tok", key)
     hours.now += KEY_SECONDS
     assert not keys.holds("tok", key)
+
+
+def test_a_ticket_is_good_once_soon_and_for_its_own_token(keys, hours):
+    ticket, late = keys.ticket("tok"), keys.ticket("tok")
+    assert not keys.spend("other", ticket)
+    assert not keys.holds("tok", ticket)
+    assert keys.spend("tok", ticket)
+    assert not keys.spend("tok", ticket)
+    assert not keys.spend("tok", keys.grant("tok"))
+    hours.now += TICKET_SECONDS
+    assert not keys.spend("tok", late)
+    first = keys.ticket("tok")
+    for _ in range(MOST_TICKETS):
+        last = keys.ticket("tok")
+    assert not keys.spend("tok", first)
+    assert keys.spend("tok", last)
+
+
+async def test_a_ticket_needs_the_pages_key_and_is_not_kept_for_a_repeated_request(sample):
+    async with served(sample()) as site:
+        page = Page(site, Phone())
+        assert (await page.http.post("/v1/sign-in/ticket")).json()["code"] == "PAGE_UNPROVED"
+        key = (await page.prove(await page.nonce())).json()["page_key"]
+        shown = {"X-CoilClaw-Page": key, "Idempotency-Key": "the same"}
+        answers = [await page.http.post("/v1/sign-in/ticket", headers=shown) for _ in range(2)]
+        first, second = (answer.json()["ticket"] for answer in answers)
+        assert first != second
+        assert all(site.serving.page_keys.spend("tok_cookie", each) for each in (first, second))
 
 
 def test_only_so_many_are_kept(keys):

@@ -176,7 +176,7 @@ async def test_a_head_that_is_too_large_is_refused():
     [b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"hello\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
      b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n"],
 )  # fmt: skip
-async def test_what_is_no_http_is_refused(garbage):
+async def test_what_is_not_http_is_refused(garbage):
     async with place(Limits(head_seconds=LONG)) as here:
         reader, _ = await here.connect(garbage)
         assert (await rest(reader)).startswith(b"HTTP/1.1 400 ")

@@ -153,20 +153,25 @@ async def test_paired_program_is_admitted_and_its_token_is_not_said_back(sample)
             assert await client.recv() == "dev_test: again"
 
 
-async def test_page_of_ours_is_admitted_with_its_cookie_and_page_key(sample):
+async def test_page_of_ours_is_admitted_with_its_cookie_and_a_ticket_once(sample):
     home = sample()
     async with served(home, try_sockets) as site:
         cookie = f"Cookie: {COOKIE}={enrol(home, token_id='tok_page', way='cookie')}"
-        key = site.serving.page_keys.grant("tok_page")
-        ours = f"Origin: {site.origin}"
-        assert (await handshake(site, *shows(key, cookie, ours))).startswith("HTTP/1.1 101 ")
-        assert_refused(await handshake(site, *shows("x" * 43, cookie, ours)), 401, "PAGE_UNPROVED")
-        assert_refused(await handshake(site, cookie, ours), 401, "PAGE_UNPROVED")
-        assert_refused(await handshake(site, *shows(key, cookie)), 403, "ORIGIN_REFUSED")
-        foreign = "Origin: http://localhost:1"
-        assert_refused(await handshake(site, *shows(key, cookie, foreign)), 403, "ORIGIN_REFUSED")
-        aside = "Sec-Fetch-Site: same-site"
-        assert_refused(await handshake(site, *shows(key, cookie, ours, aside)), 403, "ORIGIN_REFUSED")
+        keys = site.serving.page_keys
+        ticket, key, ours = keys.ticket("tok_page"), keys.grant("tok_page"), f"Origin: {site.origin}"
+        assert (await handshake(site, *shows(ticket, cookie, ours))).startswith("HTTP/1.1 101 ")
+        foreign = keys.ticket("tok_test")
+        for shown in (ticket, key, foreign, "x" * 43):
+            assert_refused(await handshake(site, *shows(shown, cookie, ours)), 401, "TICKET_REFUSED")
+        in_header = f"X-CoilClaw-Page: {key}"
+        assert_refused(await handshake(site, cookie, ours, in_header), 401, "TICKET_REFUSED")
+        fresh = keys.ticket("tok_page")
+        assert_refused(await handshake(site, *shows(fresh, ours)), 401, "UNPAIRED")
+        assert_refused(await handshake(site, *shows(fresh, cookie)), 403, "ORIGIN_REFUSED")
+        elsewhere, aside = "Origin: http://localhost:1", "Sec-Fetch-Site: same-site"
+        assert_refused(await handshake(site, *shows(fresh, cookie, elsewhere)), 403, "ORIGIN_REFUSED")
+        assert_refused(await handshake(site, *shows(fresh, cookie, ours, aside)), 403, "ORIGIN_REFUSED")
+        assert (await handshake(site, *shows(fresh, cookie, ours))).startswith("HTTP/1.1 101 ")
 
 
 async def test_stranger_is_refused(sample):
@@ -180,7 +185,7 @@ async def test_stranger_is_refused(sample):
 async def test_token_in_the_address_counts_for_nothing(sample):
     async with served(sample(), try_sockets) as site:
         answer = await handshake(site, "Sec-WebSocket-Protocol: coilclaw", path=f"{PATH}?token={site.token}")
-        assert_refused(answer, 401, "UNPAIRED")
+        assert_refused(answer, 400, "TOKEN_IN_URL")
         assert site.token not in answer
 
 
@@ -255,7 +260,7 @@ async def test_open_sockets_count_as_connections(sample):
         assert "TOO_MANY_CONNECTIONS" in answer
         for client in clients:
             await client.close()
-        assert (await site.http.get("/v1/session")).status_code == 200
+        assert (await site.http.get("/v1/sign-in")).status_code == 200
 
 
 @pytest.mark.slow
@@ -276,14 +281,15 @@ async def test_page_of_another_program_on_this_machine_opens_none(sample):
         page = await (await browser.new_context()).new_page()
         await page.goto(f"{site.origin}/try")
         paired = await page.evaluate(PAIR, issue(site.sample).code)
-        assert (await ask(page, "GET", "/v1/session"))["status"] == 200
-        key = await page.evaluate("window.pageKey")
+        assert (await ask(page, "GET", "/v1/sign-in"))["status"] == 200
+        first, second = [(await ask(page, "POST", "/v1/sign-in/ticket"))["body"]["ticket"] for _ in range(2)]
         device = paired["body"]["device"]["device_id"]
-        assert await page.evaluate(attempt, [address, ["coilclaw", key]]) == f"{device}: from a page"
+        assert await page.evaluate(attempt, [address, ["coilclaw", first]]) == f"{device}: from a page"
+        assert await page.evaluate(attempt, [address, ["coilclaw", first]]) == "refused"
         assert await page.evaluate(attempt, [address, ["coilclaw"]]) == "refused"
         hostile = await page.context.new_page()
         await hostile.goto(origin)
-        for shown in (["coilclaw"], ["coilclaw", key], ["coilclaw", site.token], []):
+        for shown in (["coilclaw"], ["coilclaw", second], ["coilclaw", site.token], []):
             assert await hostile.evaluate(attempt, [address, shown]) == "refused"
         assert site.serving.seen.said == ["from a page"]
 
@@ -301,7 +307,7 @@ async def test_idling_beyond_every_limit_of_requests_ends_none(sample):
             assert await client.recv() == f"dev_test: {text}"
 
 
-async def test_socket_of_a_revoked_device_ends_and_those_of_others_go_on(sample):
+async def test_socket_of_a_revoked_device_ends_and_those_of_others_continue(sample):
     home = sample()
     async with served(home, try_sockets) as site:
         lost = enrol(home, "dev_lost", "tok_lost")
@@ -314,7 +320,7 @@ async def test_socket_of_a_revoked_device_ends_and_those_of_others_go_on(sample)
 
 async def test_device_that_signs_out_is_cut_off_with_the_request(sample):
     async with served(sample(), try_sockets) as site, opened(site) as client:
-        assert (await site.http.post("/v1/session/end")).status_code == 204
+        assert (await site.http.post("/v1/sign-in/end")).status_code == 204
         assert await closed(client) == 1008
 
 
@@ -363,7 +369,7 @@ async def test_server_that_stops_says_so(sample):
     assert await closed(client) == 1012
 
 
-async def test_route_that_breaks_is_told_without_its_words(sample):
+async def test_route_that_breaks_is_reported_without_its_words(sample):
     home = sample()
     async with served(home, try_sockets) as site, opened(site) as client:
         await client.send("break")

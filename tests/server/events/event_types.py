@@ -79,7 +79,7 @@ class _Module:
         for writer, at in WRITERS.items():
             for call in _calls(self.tree, writer):
                 # The conveyor's note takes no transaction, so its type comes first.
-                first = writer == "note" and isinstance(call.args[0], ast.Constant)
+                first = writer == "note" and bool(call.args) and isinstance(call.args[0], ast.Constant)
                 if len(call.args) > at:
                     yield f"{self.place}:{call.lineno}", self.words(call.args[0 if first else at])
         for call in _calls(self.tree, "keep"):

@@ -70,7 +70,7 @@ def test_what_is_not_looked_at_closely_holds_nothing_a_closer_look_would_redact(
     assert shown["id"] == redactor.text(entity)
 
 
-def test_of_an_event_that_is_too_large_only_the_frame_is_told():
+def test_of_an_event_that_is_too_large_only_the_frame_is_reported():
     told = Told(1, "job_state", "job_1", "", "2026-01-01T00:00:00.000Z", "")
     event = event_of(told, {"evidence": ["x" * LARGEST]}, "", Redactor())
     assert len(event.sse) < 1000

@@ -156,7 +156,7 @@ async def test_nothing_is_lost_or_doubled_by_coming_while_things_happen(sample):
             await follower.close()
 
 
-async def test_a_number_that_was_never_given_is_a_gap_and_the_stream_goes_on(sample):
+async def test_a_number_that_was_never_given_is_a_gap_and_the_stream_continues(sample):
     home = sample()
     last = await happen(home, 4)
     async with served(home, events_part) as site, Follower(site.port, site.token, last=9_000) as follower:
@@ -213,7 +213,7 @@ async def test_an_event_that_concerns_two_lists_is_heard_under_both_topics(sampl
                 await follower.until(lambda f: f.named("action"))
 
 
-async def test_the_conversation_of_an_action_or_job_is_told_though_its_event_does_not_name_it(sample):
+async def test_the_conversation_of_an_action_or_job_is_reported_though_its_event_does_not_name_it(sample):
     home = sample()
     outcome = await home.call("file_list", path=".")
     action_id = outcome.action.action_id
@@ -255,7 +255,7 @@ async def test_a_stream_that_need_not_follow_ends_when_everything_was_told(sampl
 # Text
 
 
-async def test_text_is_told_without_a_number_to_those_who_follow_its_conversation(sample):
+async def test_text_is_reported_without_a_number_to_those_who_follow_its_conversation(sample):
     home, kept = sample(), []
     async with served(home, with_streams(kept)) as site:
         feed = kept[0].feed
@@ -398,7 +398,7 @@ async def test_without_a_token_there_is_no_stream(sample):
         assert (await site.bare.get("/v1/events")).status_code == 401
 
 
-async def test_the_streams_of_a_revoked_device_end_and_those_of_others_go_on(sample):
+async def test_the_streams_of_a_revoked_device_end_and_those_of_others_continue(sample):
     home = sample()
     async with served(home, events_part) as site:
         lost = enrol(home, "dev_lost", "tok_lost")
@@ -445,7 +445,7 @@ async def test_so_many_streams_and_no_more(sample):
         assert (await third.get("/v1/events")).status_code == 503
         for follower in followers:
             await follower.close()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(280):
             while len(kept[0]) > 1:
                 await asyncio.sleep(0.01)
         async with Follower(site.port, site.token) as again:
@@ -539,7 +539,7 @@ async def test_a_reader_who_is_gone_leaves_nothing_behind(sample):
         async with Follower(site.port, site.token) as follower:
             await follower.until(lambda f: f.named("hello"))
             assert len(kept[0]) == 1
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(280):
             while len(kept[0]):
                 await asyncio.sleep(0.01)
 

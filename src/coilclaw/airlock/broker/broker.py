@@ -19,7 +19,6 @@ from coilclaw.airlock.url import Refusal, Target, parse_url
 from coilclaw.packets.box import BrokerLimits
 from coilclaw.packets.errors import EgressRefused, TransportError
 from coilclaw.sandbox.accepting import READ, hang_up
-from coilclaw.sandbox.box_listener import HOST, PORT
 
 Streams: TypeAlias = "tuple[asyncio.StreamReader, asyncio.StreamWriter]"
 
@@ -31,12 +30,6 @@ _STATUS: Final = {
     504: "Gateway Timeout",
 }  # fmt: skip
 _MALFORMED: Final = frozenset({"BAD_REQUEST", "FRAMING", "HOST_HEADER", "PIPELINED", "TIMEOUT", "METHOD", "BROKEN"})
-_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
-
-
-def proxy_environment() -> dict[str, str]:
-    """The variables that point programs inside at the proxy."""
-    return dict.fromkeys(_VARIABLES, f"http://{HOST}:{PORT}")
 
 
 class _Refused(Exception):

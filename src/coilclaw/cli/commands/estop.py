@@ -47,7 +47,31 @@ def estop(clear: bool, status: bool, reason: str) -> int:
     _note()
     logger_from(os.environ).say("info", "estop_triggered", {"path": str(stop.file), "reason": reason})
     tell(f"ESTOP engaged: {stop.file}. {way_out(_any_passkey())}")
+    _stop_elsewhere()
     return 0
+
+
+def _stop_elsewhere() -> None:
+    """Stop what runs in GitHub Actions too, as far as that can be done now; here everything is stopped already."""
+    import asyncio
+
+    from coilclaw.config import load
+
+    try:
+        forge = load(here(), os.environ).config.forge
+        if forge.kind != "github" or forge.github.execute != "actions":
+            return  # a home that cannot be opened is stopped all the same
+        with opened() as app:
+            ask = app.extensions.stop_elsewhere
+            fault = None if ask is None else asyncio.run(ask(app))
+    except (CoilclawError, OSError, ValueError, sqlite3.Error) as error:
+        fault = str(error)
+    if fault is None:
+        return
+    if fault:
+        tell(f"GitHub Actions were not told: {fault} Set the variable COILCLAW_STOP there yourself.", err=True)
+    else:
+        tell("GitHub Actions were told: the variable COILCLAW_STOP is set. Delete it there before you clear ESTOP.")
 
 
 def _note() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from coilclaw.cli.open_home import here
-from coilclaw.cli.output import counted, tell
+from coilclaw.cli.output import counted, print_wrapped, tell
 from coilclaw.config import Config, Home, default_toml, load
 from coilclaw.packets.errors import CoilclawError, StorageError, ToolError, UsageError
 
@@ -102,8 +102,8 @@ def _agrees_to_share(home: Home, workspace: Path) -> bool:
     others = other_homes(workspace, home.root)
     if not others or not sys.stdin.isatty():
         return False
-    tell(f"The workspace {workspace} belongs to another home: {', '.join(others)}.")
-    tell("Both agents would read and write the same files, and obey the same SYSTEM.md, policies and schedules.")
+    print_wrapped(f"The workspace {workspace} belongs to another home: {', '.join(others)}.")
+    print_wrapped("Both agents would read and write these files and obey the same SYSTEM.md, policies and schedules.")
     return click.confirm("Share it?", default=False)
 
 
@@ -126,7 +126,7 @@ def make_home(home: Home) -> list[str]:
 
 def make_parts(home: Home, config: Config) -> list[str]:
     """The database and the signing key."""
-    from coilclaw.ledger.heads import SigningKey
+    from coilclaw.ledger.heads import SigningKey, count_heads
     from coilclaw.packets.ids import utc_now
     from coilclaw.store.database import Database
     from coilclaw.store.threads import ensure_owner
@@ -137,7 +137,7 @@ def make_parts(home: Home, config: Config) -> list[str]:
     db = Database(config.memory.path, home.locks_dir)
     try:
         db.write_now(lambda tx: ensure_owner(tx, utc_now))
-        sealed = int(db.reader.execute("SELECT count(*) FROM ledger_heads").fetchone()[0])
+        sealed = count_heads(db.reader)
     finally:
         db.close()
     config.memory.path.chmod(0o600)

@@ -10,9 +10,9 @@ import msgspec
 
 from coilclaw.cli.commands.init import make_home, make_parts, make_workspace
 from coilclaw.cli.open_home import here, opened
-from coilclaw.cli.output import tell
+from coilclaw.cli.output import print_wrapped, tell
 from coilclaw.config import Home, load
-from coilclaw.packets.errors import CoilclawError, StorageError, UsageError
+from coilclaw.packets.errors import CoilclawError, ConfigError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +48,7 @@ HOSTED = tuple(
 LIGHT_HINTS = ("route", "summarise")
 STRONG_HINTS = ("chat", "plan", "job", "author")
 NO_LIGHT = "none"
+GOOGLE_SECRET = "GOOGLE_CLIENT_SECRET"  # noqa: S105 - the name of a variable
 AUTONOMY = {
     "readonly": "it reads and answers, and changes nothing",
     "supervised": "it reads and keeps notes by itself; other files and commands that may change something ask",
@@ -67,6 +68,9 @@ LOCAL_PORTS = {11434: "ollama", 1234: "lmstudio", 8080: "llamacpp", 8000: "vllm"
 @click.option(
     "--autonomy", type=click.Choice(["readonly", "supervised", "full"]), help="How much runs without asking you."
 )
+@click.option(
+    "--google-client-id", default="", help="Your OAuth client at Google, for mail and calendar (docs/google.md)."
+)
 @click.option("--non-interactive", is_flag=True, help="Do not prompt; use the flags and what is found.")
 @click.option("--no-test", is_flag=True, help="Do not test the provider.")
 def onboard(
@@ -76,6 +80,7 @@ def onboard(
     light_model: str | None,
     api_key_env: str | None,
     autonomy: str | None,
+    google_client_id: str,
     non_interactive: bool,
     no_test: bool,
 ) -> int:
@@ -93,10 +98,20 @@ def onboard(
         choice = msgspec.structs.replace(choice, light=_light(choice, light_model, interactive=interactive))
     if interactive and autonomy is None:
         autonomy = _ask_autonomy()
-    _write(home, choice, autonomy)
-    load(home, os.environ)  # what was written must hold
+    _write(home, choice, autonomy, google_client_id)
     tell(f"Wrote {home.config_file}: provider {choice.name if choice else 'local (mock)'}.")
+    if google_client_id or interactive:
+        _tell_google(google_client_id)
     return 0 if no_test else _test()
+
+
+def _tell_google(client_id: str) -> None:
+    """How mail and calendar go on from here, or how they could be had."""
+    if not client_id:
+        tell("Mail and calendar at Google: docs/google.md, then `coilclaw onboard --google-client-id ID`.")
+        return
+    tell(f"Mail and calendar: store the client's secret with `coilclaw secret set {GOOGLE_SECRET}`, then connect your")
+    tell("account with `coilclaw google connect --identity user`, and the bot's with `--identity bot`.")
 
 
 def _light(choice: Choice, asked: str | None, *, interactive: bool) -> str:
@@ -118,30 +133,32 @@ def _prepare(home: Home) -> None:
 
 
 async def find_local() -> list[Choice]:
-    """Model servers that answer on loopback, asked through the airlock like any provider."""
+    """Model servers that answer on loopback."""
+    urls = {f"http://127.0.0.1:{port}/v1": name for port, name in LOCAL_PORTS.items()}
+    asked = await asyncio.gather(*(models_at(url) for url in urls))
+    return [
+        Choice(name=name, base_url=url, model=models[0], api_key_env="", why=f"answers at {url}", models=models)
+        for (url, name), models in zip(urls.items(), asked, strict=True)
+        if models
+    ]
+
+
+async def models_at(url: str) -> tuple[str, ...]:
+    """What a server says it has, asked through the airlock like any provider; nothing when it does not say."""
     from coilclaw.airlock import Listing
     from coilclaw.airlock.transport import Airlock
     from coilclaw.packets.errors import EgressRefused, TransportError
     from coilclaw.packets.http import HttpRequest
     from coilclaw.packets.ids import utc_now
 
-    urls = {f"http://127.0.0.1:{port}/v1": name for port, name in LOCAL_PORTS.items()}
-    airlock = Airlock(Listing.build(providers=list(urls)), log=lambda _: None, clock=utc_now)
-
-    async def look(url: str, name: str) -> Choice | None:
-        request = HttpRequest(principal="provider", method="GET", url=f"{url}/models", timeout_seconds=1.5)
-        try:
-            response = await airlock.send(request)
-            models = msgspec.json.decode(response.body, type=_Models) if response.status == 200 else None
-        except (TransportError, EgressRefused, msgspec.DecodeError):
-            return None
-        if models is None or not models.data:
-            return None
-        names = tuple(each.id for each in models.data)
-        return Choice(name=name, base_url=url, model=names[0], api_key_env="", why=f"answers at {url}", models=names)
-
-    looked = await asyncio.gather(*(look(url, name) for url, name in urls.items()))
-    return [choice for choice in looked if choice is not None]
+    airlock = Airlock(Listing.build(providers=[url]), log=lambda _: None, clock=utc_now)
+    request = HttpRequest(principal="provider", method="GET", url=f"{url.rstrip('/')}/models", timeout_seconds=1.5)
+    try:
+        response = await airlock.send(request)
+        found = msgspec.json.decode(response.body, type=_Models) if response.status == 200 else _Models(data=[])
+    except (TransportError, EgressRefused, msgspec.DecodeError):
+        return ()
+    return tuple(each.id for each in found.data)
 
 
 class _Model(msgspec.Struct):
@@ -187,23 +204,35 @@ def _from_flags(
 def _ask(found: list[Choice]) -> Choice | None:
     tell("Which model should answer?", err=True)
     for number, choice in enumerate(found, start=1):
-        tell(f"  {number}) {choice.name}: {choice.model} ({choice.why})", err=True)
+        _tell_option(number, f"{choice.name}: {choice.model} ({choice.why})")
     other = "another server" if found else "a model server at an address you type in"
-    tell(f"  {len(found) + 1}) {other} (any OpenAI-compatible one)", err=True)
-    tell(f"  {len(found) + 2}) none yet: use the built-in mock", err=True)
+    _tell_option(len(found) + 1, f"{other} (any OpenAI-compatible one)")
+    _tell_option(len(found) + 2, "none yet: use the built-in mock")
     default = 1 if found else 2
     picked = click.prompt("Number", default=default, type=click.IntRange(1, len(found) + 2), err=True)
     if picked <= len(found):
         return found[picked - 1]
-    if picked == len(found) + 2:
-        return None
-    return Choice(
-        name=click.prompt("A name for it", default="model", err=True),
-        base_url=click.prompt("Base URL", default="http://localhost:1234/v1", err=True),
-        model=click.prompt("Model", err=True),
-        api_key_env=click.prompt("Variable that holds the key (empty: none)", default="", err=True),
-        why="typed in",
-    )
+    return None if picked == len(found) + 2 else _ask_server()
+
+
+def _ask_server() -> Choice:
+    """A server that was not found by itself; which of its models is asked next."""
+    from coilclaw.config.checks import url_fault
+    from coilclaw.config.tables import MODELS, TABLES
+
+    while fault := url_fault(url := click.prompt("Its address", default="http://localhost:1234/v1", err=True).strip()):
+        print_wrapped(f"The address {fault}.", err=True)
+    models = asyncio.run(models_at(url))
+    key = click.prompt("Variable that holds its key (empty: none)", default="", show_default=False, err=True)
+    naming = TABLES[MODELS]
+    while not naming.names(name := click.prompt("A name for it", default="model", err=True).strip()):
+        print_wrapped(f"That does not work: {naming.naming()}.", err=True)
+    model = next(iter(models), "")
+    return Choice(name=name, base_url=url, model=model, api_key_env=key.strip(), why="typed in", models=models)
+
+
+def _tell_option(number: int, text: str) -> None:
+    print_wrapped(f"  {number}) {text}", err=True, indent="     ")
 
 
 def _ask_model(choice: Choice) -> str:
@@ -212,15 +241,16 @@ def _ask_model(choice: Choice) -> str:
 
     listed = choice.models[:MOST_MODELS] if len(choice.models) > 1 else ()
     for number, model in enumerate(listed, start=1):
-        tell(f"  {number}) {one_line(model)}", err=True)
-    answer: str = click.prompt("Model (number or name)" if listed else "Model", default=choice.model, err=True)
+        _tell_option(number, one_line(model))
+    words = "Model (number or name)" if listed else "Model"
+    answer: str = click.prompt(words, default=choice.model or None, err=True)
     return _numbered(answer, listed)
 
 
 def _ask_autonomy() -> str:
     tell("How much may run without asking you?", err=True)
     for number, (level, meaning) in enumerate(AUTONOMY.items(), start=1):
-        tell(f"  {number}) {level}: {meaning}", err=True)
+        _tell_option(number, f"{level}: {meaning}")
     while True:
         answer = _numbered(click.prompt("Autonomy (number or name)", default="supervised", err=True), tuple(AUTONOMY))
         if answer in AUTONOMY:
@@ -234,7 +264,7 @@ def _numbered(answer: str, listed: tuple[str, ...]) -> str:
     return listed[number - 1] if 0 < number <= len(listed) else answer.strip()
 
 
-def _write(home: Home, choice: Choice | None, autonomy: str | None) -> None:
+def _write(home: Home, choice: Choice | None, autonomy: str | None, google_client_id: str = "") -> None:
     """Edit config.toml, keeping everything the owner wrote, comments too."""
     import tomlkit
 
@@ -251,10 +281,17 @@ def _write(home: Home, choice: Choice | None, autonomy: str | None) -> None:
         document["default_provider"] = name
         if autonomy is not None:
             document.setdefault("security", tomlkit.table())["autonomy"] = autonomy
+        if google_client_id:
+            google = document.setdefault("google", tomlkit.table())
+            google["client_id"], google["client_secret_env"] = google_client_id, GOOGLE_SECRET
+        text = tomlkit.dumps(document)
+        load(home, os.environ, text.encode())  # what is written must hold
         partial = home.config_file.with_suffix(".new")
-        partial.write_text(tomlkit.dumps(document), encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
         partial.chmod(0o600)
         partial.replace(home.config_file)
+    except ConfigError as error:
+        raise ConfigError(error.problems, remedy=f"Nothing was written to {home.config_file}.") from error
     except OSError as error:
         raise StorageError(f"{home.config_file} cannot be written ({error.strerror}).") from error
 

@@ -29,7 +29,7 @@ def set_value(name: str) -> int:
     if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,127}", name):
         raise UsageError(f"{name!r} is not a valid variable name.", remedy="Use capitals, such as OPENROUTER_API_KEY.")
     with opened() as app:
-        weak = set_secret(app, name, _value(name))
+        weak = set_secret(app, name, ask_value(f"value of {name}"))
         used = name in app.keyring.names
     tell(f"Stored {name}.")
     if weak:
@@ -39,9 +39,10 @@ def set_value(name: str) -> int:
     return 0
 
 
-def _value(name: str) -> str:
+def ask_value(what: str) -> str:
+    """A secret, asked for at a terminal without being shown, or read from stdin."""
     if sys.stdin.isatty():
-        return str(click.prompt(f"Value of {name}", hide_input=True, default="", show_default=False, err=True))
+        return str(click.prompt(what[0].upper() + what[1:], hide_input=True, default="", show_default=False, err=True))
     data = sys.stdin.buffer.read(MOST_BYTES + 2)
     try:
         return data.decode("utf-8").removesuffix("\n").removesuffix("\r")

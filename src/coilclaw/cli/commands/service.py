@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli.open_home import here
-from coilclaw.cli.output import json_option, print_json, tell
-from coilclaw.cli.systemd_unit import NAME, check_environment, environment_file, is_ours, unit_file, unit_text
+from coilclaw.cli.output import counted, json_option, print_json, tell
+from coilclaw.cli.systemd_unit import (
+    COMMANDS,
+    EVOLVE,
+    NAME,
+    check_environment,
+    environment_file,
+    is_ours,
+    unit_file,
+    unit_text,
+)
 from coilclaw.packets.errors import ToolError, UsageError
 
 if TYPE_CHECKING:
@@ -24,9 +33,24 @@ WITHOUT = (
 
 
 @click.group()
-def service() -> None:
-    """Run `coilclaw up` as a service of this user, started at login and again after a crash. Linux only (systemd)."""
+@click.option("--evolve", is_flag=True, help="The service of `coilclaw evolve up`, beside that of `coilclaw up`.")
+@click.pass_context
+def service(context: click.Context, evolve: bool) -> None:
+    """Run `coilclaw up` as a service of this user, started at login and again after a crash. Linux only (systemd).
+
+    With --evolve, as in `coilclaw service --evolve install`, it is `coilclaw evolve up`.
+    """
     must_be_linux(sys.platform)
+    context.obj = EVOLVE if evolve else NAME
+
+
+def _name() -> str:
+    """The unit that the command is about."""
+    return str(click.get_current_context().obj)
+
+
+def _file() -> Path:
+    return unit_file(os.environ, _name())
 
 
 def must_be_linux(platform: str) -> None:
@@ -45,14 +69,16 @@ def install(only_print: bool) -> int:
     home = here().root
     if not home.is_dir():
         raise UsageError(f"there is no home at {home}.", remedy="Run `coilclaw init` first.")
-    text = unit_text(_program(), home)
+    if _name() == EVOLVE and not (home / "evolve" / "bot.git").is_dir():
+        raise UsageError("there is no repository for the agent yet.", remedy="Run `coilclaw evolve init` first.")
+    text = unit_text(_program(), home, _name())
     if only_print:
         tell(text, nl=False)
         return 0
     check_environment(home)
-    file = unit_file(os.environ)
+    file = _file()
     _write(file, text)
-    tell(f"Wrote {file}: runs `{_program()} up` with COILCLAW_HOME={home}.")
+    tell(f"Wrote {file}: runs `{_program()} {COMMANDS[_name()]}` with COILCLAW_HOME={home}.")
     tell(f"The service does not see this shell's variables: store keys with `coilclaw secret set`, or in"
                f" {environment_file(home)} (mode 0600).")  # fmt: skip
     trouble = _no_session()
@@ -60,9 +86,9 @@ def install(only_print: bool) -> int:
         tell(f"The service is not enabled: {trouble} {WITHOUT}", err=True)
         return 0
     _systemctl("daemon-reload")
-    _systemctl("enable", NAME)
+    _systemctl("enable", _name())
     tell("It starts when you log in; `loginctl enable-linger` lets it run without a login. Start it now:"
-               " `coilclaw service start`.")  # fmt: skip
+               f" `{_words('start')}`.")  # fmt: skip
     return 0
 
 
@@ -70,30 +96,46 @@ def install(only_print: bool) -> int:
 def start() -> int:
     """Start the service now."""
     _must_be_ready()
-    _systemctl("start", NAME)
-    tell("Started. `coilclaw pair` shows a code for the first device, `coilclaw service logs` shows its log.")
+    _systemctl("start", _name())
+    first = "`coilclaw pair` shows a code for the first device"
+    if _name() == EVOLVE:
+        first = "`coilclaw evolve status` shows what it does"
+    tell(f"Started. {first}, `{_words('logs')}` shows its log.")
     return 0
 
 
 @service.command()
-def stop() -> int:
-    """Stop the service; what runs may finish within ten seconds."""
+@click.option("--sessions", is_flag=True, help="Also end every coding session; otherwise they go on.")
+def stop(sessions: bool) -> int:
+    """Stop the service; what runs may finish within ten seconds. Coding sessions go on."""
     _must_be_ready()
-    _systemctl("stop", NAME)
+    _systemctl("stop", _name())
     tell("Stopped.")
+    if sessions:
+        tell(f"{counted(_end_sessions(), 'coding session')} ended.")
     return 0
+
+
+def _end_sessions() -> int:
+    """End every keeper of this home; the next server records how each ended."""
+    import asyncio
+
+    from coilclaw.cli.open_home import here
+    from coilclaw.sandbox.keepers import Keepers
+
+    return asyncio.run(Keepers(here().root / "run").end_all(forget=False))
 
 
 @service.command()
 @json_option
 def status(as_json: bool) -> int:
     """Say whether the service runs (exit 1 when it does not)."""
-    installed = unit_file(os.environ).is_file()
+    installed = _file().is_file()
     shown: dict[str, str] = {}
     if installed:
         _must_be_ready()
         names = "ActiveState,SubState,MainPID,NRestarts,UnitFileState,ActiveEnterTimestamp"
-        lines = _systemctl("show", NAME, f"--property={names}").out.splitlines()
+        lines = _systemctl("show", _name(), f"--property={names}").out.splitlines()
         shown = dict(line.split("=", 1) for line in lines if "=" in line)
     running = shown.get("ActiveState") == "active"
     if as_json:
@@ -103,7 +145,7 @@ def status(as_json: bool) -> int:
         state, enabled = shown.get("ActiveState", ""), shown.get("UnitFileState") == "enabled"
         print_json({"installed": installed, "running": running, "state": state, "enabled": enabled, **number})
     elif not installed:
-        tell("Not installed. Run `coilclaw service install`.")
+        tell(f"Not installed. Run `{_words('install')}`.")
     elif running:
         tell(f"Running since {shown.get('ActiveEnterTimestamp') or '?'}, process {shown.get('MainPID')},"
                    f" restarted {shown.get('NRestarts', '0')} times.")  # fmt: skip
@@ -121,7 +163,7 @@ def logs(follow: bool, lines: int) -> int:
 
     sys.stdout.flush()
     more = ("--follow",) if follow else ()
-    code = show_system("journalctl", "--user", f"--unit={NAME}", f"--lines={lines}", "--no-pager", *more)
+    code = show_system("journalctl", "--user", f"--unit={_name()}", f"--lines={lines}", "--no-pager", *more)
     if code:
         raise ToolError(f"journalctl ended with {code}.", remedy=f"Does this user have a journal? {WITHOUT}")
     return 0
@@ -130,20 +172,24 @@ def logs(follow: bool, lines: int) -> int:
 @service.command(short_help="Stop the service and remove its unit; the home is kept.")
 def uninstall() -> int:
     """Stop the service and take the unit away; the home is left alone."""
-    file = unit_file(os.environ)
+    file = _file()
     if not file.is_file():
         tell("Not installed.")
         return 0
     _must_be_ours(file)
     reachable = not _no_session()
     if reachable:
-        _systemctl("disable", "--now", NAME)
+        _systemctl("disable", "--now", _name())
     file.unlink()
-    (file.parent / "default.target.wants" / NAME).unlink(missing_ok=True)
+    (file.parent / "default.target.wants" / _name()).unlink(missing_ok=True)
     if reachable:
         _systemctl("daemon-reload")
     tell(f"Removed {file}.")
     return 0
+
+
+def _words(command: str) -> str:
+    return f"coilclaw service {'--evolve ' if _name() == EVOLVE else ''}{command}"
 
 
 def _program() -> Path:
@@ -167,7 +213,7 @@ def _write(file: Path, text: str) -> None:
     if file.exists():
         _must_be_ours(file)
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".{NAME}.new")
+    fresh = file.with_name(f".{file.name}.new")
     fresh.write_text(text, encoding="utf-8")
     fresh.chmod(0o644)
     fresh.replace(file)
@@ -186,8 +232,8 @@ def _no_session() -> str:
 
 
 def _must_be_ready() -> None:
-    if not unit_file(os.environ).is_file():
-        raise UsageError("the service is not installed.", remedy="Run `coilclaw service install`.")
+    if not _file().is_file():
+        raise UsageError("the service is not installed.", remedy=f"Run `{_words('install')}`.")
     trouble = _no_session()
     if trouble:
         raise ToolError(trouble, remedy=WITHOUT)
@@ -201,6 +247,6 @@ def _systemctl(*args: str) -> "Ran":
         said = ran.error.splitlines()
         raise ToolError(
             f"systemctl {args[0]} failed: {said[0] if said else ran.code}.",
-            remedy="`coilclaw service logs` may say more.",
+            remedy=f"`{_words('logs')}` may say more.",
         )
     return ran

@@ -13,7 +13,7 @@ from coilclaw.cli.phrases import result_words, waits_for
 
 if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Approver, Outcome
-    from coilclaw.packets.action import Action, Source, ToolCall
+    from coilclaw.packets.action import Action, Identity, Source, ToolCall
     from coilclaw.runtime import Runtime
 
 
@@ -29,6 +29,8 @@ def list_tools(as_json: bool) -> None:
     with opened() as app:
         allowed = app.allowed_tools
         if as_json:
+            from coilclaw.gate.identities import shown_parameters
+
             print_json(
                 [
                     {
@@ -38,7 +40,7 @@ def list_tools(as_json: bool) -> None:
                         "destination": each.destination,
                         "idempotent": each.idempotent,
                         "allowed": each.name in allowed,
-                        "parameters": each.parameters,
+                        "parameters": shown_parameters(each),
                     }
                     for each in app.tools.values()
                 ]
@@ -57,14 +59,23 @@ def list_tools(as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask about what stays on this machine. What leaves it still asks.")
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. This is announced, logged and receipted.")
 @click.option("--key", metavar="KEY", help="Your own idempotency key: the same call with it is executed once.")
+@click.option("--identity", type=click.Choice(["user", "bot"]), help="In whose name, for tools that act at an account.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def run(name: str, args_json: str, yes: bool, unsafe: bool, key: str | None, output: str) -> int:
+def run(
+    name: str,
+    args_json: str,
+    yes: bool,
+    unsafe: bool,
+    key: str | None,
+    identity: "Identity | None",
+    output: str,
+) -> int:
     """Run one tool through the gate: decided, approved where needed, receipted.
 
     Exit code: 0 done, 1 failed, 3 denied, 4 approval needed or rejected, 5 ESTOP.
     """
     with opened(unsafe=unsafe) as app:
-        outcome = asyncio.run(run_tool(app, _typed(name, args_json), yes=yes, key=key))
+        outcome = asyncio.run(run_tool(app, _typed(name, args_json, identity), yes=yes, key=key))
         if output == "json":
             print_json(
                 {
@@ -81,12 +92,13 @@ def run(name: str, args_json: str, yes: bool, unsafe: bool, key: str | None, out
         return exit_code(outcome)
 
 
-def _typed(name: str, args_json: str) -> "ToolCall":
+def _typed(name: str, args_json: str, identity: "Identity | None") -> "ToolCall":
     """The call as a model's would be read: what makes no sense is denied by the gate, with a receipt."""
     from coilclaw.gate.proposal import typed_call
     from coilclaw.packets.chat import ProposedCall
 
-    return typed_call(ProposedCall(call_id="", tool=name, arguments=args_json or " "))  # nothing is not {}
+    given = args_json or " "  # nothing is not {}
+    return typed_call(ProposedCall(call_id="", tool=name, arguments=given, identity=identity))
 
 
 async def run_tool(

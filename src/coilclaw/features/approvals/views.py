@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 from coilclaw.ledger.story import Story, story_of
-from coilclaw.packets.action import Action, Label, Source, Status, ToolResult
+from coilclaw.packets.action import Action, Identity, Label, Source, Status, ToolResult
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import Card, Offer
 from coilclaw.packets.decision import Decision, Lane, Risk, RiskClass, RiskWord, Verdict
@@ -77,6 +77,8 @@ class ApprovalCard(msgspec.Struct, frozen=True, kw_only=True):
     action_id: str
     status: Status
     tool_name: str
+    identity: Identity | None = None
+    """In whose name it acts at an account; null for a tool without accounts."""
     human_summary: str
     target_entity: str
     risk_class: RiskClass
@@ -111,6 +113,8 @@ class ApprovalCard(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner had said in the turn it comes from, the beginning of it on one line; empty when nobody did."""
     thread_id: str
     job_id: str | None
+    session_id: str
+    """The coding session whose program asks, or empty."""
     created_at: str
 
 
@@ -283,6 +287,7 @@ def _card_shown(core: Core, redacting: Redacting, asked: _Asked) -> ApprovalCard
         action_id=action.action_id,
         status=action.status,
         tool_name=core.whole(card.tool_name),
+        identity=action.call.identity,
         human_summary=core.whole(card.human_summary),
         target_entity=core.whole(card.target_entity),
         risk_class=card.risk_class,
@@ -307,6 +312,7 @@ def _card_shown(core: Core, redacting: Redacting, asked: _Asked) -> ApprovalCard
         asked=one_line(" ".join(redacting.head(asked.words, SHOWN_WORDS).split())),
         thread_id=action.thread_id,
         job_id=action.job_id,
+        session_id=action.source_id if action.source == "session" else "",
         created_at=action.created_at,
     )
 

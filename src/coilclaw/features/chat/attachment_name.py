@@ -33,7 +33,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def plain_folder(raw: str) -> str:
-    """A folder below attachments/, as it was asked for; one that is no plain name is refused, not mended."""
+    """The requested folder below attachments/; anything but a plain name is refused, not repaired."""
     if not raw:
         return ""
     parts = raw.split("/")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from coilclaw.cli.output import print_line
 from coilclaw.cli.phrases import JOBS
+from coilclaw.features.chat.turn_ends import nobody_runs
 from coilclaw.features.jobs.job_views import waiting_for
 from coilclaw.features.jobs.terminal import GRACE_SECONDS, POLL_SECONDS, RESTS
 from coilclaw.packets.job import ENDED, JobState
@@ -13,7 +14,10 @@ from coilclaw.packets.ports import Channel
 from coilclaw.packets.text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coilclaw.features.jobs.background import Background
+    from coilclaw.gate.outcomes import Outcome
     from coilclaw.runtime import Runtime
     from coilclaw.store.jobs import JobRow
     from coilclaw.work.worker import Tally
@@ -37,13 +41,26 @@ class BackgroundJobs:
         """Make a job in this conversation and see that somebody works on it."""
         from coilclaw.features.jobs.job_requests import Request
 
-        background = self._parts()
-        job = await background.desk().create(Request(goal=goal, thread_id=thread_id, channel="cli"))
+        job = await self._parts().desk().create(Request(goal=goal, thread_id=thread_id, channel="cli"))
         if job.state in ENDED:
             await self._channel.send(thread_id, f"{job.job_id} is {JOBS[job.state]}. {one_line(job.reason)}")
             return
+        await self._take(job)
+
+    async def take_in(self, outcomes: "Sequence[Outcome]") -> None:
+        """See that somebody works on the jobs that the agent started in a turn, as on those of the owner."""
+        from coilclaw.store.jobs import load_job
+
+        for outcome in outcomes:
+            job = load_job(self._app.db.reader, str(outcome.result.metadata.get("job_id", "")))
+            if outcome.action.call.tool == "job_start" and job is not None and job.state not in ENDED:
+                await self._take(job)
+        if words := nobody_runs(self._app, outcomes, ("schedule_add",)):
+            print_line(words)
+
+    async def _take(self, job: "JobRow") -> None:
         self._made[job.job_id] = job.state
-        await self._channel.send(thread_id, f"{job.job_id} is created. {self._somebody(background)}")
+        await self._channel.send(job.thread_id, f"{job.job_id} is created. {self._somebody(self._parts())}")
         if self._watch is None:
             self._watch = asyncio.ensure_future(self._follow())
 

@@ -43,22 +43,23 @@ def chat_part(serving: "Serving", turns: "Turns | None" = None) -> "Part":
 
 
 def _chores(runtime: "Runtime", conveyor: "Conveyor") -> "tuple[Chore, ...]":
-    """A worker goes on with turns whose calls were answered, where no server does, which would stream their text."""
+    """A worker goes on with turns whose calls were answered, and with those that a killed process left, where no server
+    does, which would stream their text."""
     from coilclaw.server.server_lock import running_address
     from coilclaw.work.worker import Chore
 
-    async def resume() -> int:
+    async def go_on() -> int:
         if running_address(runtime.home.locks_dir) is not None:
             return 0
         from coilclaw.features.chat.turns import Turns
 
         turns = Turns(runtime, conveyor)
         try:
-            return await turns.resume_all()
+            return await turns.go_on()
         finally:
             turns.close()
 
-    return (Chore(name="turns", every=1.0, run=resume),)
+    return (Chore(name="turns", every=1.0, run=go_on),)
 
 
 FEATURE = Feature(part=chat_part, chores=_chores)

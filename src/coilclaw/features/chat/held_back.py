@@ -1,4 +1,4 @@
-"""What a turn may not send because it read untrusted content: the owner can have it shown, in place, and answer it.
+"""What a turn may not send or ask for because it read untrusted content: the owner can have it shown and answer it.
 
 It is offered by the action's code alone, never by words of the model, and never pushed.
 """
@@ -22,7 +22,7 @@ def held_words(app: "Runtime", turn_id: str) -> str:
     if not held:
         return ""
     were = "was" if len(held) == 1 else "were"
-    return f"{counted(len(held), 'message')} {were} held back because this conversation read untrusted content."
+    return f"{counted(len(held), 'action')} {were} held back because this conversation read untrusted content."
 
 
 def how_to_show(app: "Runtime", turn_id: str) -> str:

@@ -16,7 +16,7 @@ from coilclaw.features.chat.background_jobs import BackgroundJobs
 from coilclaw.features.chat.held_back import held_words, show_held
 from coilclaw.features.chat.models import ConversationModels
 from coilclaw.features.chat.post_message import TextOut, coded, post, take_up
-from coilclaw.features.chat.slash_commands import resumed, show_about, undo_last
+from coilclaw.features.chat.slash_commands import resumed, show_about, show_last, undo_last
 from coilclaw.features.chat.store.turns import OVER, answer_of, asked_together, load_turn
 from coilclaw.features.chat.turn_ends import waiting_words
 from coilclaw.features.chat.turn_view import shown
@@ -115,6 +115,7 @@ class Repl:
             print_line(
                 f"{outcome.action.call.tool} ({outcome.action.action_id}): {outcome.result.output}", style="yellow"
             )
+        show_last(self._app, self._thread)
         follow = asyncio.ensure_future(self._follow())
         try:
             await self._go_on()
@@ -201,6 +202,7 @@ class Repl:
             out.finish(waiting_words(self._app, reply.turn_id) if reply.ending == "pending" else reply.text)
         if reply.ending == "pending":
             self._waiting.add(reply.turn_id)
+        await self._aside.take_in(reply.outcomes)
         await self._offer_held(reply.turn_id)
 
     async def _offer_held(self, turn_id: str) -> None:
@@ -292,6 +294,7 @@ class Repl:
         self._project = load_project(self._app.db.reader, kept) if kept else None
         self._thread = thread
         print_line(f"Conversation {thread}: {self._app.redact(title_of(self._app.db.reader, thread))}")
+        show_last(self._app, thread)
         await self._go_on()
 
     async def _model(self, name: str) -> None:

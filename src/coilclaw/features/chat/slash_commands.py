@@ -1,11 +1,13 @@
 """What a conversation at the terminal can be asked about itself: what waits, its plan, its cost, earlier ones."""
 
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from coilclaw.cli.output import counted, moment, print_line, print_rows
+from coilclaw.cli.output import colours, counted, moment, print_line, print_rows, print_wrapped
 from coilclaw.packets.errors import UsageError
+from coilclaw.packets.text import visible
 
 if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Approver, Conveyor
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 RESUMABLE = 15
 """Conversations in the list of `/resume`."""
+LAST_MESSAGES, LAST_WORDS = 100, 600
+"""Messages among which the last words of both are looked for, and characters shown of them."""
 LOOKED_AT = 500
 """Actions among which the last plan of a conversation is looked for."""
 _SIGNS = {"todo": "☐", "doing": "▶", "done": "✓", "dropped": "✗"}
@@ -40,6 +44,31 @@ def resumed(app: "Runtime", number: str) -> str | None:
     if not (number.isascii() and number.isdigit() and 1 <= int(number) <= len(threads)):
         raise UsageError(f"there is no conversation {number!r} in the list.", remedy="/resume shows it.")
     return threads[int(number) - 1].thread_id
+
+
+def show_last(app: "Runtime", thread_id: str) -> None:
+    """The last words of both, so that the owner knows where a conversation stands."""
+    from coilclaw.store.threads import recent_messages
+
+    for role in ("user", "assistant"):
+        for row in reversed(recent_messages(app.db.reader, thread_id, LAST_MESSAGES)):
+            if row.role == role and row.content.strip() and "job_id" not in row.metadata:
+                words = visible(app.redact(row.content)).strip()
+                words = words if len(words) <= LAST_WORDS else f"{words[:LAST_WORDS].rstrip()} …"
+                _show_words(words, of_owner=role == "user")
+                break
+
+
+def _show_words(words: str, *, of_owner: bool) -> None:
+    """What somebody said: an answer as it was shown when it was given."""
+    if of_owner or not colours(sys.stdout):
+        print_wrapped(f"› {words}" if of_owner else words, style="cyan" if of_owner else "")
+        return
+    from coilclaw.cli.live import Live
+
+    live = Live(sys.stdout, str)
+    live.answer(words)
+    live.stop()
 
 
 def show_about(name: str, app: "Runtime", conveyor: "Conveyor", thread_id: str) -> bool:
@@ -93,14 +122,17 @@ def _show_cost(app: "Runtime", thread_id: str) -> None:
 
 def _show_answers(app: "Runtime") -> None:
     """What the owner said yes to from now on."""
+    from coilclaw.cli.terminal import UNTIL
     from coilclaw.features.answers.views import view_of
     from coilclaw.packets.ids import stamp
     from coilclaw.store.standing_answers import list_answers
 
     now = stamp(app.clock())
     found = [view_of(each, now, app.redact) for each in list_answers(app.db.reader, app.clock, ended=False)]
-    rows = [(each.scope, counted(each.uses, "use"), each.answer_id) for each in found]
-    print_rows(rows, ("yes to", "used", "answer"), empty="There are no standing answers.")
+    rows = [(each.scope, UNTIL[each.until], counted(each.uses, "use"), each.answer_id) for each in found]
+    print_rows(rows, ("yes to", "how long", "used", "answer"), empty="There are no standing answers.")
+    if rows:
+        print_line("`coilclaw answers revoke ANSWER` ends one.")
 
 
 async def undo_last(app: "Runtime", project_id: str, approve: "Approver") -> None:
@@ -109,7 +141,11 @@ async def undo_last(app: "Runtime", project_id: str, approve: "Approver") -> Non
     from coilclaw.cli.phrases import result_words
     from coilclaw.packets.action import ToolCall
 
-    named = app.project_root(project_id).snapshots.named("")
+    root = app.project_root(project_id)
+    named = root.snapshots.named("")
+    if not root.snapshots.changes(named.id, root.places.may_restore):
+        print_line("There is nothing to take back: nothing the agent wrote is still there.")
+        return
     call = ToolCall.of("undo", {"snapshot": named.id})
     outcome = await run_tool(app, call, yes=False, approve=approve, project_id=project_id)
     print_line(app.redact(result_words(outcome.result)))

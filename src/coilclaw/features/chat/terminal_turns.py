@@ -14,6 +14,10 @@ from coilclaw.features.chat.turn_record import TurnRecord
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.ids import new_id
 from coilclaw.store.claims import Claimant
+from coilclaw.store.threads import recent_messages
+
+LOOKED_AT = 100
+"""Messages among which the owner's last words are looked for."""
 
 if TYPE_CHECKING:
     from coilclaw.agent.loop import Agent, Reply
@@ -75,10 +79,20 @@ class TerminalTurns:
 
     async def resume(self, turn_ids: Container[str], on_text: Callable[[str], None] | None) -> "list[Reply]":
         """Go on with those of these turns whose calls have their outcomes by now; the answers."""
-        due = [turn for turn in resumable_turns(self._app.db.reader) if turn.turn_id in turn_ids]
-        return [
-            await self._go_on(turn, on_text) for turn in due if await self._record.resume(turn, self._claimant.name)
-        ]
+        db, mine = self._app.db.reader, self._claimant.name
+        due = [turn for turn in resumable_turns(db) if turn.turn_id in turn_ids]
+        replies = [await self._go_on(turn, on_text) for turn in due if await self._record.resume(turn, mine)]
+        # A process that died at its question had not even written that the turn waits.
+        left = [turn for turn in open_turns(db) if turn.turn_id in turn_ids and self._is_left(turn)]
+        return [*replies, *[await self._go_on(turn, on_text) for turn in left if await self._record.claim(turn, mine)]]
+
+    def _is_left(self, turn: TurnRow) -> bool:
+        """Whether a dead process left a turn that can go on; the owner's newer words win."""
+        db = self._app.db.reader
+        if turn.state != "RUNNING" or not self._claimant.gone(turn.worker) or end_of_left(db, turn) is not None:
+            return False
+        said = [row.turn_id for row in recent_messages(db, turn.thread_id, LOOKED_AT) if row.role == "user"]
+        return said[-1:] == [turn.turn_id]
 
     async def _go_on(self, turn: TurnRow, on_text: Callable[[str], None] | None) -> "Reply":
         from coilclaw.agent.loop import Accepted

@@ -1,6 +1,6 @@
 """How a turn can end without an answer, and what its conversation is told then."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from coilclaw.features.chat.store.turns import TurnEnd, TurnRow, answer_of, times_started, unknown_calls
@@ -18,6 +18,7 @@ from coilclaw.store.job_history import standing_of
 from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
+    from coilclaw.gate.outcomes import Outcome
     from coilclaw.runtime.runtime import Runtime
 
 STOPPED = "You stopped this answer. What was done before is listed above, each call with its receipt."
@@ -83,6 +84,16 @@ def waiting_words(app: "Runtime", turn_id: str) -> str:
         action = load_action(db, standing.action_id)
         lines.append(f"{standing.tool} has not run yet." if action is None else waits_for(app, action))
     return "\n".join(lines) or "This has its answers and continues shortly."
+
+
+def nobody_runs(app: "Runtime", outcomes: Sequence["Outcome"], tools: tuple[str, ...]) -> str:
+    """What the owner is told when these calls made work for later that no worker is there to do; else empty."""
+    from coilclaw.gate.executor import worker_is_running
+
+    made = any(outcome.result.success and outcome.action.call.tool in tools for outcome in outcomes)
+    if not made or worker_is_running(app.home.locks_dir):
+        return ""
+    return "No worker is running, so this waits: start `coilclaw up` or `coilclaw worker`."
 
 
 def end_of_left(db: Tx, turn: TurnRow) -> tuple[TurnEnd, str] | None:

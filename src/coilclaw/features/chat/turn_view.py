@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from coilclaw.cli.output import colours
+from coilclaw.config.prices import MILLION
 from coilclaw.features.chat.post_message import CommandOut, TextOut
 from coilclaw.packets.ids import stamp
 from coilclaw.store.usage import usage_rows
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from coilclaw.gate.running import CommandOutput
     from coilclaw.packets.canonical import Json
     from coilclaw.runtime import Runtime
-
-MILLION = 1_000_000
 
 
 @contextmanager
@@ -57,9 +56,8 @@ def spent_words(app: "Runtime", since: str, thread_id: str) -> str:
         words += f" ({cached:,} cached)"
     if not tokens or any(row.model not in prices for row in rows):
         return words
-    millionths = sum(
-        row.input_tokens * prices[row.model].input_per_million
-        + row.output_tokens * prices[row.model].output_per_million
+    cost = sum(
+        prices[row.model].cost(read=row.input_tokens, cached=row.cached_tokens, written=row.output_tokens)
         for row in rows
     )
-    return f"{words}, {millionths / MILLION:.4f}"
+    return f"{words}, {cost / MILLION**2:.4f}"

@@ -243,10 +243,11 @@ class Turns:
         mine = msgspec.structs.replace(turn, state="RUNNING", worker=self.worker)
         return Claimed(id=turn.turn_id, run=lambda _stopping: self._see_to(mine))
 
-    async def resume_all(self) -> int:
-        """Go on with every turn whose calls have their outcomes, one after the other; how many."""
+    async def go_on(self) -> int:
+        """Go on with every turn that a dead process left or whose calls have their outcomes, one by one; how many."""
         done = 0
-        while not self._app.estop.engaged() and (turn := await self._resumed()) is not None:
+        await self.recover()
+        while not self._app.estop.engaged() and (turn := await self._next()) is not None:
             self._running.add(turn.turn_id)
             await self._see_to(msgspec.structs.replace(turn, state="RUNNING", worker=self.worker))
             done += 1

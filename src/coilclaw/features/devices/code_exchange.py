@@ -19,10 +19,12 @@ import msgspec
 from coilclaw.features.devices.device_changes import TERMINAL, end_device
 from coilclaw.features.devices.store import TRIES, CodeRow, Mode, add_code, any_good_code, close_code, take_try
 from coilclaw.ledger.audit import add_event
+from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import CoilclawError
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.server.door.tokens import new_token, token_hash
 from coilclaw.store.devices import (
+    DeviceRow,
     Way,
     active_devices,
     add_device,
@@ -173,7 +175,7 @@ class Pairing:
         return Issued(code_id=row.code_id, code=f"{code[:4]}-{code[4:]}", mode=mode, expires_at=row.expires_at)
 
     def _check_first(self, db: Tx) -> None:
-        active = active_devices(db, stamp(self._clock()))
+        active = _whole(active_devices(db, stamp(self._clock())))
         if active:
             names = ", ".join(f"{device.name} ({device.device_id})" for device in active[:3])
             raise DeviceActive(
@@ -207,7 +209,7 @@ class Pairing:
 
     def _may_still(self, tx: Tx, code: CodeRow, now: str) -> bool:
         """Whether what held when the code was given out holds still."""
-        if code.mode == "first" and active_devices(tx, now):
+        if code.mode == "first" and _whole(active_devices(tx, now)):
             return False
         if code.issued_by == TERMINAL:
             return True
@@ -231,18 +233,7 @@ class Pairing:
             confirmed=confirmed,
             paired_by=code.issued_by,
         )
-        token = new_token(self._random)
-        moment = self._clock()
-        expires_at = stamp(moment + self._token_life)
-        add_token(
-            tx,
-            self._clock,
-            token_id=new_id("tok", moment),
-            device_id=device_id,
-            token_hash=token_hash(token),
-            way=attempt.wants,
-            expires_at=expires_at,
-        )
+        token, expires_at = self._give_token(tx, device_id, attempt.wants)
         add_event(
             tx,
             self._clock,
@@ -257,6 +248,46 @@ class Pairing:
             },
         )
         return Bound(device_id=device_id, token=token, expires_at=expires_at, revoked=tuple(leave))
+
+    def let_in_client(self, tx: Tx, name: str) -> Bound:
+        """A token for an MCP client, which the owner at the terminal hands over: it opens `/mcp` alone.
+
+        It has no key, so it can sign nothing. With a passkey registered it is confirmed like every other device.
+        """
+        device_id, confirmed = new_id("dev", self._clock()), count_passkeys(tx) == 0
+        add_device(
+            tx,
+            self._clock,
+            device_id=device_id,
+            name=name,
+            public_key="",
+            confirmed=confirmed,
+            paired_by=TERMINAL,
+            scope="mcp",
+        )
+        token, expires_at = self._give_token(tx, device_id, "bearer")
+        story: dict[str, Json] = {"mode": "add", "confirmed": confirmed, "issued_by": TERMINAL, "scope": "mcp"}
+        add_event(tx, self._clock, "device_paired", device_id, story)
+        return Bound(device_id=device_id, token=token, expires_at=expires_at, revoked=())
+
+    def _give_token(self, tx: Tx, device_id: str, way: Way) -> tuple[str, str]:
+        token, moment = new_token(self._random), self._clock()
+        expires_at = stamp(moment + self._token_life)
+        add_token(
+            tx,
+            self._clock,
+            token_id=new_id("tok", moment),
+            device_id=device_id,
+            token_hash=token_hash(token),
+            way=way,
+            expires_at=expires_at,
+        )
+        return token, expires_at
+
+
+def _whole(devices: list[DeviceRow]) -> list[DeviceRow]:
+    """Those of the owner's; a client that may only use `/mcp` is nobody's first device."""
+    return [device for device in devices if not device.scope]
 
 
 def _code_hash(code_id: str, code: str) -> str:

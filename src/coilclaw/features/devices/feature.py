@@ -24,7 +24,7 @@ def devices_part(serving: "Serving") -> "Part":
     from coilclaw.features.devices.routes.devices import DevicesController
     from coilclaw.features.devices.routes.pairing import PairingController
     from coilclaw.features.devices.routes.passkeys import PasskeysController
-    from coilclaw.features.devices.routes.signed_in import SessionController
+    from coilclaw.features.devices.routes.signed_in import SignInController
     from coilclaw.gate.enrolment import Enrolment
     from coilclaw.packets.ids import stamp
     from coilclaw.server.part import Part
@@ -48,7 +48,7 @@ def devices_part(serving: "Serving") -> "Part":
         revoked=serving.revoked,
     )
     return Part(
-        controllers=(PairingController, SessionController, DevicesController, PasskeysController),
+        controllers=(PairingController, SignInController, DevicesController, PasskeysController),
         given={"reception": reception, "enrolment": enrolment},
     )
 

@@ -8,20 +8,26 @@ from coilclaw.cli.output import tell
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from coilclaw.features.devices.code_exchange import Issued
+    from coilclaw.features.devices.code_exchange import Issued, Pairing
     from coilclaw.features.devices.store import Mode
     from coilclaw.runtime import Runtime
 
 
-def issue_code(app: "Runtime", mode: "Mode") -> "tuple[Issued, bool]":
-    """A fresh code, given out by the terminal, and whether one that was good until now counts no more."""
+def pairing_of(app: "Runtime") -> "Pairing":
+    """What gives codes out and lets devices in, as the configuration has it."""
     import os
 
     from coilclaw.features.devices.code_exchange import Pairing
-    from coilclaw.features.devices.device_changes import TERMINAL
 
     config = app.config.server
-    pairing = Pairing(clock=app.clock, minutes=config.pairing_minutes, token_days=config.token_days, random=os.urandom)
+    return Pairing(clock=app.clock, minutes=config.pairing_minutes, token_days=config.token_days, random=os.urandom)
+
+
+def issue_code(app: "Runtime", mode: "Mode") -> "tuple[Issued, bool]":
+    """A fresh code, given out by the terminal, and whether one that was good until now counts no more."""
+    from coilclaw.features.devices.device_changes import TERMINAL
+
+    pairing = pairing_of(app)
 
     def issue(tx: "Connection") -> "tuple[Issued, bool]":
         voided = pairing.any_good(tx)

@@ -12,7 +12,7 @@ from coilclaw.features.jobs.checkpoint import Checkpoint
 from coilclaw.features.jobs.evidence import missing
 from coilclaw.features.jobs.job_loop import Bounds, JobLoop, Order, Planner
 from coilclaw.features.jobs.job_requests import JobRequests
-from coilclaw.features.jobs.job_spec import Rules
+from coilclaw.features.jobs.job_spec import Rules, rules_of
 from coilclaw.features.jobs.planning import (
     PlanDraft,
     SpecDraft,
@@ -89,14 +89,7 @@ class Background:
 
     def rules(self) -> Rules:
         """What a job's constraints are held against."""
-        config = self._app.config
-        return Rules(
-            tools=frozenset(self._app.tools),
-            allowed_tools=self._app.allowed_tools,
-            allowed_domains=tuple(config.security.allowed_domains),
-            pull_requests=config.forge.enabled,
-            keeps=config.security.autonomy != "readonly",
-        )
+        return rules_of(self._app)
 
     def desk(self) -> JobRequests:
         """Where jobs are handed in."""
@@ -213,7 +206,7 @@ class Background:
         )
 
     async def _consult(self, job: JobRow) -> "tuple[SkillUse, ...]":
-        """The skills a job works under. A procedure follows its own steps."""
+        """The skills a job works under. The run of a procedure looks for its own, by the words of its file."""
         look = self._app.extensions.job_skills
         if look is None or kind_of(self._app, job) is not None:
             return ()

@@ -52,6 +52,14 @@ def job() -> None:
 @click.option("--evidence", multiple=True, metavar="NAME", help="An artifact it must produce, or it fails.")
 @click.option("--thread", "thread_id", metavar="ID", help="The conversation it belongs to; a new one by default.")
 @click.option("--project", "project_name", help="The project it works in; otherwise the conversation's folder.")
+@click.option(
+    "--on",
+    "place",
+    type=click.Choice(("local", "actions")),
+    default="local",
+    show_default=True,
+    help="Where it runs: here, or in GitHub Actions, where nobody can be asked.",
+)
 @click.option("--wait", is_flag=True, help="Run it here and show its progress.")
 @json_option
 def create(
@@ -65,6 +73,7 @@ def create(
     evidence: tuple[str, ...],
     thread_id: str | None,
     project_name: str | None,
+    place: str,
     wait: bool,
     as_json: bool,
 ) -> int:
@@ -98,12 +107,33 @@ def create(
             )
         else:
             request = _of_packet(spec, thread)
+        if place == "actions":
+            if wait or project_name is not None or thread_id is not None:
+                raise UsageError("a job in Actions is not waited for, and has no conversation or project here.")
+            return _hand_in(app, request)
         made = asyncio.run(_create(app, request, wait=wait, quiet=as_json))
         if as_json:
             print_json(told(app, made))
         else:
             _say_made(app, made, waited=wait)
     return EXIT.get(made.state, 1) if wait or made.state in ENDED else 0
+
+
+def _hand_in(app: "Runtime", request: "Request") -> int:
+    """Hand a job in on GitHub; it comes back as a pull request."""
+    from coilclaw.packets.job import JobPacket, Outputs
+
+    remote = app.extensions.remote_job
+    if remote is None:
+        raise UsageError("jobs run here only.")
+    packet = JobPacket(
+        intent=request.goal,
+        inputs={**request.inputs, **({"steps": list(request.steps)} if request.steps else {})},
+        constraints=request.constraints,
+        outputs=Outputs(pr_required=request.pr_required, evidence_required=request.evidence),
+    )
+    tell(asyncio.run(remote(app, packet)))
+    return 0
 
 
 def _of_packet(file: str, thread: str) -> "Request":

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -9,6 +10,9 @@ from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import Constraints, JobSpec, Plan, PlanStep
 from coilclaw.packets.names import did_you_mean
 from coilclaw.packets.skill import SkillUse
+
+if TYPE_CHECKING:
+    from coilclaw.runtime.runtime import Runtime
 
 GOAL_BYTES = 64 * 1024
 MAX_NAMES = 200
@@ -31,6 +35,18 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Whether jobs end in pull requests."""
     keeps: bool = True
     """Whether anything may be kept at all: nothing in `readonly`."""
+
+
+def rules_of(app: "Runtime") -> Rules:
+    """What the constraints of jobs, and the needs of skills, are held against now."""
+    config = app.config
+    return Rules(
+        tools=frozenset(app.tools),
+        allowed_tools=app.allowed_tools,
+        allowed_domains=tuple(config.security.allowed_domains),
+        pull_requests=config.forge.enabled,
+        keeps=config.security.autonomy != "readonly",
+    )
 
 
 def check_goal(goal: str, what: str = "the goal") -> str:
@@ -138,7 +154,7 @@ def under_skills(limits: Constraints, uses: Iterable[SkillUse]) -> Constraints:
 
 
 def unmet(spec: JobSpec, uses: Iterable[SkillUse], rules: Rules) -> list[str]:
-    """Which preconditions of a job's skills do not hold, of those that can be checked."""
+    """Which preconditions of the skills of a job, or of a turn, do not hold, of those that can be checked."""
     used = tuple(uses)
     left = msgspec.structs.replace(spec, constraints=under_skills(spec.constraints, used))
     needed = [(use.skill, *need.split(":", 1)) for use in used for need in use.needs]
@@ -147,6 +163,15 @@ def unmet(spec: JobSpec, uses: Iterable[SkillUse], rules: Rules) -> list[str]:
         for skill, kind, name in needed
         if not _holds(left, kind, name, rules)
     ]
+
+
+def unmet_in_turn(limits: Constraints, uses: Iterable[SkillUse], rules: Rules) -> list[str]:
+    """The same for a turn of a conversation, whose inputs are in the owner's own words and cannot be looked up."""
+    asked = tuple(
+        msgspec.structs.replace(use, needs=tuple(need for need in use.needs if not need.startswith("input:")))
+        for use in uses
+    )
+    return unmet(JobSpec(job_id="", intent="turn", constraints=limits), asked, rules)
 
 
 def with_evidence(spec: JobSpec, uses: Iterable[SkillUse]) -> JobSpec:
@@ -159,8 +184,8 @@ def with_evidence(spec: JobSpec, uses: Iterable[SkillUse]) -> JobSpec:
 _WHY_NOT = {
     "tool": "which is not allowed here",
     "domain": "which is not allowed here",
-    "input": "which the job was not given",
-    "evidence": "which the job cannot leave without artifact_put",
+    "input": "which was not given",
+    "evidence": "which cannot be left without artifact_put",
 }
 
 

@@ -72,7 +72,7 @@ _PLAN = msgspec.json.Decoder(PlanDraft)
 
 
 def may_plan(job: JobRow) -> bool:
-    """Whether a model plans this job: the owner gave no steps, and it is no follow-up, whose plan is there already."""
+    """Whether a model plans this job: the owner gave no steps, and it is not a follow-up, which has its plan."""
     try:
         return not steps_of(job.spec) and not (job.spec.generation > 0 and not job.spec.by_agent)
     except UsageError:

@@ -25,7 +25,7 @@ RESTS: frozenset[JobState] = frozenset({*ENDED, "WAITING_APPROVAL", "PAUSED_BUDG
 
 def lines(app: "Runtime", row: "JobRow") -> list[str]:
     """The same for people."""
-    from coilclaw.store.job_history import job_artifacts, last_answer, pull_named
+    from coilclaw.store.job_history import job_artifacts, last_answer, pull_named, sessions_named
     from coilclaw.store.jobs import job_events, job_files
     from coilclaw.store.usage import tokens_of_job
 
@@ -43,6 +43,8 @@ def lines(app: "Runtime", row: "JobRow") -> list[str]:
     pull = pull_named(db, row.job_id)
     if pull is not None:
         told.append(f"pull:      #{pull.number}, {pull.state.lower()}: coilclaw pr show {pull.number}")
+    for session_id, state in sessions_named(db, job_id=row.job_id):
+        told.append(f"session:   {session_id}, {state}: coilclaw session attach {session_id}")
     told += _limits(row)
     if row.plan is not None and len(row.plan.steps) > 1:
         told += ["plan:", *(f"  {number + 1}. {one_line(s.description)}" for number, s in enumerate(row.plan.steps))]

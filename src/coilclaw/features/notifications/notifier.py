@@ -5,8 +5,6 @@ lose or double anything.
 """
 
 from collections.abc import Callable
-from datetime import timedelta
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +17,7 @@ from coilclaw.features.notifications.store import (
     Reason,
     Type,
     Waiting,
+    account_id,
     ending_soon,
     forget_old,
     get_place,
@@ -26,9 +25,16 @@ from coilclaw.features.notifications.store import (
     waiting_action,
 )
 from coilclaw.features.notifications.store.deliveries import MAIL_WAY, URL_WAY, plan_deliveries
+from coilclaw.features.notifications.store.followed import (
+    FollowedEvent,
+    any_followed,
+    first_place,
+    followed,
+    thread_of_job,
+)
 from coilclaw.ledger.audit import add_event, last_number
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.ids import Clock, stamp
+from coilclaw.packets.ids import Clock
 from coilclaw.packets.job import JobState
 from coilclaw.store.database import Database
 from coilclaw.store.tx import Tx
@@ -37,22 +43,21 @@ WINDOW = 20_000
 """So many events are looked at in one transaction, so that others get to write in between."""
 FAR = 2000
 """So many events may lie behind the place that is kept, when nothing in them is worth a write."""
-FIRST_LOOK = timedelta(days=1)
-"""Where nobody ever looked, older events are no news."""
 
-_FOLLOWED = "event_type IN ('approval_needed', 'job_state', 'reach_out')"
+_GRAVE = frozenset({"error", "critical"})
+"""Alerts that somebody should look at; the others stand in their list."""
 _ENDS: dict[str, Type] = {"COMPLETED": "job_completed", "FAILED": "job_failed"}
-
-
-class _Event(NamedTuple):
-    seq: int
-    event_type: str
-    entity_id: str
-    payload: str
 
 
 class _Moved(msgspec.Struct, frozen=True):
     to: JobState
+
+
+class _Alerted(msgspec.Struct, frozen=True):
+    severity: str
+    job_id: str = ""
+    code: str = ""
+    muted: bool = False
 
 
 class _ReachedOut(msgspec.Struct, frozen=True):
@@ -90,7 +95,7 @@ class Notifier:
             return True
         start = max(place, self._looked)
         if newest > start:
-            if _any_followed(db, start, newest):
+            if any_followed(db, start, newest):
                 return True
             self._looked = newest
         return newest - place > FAR or bool(ending_soon(db, self._clock, self._passed))
@@ -98,12 +103,12 @@ class Notifier:
     def _tell(self, tx: Tx) -> tuple[int, bool]:
         """One stretch of events and what is about to end: how many were told, and whether this was all."""
         place = get_place(tx)
-        start = _first_place(tx, self._clock) if place is None else place
+        start = first_place(tx, self._clock) if place is None else place
         newest = last_number(tx)
         until = min(newest, start + WINDOW)
         quota = Quota(tx, self._clock)
         made = 0
-        for event in _followed(tx, start, until):
+        for event in followed(tx, start, until):
             news = _news_of(tx, event)
             if news is not None and quota.allows(news):
                 self._say(tx, quota.add(news))
@@ -139,33 +144,7 @@ def _ways(settings: Notify) -> list[str]:
     return [URL_WAY] * bool(settings.url) + [MAIL_WAY] * bool(settings.smtp.host)
 
 
-def _any_followed(db: Tx, start: int, until: int) -> bool:
-    found = db.execute(
-        f"SELECT 1 FROM audit_log WHERE seq > ? AND seq <= ? AND {_FOLLOWED} LIMIT 1",  # noqa: S608
-        (start, until),
-    )
-    return found.fetchone() is not None
-
-
-def _followed(tx: Tx, start: int, until: int) -> list[_Event]:
-    rows = tx.execute(
-        "SELECT seq, event_type, entity_id, payload_json FROM audit_log"  # noqa: S608
-        f" WHERE seq > ? AND seq <= ? AND {_FOLLOWED} ORDER BY seq",
-        (start, until),
-    ).fetchall()
-    return [_Event._make(row) for row in rows]
-
-
-def _first_place(tx: Tx, clock: Clock) -> int:
-    """The number before the first event that is still news."""
-    row = tx.execute(
-        "SELECT seq FROM audit_log WHERE created_at >= ? ORDER BY created_at, seq LIMIT 1",
-        (stamp(clock() - FIRST_LOOK),),
-    ).fetchone()
-    return last_number(tx) if row is None else int(row[0]) - 1
-
-
-def _news_of(tx: Tx, event: _Event) -> News | None:
+def _news_of(tx: Tx, event: FollowedEvent) -> News | None:
     """What an event means to the owner; None when it is over already, or nothing they need to be told."""
     try:
         match event.event_type:
@@ -174,6 +153,19 @@ def _news_of(tx: Tx, event: _Event) -> News | None:
                 return None if waiting is None else _about(waiting, "approval_needed")
             case "job_state":
                 return _end_of_job(tx, event)
+            case "oauth_reconnect_needed":
+                return News(
+                    type="proactive_reach_out",
+                    entity_id=account_id(event.entity_id),
+                    thread_id=None,
+                    job_id=None,
+                    reason="operator_attention_needed",
+                )
+            case "alert_raised":
+                return _of_patrol(msgspec.json.decode(event.payload, type=_Alerted))
+            case "session_alert_raised":
+                waits = msgspec.json.decode(event.payload, type=_Alerted).code == "NEEDS_YOU"
+                return _waiting(event.entity_id) if waits else None
             case _:
                 told = msgspec.json.decode(event.payload, type=_ReachedOut)
                 return News(
@@ -187,12 +179,23 @@ def _news_of(tx: Tx, event: _Event) -> News | None:
         return None
 
 
-def _end_of_job(tx: Tx, event: _Event) -> News | None:
+def _of_patrol(alert: _Alerted) -> News | None:
+    """All that one patrol raised is one notification, however much a repository makes its programs say."""
+    if alert.severity not in _GRAVE or alert.muted or not alert.job_id:
+        return None
+    return News(type="alert_raised", entity_id=alert.job_id, thread_id=None, job_id=alert.job_id)
+
+
+def _waiting(session_id: str) -> News:
+    return News(type="session_waiting", entity_id=session_id, thread_id=None, job_id=None)
+
+
+def _end_of_job(tx: Tx, event: FollowedEvent) -> News | None:
     kind = _ENDS.get(COARSE[msgspec.json.decode(event.payload, type=_Moved).to])
     if kind is None:
         return None
-    row = tx.execute("SELECT thread_id FROM jobs WHERE job_id = ?", (event.entity_id,)).fetchone()
-    return News(type=kind, entity_id=event.entity_id, thread_id=None if row is None else row[0], job_id=event.entity_id)
+    thread_id = thread_of_job(tx, event.entity_id)
+    return News(type=kind, entity_id=event.entity_id, thread_id=thread_id, job_id=event.entity_id)
 
 
 def _about(waiting: Waiting, kind: Type) -> News:

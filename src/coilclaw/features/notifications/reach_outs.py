@@ -13,7 +13,7 @@ from coilclaw.packets.ids import Clock, from_stamp, stamp
 from coilclaw.packets.labels import join_labels
 from coilclaw.store.actions import action_with_key
 from coilclaw.store.database import Database
-from coilclaw.store.threads import MessageRow, add_message, thread_exists
+from coilclaw.store.threads import MessageRow, add_message, message_exists, thread_exists
 from coilclaw.store.tx import Tx
 
 TOOL = "reach_out"
@@ -48,7 +48,7 @@ class ReachOuts:
             )
         message_id = f"msg_{digest_of(b'reach_out', key.encode('utf-8'))[:24]}"
         again_at = None
-        if tx.execute("SELECT 1 FROM messages WHERE message_id = ?", (message_id,)).fetchone() is None:
+        if not message_exists(tx, message_id):
             again_at = self._again_at(tx, action, reason)
             add_message(tx, self._clock, _message(action, message_id, reason, text))
             add_event(

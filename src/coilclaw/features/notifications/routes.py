@@ -11,6 +11,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from coilclaw.features.notifications.push import Push
 from coilclaw.features.notifications.store import (
+    ACCOUNT,
     NotificationRow,
     Reason,
     Type,
@@ -29,7 +30,7 @@ from coilclaw.server.pages import Cursor, Limit, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.store.tx import Tx
 
-Entity: TypeAlias = Literal["action", "job", "thread"]
+Entity: TypeAlias = Literal["action", "job", "thread", "account", "session"]
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,11 +129,15 @@ _ENTITY: dict[Type, Entity] = {
     "approval_expiring": "action",
     "job_failed": "job",
     "job_completed": "job",
+    "alert_raised": "job",
+    "session_waiting": "session",
 }
 
 
 def _shown(row: NotificationRow) -> Notification:
     reached: Entity = "job" if row.job_id is not None and row.entity_id == row.job_id else "thread"
+    if row.entity_id.startswith(ACCOUNT):
+        reached = "account"
     return Notification(
         notification_id=row.notification_id,
         type=row.type,

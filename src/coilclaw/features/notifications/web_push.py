@@ -51,10 +51,9 @@ def read_point(data: bytes) -> "EllipticCurvePublicKey":
 
 
 def point_of(key: "EllipticCurvePublicKey") -> bytes:
-    """A public key as the bytes browsers want."""
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    return key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    """A public key as the bytes browsers want: an uncompressed point."""
+    numbers = key.public_numbers()  # `public_bytes` needs cryptography's serialization: half a megabyte of modules
+    return b"\x04" + numbers.x.to_bytes(32, "big") + numbers.y.to_bytes(32, "big")
 
 
 def encrypt(

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from coilclaw.features.notifications.store import Type
+from coilclaw.features.notifications.store import ACCOUNT, Type
 
 TITLE = "CoilClaw"
 
@@ -27,6 +27,8 @@ TELLINGS: dict[Type, Telling] = {
     "proactive_reach_out": Telling(
         words="The agent has something to tell you", life=timedelta(hours=24), urgency="normal"
     ),
+    "alert_raised": Telling(words="A patrol found a problem", life=timedelta(hours=24), urgency="normal"),
+    "session_waiting": Telling(words="A coding session waits for you", life=timedelta(hours=12), urgency="normal"),
 }
 
 LIVES: dict[Type, timedelta] = {kind: telling.life for kind, telling in TELLINGS.items()}
@@ -36,7 +38,13 @@ def leads_to(kind: Type, entity_id: str) -> str:
     """Where in the panel a notification is looked at, as the fragment of its address."""
     from urllib.parse import quote
 
-    if kind in ("approval_needed", "approval_expiring"):
+    if entity_id.startswith(ACCOUNT):
+        return "#/settings/accounts"
+    if kind == "alert_raised":
+        return "#/work/patrols"
+    if kind == "session_waiting":
+        area = "work/sessions"
+    elif kind in ("approval_needed", "approval_expiring"):
         area = "approvals"
     else:
         area = "work/jobs" if entity_id.startswith("job_") else "chat"

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 def owner_files_part(serving: "Serving") -> "Part":
     """The routes of the owner's files."""
     from coilclaw.features.owner_files.owner_files import OwnerFiles
-    from coilclaw.features.owner_files.routes.shown_files import ShownFiles
-    from coilclaw.features.owner_files.routes.system_prompt import SystemPromptController
-    from coilclaw.features.owner_files.routes.workspace_files import WorkspaceFileRoutes
+    from coilclaw.features.owner_files.routes import ShownFiles, SystemPromptController, WorkspaceFileRoutes
     from coilclaw.server.part import Part
     from coilclaw.server.redacting import Redacting
 

@@ -7,6 +7,7 @@ from coilclaw.features.owner_files.listed_files import FolderListing, listed_fol
 from coilclaw.features.owner_files.undone import undo_of_action, undo_of_path
 from coilclaw.features.owner_files.views import LARGEST, Edited, OwnerFile, PutFile
 from coilclaw.features.owner_files.vouching import instead, vouch_call
+from coilclaw.ledger.audit import add_event
 from coilclaw.packets.action import Action, ToolCall
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError, UsageError
@@ -16,6 +17,8 @@ from coilclaw.server.problems import Trouble
 from coilclaw.server.redacting import Redacting
 from coilclaw.server.serving import Serving
 from coilclaw.store.actions import result_of
+from coilclaw.store.projects import project_of
+from coilclaw.store.tx import Tx
 
 MOST_NAMES = 1000
 
@@ -30,7 +33,7 @@ class OwnerFiles:
         self._one_at_a_time = asyncio.Lock()
 
     def read(self, path: str, largest: int) -> bytes | None:
-        """What a workspace file holds; None when it is no plain file of at most so many bytes."""
+        """The content of a workspace file; None unless it is a regular file of at most so many bytes."""
         from coilclaw.sandbox.files import read_existing
 
         return read_existing(self._app.workspace, path, largest)
@@ -89,6 +92,18 @@ class OwnerFiles:
     async def propose(self, call: ToolCall, *, by: str, key: str | None) -> Action:
         """Propose what is the owner's own. It waits until it is approved for itself."""
         return await self._calls.make(call, by=by, key=key, at_once=False)
+
+    async def propose_undo(self, wanted: Restore, of: Action | None, *, by: str, key: str | None) -> Action:
+        """Propose to take something back, where it was written; which action that was is kept."""
+        call = ToolCall.of("undo", {"snapshot": wanted.snapshot, "paths": list(wanted.paths)})
+        if of is None:
+            return await self.propose(call, by=by, key=key)
+        project_id = project_of(self._core.db.reader, of.thread_id)
+
+        def also(tx: Tx, undo: Action) -> None:
+            add_event(tx, self._app.clock, "tool_undo_proposed", undo.action_id, {"of": of.action_id})
+
+        return await self._calls.make(call, by=by, key=key, at_once=False, project_id=project_id, also=also)
 
     def earlier(self, tool: str, key: str | None) -> Action | None:
         """What an earlier request with this key proposed."""

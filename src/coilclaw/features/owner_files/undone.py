@@ -10,6 +10,7 @@ from coilclaw.packets.ports import Restore, Touches
 from coilclaw.tools.undo import MOST_PATHS
 
 if TYPE_CHECKING:
+    from coilclaw.gate.root import Root
     from coilclaw.runtime.runtime import Runtime
 
 _NOTE_CHARACTERS = 200
@@ -21,10 +22,11 @@ def undo_of_action(app: "Runtime", action: Action) -> Restore | None:
 
     Where nobody can tell its files from those of others, that is everything since its turn began: without paths.
     """
-    moments = app.root.snapshots.of_turn(action.turn_id)
+    root = app.root_of(action.thread_id)
+    moments = root.snapshots.of_turn(action.turn_id)
     if not moments:
         return None
-    names = _written(app, action)
+    names = _written(app, action, root)
     if names == ():
         return None
     for moment in moments:  # the first that knows its files has them as they were
@@ -56,14 +58,14 @@ def _touches(app: "Runtime", action: Action) -> Touches:
         return Touches()
 
 
-def _written(app: "Runtime", action: Action) -> tuple[str, ...] | None:
+def _written(app: "Runtime", action: Action, root: "Root") -> tuple[str, ...] | None:
     """The files and folders that a call names as written; None for a command, which names none."""
     touches = _touches(app, action)
     if touches.command is not None:
         return None
     removed = () if touches.removes is None else (touches.removes,)
     names = (*touches.writes, *removed, *(touches.moves or ()))
-    top = app.root.places.workspace
+    top = root.places.workspace
     return tuple(os.path.relpath(os.path.join(top, name), top) for name in names)  # noqa: PTH118 - text in, text out
 
 

@@ -9,7 +9,8 @@ from coilclaw.packets.action import INTERNAL, ToolCall
 from coilclaw.packets.canonical import digest_of
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
-from coilclaw.tools.declare import tool
+from coilclaw.runtime.extensions import home_of
+from coilclaw.tools.declare import owner_call
 
 if TYPE_CHECKING:
     from coilclaw.gate.labels import FileLabels
@@ -81,23 +82,18 @@ def _vouching(args: FileVouchArgs) -> Touches:
 
 def vouch_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
     """The tool of vouching; without a home it can only be described."""
+    home = home_of(runtime)
 
-    @tool(
+    @owner_call(
         FileVouchArgs,
-        effect="WRITE",
         destination="internal",
         idempotent=True,
-        always_ask=True,
         touches=_vouching,
         summary=lambda args: f"Vouch for {args.path}",
-        callers=frozenset({"gateway"}),
-        governs=True,
     )
     async def file_vouch(args: FileVouchArgs, context: Context) -> ToolOutput:
         """Let what a labelled file or folder holds count as the owner's; only the owner does."""
-        if runtime is None:
-            raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
-        app = runtime
+        app = home()
         files = app.project_root(args.project_id).labels
 
         def write(tx: "Tx") -> bool:

@@ -54,7 +54,7 @@ def policies_as_if(folder: Path, name: str, content: str, tools: Collection[str]
         for each in _json_files(folder):
             data = read_existing(folder, each, POLICY_BYTES)
             if data is None:
-                (copy / each).symlink_to("nowhere")  # it is no plain file, and must not become one by being copied
+                (copy / each).symlink_to("nowhere")  # it is not a regular file, and copying must not make it one
             else:
                 (copy / each).write_bytes(data)
         (copy / name).unlink(missing_ok=True)

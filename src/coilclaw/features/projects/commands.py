@@ -34,16 +34,14 @@ def add(path: str, name: str, vouch: bool | None) -> int:
     Vouch for a folder whose files you or people you trust wrote. Otherwise whatever the agent reads there counts as
     untrusted content, and its AGENTS.md is not loaded.
     """
-    from coilclaw.features.projects.folder import check_folder, check_name
-    from coilclaw.packets.action import ToolCall
+    from coilclaw.features.projects.folder import add_call, check_folder, check_name
 
     with opened() as app:
-        folder = check_folder(app, path)
-        called = check_name(app, name, folder.path)
-        if vouch is None:
+        if vouch is None:  # who is asked should not have to answer for a folder that cannot be one
+            folder = check_folder(app, path)
+            check_name(app, name, folder.path)
             vouch = _asks_to_vouch(folder.path)
-        args = {"name": called, "path": folder.path, "inode": folder.inode, "vouch": vouch}
-        return _carry(app, ToolCall.of("project_add", dict(args)))
+        return _carry(app, add_call(app, path, name, vouch=vouch))
 
 
 @project.command(short_help="Vouch for a project: its files count as yours from now on.")
@@ -51,12 +49,10 @@ def add(path: str, name: str, vouch: bool | None) -> int:
 def vouch(name: str) -> int:
     """Vouch for a project: its files count as yours from now on, except those that are labelled one by one."""
     from coilclaw.cli.project_choice import project_called
-    from coilclaw.packets.action import ToolCall
+    from coilclaw.features.projects.folder import vouch_call
 
     with opened() as app:
-        found = project_called(app, name)
-        args = {"project_id": found.project_id, "name": found.name, "path": found.path}
-        return _carry(app, ToolCall.of("project_vouch", dict(args)))
+        return _carry(app, vouch_call(project_called(app, name)))
 
 
 @project.command("list", short_help="List projects.")
@@ -67,7 +63,7 @@ def list_all(as_json: bool) -> None:
     from coilclaw.store.projects import open_projects
 
     with opened() as app:
-        found = [view_of(each, app.redact) for each in open_projects(app.db.reader)]
+        found = [view_of(app.db.reader, each, app.redact) for each in open_projects(app.db.reader)]
     if as_json:
         print_json(found)
         return
@@ -84,18 +80,11 @@ def list_all(as_json: bool) -> None:
 def remove(name: str) -> int:
     """The agent no longer works in that folder. Nothing in it is changed; conversations that worked there end."""
     from coilclaw.cli.project_choice import project_called
-    from coilclaw.ledger.audit import add_event
-    from coilclaw.store.projects import drop_project
-    from coilclaw.store.tx import Tx
+    from coilclaw.features.projects.folder import remove_project
 
     with opened() as app:
         found = project_called(app, name)
-
-        def write(tx: Tx) -> None:
-            if drop_project(tx, app.clock, found.project_id):
-                add_event(tx, app.clock, "project_removed", found.project_id, {"name": found.name})
-
-        app.db.write_now(write)
+        app.db.write_now(lambda tx: remove_project(tx, app.clock, found))
     tell(f"Removed {found.name}. {found.path} stays as it is.")
     return 0
 

@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from coilclaw.server.serving import Serving
 
 
-def projects_part(_: "Serving") -> "Part":
+def projects_part(serving: "Serving") -> "Part":
     """The routes of projects."""
+    from coilclaw.features.projects.owner_projects import OwnerProjects
     from coilclaw.features.projects.routes import ProjectRoutes
     from coilclaw.server.part import Part
 
-    return Part(controllers=(ProjectRoutes,), given={})
+    projects = OwnerProjects(serving.runtime, serving.core.conveyor)
+    return Part(controllers=(ProjectRoutes,), given={"projects": projects})
 
 
 FEATURE = Feature(part=projects_part)

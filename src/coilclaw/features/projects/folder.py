@@ -1,4 +1,4 @@
-"""Which folders can be projects, and under which name."""
+"""Which folders can be projects, under which name, and how one is given up."""
 
 import os
 import re
@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.ledger.audit import add_event
+from coilclaw.packets.action import ToolCall
 from coilclaw.packets.errors import UsageError
+from coilclaw.packets.ids import Clock
 from coilclaw.sandbox.layout import SYSTEM_PLACES
-from coilclaw.store.projects import open_projects
+from coilclaw.store.projects import Project, drop_project, open_projects
+from coilclaw.store.tx import Tx
 
 if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
@@ -60,7 +64,11 @@ def _check_place(app: "Runtime", real: str) -> None:
     if real == "/" or _under(user_home, real):
         what = "the whole machine" if real == "/" else "your home directory, or contains it"
         raise UsageError(f"{real} is {what}: nothing would be out of the agent's reach.", remedy=_OWN_FOLDER)
-    ours = {"CoilClaw's home": os.path.realpath(app.home.root), "the workspace": os.path.realpath(app.workspace)}
+    ours = {
+        "CoilClaw's home": os.path.realpath(app.home.root),
+        "the workspace": os.path.realpath(app.workspace),
+        "the folder of coding sessions": os.path.realpath(app.config.sessions_dir),
+    }
     for name, place in ours.items():
         if _overlap(real, place):
             how = "is" if real == place else "contains" if _under(place, real) else "is inside"
@@ -88,11 +96,29 @@ def check_name(app: "Runtime", name: str, path: str) -> str:
     if not re.fullmatch(NAME, wanted) or wanted.startswith("prj_"):
         raise UsageError(
             f"{wanted!r} cannot be the name of a project.",
-            remedy="Use --name with letters, digits, dots, dashes and underscores; it begins with a letter or digit.",
+            remedy="Give it one (--name) of letters, digits, dots, dashes and underscores that begins with no sign.",
         )
     if any(project.name == wanted for project in open_projects(app.db.reader)):
         raise UsageError(f"there is a project {wanted} already.", remedy="Choose another name with --name.")
     return wanted
+
+
+def add_call(app: "Runtime", path: str, name: str, *, vouch: bool) -> ToolCall:
+    """The call that makes a project of a folder as it is now; a UsageError says why it cannot be one."""
+    folder = check_folder(app, path)
+    called = check_name(app, name, folder.path)
+    return ToolCall.of("project_add", {"name": called, "path": folder.path, "inode": folder.inode, "vouch": vouch})
+
+
+def vouch_call(project: Project) -> ToolCall:
+    """The call that lets the files of a project count as the owner's."""
+    return ToolCall.of("project_vouch", {"project_id": project.project_id, "name": project.name, "path": project.path})
+
+
+def remove_project(tx: Tx, clock: Clock, project: Project) -> None:
+    """Nothing works in its folder any more, and nothing in it is changed. It only takes away, so nobody is asked."""
+    if drop_project(tx, clock, project.project_id):
+        add_event(tx, clock, "project_removed", project.project_id, {"name": project.name})
 
 
 def _under(path: str, top: str) -> bool:

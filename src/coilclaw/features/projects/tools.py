@@ -9,9 +9,10 @@ from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.errors import ToolError, UsageError
 from coilclaw.packets.ids import new_id
 from coilclaw.packets.ports import Context, Tool, ToolOutput, Touches
+from coilclaw.runtime.extensions import home_of
 from coilclaw.store.projects import KIND, earlier_project, load_project, put_project, vouch_for
 from coilclaw.store.tx import Tx
-from coilclaw.tools.declare import tool
+from coilclaw.tools.declare import owner_call, tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,29 +81,20 @@ def _vouching(args: VouchArgs) -> Touches:
 
 def project_tools(runtime: "Runtime | None") -> tuple[Tool, ...]:
     """The tools of projects; without a home they can only be described."""
-
-    def home() -> "Runtime":
-        if runtime is None:
-            raise ToolError("there is no home.", code="NOT_GRANTED", begun=False)
-        return runtime
-
+    home = home_of(runtime)
     return (git_commit, _make_add(home), _make_vouch(home))
 
 
 def _make_add(home: "Callable[[], Runtime]") -> Tool:
-    @tool(
+    @owner_call(
         AddArgs,
-        effect="WRITE",
         destination="internal",
         idempotent=False,
-        always_ask=True,
         touches=_letting_in,
         summary=lambda args: f"Let the agent work in {args.path}",
-        callers=frozenset({"gateway"}),
-        governs=True,
     )
     async def project_add(args: AddArgs, context: Context) -> ToolOutput:
-        """Let the agent work in a folder of the owner's; only `coilclaw project add` does."""
+        """Let the agent work in a folder of the owner's; only the panel and `coilclaw project add` can call it."""
         from coilclaw.features.projects.folder import check_folder, check_name
 
         app = home()
@@ -137,19 +129,15 @@ def _make_add(home: "Callable[[], Runtime]") -> Tool:
 
 
 def _make_vouch(home: "Callable[[], Runtime]") -> Tool:
-    @tool(
+    @owner_call(
         VouchArgs,
-        effect="WRITE",
         destination="internal",
         idempotent=True,
-        always_ask=True,
         touches=_vouching,
         summary=lambda args: f"Vouch for the files of project {args.name}",
-        callers=frozenset({"gateway"}),
-        governs=True,
     )
     async def project_vouch(args: VouchArgs, context: Context) -> ToolOutput:
-        """Let the files of a project count as the owner's; only `coilclaw project vouch` does."""
+        """Let the files of a project count as the owner's; only the panel and `coilclaw project vouch` can call it."""
         app = home()
         project = load_project(app.db.reader, args.project_id)
         if project is None or (project.name, project.path) != (args.name, args.path):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from coilclaw.cli.output import moment
-from coilclaw.cli.phrases import receipt_word, to_owner
+from coilclaw.cli.phrases import receipt_word, status_words, to_owner
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.skill import NONE
 from coilclaw.store.refusals import refusal_of
@@ -42,6 +42,38 @@ def paragraphs(story: "Story") -> Iterator[tuple[str, list[Line]]]:
     )
     if story.notes:
         yield "Notes", [("", note) for note in story.notes]
+
+
+_VERDICTS = {"allow": "it may run", "ask": "you are asked first", "deny": "it may not run"}
+
+
+def in_short(story: "Story", what: str) -> Iterator[str]:
+    """The story in at most eight sentences, for a person at a terminal."""
+    asked, told, approval, result = story.asked, story.decision, story.approval, story.result
+    code = result.code if result is not None else ""
+    yield f"{what.rstrip('.')}: it {status_words(story.status, code)}. {story.action_id}"
+    said = asked.message.content if asked.message is not None else ""
+    where = f"for the job “{asked.job_goal}”" if asked.job_goal else f"“{said}”" if said else f"by {asked.source}"
+    yield f"Asked {moment(asked.created_at)}: {where}"
+    if asked.justification:
+        yield f"Its reason: {asked.justification}"
+    verdict = _VERDICTS.get(_words(told.get("verdict")), "unreadable")
+    taint = " Untrusted content was read before." if _words(story.taint) else ""
+    yield f"Decided: {verdict} ({_words(told.get('risk_word'))} risk). {_words(told.get('reasons'))}{taint}"
+    if approval.approved_by:
+        yield f"Approved {moment(approval.approved_at or '')} by {approval.approved_by} ({approval.shown})."
+    elif approval.rejection_reason:
+        yield f"{refusal_of(code).capitalize()}: {to_owner(approval.rejection_reason, code)}"
+    elif approval.needed:
+        yield f"It waits for your answer until {moment(approval.expires_at)}."
+    if story.attempts:
+        last = story.attempts[-1]
+        when = f" {moment(last.ended_at)}" if last.ended_at else ""
+        yield f"Attempt {last.number}: {_end_of(last)}{when}{f', {last.receipt_id}' if last.receipt_id else ''}"
+    if result is not None and result.first_lines and story.status != "REJECTED":
+        yield f"It said: {to_owner(result.first_lines, code)}"
+    agrees = "Its records agree." if story.agrees else "ITS RECORDS DO NOT AGREE: run `coilclaw receipt verify`."
+    yield f"{agrees} --all tells everything."
 
 
 def _when(stamp: str | None) -> str:
@@ -158,11 +190,15 @@ def _signature(signed: "Signed") -> str:
     return "\n".join((*lines, *(f"BUT {each}" for each in signed.disagreements)))
 
 
+def _end_of(attempt: "Attempt") -> str:
+    if not attempt.end:
+        return "no outcome is recorded"
+    status = {"tool_completed": "allowed"}.get(attempt.end, attempt.end.removeprefix("tool_"))
+    return receipt_word(status, attempt.code or "")
+
+
 def _attempt(attempt: "Attempt") -> str:
-    end = "no outcome is recorded"
-    if attempt.end:
-        status = {"tool_completed": "allowed"}.get(attempt.end, attempt.end.removeprefix("tool_"))
-        end = f"{receipt_word(status, attempt.code or '')} at {_when(attempt.ended_at)}"
+    end = f"{_end_of(attempt)} at {_when(attempt.ended_at)}" if attempt.end else _end_of(attempt)
     parts = [f"begun {_when(attempt.begun_at)}", f"in {attempt.worker}" if attempt.worker else ""]
     parts += ["looked up first" if attempt.looked_up else "", end, attempt.code or "", attempt.receipt_id or ""]
     if attempt.next_in_seconds is not None:

@@ -13,7 +13,7 @@ TICK = timedelta(minutes=10)
 """How often something looks at least."""
 
 ON_TIME = 2 * TICK
-"""A slot that is no later counts as on time: a look that comes a little late misses nothing."""
+"""A slot at most this late counts as on time, so a slightly late check misses nothing."""
 
 FARTHEST_MOVE = timedelta(hours=26)
 """How far new rules move a zone at most: over the date line."""

@@ -9,7 +9,7 @@ import msgspec
 
 from coilclaw.features.jobs.changed_files import ChangedFiles, Known
 from coilclaw.features.jobs.record import end
-from coilclaw.features.schedules.catchup import ON_TIME, EngineStuck, Plan, plan, slot_now
+from coilclaw.features.schedules.catchup import ON_TIME, EngineStuck, Plan, Skipped, plan, slot_now
 from coilclaw.features.schedules.launch import Terms, launch
 from coilclaw.features.schedules.outcomes import note_ends, pause_loudly
 from coilclaw.features.schedules.run_log import drop, run_of, settle, skip, story
@@ -66,6 +66,7 @@ BATCH = 1000
 """Schedules in one transaction, so that others get to write in between."""
 
 AHEAD = timedelta(minutes=1)
+ELSEWHERE = "GitHub Actions starts it"
 MOST_AT_ONCE = 1000
 
 
@@ -100,7 +101,10 @@ class Dispatcher:
         hash_file: Callable[[str, str], str | None],
         withdraw: Callable[[str], Awaitable[None]],
         say: Log,
+        elsewhere: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._elsewhere = elsewhere
+        """Whether another dispatcher starts the owner's schedules; follow-ups are always started here."""
         self._db = db
         self._clock = clock
         self._sync = sync
@@ -135,7 +139,8 @@ class Dispatcher:
         works: list[Work] = []
         for row in rows:
             try:
-                works.append(_work(row, now))
+                work = _work(row, now)
+                works.append(_left_to_others(work) if self._elsewhere() and row.origin != "followup" else work)
             except (EngineStuck, UsageError) as error:
                 await self._pause(row.schedule_id, f"its next run cannot be computed: {error}")
         making_way = MakingWay(known=await self._files.now(self._may_be_replaced(rows)))
@@ -158,7 +163,7 @@ class Dispatcher:
         return sum(self._claim(tx, work, now, busy, making_way) for work in works)
 
     def _claim(self, tx: Tx, work: Work, now: datetime, busy: Collection[str], making_way: MakingWay) -> int:
-        """Move the schedule on, if it still stands where it was read, and write down what comes of its slots."""
+        """Advance the schedule if it has not moved since it was read, and record what happens to its slots."""
         row, told = work.row, work.told
         if not advance(tx, self._clock, row, work.to):
             return 0
@@ -346,6 +351,16 @@ class Dispatcher:
         last = slot_of(row.counted_from)
         ran = row.trigger_type == "cron" and slot_is_taken(self._db.reader, row.schedule_id, row.counted_from)
         return slot_now(trigger_of_row(row), last) if ran else last
+
+
+def _left_to_others(work: Work) -> Work:
+    """The same without a run: each slot is started by whoever was told to."""
+    runs = work.plan.runs
+    if not runs:
+        return work
+    passed = Skipped(first=runs[0], last=runs[-1], slots=len(runs), reason=ELSEWHERE)
+    left = msgspec.structs.replace(work.plan, runs=(), skipped=(*work.plan.skipped, passed))
+    return msgspec.structs.replace(work, plan=left)
 
 
 def _work(row: ScheduleRow, now: datetime) -> Work:

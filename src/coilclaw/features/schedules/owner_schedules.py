@@ -265,7 +265,7 @@ class OwnerSchedules:
 
 
 def run_shown(core: Core, run: RunRow) -> ScheduleRun:
-    """A run as it is said, with what became of its job."""
+    """A run as it is shown, with the outcome of its job."""
     shown = msgspec.convert(run, ScheduleRun, from_attributes=True)
     job = load_job(core.db.reader, run.job_id) if run.job_id is not None else None
     if job is None or job.state not in ENDED:

@@ -65,7 +65,7 @@ def drop(tx: Tx, clock: Clock, run: RunRow, reason: str) -> None:
 
 
 def _settled(tx: Tx, clock: Clock, run: RunRow, more: dict[str, Json]) -> None:
-    """Nothing more comes of a run; whoever follows the events hears it with the row."""
+    """A run is final; its event is published with the row."""
     complete_wakeup(tx, run.run_instance_id)
     about: dict[str, Json] = {"schedule_id": run.schedule_id, "run_instance_id": run.run_instance_id}
     add_event(tx, clock, "schedule_run_settled", run.schedule_id, {**about, "job_id": run.job_id, **more})

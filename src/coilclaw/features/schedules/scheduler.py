@@ -104,7 +104,7 @@ class Scheduler:
     def _written(self) -> datetime | None:
         try:
             return datetime.fromtimestamp((self._app.workspace / REGISTRY).lstat().st_mtime, UTC)
-        except (OSError, OverflowError, ValueError):  # it is not there, or its time is no time
+        except (OSError, OverflowError, ValueError):  # it does not exist, or its time is invalid
             return None
 
     def objections(self, declared: Declared) -> list[str]:
@@ -255,6 +255,7 @@ class Scheduler:
             hash_file=background.hash_file,
             withdraw=withdraw,
             say=self._say,
+            elsewhere=lambda: app.config.forge.kind == "github" and app.config.forge.github.execute == "actions",
         )
 
     def chore(self, background: "Background") -> Chore:

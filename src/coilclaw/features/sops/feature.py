@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 def sops_part(serving: "Serving") -> "Part":
     """The routes of procedures; they make jobs, so they need the part of jobs."""
-    from coilclaw.features.sops.routes.sop_runs import SopRunRoutes
-    from coilclaw.features.sops.routes.sops import SopRoutes
+    from coilclaw.features.sops.routes import SopRoutes, SopRunRoutes
     from coilclaw.features.sops.sop_runs import SopRuns
     from coilclaw.server.part import Part
 

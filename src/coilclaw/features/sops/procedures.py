@@ -13,7 +13,9 @@ from coilclaw.packets.canonical import Json
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import Conflict, ProofNeeded, UsageError
 from coilclaw.packets.ids import new_id
+from coilclaw.packets.job import Constraints, JobSpec
 from coilclaw.packets.names import did_you_mean
+from coilclaw.runtime.extensions import skills_of
 from coilclaw.runtime.tool_specs import offered_tools
 from coilclaw.store.claims import Claimant, is_gone
 from coilclaw.store.tx import Tx
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from coilclaw.features.sops.await_action import Follower
     from coilclaw.features.sops.record import RunRecord
     from coilclaw.features.sops.run import Beginning, Log, Moved, SopRunner
+    from coilclaw.features.sops.sop import Sop
     from coilclaw.gate.conveyor import Conveyor
     from coilclaw.packets.action import Action
     from coilclaw.packets.job import JobLimits
@@ -150,7 +153,7 @@ class Procedures:
 
     def answered(self, run: "RunRow") -> bool:
         """Whether the owner has answered what a run waits for, and it has not gone on yet."""
-        from coilclaw.features.sops.resumable import is_answered
+        from coilclaw.features.sops.store import is_answered
 
         return is_answered(self._app.db.reader, run.run_id)
 
@@ -200,7 +203,29 @@ class Procedures:
             reached=app.reached,
             say=self._say,
             pause_seconds=app.config.executor.backoff_seconds,
+            consult=self._consult,
         )
+
+    async def _consult(self, run: "RunRow", sop: "Sop", limits: "JobLimits | None") -> str:
+        """Find the skill whose intent is the procedure's name, or that its name and description trigger."""
+        look = self._app.extensions.job_skills
+        if look is None:
+            return ""
+        uses = await look(self._app, run.turn_id, f"{sop.name.replace('-', ' ')} {sop.description}", sop.name)
+        if not any(use.needs for use in uses):
+            return ""
+        from coilclaw.features.jobs.job_spec import rules_of, unmet
+        from coilclaw.store.jobs import load_job
+
+        job = None if run.job_id is None else load_job(self._app.db.reader, run.job_id)
+        spec = JobSpec(
+            job_id=run.job_id or "",
+            intent=sop.name,
+            inputs={} if job is None else job.spec.inputs,
+            constraints=Constraints() if limits is None else limits.constraints,
+        )
+        wrong = unmet(spec, uses, rules_of(self._app))
+        return f"SKILL_PRECONDITION: {'; '.join(wrong)}." if wrong else ""
 
     def _follower(self) -> "Follower":
         from coilclaw.features.sops.await_action import Follower
@@ -272,6 +297,7 @@ class Procedures:
             owner_prompt=partial(owner_prompt, app),
             estop=app.estop,
             clock=app.clock,
+            skills=skills_of(app),
             limits=StepLimits(calls=config.jobs.step_calls, output_tokens=config.jobs.step_output_tokens),
         )
         return StepTurns(

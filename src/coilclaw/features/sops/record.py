@@ -28,7 +28,7 @@ from coilclaw.store.sops import (
     taint_run,
     whole_output,
 )
-from coilclaw.store.threads import MessageRow, add_message, ensure_thread, thread_labels
+from coilclaw.store.threads import MessageRow, add_message, ensure_thread, message_exists, thread_labels
 from coilclaw.store.tx import Tx
 
 Event: TypeAlias = Callable[[Tx, str, str, dict[str, Json]], None]
@@ -133,7 +133,7 @@ class RunRecord:
         It is said once: another try goes on with the same conversation, so that it knows what was done already.
         """
         name = f"msg_{at.run.run_id}_{at.position}"
-        if tx.execute("SELECT 1 FROM messages WHERE message_id = ?", (name,)).fetchone() is not None:
+        if message_exists(tx, name):
             return
         about: dict[str, Json] = {"sop_step": at.step.id}
         source = source_of(at, steps_of_run(tx, at.run.run_id))

@@ -21,7 +21,7 @@ def answered_runs(app: "Runtime", conveyor: "Conveyor") -> Chore:
     given_up: set[str] = set()  # what could not go on is tried once by each worker; the owner was told
 
     async def run() -> int:
-        from coilclaw.features.sops.resumable import to_go_on_with
+        from coilclaw.features.sops.store import to_go_on_with
 
         done = 0
         for run_id, holder in to_go_on_with(app.db.reader):
@@ -36,7 +36,7 @@ def answered_runs(app: "Runtime", conveyor: "Conveyor") -> Chore:
 
 async def _go_on(app: "Runtime", conveyor: "Conveyor", run_id: str, given_up: set[str]) -> int:
     from coilclaw.features.sops.procedures import Procedures
-    from coilclaw.features.sops.resumable import WORKER_NAME
+    from coilclaw.features.sops.store import WORKER_NAME
 
     reason = "The worker was stopped; the next one continues it."
     try:

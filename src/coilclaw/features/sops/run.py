@@ -1,7 +1,7 @@
 """The runner of SOPs: one step after the other, each on record before the next begins."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
@@ -62,6 +62,10 @@ Log: TypeAlias = Callable[[Sop, StepRow], None]
 """Is told of every step that begins, waits or ends."""
 
 
+Consult: TypeAlias = Callable[[RunRow, Sop, JobLimits | None], Awaitable[str]]
+"""Looks for the owner's skill that a run works under, before its first step; says which of its needs are not met."""
+
+
 class SopRunner:
     """Begins runs and takes them along. Whoever works on a run holds it by a lock; nobody else touches it."""
 
@@ -79,6 +83,7 @@ class SopRunner:
         reached: Callable[[str], None],
         say: Log,
         pause_seconds: float,
+        consult: Consult,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -91,6 +96,7 @@ class SopRunner:
         self._reached = reached
         self._say = say
         self._pause_seconds = pause_seconds
+        self._consult = consult
 
     async def start(self, beginning: Beginning) -> RunRow:
         """Store a new run; for a job, the run it has already, if it does."""
@@ -133,6 +139,9 @@ class SopRunner:
         sop = thaw(run.sop_json)
         try:
             stop: Stop = "next"
+            if not steps_of_run(self._db.reader, run_id) and (lacks := await self._consult(run, sop, limits)):
+                await self._end(run, turn, Over(done=False, reason=lacks))
+                stop = "over"
             while stop == "next":
                 stop = "held" if self._estop.engaged() else await self._move(run, sop, turn)
                 if once:

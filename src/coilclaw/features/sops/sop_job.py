@@ -3,9 +3,11 @@
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from coilclaw.features.sops.procedures import Procedures
+from coilclaw.gate.skills import uses_of
 from coilclaw.packets.errors import StorageError, UsageError
 from coilclaw.packets.job import Plan, PlanStep, StepReport
 from coilclaw.runtime.extensions import JobKind
+from coilclaw.store.job_history import job_artifacts
 from coilclaw.tools.approval import with_runtime_tools
 
 if TYPE_CHECKING:
@@ -66,7 +68,19 @@ async def step_of_job(app: "Runtime", conveyor: "Conveyor", job: "JobRow", limit
     run = moved.run
     stages: dict[str, Stage] = {"next": "called", "waiting": "waiting", "held": "held", "over": "answered"}
     stage = "failed" if run.state == "FAILED" else stages[moved.stop]
+    if stage == "answered" and (lacking := _lacking(app, job)):
+        return StepReport(stage="failed", reason=f"evidence missing: {', '.join(lacking)}.")
     return StepReport(stage=stage, reason=run.reason, waiting=moved.waiting, fresh=run.fresh, inherited=run.inherited)
+
+
+def _lacking(app: "Runtime", job: "JobRow") -> list[str]:
+    """What the job, or a skill that its run works under, asks for and no step of it left."""
+    from coilclaw.features.jobs.evidence import missing
+    from coilclaw.features.jobs.job_spec import with_evidence
+
+    reader = app.db.reader
+    required = with_evidence(job.spec, uses_of(reader, job.turn_id)).outputs.evidence_required
+    return missing(required, job_artifacts(reader, job.job_id)) if required else []
 
 
 def _check(app: "Runtime", name: str) -> None:

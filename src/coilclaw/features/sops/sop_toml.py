@@ -246,6 +246,15 @@ class Checking:
             del args["content_from"]
         self._arguments(step, args, tool)
 
+    def _without_identity(self, step: str, args: dict[str, Json], tool: Tool) -> bytes:
+        """The arguments without the identity, which stands among them; empty if the tool has none."""
+        if not tool.identities:
+            return b""
+        if args.get("identity") not in tool.identities:
+            names = " or ".join(f'"{name}"' for name in sorted(tool.identities, reverse=True))
+            self._note(step, f"args: {tool.name} needs identity = {names}.")
+        return canonical_bytes({name: value for name, value in args.items() if name != "identity"})
+
     def _arguments(self, step: str, args: dict[str, Json], tool: Tool | None) -> None:
         strange = _strange(args, "args")
         if strange:
@@ -258,7 +267,7 @@ class Checking:
             return
         if tool is not None:
             try:
-                tool.parse(data)
+                tool.parse(self._without_identity(step, args, tool) or data)
             except msgspec.ValidationError as error:
                 self._note(step, f"args do not match {tool.name}: {_plain(error)}.")
 

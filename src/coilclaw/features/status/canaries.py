@@ -46,7 +46,7 @@ SITES: dict[str, str] = {
     "features/forge/questions.py:put": "gateway",
     "cli/commands/tool.py:run_tool": "tool run",
     "features/approvals/commands/approvals.py:carry_out": "approvals",
-    "cli/commands/onboard.py:look": "provider client",
+    "cli/commands/onboard.py:models_at": "provider client",
     "features/chat/terminal_turns.py:post": "agent",
     "features/status/canaries.py:_ask_provider": "provider client",
     "features/status/canaries.py:_through_approvals": "approvals",
@@ -63,10 +63,25 @@ SITES: dict[str, str] = {
     "runtime/oauth/discovery.py:first": "provider client",
     "runtime/oauth/discovery.py:register_client": "provider client",
     "runtime/oauth/token_requests.py:_post": "provider client",
+    "features/mail/accounts.py:_profile": "provider client",
+    "features/mail/send_as.py:send_as": "provider client",
+    "features/forge/github/api.py:_send": "provider client",
     # Guests are called by their tools alone, which pass the gate like any other.
     "features/guests/mcp_http.py:_visit": "tool run",
     "features/guests/plugin_call.py:call_plugin": "tool run",
+    "features/guests/plugin_call.py:start_plugin": "tool run",
     "features/guests/running.py:open": "tool run",
+    # Questions of a session's program pass the same conveyor; a yes is only leave to go on, in its box. What its model
+    # is asked is written anew from known fields and goes through the same airlock.
+    "features/runner/hooks.py:_through_gate": "gateway",
+    "features/runner/hooks.py:carry": "gateway",
+    "features/runner/session_mcp.py:_waited": "gateway",
+    "features/runner/hooks.py:_answered": "executor",
+    "features/runner/model_proxy.py:_call": "provider client",
+    # The agent that works on itself makes no calls of ours: its box and its model are given to it, as to a session.
+    "features/evolve/launch.py:launched": "tool run",
+    "features/evolve/probes.py:_tried": "tool run",
+    "features/evolve/model.py:_call": "provider client",
 }
 """Where a call, a model's answer or a request enters, and which path tries it."""
 

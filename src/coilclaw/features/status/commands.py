@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, print_json, print_line, print_rows, tell
-from coilclaw.features.status.usage_cost import Bill, Report
+from coilclaw.cli.output import json_option, print_json, print_line, print_rows, print_wrapped, tell
+from coilclaw.config.prices import MILLION
+from coilclaw.features.status.usage_cost import Report, UsageBill
 
 if TYPE_CHECKING:
     from coilclaw.packets.box import Probe
@@ -20,9 +21,13 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "info": ""}
 @click.command()
 @click.option("--days", default=7, show_default=True, type=click.IntRange(1, 36_500), help="How many days, with today.")
 @click.option("--by", default="model", show_default=True, type=click.Choice(["model", "day", "job"]))
+@click.option("--sessions", is_flag=True, help="What coding sessions used instead, by organization and month.")
 @json_option
-def usage(days: int, by: "By", as_json: bool) -> None:
+def usage(days: int, by: "By", sessions: bool, as_json: bool) -> None:
     """Show the tokens that were used, what they cost, and today's share of the budget. Days are UTC."""
+    if sessions:
+        _print_sessions(as_json=as_json)
+        return
     from coilclaw.features.status.usage_cost import usage_report
     from coilclaw.store.usage import day_began, usage_rows
 
@@ -35,7 +40,28 @@ def usage(days: int, by: "By", as_json: bool) -> None:
         _print(report)
 
 
-def cost_text(bill: Bill) -> str:
+def _print_sessions(*, as_json: bool) -> None:
+    from coilclaw.features.runner.store import usage_of
+
+    with opened() as app:
+        found = usage_of(app.db.reader)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (each.org_id, each.month, each.provider, f"{(each.agent_seconds + each.patrol_seconds) / 60:.1f}",
+         str(each.terminal_kb), str(each.files_touched), str(each.provider_invocations),
+         str(each.input_tokens + each.output_tokens),
+         f"{each.cost_millionths / MILLION:.4f}{' +' if each.unpriced_tokens else ''}")
+        for each in found
+    ]  # fmt: skip
+    columns = (
+        "organization", "month", "provider", "minutes", "kB of output", "files touched", "calls", "tokens", "cost"
+    )  # fmt: skip
+    print_rows(rows, columns, empty="No session has run yet.")
+
+
+def cost_text(bill: UsageBill) -> str:
     """`1.2345`, `≥ 1.2345` where a price is missing, `-` where every price is."""
     if bill.cost_millionths is None:
         return "-"
@@ -97,7 +123,7 @@ def doctor(short: bool, canaries: bool, phone: bool, quiet: bool, as_json: bool)
             print_line(f"Everything is in place: {app.home.root}, {app.workspace}")
         for probe in amiss if quiet else probes:
             remedy = f" -> {probe.remedy}" if probe.remedy and probe.state != "ok" else ""
-            print_line(f"[{probe.state:4}] {probe.name}: {probe.detail}{remedy}", style=STYLES[probe.state])
+            print_wrapped(f"[{probe.state:4}] {probe.name}: {probe.detail}{remedy}", style=STYLES[probe.state])
     return 1 if any(probe.state == "fail" for probe in probes) else 0
 
 

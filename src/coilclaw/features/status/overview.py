@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from coilclaw.features.jobs.lifecycle import COARSE
-from coilclaw.features.status.store.overview import Counted, DayCount, OverviewReader
+from coilclaw.features.status.store import Counted, DayCount, OverviewReader
 from coilclaw.features.status.usage_cost import bill
 from coilclaw.packets.decision import Risk, Verdict
 from coilclaw.packets.job import CoarseState

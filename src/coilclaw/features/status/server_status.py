@@ -83,6 +83,7 @@ class ServerStatus:
 
     def _listed(self, tool: "Tool") -> ToolListed:
         from coilclaw.gate.decision_input import Setting
+        from coilclaw.gate.identities import shown_parameters
         from coilclaw.gate.policy import decide
 
         decision = decide(self._plain(tool), self._app.policy(), Setting(source="chat"))
@@ -97,7 +98,7 @@ class ServerStatus:
             risk=decision.risk,
             verdict=decision.verdict,
             reasons=list(decision.reasons),
-            parameters=tool.parameters,
+            parameters=shown_parameters(tool),
         )
 
     def _plain(self, tool: "Tool") -> "Facts":

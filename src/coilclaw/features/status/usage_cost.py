@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from decimal import ROUND_HALF_EVEN, Decimal
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from coilclaw.config.prices import MILLION
 from coilclaw.store.read_connection import reading_apart
 from coilclaw.store.tx import Tx
 from coilclaw.store.usage import day_began, tokens_since
@@ -16,86 +16,7 @@ if TYPE_CHECKING:
     from coilclaw.runtime.runtime import Runtime
     from coilclaw.store.usage import UsageRow
 
-MILLION = 1_000_000
 UsageBy: TypeAlias = Literal["model", "provider", "day", "job"]
-
-
-class Bill(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group took, and what it cost as far as prices are known."""
-
-    group: str
-    answers: int
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    estimated_tokens: int
-    cost_millionths: int | None
-    """In millionths of the currency that the prices are in; None when no price is known."""
-    unpriced_tokens: int
-    """Tokens of models without a price; the cost leaves them out."""
-
-
-class Today(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used today, and how much may be."""
-
-    tokens: int
-    daily_tokens: int
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything `usage` shows."""
-
-    by: str
-    since: str
-    rows: list[Bill]
-    total: Bill
-    today: Today
-
-
-def usage_report(app: "Runtime", db: Tx, by: str, since: str, rows: "list[UsageRow]") -> Report:
-    """What was used since then: a bill for each group, all together, and today's share of the budget."""
-    prices = app.config.prices
-    today = Today(tokens=tokens_since(db, day_began(app.clock())), daily_tokens=app.config.budgets.daily_tokens)
-    return Report(
-        by=by, since=since, rows=bills(rows, prices, app.redact), total=bill("total", rows, prices), today=today
-    )
-
-
-def bills(rows: "Iterable[UsageRow]", prices: "Mapping[str, Price]", redact: Callable[[str], str]) -> list[Bill]:
-    """One bill for each group, in order."""
-    groups: dict[str, list[UsageRow]] = {}
-    for row in rows:
-        groups.setdefault(row.group, []).append(row)
-    return [bill(redact(group), parts, prices) for group, parts in groups.items()]
-
-
-def bill(group: str, rows: "Iterable[UsageRow]", prices: "Mapping[str, Price]") -> Bill:
-    """What these rows took together. Costs are added as whole numbers and rounded once, at the end."""
-    parts = list(rows)
-    priced = [row for row in parts if row.model in prices]
-    cost = sum(
-        row.input_tokens * _rate(prices[row.model].input_per_million)
-        + row.output_tokens * _rate(prices[row.model].output_per_million)
-        for row in priced
-    )
-    return Bill(
-        group=group,
-        answers=sum(row.answers for row in parts),
-        input_tokens=sum(row.input_tokens for row in parts),
-        cached_tokens=sum(row.cached_tokens for row in parts),
-        output_tokens=sum(row.output_tokens for row in parts),
-        estimated_tokens=sum(row.estimated for row in parts),
-        cost_millionths=(cost + MILLION // 2) // MILLION if priced else None,
-        unpriced_tokens=sum(row.input_tokens + row.output_tokens for row in parts if row.model not in prices),
-    )
-
-
-def _rate(per_million: float) -> int:
-    """A price as millionths for a million tokens: 0.15 is 150000."""
-    return int((Decimal(str(per_million)) * MILLION).to_integral_value(ROUND_HALF_EVEN))
-
-
-# Over HTTP
 
 
 class UsageBill(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +35,63 @@ class UsageBill(msgspec.Struct, frozen=True, kw_only=True):
     """In millionths of the currency that the prices are in; null when no price is known."""
     unpriced_tokens: int
     """Tokens of models without a price; the cost leaves them out."""
+
+
+class Today(msgspec.Struct, frozen=True, kw_only=True):
+    """What was used today, and how much may be."""
+
+    tokens: int
+    daily_tokens: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything `usage` shows."""
+
+    by: str
+    since: str
+    rows: list[UsageBill]
+    total: UsageBill
+    today: Today
+
+
+def usage_report(app: "Runtime", db: Tx, by: str, since: str, rows: "list[UsageRow]") -> Report:
+    """What was used since then: a bill for each group, all together, and today's share of the budget."""
+    prices = app.config.prices
+    today = Today(tokens=tokens_since(db, day_began(app.clock())), daily_tokens=app.config.budgets.daily_tokens)
+    return Report(
+        by=by, since=since, rows=bills(rows, prices, app.redact), total=bill("total", rows, prices), today=today
+    )
+
+
+def bills(rows: "Iterable[UsageRow]", prices: "Mapping[str, Price]", redact: Callable[[str], str]) -> list[UsageBill]:
+    """One bill for each group, in order."""
+    groups: dict[str, list[UsageRow]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    return [bill(redact(group), parts, prices) for group, parts in groups.items()]
+
+
+def bill(group: str, rows: "Iterable[UsageRow]", prices: "Mapping[str, Price]") -> UsageBill:
+    """What these rows took together. Costs are added as whole numbers and rounded once, at the end."""
+    parts = list(rows)
+    priced = [row for row in parts if row.model in prices]
+    cost = sum(
+        prices[row.model].cost(read=row.input_tokens, cached=row.cached_tokens, written=row.output_tokens)
+        for row in priced
+    )
+    return UsageBill(
+        group=group,
+        answers=sum(row.answers for row in parts),
+        input_tokens=sum(row.input_tokens for row in parts),
+        cached_tokens=sum(row.cached_tokens for row in parts),
+        output_tokens=sum(row.output_tokens for row in parts),
+        estimated_tokens=sum(row.estimated for row in parts),
+        cost_millionths=(cost + MILLION // 2) // MILLION if priced else None,
+        unpriced_tokens=sum(row.input_tokens + row.output_tokens for row in parts if row.model not in prices),
+    )
+
+
+# Over HTTP
 
 
 class UsageBudgets(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +127,7 @@ class UsageReports:
         return await asyncio.to_thread(self._report, by, days)
 
     def _report(self, by: UsageBy, days: int) -> UsageReport:
-        from coilclaw.features.status.store.provider_usage import usage_by_provider
+        from coilclaw.features.status.store import usage_by_provider
         from coilclaw.store.usage import usage_rows
 
         app = self._app
@@ -161,8 +139,8 @@ class UsageReports:
         return UsageReport(
             by=by,
             since=since,
-            rows=[_shown(each) for each in report.rows],
-            total=_shown(report.total),
+            rows=report.rows,
+            total=report.total,
             budgets=UsageBudgets(
                 daily_tokens=daily,
                 used_today=used,
@@ -171,7 +149,3 @@ class UsageReports:
                 turn_tokens=app.config.agent.turn_token_budget,
             ),
         )
-
-
-def _shown(bill: Bill) -> UsageBill:
-    return msgspec.convert(bill, UsageBill, from_attributes=True)

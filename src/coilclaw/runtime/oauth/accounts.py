@@ -155,8 +155,22 @@ class Accounts:
                 unrevoked = error.message.rstrip(".")
             finally:
                 self._held.pop(row.token_id, None)
-                await app.db.write(lambda tx: self._write_removal(tx, client, row.token_id, not unrevoked))
+                await app.db.write(lambda tx: self._write_removal(tx, row, not unrevoked))
             return Disconnected(account=client.account, unrevoked=unrevoked)
+
+    async def disconnect_kept(self, provider: str, identity: Identity) -> Disconnected | None:
+        """The same for an account whose client `connect` sealed; None if there is no such account."""
+        row, unreadable = find_token(self._app.db.reader, provider, identity), "its client is not stored"
+        if row is None:
+            return None
+        try:
+            client = self.kept_client(provider, identity)
+        except StorageError as error:  # the vault's key is gone: what it sealed is useless, and goes too
+            client, unreadable = None, error.message.rstrip(".")
+        if client is not None:
+            return await self.disconnect(client)
+        await self._app.db.write(lambda tx: self._write_removal(tx, row, False))
+        return Disconnected(account=f"{provider} ({identity})", unrevoked=unreadable)
 
     def _is_fresh(self, held: _Held, rejected: str) -> bool:
         return held.token.value != rejected and self._uptime() < held.renew_at
@@ -263,13 +277,14 @@ class Accounts:
         if mark_reconnect(tx, self._app.clock, token_id):  # once, whichever process comes first
             add_event(tx, self._app.clock, "oauth_reconnect_needed", client.account, {"code": code})
 
-    def _write_removal(self, tx: Tx, client: OAuthClient, token_id: str, revoked: bool) -> None:
+    def _write_removal(self, tx: Tx, row: OAuthToken, revoked: bool) -> None:
         from coilclaw.ledger.audit import add_event
         from coilclaw.store.stored_secrets import remove_secret
 
-        remove_token(tx, token_id)
-        remove_secret(tx, _client_name(client.provider, client.identity))
-        add_event(tx, self._app.clock, "oauth_disconnected", client.account, {"revoked": revoked})
+        remove_token(tx, row.token_id)
+        remove_secret(tx, _client_name(row.provider, row.identity))
+        account = f"{row.provider} ({row.identity})"
+        add_event(tx, self._app.clock, "oauth_disconnected", account, {"revoked": revoked})
 
     @asynccontextmanager
     async def _alone(self, client: OAuthClient) -> AsyncIterator[None]:

@@ -261,7 +261,7 @@ def _is_part(url: Target, resource: Target) -> bool:
 
 
 def _resource(about: JsonObject, base: Target) -> str:
-    """The resource that the metadata is about: the one that was asked, or the server it is part of."""
+    """The resource that the metadata describes: the requested one, or the server it belongs to."""
     named = _text(about, "resource")
     target = parse_url(named)
     if isinstance(target, Refusal) or not _is_part(base, target):

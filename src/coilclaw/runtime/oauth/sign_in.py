@@ -30,12 +30,22 @@ async def sign_in(
         show(pending.address)
         answer = pending.read_pasted(await paste())
     else:
-        listener = RedirectListener[Redirect]()
-        async with listener:
-            pending = await _begin(client, listener.redirect_uri)
-            show(pending.address)
-            answer = await listener.wait(pending.read, seconds=seconds)
+        pending, answer = await browse(client, lambda begun: show(begun.address), seconds=seconds)
     return pending.client, await exchange(transport, redactor, pending, answer.checked(pending.client))
+
+
+async def browse(
+    client: OAuthClient | Callable[[str], Awaitable[OAuthClient]],
+    started: Callable[[Pending], None],
+    *,
+    seconds: float = WAIT_SECONDS,
+) -> tuple[Pending, Redirect]:
+    """Wait on this machine for the browser to come back; `started` is given what it must answer, once."""
+    listener = RedirectListener[Redirect]()
+    async with listener:
+        pending = await _begin(client, listener.redirect_uri)
+        started(pending)
+        return pending, await listener.wait(pending.read, seconds=seconds)
 
 
 async def _begin(client: OAuthClient | Callable[[str], Awaitable[OAuthClient]], redirect_uri: str) -> Pending:

@@ -10,8 +10,11 @@ from coilclaw.server.problems import Trouble
 
 UPLOADS = "/v1/files"
 BIND = "/v1/pairing/bind"
+WEBHOOKS = "/runner/v1/webhooks/"
+FORGE_WEBHOOK = "/v1/forge/webhook"
 _BIND_BYTES = 16 << 10
 """The limit for callers without a token."""
+_WEBHOOK_BYTES = 1 << 20
 _FORM_BYTES = 64 << 10
 """Extra bytes for the form around a file."""
 _UPLOAD_BYTES = 2 << 20
@@ -21,6 +24,12 @@ _JSON = frozenset({"application/json"})
 
 DRAIN_BYTES = 4 << 20
 DRAIN_SECONDS = 1.0
+
+
+def is_webhook(path: str) -> bool:
+    """A delivery, and nothing below or beside it. It is signed over its raw bytes, whatever these are."""
+    name = path.removeprefix(WEBHOOKS)
+    return path == FORGE_WEBHOOK or (path.startswith(WEBHOOKS) and bool(name) and "/" not in name)
 
 
 class ClientGone(Exception):
@@ -37,6 +46,8 @@ class Bodies(msgspec.Struct, frozen=True, kw_only=True):
         """The maximum body size of a path."""
         if path == UPLOADS:
             return max(self.most, _UPLOAD_BYTES) + _FORM_BYTES
+        if is_webhook(path):
+            return _WEBHOOK_BYTES
         return min(self.most, _BIND_BYTES) if path == BIND else self.most
 
     def check(self, path: str, headers: dict[str, list[str]]) -> bool:
@@ -59,6 +70,8 @@ class Bodies(msgspec.Struct, frozen=True, kw_only=True):
             raise Trouble(
                 415, "UNSUPPORTED_MEDIA_TYPE", "compressed bodies are not accepted.", remedy="Send it uncompressed."
             )
+        if is_webhook(path):
+            return
         kinds = headers.get("content-type", [])
         allowed = _UPLOAD_TYPES if path == UPLOADS else _JSON
         if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() not in allowed:
@@ -82,7 +95,7 @@ class Bodies(msgspec.Struct, frozen=True, kw_only=True):
                 f"the request was not complete within {self.seconds:g} seconds.",
                 remedy="Send it again, faster.",
             ) from error
-        if path != UPLOADS:
+        if path != UPLOADS and not is_webhook(path):
             _check_json(body)
         return body
 

@@ -1,13 +1,13 @@
 """The door: encloses every path, and decides who is admitted before anything else handles a request.
 
 It checks in this order: one spelling of every relevant header; the peer, the host and the origin are ours; a
-valid token, unless the path is open; cookies only from our own pages; the device is confirmed; the rate, except for the
-emergency stop; the body, and after it the token again, because a body takes time and the device may have been
-revoked meanwhile; then a few requests per device at a time, so that none delays the others. A refusal is
-problem+json and never repeats input.
+valid token, unless the path is open; cookies only from our own pages; the rate, except for the emergency stop; a token
+for MCP clients opens `/mcp` alone; the device is confirmed; the body, and after it the token again, because a body
+takes time and the device may have been revoked meanwhile; then a few requests per device at a time, so that none delays
+the others. A refusal is problem+json and never repeats input.
 
 A WebSocket is admitted by the same rules, as one more method. Browsers cannot set headers on it, so the proof of a page
-or program is in `Sec-WebSocket-Protocol: coilclaw, KEY`: a page's page key, together with its cookie; a program's
+or program is in `Sec-WebSocket-Protocol: coilclaw, KEY`: a page's ticket, together with its cookie; a program's
 token, unless it sends `Authorization`. Nothing is read from the URL.
 """
 
@@ -21,22 +21,24 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from coilclaw.packets.canonical import Json
 from coilclaw.server.application import place_of
-from coilclaw.server.door.body import BIND, Bodies, ClientGone, drain, replayed
-from coilclaw.server.door.caller import Caller
+from coilclaw.server.door.body import BIND, Bodies, ClientGone, drain, is_webhook, replayed
+from coilclaw.server.door.caller import SCOPED, Caller
 from coilclaw.server.door.concurrency import Concurrency
 from coilclaw.server.door.headers import guarded, headers_of
 from coilclaw.server.door.hosts import Hosts
 from coilclaw.server.door.methods import WEBSOCKET, Methods
 from coilclaw.server.door.page_keys import PageKeys
 from coilclaw.server.door.rates import Rates
-from coilclaw.server.door.sockets import PROTOCOL, Sockets
+from coilclaw.server.door.sockets import PROTOCOL, PROTOCOLS, Sockets
 from coilclaw.server.door.tokens import Tokens, is_token
 from coilclaw.server.problems import MEDIA_TYPE, Trouble, problem_of
 
 COOKIE = "__Host-coilclaw"
 HEALTH = "/health"
+MCP = "/mcp"
+"""The only path that a token with the scope `mcp` opens."""
 PAGE_KEY = "x-coilclaw-page"
-_PROVING = frozenset({("POST", "/v1/session/nonce"), ("POST", "/v1/session/page")})
+_PROVING = frozenset({("POST", "/v1/sign-in/nonce"), ("POST", "/v1/sign-in/page")})
 _READS = ("GET", "HEAD")
 _ONCE = (
     "host",
@@ -49,12 +51,12 @@ _ONCE = (
     PAGE_KEY,
     "sec-websocket-protocol",
 )
-_UNCONFIRMED = _PROVING | {("GET", "/v1/session"), ("POST", "/v1/session/end"), ("POST", "/v1/passkeys/challenge")}
+_UNCONFIRMED = _PROVING | {("GET", "/v1/sign-in"), ("POST", "/v1/sign-in/end"), ("POST", "/v1/passkeys/challenge")}
 
 _ALWAYS = frozenset({("POST", "/estop"), ("POST", "/v1/estop")})
 """The emergency stop is exempt from all limits."""
 
-_LISTENING = frozenset({("GET", "/v1/events"), ("GET", "/v1/estop"), ("POST", "/chat"), ("POST", "/mcp")})
+_LISTENING = frozenset({("GET", "/v1/events"), ("GET", "/v1/estop"), ("POST", "/chat"), ("POST", MCP)})
 _EXPORT = ("GET", "/v1/audit/export")
 AT_ONCE = 4
 """Concurrent requests per device; exports count separately, one at a time."""
@@ -74,6 +76,7 @@ class _Visit:
     def __init__(self, scope: Any) -> None:
         self.method: str = scope.get("method", WEBSOCKET)
         self.path: str = scope["path"]
+        self.query: bytes = scope.get("query_string", b"")
         self.headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             self.headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -251,6 +254,20 @@ class Door:
         if caller.way == "cookie":
             self._check_page(visit, caller)
         self._check_rate(caller.device_id, visit)
+        if caller.scope is not None and not visit.path.startswith(SCOPED):
+            raise Trouble(
+                403,
+                "OUT_OF_SCOPE",
+                "this token opens coding sessions only.",
+                remedy="Use the device's own token here.",
+            )
+        if caller.opens == "mcp" and visit.path != MCP:
+            raise Trouble(
+                403,
+                "SCOPE",
+                "this token opens /mcp alone.",
+                remedy="Pair the device with `coilclaw pair --add` if it shall use the rest of the API.",
+            )
         if not caller.confirmed and not _may_unconfirmed(caller, visit):
             raise Trouble(
                 403,
@@ -281,7 +298,10 @@ class Door:
             )
 
     def _is_open(self, method: str, path: str) -> bool:
-        return (method in _READS and path == HEALTH) or (method == "POST" and path == BIND)
+        """Whether anybody may ask: for health, to pair with a code, to deliver a signed webhook. See decision 0010."""
+        if method in _READS:
+            return path == HEALTH
+        return method == "POST" and (path == BIND or is_webhook(path))
 
     def _check_place(self, visit: _Visit, client: Any) -> str:
         """Check the peer, the host and the origin; returns the host."""
@@ -338,12 +358,20 @@ class Door:
             )
         if (visit.method, visit.path) in _PROVING:
             return
-        if not self._page_keys.holds(caller.token_id, visit.shown or visit.get(PAGE_KEY) or ""):
+        if visit.method == WEBSOCKET:
+            if not self._page_keys.spend(caller.token_id, visit.shown):
+                raise Trouble(
+                    401,
+                    "TICKET_REFUSED",
+                    "the page's ticket is missing, was used, or is older than half a minute.",
+                    remedy="Ask for another one (POST /v1/sign-in/ticket) and connect at once.",
+                )
+        elif not self._page_keys.holds(caller.token_id, visit.get(PAGE_KEY) or ""):
             raise Trouble(
                 401,
                 "PAGE_UNPROVED",
                 "this page has not proved that it belongs to the device.",
-                remedy="Reload the panel: it signs with the device's key (POST /v1/session/page).",
+                remedy="Reload the panel: it signs with the device's key (POST /v1/sign-in/page).",
             )
 
     def _check_rate(self, who: str, visit: _Visit) -> None:
@@ -384,7 +412,14 @@ def _check_shape(visit: _Visit) -> None:
         raise Trouble(400, "BAD_REQUEST", "the request has two lengths.", remedy="Send one of them.")
     if visit.method == WEBSOCKET:
         name, _, _ = (visit.get("sec-websocket-protocol") or PROTOCOL).partition(",")
-        if name.strip() != PROTOCOL:
+        if visit.query:
+            raise Trouble(
+                400,
+                "TOKEN_IN_URL",
+                "a WebSocket takes nothing from its URL, which ends up in logs.",
+                remedy=f"Send the token in `Authorization: Bearer`, or offer `{PROTOCOL}, TOKEN` as protocols.",
+            )
+        if name.strip() not in PROTOCOLS:
             raise Trouble(
                 400,
                 "BAD_REQUEST",

@@ -3,6 +3,9 @@
 A browser sends a cookie to every port of a host, so a program on another port of this machine may obtain it. The
 device's own key is bound to its origin, port included: a page signs a nonce with it and gets a key
 for as long as the page is open. Both sides keep it only in memory.
+
+A WebSocket of a page can show no header of its own, and the names of protocols that it offers are logged more readily
+than headers. So the key itself is not shown there, but a ticket, which is good once and for half a minute.
 """
 
 import base64
@@ -13,7 +16,9 @@ from collections.abc import Callable
 PREFIX = b"coilclaw page 1\n"
 NONCE_SECONDS = 120.0
 KEY_SECONDS = 24 * 3600.0
+TICKET_SECONDS = 30.0
 MOST_NONCES = 8
+MOST_TICKETS = 8
 MOST_KEYS = 32
 """Per token; the oldest is dropped first. Nobody has more pages open."""
 MOST_TOKENS = 1024
@@ -32,6 +37,7 @@ class PageKeys:
         self._random = random
         self._nonces: dict[str, dict[str, float]] = {}
         self._keys: dict[str, dict[str, float]] = {}
+        self._tickets: dict[str, dict[str, float]] = {}
 
     def nonce(self, token_id: str) -> str:
         """A new nonce for the page."""
@@ -57,6 +63,16 @@ class PageKeys:
             if hmac.compare_digest(known, hashed):
                 found = ends
         return found > self._now()
+
+    def ticket(self, token_id: str) -> str:
+        """A ticket for one WebSocket of a page that has shown its key."""
+        made = self._word(32)
+        _put(self._tickets, token_id, _hash(made), self._now() + TICKET_SECONDS, MOST_TICKETS)
+        return made
+
+    def spend(self, token_id: str, ticket: str) -> bool:
+        """Consume a ticket; False if it is not this token's, was used or is too old."""
+        return self._tickets.get(token_id, {}).pop(_hash(ticket), 0.0) > self._now()
 
     def _word(self, size: int) -> str:
         return base64.urlsafe_b64encode(self._random(size)).decode().rstrip("=")

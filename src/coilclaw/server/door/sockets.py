@@ -12,7 +12,9 @@ from coilclaw.server.door.open_connections import OpenConnections
 from coilclaw.server.problems import Trouble
 
 PROTOCOL = "coilclaw"
-"""What a client offers first in `Sec-WebSocket-Protocol`. Only this is returned, never the key after it."""
+BINARY_PROTOCOL = "coilclaw-binary"
+PROTOCOLS = (PROTOCOL, BINARY_PROTOCOL)
+"""What a client offers first in `Sec-WebSocket-Protocol`: one of these. Only it is returned, never the key after it."""
 MOST_SOCKETS = 256
 CLOSE_SECONDS = 1.0
 _NORMAL, _POLICY_VIOLATION = 1000, 1008
@@ -59,7 +61,7 @@ class Sockets(OpenConnections[asyncio.Event]):
             if ended.is_set():
                 raise ConnectionAbortedError
             if message["type"] == "websocket.accept":
-                message = {"type": "websocket.accept", "subprotocol": PROTOCOL if scope["subprotocols"] else None}
+                message = {"type": "websocket.accept", "subprotocol": next(iter(scope["subprotocols"]), None)}
             elif message["type"] == "websocket.close":
                 message = {**message, "reason": ""}  # it might repeat input
             await send(message)

@@ -3,13 +3,13 @@
 from coilclaw.packets.ids import stamp
 from coilclaw.server.core import Core
 from coilclaw.server.door.caller import Caller
+from coilclaw.server.door.tokens import caller_holds
 from coilclaw.server.problems import Trouble
-from coilclaw.store.devices import token_holds
 
 
 def may_stay(core: Core, caller: Caller) -> bool:
     """Whether an admitted caller still has access."""
-    return token_holds(core.db.reader, caller.token_id, stamp(core.clock()))
+    return caller_holds(core.db.reader, caller, stamp(core.clock()))
 
 
 def must_stay(core: Core, caller: Caller) -> None:

@@ -16,9 +16,10 @@ from datetime import datetime, timedelta
 
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.ids import Clock, stamp
-from coilclaw.server.door.caller import Caller
+from coilclaw.server.door.caller import Caller, TokenScope
 from coilclaw.store.database import Database
 from coilclaw.store.devices import TokenRow, Way, find_token, forget_token, renew_token, settle_tokens, token_holds
+from coilclaw.store.runner_tokens import find_runner_token, runner_token_holds
 from coilclaw.store.tx import Tx
 
 _SHAPE = re.compile(r"cc_[A-Za-z0-9_-]{43}\Z")
@@ -39,6 +40,12 @@ def is_token(text: str) -> bool:
 def token_hash(token: str) -> str:
     """The stored hash of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def caller_holds(db: Tx, caller: Caller, now: str) -> bool:
+    """Whether an admitted caller's token is still valid."""
+    holds = token_holds if caller.scope is None else runner_token_holds
+    return holds(db, caller.token_id, now)
 
 
 class Tokens:
@@ -72,6 +79,8 @@ class Tokens:
         hashed = token_hash(token)
         row = find_token(self._db.reader, hashed)
         now = self._clock()
+        if row is None and way == "bearer":
+            return self._scoped(hashed, now)
         if row is None or not hmac.compare_digest(row.token_hash, hashed) or row.way != way:
             return None
         if row.expires_at <= stamp(now):
@@ -81,11 +90,28 @@ class Tokens:
             return None
         self._settle_if_due(now)
         self._renew_if_due(row, now)
-        return Caller(device_id=row.device_id, token_id=row.token_id, way=way, confirmed=row.confirmed)
+        return Caller(
+            device_id=row.device_id,
+            token_id=row.token_id,
+            way=way,
+            confirmed=row.confirmed,
+            scope=None,
+            opens=row.scope,
+        )
+
+    def _scoped(self, hashed: str, now: datetime) -> Caller | None:
+        """The caller with a runner token."""
+        row = find_runner_token(self._db.reader, hashed, stamp(now))
+        if row is None or not hmac.compare_digest(row.token_hash, hashed):
+            return None
+        scope = TokenScope(org_id=row.org_id, repo_id=row.repo_id, session_id=row.session_id, access=row.access)
+        return Caller(
+            device_id=row.device_id, token_id=row.token_id, way="bearer", confirmed=row.confirmed, scope=scope
+        )
 
     def holds(self, caller: Caller) -> bool:
         """Whether an admitted caller still has access; for long-lived connections."""
-        return token_holds(self._db.reader, caller.token_id, stamp(self._clock()))
+        return caller_holds(self._db.reader, caller, stamp(self._clock()))
 
     def _renew_if_due(self, row: TokenRow, now: datetime) -> None:
         """Record a use in the background, at most once an hour per token."""

@@ -100,7 +100,9 @@ def reject(action_id: str, reason: str) -> int:
 
 async def reject_here(app: "Runtime", action: "Action", reason: str) -> None:
     """Write down the owner's no."""
-    await app.approvals(app.conveyor(nobody)).reject(action, reason=reason)
+    conveyor = app.conveyor(nobody)
+    await conveyor.recover()  # a terminal that was killed at its question still holds it
+    await app.approvals(conveyor).reject(action, reason=reason)
     tell(f"Rejected {action.action_id}.")
     await go_on(app, action)
 
@@ -127,6 +129,7 @@ async def approve_here(app: "Runtime", action: "Action", terminal: "Terminal") -
         passkey = app.owner_proof.registered(app.db.reader)
         tell(f"ESTOP is engaged: the action keeps waiting until you clear it. {way_out(passkey)}", err=True)
         return 5
+    await conveyor.recover()  # a terminal that was killed at its question still holds it
     if from_stamp(action.expires_at) <= app.clock():
         answered = await app.approvals(conveyor).approve(action, by="terminal", digest=action.digest)
     elif action.status == "PENDING":
@@ -178,6 +181,9 @@ async def carry_out(app: "Runtime", conveyor: "Conveyor", answered: "Action | Ou
     if isinstance(answered, Outcome):  # it could not be approved any more
         print_result(result_words(answered.result), success=False)
         return exit_code(answered)
+    if answered.source == "session":
+        tell(f"Approved {answered.action_id}; it counts once, when its session asks for exactly that.")
+        return 0
     if worker_is_running(app.home.locks_dir):
         return await _executed_by_worker(app, answered)
     outcome = await conveyor.execute(answered)

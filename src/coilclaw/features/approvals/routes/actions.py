@@ -28,7 +28,7 @@ from coilclaw.packets.errors import Conflict, UsageError
 from coilclaw.packets.proof import Assertion
 from coilclaw.server.core import Core
 from coilclaw.server.door.caller import Caller
-from coilclaw.server.filters import OfJob, OfThread, OfTool, Refused, actions_at
+from coilclaw.server.filters import OfJob, OfSession, OfThread, OfTool, Refused, actions_at
 from coilclaw.server.pages import Cursor, Limit, Page, page_to
 from coilclaw.server.problems import Trouble, problems
 from coilclaw.server.redacting import Redacting
@@ -63,6 +63,7 @@ class ActionRoutes(Controller):
         source: Annotated[Source | None, QueryParameter(description="Only actions from this source.")] = None,
         thread_id: OfThread = None,
         job_id: OfJob = None,
+        session_id: OfSession = None,
         since: Since = None,
         until: Until = None,
         q: Annotated[
@@ -83,6 +84,7 @@ class ActionRoutes(Controller):
             source=source,
             thread_id=thread_id,
             job_id=job_id,
+            session_id=session_id,
             since=moment_of(since),
             until=moment_of(until),
             text=q,

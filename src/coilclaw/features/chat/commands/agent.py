@@ -182,6 +182,7 @@ def _without_receipt(outcome: "Outcome") -> str:
 
 def _show(app: "Runtime", reply: "Reply", project: str, *, as_json: bool) -> None:
     from coilclaw.features.chat.held_back import how_to_show
+    from coilclaw.features.chat.turn_ends import nobody_runs
     from coilclaw.store.held_back import held_back
 
     if as_json:
@@ -213,3 +214,5 @@ def _show(app: "Runtime", reply: "Reply", project: str, *, as_json: bool) -> Non
         print_result(reply.text, success=True)
     if held := how_to_show(app, reply.turn_id):
         tell(held, err=True)
+    if words := nobody_runs(app, reply.outcomes, ("job_start", "schedule_add")):
+        tell(words, err=True)

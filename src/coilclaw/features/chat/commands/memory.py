@@ -67,6 +67,7 @@ def search(query: str, limit: int, as_json: bool) -> None:
 def show(conversation_id: str, summaries: bool, as_json: bool) -> None:
     """Show a conversation, calls and results included; a call that had to wait with what came of it."""
     from coilclaw.features.chat.store.message_page import with_outcomes
+    from coilclaw.store.job_history import sessions_named
     from coilclaw.store.threads import near_thread_ids, recent_messages, thread_exists
 
     with opened() as app:
@@ -75,6 +76,7 @@ def show(conversation_id: str, summaries: bool, as_json: bool) -> None:
             near = did_you_mean(conversation_id, near_thread_ids(db))
             raise UsageError(f"there is no conversation {conversation_id!r}.", remedy=near)
         messages = with_outcomes(db, recent_messages(db, conversation_id, 100_000))
+        sessions = sessions_named(db, thread_id=conversation_id)
     if as_json:
         print_json([_named(message) for message in messages])
         return
@@ -82,6 +84,8 @@ def show(conversation_id: str, summaries: bool, as_json: bool) -> None:
     for message in messages:
         if message.role != "system" or message.action_id is None or message.action_id not in told:
             print_message(message, summaries=summaries)
+    for session_id, state in sessions:
+        tell(f"Session {session_id} is {state}: `coilclaw session attach {session_id}`.")
 
 
 def print_message(message: "MessageRow", *, summaries: bool) -> None:

@@ -135,7 +135,7 @@ def _show(outcome: "Outcome") -> None:
     done = receipt.status == "allowed"
     print_wrapped(
         f"{'✓' if done else '✗'} {receipt.id}: {receipt.tool} {receipt_word(receipt.status, receipt.code)}, "
-        f"{decision.risk_word} risk ({decision.risk}) – {decision.reasons[0]}",
+        f"{decision.risk_word} risk",
         style="green" if done else "red",
     )
 

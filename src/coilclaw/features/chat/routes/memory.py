@@ -55,7 +55,7 @@ class MemoryRoutes(Controller):
 
 def found(core: Core, words: str, limit: int) -> Hits:
     """What a search finds, as it leaves."""
-    hits = MemorySearch(core.db.reader, core.clock).search(words, limit=limit)
+    hits = MemorySearch(core.db, core.clock).search(words, limit=limit)
     return Hits(items=[_shown(core, hit) for hit in hits])
 
 

@@ -33,6 +33,7 @@ from coilclaw.server.pages import Limit, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.store.held_back import Reproposed, reproposed_actions
 from coilclaw.store.threads import ANNOUNCED, MessageRow
+from coilclaw.store.undos import Undo, undos_of
 
 CONTENT_CHARACTERS = 16_000
 ARGUMENTS_CHARACTERS = 4_000
@@ -77,6 +78,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     reproposed_id: str | None
     """The action that the owner made of it, when it was refused and proposed again by hand."""
     reproposed_status: Status | None
+    undo_id: str | None
+    """The undo that took back what it wrote, or waits to."""
+    undo_status: Status | None
 
 
 class Pointer(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,10 +242,13 @@ async def _shown(core: Core, rows: list[MessageRow], *, whole: bool) -> list[Mes
     turns = {each.turn_id for each in rows if each.tool_calls}
     standing = calls_standing(core.db.reader, turns)
     again = reproposed_actions(core.db.reader, turns)
+    undos = undos_of(core.db.reader, turns)
     rows = with_outcomes(core.db.reader, rows)
     sizes = artifact_sizes(core.db.reader, filter(None, map(_artifact_of, rows)))
     # Taking secrets out of a long page takes its time; nobody else waits for it.
-    return await asyncio.to_thread(lambda: [_message(core, each, standing, again, sizes, whole=whole) for each in rows])
+    return await asyncio.to_thread(
+        lambda: [_message(core, each, standing, again, undos, sizes, whole=whole) for each in rows]
+    )
 
 
 def _cut(core: Core, text: str, most: int) -> str:
@@ -253,6 +260,7 @@ def _message(
     row: MessageRow,
     standing: list[CallStanding],
     again: dict[str, Reproposed],
+    undos: dict[str, Undo],
     sizes: dict[str, int],
     *,
     whole: bool,
@@ -273,7 +281,7 @@ def _message(
         provider=row.provider,
         model=row.model,
         calls=[
-            _call(core, call, stands, again.get(stands.action_id) if stands else None, arguments)
+            _call(core, call, stands, again, undos, arguments)
             for call, stands in zip(row.tool_calls, actions_proposed(row, standing), strict=True)
         ],
         call_id=shown_text(core, row.tool_call_id),
@@ -288,7 +296,16 @@ def _message(
     )
 
 
-def _call(core: Core, call: ProposedCall, stands: CallStanding | None, again: Reproposed | None, most: int) -> Call:
+def _call(
+    core: Core,
+    call: ProposedCall,
+    stands: CallStanding | None,
+    reproposed: dict[str, Reproposed],
+    undos: dict[str, Undo],
+    most: int,
+) -> Call:
+    again = reproposed.get(stands.action_id) if stands else None
+    undo = undos.get(stands.action_id) if stands else None
     return Call(
         call_id=shown_text(core, call.call_id),
         tool=core.named(call.tool),
@@ -305,6 +322,8 @@ def _call(core: Core, call: ProposedCall, stands: CallStanding | None, again: Re
         receipt_id=stands.receipt_id if stands else None,
         reproposed_id=again.action_id if again else None,
         reproposed_status=again.status if again else None,
+        undo_id=undo.action_id if undo else None,
+        undo_status=undo.status if undo else None,
     )
 
 

@@ -55,7 +55,7 @@ def _told(app: "Runtime", row: "DeviceRow", *, active: bool) -> dict[str, str]:
     return {
         "device_id": row.device_id,
         "name": app.redact(row.name),
-        "state": state,
+        "state": f"{state}, for MCP alone" if row.scope else state,
         "created_at": row.created_at,
         "last_seen_at": row.last_seen_at or "",
     }
@@ -84,12 +84,17 @@ def rename(device_id: str, name: str) -> None:
     """Give a device another name."""
     from coilclaw.features.devices.device_changes import TERMINAL, name_device
 
-    if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
-        raise UsageError("that is not a valid name.", remedy=f"Give 1 to {NAME_LENGTH} printable characters.")
+    check_name(name)
     with opened() as app:
         _known(app, device_id)
         app.db.write_now(lambda tx: name_device(tx, app.clock, device_id, name, by=TERMINAL))
     print_line(f"{device_id} is now called {name}.")
+
+
+def check_name(name: str) -> None:
+    """Raise unless a device may be called so."""
+    if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
+        raise UsageError("that is not a valid name.", remedy=f"Give 1 to {NAME_LENGTH} printable characters.")
 
 
 def _known(app: "Runtime", device_id: str) -> None:

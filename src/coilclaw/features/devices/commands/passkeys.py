@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from coilclaw.store.tx import Tx
 
 
+class _TakesId(click.Command):
+    """Takes ids that begin with a dash, as some passkeys' do."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = {name for each in self.get_params(ctx) if isinstance(each, click.Option) for name in each.opts}
+        options = [arg for arg in args if arg in known]
+        return super().parse_args(ctx, [*options, "--", *(arg for arg in args if arg not in known and arg != "--")])
+
+
 @click.group()
 def passkeys() -> None:
     """List your passkeys, or remove a lost one. They are registered in the panel."""
@@ -63,7 +72,7 @@ def _day(when: object) -> str:
     return moment(str(when))[:10] if when else "never"
 
 
-@passkeys.command(short_help="Remove a lost passkey.")
+@passkeys.command(cls=_TakesId, short_help="Remove a lost passkey.")
 @click.argument("passkey_id")
 @click.option("--sign-out", is_flag=True, help="Also sign out the devices that used it, without asking.")
 def remove(passkey_id: str, sign_out: bool) -> int:
@@ -110,7 +119,7 @@ def _offer_sign_out(app: "Runtime", passkey_id: str, *, at_once: bool) -> None:
     tell(f"Signed out: {names}.")
 
 
-@passkeys.command(short_help="Trust a suspended passkey again.")
+@passkeys.command(cls=_TakesId, short_help="Trust a suspended passkey again.")
 @click.argument("passkey_id")
 def clear(passkey_id: str) -> int:
     """Believe a passkey again that was suspended because its counter went back. A unique beginning of its id will do.

@@ -1,6 +1,6 @@
 """Routes of devices: which are paired, their names, vouching for one, and ending one."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from litestar import Controller, get, patch, post
@@ -38,6 +38,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     last_seen_at: str | None
     """To the hour."""
     revoked_at: str | None
+    scope: Literal["", "mcp"]
+    """What its token opens: everything, or `/mcp` alone."""
 
 
 class NewName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,6 +70,7 @@ def device_of(row: DeviceRow, caller_id: str, *, core: Core, active: bool) -> De
         confirmed_at=row.confirmed_at,
         last_seen_at=row.last_seen_at,
         revoked_at=row.revoked_at,
+        scope=row.scope,
     )
 
 

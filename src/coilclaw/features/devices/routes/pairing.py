@@ -11,7 +11,7 @@ from msgspec import Meta
 from coilclaw.features.devices.code_exchange import KEY_PATTERN, DeviceActive
 from coilclaw.features.devices.pairing import Reception
 from coilclaw.features.devices.routes.devices import Device, DeviceName, device_of
-from coilclaw.features.devices.routes.signed_in import session_cookie
+from coilclaw.features.devices.routes.signed_in import token_cookie
 from coilclaw.packets.proof import Assertion
 from coilclaw.server.core import Core
 from coilclaw.server.door.caller import Caller
@@ -116,5 +116,5 @@ class PairingController(Controller):
             expires_at=bound.expires_at,
             token=None if cookie else bound.token,
         )
-        cookies = [session_cookie(bound.token, reception.token_days)] if cookie else []
+        cookies = [token_cookie(bound.token, reception.token_days)] if cookie else []
         return Response(told, cookies=cookies)

@@ -1,4 +1,4 @@
-"""Routes of the session: who am I here, and signing out."""
+"""Routes of a sign-in: who am I here, and signing out."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal
@@ -19,7 +19,7 @@ from coilclaw.server.door.door import COOKIE
 from coilclaw.server.problems import NotThere, Trouble
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class SignIn(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, and what the panel needs to know first."""
 
     device: Device
@@ -57,32 +57,38 @@ class PageKey(msgspec.Struct, frozen=True, kw_only=True):
     page_key: str
 
 
-def session_cookie(token: str, days: int) -> Cookie:
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page shows beside its cookie to open one WebSocket, as the second protocol, within half a minute."""
+
+    ticket: str
+
+
+def token_cookie(token: str, days: int) -> Cookie:
     """The token as a cookie that only our own pages ever send."""
     age = int(timedelta(days=days).total_seconds())
     return Cookie(key=COOKIE, value=token, path="/", secure=True, httponly=True, samesite="strict", max_age=age)
 
 
-class SessionController(Controller):
-    """The session."""
+class SignInController(Controller):
+    """The sign-in of a device."""
 
-    path = "/v1/session"
-    tags = ("session",)
+    path = "/v1/sign-in"
+    tags = ("sign-in",)
 
-    @get("/", operation_id="getSession")
-    async def session(
+    @get("/", operation_id="getSignIn")
+    async def signed_in(
         self,
         request: Request[Any, Any, Any],
         core: NamedDependency[Core],
         caller: NamedDependency[Caller],
         reception: NamedDependency[Reception],
         origin: NamedDependency[str],
-    ) -> Response[Session]:
+    ) -> Response[SignIn]:
         """Who this device is; a browser's cookie lasts anew from here."""
         row = reception.device(caller.device_id)
         if row is None:
             raise NotThere("such device")
-        told = Session(
+        told = SignIn(
             device=device_of(row, caller.device_id, core=core, active=True),
             way=caller.way,
             confirmed=caller.confirmed,
@@ -92,19 +98,19 @@ class SessionController(Controller):
             estop=core.estop.engaged(),
             origin=origin,
         )
-        token = request.cookies.get(COOKIE, "")
-        cookies = [session_cookie(token, reception.token_days)] if caller.way == "cookie" else []
-        return Response(told, cookies=cookies)
+        if caller.way != "cookie":
+            return Response(told)
+        return Response(told, cookies=[token_cookie(request.cookies.get(COOKIE, ""), reception.token_days)])
 
-    @post("/end", operation_id="endSession", status_code=204)
+    @post("/end", operation_id="signOut", status_code=204)
     async def end(self, caller: NamedDependency[Caller], reception: NamedDependency[Reception]) -> Response[None]:
         """Sign this device out; to come back it has to be paired again."""
         await reception.sign_out(caller)
-        return Response(None, status_code=204, cookies=[session_cookie("", 0)])
+        return Response(None, status_code=204, cookies=[token_cookie("", 0)])
 
     @post("/nonce", operation_id="askPage")
     async def nonce(self, caller: NamedDependency[Caller], reception: NamedDependency[Reception]) -> Nonce:
-        """A question for a page of the panel, which it answers with `POST /v1/session/page`."""
+        """A question for a page of the panel, which it answers with `POST /v1/sign-in/page`."""
         return Nonce(nonce=reception.ask_page(caller))
 
     @post("/page", operation_id="provePage")
@@ -125,3 +131,8 @@ class SessionController(Controller):
                 remedy="Reload the panel, or pair this browser again: `coilclaw pair --add`.",
             )
         return PageKey(page_key=key)
+
+    @post("/ticket", operation_id="askTicket")
+    async def ticket(self, caller: NamedDependency[Caller], reception: NamedDependency[Reception]) -> Ticket:
+        """A ticket for one WebSocket: a page can show no header there, and its key belongs into none that is logged."""
+        return Ticket(ticket=reception.page_keys.ticket(caller.token_id))

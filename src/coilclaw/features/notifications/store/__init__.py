@@ -10,7 +10,10 @@ from coilclaw.packets.ids import Clock, from_stamp, new_id, stamp
 from coilclaw.store.meta import read_meta, write_meta
 from coilclaw.store.tx import Tx
 
-Type: TypeAlias = Literal["approval_needed", "approval_expiring", "job_failed", "job_completed", "proactive_reach_out"]
+Type: TypeAlias = Literal[
+    "approval_needed", "approval_expiring", "job_failed", "job_completed", "proactive_reach_out", "alert_raised",
+    "session_waiting",
+]  # fmt: skip
 Reason: TypeAlias = Literal[
     "operator_attention_needed", "clarification_needed", "important_update", "follow_up_available"
 ]  # fmt: skip
@@ -38,7 +41,7 @@ class NotificationRow(msgspec.Struct, frozen=True, kw_only=True):
     type: Type
     reason: Reason | None
     entity_id: str
-    """The action, the job or the conversation it is about."""
+    """The action, the job, the conversation, the account or the session it is about."""
     thread_id: str | None
     job_id: str | None
     seen_at: str | None
@@ -53,6 +56,15 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
     thread_id: str | None
     job_id: str | None
     reason: Reason | None = None
+
+
+ACCOUNT = "account_"
+"""What the id of an account begins with."""
+
+
+def account_id(account: str) -> str:
+    """The id of a connected account, such as `account_google_bot` for `google (bot)`."""
+    return ACCOUNT + "_".join("".join(char if char.isalnum() else " " for char in account).split())
 
 
 _COLUMNS = "seq, notification_id, type, reason, entity_id, thread_id, job_id, seen_at, created_at"

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
@@ -17,11 +17,10 @@ from coilclaw.packets.text import one_line, visible
 if TYPE_CHECKING:
     from coilclaw.ledger.audit import AuditEvent, Follower
     from coilclaw.ledger.story import Story
+    from coilclaw.packets.action import Identity
     from coilclaw.runtime import Runtime
 
 POLL_MILLISECONDS = 300
-LINES = 7
-"""Of a story told in short, and one more that says how to have all of it."""
 
 
 @click.group()
@@ -128,11 +127,10 @@ def explain(action_id: str, everything: bool, as_json: bool) -> int:
         story = story_of(app.db.reader, action_id)
         if story is None:
             from coilclaw.packets.names import did_you_mean
+            from coilclaw.store.actions import recent_ids
 
-            recent = app.db.reader.execute("SELECT action_id FROM proposed_actions ORDER BY created_at DESC LIMIT 200")
-            raise UsageError(
-                f"there is no action {action_id!r}.", remedy=did_you_mean(action_id, [row[0] for row in recent])
-            )
+            near = did_you_mean(action_id, recent_ids(app.db.reader, 200))
+            raise UsageError(f"there is no action {action_id!r}.", remedy=near)
         if as_json:
             print_json(_redacted(app, story))
         elif everything or not sys.stdout.isatty():
@@ -143,19 +141,18 @@ def explain(action_id: str, everything: bool, as_json: bool) -> int:
 
 
 def _tell_in_short(app: "Runtime", story: "Story") -> None:
-    """A line for each part of the story, at most eight."""
+    """The story in at most eight lines."""
     import shutil
 
-    from coilclaw.features.records.story_text import paragraphs
+    from coilclaw.features.records.story_text import in_short
+    from coilclaw.packets.action import ToolCall
 
     columns = shutil.get_terminal_size().columns
-    for title, lines in list(paragraphs(story))[:LINES]:
-        words = ", ".join(f"{name} {text.partition(chr(10))[0]}".strip() for name, text in lines[:3])
-        told = one_line(app.redact(f"{title}: {words}"))
+    args = story.args if isinstance(story.args, dict) else {}
+    call = ToolCall.of(story.tool, args, identity=cast("Identity | None", story.identity))
+    for line in in_short(story, app.inspector.in_short(call)):
+        told = one_line(app.redact(line.replace("\n", " ")))
         tell(told if len(told) <= columns else f"{told[: columns - 1]}…")
-    if not story.agrees:
-        tell("The stored row and its receipts do not agree.")
-    tell("--all tells everything.")
 
 
 def _tell(app: "Runtime", story: "Story") -> None:

@@ -55,13 +55,17 @@ def show(key: str, everything: bool, as_json: bool) -> None:
         if not found:
             recent = [each.id for each in list_receipts(app.db.reader, 200)]
             raise UsageError(f"there is no receipt {key!r}.", remedy=did_you_mean(key, recent))
+        identities = {each.action_id: _identity(app, each.action_id) for each in found}
     if as_json:
         print_json(found)
         return
     if sys.stdout.isatty() and not everything:
         for each in found:
             tell(f"{each.id}: {one_line(each.tool)} {receipt_word(each.status, each.code)}, {moment(each.timestamp)}")
-            tell(f"  {each.risk} risk ({each.risk_level}), {one_line(each.code)}, action {one_line(each.action_id)}")
+            who = f"action {each.action_id}" if each.action_id else "the runtime itself"
+            who += f" as {identities[each.action_id]}" if identities[each.action_id] else ""
+            who += f", because of action {each.cause}" if each.cause else ""
+            tell(f"  {each.risk} risk ({each.risk_level}), {one_line(each.code)}, {one_line(who)}")
         tell("--all shows every field; `coilclaw audit explain ACTION` tells the story.")
         return
     import msgspec
@@ -69,7 +73,15 @@ def show(key: str, everything: bool, as_json: bool) -> None:
     for each in found:
         for name, value in msgspec.structs.asdict(each).items():
             tell(f"{name:16}{one_line(str(value))}")
-        tell("")
+        tell(f"{'identity':16}{identities[each.action_id]}\n")
+
+
+def _identity(app: "Runtime", action_id: str) -> str:
+    """In whose name the action of a receipt was made; its digest binds it. Empty for most."""
+    from coilclaw.store.actions import load_action
+
+    action = load_action(app.db.reader, action_id) if action_id else None
+    return (action.call.identity or "") if action is not None else ""
 
 
 @receipt.command(short_help="Check the whole chain; name the first broken link.")

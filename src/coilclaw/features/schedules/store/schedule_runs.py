@@ -309,5 +309,5 @@ def lease_wakeup(tx: Tx, run_instance_id: str, until: str | None) -> None:
 
 
 def complete_wakeup(tx: Tx, run_instance_id: str) -> None:
-    """Nothing more comes of a wake-up."""
+    """Mark a wake-up as finished."""
     tx.execute("UPDATE wakeup_events SET status = 'COMPLETED' WHERE event_id = ?", (f"wake_{run_instance_id}",))

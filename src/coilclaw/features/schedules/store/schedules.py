@@ -248,7 +248,7 @@ def load_schedule(db: Tx, schedule_id: str) -> ScheduleRow | None:
 
 
 def origin_of(db: Tx, schedule_id: str) -> Origin | None:
-    """Where a schedule comes from, also of one whose row cannot be read; None when there is none."""
+    """Where a schedule comes from, even if its row cannot be read; None if it does not exist."""
     row = db.execute("SELECT origin FROM schedules WHERE schedule_id = ?", (schedule_id,)).fetchone()
     return None if row is None else row[0]
 
@@ -274,7 +274,7 @@ def schedules_after(db: Tx, origin: Origin, after: str, limit: int) -> tuple[lis
 
 
 def declared_hashes(db: Tx) -> dict[str, str]:
-    """What the registry said of each of its schedules when it was last taken over."""
+    """Each schedule's entry in the registry as it was last loaded."""
     rows = db.execute("SELECT schedule_id, declared_hash FROM schedules WHERE origin = 'registry'")
     return {row[0]: row[1] for row in rows}
 
@@ -323,7 +323,7 @@ def advance(tx: Tx, clock: Clock, row: ScheduleRow, to: Advance) -> bool:
 
 
 def set_next(tx: Tx, row: ScheduleRow, to: Advance) -> bool:
-    """Count a schedule's next run anew, if nobody else moved it since it was read."""
+    """Recompute a schedule's next run, unless it moved since it was read."""
     changed = tx.execute(
         "UPDATE schedules SET counted_from = ?, next_run_utc = ?, due_at = ?, tzdata_version = ?"
         " WHERE schedule_id = ? AND declared_hash = ? AND counted_from = ? AND next_run_utc IS ?",

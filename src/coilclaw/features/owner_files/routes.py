@@ -1,22 +1,89 @@
-"""The files of the workspace: listed folder by folder, what was written taken back, labelled ones vouched for."""
+"""Owner files over HTTP: the system prompt, and the workspace's files listed, shown, taken back and vouched for."""
 
 from typing import Annotated, Literal
 
 import msgspec
-from litestar import Controller, get, post
+from litestar import Controller, Response, get, post, put
 from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
 from coilclaw.features.approvals.views import redacted
 from coilclaw.features.owner_files.listed_files import FolderListing
-from coilclaw.features.owner_files.owner_files import OwnerFiles
-from coilclaw.packets.action import Action, Status, ToolCall
+from coilclaw.features.owner_files.owner_files import OwnerFiles, owner_file
+from coilclaw.features.owner_files.shown_file import ShowFile, ShownFile, shown_file
+from coilclaw.features.owner_files.views import (
+    PUT_ANSWERS,
+    Edited,
+    OwnerFile,
+    PutFile,
+    answer_edited,
+)
+from coilclaw.packets.action import Action, Status
 from coilclaw.packets.canonical import parse_object, sha256_hex
+from coilclaw.packets.errors import UsageError
 from coilclaw.server.core import Core
 from coilclaw.server.door.caller import Caller
 from coilclaw.server.problems import NotThere, Trouble, problems
 from coilclaw.server.redacting import Redacting
 from coilclaw.store.actions import load_action
+
+FILE = "SYSTEM.md"
+READ_BYTES = 256 * 1024
+"""The agent goes on without a longer one."""
+
+
+class SystemPromptController(Controller):
+    """The system prompt."""
+
+    path = "/v1/system-prompt"
+    tags = ("settings",)
+
+    @get(operation_id="getSystemPrompt")
+    async def show(
+        self, owner_files: NamedDependency[OwnerFiles], file_redacting: NamedDependency[Redacting]
+    ) -> OwnerFile:
+        """What the owner tells the agent about itself; empty when there is no file."""
+        empty = OwnerFile(path=FILE, size=0, sha256="", content="", redacted=False, labels=[])
+        return await owner_file(file_redacting, owner_files, FILE, READ_BYTES) or empty
+
+    @put(operation_id="putSystemPrompt", status_code=202, responses=PUT_ANSWERS)
+    async def replace(
+        self,
+        core: NamedDependency[Core],
+        caller: NamedDependency[Caller],
+        owner_files: NamedDependency[OwnerFiles],
+        data: JSONBody[PutFile],
+        request_key: NamedDependency[str | None],
+    ) -> Response[Edited]:
+        """Propose a new system prompt. It waits for the owner's passkey."""
+        if len(data.content.encode()) > READ_BYTES:
+            raise UsageError(
+                "a system prompt has at most 256 KB.", remedy="Shorten it; skills hold what is rarely used."
+            )
+        return answer_edited(core, await owner_files.put(FILE, data, by=caller.by, key=request_key))
+
+
+class ShownFiles(Controller):
+    """What the agent left in the workspace."""
+
+    path = "/v1/files/show"
+    tags = ("files",)
+
+    @post("/", operation_id="showFile", summary="Show a workspace file", status_code=200, responses=problems(403, 409))
+    async def show(
+        self,
+        core: NamedDependency[Core],
+        file_redacting: NamedDependency[Redacting],
+        caller: NamedDependency[Caller],
+        owner_files: NamedDependency[OwnerFiles],
+        data: JSONBody[ShowFile],
+        request_key: NamedDependency[str | None],
+    ) -> ShownFile:
+        """What a workspace file is, its text (the first 128 KiB of it) or the bytes of a small picture. It is read
+        through the gate, by the rules that hold for the agent, and leaves a receipt."""
+        action = await owner_files.look(data.path, by=caller.by, key=request_key)
+        return await shown_file(core, file_redacting, owner_files, data.path, action)
+
 
 LARGEST_VOUCHED = 64 << 20
 """A file beyond this many bytes is vouched for at the terminal."""
@@ -107,9 +174,7 @@ class WorkspaceFileRoutes(Controller):
                 "nothing is kept from before that, so it cannot be undone from here.",
                 remedy="See `coilclaw undo --list` on the machine; for a project, add --project.",
             )
-        args = {"snapshot": wanted.snapshot, "paths": list(wanted.paths)}
-        made = await owner_files.propose(ToolCall.of("undo", dict(args)), by=caller.by, key=request_key)
-        return _undo_proposed(made)
+        return _undo_proposed(await owner_files.propose_undo(wanted, action, by=caller.by, key=request_key))
 
     @post("/vouch", operation_id="vouchForFile", summary="Vouch for a file", status_code=201, responses=problems(409))
     async def vouch(

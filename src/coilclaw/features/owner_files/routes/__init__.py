@@ -1,1 +1,0 @@
-"""Routes of owner files: a file for each noun."""

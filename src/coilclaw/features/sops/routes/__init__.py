@@ -1,1 +1,0 @@
-"""Routes of sops: a file for each noun."""
