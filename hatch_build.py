@@ -15,6 +15,9 @@ class PanelHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build, or say what is missing. `version` is `editable` for an editable install, which is treated alike."""
         root = Path(self.root)
+        lock = root / "requirements.lock"
+        if self.target_name == "wheel" and version != "editable" and lock.is_file():
+            build_data["force_include"][str(lock)] = "coilclaw/requirements.lock"  # runs in Actions install by it
         if not (root / "web").is_dir():
             if not (root / "src" / "coilclaw" / "panel" / "files.json").is_file():
                 raise SystemExit("Neither the panel nor its sources are here: build from the source tree or the sdist.")

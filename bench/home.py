@@ -16,6 +16,7 @@ from coilclaw.packets.decision import Autonomy
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Box, Provider
 from coilclaw.runtime import Runtime
+from coilclaw.runtime.extensions import NO_EXTENSIONS, Extensions
 from coilclaw.sandbox.fake_box import FakeBox
 
 
@@ -28,13 +29,14 @@ def _silent(level: str, event: str, fields: dict[str, Json]) -> None:
 
 
 class _Boxed(Runtime):
-    """The App, with a box that plays its answer at once: what remains is the gate."""
+    """The App, with a box that plays its answer at once, unless told otherwise: what remains is the gate."""
 
     _fake = FakeBox()
+    real_boxes = False
     given: Provider | None = None
 
     def open_box(self) -> Box:
-        return self._fake
+        return super().open_box() if self.real_boxes else self._fake
 
     def provider(self, name: str = "") -> Provider:
         return self.given or super().provider(name)
@@ -50,6 +52,7 @@ class BenchHome:
         autonomy: Autonomy = "supervised",
         script: Path | None = None,
         provider: Provider | None = None,
+        extensions: Extensions = NO_EXTENSIONS,
     ) -> None:
         home = Home(folder / "home")
         environ = {"HOME": str(folder / "user"), **({"COILCLAW_MOCK_SCRIPT": str(script)} if script else {})}
@@ -64,7 +67,7 @@ class BenchHome:
                 config.budgets, tool_calls_per_minute=100_000, open_proposals=100_000, daily_tokens=1_000_000_000
             ),
         )
-        self.app = _Boxed(home, config, environ, _silent)
+        self.app = _Boxed(home, config, environ, _silent, extensions=extensions)
         self.app.given = provider
         self.database = config.memory.path
         self._number = 0

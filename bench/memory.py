@@ -105,7 +105,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     db = _fill(plan.folder, size, words, source)
     # A connection of its own: what one side reads must not sit in the other's page cache.
     bare = sqlite3.connect(f"file:{db.path}?mode=ro", uri=True)
-    search = MemorySearch(db.reader, lambda: NOW)
+    search = MemorySearch(db, lambda: NOW)
 
     def ours(query: str) -> object:
         return search.search(query, limit=LIMIT)

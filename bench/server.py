@@ -15,7 +15,7 @@ from coilclaw.server.door.slow_clients import room_for
 
 READERS = 100
 LINES = 8
-ROUTE = "/v1/session"
+ROUTE = "/v1/sign-in"
 """Cheap, but behind the whole door."""
 
 

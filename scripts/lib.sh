@@ -1,5 +1,6 @@
 # Shared by scripts/up, scripts/test and scripts/check: finding Python and keeping .venv as the locks say.
 # POSIX sh; sourced with $root set.
+# shellcheck shell=sh
 
 say() { printf '%s\n' "$*" >&2; }
 stop() { say "$*"; exit 1; }
@@ -44,6 +45,35 @@ in_memory() {
   rmdir "$memory"
   return "$code"
 }
+
+# twice PYTEST…: run it; if at most ten tests failed, run these once more, alone, and note in $luck those that passed
+# only then. The run has passed if they all did.
+luck=
+twice() {
+  kept=$(mktemp -d "${TMPDIR:-/tmp}/coilclaw-failed.XXXXXX")
+  code=0
+  "$@" -o cache_dir="$kept" || code=$?
+  failed >"$kept/first"
+  number=$(wc -l <"$kept/first")
+  if [ "$code" = 1 ] && [ "$number" -gt 0 ] && [ "$number" -le 10 ]; then
+    say "Once more, alone: $number that failed …"
+    code=0
+    "$@" -o cache_dir="$kept" --last-failed -n 0 || code=$?
+    failed >"$kept/second"
+    passed=$(grep -vxF -f "$kept/second" "$kept/first" | sed 's/^/  /')
+    luck="$luck${passed:+$passed
+}"
+  fi
+  rm -r "$kept"
+  return "$code"
+}
+# shellcheck disable=SC2154 # whoever sources this sets $root
+failed() { # the tests that failed, as pytest remembers them in $kept
+  "$root/.venv/bin/python" -c "import json, pathlib, sys
+found = pathlib.Path(sys.argv[1], 'v/cache/lastfailed')
+sys.stdout.writelines(f'{each}\n' for each in sorted(json.loads(found.read_text()) if found.exists() else ()))" "$kept"
+}
+tell_luck() { [ -z "$luck" ] || printf 'passed only on the second try:\n%s' "$luck" >&2; }
 
 # install LOCK: the locked set of that file, and this project, in .venv. Does nothing when nothing changed.
 # Packages come as wheels alone: building one would run its own code before anybody looked at it.
