@@ -63,6 +63,8 @@ BYTES_A_MINUTE = 32 << 20
 KNOWN_CALLS = 20_000
 MOST_WAITING = 16
 """Questions of one session that may wait for the owner."""
+TOLD_SECONDS = 30.0
+"""How long a line that was typed into its terminal may take to reach a program without a screen."""
 _UNREADABLE = (
     ValueError, KeyError, TypeError, TimeoutError, RecursionError, asyncio.IncompleteReadError,
     asyncio.LimitOverrunError,
@@ -93,6 +95,8 @@ class HookDesk:
         """Types a line into its terminal."""
         self._news: list[str] = []
         """Approvals that its program was not waiting for any more."""
+        self._told_at: float | None = None
+        """When one of them was typed; None once it has arrived."""
         self._awaited: set[str] = set()
         self._guarded = guarded
         """A file that is there once the program has called."""
@@ -206,7 +210,12 @@ class HookDesk:
     def is_awaited(self) -> bool:
         """Whether its program, which is done, may still hear of an answer of the owner."""
         self.idle = True
-        return bool(self._open or self._news)
+        on_its_way = self._told_at is not None and time.monotonic() - self._told_at < TOLD_SECONDS
+        return bool(self._open or self._news or on_its_way)
+
+    def line_arrived(self) -> None:
+        """A line that was typed has reached a program without a screen."""
+        self._told_at = None
 
     async def _answer(self, ask: HookAsk) -> HookDecision:
         if ask.kind in ("begin", "done", "waiting"):
@@ -380,6 +389,7 @@ class HookDesk:
         while self.idle and self._news:
             told = self._news.pop(0)
             self.idle = False
+            self._told_at = time.monotonic()
             await self._tell(f"The owner approved {told}: you may do exactly that now, once.")
 
     async def _first_call(self, since: float) -> None:

@@ -1,11 +1,13 @@
 """Structured sessions as they are used: the fake program in a real box with its relay, its keeper and the server."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from coilclaw.features.runner.adapters.contract import CliLaunch
+from coilclaw.features.runner.guard import ProgramGuard
 from coilclaw.features.runner.structured import fake
 from tests.features.runner.session_world import until
 from tests.features.runner.test_hooks import actions, decide, ended, said, type_line, with_fake
@@ -124,6 +126,24 @@ async def test_late_yes_is_told_to_a_program_that_is_done(home):
         await said(world, site, session_id, "Not yet")
         [waiting] = actions(world, session_id, "PENDING")
         assert world.row(session_id).state == "RUNNING"
+        await decide(site, session_id, waiting, "allow")
+        await said(world, site, session_id, f"> The owner approved {waiting.action_id}")
+        assert (await ended(world, session_id)).exit_code == 0
+
+
+async def test_late_yes_is_told_however_long_typing_it_takes(home, monkeypatch):
+    typed = ProgramGuard._type
+
+    async def slowly(self, text):
+        await asyncio.sleep(2)  # longer than a talk waits before it looks whether anything more can come
+        await typed(self, text)
+
+    monkeypatch.setattr(ProgramGuard, "_type", slowly)
+    world = home(approval_wait_seconds=1)
+    async with world.serving() as site:
+        session_id = await begin(world, site, "run: frobnicate || echo ra''n", "say: done")
+        await said(world, site, session_id, "Not yet")
+        [waiting] = actions(world, session_id, "PENDING")
         await decide(site, session_id, waiting, "allow")
         await said(world, site, session_id, f"> The owner approved {waiting.action_id}")
         assert (await ended(world, session_id)).exit_code == 0

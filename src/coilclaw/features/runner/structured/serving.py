@@ -147,7 +147,12 @@ class ServedTalk:
         place = place_of(self._app, adapter, session, room_of(session.checkout, session.spec.room_path))
         so_far = SoFar(answered=hello.answered, shown=hello.shown)
         talk = StructuredTalk(wire, driver_of(adapter.name), place, self._desk, so_far)
-        wire.on_note, wire.on_line = talk.note, self._desk.called
+
+        def note(text: str) -> None:
+            talk.note(text)
+            self._desk.line_arrived()
+
+        wire.on_note, wire.on_line = note, self._desk.called
         outcome = await talk.run()
         if outcome.code == "UNGUARDED":
             await self._unguarded(outcome.text)
