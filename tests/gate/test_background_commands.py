@@ -207,6 +207,21 @@ async def test_foreground_command_and_file_tools_do_not_wait_for_it(home):
     assert stands(home, handle).status == "EXECUTED"
 
 
+async def test_its_owner_is_told_that_it_runs_and_sees_its_output_in_no_other_call(home, capsys):
+    from coilclaw.cli.event_words import event_words
+    from coilclaw.features.chat.turn_view import shown
+
+    events = []
+    home.app.watchers.append(lambda name, fields: events.append(event_words(name, fields)))
+    with shown(home.app, "conv_1"):
+        handle = await begun(home)
+        assert home.app.commands.in_background(handle)
+        home.app.commands._running[handle][1]._flush()
+        await ended(home)
+    assert "… in the background: run `make`" in events
+    assert "half" not in capsys.readouterr().out
+
+
 async def test_step_of_a_job_is_not_held_up_by_its_background_commands(home):
     await begun(home)
     assert not home.app.commands.of_job("job_1")

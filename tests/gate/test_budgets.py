@@ -13,8 +13,10 @@ def home(sample, clock):
     return made
 
 
-async def codes(home, calls, *, source="chat", tool="time", **args):
+async def codes(home, calls, *, source="chat", tool="notes_write", **args):
     """What comes of so many calls."""
+    if tool == "notes_write":
+        args = {"title": "t", "content": "c"}
     turn = Turn(f"turn_{source}", "", source)
     done = [
         await home.call(tool, turn=turn, key=f"{source}-{tool}-{number}-{len(home.statuses())}", **args)
@@ -29,6 +31,17 @@ async def test_what_is_refused_for_being_too_much_does_not_continue_counting(hom
     assert await codes(home, 2) == ["RATE_LIMITED"] * 2
     clock.advance(seconds=11)
     assert await codes(home, 1) == ["ALLOWED"]
+
+
+async def test_local_reads_of_a_conversation_use_up_nothing(home):
+    (home.workspace / "a.txt").write_text("a")
+    assert await codes(home, 20, tool="file_read", path="a.txt") == ["ALLOWED"] * 20
+    assert await codes(home, 4) == ["ALLOWED"] * 3 + ["RATE_LIMITED"]
+    assert await codes(home, 1, tool="file_read", path="a.txt") == ["ALLOWED"]
+
+
+async def test_reads_in_the_background_are_counted(home):
+    assert (await codes(home, 4, source="job", tool="time"))[-1] == "RATE_LIMITED"
 
 
 async def test_the_owners_own_hand_is_not_held_by_what_the_agent_used_up(home):

@@ -291,6 +291,17 @@ async def test_a_boxed_command_gets_the_walls_of_the_path_classes(sample):
     assert str(home.workspace / "skills") in home.box.specs[1].read_only
 
 
+async def test_a_command_writes_schedules_only_where_its_text_says_so_and_the_owner_agreed(sample):
+    home = sample(security__autonomy="full")
+    chat = Turn("t1", "conv_1", "chat")
+    await home.call("shell", turn=chat, command="make")
+    assert home.owner.cards == []
+    await home.call("shell", turn=chat, command="echo x > cron/jobs.json", key="k2")
+    assert any("starts later work in your name" in text for text in home.owner.cards[0].reasons)
+    unnamed, named = ({*spec.read_only} for spec in home.box.specs)
+    assert unnamed - named == {str(home.workspace / "cron"), str(home.workspace / "sops")}
+
+
 async def test_a_command_runs_as_long_as_it_was_granted(sample):
     home = sample(security__autonomy="full")
     await home.call("shell", key="usual", command="ls")
@@ -432,7 +443,7 @@ async def test_the_rate_limit_counts_earlier_calls(sample):
     from coilclaw.config import Budgets
 
     home = sample(budgets=Budgets(tool_calls_per_minute=2))
-    codes = [(await home.call("time", key=f"k{n}")).receipt.code for n in range(3)]
+    codes = [(await home.call("notes_write", key=f"k{n}", title="t", content="c")).receipt.code for n in range(3)]
     assert codes == ["ALLOWED", "ALLOWED", "RATE_LIMITED"]
 
 

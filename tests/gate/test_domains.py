@@ -5,6 +5,7 @@ import json
 import pytest
 
 from coilclaw.gate.turn import Turn
+from coilclaw.packets.card import Answer
 from tests.airlock.airlock_harness import answer, serving
 
 LISTED = ("files.example.org", "http://localhost:8080")
@@ -105,3 +106,12 @@ async def test_an_approved_command_reaches_its_domain_through_everything_that_is
     assert len(server.requests) == 1
     (line,) = (home.home.logs_dir / "airlock.jsonl").read_text().splitlines()
     assert (json.loads(line)["principal"], json.loads(line)["code"]) == ("box", "OK")
+
+
+@pytest.mark.parametrize("domains", [[], ["files.example.org"]])
+async def test_package_managers_are_told_when_there_is_no_network(sample, domains):
+    home = sample(security__autonomy="full", security__allowed_domains=LISTED)
+    home.owner.answer = Answer(approved=True)
+    await home.call("shell", command="npm ci", domains=domains)
+    (spec,) = home.box.specs
+    assert (("npm_config_offline", "true") in spec.environment) is (not domains)

@@ -254,6 +254,12 @@ class _StopsWhileKeeping:
     def settle(self, snapshot, paths):
         return []
 
+    def held(self, paths):
+        return {}
+
+    def held_before(self, snapshot):
+        return {}
+
 
 async def test_estop_while_the_workspace_is_kept_holds_what_was_approved(sample):
     home = sample()

@@ -40,6 +40,7 @@ async def test_missing_identity_is_denied_and_never_defaulted(home, google):
 async def test_unknown_identity_in_the_arguments_is_denied(home, google, named):
     outcome = await carry(home, "gmail_get_snippet", None, identity_=named, **SNIPPET)
     assert outcome.result.code == "IDENTITY_REQUIRED"
+    assert "unknown field" not in outcome.result.output
     assert not google.requests
 
 

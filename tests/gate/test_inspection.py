@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,25 @@ async def test_a_tainted_command_cannot_leave_what_other_programs_run(home):
     assert waiting(home) == []
 
 
+LINKED = "mkdir -p p/c && echo x > p/c/config.toml && ln -s c p/.cargo"
+
+
+async def test_a_tainted_command_cannot_leave_a_link_to_what_other_programs_run(home):
+    outcome = await make(home, LINKED, tainted())
+
+    assert outcome.result.code == "RUN_BY_OTHERS_TAKEN"
+    assert not os.path.lexists(home.workspace / "p" / ".cargo")
+
+
+async def test_an_untainted_command_asks_for_such_a_link(home):
+    assert (await make(home, LINKED)).result.code == "RUN_BY_OTHERS_HELD"
+    (asked,) = waiting(home)
+
+    assert (await home.approve(asked.action_id)).result.success
+
+    assert os.readlink(home.workspace / "p" / ".cargo") == "c"
+
+
 async def test_a_tainted_command_that_names_one_is_denied_at_once(home):
     outcome = await home.call("shell", turn=tainted(), command="echo x > a/.npmrc")
 
@@ -136,6 +156,56 @@ async def test_a_change_that_the_owner_agrees_to_replaces_what_was_put_back(home
     assert (await home.approve(asked.action_id)).result.success
 
     assert (home.workspace / "a.pth").read_text() == "new\n"
+
+
+async def test_the_card_shows_what_the_held_files_hold_and_where_they_are(home):
+    (home.workspace / "a.pth").write_text("same\nold\n")
+    script = "printf 'same\\nnew\\n' > a.pth; mkdir .vscode; echo run-me > .vscode/tasks.json; ln -s far .cargo"
+    outcome = await make(home, f"{script}; head -c 70000 /dev/zero | tr '\\0' x > .npmrc; printf '\\0' > b.pth")
+    (asked,) = waiting(home)
+
+    shown = home.conveyor().intake.card(asked).preview_or_diff
+
+    assert "\n same\n-old\n+new" in shown
+    assert "\n+run-me" in shown
+    assert "\nIt leads to far" in shown
+    assert shown.count("Not shown here: SHA-256 ") == 2
+    for line in (line for line in shown.splitlines() if "held as" in line):
+        assert os.path.lexists(line.partition("held as ")[2].rstrip(")"))
+    assert outcome.action.action_id in shown
+
+
+async def test_a_folder_that_a_tainted_command_replaced_comes_back(home):
+    (home.workspace / ".vscode").mkdir()
+    (home.workspace / ".vscode" / "tasks.json").write_text("mine")
+
+    outcome = await make(home, "mkdir d && echo evil > d/tasks.json && rm -r .vscode && ln -s d .vscode", tainted())
+
+    assert outcome.result.code == "RUN_BY_OTHERS_TAKEN"
+    assert not (home.workspace / ".vscode").is_symlink()
+    assert (home.workspace / ".vscode" / "tasks.json").read_text() == "mine"
+
+
+async def test_what_cannot_be_restored_is_named(home, monkeypatch):
+    monkeypatch.setattr("coilclaw.sandbox.quarantine.KEPT_BYTES", 10)
+    (home.workspace / ".npmrc").write_text("more than ten bytes")
+
+    outcome = await make(home, "echo evil > .npmrc", tainted())
+
+    assert "What was there before could not be restored: .npmrc." in outcome.result.output
+
+
+async def test_held_files_are_kept_while_they_are_young(home, monkeypatch):
+    monkeypatch.setattr("coilclaw.sandbox.quarantine.KEPT_RUNS", 1)
+    ids = []
+    for number in range(3):
+        ids.append((await make(home, f"echo x > {number}.pth", key=str(number))).action.action_id)
+    assert all(quarantine(home, each).is_dir() for each in ids)
+
+    home.app.root.quarantine._clock = lambda: home.app.clock() + timedelta(days=31)
+    await make(home, "echo x > 4.pth", key="4")
+
+    assert not any(quarantine(home, each).is_dir() for each in ids)
 
 
 async def test_what_the_owner_made_there_meanwhile_is_not_replaced(home):

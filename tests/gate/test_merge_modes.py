@@ -69,6 +69,13 @@ def test_whitelist_leaves_the_rest_to_the_owner(changed):
     assert answered_in_advance(facts(**changed)) == ""
 
 
+@pytest.mark.parametrize("path", ["intel/.envrc", ".vscode/tasks.json", "src/AGENTS.md", "lib/x.pth"])
+@pytest.mark.parametrize("changed", [{}, {"mode": "yolo"}, {"of_job": False, "auto": True}])
+def test_no_answer_in_advance_covers_what_other_programs_execute(changed, path):
+    assert answered_in_advance(facts(**changed))
+    assert answered_in_advance(facts(**changed, paths=(*GOOD.paths, path))) == ""
+
+
 def test_a_letter_case_that_the_owner_excluded_stays_excluded():
     assert answered_in_advance(facts(allow=("notes/[!S]*",), paths=("notes/secret",))) == ""
 

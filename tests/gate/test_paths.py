@@ -88,10 +88,20 @@ def test_inside_means_the_resolved_path_begins_with_the_workspace(places, parts)
         assert ".." not in fact.relative.split("/")
 
 
+def test_a_box_writes_what_starts_work_only_where_that_was_asked(tmp_path):
+    places = Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ())
+    asked, other = (box_read_only(places, (), guarded=False, starting=each) for each in (False, True))
+    assert set(other) - set(asked) == {str(tmp_path / "cron"), str(tmp_path / "sops")}
+
+
 def test_a_tainted_box_may_write_less(tmp_path):
     (tmp_path / ".envrc").touch()
-    clean = box_read_only(Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ()), (), guarded=False)
-    tainted = box_read_only(Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ()), (), guarded=True)
+    clean = box_read_only(
+        Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ()), (), guarded=False, starting=False
+    )
+    tainted = box_read_only(
+        Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ()), (), guarded=True, starting=True
+    )
     assert set(clean) < set(tainted)
     assert str(tmp_path / ".git") in clean
     assert str(tmp_path / ".envrc") in tainted
@@ -107,7 +117,10 @@ def test_repositories_below_the_workspace_are_found_wherever_they_are(tmp_path):
     (tmp_path / "bare" / "refs").mkdir()
     (tmp_path / "bare" / "HEAD").touch()
     found = box_read_only(
-        Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ()), survey(tmp_path).repositories, guarded=False
+        Places.of(tmp_path, tmp_path.parent / "home", tmp_path, ()),
+        survey(tmp_path).repositories,
+        guarded=False,
+        starting=False,
     )
     assert {f"{tmp_path}/{path}" for path in ("node_modules/b/.venv/d/e/.git", "tree/.git", "bare")} <= set(found)
 
@@ -158,3 +171,9 @@ def test_a_write_that_would_complete_a_repository_is_never_allowed(tmp_path, pat
 )  # fmt: skip
 def test_the_classes_of_the_design(relative, path_class):
     assert classify(relative) == path_class
+
+
+def test_what_is_kept_as_memory_is_closed_to_a_command_on_demand(places):
+    names = {os.path.basename(path) for path in box_read_only(places, (), guarded=True, starting=True, informal=True)}
+    assert {"memory", "intel", "skills"} <= names
+    assert "intel" not in {os.path.basename(path) for path in box_read_only(places, (), guarded=True, starting=True)}

@@ -182,7 +182,7 @@ def test_reading_what_the_runtime_writes_is_fine():
 @pytest.mark.parametrize(
     ("name", "untainted"),
     [
-        ("skills/x/SKILL.md", "allow"), ("sops/x/SOP.toml", "allow"), ("cron/jobs.json", "allow"), (".x", "allow"),
+        ("skills/x/SKILL.md", "allow"), ("sops/x/SOP.toml", "ask"), ("cron/jobs.json", "ask"), (".x", "allow"),
         (".envrc", "ask"), ("a/.vscode/tasks.json", "ask"), ("memory/AGENTS.md", "ask"),
     ],
 )  # fmt: skip
@@ -190,6 +190,21 @@ def test_what_steers_later_work_or_is_run_by_others_is_denied_when_tainted(name,
     assert judge(write(name), autonomy="full").verdict == untainted
     assert judge(write(name, fresh=("untrusted:web",)), autonomy="full").code == "PATH_TAINTED"
     assert judge(write(name, inherited=("untrusted:web",)), autonomy="full").code == "PATH_TAINTED"
+
+
+def test_a_merge_names_what_other_programs_execute():
+    merge = msgspec.structs.replace(MERGE, governs=(), paths=("a.txt", "src/.envrc"))
+    assert "automatically: src/.envrc." in " ".join(judge(facts("send", merge=merge)).reasons)
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+@pytest.mark.parametrize("name", ["cron/jobs.json", "sops/x/SOP.toml", "Cron/jobs.json"])
+def test_what_starts_work_in_the_owners_name_asks_in_full_unless_the_owner_writes_it(name, boxed):
+    command = read_command("ls") if boxed else None
+    given = facts("shell" if boxed else "file_write", command=command, paths=(path(name, write=True, boxed=boxed),))
+    assert judge(given, autonomy="full").code == "STARTS_LATER_WORK"
+    assert judge(given, source="gateway", autonomy="full").verdict == "allow"
+    assert judge(given, source="cli", autonomy="full").verdict == "allow"
 
 
 def test_a_command_cannot_write_what_governs_the_agent():
@@ -251,6 +266,24 @@ def test_turn_that_read_mail_may_ask_to_read_on_and_do_what_needs_no_question():
     assert judge(msgspec.structs.replace(given, identity="user")).verdict == "ask"
     assert judge(given).verdict == "deny"
     assert judge(facts("note", fresh=label)).verdict == "allow"
+    by_user = msgspec.structs.replace(given, identity="user")
+    assert judge(msgspec.structs.replace(by_user, asked_reads=1)).rule == "taint.uninvited", "one question is enough"
+    assert judge(msgspec.structs.replace(by_user, asked_reads=1, fresh=())).verdict == "ask"
+    for source in ("job", "schedule", "sop"):
+        assert judge(by_user, source).rule == "taint.uninvited", "nobody is there who asked for it"
+
+
+STARTED = msgspec.structs.replace(facts("note"), tool=msgspec.structs.replace(TOOLS["note"], outlasts=True))
+
+
+@pytest.mark.parametrize("autonomy", ["supervised", "full"])
+@pytest.mark.parametrize("given_facts", [STARTED, write("memory/x.md")], ids=["job", "memory"])
+def test_what_outlasts_a_turn_that_read_mail_waits_for_the_owner(given_facts, autonomy):
+    label = ("untrusted:gmail:partner.example",)
+    assert judge(msgspec.structs.replace(given_facts, fresh=label), autonomy=autonomy).rule == "taint.uninvited"
+    later = judge(msgspec.structs.replace(given_facts, inherited=label), autonomy=autonomy)
+    assert (later.verdict, later.code) == ("ask", "TAINT_OUTLASTS")
+    assert judge(msgspec.structs.replace(given_facts, fresh=("untrusted:x",)), autonomy=autonomy).verdict == "allow"
 
 
 def test_every_layer_must_list_a_tool():
@@ -311,8 +344,14 @@ def test_a_secret_in_the_arguments_is_denied():
 
 
 def test_too_many_calls_in_a_minute_are_denied():
-    assert judge(facts(recent_calls=60)).code == "RATE_LIMITED"
-    assert judge(facts(recent_calls=59)).verdict == "allow"
+    assert judge(facts("note", recent_calls=60)).code == "RATE_LIMITED"
+    assert judge(facts("note", recent_calls=59)).verdict == "allow"
+
+
+def test_too_many_calls_deny_no_read_that_stays_here_in_a_conversation():
+    assert judge(facts(recent_calls=60)).verdict == "allow"
+    assert judge(facts("http", recent_calls=60)).code == "RATE_LIMITED"
+    assert judge(facts(recent_calls=60), source="job").code == "RATE_LIMITED"
 
 
 def test_a_full_queue_denies_what_would_only_wait():
@@ -532,3 +571,8 @@ class TestPolicyFiles:
         rule = '{"id":"x","when":{},"verdict":"deny","reason":"r"}'
         (tmp_path / "p.json").write_text(f'{{"version":1,"rules":[{rule},{rule}]}}')
         assert "already used" in load_policies(tmp_path, KNOWN).broken
+
+
+async def test_who_may_not_run_rm_is_told_what_deletes_files(sample):
+    refused = await sample().call("shell", command="rm -r build && ls")
+    assert "Delete files with file_delete" in refused.result.output

@@ -13,7 +13,11 @@ READS = [
     "ls | head", "grep -rn x . | sort | uniq -c", "git log --oneline | head -n 3", "cat a.txt; ls", "cat < a.txt",
     "ls 2>/dev/null", "sed -n 1,5p a.txt", "awk '{print $1}' a.txt", "cd src && ls", "rg x", "stat a.txt", "true",
     "LC_ALL=C sort a.txt", "ls && git status", "test -f a.txt && cat a.txt",
-    "echo 'rm -rf /'", "echo rm -rf /", "grep -rn 'rm -rf /' .",
+    "echo 'rm -rf /'", "echo rm -rf /", "grep -rn 'rm -rf /' .", "python3 --version", "node -v && npm -v", "go version",
+    "which python3; python3 -V", "git diff --stat && node --version", "pytest --help | head -n 20", "git --version",
+    "git branch", "git branch -a", "git branch --show-current", "git stash list", "git stash show -p 'stash@{0}'",
+    "git tag", "git tag -l 'v1*'", "git tag --sort=-v:refname | head -n 3", "git worktree list", "git reflog",
+    "git symbolic-ref --short HEAD",
 ]  # fmt: skip
 OTHERS = [
     "cat $X", 'cat "$(ls)"', "cat < $X", "cd $X && ls", "git diff -- $(ls)", "git $X", "grep $X a.txt",
@@ -29,6 +33,12 @@ OTHERS = [
     "awk 'BEGIN{system(\"touch b\")}'", "awk '{print > \"b\"}' a.txt",
     "tail -f a.txt", "ls &", "xargs cat", "env ls", "timeout 5 ls", "ls\ntouch b", "ls\u00a0x", "ls; touch b",
     "alias ls=touch; ls b", "ls() { touch b; }; ls", "./ls", "bash -c ls", "python3 x.py", "pytest", "make", "./x.sh",
+    "python3 --version x.py", "python3 -V -c 1", "node -v x.js", "./node --version", "node --version; node x.js",
+    "PATH=. node --version", "node() { touch b; }; node -v", "node -v > b", "touch --version b", "bin/python3 -V",
+    "git branch -D x", "git branch --list x -d", "git stash", "git stash pop", "git stash list x", "git tag -d x",
+    "git tag -l -d x", "git tag x --list", "git worktree add x", "git reflog expire --all", "git symbolic-ref HEAD x",
+    "git branch $X", "git stash $X", "git tag '-l x' y", "git remote -v", "git config --get a.b", "git branch -m a b",
+    "git tag --sort=refname x",
 ]  # fmt: skip
 
 
@@ -100,3 +110,36 @@ def test_a_local_file_cannot_pass_for_a_reading_program(name):
 )  # fmt: skip
 def test_the_reader_names_the_files_that_a_command_runs(command, names):
     assert read_command(command).executes == names
+
+
+@pytest.mark.parametrize(
+    "command", ["git add -A && git commit -m x", "git stash", "git checkout -b x", "git push", "ls; git reset --hard"]
+)
+async def test_a_change_of_the_folders_repository_that_its_box_cannot_make_is_not_asked_about(sample, command):
+    home = sample()
+    refused = await home.call("shell", command=command)
+
+    assert refused.result.code == "GIT_READ_ONLY"
+    assert "git_commit" in refused.result.output
+    assert home.owner.cards == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status", "git stash list", "git branch --contains x", "git tag -n",
+        "git init /tmp/x && git -C /tmp/x commit",
+        "cd /tmp/x && git commit -m y", "git clone a /tmp/b && cd /tmp/b && git checkout x", "git apply a.patch",
+        "git bisect start", "echo git commit",
+    ],
+)  # fmt: skip
+async def test_git_that_may_work_is_decided_like_any_command(sample, command):
+    home = sample()
+
+    assert (await home.call("shell", command=command)).result.code != "GIT_READ_ONLY"
+
+
+async def test_where_there_is_no_repository_git_is_decided_like_any_command(sample):
+    home = sample()
+    (home.workspace / ".git").rename(home.workspace / "kept")
+    assert (await home.call("shell", command="git add .")).result.code != "GIT_READ_ONLY"

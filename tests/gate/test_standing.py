@@ -165,7 +165,8 @@ async def test_its_box_is_bound_too(asking):
 
 PROGRAM = [
     "pytest", "pytest -x tests/a.py", "pytest -q -k 'a and not b'", "pytest --tb=short", "pytest -n 4 -q tests",
-    'pytest "tests/a.py::test_b[c]"', "pytest --maxfail 1",
+    'pytest "tests/a.py::test_b[c]"', "pytest --maxfail 1", "pytest 2>&1", "pytest -q | tail", "pytest | head -5",
+    "pytest -q 2>&1 | tail -n 40", "pytest  2>&1|tail -n5 ",
 ]  # fmt: skip
 NOT_PROGRAM = [
     "pytest --basetemp=src", "pytest --basetemp src", "pytest --base=src", "pytest -p evil", "pytest -c other.ini",
@@ -174,7 +175,10 @@ NOT_PROGRAM = [
     "pytest '@options'", "pytest -k", "pytest -k -p evil", "pytest --pdb", "pytest -qx", "pytest -kfoo",
     "pytest '-p' evil",
     "pytest \"-p\" evil", "pytest -'p' evil", "pytest \\-p evil", "pytest -- -p", "env X=Y pytest", "X=Y pytest",
-    "cd x && pytest", "pytest; touch a", "pytest && touch a", "pytest | tee a", "pytest > a", "pytest 2>&1", "pytest &",
+    "cd x && pytest", "pytest; touch a", "pytest && touch a", "pytest | tee a", "pytest > a", "pytest &",
+    "pytest 2>a", "pytest 2>&1 >a", "pytest 3>&1", "pytest | tail -f x", "pytest | tail -5 x",
+    "pytest | head a", "pytest || tail -5", "pytest |& tail", "pytest | tail -5 | sh", "pytest | sh", "pytest -k 2>&1",
+    "pytest \\| tail", "pytest | tail --pid=1", "pytest | ./tail", "pytest | tail > a", "| tail",
     "pytest $A", "pytest $(ls)", "pytest `ls`", "pytest tests/*", "pytest ~", "pytest {a,b}", "pytest -q\ntouch a",
     "pytest 'a\nb'", "pytest\u00a0-q", "pyt\u0435st", "./pytest", "/usr/bin/pytest", "py.test", "time pytest",
     "command pytest", "python -m pytest", "uv run pytest", "bash -c pytest", "p'ytest'", "pytest #", "! pytest",
@@ -205,7 +209,11 @@ async def test_a_program_is_not_covered_where_its_arguments_could_do_more(asking
     [
         ("pytest -q", ["command", "program"]), ("cargo test", ["command", "program"]), ("touch a", ["command"]),
         ("pytest --basetemp=src", ["command"]), ("pytest $A", []), ("python3 -c 'print(1)'", []), ("touch $A", []),
-        ("cargo build", ["command"]),
+        ("cargo build", ["command"]), ("PYTHONPATH=src pytest", ["command", "program"]),
+        ("PYTHONPATH=../x pytest", ["command"]), ("PYTHONPATH=/x pytest", ["command"]),
+        ("PYTHONPATH=a:/x pytest", ["command"]), ("PATH=a pytest", []), ("PYTHONPATH=$A pytest", ["command"]),
+        ("PYTHONSTARTUP=a pytest", []), ("A=1 pytest", ["command"]), ("npx cowsay@1", []), ("npx -y cowsay", []),
+        ("npx cowsay", ["command"]),
         ("touch skills/x.md", []), ("ruff check --fix .", ["command"]), ("cat $A", []),
     ],
 )  # fmt: skip
@@ -319,6 +327,125 @@ async def test_pytest_as_a_module_is_not_covered_where_a_file_takes_its_name(ask
     assert not await asking.runs("python -m pytest -q")
 
 
+TOOLS = [
+    (
+        "npm test",
+        ["npm test -- -t a", "npm test --silent"],
+        ["npm test -- --outputFile=a", "npm run test", "npm test --prefix=x"],
+    ),
+    ("npm run check", ["npm run check -- src/a.ts"], ["npm run other", "npm test", "npm run check --script-shell=x"]),
+    (
+        "make test",
+        ["make test -k", "make test -j4"],
+        ["make", "make install", "make test CC=x", "make test -f x", "make test clean"],
+    ),
+    ("node --test", ["node --test a.test.js"], ["node a.js", "node --test --import=./x.js"]),
+    ("tsc --noEmit", ["tsc --noEmit --strict"], ["tsc", "tsc --noEmit --project=x", "tsc --noEmit a.ts"]),
+    ("mvn test", ["mvn test -q"], ["mvn test deploy", "mvn test -s x", "mvn exec:exec"]),
+    (
+        "uv run pytest -q",
+        ["uv run pytest -x tests"],
+        ["uv run pytest -p evil", "uv run x", "pytest -q", "uv run --with=x pytest"],
+    ),
+    (
+        ".venv/bin/pytest -q",
+        [".venv/bin/pytest tests/a.py"],
+        ["pytest -q", ".venv/bin/pytest -p x", "other/bin/pytest -q"],
+    ),
+    (
+        ".venv/bin/python -m pytest",
+        [".venv/bin/python -m pytest -x a.py"],
+        ["python -m pytest", ".venv/bin/python a.py"],
+    ),
+    (
+        "cd sub && pytest -q",
+        ["cd sub && pytest a.py", "cd  sub  &&  pytest"],
+        ["pytest -q", "cd . && pytest -q", "cd sub; pytest"],
+    ),
+    (
+        "cd sub && CI=1 PYTHONPATH=src:. pytest",
+        ["cd sub && CI=1  PYTHONPATH=src:. pytest -x a.py 2>&1 | tail -5"],
+        ["cd sub && pytest", "CI=1 PYTHONPATH=src:. pytest", "cd sub && CI=1 PYTHONPATH=src pytest"],
+    ),
+    (
+        "npx vitest run",
+        ["npx vitest run -t a 2>&1 | tail -20"],
+        [
+            "npx vitest",
+            "npx vitest run --config=x",
+            "npx --yes vitest run",
+            "npx vitest@1 run",
+            "npx jest",
+            "node_modules/.bin/vitest run",
+            "npx -p x vitest run",
+        ],
+    ),
+    ("npx --no-install tsc --noEmit", ["npx --no-install tsc --noEmit --strict"], ["npx tsc --noEmit", "npx tsc"]),
+    ("npx eslint .", ["npx eslint src --max-warnings 0"], ["npx eslint --fix .", "npx eslint -c x", "npx jest"]),
+    ("npx prettier --check .", ["npx prettier --check src"], ["npx prettier --write .", "npx prettier src"]),
+    (
+        "node --test",
+        ["node --test --test-reporter=spec a.js", "node --test --test-name-pattern=a"],
+        ["node --test --test-reporter=./a.mjs", "node --test '--test-reporter=data:text/javascript,x'"],
+    ),
+    ("python -m mypy src", ["python -m mypy a.py"], ["python -m mypy --config-file=x", "python -m ruff check"]),
+    (
+        "node_modules/.bin/vitest run",
+        ["node_modules/.bin/vitest run -t a"],
+        ["node_modules/.bin/vitest", "node_modules/.bin/vitest run --config=x"],
+    ),
+]
+
+
+def with_tools(home):
+    for name in (".venv/bin", "other/bin", "node_modules/.bin", "sub"):
+        (home.workspace / name).mkdir(parents=True)
+    for name in ("package.json", "Makefile", ".venv/bin/pytest", "other/bin/pytest"):
+        (home.workspace / name).write_text(name)
+    for name in ("vitest", "tsc", "eslint", "prettier"):
+        (home.workspace / "node_modules/.bin" / name).write_text(name)
+    (home.workspace / ".venv/bin/python").symlink_to("/usr/bin/python3")
+    (home.workspace / "other/bin/python").symlink_to("/usr/bin/env")
+
+
+@pytest.mark.parametrize(("command", "covered", "others"), TOOLS, ids=[row[0] for row in TOOLS])
+async def test_the_tools_of_a_project_are_covered_with_other_arguments(asking, home, command, covered, others):
+    with_tools(home)
+    await asking.call(command=command, answer=yes("program"))
+
+    for each in (command, *covered):
+        assert await asking.runs(each), each
+    for each in others:
+        assert not await asking.runs(each), each
+
+
+async def test_a_tool_of_the_folder_is_covered_while_what_it_runs_stays_as_it_is(asking, home):
+    with_tools(home)
+    await asking.call(command="npm test", answer=yes("program"))
+    await asking.call(command=".venv/bin/python -m pytest", answer=yes("program"))
+    assert asking.answers()[1].scope == "npm test with other arguments (while package.json stays as it is)"
+
+    (home.workspace / "package.json").write_text("another")
+    assert not await asking.runs("npm test -- -t a")
+    (home.workspace / ".venv/bin/python").unlink()
+    (home.workspace / ".venv/bin/python").symlink_to("/usr/bin/env")
+    assert not await asking.runs(".venv/bin/python -m pytest")
+
+
+async def test_what_npx_runs_is_covered_while_it_stays_as_it_is(asking, home):
+    with_tools(home)
+    await asking.call(command="npx vitest run", answer=yes("program"))
+    assert asking.answers()[0].scope == (
+        "npx vitest run with other arguments (while node_modules/.bin/vitest stays as it is)"
+    )
+    assert await asking.runs("npx vitest run -t a")
+
+    (home.workspace / "node_modules/.bin/vitest").write_text("another")
+    assert not await asking.runs("npx vitest run")
+    (home.workspace / "node_modules/.bin/vitest").unlink()
+    assert not await asking.runs("npx vitest run"), "it would be fetched"
+
+
 async def test_one_conversation_is_not_another(asking):
     await asking.call(command="touch a", answer=yes("command", "conversation"))
 
@@ -429,7 +556,7 @@ async def test_an_upload_takes_no_answer_from_a_command_whose_box_is_without_it(
     assert home.box.specs[-1].hidden == (str(home.workspace / "attachments"),)
 
 
-@pytest.mark.parametrize("command", ["pytest attachments", "pytest -q && git add -A", "touch a; cat attachments/*"])
+@pytest.mark.parametrize("command", ["pytest attachments", "pytest -q && git apply a", "touch a; cat attachments/*"])
 async def test_a_command_that_may_mean_uploads_sees_them_and_is_asked_about(asking, home, command):
     await asking.call(command=command, answer=yes("command"))
     upload(home)

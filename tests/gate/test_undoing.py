@@ -1,6 +1,8 @@
 """Every write can be undone; where one cannot, the owner is told before the yes, and nothing runs without it."""
 
+import fcntl
 import os
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,6 +16,7 @@ from coilclaw.sandbox.snapshot import Snapshots
 from coilclaw.store.labels import drop_path_labels
 
 WEB = "untrusted:web"
+NARROW = '{"version": 1, "rules": []}'
 
 
 def a_turn(number, *taint):
@@ -26,6 +29,17 @@ def box_that(home, do):
         return finished(b"ok\n")
 
     home.box = FakeBox(run)
+
+
+@contextmanager
+def a_box_runs(home):
+    """The shared lock, which every box holds while it runs."""
+    fd = os.open(home.workspace, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(fd)
 
 
 def limited(home, **limits):
@@ -142,6 +156,116 @@ async def test_a_file_too_large_to_keep_asks_and_is_named(sample, tool):
     (card,) = home.owner.cards
     assert "This cannot be undone: big.bin (it is larger than 2 MB) cannot be kept." in card.reasons
     assert (home.workspace / "big.bin").stat().st_size == 3 << 20
+
+
+@pytest.mark.parametrize("path", ["node_modules/a/x.js", ".venv/lib/x.py", "pkg/__pycache__/x.pyc"])
+async def test_a_command_that_shows_that_it_writes_what_is_not_kept_asks_in_full(sample, path):
+    home = sample(security__autonomy="full")
+    (home.workspace / path).parent.mkdir(parents=True)
+    (home.workspace / path).write_text("old")
+    (home.workspace / "a.txt").write_text("a")
+    home.owner.answer = Answer(approved=False)
+    await home.call("shell", turn=a_turn(1), command=f"cp a.txt {path}", key="k1")
+    (card,) = home.owner.cards
+    folder = next(part for part in ("node_modules", ".venv", "pkg/__pycache__") if path.startswith(part))
+    assert f"This cannot be undone: {folder} is not kept for undo." in card.reasons
+    assert home.box.specs == []
+    await home.call("file_write", turn=a_turn(2), path="pkg/node_modules.txt", content="x", key="k2")
+    assert len(home.owner.cards) == 1
+
+
+async def test_a_command_that_turns_out_to_write_what_is_not_kept_says_so_and_the_undo_too(sample):
+    home = sample(security__autonomy="full")
+    package = home.workspace / "web" / "node_modules" / "a.js"
+    package.parent.mkdir(parents=True)
+    package.write_text("old")
+
+    def install():
+        package.write_text("new")
+        (home.workspace / "web" / "lock.json").write_text("new")
+
+    box_that(home, install)
+    outcome = await home.call("shell", turn=a_turn(1), command="npm install", key="k1")
+    assert outcome.result.success
+    assert outcome.result.output.endswith("(Undo does not cover what changed in web/node_modules.)")
+    asked = len(home.owner.cards)
+    await undo(home)
+    card = home.owner.cards[asked].preview_or_diff
+    assert "would be removed:\n  web/lock.json\n" in card
+    assert "these were changed too, but undo does not restore them:\n  web/node_modules\n" in card
+    assert package.read_text() == "new"
+
+
+async def test_the_card_of_a_command_says_what_undo_leaves_out(sample):
+    home = sample()
+    await home.call("shell", command="make", key="k1")
+    assert "Undo leaves out node_modules, .venv and __pycache__." in home.owner.cards[0].preview_or_diff
+
+
+async def test_what_governs_the_agent_comes_back_by_name_on_a_card_of_lane_c_that_shows_it(sample):
+    home = sample(security__autonomy="full")
+    before = (home.workspace / "SYSTEM.md").read_text()
+    await home.call("file_write", turn=a_turn(1), path="SYSTEM.md", content="new\n", key="k1")
+    await home.call("file_write", turn=a_turn(1), path="a.txt", content="x", key="k2")
+    assert not any("cannot be undone" in text for card in home.owner.cards for text in card.reasons)
+    await undo(home)
+    shown = home.owner.cards[-1].preview_or_diff
+    snapshot = home.app.root.snapshots.recent(9)[-1].id
+    assert f"each comes back by name only:\n  coilclaw undo {snapshot} --path SYSTEM.md\n" in shown
+    assert (home.workspace / "SYSTEM.md").read_text() == "new\n"
+    assert not (home.workspace / "a.txt").exists()
+    outcome = await home.call("undo", turn=a_turn(99), snapshot=snapshot, paths=["SYSTEM.md"], key="named")
+    assert outcome.action.decision.lane == "C"
+    assert f"-new\n+{before.splitlines()[0]}" in home.owner.cards[-1].preview_or_diff
+    assert (home.workspace / "SYSTEM.md").read_text() == before
+
+
+async def test_undo_of_a_turn_that_changed_only_what_governs_the_agent_names_it(sample):
+    home = sample(security__autonomy="full")
+    await home.call("file_write", turn=a_turn(1), path="policies/mine.json", content=NARROW, key="k1")
+    undoing = home.app.root.undoing
+    wanted = undoing.wanted(home.app.root.snapshots.named("").id)
+    assert wanted.paths == ("policies/mine.json",)
+    outcome = await home.call("undo", turn=a_turn(99), snapshot=wanted.snapshot, paths=list(wanted.paths), key="u")
+    assert outcome.action.decision.lane == "C"
+    assert outcome.result.success
+    assert not (home.workspace / "policies" / "mine.json").exists()
+
+
+@pytest.mark.parametrize("path", ["SYSTEM.md", ".npmrc"])
+async def test_an_undo_replaces_nothing_that_a_running_box_may_hold_a_mount_on(sample, path):
+    home = sample(security__autonomy="full")
+    await home.call("file_write", turn=a_turn(1), path=path, content="the agent's", key="k1")
+    snapshot = home.app.root.snapshots.named("").id
+    args = {"snapshot": snapshot, "paths": [path]}
+    with a_box_runs(home):
+        outcome = await home.call("undo", turn=a_turn(99), key="u1", **args)
+        assert outcome.result.code == "WORKSPACE_BUSY"
+        assert (home.workspace / path).read_text() == "the agent's"
+    assert (await home.call("undo", turn=a_turn(99), key="u2", **args)).result.success
+    assert not (home.workspace / path).exists() or (home.workspace / path).read_text() != "the agent's"
+
+
+async def test_a_link_in_place_of_the_policies_does_not_lower_the_lane_of_an_undo(sample):
+    home = sample(security__autonomy="full")
+    await home.call("file_write", turn=a_turn(1), path="policies/mine.json", content=NARROW, key="k1")
+    snapshot = home.app.root.snapshots.named("").id
+    (home.workspace / "policies").rename(home.workspace / "tools")
+    (home.workspace / "policies").symlink_to("tools")
+    outcome = await home.call("undo", turn=a_turn(99), snapshot=snapshot, paths=["policies/mine.json"], key="u")
+    assert outcome.action.decision.lane == "C"
+
+
+async def test_a_yes_to_bringing_back_what_governs_the_agent_is_for_what_was_shown(sample):
+    home = sample(security__autonomy="full")
+    await home.call("file_write", turn=a_turn(1), path="SYSTEM.md", content="new\n", key="k1")
+    snapshot = home.app.root.snapshots.named("").id
+    home.owner.answer = Answer(approved=None)
+    waiting = await home.call("undo", turn=a_turn(99), snapshot=snapshot, paths=["SYSTEM.md"], key="u")
+    (home.workspace / "SYSTEM.md").write_text("typed by the owner\n")
+    outcome = await home.approve(waiting.action.action_id)
+    assert not outcome.result.success
+    assert (home.workspace / "SYSTEM.md").read_text() == "typed by the owner\n"
 
 
 async def test_a_call_that_turns_out_not_to_be_undoable_is_not_run(sample):

@@ -27,11 +27,13 @@ def made(number, when, **other):
 
 
 def counted(rows, place, now):
-    """Row by row: made within the last minute by others than the owner, and waiting."""
+    """Row by row: within the last minute, neither by the owner nor a local read of a conversation; and waiting."""
     recent = [
         action
         for action, _ in rows[:place]
-        if stamp(now - timedelta(seconds=60)) < action.created_at <= stamp(now + AHEAD) and action.source != "gateway"
+        if stamp(now - timedelta(seconds=60)) < action.created_at <= stamp(now + AHEAD)
+        and action.source != "gateway"
+        and not (action.source == "chat" and action.call.tool == "time" and action.decision.risk == "R0")
     ]
     return len(recent), sum(free and action.status == "PENDING" for action, free in rows[:place])
 
@@ -41,8 +43,11 @@ def test_one_look_counts_what_row_by_row_would(db, clock, seed):
     rng, rows = random.Random(seed), []
     for number in range(rng.choice((0, 1, 40))):
         when = clock.now + timedelta(seconds=rng.choice((-300, -70, -50, -10, 0, 3600)))
-        status, source = rng.choice(("PENDING", "EXECUTED")), rng.choice(("cli", "gateway", "job"))
-        rows.append((made(number, when, status=status, source=source), rng.random() < 0.5))
+        status, source = rng.choice(("PENDING", "EXECUTED")), rng.choice(("cli", "gateway", "job", "chat"))
+        call = ToolCall.of(rng.choice(("time", "web_fetch")), {})
+        decision = msgspec.structs.replace(DECISION, risk=rng.choice(("R0", "R2")))
+        action = made(number, when, status=status, source=source, call=call, decision=decision)
+        rows.append((action, rng.random() < 0.5))
 
     def write(tx):
         ensure_owner(tx, clock)
@@ -55,6 +60,6 @@ def test_one_look_counts_what_row_by_row_would(db, clock, seed):
     for place in {0, len(rows) // 2, len(rows)}:
         before = rows[place][0].action_id if place < len(rows) else "act_of_nobody_yet"
         recent, waiting = counted(rows, place, clock.now)
-        assert count_actions(db.reader, clock, before, 0) == (recent, waiting)
-        at_most, again = count_actions(db.reader, clock, before, 1000)
+        assert count_actions(db.reader, clock, before, 0, ["time"]) == (recent, waiting)
+        at_most, again = count_actions(db.reader, clock, before, 1000, ["time"])
         assert (at_most >= recent, again) == (True, waiting)

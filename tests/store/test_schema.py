@@ -38,6 +38,7 @@ HASHES = {
     "0021_patrols.sql": "98c6d95f4fe627f177e1de7b12d6e7f1628d077d1c7d40eba151bbbc3f5f1a17",
     "0022_merges_and_notices.sql": "a5c60efab7aea9b79f8fbe5bf557a6f6ce0881ca5f14375d7c4c3b8812db3a4b",
     "0023_github.sql": "81c0ca37bfc6a178c7138b9c87a362a92ab7ff328f0f8b2f521ca7abab131133",
+    "0024_changed_files.sql": "06a847723b794a14e45e7e501d1a36480ab61a22be958c2d2b5e0832f72572ef",
 }
 """The migrations as they were committed. A line is added here with each new file and never changed afterwards."""
 
@@ -59,6 +60,7 @@ HOMES = {
     "93ca665 with the first server tables": (5, "0005"),
     "bee2aae": (5, ""),
     "4975c74": (6, ""),
+    **{f"number {number}": (number, "") for number in range(7, LATEST)},
     # made by an early commit and opened by later ones, which added what came later and nothing else
     "ba282c0, opened by 4975c74": (6, "0001"),
     "73b3c41, opened by 4975c74": (6, "0002 0004"),

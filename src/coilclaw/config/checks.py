@@ -30,6 +30,7 @@ def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults:
     forbidden = [
         resolved(at(("security", "forbidden_paths"), path, workspace)) for path in config.security.forbidden_paths
     ]
+    toolchains = [resolved(at(("security", "toolchains"), path, home.root)) for path in config.security.toolchains]
     models: dict[str, ProviderModel] = {}
     for name, model in config.providers.models.items():
         if isinstance(model, MockModel) and model.script is not None:
@@ -58,7 +59,11 @@ def settle_paths(config: Config, home: Home, environ: Mapping[str, str], faults:
         forge=replace(config.forge, trees_dir=trees),
         runner=replace(config.runner, sessions_dir=sessions),
         repos=repos,
-        security=replace(config.security, forbidden_paths=tuple(dict.fromkeys(forbidden))),
+        security=replace(
+            config.security,
+            forbidden_paths=tuple(dict.fromkeys(forbidden)),
+            toolchains=tuple(dict.fromkeys(toolchains)),
+        ),
         providers=replace(config.providers, models=models),
         server=replace(config.server, **tls),
         memory=replace(config.memory, path=at(("memory", "path"), config.memory.path, home.root)),
@@ -183,6 +188,18 @@ def _check_github(github: GitHubForge, faults: Faults) -> None:
     app = (github.app_id, github.installation_id, github.private_key_env)
     if bool(github.token_env) == any(app) or (any(app) and not all(app)):
         faults.note(place, "needs app_id, installation_id and private_key_env, or token_env alone")
+    if bool(github.sign_in_client_id) != bool(github.sign_in_secret_env):
+        faults.note(place, "needs sign_in_client_id and sign_in_secret_env together, or neither")
+    if url_fault(github.api_url):
+        faults.note((*place, "api_url"), "needs the https:// address of the API, such as https://api.github.com")
+    elif not (github.api_url.startswith("https://") or _is_this_machine(github.api_url)):
+        faults.note((*place, "api_url"), "must begin with https://: the bot's token goes there")
+
+
+def _is_this_machine(url: str) -> bool:
+    from urllib.parse import urlsplit
+
+    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
 
 
 def _check_mcp(config: Config, faults: Faults) -> None:
@@ -222,6 +239,13 @@ def _check_folders(config: Config, home: Home, faults: Faults) -> None:
             if real.is_relative_to(other) or other.is_relative_to(real):
                 faults.note(key, f"{display(real)} and {what} lie in one another; choose a folder apart")
         apart[real] = ".".join(key)
+    apart |= {path: f"the forbidden path {display(path)}" for path in config.security.forbidden_paths}
+    apart |= {Path(path): path for path in ("/usr", "/etc", "/proc", "/sys", "/dev", "/run", "/tmp")}  # noqa: S108
+    for folder in config.security.toolchains:
+        for other, what in apart.items():
+            if folder.is_relative_to(other) or other.is_relative_to(folder):
+                text = f"{display(folder)} and {what} lie in one another, so it cannot be lent to boxes"
+                faults.note(("security", "toolchains"), text)
 
 
 def _check_notify(config: Config, faults: Faults) -> None:

@@ -127,7 +127,8 @@ def _wanted(table: Mapping[str, object], key: Key, change: SettingChange) -> obj
     if change.value is None:
         raise UsageError(f"{change.key} needs a value.")
     if change.op == "set":
-        return change.value
+        # An action stores its arguments sorted, so only sorted names are written as they were shown.
+        return dict(sorted(change.value.items())) if isinstance(change.value, dict) else change.value
     if not key.is_list:
         raise UsageError(f"{change.key} is not a list.", remedy="Set it without --add or --remove.")
     stands = _at(table, key.path)

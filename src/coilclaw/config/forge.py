@@ -34,17 +34,27 @@ class GitHubForge(msgspec.Struct, frozen=True, kw_only=True):
     token_env: str = ""
     """Instead of an App: the variable or stored secret with a fine-grained token of a second account."""
     api_url: str = "https://api.github.com"
-    """The address of the API."""
+    """The address of the API, over https; http on this machine alone."""
     reads: tuple[Annotated[str, Meta(max_length=140, pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9._-]+$")], ...] = ()
     """Further repositories whose issues, pull requests and comments `forge_read` may read. It trusts none of it."""
     webhook_secret_env: EnvName = ""
     """The name of the secret that signs webhooks to `/v1/forge/webhook`, which only bring the next look forward. Empty:
     none is accepted."""
+    sign_in_client_id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = ""
+    """The client id of the App or of an OAuth app of yours, with `sign_in_secret_env`: then your account can pair
+    a device, which your passkey has to confirm. Empty: it cannot."""
+    sign_in_secret_env: EnvName = ""
+    """The name of the secret that belongs to `sign_in_client_id`."""
     execute: Literal["local", "actions"] = "local"
     """local: schedules run on this machine. actions: they run in GitHub Actions, as do jobs that are created with
     `--on actions`; see docs/github.md."""
     image: Annotated[str, Meta(max_length=300, pattern=r"^([a-z0-9][a-z0-9./:_-]*@sha256:[0-9a-f]{64})?$")] = ""
     """The container image, by its digest, in which Actions run tests and analyses: without network and secrets."""
+
+    @property
+    def site(self) -> str:
+        """The site for people that the API belongs to."""
+        return self.api_url.rstrip("/").removesuffix("/api/v3").replace("https://api.github.com", "https://github.com")
 
 
 class Forge(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,8 +22,9 @@ class Google(msgspec.Struct, frozen=True, kw_only=True):
 
     client_id: Annotated[str, Meta(pattern=r"^[!-~]{0,200}$", title="a client id")] = ""
     """The id of your OAuth client (type: desktop app). Empty: there are no mail and calendar tools."""
-    client_secret_env: EnvName = ""
-    """The name of the environment variable or stored secret with the client's secret. Empty: none is sent."""
+    client_secret_env: EnvName = "GOOGLE_CLIENT_SECRET"  # noqa: S105  the name of a variable
+    """The name of the environment variable or stored secret with the client's secret, which Google wants of desktop
+    apps too. Empty: none is sent."""
     authorize_url: LoopbackUrl = ""
     """Where you sign in. Empty: Google's own."""
     token_url: LoopbackUrl = ""

@@ -38,7 +38,7 @@ class ServerModel(msgspec.Struct, frozen=True, kw_only=True):
     api_key_env: EnvName = ""
     """The name of the environment variable or stored secret with the key, never the key. Empty: none is sent."""
     timeout_seconds: Seconds = 60.0
-    """How long one request may take."""
+    """The longest pause in an answer, and the time to its first byte; one that keeps arriving may take an hour."""
     max_retries: Annotated[int, Meta(ge=0, le=20)] = 3
     """How often a request is retried after a timeout, 429 or 5xx."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -71,7 +71,7 @@ class AnthropicModel(ServerModel, frozen=True, kw_only=True):
     """The server's URL without `/messages`. The airlock lets this provider reach exactly this host and
     port."""
     timeout_seconds: Seconds = 180.0
-    """How long one request may take."""
+    """The longest pause in an answer, and the time to its first byte; one that keeps arriving may take an hour."""
     max_output_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
     """Maximum length of an answer. Not set: 16000."""
     sees: bool | None = None
@@ -88,7 +88,7 @@ class ResponsesModel(ServerModel, frozen=True, kw_only=True):
     """The server's URL without `/responses`. The airlock lets this provider reach exactly this host and
     port."""
     timeout_seconds: Seconds = 180.0
-    """How long one request may take."""
+    """The longest pause in an answer, and the time to its first byte; one that keeps arriving may take an hour."""
     sees: bool | None = None
     """Whether the model has vision; without it, a line of text replaces a picture. Not set: known for
     well-known models, else true."""

@@ -201,8 +201,8 @@ new webhook. An address must not contain a user, a password or a `#`; plain `htt
 this machine. Cards and `config show` show addresses: secrets belong in the variable that `secret_env`
 names.""",
     PRICES: """\
-Names such as `openai/gpt-4o:free` need quotes. Prices can only be set in the file: a variable's name
-cannot represent such names.""",
+Names such as `openai/gpt-4o:free` need quotes: `coilclaw config set 'prices."openai/gpt-4o:free".input_per_million'
+3`. There are no variables for prices, since a variable's name cannot represent such names.""",
     CHECKS: """\
 Every check runs on the merge result, in a box without network; a pull request merges only if all of them
 succeed. A pull request cannot change them: they are only in this file.""",

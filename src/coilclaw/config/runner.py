@@ -89,7 +89,8 @@ class Repo(msgspec.Struct, frozen=True, kw_only=True):
     """Commands that deploy, such as `make deploy`: a session that wants to run one always asks."""
     auto_merge: bool = False
     """Whether a session's pull request is merged into your folder without asking you, once its checks pass. Those that
-    change dependencies or workflows, or that come from a session which took in untrusted content, ask all the same."""
+    change dependencies, workflows or names that other programs execute (`.vscode/`, `.envrc`), or that come from a
+    session which took in untrusted content, ask all the same."""
     patrols: dict[PatrolKind, PatrolCommand] = {}
     """Commands of its patrols by kind: `lint`, `test`, `build`, `deps`, `security`. What is not here is found in its
     files; `"off"` leaves one out. `suggest` names a coding program instead, such as `"claude"`. See patrols.md."""
@@ -166,6 +167,23 @@ class Plans(msgspec.Struct, frozen=True, kw_only=True):
     """A larger one."""
     enterprise: EnterprisePlan = EnterprisePlan()
     """The largest one, and yours."""
+
+    def of(self, org: Org, asked: PlanName | None = None) -> Plan:
+        """The limits of an organization. Another plan that a request names can only lower them."""
+        plan: Plan = getattr(self, org.plan or "free")
+        if asked is None:
+            return plan
+        other: Plan = getattr(self, asked)
+        return Plan(
+            sessions=min(plan.sessions, other.sessions),
+            minutes_per_month=_lower(plan.minutes_per_month, other.minutes_per_month),
+            tokens_per_month=_lower(plan.tokens_per_month, other.tokens_per_month),
+        )
+
+
+def _lower(*limits: int) -> int:
+    """The lowest of some limits, of which 0 is none."""
+    return min(filter(None, limits), default=0)
 
 
 def org_called(orgs: Mapping[str, Org], name: str) -> Org | None:

@@ -66,7 +66,12 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     forbidden_commands: tuple[Command, ...] = ("rm", "shutdown", "reboot", "mkfs", "dd")
     """Never run, whatever else allows them; these programs are absent from the box."""
     allowed_commands: tuple[Command, ...] = ALLOWED_COMMANDS
-    """Commands of medium risk. Any other is high risk: denied when supervised, asks in full autonomy."""
+    """Commands of medium risk. Any other is high risk: denied when supervised, asks in full autonomy. Programs of the
+    folder itself, such as `./gradlew` or `bash run.sh`, need no entry, and ask."""
+    toolchains: tuple[Path, ...] = ()
+    """Folders outside the system that boxes may read, and run programs from: `~/.pyenv/versions/3.12.1`,
+    `~/.nvm/versions/node/v22.11.0` or `~/.local/share/uv/python`. The `bin` of each comes first on the PATH. Lend what
+    holds programs alone: the agent can read whatever else lies in it, such as `~/.cargo/credentials.toml`."""
     allowed_domains: tuple[Domain, ...] = ()
     """Hosts that the http tool and boxed commands may reach, over https on port 443: `example.com` is just that name,
     `*.example.com` every name below it. `http://localhost:8080` is one exact origin; plain http, another port or
@@ -161,7 +166,8 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens per job; a job that needs more fails. A step sends prompt, tools and the job's work so far: 100 steps of
     10,000 tokens each."""
     tool_calls_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 60
-    """Tool calls per minute; more are denied. A quarter is reserved for conversations."""
+    """Tool calls per minute; more are denied. A quarter is reserved for conversations, where reads that stay on this
+    machine do not count: the limits of a turn bound them."""
     open_proposals: Annotated[int, Meta(ge=1, le=100_000)] = 100
     """Proposals that may be pending at the same time; more are denied. A quarter is reserved for conversations."""
     jobs_at_once: Annotated[int, Meta(ge=1, le=1000)] = 4

@@ -51,11 +51,12 @@ def named_secrets(config: Config) -> tuple[str, ...]:
     models = config.providers.models.values()
     named = [model.api_key_env for model in models if isinstance(model, ServerModel)]
     named += [config.web_search.api_key_env, *(webhook.secret_env for webhook in config.webhooks.values())]
-    named += [config.google.client_secret_env, config.notify.token_env, config.notify.smtp.password_env]
+    named += [config.google.client_secret_env] if config.google.configured else []
+    named += [config.notify.token_env, config.notify.smtp.password_env]
     named += [name for server in config.mcp.servers.values() for name in (*server.env, *server.headers.values())]
     named += [name for repo in config.repos.values() for name in (repo.token_env, repo.webhook_secret_env)]
     github = config.forge.github
-    named += [github.private_key_env, github.token_env, github.webhook_secret_env]
+    named += [github.private_key_env, github.token_env, github.webhook_secret_env, github.sign_in_secret_env]
     named += [name for org in config.orgs.values() for name in org.secrets]
     return tuple(dict.fromkeys(filter(None, named)))
 

@@ -2,9 +2,24 @@
 
 from collections.abc import Iterator
 
-from coilclaw.gate.decision_input import BACKGROUND, FOLLOWED, MATRIX, OUTSIDE, Case, Facts, Rule, describe, told_paths
+from coilclaw.gate.decision_input import (
+    BACKGROUND,
+    BY_HAND,
+    FOLLOWED,
+    MATRIX,
+    OUTSIDE,
+    Case,
+    Facts,
+    Rule,
+    describe,
+    mailed,
+    runs_own,
+    told_paths,
+)
+from coilclaw.gate.paths import starts_work
 from coilclaw.gate.policy_match import matching_rules
 from coilclaw.packets.decision import Reason
+from coilclaw.sandbox.executed import executed_part
 
 _PRIVATE = "your files, notes or memory"
 _SESSION_MERGE = "It merges what a coding session committed into your repository."
@@ -42,6 +57,20 @@ def _ask_unsafe(case: Case) -> Iterator[Reason]:
         )
 
 
+def _ask_starting(case: Case) -> Iterator[Reason]:
+    """Schedules and procedures are told to a later turn as the owner's words, so the owner is shown them first."""
+    tool = case.facts.tool
+    if case.facts.tree or case.setting.source in (*BACKGROUND, *BY_HAND) or (tool is not None and tool.always_ask):
+        return
+    for path in told_paths(case.facts):
+        if path.write and path.path_class == "guarded" and starts_work(path.relative):
+            yield Reason(
+                rule="path.starts_work",
+                code="STARTS_LATER_WORK",
+                text=f"{path.asked} starts later work in your name.",
+            )
+
+
 def _ask_steering(case: Case) -> Iterator[Reason]:
     """What steers later work is not rewritten while nobody watches, in no autonomy."""
     if case.setting.source not in BACKGROUND or case.facts.tree:
@@ -62,6 +91,8 @@ NAMED = 20
 def _ask_executed(case: Case) -> Iterator[Reason]:
     """What other programs run by themselves leaves the box in effect: one question that names them all."""
     names = [path.asked for path in case.facts.paths if path.write and path.path_class == "executed"]
+    if case.facts.merge is not None:
+        names += filter(executed_part, case.facts.merge.paths)
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         yield Reason(
@@ -90,6 +121,19 @@ def _ask_taint(case: Case) -> Iterator[Reason]:
             rule="taint.inherited",
             code="TAINT_INHERITED",
             text=f"Earlier content of this conversation is untrusted ({', '.join(case.facts.inherited)}).",
+        )
+
+
+def _ask_outlasting(case: Case) -> Iterator[Reason]:
+    """What strangers wrote must not go on after the turn, or into what is kept as memory, by itself: see 0047."""
+    facts = case.facts
+    kept = any(path.write and path.path_class == "informal" for path in facts.paths)
+    outlasts = facts.tool is not None and facts.tool.outlasts
+    if (outlasts or kept) and (sources := mailed((*facts.fresh, *facts.inherited))):
+        yield Reason(
+            rule="taint.outlasts",
+            code="TAINT_OUTLASTS",
+            text=f"This would go on after the turn, and may come from mail ({', '.join(dict.fromkeys(sources))}).",
         )
 
 
@@ -170,8 +214,9 @@ def _ask_autonomy(case: Case) -> Iterator[Reason]:
     in_tree = case.facts.tree and case.risk == "R2"  # the question is the merge
     listed = case.facts.permit is not None and case.risk == "R2"  # the session's lists say which are asked
     told = case.facts.tool is not None and case.facts.tool.always_ask  # one reason is enough
-    asks = case.lane == "A" and MATRIX[case.policy.autonomy][case.risk] == "ask"
-    if asks and not (in_tree or listed or told):
+    asks = MATRIX[case.policy.autonomy][case.risk] == "ask" and not (in_tree or listed)
+    own = case.risk == "R2" and bool(runs_own(case.facts, case.policy))
+    if case.lane == "A" and (asks or own) and not told:
         yield Reason(
             rule=f"autonomy.{case.policy.autonomy}",
             code="AUTONOMY_ASKS",
@@ -182,11 +227,13 @@ def _ask_autonomy(case: Case) -> Iterator[Reason]:
 ASKS: tuple[Rule, ...] = (
     _ask_unsafe,
     _ask_lane,
+    _ask_starting,
     _ask_steering,
     _ask_executed,
     _ask_always,
     _ask_irreversible,
     _ask_taint,
+    _ask_outlasting,
     _ask_address,
     _ask_guest,
     _ask_permit,

@@ -1,6 +1,8 @@
 """Approval cards: rendered here from the stored bytes, the same every time, with nothing hidden in them."""
 
 import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from coilclaw.gate.facts import Inspected
 from coilclaw.gate.preview import Existing, Restored, preview
@@ -9,6 +11,9 @@ from coilclaw.packets.action import Action
 from coilclaw.packets.card import Card
 from coilclaw.packets.text import one_line
 from coilclaw.packets.touches import Touches
+
+if TYPE_CHECKING:
+    from coilclaw.sandbox.quarantine import HeldFile
 
 SUMMARY_CHARACTERS = 400
 
@@ -19,8 +24,10 @@ def render_card(
     existing: Existing | None,
     marked: tuple[str, ...] = (),
     restored: Restored | None = None,
+    held: "Sequence[HeldFile]" = (),
 ) -> Card:
-    """What the owner is shown. `existing` is what a file to be written holds now, `restored` what would come back."""
+    """What the owner is shown. `existing` is what a file to be written holds now, `restored` what would come back,
+    `held` what would leave the quarantine."""
     summary = action.call.tool
     if inspected.tool is not None and inspected.args is not None:
         summary = inspected.tool.summary(inspected.args)
@@ -33,7 +40,7 @@ def render_card(
         risk=action.decision.risk,
         risk_word=action.decision.risk_word,
         lane=action.decision.lane,
-        preview_or_diff=preview(action, inspected, existing, restored),
+        preview_or_diff=preview(action, inspected, existing, restored, held),
         source_type=action.source,
         expires_at=action.expires_at,
         reasons=tuple(one_line(reason) for reason in action.decision.reasons),

@@ -6,6 +6,7 @@ taken for paths, so that no option can name a file unseen; what is implied (the 
 
 import re
 import shlex
+from pathlib import Path
 
 from coilclaw.gate.paths import UPLOADS
 from coilclaw.lib.shell.facts import CommandFacts
@@ -30,6 +31,15 @@ _FLAGS_OF = {
 _ALWAYS_HERE = frozenset({"rg", "tree"})
 _READERS = _TEXT | _CONTENT | _ALWAYS_HERE | set(_FLAGS_OF)
 _LONGEST_OPTION = 64
+_CHANGE_REPOSITORY = frozenset(
+    f"git {verb}"
+    for verb in """
+    add am checkout cherry-pick commit fetch merge mv pull push rebase reset restore revert rm stash switch
+    """.split()  # noqa: SIM905
+)
+"""Subcommands of git that write into the repository whatever their operands."""
+_ELSEWHERE = re.compile(r"\b(cd|pushd|clone|init)\b|\s-C|/tmp|--git-dir|--work-tree|GIT_")
+"""What may make git work in another repository than that of the folder."""
 
 
 def named_paths(facts: CommandFacts) -> list[str] | None:
@@ -64,6 +74,12 @@ def named_paths(facts: CommandFacts) -> list[str] | None:
         else:
             words.append(token)
     return list(dict.fromkeys(_before_pattern(path) for path in paths))
+
+
+def changes_repository(facts: CommandFacts, folder: Path) -> bool:
+    """Whether a command would have git change the folder's own repository, which it cannot: boxes have it read-only."""
+    verbs = _CHANGE_REPOSITORY.intersection(facts.verbs)
+    return bool(verbs) and not _ELSEWHERE.search(facts.text) and (folder / ".git").exists()
 
 
 def lists_here(facts: CommandFacts) -> bool:

@@ -237,6 +237,7 @@ class Conveyor:
         action = msgspec.structs.replace(action, attempt=action.attempt + 1, status="APPROVED", begun=True)
         if running is None:
             return await self._run(action, inspected, turn, cut, stored=True, record=record, back=back)
+        self._observe("tool_in_background", {"action_id": action.action_id, "what": self.intake.in_short(action.call)})
         own = turn.apart()
         turn.take_in(running.label)
         told = self.records.post_end(action)

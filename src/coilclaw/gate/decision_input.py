@@ -1,5 +1,6 @@
 """A case: one call with the facts, the policy in force, and what kind of call that makes it. Pure."""
 
+import posixpath
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -32,6 +33,8 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True):
     """Every call of it changes what governs the agent."""
     tightens: bool = False
     """The call only takes something away from the agent."""
+    outlasts: bool = False
+    """What it begins goes on after the turn: a job, a follow-up, a message that reaches the owner."""
 
 
 FOLLOWED: dict[str, int] = {"page": 2, "search": 5}
@@ -110,6 +113,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """No workspace file can change but those the call names: the command, if any, cannot change one."""
     without_uploads: bool = False
     """The box of its command is without the folder of uploads, so that nothing of them can find its way into it."""
+    changes_repository: bool = False
+    """Its command would have git change the repository of the folder, which is read-only to commands."""
     irreversible: str = ""
     """Why what it writes could not be undone; empty when it can be."""
     root_fault: str = ""
@@ -126,6 +131,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What the lists of a coding session say to it; they hold instead of the autonomy matrix's question."""
     identity: Identity | None = None
     """In whose name it is made."""
+    asked_reads: int = 0
+    """Reads in an account that this turn asked about before; counted once it has read untrusted content."""
     identity_fault: Reason | None = None
     """Why that is not a name its tool acts in."""
     standing: Standing | None = None
@@ -172,6 +179,9 @@ def background_share(most: int) -> int:
     return most - most // 4
 
 
+BY_HAND: frozenset[Source] = frozenset({"cli", "gateway"})
+"""Sources of calls that the owner makes, with no model between."""
+
 OUTSIDE: frozenset[Source] = frozenset({"mcp"})
 """Sources whose model is not ours: what it read elsewhere, here in an earlier session too, is not known."""
 
@@ -194,9 +204,24 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         """Whether no budget of the agent's holds: it must not be able to keep the owner from fencing it in."""
         return self.setting.source == BY_OWNER
 
+    @property
+    def local_read(self) -> bool:
+        """Whether it only reads on this machine, in a conversation: its rounds and tokens bound how much."""
+        tool = self.facts.tool
+        local = tool is not None and tool.destination != "external"
+        return local and self.risk == "R0" and self.setting.source == "chat"
+
     def share(self, most: int) -> int:
         """How much of a budget may be used up before this call is too much."""
         return background_share(most) if self.setting.source in BACKGROUND else most
+
+
+_MAILED = ("untrusted:gmail:", "untrusted:gcal")
+
+
+def mailed(labels: tuple[Label, ...]) -> tuple[Label, ...]:
+    """Sources that strangers put into the owner's hands unasked, unlike a page that somebody chose to open."""
+    return tuple(label for label in labels if label.startswith(_MAILED))
 
 
 def told_paths(facts: Facts) -> Iterator[PathFact]:
@@ -239,10 +264,45 @@ def reaches_outside(path: PathFact) -> bool:
     if path.relative is not None or path.fault:
         return False
     if path.boxed:
-        spelled = path.asked
-        places = BOX_SCRATCH if path.write else BOX_SYSTEM + BOX_SCRATCH
-        return not any(spelled == top or spelled.startswith(top + "/") for top in places) or ".." in spelled
+        if not path.write and leads_to_system(path):  # also by a link, as environments of Python have them
+            return False
+        return not _below(path.asked, BOX_SCRATCH if path.write else BOX_SYSTEM + BOX_SCRATCH)
     return True
+
+
+def leads_to_system(path: PathFact) -> bool:
+    """Whether it is a file of the system or of a lent folder, which every box has, read-only."""
+    return path.relative is None and not path.fault and (path.lent or _below(path.absolute, BOX_SYSTEM))
+
+
+def _below(name: str, tops: tuple[str, ...]) -> bool:
+    return any(name == top or name.startswith(top + "/") for top in tops) and ".." not in name
+
+
+def unlisted(facts: Facts, policy: Policy) -> tuple[str, ...]:
+    """The programs of a command that are neither on the list nor code of the folder it works in.
+
+    A file of the folder that is a link to a program of the system is that program.
+    """
+    command = facts.command
+    if command is None:
+        return ()
+    from coilclaw.lib.shell.interpreters import family
+
+    linked = (
+        family(posixpath.basename(path.absolute))
+        for path in facts.paths
+        if path.asked in command.executes and leads_to_system(path) and not _below(path.asked, BOX_SYSTEM)
+    )
+    known = policy.allowed_commands | set(command.own)
+    strange = [name for name in command.programs if name not in known]
+    return (*strange, *(name for name in linked if name not in policy.allowed_commands))
+
+
+def runs_own(facts: Facts, policy: Policy) -> tuple[str, ...]:
+    """The programs that may run only as code of the folder: each time the owner is asked, in every autonomy."""
+    command = facts.command
+    return () if command is None else tuple(name for name in command.own if name not in policy.allowed_commands)
 
 
 def lane_of(facts: Facts) -> Lane:
@@ -270,7 +330,7 @@ def risk_of(facts: Facts, policy: Policy, lane: Lane) -> Risk:
     if tool is None or lane == "C" or any(reaches_outside(path) for path in facts.paths):
         return "R3"
     if facts.command is not None:
-        if not set(facts.command.programs) <= policy.allowed_commands:
+        if unlisted(facts, policy):
             return "R3"
         return "R0" if facts.only_reads and not facts.command.unsure and not facts.domains else "R2"
     if tool.effect == "READ":
@@ -292,9 +352,11 @@ def describe(case: Case, *, begin: bool = False) -> str:
 def _kind(case: Case) -> str:
     command = case.facts.command
     if case.risk == "R3" and command is not None:
-        strange = [program for program in command.programs if program not in case.policy.allowed_commands]
+        strange = unlisted(case.facts, case.policy)
         if strange:
             return f"a command that is not on the allowlist ({', '.join(strange[:4])})"
+    if case.risk == "R2" and (own := runs_own(case.facts, case.policy)):
+        return f"a command that runs a program of this folder ({', '.join(own[:4])})"
     return {
         "R0": "a read",
         "R1": "an internal write",

@@ -15,6 +15,7 @@ from coilclaw.gate.decision_input import (
     describe,
     reaches_outside,
     told_paths,
+    unlisted,
 )
 from coilclaw.gate.identities import NEVER_SENDS
 from coilclaw.gate.policy_match import matching_rules
@@ -72,7 +73,8 @@ def _deny_identity(case: Case) -> Iterator[Reason]:
 
 
 def _deny_schema(case: Case) -> Iterator[Reason]:
-    if case.facts.schema_error:
+    """Not beside a wrong identity, which stands in the arguments: "unknown field" would contradict "needs one"."""
+    if case.facts.schema_error and case.facts.identity_fault is None:
         yield Reason(
             rule="tool.arguments",
             code="ARGS_INVALID",
@@ -93,7 +95,7 @@ def _deny_secret(case: Case) -> Iterator[Reason]:
 
 def _deny_budget(case: Case) -> Iterator[Reason]:
     most = case.share(case.policy.calls_per_minute)
-    if not case.by_owner and case.facts.recent_calls >= most:
+    if not case.by_owner and not case.local_read and case.facts.recent_calls >= most:
         yield Reason(
             rule="budget.calls",
             code="RATE_LIMITED",
@@ -274,6 +276,10 @@ def _deny_commit(case: Case) -> Iterator[Reason]:
             )
 
 
+_INSTEAD = {"rm": "Delete files with file_delete, which can be undone"}
+"""What there is for programs that are forbidden."""
+
+
 def _deny_commands(case: Case) -> Iterator[Reason]:
     command = case.facts.command
     if command is None:
@@ -285,8 +291,19 @@ def _deny_commands(case: Case) -> Iterator[Reason]:
                 rule="command.forbidden",
                 code="COMMAND_FORBIDDEN",
                 text=f"The command runs {program}, which is forbidden.",
-                change="Do it another way, or remove it from security.forbidden_commands.",
+                change=f"{_INSTEAD.get(program, 'Do it another way')}, or remove it from security.forbidden_commands.",
             )
+
+
+def _deny_repository(case: Case) -> Iterator[Reason]:
+    if case.facts.changes_repository:
+        yield Reason(
+            rule="command.repository",
+            code="GIT_READ_ONLY",
+            text="Commands cannot change the folder's git repository: its .git is read-only to them.",
+            change="Commit a project with git_commit, take a change back with file_edit or undo, and leave branches,"
+            " stashes and pushes to the owner.",
+        )
 
 
 def _deny_network(case: Case) -> Iterator[Reason]:
@@ -372,8 +389,8 @@ def _unlisted(case: Case) -> tuple[str, ...]:
         return ()
     if any(reaches_outside(path) for path in case.facts.paths) or case.lane == "C":
         return ()
-    programs = [name for name in command.programs if name not in case.policy.allowed_commands]
-    return tuple(programs) if all(re.fullmatch(PLAIN, program) for program in programs) else ()
+    programs = unlisted(case.facts, case.policy)
+    return programs if all(re.fullmatch(PLAIN, program) for program in programs) else ()
 
 
 def _added(key: str, items: tuple[str, ...]) -> tuple[SettingChange, ...]:
@@ -405,6 +422,7 @@ DENIES: tuple[Rule, ...] = (
     _deny_job,
     _deny_broken_policy,
     _deny_commands,
+    _deny_repository,
     _deny_paths,
     _deny_protected,
     _deny_commit,

@@ -81,10 +81,10 @@ class Comparison(SequenceMatcher[str]):
             yield Match(head + len(before), head + len(after), tail)
 
 
-def unified(before: Sequence[str], after: Sequence[str], *, old: str, new: str) -> Iterator[str]:
+def unified(before: Sequence[str], after: Sequence[str], *, old: str, new: str, around: int = AROUND) -> Iterator[str]:
     """The unified diff: headers, then every line with its mark; empty if the texts are equal."""
     named = False
-    for group in Comparison(before, after).get_grouped_opcodes(AROUND):
+    for group in Comparison(before, after).get_grouped_opcodes(around):
         if not named:
             yield from (f"--- {old}\n", f"+++ {new}\n")
             named = True

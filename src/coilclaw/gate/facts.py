@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from coilclaw.gate.decision_input import BY_OWNER, Facts, Standing, ToolFact, UrlFact
+from coilclaw.gate.decision_input import BY_HAND, BY_OWNER, Facts, Standing, ToolFact, UrlFact, leads_to_system
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.identities import bound, identity_fault
 from coilclaw.gate.paths import PathFact, look_at
@@ -15,7 +15,7 @@ from coilclaw.gate.root import Root
 from coilclaw.gate.standing import matches_of
 from coilclaw.gate.turn import Turn
 from coilclaw.lib.shell.facts import CommandFacts
-from coilclaw.packets.action import Label, Source, ToolCall, unparsed_fault
+from coilclaw.packets.action import Label, ToolCall, unparsed_fault
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.http import Principal
@@ -49,9 +49,6 @@ Answers: TypeAlias = "Callable[[str, str], tuple[StandingAnswer, ...]]"
 Talk: TypeAlias = Callable[[str, str, str], Conversation]
 """The conversation of a thread as it concerns one call of one turn."""
 
-BY_HAND: frozenset[Source] = frozenset({"cli", "gateway"})
-"""Sources of calls that the owner makes, with no model between."""
-
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """How much was going on before a call."""
@@ -60,6 +57,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """Calls proposed within a minute."""
     waiting: int
     """Actions waiting for the owner."""
+    asked_reads: int
+    """Reads in an account that the same turn asked about."""
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +109,7 @@ class Inspector:
         root_of: Callable[[Turn], Root],
         estop: Estop,
         judge_url: JudgeUrl,
-        count: Callable[[str, ToolFact | None], Counts],
+        count: Callable[[str, Turn], Counts],
         talk: Talk,
         seal: Callable[[str], str],
         answers: Answers,
@@ -165,7 +164,7 @@ class Inspector:
         root = self._root_of(IN_WORKSPACE) if touches.in_workspace else at
         command = self._read(touches.command) if touches.command is not None else None
         declared = None if tool is None else _fact(tool, touches)
-        counts = self._count(action_id, declared)
+        counts = self._count(action_id, turn)
         paths = _paths(root, touches, command)
         talk = self._talk(turn.thread_id, turn.turn_id, action_id) if _sends_words(touches) else NOTHING_SAID
         inputs, unread = self._inputs(root, touches, paths)
@@ -185,8 +184,7 @@ class Inspector:
             inputs = () if commit is None else (commit.binding, commit.diff)
         if fault is not None and declared is not None:
             touches, unread = msgspec.structs.replace(touches, writes=(), edits=()), ""
-            paths = _as_reads(paths)
-            declared = msgspec.structs.replace(declared, effect="READ", always_ask=False)
+            paths, declared = _as_reads(paths), msgspec.structs.replace(declared, effect="READ", always_ask=False)
         despite_estop = touches.tightens and turn.source == BY_OWNER
         without_uploads = self._runs_without_uploads(root, command)
         facts = Facts(
@@ -215,6 +213,7 @@ class Inspector:
             guest=touches.guest,
             permit=touches.permit,
             identity=call.identity,
+            asked_reads=counts.asked_reads,
             identity_fault=misnamed,
         )
         return Inspected(
@@ -237,6 +236,8 @@ class Inspector:
         """With what follows from the other facts: whether it can be undone, and a standing answer."""
         if facts.schema_error or facts.estop:
             return facts
+        if self._changes_repository(root, touches, facts.command):
+            facts = msgspec.structs.replace(facts, changes_repository=True)
         if not root.tree:  # which is gone in the end anyhow
             facts = msgspec.structs.replace(facts, irreversible=root.undoing.obstacle(touches, facts))
         if touches.writes or (facts.command is not None and not facts.only_reads):
@@ -292,7 +293,7 @@ class Inspector:
         if touches.commits is not None:
             sent = [path.relative for path in paths if path.relative is not None]
         if not sent:
-            return turn.inherited
+            return untrusted_only((*turn.inherited, *touches.labels)) if touches.labels else turn.inherited
         return untrusted_only((*turn.inherited, *(label for path in sent for label in root.labels.labels_of(path))))
 
     def _runs_without_uploads(self, root: Root, command: CommandFacts | None) -> bool:
@@ -302,6 +303,13 @@ class Inspector:
         if command is None or self._unsafe or only_reads(command):
             return False
         return not names_uploads(command) and root.has_uploads
+
+    def _changes_repository(self, root: Root, touches: Touches, command: CommandFacts | None) -> bool:
+        from coilclaw.gate.command_reads import changes_repository
+
+        if command is None or self._unsafe or root.tree or touches.permit is not None or touches.domains:
+            return False
+        return changes_repository(command, root.folder)
 
     def _holds_secret(self, data: bytes) -> bool:
         text = data.decode("utf-8", "replace")
@@ -369,7 +377,9 @@ def _paths(root: Root, touches: Touches, command: CommandFacts | None) -> tuple[
         named += [(path, False, True) for path in command.reads] + [(path, True, True) for path in command.writes]
     follow = touches.removes is None and touches.moves is None  # what is moved or removed is the link itself
     places = root.places
-    return tuple(look_at(path, places, write=write, boxed=boxed, follow=follow) for path, write, boxed in named)
+    governing = () if touches.restores is None else filter(places.governs, touches.restores.paths)
+    found = tuple(look_at(path, places, write=write, boxed=boxed, follow=follow) for path, write, boxed in named)
+    return (*found, *map(places.restored, governing))
 
 
 def _edited(
@@ -397,10 +407,14 @@ def _read(text: str) -> CommandFacts:
 
 
 def _ran(root: Root, command: CommandFacts) -> dict[str, str] | None:
-    """The hash of every file that a command runs, empty for a missing one; None if one cannot be read."""
+    """The hash of every file that a command runs, empty for a missing one; where it leads, for a link to a program of
+    the system; None if one cannot be read."""
     found: dict[str, str] = {}
     for name in command.executes:
         path = look_at(name, root.places, write=False)
+        if leads_to_system(path):
+            found[name] = path.absolute
+            continue
         if path.fault or path.relative is None:
             return None
         there = os.path.lexists(path.absolute)
@@ -436,6 +450,7 @@ def _fact(tool: Tool, touches: Touches = Touches()) -> ToolFact:  # noqa: B008 -
         callers=tool.callers,
         governs=tool.governs or touches.governs,
         tightens=touches.tightens,
+        outlasts=touches.outlasts,
     )
 
 
@@ -453,7 +468,7 @@ _GIT_READS = frozenset(
     status diff log show blame grep shortlog describe rev-parse rev-list ls-files ls-tree cat-file name-rev show-ref
     for-each-ref merge-base diff-tree diff-files diff-index check-ignore count-objects whatchanged cherry
     """.split()  # noqa: SIM905
-)
+) | {f"git {verb} (list)" for verb in ("branch", "stash", "tag", "worktree", "reflog", "symbolic-ref")}
 """Subcommands of git that change nothing, whatever their operands."""
 
 
@@ -470,7 +485,7 @@ def _changes_nothing(tool: ToolFact | None, touches: Touches, command: CommandFa
 def only_reads(command: CommandFacts) -> bool:
     """Whether a command changes no file. Its box holds it to that: nothing of the workspace is writable there."""
     plain = not command.writes and not command.opaque and not command.executes
-    return plain and set(command.programs) <= READERS and set(command.verbs) <= _GIT_READS
+    return plain and set(command.programs) <= READERS | set(command.told) and set(command.verbs) <= _GIT_READS
 
 
 def _near(name: str, tools: Mapping[str, Tool]) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ import msgspec
 
 from coilclaw.gate.background import BackgroundCommands, runs_beside
 from coilclaw.gate.callers import is_runtime_only
-from coilclaw.gate.decision_input import BACKGROUND, Policy
+from coilclaw.gate.decision_input import BACKGROUND, BY_HAND, Policy, mailed
 from coilclaw.gate.facts import Inspected
-from coilclaw.gate.paths import UPLOADS, PathFact, box_read_only
+from coilclaw.gate.paths import UPLOADS, PathFact, box_read_only, starts_work
 from coilclaw.gate.policy_match import hidden_paths
 from coilclaw.gate.root import Root
 from coilclaw.gate.running import RunningCommands
@@ -31,11 +31,13 @@ from coilclaw.packets.job import Constraints, Starter
 from coilclaw.packets.ports import Box, Context, Memory, Notes, Tool, Touches, Transport
 from coilclaw.packets.search import SearchFound, SearchQuery
 from coilclaw.sandbox.files import FileGrant, WorkspaceFiles
+from coilclaw.sandbox.toolchains import lent
 
 PAGE_BYTES = 2 * 1024 * 1024
 """What a page may weigh; only its readable text goes on, at most 50 KB."""
 
-
+OFFLINE = (("npm_config_offline", "true"), ("PIP_RETRIES", "0"), ("UV_OFFLINE", "1"), ("CARGO_NET_OFFLINE", "true"))
+"""What a box without network tells package managers, so that they fail at once instead of trying for minutes."""
 OUTPUT_BYTES = 2 << 30
 """Output after which a command counts as endless; little of it is kept, so it costs only time."""
 OUTPUT_KEPT = (64 << 10) - 256
@@ -73,6 +75,20 @@ def _must_be_alone(path: PathFact) -> bool:
 
     taken = bool(path.state) and (is_folder_state(path.state) or path.path_class == "guarded")
     return taken or path.path_class in ("owner", "executed")
+
+
+def _protects_memory(inspected: Inspected) -> bool:
+    """Whether a command may not write what is kept as memory: what strangers wrote gets there only if the owner was
+    asked, which takes a command that names the place."""
+    facts = inspected.facts
+    named = any(path.write and path.path_class == "informal" for path in facts.paths)
+    return not named and bool(mailed((*facts.fresh, *facts.inherited)))
+
+
+def _protects_schedules(action: Action, inspected: Inspected) -> bool:
+    """Whether a command may not write what begins turns: only where it names that, for which the owner was asked."""
+    named = any(path.write and starts_work(path.relative) for path in inspected.facts.paths)
+    return not named and action.source not in BY_HAND
 
 
 def _keeps_notes(tool: Tool | None) -> bool:
@@ -221,7 +237,10 @@ class Granter:
             """In a thread, which no cancellation reaches: it is told to stop, and waited for."""
             stop = threading.Event()
             back = inspected.root.snapshots.restore
-            work = asyncio.ensure_future(asyncio.to_thread(back, wanted.snapshot, may, stop.is_set, unkept=unkept))
+            held = inspected.root.places.held_by_boxes
+            work = asyncio.ensure_future(
+                asyncio.to_thread(back, wanted.snapshot, may, stop.is_set, unkept=unkept, held_by_boxes=held)
+            )
             try:
                 done = await asyncio.shield(work)
             except asyncio.CancelledError:
@@ -269,15 +288,24 @@ class Granter:
                 raise ValueError("a tool ran a command other than the one that was decided")
             root = inspected.root
             workspace = str(root.folder)
+            forbidden = tuple(sorted(self._policy().forbidden_commands))
+            mounts, path = lent(root.places.toolchains, forbidden)
             spec = BoxSpec(
                 command=command,
                 workspace=workspace,
                 cwd=workspace,
-                read_only=box_read_only(root.places, root.quarantine.repositories(action.action_id), guarded=guarded),
+                read_only=box_read_only(
+                    root.places,
+                    root.quarantine.repositories(action.action_id),
+                    guarded=guarded,
+                    starting=_protects_schedules(action, inspected),
+                    informal=_protects_memory(inspected),
+                ),
                 workspace_writable=not inspected.facts.only_reads,
                 hidden=self._hidden(inspected),
-                forbidden_binaries=tuple(sorted(self._policy().forbidden_commands)),
-                environment=(("LANG", "C.UTF-8"), ("GIT_OPTIONAL_LOCKS", "0")),
+                forbidden_binaries=forbidden,
+                environment=(*_environment(path), *(() if granted.domains else OFFLINE)),
+                mounts=mounts,
                 domains=granted.domains,
                 limits=self._box_limits(granted),
             )
@@ -363,3 +391,7 @@ class Granter:
             identity=request.identity,
             same_host=target is None and (asked is None or asked.stays),
         )
+
+
+def _environment(path: str) -> tuple[tuple[str, str], ...]:
+    return (("PATH", path), ("LANG", "C.UTF-8"), ("GIT_OPTIONAL_LOCKS", "0"))

@@ -168,6 +168,7 @@ def _about_taken(found: "Found", items: "tuple[Item, ...]") -> str:
         f"Other programs run files with these names automatically: {_listed(items)}. This conversation took in"
         " untrusted"
         f" content, so they were taken back and moved to quarantine/{found.action_id} in CoilClaw's home."
+        f"{_about_lost(items)}"
     )
 
 
@@ -178,8 +179,13 @@ def _about_held(found: "Found", items: "tuple[Item, ...]", asked: Action | None)
     )  # fmt: skip
     return (
         f"The rest is done, but other programs run what has these names by themselves: {_listed(items)}. They are held"
-        f" in {where}. {how} Do not make them again."
+        f" in {where}. {how} Do not make them again.{_about_lost(items)}"
     )
+
+
+def _about_lost(items: "tuple[Item, ...]") -> str:
+    lost = tuple(item for item in items if item.lost)
+    return f" What was there before could not be restored: {_listed(lost)}." if lost else ""
 
 
 def _is_text(text: str) -> bool:

@@ -136,10 +136,13 @@ class Intake:
             withheld=sealed != args,
         )
 
-    async def _ahead(self, call: ToolCall, turn: Turn, *, begun: bool = False) -> "LookedAt | None":
+    async def _ahead(
+        self, call: ToolCall, turn: Turn, action_id: str = "~", *, begun: bool = False
+    ) -> "LookedAt | None":
         tool = self._inspector.tools.get(call.tool)
         call = lifted(call, tool)
-        if tool is not None and tool.identities and not begun and self.decide(call, turn).verdict == "deny":
+        fetches = tool is not None and bool(tool.identities) and not begun
+        if fetches and self._look(self._sealed(call), turn, action_id)[1].verdict == "deny":
             return None  # nothing is fetched in anybody's name for a call that is refused anyway
         asking = self._inspector.ahead(call, turn, begun=begun)
         return None if asking is None else await asking
@@ -150,6 +153,9 @@ class Intake:
         # The rules first: facts are then as new as they are, and what changes meanwhile is found out at the claim.
         turn.skills = uses_of(self._db.reader, turn.turn_id)
         policy = narrowed(self.policy(), turn.skills, self._inspector.tools)
+        if turn.only is not None:
+            step = ("the step", frozenset(turn.only))
+            policy = msgspec.structs.replace(policy, allowlists=(*policy.allowlists, step))
         inspected = self._inspector.inspect(call, turn, action_id, ahead)
         if answered:  # the owner said yes to this very action: it runs by that, and uses up nothing else
             unsettled = msgspec.structs.replace(inspected.facts, standing=None)
@@ -167,7 +173,7 @@ class Intake:
     async def look(self, action: Action, turn: Turn) -> tuple[Inspected, Action]:
         """The same as `look_again`, but git is asked beside the event loop."""
         begun = action.begun or action.uncertain
-        return self.look_again(action, turn, await self._ahead(action.call, turn, begun=begun))
+        return self.look_again(action, turn, await self._ahead(action.call, turn, action.action_id, begun=begun))
 
     def look_again(self, action: Action, turn: Turn, ahead: "LookedAt | None" = None) -> tuple[Inspected, Action]:
         """The action as things stand now: decided anew, with the digest it would have now."""
@@ -199,7 +205,9 @@ class Intake:
     def render(self, action: Action, inspected: Inspected) -> Card:
         """The card of an action that was just looked at."""
         restored = self._upkeep.restored(inspected)
-        card = render_card(action, inspected, self._upkeep.existing(inspected), self._upkeep.marked(action), restored)
+        existing, held = self._upkeep.existing(inspected), self._upkeep.held(inspected)
+        marked = self._upkeep.marked(action, inspected.touches)
+        card = render_card(action, inspected, existing, marked, restored, held)
         return msgspec.structs.replace(card, seen=self._upkeep.seen(inspected, restored))
 
     def answer_for(self, action: Action, inspected: Inspected, wanted: FromNowOn) -> StandingAnswer | None:

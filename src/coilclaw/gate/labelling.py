@@ -8,7 +8,8 @@ import msgspec
 
 from coilclaw.gate.facts import Inspected
 from coilclaw.gate.outcomes import End
-from coilclaw.gate.preview import Existing, Restored, Returning, new_content
+from coilclaw.gate.paths import PathFact
+from coilclaw.gate.preview import Existing, Restored, Returning, diff_shown, new_content
 from coilclaw.gate.records import Record, Write
 from coilclaw.gate.root import Root
 from coilclaw.gate.turn import Turn
@@ -16,7 +17,10 @@ from coilclaw.gate.undoing import Kept
 from coilclaw.packets.action import Action, Label, ToolResult, untrusted
 from coilclaw.packets.canonical import digest_of, parse_object, sha256_hex
 from coilclaw.packets.labels import is_untrusted, join_labels, untrusted_only
+from coilclaw.packets.text import one_line
+from coilclaw.packets.touches import Touches
 from coilclaw.sandbox.files import read_existing
+from coilclaw.sandbox.manifests import LINK
 from coilclaw.store.actions import keep_seen, seen_hash
 from coilclaw.store.database import Database
 from coilclaw.store.job_trees import note_changed
@@ -25,9 +29,15 @@ from coilclaw.store.tx import Tx
 if TYPE_CHECKING:
     from coilclaw.gate.labels import Looked
     from coilclaw.lib.shell.facts import CommandFacts
+    from coilclaw.sandbox.quarantine import HeldFile
+    from coilclaw.sandbox.snapshot import Change
 
 SHOWN_BYTES = 1 << 19
 """The largest file whose difference is shown on a card."""
+
+
+NAMED = 20
+"""So many folders stand in a result."""
 
 
 class Labelling:
@@ -41,14 +51,7 @@ class Labelling:
     def existing(self, inspected: Inspected) -> Existing | None:
         """What the file a call would write holds now, for the difference on its card."""
         path = next((path for path in inspected.facts.paths if path.write and not path.boxed), None)
-        if path is None:
-            return None
-        try:
-            size = os.lstat(path.absolute).st_size
-        except OSError:
-            return None
-        data = read_existing(inspected.root.folder, path.relative, SHOWN_BYTES) if path.relative else None
-        return Existing(size=size, data=data)
+        return None if path is None else _existing(inspected.root, path)
 
     def restored(self, inspected: Inspected) -> Restored | None:
         """What would come back, for a call that brings files back."""
@@ -60,7 +63,13 @@ class Labelling:
             return Restored(snapshot="")
         labels = inspected.root.undoing.labels_of(plan)
         changes = [
-            Returning(path=each.path, removed=each.entry is None, since=each.since, labels=labels.get(each.path, ()))
+            Returning(
+                path=each.path,
+                removed=each.entry is None,
+                since=each.since,
+                labels=labels.get(each.path, ()),
+                difference=_difference(inspected.root, each),
+            )
             for each in plan.changes
         ]
         kept = plan.snapshot
@@ -70,20 +79,35 @@ class Labelling:
             note=kept.note,
             changes=tuple(changes),
             stays=plan.stays,
+            left_out=plan.left_out,
+            governing=plan.governing,
             irreversible=bool(inspected.facts.irreversible),
         )
 
-    def marked(self, action: Action) -> tuple[str, ...]:
-        """For what would leave this machine: values that stand in untrusted content but not in the owner's words."""
+    def held(self, inspected: Inspected) -> "list[HeldFile]":
+        """The held files that a call would put in place."""
+        released = inspected.touches.releases
+        if released is None:
+            return []
+        try:
+            return inspected.root.quarantine.shown(released)
+        except OSError:
+            return []  # they are gone, and then nothing is put in place
+
+    def marked(self, action: Action, touches: Touches) -> tuple[str, ...]:
+        """For what would leave this machine: values that came from an account, and those that stand in untrusted
+        content but not in the owner's words."""
         if action.decision.lane != "B" or not action.taint:
-            return ()
+            return touches.foreign
         from coilclaw.gate.tainted_values import marked_values
         from coilclaw.store.labels import conversation_texts
 
         texts = conversation_texts(self._db.reader, action.thread_id, turn_id=action.turn_id)
         if not texts.untrusted:
-            return ("(the untrusted content it may come from is not stored in this conversation)",)
-        marked = marked_values(parse_object(action.call.args_bytes), texts.untrusted, texts.owner)
+            return (*touches.foreign, "(the untrusted content it may come from is not stored in this conversation)")
+        given = {**parse_object(action.call.args_bytes), **({"": touches.text} if touches.text else {})}
+        found = marked_values(given, texts.untrusted, texts.owner)
+        marked = tuple(dict.fromkeys((*touches.foreign, *found)))
         return marked if texts.complete else (*marked, "(there is more untrusted content than could be compared)")
 
     def see(self, action_id: str, inspected: Inspected) -> Record | None:
@@ -118,6 +142,7 @@ class Labelling:
         if restored is not None:
             parts.append(restored.snapshot.encode())
             parts += [f"{each.removed:d}{each.path}".encode("utf-8", "surrogateescape") for each in restored.changes]
+            parts += [each.difference.encode("utf-8", "replace") for each in restored.changes if each.difference]
         if inspected.facts.irreversible:
             parts.append(b"it cannot be undone")
         if inspected.at.project_id:  # a yes for one folder does not cover another
@@ -217,13 +242,14 @@ class Labelling:
         )
         end = msgspec.structs.replace(end, result=result)
         settled = await inspected.root.undoing.settle(kept, inspected.facts)
+        end = _with_missed(end, settled or [])
         labels = untrusted_only(turn.taint)  # the result's own label is part of it, and so is all that flowed into it
         touched = self._touched(inspected, settled, end.result)
         if not labels and turn.job is None and (inspected.root.key or not _files(touched)):
             return end, self.release(action, inspected)
         if inspected.touches.restores is not None or inspected.touches.moves is not None:
             labels = ()  # what is brought back or moved has the labels it had, and no others
-        return self._within_job(end, turn, touched), await self._recording(action, inspected, touched, labels)
+        return self._within_job(end, turn, touched), await self._recording(action, inspected, touched, labels, kept)
 
     def _labelled(self, end: End, inspected: Inspected, carried: tuple[Label, ...]) -> End:
         """The end with every source that its result may stem from."""
@@ -252,7 +278,7 @@ class Labelling:
         by_command = inspected.facts.command is not None and not inspected.facts.only_reads
         found = await asyncio.to_thread(inspected.root.undoing.touched_since, begun_at) if by_command else None
         touched = self._touched(inspected, found, None)
-        return await self._recording(action, inspected, touched, labels)
+        return await self._recording(action, inspected, touched, labels, Kept())
 
     def release(self, action: Action, inspected: Inspected) -> Record | None:
         """For a call that touched nothing, or nothing that counts: what it held until now is let go."""
@@ -275,8 +301,10 @@ class Labelling:
         return (*named, "") if found is None else tuple(dict.fromkeys((*named, *found)))
 
     async def _recording(
-        self, action: Action, inspected: Inspected, touched: tuple[str, ...], labels: tuple[Label, ...]
+        self, action: Action, inspected: Inspected, touched: tuple[str, ...], labels: tuple[Label, ...], kept: Kept
     ) -> Record | None:
+        files = [] if inspected.root.key else _files(touched)
+        held = await asyncio.to_thread(inspected.root.undoing.held, kept, files) if files else {}
         looked = await asyncio.to_thread(inspected.root.labels.look, touched) if labels and touched else None
         names = inspected.root.labels.names(touched if inspected.facts.command is not None else ())
 
@@ -290,8 +318,8 @@ class Labelling:
                 from coilclaw.store.jobs import add_job_files
 
                 add_job_files(tx, action.job_id, _files(touched))
-            if not inspected.root.key:
-                note_changed(tx, action.action_id, _files(touched))
+            if held:
+                note_changed(tx, action.action_id, held)
 
         return record
 
@@ -312,6 +340,28 @@ class Labelling:
         return msgspec.structs.replace(end, status="failed", result=result, reason="JOB_FILES")
 
 
+def _existing(root: Root, path: PathFact) -> Existing | None:
+    """What stands at a path."""
+    try:
+        size = os.lstat(path.absolute).st_size
+    except OSError:
+        return None
+    return Existing(size=size, data=read_existing(root.folder, path.relative, SHOWN_BYTES) if path.relative else None)
+
+
+def _difference(root: Root, change: "Change") -> str:
+    """What an undo would change in a file that governs the agent: a yes covers nothing that was not shown."""
+    if not root.places.governs(change.path):
+        return ""
+    before = _existing(root, root.places.restored(change.path))
+    if change.entry is None:
+        return diff_shown(change.path, before, b"")
+    if change.entry.content.startswith(LINK):
+        return f"{one_line(change.path)} would be a link to {one_line(change.entry.content.removeprefix(LINK))}"
+    data = root.undoing.content(change.entry)
+    return "" if data is None else diff_shown(change.path, before, data)
+
+
 def _content(root: Root, path: str) -> bytes:
     try:
         info = os.lstat(path)
@@ -321,6 +371,19 @@ def _content(root: Root, path: str) -> bytes:
     if info.st_size <= SHOWN_BYTES and path.startswith(f"{root.folder}/"):
         data = read_existing(root.folder, os.path.relpath(path, root.folder), SHOWN_BYTES)
     return f"{info.st_size} {info.st_mtime_ns}".encode() if data is None else sha256_hex(data).encode()
+
+
+def _with_missed(end: End, touched: list[str]) -> End:
+    """The end with the folders that changed and that no undo brings back: nobody could know them before."""
+    from coilclaw.sandbox.scan import MISSED
+
+    missed = [path for path in touched if path.rpartition("/")[2] in MISSED]
+    if not missed:
+        return end
+    more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
+    text = f"(Undo does not cover what changed in {', '.join(missed[:NAMED])}{more}.)"
+    output = f"{end.result.output}\n\n{text}".strip()
+    return msgspec.structs.replace(end, result=msgspec.structs.replace(end.result, output=output))
 
 
 def _is_external(inspected: Inspected) -> bool:

@@ -10,6 +10,8 @@ def answered_in_advance(merge: MergeFacts) -> str:
     beyond_r1 = merge.risk not in ("R0", "R1")
     if merge.governs or not merge.checks_passed or (merge.tainted and beyond_r1):
         return ""
+    if any(map(executed_part, merge.paths)):  # as in every autonomy: a merge puts it where other programs run it
+        return ""
     if not merge.of_job:  # modes are for jobs; a session's merges unasked only where its repository says so
         return "You enabled auto_merge for this repository." if merge.auto and not merge.tainted else ""
     if merge.mode == "yolo":
@@ -21,10 +23,6 @@ def answered_in_advance(merge: MergeFacts) -> str:
 
 
 def _listed(allow: tuple[str, ...], path: str) -> bool:
-    """Whether an entry covers a path as it is spelled and with its letter case folded, so no spelling adds anything.
-
-    A name that other programs execute by themselves asks wherever it lies, as it does in every autonomy.
-    """
+    """Whether an entry covers a path as it is spelled and with its letter case folded, so no spelling adds anything."""
     plain = path.casefold()
-    covered = any(path_matches(entry, path) and path_matches(entry.casefold(), plain) for entry in allow)
-    return covered and not executed_part(path)
+    return any(path_matches(entry, path) and path_matches(entry.casefold(), plain) for entry in allow)

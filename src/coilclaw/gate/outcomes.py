@@ -301,4 +301,6 @@ def told_of(action: Action, end: End, code: str, what: str) -> dict[str, Json]:
         told["why"] = f"exit {end.result.exit}" if end.result.exit else end.result.output[:WHY_CHARACTERS]
     if isinstance(entries := end.result.metadata.get("entries"), int):
         told["entries"] = entries
+    if isinstance(plan := end.result.metadata.get("plan"), list):
+        told["plan"] = plan
     return told

@@ -50,6 +50,8 @@ class PathFact(msgspec.Struct, frozen=True, kw_only=True):
     """What stands there, for what a call would move or remove: a yes, and the run, are for that and nothing else."""
     within: bool = False
     """Part of a folder that the call names."""
+    lent: bool = False
+    """In a folder of programs that every box shows, read-only."""
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +67,14 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     user_home: str
     """What `~` means."""
     forbidden: tuple[str, ...]
+    toolchains: tuple[str, ...] = ()
+    """Folders of programs that every box shows, read-only."""
 
     @classmethod
     def of(
-        cls, workspace: Path, home: Path, user_home: Path, forbidden: tuple[str, ...], *, project: bool = False
-    ) -> "Places":
+        cls, workspace: Path, home: Path, user_home: Path, forbidden: tuple[str, ...], *, project: bool = False,
+        toolchains: tuple[str, ...] = (),
+    ) -> "Places":  # fmt: skip
         """Resolve the links in all of them once."""
         return cls(
             workspace=os.path.realpath(workspace),
@@ -77,15 +82,38 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
             home=os.path.realpath(home),
             user_home=str(user_home),
             forbidden=tuple(dict.fromkeys(p for path in forbidden for p in (path, os.path.realpath(path)))),
+            toolchains=toolchains,
         )
 
-    def classify(self, relative: str) -> PathClass:
-        """The class of a path below the root."""
-        return classify(relative, project=self.project)
+    def classify(self, relative: str, *, link: bool = False) -> PathClass:
+        """The class of a path below the root; with `link`, of a link."""
+        return classify(relative, project=self.project, link=link)
 
     def may_restore(self, path: str) -> bool:
         """An undo brings back what commands can reach: not what the runtime or the owner alone writes."""
         return self.classify(path) not in ("never", "owner")
+
+    def governs(self, path: str) -> bool:
+        """What governs the agent comes back by name only, on a card of lane C."""
+        return self.classify(path) == "owner"
+
+    def restored(self, path: str) -> PathFact:
+        """A path that an undo puts back: no link is followed there, so the name is where it leads."""
+        return PathFact(
+            asked=path,
+            absolute=os.path.join(self.workspace, path),  # noqa: PTH118 - text in, text out
+            relative=path,
+            path_class=self.classify(path),
+            forbidden_by="",
+            in_home=False,
+            write=True,
+            boxed=False,
+            fault="",
+        )
+
+    def held_by_boxes(self, path: str) -> bool:
+        """Whether a running box may hold a mount on it, which replacing the file would lift."""
+        return self.classify(path) in ("owner", "executed")
 
     def may_restore_tainted(self, path: str) -> bool:
         """The same while untrusted content is about: nothing that other programs run by themselves."""
@@ -96,7 +124,7 @@ def _under(path: str, top: str) -> bool:
     return path == top or path.startswith(top if top == "/" else top + "/")
 
 
-def classify(relative: str, *, project: bool = False) -> PathClass:
+def classify(relative: str, *, project: bool = False, link: bool = False) -> PathClass:
     """The class of a path inside the workspace or a project (docs/policy.md has the table).
 
     Letter case is folded, so that the classes also hold where the file system folds it.
@@ -107,7 +135,7 @@ def classify(relative: str, *, project: bool = False) -> PathClass:
     if any(map(is_dot_git, parts)):
         return "never"
     known = None if project else CLASS_OF_TOP.get(parts[0])
-    if known not in ("never", "owner") and executed_part(relative):
+    if known not in ("never", "owner") and executed_part(relative, link=link):
         return "executed"
     if parts == ("memory", "preferences.md") and not project:
         return "guarded"
@@ -160,6 +188,7 @@ def look_at(asked: str, places: Places, *, write: bool, boxed: bool = False, fol
         write=write,
         boxed=boxed,
         fault=fault,
+        lent=not fault and any(_under(absolute, top) for top in places.toolchains),
     )
 
 
@@ -196,10 +225,20 @@ def _is_text(name: str) -> bool:
 UPLOADS = "attachments"
 """Where the owner's uploads go; the folder is made by the runtime."""
 GUARDED = ("skills", "sops", "cron", "memory/PREFERENCES.md")
+STARTING = ("sops", "cron")
+"""What stands there begins turns, as the owner's words."""
 
 
-def box_read_only(places: Places, repositories: Iterable[str], *, guarded: bool) -> tuple[str, ...]:
-    """The paths of a root that a boxed command may not write; with `guarded` also what steers later work.
+def starts_work(relative: str | None) -> bool:
+    """Whether a path of the workspace is one that begins turns."""
+    return relative is not None and relative.casefold().partition("/")[0] in STARTING
+
+
+def box_read_only(
+    places: Places, repositories: Iterable[str], *, guarded: bool, starting: bool, informal: bool = False
+) -> tuple[str, ...]:
+    """The paths of a root that a boxed command may not write; with `guarded` also what steers later work, with
+    `starting` what begins it, with `informal` what is kept as memory.
 
     The repositories are those below the root, as a survey found them.
     """
@@ -209,5 +248,9 @@ def box_read_only(places: Places, repositories: Iterable[str], *, guarded: bool)
         names += () if places.project else GUARDED
         with suppress(OSError):  # a vanished workspace is the box's to report
             names += sorted(entry.name for entry in workspace.iterdir() if entry.name.startswith("."))
+    if starting and not places.project:
+        names += STARTING
+    if informal and not places.project:
+        names += (name for name, kind in CLASS_OF_TOP.items() if kind == "informal")
     found = (path for path in repositories if path and not os.path.islink(workspace / path))  # noqa: PTH114
     return tuple(dict.fromkeys(os.path.join(workspace, name) for name in (*names, *found)))  # noqa: PTH118

@@ -5,7 +5,18 @@ code and a sentence.
 """
 
 from coilclaw.gate.asks import ASKS
-from coilclaw.gate.decision_input import Case, Facts, Policy, Setting, describe, lane_of, risk_of
+from coilclaw.gate.decision_input import (
+    BACKGROUND,
+    OUTSIDE,
+    Case,
+    Facts,
+    Policy,
+    Setting,
+    describe,
+    lane_of,
+    mailed,
+    risk_of,
+)
 from coilclaw.gate.denials import DENIES
 from coilclaw.gate.merge_modes import answered_in_advance
 from coilclaw.gate.standing import lifting, reason_of
@@ -63,15 +74,15 @@ def _allows(denies: tuple[Reason, ...]) -> tuple[SettingChange, ...]:
     return tuple(dict.fromkeys(change for reason in denies for change in reason.allow))
 
 
-_MAILED = ("untrusted:gmail:", "untrusted:gcal")
-"""Sources that strangers put into the owner's hands unasked, unlike a page that somebody chose to open."""
-
-
 def _from_strangers(case: Case) -> tuple[Label, ...]:
-    """What this turn read that came uninvited, unless the call only reads on in an account. See docs/decisions/0047."""
-    if case.effect == "READ" and case.facts.identity is not None:
+    """What this turn read that came uninvited, unless the call is its one question about reading on in an account.
+
+    Where nobody follows what a turn does, nobody asked for that either. See docs/decisions/0047.
+    """
+    reads_on = case.effect == "READ" and case.facts.identity is not None and not case.facts.asked_reads
+    if reads_on and case.setting.source not in BACKGROUND - OUTSIDE:
         return ()
-    return tuple(label for label in case.facts.fresh if label.startswith(_MAILED))
+    return mailed(case.facts.fresh)
 
 
 def _uninvited(strangers: tuple[Label, ...]) -> Reason:

@@ -1,6 +1,8 @@
 """What a card shows of an effect: all of it, as it would be, with nothing hidden. Folding is left to screens."""
 
 import json
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +16,10 @@ from coilclaw.packets.text import duration, one_line, visible
 if TYPE_CHECKING:
     from coilclaw.gate.taking import TakenAlong, TakenEntry
     from coilclaw.sandbox.commit import CommitPlan
+    from coilclaw.sandbox.quarantine import HeldFile
 
+HELD_BYTES = 1 << 18
+"""So much of held files is shown on one card."""
 NO_END = "\\ No line break at the end of the file"
 
 
@@ -36,6 +41,8 @@ class Returning(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody else changed it after what is undone."""
     labels: tuple[Label, ...]
     """Untrusted sources of what it held, or of its name."""
+    difference: str = ""
+    """What would change in it, for a file that governs the agent."""
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +55,21 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Returning, ...] = ()
     stays: tuple[str, ...] = ()
     """Made since, and changed by somebody else after that."""
+    left_out: tuple[str, ...] = ()
+    """Changed too, but not restored."""
+    governing: tuple[str, ...] = ()
+    """Changed too, and restored only if it is named."""
     irreversible: bool = False
 
 
-def preview(action: Action, inspected: Inspected, existing: Existing | None, restored: Restored | None = None) -> str:
-    """The command, the difference, the message, the address, or the files that come back."""
+def preview(
+    action: Action,
+    inspected: Inspected,
+    existing: Existing | None,
+    restored: Restored | None = None,
+    held: "Sequence[HeldFile]" = (),
+) -> str:
+    """The command, the difference, the message, the address, or the files that come back or leave the quarantine."""
     touches = inspected.touches
     if restored is not None:
         return _comes_back(restored)
@@ -73,8 +90,30 @@ def preview(action: Action, inspected: Inspected, existing: Existing | None, res
     if touches.target is not None:
         return _message(action, inspected)
     if touches.says is not None:
-        return visible(touches.says)
+        return "\n\n".join((visible(touches.says), *_held(held)))
     return one_line(touches.url or "")
+
+
+def _held(files: "Sequence[HeldFile]") -> Iterator[str]:
+    """Each file with what it holds, or how that differs from what is in place; what cannot be read, by its hash."""
+    left = HELD_BYTES
+    for each in files:
+        where = f"{one_line(each.path)} ({each.size} bytes, held as {one_line(each.place)})"
+        data = each.data if each.data is not None and _is_text(each.data) and len(each.data) <= left else None
+        if data is None:
+            kind = "It leads to" if each.content.startswith("link:") else "Not shown here: SHA-256"
+            yield f"{where}\n{kind} {one_line(each.content.removeprefix('link:'))}"
+            continue
+        left -= len(data)
+        before = None if each.before is None else Existing(size=len(each.before), data=each.before)
+        yield f"{where}\n{diff_shown(each.path, before, data)}"
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        return "\0" not in data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
 
 
 def _commits(action: Action, plan: "CommitPlan") -> str:
@@ -130,7 +169,8 @@ def _comes_back(restored: Restored) -> str:
     back = [_named(each) for each in restored.changes if not each.removed]
     removed = [_named(each) for each in restored.changes if each.removed]
     if not back and not removed:
-        return "\n".join([f"Nothing was deleted or changed since {kept}.", *_staying(restored)])
+        what = "Nothing that this undo restores" if restored.left_out or restored.governing else "Nothing"
+        return "\n".join([f"{what} was deleted or changed since {kept}.", *_staying(restored)])
     lines = [f"Since {kept}"]
     if back:
         lines += ["these were deleted or changed, and would be restored:", *back]
@@ -142,6 +182,7 @@ def _comes_back(restored: Restored) -> str:
         if restored.irreversible
         else "Their current content is kept first, so that this can be undone too."
     )
+    lines += [f"\n{each.difference}" for each in restored.changes if each.difference]
     return "\n".join(lines)
 
 
@@ -151,10 +192,17 @@ def _named(each: Returning) -> str:
 
 
 def _staying(restored: Restored) -> list[str]:
-    if not restored.stays:
-        return []
-    names = [f"  {one_line(path)}" for path in restored.stays]
-    return ["these were created, but somebody else changed them since, so they stay:", *names]
+    lines: list[str] = []
+    if restored.stays:
+        names = [f"  {one_line(path)}" for path in restored.stays]
+        lines += ["these were created, but somebody else changed them since, so they stay:", *names]
+    if restored.left_out:
+        names = [f"  {one_line(path)}" for path in restored.left_out]
+        lines += ["these were changed too, but undo does not restore them:", *names]
+    if restored.governing:
+        names = [f"  coilclaw undo {restored.snapshot} --path {shlex.quote(path)}" for path in restored.governing]
+        lines += ["these were changed too; they govern the agent, so each comes back by name only:", *names]
+    return lines
 
 
 def _bound(inspected: Inspected) -> str:
@@ -164,7 +212,8 @@ def _bound(inspected: Inspected) -> str:
     seconds = inspected.touches.seconds
     aside = "runs in the background, up to" if inspected.touches.background else "may run up to"
     where += f" and {aside} {duration(seconds)}" if seconds is not None else ""
-    return f"(Runs {where}. The approval binds this text, not the content of the files it uses.)"
+    undo = "" if inspected.facts.only_reads else " Undo leaves out node_modules, .venv and __pycache__."
+    return f"(Runs {where}. The approval binds this text, not the content of the files it uses.{undo})"
 
 
 def _message(action: Action, inspected: Inspected) -> str:
@@ -194,9 +243,9 @@ def _ended(line: str) -> list[str]:
     return [shown] if line.endswith("\n") else [shown, NO_END]
 
 
-def diff_shown(path: str, existing: Existing | None, content: bytes) -> str:
-    """What would change in a file, line by line, as a card shows it."""
-    from coilclaw.gate.difference import unified
+def diff_shown(path: str, existing: Existing | None, content: bytes, *, around: int | None = None) -> str:
+    """What would change in a file, line by line, as a card shows it, with so many equal lines around it."""
+    from coilclaw.gate.difference import AROUND, unified
 
     path = one_line(path)
     if existing is not None and existing.data is None:
@@ -206,7 +255,8 @@ def diff_shown(path: str, existing: Existing | None, content: bytes) -> str:
         return "(no change: the file has exactly this content already)"
     before = [] if existing is None else _file_lines(_text(existing.data or b""))
     name = "/dev/null" if existing is None else path
-    lines = list(unified(before, _file_lines(_text(content)), old=name, new=path))
+    shown = AROUND if around is None else around
+    lines = list(unified(before, _file_lines(_text(content)), old=name, new=path, around=shown))
     if not lines and not content:
         return f"{path}: a new, empty file"
     if not lines:

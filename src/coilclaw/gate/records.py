@@ -16,6 +16,7 @@ from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.decision import Decision
 from coilclaw.packets.errors import ProofNeeded, StorageError
 from coilclaw.packets.ids import Clock, new_id
+from coilclaw.packets.pictures import pictures_of_result
 from coilclaw.packets.proof import Assertion
 from coilclaw.packets.receipt import Receipt, ReceiptStatus
 from coilclaw.store.actions import (
@@ -343,7 +344,7 @@ class Records:
                 content=f"{action.call.tool} ({action.action_id}): {words(result)}",
                 label=INTERNAL if ended else result.label,
                 action_id=action.action_id,
-                metadata={NEWS: True} if ended else {},
+                metadata={NEWS: True} if ended else pictures_of_result(result.metadata),
             )
             add_message(tx, self._clock, row)
 

@@ -51,6 +51,11 @@ class RunningCommands:
         """Whether a command runs that a step of that job waits for."""
         return any(action.job_id == job_id and not aside for action, _, aside in self._running.values())
 
+    def in_background(self, action_id: str) -> bool:
+        """Whether the command of an action runs here and nobody waits for it."""
+        running = self._running.get(action_id)
+        return running is not None and running[2]
+
     def text_of(self, action_id: str) -> str:
         """The last of what a command wrote, while it runs here."""
         running = self._running.get(action_id)

@@ -28,23 +28,53 @@ SHOWN = 200
 """Of a command, so many characters stand in what the owner is told; the card above shows all of it."""
 
 _WORD = r"(?:[A-Za-z0-9_./:,+%@=-]|'[^']*'|\"[^\"$`\\!]*\")+"
-_PLAIN = rf"([a-z][a-z0-9-]*)((?: +{_WORD})*) *"
-"""One program with words that every shell takes as they stand: no operator, expansion, pattern or escape.
+_SET = (
+    r"(?:(?:CI|NO_COLOR|FORCE_COLOR|PYTHONDONTWRITEBYTECODE|PYTHONUNBUFFERED|NODE_ENV|RUST_BACKTRACE|TZ|LANG|LC_ALL)"
+    r"=[A-Za-z0-9_.:/-]* +|PYTHONPATH=(?![A-Za-z0-9_.:/-]*(?:\.\.|:/))[A-Za-z0-9_.][A-Za-z0-9_.:/-]* +)*"
+)
+"""Variables that select how a program shows what it does, and folders of Python modules below this one."""
+_PLAIN = rf"(cd +[A-Za-z0-9_./-]+ +&& +)?({_SET})((?:[A-Za-z0-9_.-]+/)*[a-z][a-z0-9-]*)((?: +{_WORD})*) *"
+"""One program with words that every shell takes as they stand: no operator, expansion, pattern or escape; the folder it
+is run in, and what is set for it.
 
 There is one way only to read a text by it: a model chooses the text, and trying them all could take for ever."""
 
+_SHORTENED = re.compile(r" *(head|tail)(?: +-n? *[0-9]{1,9})? *")
+"""A pipe that shows the beginning or the end of what a program writes, and nothing else."""
+_NPX = ("npx --no-install", "npx --no", "npx")
 _FOLDERS = ("folder", "anywhere")
-_VERBS = frozenset({"cargo", "go", "ruff"})
+_BINARIES = ("bin", ".bin")
+"""Folders whose programs are called what they are: `.venv/bin/pytest`, `node_modules/.bin/tsc`."""
+_RECIPES = frozenset({"package.json", "Makefile", "makefile", "GNUmakefile"})
+"""What says what `npm` and `make` run: an answer about these holds while it stays as it is."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_:-]*")
+_PYTEST = (
+    "-q -qq -v -vv -vvv -x -s -l -ra -rA -rs -rf --lf --ff --nf --sw --co --quiet --verbose --exitfirst"
+    " --last-failed --failed-first --stepwise --collect-only --showlocals --no-header --no-summary"
+    " --disable-warnings --strict-markers -k= -m= -n= --tb= --maxfail= --durations= --color= --capture="
+)
+_VITEST = "--run --silent --bail= --passWithNoTests --no-coverage -t= --testNamePattern="
+_JEST = (
+    "-i --runInBand --ci --verbose --silent --bail --no-coverage --passWithNoTests -t= --testNamePattern="
+    " --testPathPattern="
+)
+_NODE_TEST = "--test-only --test-name-pattern= --test-reporter=spec --test-reporter=tap --test-reporter=dot"
+_SCRIPT = f"-s -- {_VITEST} {_JEST} {_NODE_TEST} -g= --grep="
+_MYPY = "--strict --pretty --no-error-summary --show-error-codes --ignore-missing-imports -v"
+_RUFF = "-q --quiet --no-fix --diff --statistics --select= --ignore= --output-format="
 PROGRAMS: Mapping[str, frozenset[str]] = {
     name: frozenset(options.split())
     for name, options in {
-        "pytest": "-q -qq -v -vv -vvv -x -s -l -ra -rA -rs -rf --lf --ff --nf --sw --co --quiet --verbose --exitfirst"
-        " --last-failed --failed-first --stepwise --collect-only --showlocals --no-header --no-summary"
-        " --disable-warnings --strict-markers -k= -m= -n= --tb= --maxfail= --durations= --color= --capture=",
+        "pytest": _PYTEST,
+        "python -m pytest": _PYTEST,
+        "uv run pytest": _PYTEST,
         "python -m unittest": "-v -q -f -b --verbose --quiet --failfast --buffer --locals -k= -s= -p= -t="
         " --start-directory= --pattern= --top-level-directory=",
-        "mypy": "--strict --pretty --no-error-summary --show-error-codes --ignore-missing-imports -v",
-        "ruff check": "-q --quiet --no-fix --diff --statistics --select= --ignore= --output-format=",
+        **dict.fromkeys(("mypy", "python -m mypy", "uv run mypy"), _MYPY),
+        **dict.fromkeys(("ruff check", "python -m ruff check", "uv run ruff check"), _RUFF),
+        "black --check": "-q --quiet -v --verbose --diff",
+        "flake8": "-q --quiet --select= --ignore= --max-line-length=",
+        "pyright": "--warnings",
         "ruff format": "-q --quiet --check --diff",
         "cargo check": "-q --quiet -v --release --workspace --all-targets --all-features --locked --offline -p="
         " --features=",
@@ -53,10 +83,25 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
         " --no-fail-fast --no-run -p= --test= --features=",
         "go vet": "-v",
         "go test": "-v -race -short -failfast -cover -count= -run= -timeout=",
+        **{f"{name} test": _SCRIPT for name in ("npm", "pnpm", "yarn")},
+        **{f"{name} run *": _SCRIPT for name in ("npm", "pnpm", "yarn")},
+        "node --test": _NODE_TEST,
+        "vitest run": _VITEST,
+        "jest": _JEST,
+        "eslint": "--quiet --no-color --max-warnings= --ext= --no-error-on-unmatched-pattern",
+        "prettier --check": "--no-color",
+        "tsc --noEmit": "--pretty --strict --skipLibCheck",
+        "make *": "-s -k -j -j2 -j4 -j8 --silent --keep-going",
+        "mvn test": "-q -o -B --quiet --offline --batch-mode",
+        "gradle test": "-q --quiet --offline --rerun-tasks --tests=",
     }.items()
 }
-"""Programs, with their subcommand, that an answer may cover with other arguments, and the options they may have: `=`
-ends those with a value. None of these names a file to write, a program to run or a place to take options from."""
+"""Programs, with their subcommand, that an answer may cover with other arguments, and the options they may have: `=` at
+their end stands for any value, `*` is any one name, which the answer keeps. None of these names a file to write, a
+program to run or a place to take options from. What they run is the folder's own code, in a box without network that
+can change that folder alone, and undo takes that back: with other arguments they run other parts of the same code."""
+_ALONE = frozenset({"make *", "mvn test", "gradle test", "tsc --noEmit"})
+"""Programs to which an operand is one more thing to do, or a variable to set."""
 
 
 # What a call is compared with
@@ -83,7 +128,10 @@ def matches_of(
     name = _program(command, touches, ran)
     if name is None:
         return (exactly,)
-    return exactly, _match("program", {"tool": call.tool, "program": name}, f"{name} with other arguments")
+    kind: dict[str, object] = {"tool": call.tool, "program": name}
+    if files:
+        kind["runs"] = bound["runs"]
+    return exactly, _match("program", kind, f"{name} with other arguments{kept}")
 
 
 def _match(what: What, bound: Mapping[str, object], text: str) -> AnswerMatch:
@@ -116,35 +164,65 @@ def _writing(folder: str | None) -> tuple[AnswerMatch, ...]:
 
 def _program(command: CommandFacts, touches: Touches, ran: Mapping[str, str]) -> str | None:
     """The program and subcommand that an answer may cover with other arguments; None for any other call."""
-    plain = re.fullmatch(_PLAIN, command.text) if command.text.isascii() and command.text.isprintable() else None
-    if plain is None or command.writes or any(ran.values()) or touches.seconds is not None:
+    text, pipe = _whole_output(command.text)
+    plain = re.fullmatch(_PLAIN, text) if command.text.isascii() and command.text.isprintable() else None
+    if plain is None or command.writes or touches.seconds is not None:
         return None
-    name, words = plain[1], [_unquoted(word) for word in re.findall(_WORD, plain[2])]
-    if name in ("python", "python3") and words[:1] == ["-m"] and words[1:]:
-        # A file of the folder that has the module's name would be run instead: `ran` says that there is none.
-        name, module, words = f"{name} -m {words[1]}", words[1], words[2:]
-        options = PROGRAMS.get(module if module == "pytest" else f"python -m {module}")
-    elif command.programs != (name,) or command.executes:
+    path, words = plain[3], [_unquoted(word) for word in re.findall(_WORD, plain[4])]
+    starter = next((each for each in _NPX if [path, *words][: len(each.split())] == each.split()), "")
+    if starter:  # it runs what the folder has installed under that name
+        words = words[len(starter.split()) - 1 :]
+        path, words = f"node_modules/.bin/{words[0] if words else ''}", words[1:]
+    folder, _, name = path.rpartition("/")
+    if folder and posixpath.basename(folder) not in _BINARIES:
         return None
-    else:
-        if name in _VERBS and words:
-            name, words = f"{name} {words[0]}", words[1:]
-        options = PROGRAMS.get(name)
-    return name if options is not None and _harmless(words, options) else None
+    key = _known(["python" if name == "python3" else name, *words])
+    if key is None or not set(command.programs) <= {name, *key.split(), pipe, *starter.split()[:1]}:
+        return None
+    # A file of the folder that has the name of a module would be run instead.
+    own = [file for file in ran if (folder and file.endswith(path)) or posixpath.basename(file) in _RECIPES]
+    if any(digest and file not in own for file, digest in ran.items()):
+        return None
+    length = len(key.split()) - 1
+    before = " ".join(f"{plain[1] or ''} {plain[2]}".split())
+    called = " ".join((f"{before} {f'{starter} {name}' if starter else path}".strip(), *words[:length]))
+    return called if _harmless(words[length:], PROGRAMS[key], operands=key not in _ALONE) else None
+
+
+def _whole_output(text: str) -> tuple[str, str]:
+    """A command without what only shortens its output, `2>&1 | tail -20`, and the program that does."""
+    before, _, last = text.rpartition("|")
+    shortened = _SHORTENED.fullmatch(last) if before else None
+    if shortened is not None:
+        text = before
+    text = text.rstrip(" ")
+    return text.removesuffix(" 2>&1"), shortened[1] if shortened is not None else ""
+
+
+def _known(words: list[str]) -> str | None:
+    """The entry of the list that these words begin with."""
+    for key in PROGRAMS:
+        parts = key.split()
+        pairs = list(zip(parts, words, strict=False))
+        if len(pairs) == len(parts) and all(
+            one == word or (one == "*" and _NAME.fullmatch(word)) for one, word in pairs
+        ):
+            return key
+    return None
 
 
 def _unquoted(word: str) -> str:
     return re.sub(r"'([^']*)'|\"([^\"]*)\"", lambda quoted: quoted[1] if quoted[1] is not None else quoted[2], word)
 
 
-def _harmless(words: list[str], options: frozenset[str]) -> bool:
+def _harmless(words: list[str], options: frozenset[str], *, operands: bool) -> bool:
     """Whether these are operands and options on the list alone, in spellings that leave no doubt."""
     rest = iter(words)
     for word in rest:
         if not word.startswith("-"):
-            if not word or word.startswith("@"):  # some programs take options from a file named so
+            if not operands or not word or word.startswith("@"):  # some programs take options from a file named so
                 return False
-        elif "=" in word:
+        elif "=" in word and word not in options:
             if not word.startswith("--") or f"{word.partition('=')[0]}=" not in options:
                 return False
         elif f"{word}=" in options:

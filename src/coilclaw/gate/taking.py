@@ -24,6 +24,7 @@ class TakenEntry(msgspec.Struct, frozen=True, kw_only=True):
     below: str
     size: int
     is_folder: bool
+    is_link: bool
     state: str
     git_shaped: bool = False
 
@@ -115,7 +116,13 @@ def _entries(source: PathFact, *, closed: bool) -> Iterator[TakenEntry]:
     """The thing itself, and everything in it, folders before what they hold."""
     info = os.lstat(source.absolute)
     is_folder = stat.S_ISDIR(info.st_mode)
-    yield TakenEntry(below="", size=0 if is_folder else info.st_size, is_folder=is_folder, state=state_of(info))
+    yield TakenEntry(
+        below="",
+        size=0 if is_folder else info.st_size,
+        is_folder=is_folder,
+        is_link=stat.S_ISLNK(info.st_mode),
+        state=state_of(info),
+    )
     count = 1
     folders = [""] if is_folder and not closed else []
     while folders:
@@ -145,6 +152,7 @@ def _listed(source: PathFact, folder: str) -> list[TakenEntry]:
             below=f"{folder}/{name}" if folder else name,
             size=0 if stat.S_ISDIR(info.st_mode) else info.st_size,
             is_folder=stat.S_ISDIR(info.st_mode),
+            is_link=stat.S_ISLNK(info.st_mode),
             state=state_of(info),
             git_shaped=shaped,
         )
@@ -161,9 +169,10 @@ def _kind(info: os.stat_result) -> Kind:
 def _fact(top: PathFact, entry: TakenEntry, places: Places, *, state: str) -> PathFact:
     """What a path would be that is asked for by its own name."""
     if not entry.below:
-        return msgspec.structs.replace(top, state=state)
+        runs = top.path_class not in ("never", "owner") and _runs(top.relative or "", entry, places)
+        return msgspec.structs.replace(top, state=state, path_class="executed" if runs else top.path_class)
     relative, absolute = f"{top.relative}/{entry.below}", f"{top.absolute}/{entry.below}"
-    path_class: PathClass = "never" if entry.git_shaped else places.classify(relative)
+    path_class: PathClass = "never" if entry.git_shaped else places.classify(relative, link=entry.is_link)
     return msgspec.structs.replace(
         top,
         asked=f"{top.asked.rstrip('/')}/{entry.below}",
@@ -175,6 +184,11 @@ def _fact(top: PathFact, entry: TakenEntry, places: Places, *, state: str) -> Pa
         state=state,
         within=True,
     )
+
+
+def _runs(relative: str, entry: TakenEntry, places: Places) -> bool:
+    """Whether other programs execute it there because it is a link."""
+    return entry.is_link and places.classify(relative, link=True) == "executed"
 
 
 def _under(path: str, top: str) -> bool:

@@ -27,6 +27,8 @@ class Turn:
         """What the job this turn belongs to leaves it, when it belongs to one."""
         self.skills = skills
         """The skills it works under; the intake looks them up anew for every decision."""
+        self.only: tuple[str, ...] | None = None
+        """The tools that the step of a procedure it is at leaves it; None leaves them all."""
         self._fresh: dict[Label, None] = dict.fromkeys(untrusted_only(fresh))
         self._inherited = dict.fromkeys(untrusted_only(inherited))
 
@@ -54,7 +56,9 @@ class Turn:
     def apart(self) -> "Turn":
         """The same turn for work that goes on beside it: what that takes in is its own."""
         inherited, fresh = self.inherited, self.fresh
-        return Turn(self.turn_id, self.thread_id, self.source, inherited, fresh=fresh, job=self.job, skills=self.skills)
+        turn = Turn(self.turn_id, self.thread_id, self.source, inherited, fresh=fresh, job=self.job, skills=self.skills)
+        turn.only = self.only
+        return turn
 
     def take_in(self, label: Label, *, kept: bool = False) -> None:
         """Note that content with this label entered the turn; `kept` content entered the machine in an earlier one."""

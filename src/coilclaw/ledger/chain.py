@@ -63,6 +63,7 @@ def append_receipt(
         "digest": action.digest,
         "policy_hash": action.decision.policy_hash,
         "answer": action.decision.answer if action.approved_by is None else "",
+        "identity": action.call.identity or "",
     }
     return _append(tx, clock, fields, random)
 

@@ -63,10 +63,11 @@ def _count(receipt: tuple[int, str], event: tuple[int, bytes], name: str) -> Cou
     return Count(receipts=receipt[0], hash=receipt[1], audit=event[0], link=event[1].hex(), key=name)
 
 
-def covering_head(tx: Tx, key: SigningKey, clock: Clock, *, log: int, heads: int) -> Head:
+def covering_head(tx: Tx, key: SigningKey, clock: Clock, *, log: int, heads: int, main: str = "") -> Head:
     """A signed head over the current state."""
     (size, chain_hash), (audit, link) = last_link(tx), last_event(tx)
-    cover = Covered(audit=audit, audit_hash=link.hex(), log=log, heads=heads, previous=_hash_before(tx, size))
+    before = _hash_before(tx, size)
+    cover = Covered(audit=audit, audit_hash=link.hex(), log=log, heads=heads, previous=before, main=main)
     return key.sign(size, chain_hash, stamp(clock()), cover)
 
 

@@ -34,12 +34,15 @@ class Ledger:
         head_every: int = 64,
         head_seconds: float = 60.0,
         reached: Callable[[str], None] | None = None,
+        main: Callable[[], str] = str,
     ) -> None:
         self._db = db
         self._key = key
         self._clock = clock
         self._warn = warn
         self._reached = reached
+        self._main = main
+        """Tells the commit on main of the bot's repository."""
         self._log_path = log_path
         self._log = ReceiptLog(log_path, warn)
         self._unexported = False
@@ -75,8 +78,12 @@ class Ledger:
         """Sign the chain if enough receipts or time have passed since the last head. Failures are reported."""
         waited = (self._clock() - self._sealed_at).total_seconds()
         unsealed = self._added - self._sealed
-        due = unsealed >= self._every or (unsealed and waited >= self._seconds)
-        if not due or self._sealing or self._halted:  # one seal covers all callers that finish meanwhile
+        if unsealed >= self._every or (unsealed and waited >= self._seconds):
+            await self.seal_now()
+
+    async def seal_now(self) -> None:
+        """Sign the chain as it stands, unless a head covers all of it. Failures are reported."""
+        if self._sealing or self._halted:  # one seal covers all callers that finish meanwhile
             return
         self._sealing = True
         try:
@@ -129,7 +136,8 @@ class Ledger:
         if head is None or not head.previous or head.size < last_link(tx)[0]:
             check_tail(tx, head)
             kept = self._catch_up(tx)
-            store_head(tx, covering_head(tx, self._key, self._clock, log=known_size(tx), heads=kept))
+            head = covering_head(tx, self._key, self._clock, log=known_size(tx), heads=kept, main=self._main())
+            store_head(tx, head)
         self._unkept = True
         return self._added
 

@@ -1,6 +1,7 @@
 """What goes to a model and what comes back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -18,6 +19,18 @@ class ProposedCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str
     identity: Literal["user", "bot"] | None = None
     justification: str = ""
+
+
+def unique_ids(ids: Sequence[str], prefix: str) -> list[str]:
+    """The ids of the calls of one answer; a missing or repeated one is made of the prefix and a free number."""
+    taken = set(ids)
+    named: list[str] = []
+    for number, brought in enumerate(ids):
+        made = (f"{prefix}_{at}" for at in count(number))
+        call_id = brought if brought and brought not in named else next(each for each in made if each not in taken)
+        taken.add(call_id)
+        named.append(call_id)
+    return named
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +86,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[ChatMessage, ...]
     tools: tuple[ToolSpec, ...]
     model: str
+    may_call: bool = True
+    """False asks for words alone. The tools are still sent: past calls need them, and the cache begins with them."""
     temperature: float | None = None
     max_output_tokens: int | None = None
     metadata: dict[str, str] = {}
@@ -113,12 +128,12 @@ class ProviderCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def shared(cls, each: Iterable["ProviderCapabilities"]) -> "ProviderCapabilities":
-        """What all of several providers can do, since any of them may answer."""
+        """What all of several providers can do, since any of them may answer; pictures are for those that see."""
         parts = list(each)
         return cls(
             tool_calls=all(one.tool_calls for one in parts),
             streaming=all(one.streaming for one in parts),
             local=all(one.local for one in parts),
-            sees=all(one.sees for one in parts),
+            sees=any(one.sees for one in parts),  # one that does not gets a line instead
             context_window=min(one.context_window for one in parts),
         )

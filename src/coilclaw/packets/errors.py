@@ -102,6 +102,10 @@ class ProviderRefused(ProviderError):
     """Credentials or request refused: retrying the same provider is pointless."""
 
 
+class ContextTooLong(ProviderRefused):
+    """The request has more tokens than the model takes: a shorter one may be answered."""
+
+
 class ModelOutputError(ProviderError):
     """The provider answered with something that is neither text nor a valid proposal."""
 
@@ -123,11 +127,15 @@ class EgressRefused(CoilclawError):
 class TransportError(CoilclawError):
     """The network did not deliver: connection refused, timeout, broken TLS, a body over its cap."""
 
-    def __init__(self, message: str, *, sent: bool, timeout: bool = False, remedy: str = "") -> None:
+    def __init__(
+        self, message: str, *, sent: bool, timeout: bool = False, too_large: bool = False, remedy: str = ""
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.sent = sent
         """False if not one byte of the request can have left."""
         self.timeout = timeout
+        self.too_large = too_large
+        """There was an answer, and it was over its cap."""
 
 
 class OAuthError(CoilclawError):

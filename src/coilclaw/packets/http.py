@@ -27,6 +27,9 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     timeout_seconds: float = 20.0
+    """From the beginning to the last byte."""
+    idle_seconds: float | None = None
+    """The longest pause of the other end; None: the airlock's own limit, for `provider` and `mcp` as above."""
     max_bytes: int = 1 << 20
     same_host: bool = False
     """A redirect to another host is returned as the response, not followed."""

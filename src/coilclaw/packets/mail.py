@@ -43,6 +43,8 @@ class MailRead(msgspec.Struct, frozen=True, kw_only=True):
     """Headers of one line, decoded, by lower-case name."""
     people: dict[str, list[tuple[str, str]]]
     """Names and addresses by header; the address is empty where there is no valid one."""
+    forwarded: list[str] = []
+    """Addresses of those who wrote the messages within it."""
     references: list[str]
     text: str
     whole: bool
@@ -52,5 +54,13 @@ class MailRead(msgspec.Struct, frozen=True, kw_only=True):
     certain: bool
     """Whether no other reader could find other recipients in it."""
     attachments: list[Attachment]
+    dropped: dict[str, int]
+    """How much of it was left out, by kind."""
+
+
+class TextRead(msgspec.Struct, frozen=True, kw_only=True):
+    """A text that may have been HTML, as a child process read it."""
+
+    text: str
     dropped: dict[str, int]
     """How much of it was left out, by kind."""

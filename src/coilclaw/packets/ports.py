@@ -345,6 +345,8 @@ class Tool(Protocol):
     """Whether every call changes what governs the agent: lane C, whatever its arguments."""
     identities: frozenset[Identity]
     """In whose name it may be called; such a call must say which. Empty for tools that act for nobody."""
+    withheld: str
+    """Why a call could not succeed now, so that no model is offered it; empty for all but guests' tools."""
 
     @property
     def parameters(self) -> dict[str, Json]:

@@ -36,6 +36,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The standing answer that let it run without asking; omitted from the line if there was none."""
     cause: str = ""
     """Of what the runtime did itself, so without an `action_id`: the action that led to it; omitted if none did."""
+    identity: str = ""
+    """In whose name it was done, the owner's (`user`) or the bot's; omitted if in nobody's."""
 
     def line(self) -> bytes:
         """The canonical bytes, hash included, without a newline, as in the row and the log."""
@@ -55,6 +57,8 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     """The size of the last head that was durable in the heads file."""
     previous: str
     """The hash of the heads before it, back to the last that was chained like this."""
+    main: str = ""
+    """The commit on main of the bot's repository; empty without one."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,6 +76,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     heads: int = 0
     previous: str = ""
     """Empty in heads of earlier versions, which cover only receipts and are not chained."""
+    main: str = ""
+    """The commit on main at that time, and thereby everything before it; omitted if there was none."""
 
     def signed_bytes(self) -> bytes:
         """What the signature covers."""
@@ -79,6 +85,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.previous:
             stated |= {"audit": self.audit, "audit_hash": self.audit_hash, "log": self.log}
             stated |= {"heads": self.heads, "previous": self.previous}
+        if self.main:
+            stated |= {"main": self.main}
         return canonical_bytes(stated)
 
     def line(self) -> bytes:
@@ -87,7 +95,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def sealed(fields: dict[str, str]) -> Receipt:
-    """Build a receipt and compute its hash; an empty `answer` or `cause` counts as none."""
-    fields = {name: value for name, value in fields.items() if value or name not in ("answer", "cause")}
+    """Build a receipt and compute its hash; an empty `answer`, `cause` or `identity` counts as none."""
+    fields = {name: value for name, value in fields.items() if value or name not in ("answer", "cause", "identity")}
     receipt_hash = sha256_hex(_CANONICAL.encode(fields))
     return msgspec.convert({**fields, "receipt_hash": receipt_hash}, Receipt)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from coilclaw.packets.action import Identity
+from coilclaw.packets.action import Identity, Label
 from coilclaw.packets.decision import Verdict
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import MergeFacts
@@ -103,6 +103,15 @@ class Touches(msgspec.Struct, frozen=True, kw_only=True):
     """Why the call can only fail, as far as its tool knows before the decision."""
     content: tuple[bytes, ...] = ()
     """What it would send or answer, as fetched: shown on the card, and an approval binds it like an input."""
+
+    outlasts: bool = False
+    """It goes on after the turn, where nobody follows: work in the background, a message that reaches the owner."""
+    foreign: tuple[str, ...] = ()
+    """Values of the effect that came from an account, such as recipients: always marked on the card."""
+    text: str = ""
+    """The words it would send, if they are not in its arguments: marked like those."""
+    labels: tuple[Label, ...] = ()
+    """The untrusted sources of what it would send, as far as that is known from when it was made."""
 
     def __post_init__(self) -> None:
         # The gate judges the first and shows it to the owner. Any other would go out unseen.

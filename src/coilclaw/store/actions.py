@@ -164,12 +164,13 @@ FROM place
 """
 
 
-def count_actions(db: Tx, clock: Clock, before: str, limit: int) -> tuple[int, int]:
+def count_actions(db: Tx, clock: Clock, before: str, limit: int, local: Sequence[str]) -> tuple[int, int]:
     """How many earlier actions were proposed in the last minute, and how many are pending.
 
     Rate-limited refusals are not counted, or a persistent model would block everyone for ever; nor
-    are the owner's own actions, what coding sessions ask, and those stored under a fast clock. Rows are numbered in
-    order, so the first number of the last minute gives an upper bound; rows are examined only if it reaches `limit`.
+    are the owner's own actions, reads by `local` tools in a conversation, what coding sessions ask, and those stored
+    under a fast clock. Rows are numbered in order, so the first number of the last minute gives an upper bound; rows
+    are examined only if it reaches `limit`.
     """
     now = clock()
     since = stamp(now - timedelta(seconds=60))
@@ -179,10 +180,23 @@ def count_actions(db: Tx, clock: Clock, before: str, limit: int) -> tuple[int, i
         recent = db.execute(
             "SELECT count(*) FROM proposed_actions INDEXED BY actions_created WHERE created_at > ? AND created_at <= ?"
             " AND rowid < ? AND source != 'gateway' AND NOT (source = 'session' AND tool GLOB 'session_*')"
-            " AND coalesce(rejection_reason, '') NOT IN (?, ?)",
-            (since, stamp(now + AHEAD), place, *TOO_MUCH),
+            " AND coalesce(rejection_reason, '') NOT IN (?, ?)"
+            " AND NOT (source = 'chat' AND json_extract(decision_json, '$.risk') = 'R0'"
+            " AND tool IN (SELECT value FROM json_each(?)))",
+            (since, stamp(now + AHEAD), place, *TOO_MUCH, msgspec.json.encode(local).decode()),
         ).fetchone()[0]
     return int(recent), int(waiting)
+
+
+def count_asked_reads(db: Tx, turn_id: str, before: str) -> int:
+    """How many earlier actions of a turn asked to read in an account."""
+    rows = db.execute(
+        "SELECT count(*) FROM proposed_actions WHERE turn_id = ? AND action_id < ? AND identity IS NOT NULL"
+        " AND CASE WHEN json_valid(decision_json) THEN json_extract(decision_json, '$.verdict') = 'ask'"
+        " AND json_extract(decision_json, '$.risk_class') = 'READ' END",
+        (turn_id, before),
+    )
+    return int(rows.fetchone()[0])
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

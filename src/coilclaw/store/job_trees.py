@@ -1,9 +1,27 @@
 """The folders that jobs work in: copies of the workspace at a commit, one for each job that has any."""
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
 import msgspec
 
 from coilclaw.packets.ids import Clock, stamp
 from coilclaw.store.tx import Tx
+
+MOST_CHANGES = 20_000
+"""So many changes of files are remembered where no commit is ever made."""
+Held: TypeAlias = tuple[str | None, str | None]
+"""SHA-256 of what a file held before an action and after it: empty where there was none, None where nobody knows."""
+
+
+class FileChanged(NamedTuple):
+    """An action that changed a file of the workspace."""
+
+    seq: int
+    path: str
+    action_id: str
+    before: str | None
+    after: str | None
 
 
 class JobTree(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,20 +74,20 @@ def drop_tree(tx: Tx, clock: Clock, job_id: str) -> None:
 # What changed the workspace
 
 
-def note_changed(tx: Tx, action_id: str, paths: list[str]) -> None:
-    """Note which action last changed these files of the workspace, until a commit names it."""
-    tx.executemany(
-        "INSERT INTO changed_files (path, action_id) VALUES (?, ?)"
-        " ON CONFLICT (path) DO UPDATE SET action_id = excluded.action_id",
-        [(path, action_id) for path in paths],
-    )
+def note_changed(tx: Tx, action_id: str, held: Mapping[str, Held]) -> None:
+    """Note which files of the workspace an action changed, until a commit names it; the oldest of very many go."""
+    rows = [(path, action_id, before, after) for path, (before, after) in held.items()]
+    tx.executemany("INSERT INTO changed_files (path, action_id, before, after) VALUES (?, ?, ?, ?)", rows)
+    tx.execute("DELETE FROM changed_files WHERE seq <= (SELECT max(seq) FROM changed_files) - ?", (MOST_CHANGES,))
 
 
-def changed_by(db: Tx) -> dict[str, str]:
-    """Files of the workspace that actions changed since the last commit, and the action that did it last."""
-    return dict(db.execute("SELECT path, action_id FROM changed_files").fetchall())
+def changed_since_commit(db: Tx) -> list[FileChanged]:
+    """What actions changed in the workspace since the last commit, in order."""
+    rows = db.execute("SELECT seq, path, action_id, before, after FROM changed_files ORDER BY seq")
+    return [FileChanged(*row) for row in rows]
 
 
-def forget_changed(tx: Tx, known: dict[str, str]) -> None:
+def forget_changed(tx: Tx, known: Sequence[FileChanged]) -> None:
     """These changes stand in a commit now; what was changed again meanwhile stays noted."""
-    tx.executemany("DELETE FROM changed_files WHERE path = ? AND action_id = ?", list(known.items()))
+    if known:
+        tx.execute("DELETE FROM changed_files WHERE seq <= ?", (known[-1].seq,))

@@ -14,7 +14,9 @@ OWNER_ID = "owner"
 MESSAGE_BYTES = 64 * 1024
 ARTIFACT_BYTES = 2 * 1024 * 1024
 RESULT_CHARACTERS = 12_000
-"""A longer result of a call is shown to the model as head and tail; the artifact has all of it."""
+"""A longer result of a call is an artifact too; a model with a small window is shown its head and its tail."""
+GAP = "\n[… the middle is left out: artifact_get {artifact_id} offset {offset} reads on from here …]\n"
+"""Stands between head and tail; what a tool itself left out is not in the artifact either."""
 
 
 class ThreadRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,13 +95,24 @@ ANNOUNCED = "announces"
 """In a message's metadata: the artifact whose storing it reports."""
 
 
+def _ends(text: str, artifact_id: str) -> str:
+    """The head and the tail of a long result, and where the rest is; the end of it often matters most."""
+    data = text.encode("utf-8")
+    head = data[: MESSAGE_BYTES * 2 // 3].decode("utf-8", "ignore")
+    tail = data[-(MESSAGE_BYTES // 4) :].decode("utf-8", "ignore")
+    return head + GAP.format(artifact_id=artifact_id, offset=len(head.encode("utf-8"))) + tail
+
+
 def add_message(tx: Tx, clock: Clock, message: MessageRow) -> None:
     """Store a message; a long result and any content over 64 KB are artifacts too, and the message keeps 64 KB."""
     now = message.created_at or stamp(clock())
     artifact_id = message.artifact_id
     content = _clip(message.content, MESSAGE_BYTES)
-    if content != message.content or (message.role == "tool" and len(content) > RESULT_CHARACTERS):
+    result = message.role == "tool" or (message.role == "system" and message.action_id is not None)
+    if content != message.content or (result and len(content) > RESULT_CHARACTERS):
         artifact_id = new_id("art", clock())
+        if result and content != message.content:
+            content = _ends(message.content, artifact_id)
         tx.execute(
             "INSERT INTO artifacts (artifact_id, thread_id, type, blob, label, created_at) VALUES (?, ?, ?, ?, ?, ?)",
             (

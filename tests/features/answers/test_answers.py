@@ -1,6 +1,9 @@
 """Standing answers over HTTP: made by an approval that says so, listed, revoked, and made by nothing else."""
 
+import msgspec
+
 from coilclaw.features.answers.feature import answers_part
+from coilclaw.features.answers.views import AnswerView
 from coilclaw.features.approvals.feature import approvals_part
 from tests.features.approvals.queue_home import code_of, queue_home
 from tests.server.parts import joined
@@ -83,3 +86,20 @@ async def test_saying_yes_again_makes_no_second_answer(tmp_path):
                 assert answer.status_code == 200
                 await q.status(action, "EXECUTED")
             assert len((await site.http.get("/v1/answers")).json()["items"]) == 1
+
+
+def test_a_person_reads_each_answer_in_a_sentence(capsys):
+    from coilclaw.features.answers.commands import show_answers
+
+    made = AnswerView(
+        answer_id="ans_1", what="program", scope="npm test with other arguments", until="conversation", root="/w",
+        thread_id="conv_1", action_id="act_1", holds=True, expires_at=None, created_at="", created_by="terminal",
+        revoked_at=None, uses=1, last_used_at=None,
+    )  # fmt: skip
+    show_answers([made, msgspec.structs.replace(made, thread_id=None, until="revoked", answer_id="ans_2")])
+    assert capsys.readouterr().out.splitlines() == [
+        "· npm test with other arguments", "  in /w, conversation conv_1, used 1 time: ans_1",
+        "· npm test with other arguments", "  in /w, until you revoke it, used 1 time: ans_2",
+    ]  # fmt: skip
+    show_answers([])
+    assert capsys.readouterr().out == "There are no standing answers.\n"

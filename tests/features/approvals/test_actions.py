@@ -2,8 +2,12 @@
 
 import asyncio
 
+import pytest
+
+from coilclaw.features.approvals.commands.approvals import _waiting, find_action
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import untrusted
+from coilclaw.packets.errors import UsageError
 from tests.features.approvals.queue_home import approve, code_of, queue_home
 from tests.server.parts import queue_part
 from tests.server.site import served
@@ -236,6 +240,19 @@ async def test_who_said_no_is_told_apart_and_every_row_says_what_it_is(tmp_path)
             ]
             one = (await site.http.get(f"/v1/receipts/{receipts[0]['receipt']['id']}")).json()
             assert (one["refusal"], one["about"]) == ("withdrawn", "Write 6 bytes to 1.txt.")
+
+
+async def test_the_last_action_and_the_last_that_waits_need_no_id(tmp_path):
+    with queue_home(tmp_path) as q:
+        app = q.home.app
+        with pytest.raises(UsageError, match="nothing is waiting"):
+            _waiting(app, "last")
+        await q.write("a.txt")
+        waits = await q.write("b.txt")
+        assert _waiting(app, "last").action_id == waits
+        await q.home.call("file_list", key="r1", path=".")
+        assert find_action(app, "last").call.tool == "file_list"
+        assert _waiting(app, "last").action_id == waits
 
 
 async def test_a_summary_is_redacted_before_it_is_cut(tmp_path):

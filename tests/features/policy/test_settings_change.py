@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from coilclaw.cli.card_text import describe
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ProofNeeded, UsageError
@@ -66,6 +67,25 @@ async def test_a_yes_writes_exactly_the_difference_on_the_card(home):
     assert text_of(home) == before.replace('autonomy = "supervised"', 'autonomy = "full"')
     assert stat.S_IMODE(home.home.config_file.stat().st_mode) == 0o600
     assert home.app.policy().autonomy == "full"
+
+
+async def test_a_card_shows_the_lines_that_change_and_nothing_twice(home):
+    waiting = await propose(home, change("security.autonomy", "full"))
+    shown = describe(home.conveyor().intake.card(waiting.action)).splitlines()
+    assert shown[1] == 'Tool request: Change settings: security.autonomy = "full".'
+    assert [line[:4] for line in shown[2:]] == ["  │ "] * 7 + ["  re", "  ri"]
+    assert [line for line in shown if line.startswith(("  │ -", "  │ +"))] == [
+        "  │ --- config.toml", "  │ +++ config.toml", '  │ -autonomy = "supervised"', '  │ +autonomy = "full"',
+    ]  # fmt: skip
+
+
+async def test_a_value_that_is_a_table_is_written_as_it_was_shown(home):
+    routes = {"route": "local", "chat": "local"}  # an action keeps its arguments in another order
+    made = [change("providers.models.r.kind", "router"), change("providers.models.r.default", "local")]
+    waiting = await propose(home, *made, change("providers.models.r.routes", routes))
+    done = await home.approve(waiting.action.action_id)
+    assert done.receipt.status == "allowed", done.result
+    assert 'routes = {chat = "local", route = "local"}' in text_of(home).replace("{ ", "{").replace(" }", "}")
 
 
 async def test_the_audit_has_the_hashes_and_no_value(home):

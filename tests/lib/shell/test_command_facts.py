@@ -135,6 +135,37 @@ def test_a_changed_directory_is_one_more_place_a_relative_path_may_lead_to() -> 
     assert {"/etc/copy", "copy", "/etc/sub/x", "x", "/etc/y", "y"} == set(facts.writes)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd a && cat ../x", "cd a/b && ls && cat ../x", "(cd a && cat ../x)", "cd a && cd b && cat ../x && ls",
+        "cd /ws/a && cat ../x", "ls && cd ./a && cat ../x | head", "sh -c 'cd a && cat ../x'",
+    ],
+)  # fmt: skip
+def test_a_path_up_from_a_directory_that_is_certain_counts_from_there_alone(command: str) -> None:
+    facts = read_command(command)
+    paths = {*facts.reads, *facts.writes}
+
+    assert "../x" not in paths
+    assert any(path.endswith("/../x") for path in paths)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd a; cat ../x", "cd a || cat ../x", "cd a && ls; cat ../x", "cd a && ls || cat ../x", "cd .. && cat ../x",
+        "cd a/../.. && cat ../x", "cd $A && cat ../x", "{ cd a; true; } && cat ../x", "! cd a && cat ../x",
+        "cd a\ncat ../x", "if cd a; then cat ../x; fi", "cd - && cat ../x", "cd && cat ../x", "cd a b && cat ../x",
+        "cd() { true; }; cd a && cat ../x", "eval 'cd a' && cat ../x", "cd a; ls && cat ../x", "cat ../x && cd a",
+        "ls || cd a && cat ../x", "cd a && cd ../.. && cat ../x", "pushd a && cat ../x", "cd a & cat ../x",
+        "cd a | ls && cat ../x", "for i in a; do cd $i; done; cat ../x", "cd a >y && cat ../x",
+        "if ls; then cd() { true; }; fi; cd a && cat ../x", "shopt -s cdable_vars; a=/b; cd a && cat ../x",
+    ],
+)  # fmt: skip
+def test_a_path_up_from_a_directory_that_may_not_be_reached_counts_from_the_start_too(command: str) -> None:
+    assert "../x" in read_command(command).reads
+
+
 def test_the_text_is_carried_along_unchanged() -> None:
     assert read_command(" ls  ").text == " ls  "
 

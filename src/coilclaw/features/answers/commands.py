@@ -1,14 +1,26 @@
 """coilclaw answers."""
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, moment, print_json, print_rows, tell
+from coilclaw.cli.output import (
+    counted,
+    json_option,
+    moment,
+    print_json,
+    print_line,
+    print_rows,
+    print_wrapped,
+    tell,
+)
 from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coilclaw.features.answers.views import AnswerView
 
 
@@ -25,7 +37,7 @@ def answers() -> None:
 @json_option
 def list_all(ended: bool, as_json: bool) -> None:
     """List standing answers, the newest first, with how often each was used."""
-    from coilclaw.features.answers.views import view_of
+    from coilclaw.features.answers.views import folder_of, view_of
     from coilclaw.packets.ids import stamp
     from coilclaw.store.standing_answers import list_answers
 
@@ -35,11 +47,21 @@ def list_all(ended: bool, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    if sys.stdout.isatty():
+        show_answers(found)
+        return
     rows = [
-        (each.answer_id, each.scope, _until(each), str(each.uses), moment(each.last_used_at or "never"))
+        (
+            each.answer_id,
+            each.scope,
+            folder_of(each),
+            _until(each),
+            str(each.uses),
+            moment(each.last_used_at or "never"),
+        )
         for each in found
     ]
-    print_rows(rows, ("answer", "yes to", "until", "uses", "last used"), empty="There are no standing answers.")
+    print_rows(rows, ("answer", "yes to", "in", "until", "uses", "last used"), empty="There are no standing answers.")
 
 
 @answers.command(short_help="Revoke one standing answer, or all.")
@@ -62,6 +84,24 @@ def revoke(answer_id: str | None, every: bool) -> int:
         )
     tell(f"Revoked {', '.join(revoked)}." if revoked else "There was nothing to revoke.")
     return 0
+
+
+def show_answers(found: "Sequence[AnswerView]") -> None:
+    """Each in a sentence of its own: in a table the words of a command would be broken apart."""
+    from coilclaw.features.answers.views import folder_of
+
+    for each in found:
+        used = counted(each.uses, "time")
+        print_wrapped(f"· {each.scope}", indent="  ")
+        print_wrapped(f"  in {folder_of(each)}, {_holds(each)}, used {used}: {each.answer_id}", indent="  ")
+    if not found:
+        print_line("There are no standing answers.")
+
+
+def _holds(answer: "AnswerView") -> str:
+    if answer.holds and answer.thread_id is None:
+        return f"until {'you revoke it' if answer.expires_at is None else _until(answer)}"
+    return _until(answer)
 
 
 def _until(answer: "AnswerView") -> str:

@@ -1,10 +1,12 @@
 """Standing answers as they are shown, without secrets."""
 
+import re
 from collections.abc import Callable
 
 import msgspec
 
 from coilclaw.packets.card import Until, What
+from coilclaw.store.projects import KIND
 from coilclaw.store.standing_answers import StandingAnswer
 
 
@@ -32,6 +34,11 @@ class AnswerView(msgspec.Struct, frozen=True, kw_only=True):
     uses: int
     """How many calls ran by it."""
     last_used_at: str | None
+
+
+def folder_of(answer: AnswerView) -> str:
+    """The folder it holds in, without the id of the project that it is."""
+    return re.sub(rf" \({KIND}_\w+\)$", "", answer.root)
 
 
 def view_of(answer: StandingAnswer, now: str, said: Callable[[str], str]) -> AnswerView:

@@ -71,27 +71,32 @@ def show(as_json: bool) -> None:
 @policy.command(short_help="Show the decision a call would get.")
 @click.option("--json", "call", metavar="CALL", help='A call such as {"tool": "shell", "args": {"command": "ls"}}.')
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read one call per line; print one decision per line.")
+@click.option("--project", "project_name", default="", help="In this project instead of the workspace.")
 @click.option("--exit-code", is_flag=True, help="Exit 0 for allow, 4 for ask, 3 for deny.")
-def check(call: str | None, from_stdin: bool, exit_code: bool) -> int:
+def check(call: str | None, from_stdin: bool, project_name: str, exit_code: bool) -> int:
     """Print the decision a call would get: in words at a terminal, else as JSON. Nothing is run, nothing is stored."""
     if (call is None) == (not from_stdin):
         raise UsageError("give one of --json CALL or --stdin.")
+    from coilclaw.cli.project_choice import chosen_project
+
     worst = 0
     with opened() as app:
+        project = chosen_project(app, project_name, here=False)
+        project_id = "" if project is None else project.project_id
         if call is not None:
-            decision = _decide(app, call)
+            decision = _decide(app, call, project_id)
             _show(decision)
             worst = _code(decision)
         else:
             for line in sys.stdin.buffer:
                 if line.strip():
-                    worst = max(worst, _check_line(app, line), key=STRICTNESS.index)
+                    worst = max(worst, _check_line(app, line, project_id), key=STRICTNESS.index)
     return worst if exit_code else 0
 
 
-def _check_line(app: "Runtime", line: bytes) -> int:
+def _check_line(app: "Runtime", line: bytes, project_id: str) -> int:
     try:
-        decision = _decide(app, line)
+        decision = _decide(app, line, project_id)
     except UsageError as error:
         print_json({"error": str(error), "verdict": "deny", "code": "BAD_CALL"}, indent=0)
         return 3
@@ -99,7 +104,7 @@ def _check_line(app: "Runtime", line: bytes) -> int:
     return _code(decision)
 
 
-def _decide(app: "Runtime", text: str | bytes) -> "Decision":
+def _decide(app: "Runtime", text: str | bytes, project_id: str) -> "Decision":
     from coilclaw.features.policy.policy_check import decide_sample
     from coilclaw.packets.canonical import NotCanonical, parse_json, parse_object
 
@@ -109,7 +114,15 @@ def _decide(app: "Runtime", text: str | bytes) -> "Decision":
         args = parse_object(bytes(sample.args))
     except (NotCanonical, msgspec.DecodeError) as error:
         raise UsageError(f"this is not a call: {error}") from error
-    return decide_sample(app, sample.tool, args, identity=sample.identity, source=sample.source, taint=sample.taint)
+    return decide_sample(
+        app,
+        sample.tool,
+        args,
+        identity=sample.identity,
+        source=sample.source,
+        taint=sample.taint,
+        project_id=project_id,
+    )
 
 
 def _show(decision: "Decision") -> None:

@@ -29,14 +29,18 @@ def decide_sample(
     identity: Identity | None = None,
     source: Source,
     taint: Iterable[Label] = (),
+    project_id: str = "",
     policy: "Policy | None" = None,
 ) -> Decision:
-    """The decision a call would get now, by the rules in force or by others. Nothing is run and nothing is stored."""
+    """The decision a call would get now in the workspace or a project, by the rules in force or by others.
+
+    Nothing is run and nothing is stored.
+    """
     try:
         call = ToolCall.of(tool, args, identity=identity)
     except NotCanonical as error:
         raise UsageError(f"this is not a call: {error}") from error
-    turn = Turn("turn_check", "", source)
+    turn = Turn("turn_check", project_id, source)
     for label in taint:
         turn.take_in(label)
     held = call.args_bytes.decode("utf-8")

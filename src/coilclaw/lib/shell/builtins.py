@@ -42,11 +42,11 @@ def _cd(call: Call, found: Findings) -> Feed:
     operands = sort_options(call.args).operands
     scope = call.scope
     if not operands:
-        scope.cwd = "~"
+        scope.change("~")
         return NOTHING
     target = operands[0]
     found.read(scope, target)
-    scope.cwd = None if re.fullmatch(r"[+-]\d+", target.text) else scope.reached(target)
+    scope.change(None if re.fullmatch(r"[+-]\d+", target.text) else scope.reached(target))
     return NOTHING
 
 

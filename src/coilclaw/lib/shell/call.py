@@ -32,7 +32,7 @@ ANYTHING = Feed("unknown")
 class Scope:
     """The shell's state at one point: variables, functions, the directory, and what limits the command."""
 
-    __slots__ = ("bounded", "certain", "cwd", "functions", "timed", "variables")
+    __slots__ = ("bounded", "certain", "cwd", "functions", "reached_for_sure", "timed", "variables")
 
     def __init__(self) -> None:
         self.variables: dict[str, Word | None] = {}
@@ -40,6 +40,8 @@ class Scope:
         """Functions this text defines, and whether they change the directory."""
         self.cwd: str | None = ""
         """Relative to the start; None if it is only known at run time."""
+        self.reached_for_sure = True
+        """Whatever runs at this point is in that directory: every change of it has succeeded."""
         self.certain = True
         """False if a command may not be reached."""
         self.timed = False
@@ -53,6 +55,7 @@ class Scope:
         made.variables = dict(self.variables)
         made.functions = dict(self.functions)
         made.cwd, made.timed, made.bounded = self.cwd, self.timed, self.bounded
+        made.reached_for_sure = self.reached_for_sure
         made.certain = self.certain if certain is None else certain
         return made
 
@@ -68,7 +71,13 @@ class Scope:
         """A copy in another directory."""
         made = self.fork()
         made.cwd = self.reached(directory)
+        made.reached_for_sure &= ".." not in directory.text.split("/")
         return made
+
+    def change(self, cwd: str | None) -> None:
+        """Be in another directory from here on, if it is there."""
+        self.cwd = cwd
+        self.reached_for_sure = False
 
     def reached(self, directory: Word) -> str | None:
         """Where changing to a directory leads."""
@@ -83,10 +92,14 @@ class Scope:
         self.variables = dict.fromkeys(self.variables)
 
     def paths(self, path: str) -> tuple[str, ...]:
-        """What a path may refer to: from the start, and from every directory changed to."""
+        """What a path may refer to: from the start, and from every directory changed to.
+
+        One that begins with `..` would lead out of the start, so that counts only where it may be used there.
+        """
         if not self.cwd or path.startswith(("/", "~")):
             return (path,)
-        return (posixpath.join(self.cwd, path), path)
+        there = posixpath.join(self.cwd, path)
+        return (there,) if self.reached_for_sure and path.startswith("..") else (there, path)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -109,6 +122,14 @@ class Findings:
 
     def __init__(self) -> None:
         self.programs: dict[str, None] = {}
+        self.by_path: set[str] = set()
+        """Names of programs given by a path to a file, outside the system's folders."""
+        self.by_name: set[str] = set()
+        """Names of programs given in any other way."""
+        self.told: dict[str, None] = {}
+        """Names of programs that were asked about themselves."""
+        self.worked: set[str] = set()
+        """Names of programs that were run in any other way."""
         self.verbs: dict[str, None] = {}
         self.executes: dict[str, None] = {}
         self.unsure = False
@@ -124,6 +145,8 @@ class Findings:
         self.volume = 0
         self.promised: dict[str, bool] = {}
         """Functions defined before any of them is called: bodies may name them in any order."""
+        self.other_cd = False
+        """`cd` may not be the builtin, or not lead where it says."""
         self.fetches = 0
         """The number of downloaders so far."""
         self.evaluates = False

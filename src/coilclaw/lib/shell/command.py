@@ -32,7 +32,9 @@ def read_command(text: str) -> CommandFacts:
         _read(text, found)
     return CommandFacts(
         programs=tuple(found.programs),
+        own=tuple(name for name in found.programs if _is_own(name, found)),
         verbs=tuple(found.verbs),
+        told=tuple(name for name in found.told if name not in found.worked),
         executes=tuple(found.executes),
         unsure=found.unsure,
         blocked=tuple(found.blocked),
@@ -41,6 +43,13 @@ def read_command(text: str) -> CommandFacts:
         writes=tuple(found.writes),
         text=text,
     )
+
+
+def _is_own(name: str, found: Findings) -> bool:
+    """A shell counts as what it runs: its text is read, and its script is a file of the folder or a path like any."""
+    from coilclaw.lib.shell.shells import SHELLS, SOURCE
+
+    return name in SHELLS or name in SOURCE or (name in found.by_path and name not in found.by_name)
 
 
 def _unreadable(text: str) -> Reason | None:

@@ -19,7 +19,7 @@ DOWNLOADERS = frozenset({
     "rclone", "youtube-dl", "telnet",
 })  # fmt: skip
 _ALWAYS = frozenset({
-    "npx", "uvx", "bunx", "pnpx", "at", "batch", "systemd-run", "xdg-open", "open", "gio", "docker-compose",
+    "uvx", "bunx", "pnpx", "at", "batch", "systemd-run", "xdg-open", "open", "gio", "docker-compose",
     "podman-compose", "vagrant", "ansible", "ansible-playbook", "salt", "run-parts", "watchexec", "nodemon", "entr",
     "incron", "dpkg", "rpm", "installer", "easy_install", "sdkmanager", "xdotool", "gnome-terminal", "xterm",
     "sensible-browser", "insmod", "modprobe", "mount", "umount", "iptables", "nft", "sysctl", "visudo", "useradd",

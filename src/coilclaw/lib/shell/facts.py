@@ -10,8 +10,12 @@ class CommandFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     programs: tuple[str, ...]
     """Basename of every program that would run, wrappers included."""
+    own: tuple[str, ...] = ()
+    """Of these, the ones that are code of the folder: files given by a path, and shells, which are what they run."""
     verbs: tuple[str, ...] = ()
-    """Every subcommand of git that would run, as `git log`."""
+    """Every subcommand of git that would run, as `git log`; `git tag (list)` where it only lists."""
+    told: tuple[str, ...] = ()
+    """Of the programs, those of the system that only tell their version or how they are used."""
     executes: tuple[str, ...] = ()
     """Files, by path or fixed name, whose content would be run as code; as written."""
     unsure: bool = False

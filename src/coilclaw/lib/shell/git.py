@@ -1,6 +1,7 @@
 """git: which options, subcommands and settings make it execute something, and which paths it writes."""
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -36,6 +37,15 @@ _TAKE_ANYTHING = frozenset({
 })  # fmt: skip
 _BARE_VALUES = frozenset({"commit", "tag", "notes", "stash", "merge"})
 _TAME = frozenset({"rev-parse", "merge-base", "describe", "symbolic-ref", "rev-list", "hash-object", "write-tree"})
+_LISTS = {
+    "branch": re.compile(r"(-a|-r|-v|-vv|--all|--remotes|--list|--show-current|--no-color| )*"),
+    "stash": re.compile(r"list|show( -p| --stat| stash@\{\d+\})*"),
+    "tag": re.compile(r"(--sort=\S+)?|(--sort=\S+ )*(-l|--list)( --sort=\S+)*( (?!-)\S+)?"),
+    "worktree": re.compile(r"list( --porcelain)?"),
+    "reflog": re.compile(r"(show)?"),
+    "symbolic-ref": re.compile(r"((--short|-q) )*HEAD"),
+}
+"""Arguments with which subcommands that change something only list what there is."""
 _TRANSPORTS = frozenset({"clone", "fetch", "pull", "push", "remote", "ls-remote", "submodule"})
 _TRANSPORT = re.compile(r"(ext|fd|[a-z-]+)::")
 
@@ -50,8 +60,15 @@ def git(call: Call, found: Findings) -> Feed:
     if not verb.literal:
         found.mark_opaque("opaque.argument", call.shown)
         return ANYTHING
-    found.verbs[f"git {verb.text}"] = None
+    lists = _LISTS.get(verb.text)
+    listing = lists is not None and all(word.literal for word in rest) and lists.fullmatch(_spaced(rest)) is not None
+    found.verbs[f"git {verb.text}{' (list)' if listing else ''}"] = None
     return _verb(verb.text, msgspec.structs.replace(call, path=f"git {verb.text}", args=rest, scope=scope), found)
+
+
+def _spaced(words: Sequence[Word]) -> str:
+    """Words that hold no blank themselves, with one between each."""
+    return " ".join(re.sub(r"\s", "\0", word.text) for word in words)
 
 
 def _globals(call: Call, options: Options, found: Findings) -> Scope:

@@ -23,6 +23,7 @@ KEYWORDS = frozenset({
 })  # fmt: skip
 """Words that are not programs: one as a name means that the grammar went wrong."""
 _ASKS_VERSION = frozenset({"--version", "--help"})
+_VERSIONS = {"node": "-v", "npm": "-v", "python": "-V", "python3": "-V", "pip": "-V", "go": "version"}
 
 
 def judge(argv: Sequence[Word], scope: Scope, feed: Feed, found: Findings) -> Feed:
@@ -95,13 +96,19 @@ def _builtin(call: Call, found: Findings) -> Feed:
 def _program(call: Call, found: Findings) -> Feed:
     written_name = posixpath.basename(call.path)
     found.programs[written_name] = None
+    if "/" in call.path and not _of_the_system(call):
+        found.by_path.add(written_name)
+    else:
+        found.by_name.add(written_name)
     if "/" in call.path:
         _by_path(call, found)
     if call.name in DOWNLOADERS:
         found.fetches += 1
     patterns.check(call, found)
-    if len(call.args) == 1 and call.args[0].text in _ASKS_VERSION:
+    if len(call.args) == 1 and (call.args[0].text in _ASKS_VERSION or _VERSIONS.get(call.name) == call.args[0].text):
+        (found.worked.add if "/" in call.path else found.told.setdefault)(written_name)
         return Feed("text")
+    found.worked.add(written_name)
     unbounded.check(call, found)
     execute(call, found)
     return _inner(call, found)
@@ -121,12 +128,16 @@ def _inner(call: Call, found: Findings) -> Feed:
     return output(call)
 
 
+def _of_the_system(call: Call) -> bool:
+    return posixpath.dirname(call.path).startswith(("/bin", "/usr", "/sbin", "/opt"))
+
+
 def _by_path(call: Call, found: Findings) -> None:
     """A program given by path: the system's, a tool environment's, or a file in the workspace."""
     directory = posixpath.dirname(call.path)
     if known(call.name) and posixpath.basename(directory) not in {"bin", "sbin", ".bin"}:
         found.mark_opaque("opaque.impostor", call.path)
-    if directory.startswith(("/bin", "/usr", "/sbin", "/opt")):
+    if _of_the_system(call):
         return
     if written(call.path, call.scope, found) is not None:
         run_file(Word(call.path), call, found, shell_text=True)

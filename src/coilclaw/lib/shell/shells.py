@@ -8,6 +8,7 @@ from coilclaw.lib.shell.call import ANYTHING, Call, Feed, Findings, Scope
 from coilclaw.lib.shell.words import Word
 
 SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash", "yash", "posh", "ksh93", "lksh"})
+SOURCE = frozenset({".", "source"})
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
@@ -53,6 +54,7 @@ def fresh(scope: Scope) -> Scope:
     """The scope of a new shell: only the directory and the limits are certainly inherited."""
     made = Scope()
     made.cwd, made.timed, made.bounded = scope.cwd, scope.timed, scope.bounded
+    made.reached_for_sure = scope.reached_for_sure
     return made
 
 

@@ -30,6 +30,10 @@ MOST_INTRICATE = 1000
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 """Hidden from the parser, byte for byte: to a shell they are letters, but the grammar's scanner looks them up in
 tables made for single bytes and can crash the process."""
+_CD = re.compile(r"cd +(?!-)(?!(?:\S*/)?\.\.(?:/|$))[A-Za-z0-9_./-]+")
+"""A change of directory that leads where it says if it succeeds."""
+_OTHER_CD = re.compile(rb"\bcd\s*\(|\bfunction\s+cd\b|\bcdable_vars\b")
+"""What may give `cd` another meaning, wherever it stands."""
 _TEST_OPERATOR = re.compile(r"-([a-hknoprstuvwxzGLNORS]|eq|ne|lt|le|gt|ge|nt|ot|ef)")
 
 
@@ -60,6 +64,7 @@ def walk(text: str, scope: Scope, feed: Feed, found: Findings) -> Feed:
         found.mark_opaque("unparsed")
     walker = _Walker(source, found)
     walker.expand = Expander(source, lifted.bodies, found, walker.substituted)
+    found.other_cd |= _OTHER_CD.search(source) is not None
     walker.promise(root)
     return walker.visit(root, scope, feed)
 
@@ -147,21 +152,32 @@ class _Walker(Commands):
         while links[-1].children and links[-1].children[0].type == "list":
             links.append(links[-1].children[0])
         parts = [links[-1].children[0]]
+        both = True
         for link in reversed(links):
             self.gaps(link)
             parts += [child for child in link.children[1:] if child.is_named and child.type != "comment"]
-        self.visit(parts[0], scope, feed)
+            both = both and all(child.type == "&&" for child in link.children[1:] if not child.is_named)
+        sure = self.step(parts[0], scope, feed) and both
         for index, part in enumerate(parts[1:], 2):
             if self.found.budget < 0:
                 break
             branch = scope.fork(certain=False)
-            self.visit(part, branch, feed, outer if index == len(parts) else ())
+            branch.reached_for_sure = sure
+            sure = self.step(part, branch, feed, outer if index == len(parts) else ()) and sure
             self.keep(scope, branch)
         return ANYTHING
+
+    def step(self, node: "Node", scope: Scope, feed: Feed, outer: tuple["Node", ...] = ()) -> bool:
+        """One part of a list; whether it is known where the next one runs, if this one succeeds."""
+        before = scope.reached_for_sure
+        goes = _CD.fullmatch(self.expand.text(node)) is not None and not self.found.other_cd and not outer
+        self.visit(node, scope, feed, outer)
+        return scope.reached_for_sure or (before and goes)
 
     def keep(self, scope: Scope, branch: Scope) -> None:
         """Continue after `&&` or `||`: a changed directory is one more possibility."""
         cwd = branch.cwd
+        scope.reached_for_sure &= cwd == scope.cwd
         scope.unsettle(branch)
         scope.cwd = cwd
 

@@ -58,6 +58,9 @@ WRAPPERS: dict[str, Wrapper] = {
 _EXECS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _FIND_WRITES = frozenset({"-fprint", "-fprint0", "-fprintf", "-fls"})
 _FIND_READS = re.compile(r"-files0-from|-a?newer\w*|-cnewer|-samefile")
+_NPX_LOCAL = ("--no-install", "--no")
+"""With these it never fetches. Without them it tries to, and a box that has no network does not let it."""
+_INSTALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _NARROWS = re.compile(
     r"-(i?name|i?path|i?regex|i?wholename|newer\w*|[amc](time|min)|size|empty|user|group|perm|inum|i?lname)"
 )
@@ -250,6 +253,15 @@ def _hyperfine(call: Call, found: Findings) -> Feed:
     return ANYTHING
 
 
+def _npx(call: Call, found: Findings) -> Feed:
+    """`npx NAME` runs what the folder has installed under that name; anything else it may fetch."""
+    rest = call.args[1:] if call.args and call.args[0].text in _NPX_LOCAL else call.args
+    if not rest or not rest[0].sure or not _INSTALLED.fullmatch(rest[0].text):
+        found.mark_opaque("executes", call.shown)
+        return ANYTHING
+    return found.run((Word(f"node_modules/.bin/{rest[0].text}"), *rest[1:]), call.scope, call.feed)
+
+
 def _runner(call: Call, found: Findings) -> Feed | None:
     """`uv run`, `poetry run`, `bundle exec`: one verb, then a command."""
     options = sort_options(call.args, frozenset({"-C", "--directory", "--project"}), permute=False)
@@ -277,6 +289,7 @@ _SPECIAL: dict[str, Callable[[Call, Findings], Feed | None]] = {
     "script": _with_command,
     "nix-shell": _with_command,
     "hyperfine": _hyperfine,
+    "npx": _npx,
     "uv": _runner,
     "poetry": _runner,
     "pipenv": _runner,

@@ -9,8 +9,9 @@ import click
 from coilclaw.cli import completion
 from coilclaw.cli.background import see_out
 from coilclaw.cli.open_home import opened
-from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, tell
+from coilclaw.cli.output import json_option, moment, print_json, print_result, print_rows, print_wrapped, tell
 from coilclaw.cli.phrases import action_words, result_words
+from coilclaw.cli.yolo_warning import warn_of_yolo
 from coilclaw.packets.card import nobody
 from coilclaw.packets.errors import ProofNeeded, UsageError
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from coilclaw.runtime import Runtime
 
 
+LAST = "last"
+"""Instead of an id: the newest."""
 WORKER_SECONDS, POLL_SECONDS = 20.0, 0.2
 """How long `approve` waits for a worker that carries an action out, and how often it looks."""
 
@@ -37,6 +40,7 @@ def list_pending(as_json: bool) -> None:
     from coilclaw.store.actions import waiting_actions
 
     with opened() as app:
+        warn_of_yolo(app)
         asyncio.run(_tidy(app))
         waiting = waiting_actions(app.db.reader, 1000)
         what = [app.redact(app.inspector.in_short(each.call)) for each in waiting]
@@ -62,7 +66,7 @@ def list_pending(as_json: bool) -> None:
 @click.argument("action_id", shell_complete=completion.actions("PENDING", "APPROVED"))
 @json_option
 def show(action_id: str, as_json: bool) -> None:
-    """Show the card of an action: what it would do, the difference it makes, why it asks."""
+    """Show the card of an action, or of the `last` that waits: what it would do, what changes, why it asks."""
     with opened() as app:
         card = app.conveyor(nobody).intake.card(_waiting(app, action_id))
     if as_json:
@@ -75,24 +79,30 @@ def show(action_id: str, as_json: bool) -> None:
 @click.argument("action_id", shell_complete=completion.actions("PENDING", "APPROVED"))
 @click.option("--unsafe", is_flag=True, help="Run commands without a box. This is announced, logged and receipted.")
 def approve(action_id: str, unsafe: bool) -> int:
-    """Approve an action at the terminal: exactly the stored bytes, once.
+    """Approve an action, or the `last` that waits, at the terminal: exactly the stored bytes, once.
 
     It is carried out at once, or by the worker if one is running. What governs the agent is approved in the panel
     once you have a passkey.
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("only the owner at an interactive terminal can approve.", remedy="Run it there.")
+        raise UsageError(
+            "only the owner at an interactive terminal can approve; nothing was answered.",
+            remedy="Run it there, or answer in the panel.",
+        )
     from coilclaw.cli.terminal import Terminal
 
     with opened(unsafe=unsafe) as app:
-        return asyncio.run(approve_here(app, _waiting(app, action_id), Terminal()))
+        warn_of_yolo(app)
+        action = _waiting(app, action_id)
+        edits = action.source in ("chat", "cli")  # a job or a session goes by what it proposed itself
+        return asyncio.run(approve_here(app, action, Terminal(edits=edits)))
 
 
 @approvals.command()
 @click.argument("action_id", shell_complete=completion.actions("PENDING", "APPROVED"))
 @click.option("--reason", default="", help="The reason; the agent sees it.")
 def reject(action_id: str, reason: str) -> int:
-    """Reject an action, with a reason."""
+    """Reject an action, or the `last` that waits, with a reason."""
     with opened() as app:
         asyncio.run(reject_here(app, _waiting(app, action_id), reason))
     return 0
@@ -136,8 +146,8 @@ async def approve_here(app: "Runtime", action: "Action", terminal: "Terminal") -
         card = await conveyor.intake.shown(action)
         if card.lane != action.decision.lane:
             raise UsageError(
-                f"{action.action_id} was proposed to run in a box.",
-                remedy="Propose it again with --unsafe, or approve it without --unsafe.",
+                f"{action.action_id} would not do what it would have done when it was proposed.",
+                remedy="If it is a command that was to run in a box, approve it without --unsafe; else reject it.",
             )
         if app.owner_proof.needed(app.db.reader, action.decision.lane, "terminal"):
             raise ProofNeeded(
@@ -145,11 +155,19 @@ async def approve_here(app: "Runtime", action: "Action", terminal: "Terminal") -
                 remedy="Approve it in the panel with your passkey.",
             )
         answer = await terminal.approve(card)
+        if answer.approved is None:
+            told = f"{action.action_id} keeps waiting: `coilclaw approvals approve {action.action_id}` asks again."
+            print_wrapped(f"{told} In the panel you can answer too.", err=True)
+            return 4
         if not answer.approved:
             outcome = await app.approvals(conveyor).reject(action, reason=answer.reason)
-            print_result(result_words(outcome.result), success=False)
+            code = 4
+            if answer.edited is not None:
+                code = await _carry_own(app, action, answer.edited, terminal)
+            else:
+                print_result(result_words(outcome.result), success=False)
             await go_on(app, action)
-            return 4
+            return code
         answered = await app.approvals(conveyor).approve(
             action, by="terminal", digest=card.digest, seen=card.seen, from_now_on=answer.from_now_on
         )
@@ -161,6 +179,22 @@ async def approve_here(app: "Runtime", action: "Action", terminal: "Terminal") -
     finally:
         await see_out(app)
     return code
+
+
+async def _carry_own(app: "Runtime", action: "Action", args: bytes, terminal: "Terminal") -> int:
+    """Carry out what the owner wrote instead; the exit code of what came of it."""
+    from coilclaw.cli.commands.tool import exit_code
+    from coilclaw.gate.owner_edit import carry_edited
+    from coilclaw.packets.ids import new_id
+
+    conveyor = app.conveyor(terminal.approve)
+    turn = conveyor.intake.turn_of(action)
+    try:
+        outcome = await carry_edited(conveyor, turn, action, args, new_id("key", app.clock()))
+    finally:
+        await see_out(app)
+    print_result(result_words(outcome.result), success=outcome.result.success)
+    return exit_code(outcome)
 
 
 async def go_on(app: "Runtime", action: "Action") -> None:
@@ -223,10 +257,12 @@ async def _tidy(app: "Runtime") -> None:
 
 
 def find_action(app: "Runtime", action_id: str) -> "Action":
-    """A stored action, or an error with the nearest id."""
+    """A stored action, `last` for the newest, or an error with the nearest id."""
     from coilclaw.packets.names import did_you_mean
     from coilclaw.store.actions import list_actions, load_action
 
+    if action_id == LAST and (newest := list_actions(app.db.reader, None, 1)):
+        return newest[0]
     action = load_action(app.db.reader, action_id)
     if action is None:
         recent = [each.action_id for each in list_actions(app.db.reader, None, 100)]
@@ -235,7 +271,14 @@ def find_action(app: "Runtime", action_id: str) -> "Action":
 
 
 def _waiting(app: "Runtime", action_id: str) -> "Action":
-    """An action that waits for an answer, or was approved and not carried out yet."""
+    """An action that waits for an answer, or was approved and not carried out yet; `last` is the newest that waits."""
+    from coilclaw.store.actions import waiting_actions
+
+    if action_id == LAST:
+        waiting = waiting_actions(app.db.reader, 1)
+        if not waiting:
+            raise UsageError("nothing is waiting for you.")
+        return waiting[0]
     action = find_action(app, action_id)
     if action.status not in ("PENDING", "APPROVED"):
         raise UsageError(
