@@ -153,6 +153,19 @@ def test_a_merge_touches_no_file_and_names_conflicts(repository, folder):
     assert sorted(os.listdir(folder)) == [".git", "a.md"]
 
 
+@pytest.mark.parametrize("setting", [("merge.renames", "false"), ("merge.renameLimit", "1")])
+def test_settings_of_the_owners_git_make_no_merge_another_one(repository, folder, setting):
+    """Whoever verifies a clone merges again, and has other settings."""
+    names = [f"{name}.md" for name in "abc"]
+    texts = {name: f"{name}\n".encode() * 20 for name in names}
+    base = commit_on(repository, "", *(Written(name, text) for name, text in texts.items()))
+    moved = (Written(f"moved/x-{name}", b"first\n" + text) for name, text in texts.items())
+    ours = commit_on(repository, base, *(Written(name, None) for name in names), *moved)
+    theirs = commit_on(repository, base, *(Written(name, text + b"more\n") for name, text in texts.items()))
+    run_git(folder, "config", *setting)
+    assert repository.merge(ours, theirs).conflicts == ()
+
+
 def test_a_commit_that_is_gone_leads_nowhere_but_a_damaged_history_is_said(repository, folder):
     first = repository.resolve(MAIN)
     new = commit_on(repository, first, Written("b.md", b"b"))
@@ -253,3 +266,21 @@ def test_the_log_tells_author_time_and_trailers(repository):
     assert newest.author == "Owner <owner@localhost>"
     assert "Job: job_1" in newest.body
     assert subprocess.run(["git", "-C", repository.folder, "fsck", "--strict"], check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_reference_that_is_locked_has_not_moved_and_the_lock_is_named(repository):
+    first = repository.resolve(MAIN)
+    new = commit_on(repository, first, Written("b.md", b"b"))
+    lock = repository.folder / ".git" / f"{MAIN}.lock"
+    lock.touch()
+    with pytest.raises(ForgeRefused, match="is locked") as refused:
+        repository.move(MAIN, new, first)
+    assert str(lock) in refused.value.remedy
+
+
+def test_the_message_of_a_git_that_failed_names_the_file_in_its_way(repository):
+    lock = repository.folder / ".git" / "index.lock"
+    lock.touch()
+    with pytest.raises(ToolError, match=r"index\.lock"):
+        repository.refresh_index(repository.resolve(MAIN))

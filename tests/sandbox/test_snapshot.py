@@ -9,8 +9,10 @@ import sys
 import pytest
 
 from coilclaw.gate.paths import classify
+from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError, UsageError
 from coilclaw.packets.ids import utc_now
+from coilclaw.sandbox.entries import Limits
 from coilclaw.sandbox.snapshot import Snapshots
 from tests.acceptance.conftest import bound_by_modes
 
@@ -46,6 +48,19 @@ def test_what_is_gone_or_changed_comes_back_to_the_byte(kept):
     assert (workspace / "a.txt").read_bytes() == b"one\r\ntwo\n"
     assert (workspace / "sub" / "b.bin").read_bytes() == bytes(range(256))
     assert (workspace / "new.txt").read_text() == "made since"
+
+
+def test_what_files_hold_is_told_without_reading_more_than_one_may_have(kept, tmp_path):
+    workspace, _ = kept
+    for name in ("c.txt", "d.txt"):
+        (workspace / name).touch()
+        os.truncate(workspace / name, 1 << 40)
+    snapshots = Snapshots(workspace, tmp_path / "other", utc_now, print, Limits(file_bytes=10))
+    held = snapshots.held(["c.txt", "a.txt", "d.txt", "sub/b.bin", "gone.txt", "a.txt/x"])
+    assert held == {
+        "c.txt": None, "a.txt": sha256_hex(b"one\r\ntwo\n"), "d.txt": None, "sub/b.bin": None, "gone.txt": "",
+        "a.txt/x": "",
+    }  # fmt: skip
 
 
 def test_an_undo_can_itself_be_undone(kept):

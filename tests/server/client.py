@@ -539,6 +539,16 @@ class ChangeView(msgspec.Struct, kw_only=True, omit_defaults=True):
     status: str
 
 
+class ChangedFile(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One file that is changed."""
+
+    executable: bool
+    kind: Literal['added', 'changed', 'removed']
+    new_size: int
+    old_size: int
+    path: str
+
+
 class ChangedProblem(msgspec.Struct, kw_only=True, omit_defaults=True):
     """ChangedProblem."""
 
@@ -649,6 +659,17 @@ class Constraints(msgspec.Struct, kw_only=True, omit_defaults=True):
     allowed_tools: list[str] | None
     max_files_changed: int | None
     max_prs: int | None
+
+
+class ContextUse(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the model reads with the next message of a conversation, in about so many tokens."""
+
+    messages: int
+    prompt: int
+    summarised: int
+    tools: int
+    used: int
+    window: int
 
 
 class CreationOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -856,6 +877,7 @@ class EvolveView(msgspec.Struct, kw_only=True, omit_defaults=True):
     trouble: str
     up: bool
     waiting: list[str]
+    wheels: str
 
 
 class Excerpt(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -933,6 +955,20 @@ class FromNowOn(msgspec.Struct, kw_only=True, omit_defaults=True):
     what: Literal['anywhere', 'command', 'folder', 'program']
 
 
+class GitHubCode(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A pairing code for `POST /v1/pairing/bind`. What it lets in has to be confirmed with a passkey."""
+
+    code: str
+    expires_at: str
+
+
+class GitHubReturn(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What GitHub sent the page back with."""
+
+    code: str
+    verifier: str
+
+
 class GitHubView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """How the bot's repository stands with GitHub."""
 
@@ -943,6 +979,12 @@ class GitHubView(msgspec.Struct, kw_only=True, omit_defaults=True):
     runs_url: str
     synced_at: str | None
     url: str
+
+
+class GitHubWay(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How to sign in with GitHub."""
+
+    address: str
 
 
 class GuestAnswer(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -1332,7 +1374,7 @@ class Notification(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Something to look at. It holds ids only: what they stand for is fetched by whoever may see it."""
 
     created_at: str
-    entity: Literal['action', 'job', 'thread', 'account', 'session']
+    entity: Literal['action', 'job', 'thread', 'account', 'guest', 'session']
     entity_id: str
     job_id: str | None
     notification_id: str
@@ -1517,6 +1559,13 @@ class PageOfAuditLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A page of a list."""
 
     items: list["AuditLine"]
+    next_cursor: str | None
+
+
+class PageOfChangedFile(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A page of a list."""
+
+    items: list["ChangedFile"]
     next_cursor: str | None
 
 
@@ -2013,6 +2062,7 @@ class Receipt(msgspec.Struct, kw_only=True, omit_defaults=True):
     conversation_id: str
     digest: str
     id: str
+    identity: str | None = msgspec.field(default=None)
     policy_hash: str
     previous_hash: str
     receipt_hash: str
@@ -2785,6 +2835,7 @@ class Subscription(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A browser of this device that is told while the panel is closed."""
 
     created_at: str
+    endpoint_sha256: str
     host: str
     subscription_id: str
 
@@ -3368,6 +3419,14 @@ class Client:
         """Give a conversation another title, or have another configured provider answer in it from now on."""
         return await self._ask("PATCH", f"/v1/chat/threads/{thread_id}", {}, {"Idempotency-Key": idempotency_key}, body, Thread)
 
+    async def compact_thread(self, thread_id: str, *, idempotency_key: str | None = None) -> ContextUse:
+        """Have the model sum up the oldest part of a conversation now, full or not. Nothing is deleted: the summary is."""
+        return await self._ask("POST", f"/v1/chat/threads/{thread_id}/compact", {}, {"Idempotency-Key": idempotency_key}, None, ContextUse)
+
+    async def get_context(self, thread_id: str, *, if_none_match: str | None = None) -> ContextUse:
+        """How full the model's window is with a conversation, by about how many tokens."""
+        return await self._ask("GET", f"/v1/chat/threads/{thread_id}/context", {}, {"If-None-Match": if_none_match}, None, ContextUse)
+
     async def list_messages(self, thread_id: str, *, limit: int | None = None, before: str | None | None = None, after: str | None | None = None, if_none_match: str | None = None) -> Messages:
         """The last messages of a conversation, or those before or after a page that is there already."""
         return await self._ask("GET", f"/v1/chat/threads/{thread_id}/messages", {"limit": limit, "before": before, "after": after}, {"If-None-Match": if_none_match}, None, Messages)
@@ -3544,6 +3603,14 @@ class Client:
         """A one-time code for another device; the code before it is void. Five tries, a few minutes. The new device."""
         return await self._ask("POST", "/v1/pairing/code", {}, {"Idempotency-Key": idempotency_key}, body, Code)
 
+    async def show_git_hub_sign_in(self, *, if_none_match: str | None = None) -> GitHubWay:
+        """Where to sign in with GitHub, if that is set up and there is a passkey. Needs no token."""
+        return await self._ask("GET", "/v1/pairing/github", {}, {"If-None-Match": if_none_match}, None, GitHubWay)
+
+    async def create_git_hub_pairing_code(self, body: GitHubReturn) -> GitHubCode:
+        """A pairing code for whoever signed in with the owner's account. Needs no token."""
+        return await self._ask("POST", "/v1/pairing/github", {}, {}, body, GitHubCode)
+
     async def list_passkeys(self, *, if_none_match: str | None = None) -> PageOfPasskeySeen:
         """List the passkeys that are registered, the oldest first; there are never more than twenty."""
         return await self._ask("GET", "/v1/passkeys", {}, {"If-None-Match": if_none_match}, None, PageOfPasskeySeen)
@@ -3636,9 +3703,13 @@ class Client:
         """Close it without merging; its branch stays, its job ends."""
         return await self._ask("POST", f"/v1/pulls/{number}/close", {}, {"Idempotency-Key": idempotency_key}, body, PullShown)
 
-    async def get_pull_diff(self, number: str, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfFileDiff:
+    async def get_pull_diff(self, number: str, *, path: str | None | None = None, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfFileDiff:
         """The difference it makes, file by file. Long and binary files are named with their sizes."""
-        return await self._ask("GET", f"/v1/pulls/{number}/diff", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfFileDiff)
+        return await self._ask("GET", f"/v1/pulls/{number}/diff", {"path": path, "limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfFileDiff)
+
+    async def list_pull_files(self, number: str, *, limit: int | None = None, cursor: str | None | None = None, if_none_match: str | None = None) -> PageOfChangedFile:
+        """The files it changes, by path, without their differences."""
+        return await self._ask("GET", f"/v1/pulls/{number}/files", {"limit": limit, "cursor": cursor}, {"If-None-Match": if_none_match}, None, PageOfChangedFile)
 
     async def reopen_pull(self, number: str, *, idempotency_key: str | None = None) -> PullShown:
         """Open it again and ask about its merge, while its branch is there and its job is not over."""

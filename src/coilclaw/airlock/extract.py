@@ -20,7 +20,7 @@ _DROPPED = frozenset(
     {"script", "style", "noscript", "template", "iframe", "frame", "frameset", "noframes", "object", "embed", "applet"}
     | {"param", "svg", "math", "canvas", "img", "picture", "video", "audio", "source", "track", "map", "area", "link"}
     | {"meta", "base", "head", "input", "select", "option", "datalist", "button", "textarea", "nav", "footer", "aside"}
-    | {"dialog", "menu"}
+    | {"dialog", "menu", "noembed", "progress", "meter", "rp"}
 )
 _BLOCKS = frozenset(
     {"address", "article", "blockquote", "body", "br", "center", "caption", "dd", "details", "div", "dl", "dt", "form"}
@@ -29,19 +29,13 @@ _BLOCKS = frozenset(
 )
 _CELLS = frozenset({"td", "th"})
 _HIDDEN_STYLE = re.compile(
-    r"display:none|visibility:(?:hidden|collapse)|opacity:(?:0+(?:\.0\d*)?|\.0\d*)(?:;|!|$)|mso-hide:all"
-    r"|font-size:0*\.?0*(?:[a-z%]*)(?:;|!|$)"
+    r"(?<![\w-])(?:"  # a property of its own: `border-width:0` and `backface-visibility:hidden` hide nothing
+    r"display:none|visibility:(?:hidden|collapse)|opacity:(?:0+(?:\.0\d*)?|\.0\d*)%?(?:;|!|$)"
     r"|(?:left|right|top|bottom|text-indent|margin(?:-left|-top)?):-\d{3,}|clip:rect\(0|clip-path:inset\((?:50|100)%"
     r"|transform:scale\(0|(?:max-)?(?:height|width):0(?:px)?(?:;|!|$)|content-visibility:hidden"
+    r"|zoom:0(?:\.0\d*)?%?(?:;|!|$))"
 )
-_TINY = re.compile(
-    r"font(?:-size)?:[^;]{0,100}?(?<![\d.])[0-3](?:\.\d+)?(?:px|pt)|font-size:(?:0?\.[0-2]\d{0,9}r?em|1?\d%)"
-)
-_WHITE = re.compile(
-    r"(?<![\w-])color:(?:#f{3}(?:f{3})?(?![0-9a-f])|white|rgba?\(255,255,255|transparent|rgba\([\d.,]{1,40},0?\.?0{0,9}\))"
-)
-_BACKGROUND = re.compile(r"background(?:-color)?:([^;!]+)")
-_SELECTED = re.compile(r"[.#][\w-]{1,80}\Z")
+_NO_SIZE = re.compile(r"font-size:0*\.?0*[a-z%]*(?:;|!|$)")
 _HIDDEN_CLASS = re.compile(r"(?:^|\s)(?:sr-only|screen-reader-text|screen-reader-only|visually-?hidden|d-none)(?:\s|$)")
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{2,40})""", re.IGNORECASE)
 _ENCODINGS = re.compile(
@@ -69,7 +63,7 @@ def extract(data: bytes, content_type: str, max_bytes: int) -> str:
     kind = content_type.partition(";")[0].strip().lower()
     text = clean(decode(data, content_type))
     if kind in ("", "text/html", "application/xhtml+xml"):
-        text = _tidy(clean(_page(text)))
+        text = tidy(clean(_page(text)))
     return _capped(text.strip("\n"), max_bytes)
 
 
@@ -109,7 +103,7 @@ def clean(text: str) -> str:
     return "".join(c for c in text if c in "\n\t" or (" " <= c <= "~") or (c > "~" and _visible(c)))
 
 
-def _tidy(text: str) -> str:
+def tidy(text: str) -> str:
     """Collapse blanks and blank lines; <pre> content has its indentation as no-break spaces until here."""
     lines = (re.sub(r"[ \t]+", " ", line).strip(" ").replace("\xa0", " ").rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
@@ -138,71 +132,40 @@ def _main_text(tree: "LexborHTMLParser") -> str:
     for mark in ("main", "[role=main]", "article"):
         found = tree.css(mark)
         if len(found) == 1:
-            text = "".join(_pieces(found[0], _hidden))
+            text = "".join(pieces(found[0], _unseen))
             if len(text.strip()) >= _ENOUGH and not _inside_hidden(found[0]):
                 return text
-    return "".join(_pieces(tree.body, _hidden)) if tree.body else ""
-
-
-def mail_text(html: str, drop: "Callable[[LexborNode], None]") -> str:
-    """The text of an HTML mail: all of its body, without what its reader would not see; `drop` is told of that."""
-    from selectolax.lexbor import LexborHTMLParser
-
-    tree = LexborHTMLParser(clean(html))
-    unseen = frozenset(_unseen_names(" ".join(node.text() for node in tree.css("style"))))
-
-    def hidden(node: "LexborNode") -> bool:
-        attributes = node.attributes
-        names = {f".{name}" for name in (attributes.get("class") or "").split()} | {f"#{attributes.get('id')}"}
-        style = f"color:{attributes.get('color') or 'black'};{attributes.get('style') or ''}"
-        return _hidden(node) or bool(names & unseen) or _unseen_style(style)
-
-    return _tidy(clean("".join(_pieces(tree.body, hidden, drop)))).strip("\n") if tree.body else ""
-
-
-def _unseen_names(styles: str) -> Iterator[str]:
-    """The classes and ids that a style sheet hides, by the last name of each selector."""
-    first, *more = styles.split("/*")
-    for block in "".join([first, *(piece.partition("*/")[2] for piece in more)]).split("}"):
-        selectors, _, rule = block.rpartition("{")
-        if selectors and _unseen_style(rule[:2000]):
-            found = (_SELECTED.search(each.strip()[-100:]) for each in selectors.rpartition("{")[2].split(","))
-            yield from (name[0] for name in found if name)
-
-
-def _unseen_style(text: str) -> bool:
-    """Whether a style hides its text from a person: not shown, tiny, or white on white."""
-    style = re.sub(r"\s+|/\*.*?\*/", "", text).lower()
-    if _HIDDEN_STYLE.search(style) or _TINY.search(style):
-        return True
-    return bool(_WHITE.search(style)) and all(_is_white(value) for value in _BACKGROUND.findall(style))
-
-
-def _is_white(value: str) -> bool:
-    return bool(_WHITE.search(f"color:{value}")) or value in ("none", "transparent", "inherit")
+    return "".join(pieces(tree.body, _unseen)) if tree.body else ""
 
 
 def _inside_hidden(node: "LexborNode") -> bool:
     above = node.parent
     while above is not None:
-        if _hidden(above):
+        if _unseen(above):
             return True
         above = above.parent
     return False
 
 
-def _pieces(
-    root: "LexborNode", hidden: "Callable[[LexborNode], bool]", drop: "Callable[[LexborNode], None]" = lambda _: None
+def pieces(
+    root: "LexborNode",
+    hidden: "Callable[[LexborNode], bool]",
+    drop: "Callable[[LexborNode], None]" = lambda _: None,
+    after: "Callable[[LexborNode], str]" = lambda _: "",
+    kept: "frozenset[str]" = frozenset(),
 ) -> Iterator[str]:
-    """Text in document order, without recursion: a page may be nested arbitrarily deep. `drop` is told what is left."""
+    """Text in document order, without recursion: a page may be nested arbitrarily deep. `drop` is told what is left
+    out; `after` gives what follows an element's text; `kept` are elements that pages have around what they say."""
     node: LexborNode | None = root
     verbatim = 0
     while node is not None:
         tag = node.tag or ""
-        if node.is_text_node:
+        if node.is_text_node and hidden(node):
+            drop(node)
+        elif node.is_text_node:
             text = node.text_content or ""
             yield re.sub(r"[ \t]", "\xa0", text) if verbatim else re.sub(r"\s+", " ", text)
-        elif node.is_element_node and (tag in _DROPPED or hidden(node)):
+        elif node.is_element_node and ((tag in _DROPPED and tag not in kept) or hidden(node)):
             drop(node)
         elif node.is_element_node:
             yield _around(tag, opening=True)
@@ -214,7 +177,7 @@ def _pieces(
             node = node.parent
             if node is not None:
                 verbatim -= node.tag == "pre"
-                yield _around(node.tag or "", opening=False)
+                yield after(node) + _around(node.tag or "", opening=False)
         node = node.next if node is not None and node.mem_id != root.mem_id else None
 
 
@@ -226,14 +189,27 @@ def _around(tag: str, *, opening: bool) -> str:
     return "\n" if tag in _BLOCKS else ""
 
 
-def _hidden(node: "LexborNode") -> bool:
+def _unseen(node: "LexborNode") -> bool:
+    """Whether a page's reader sees nothing of it. In mail, where pieces of text within have sizes of their own, the
+    size decides piece by piece."""
+    style = node.attributes.get("style") or "" if node.is_element_node else ""
+    return is_hidden(node) or bool(_NO_SIZE.search("".join(style.split()).lower()))
+
+
+def is_hidden(node: "LexborNode") -> bool:
+    """Whether an element says that neither it nor anything within it is shown."""
     if not node.is_element_node:
         return False
     attributes = node.attributes
     if "hidden" in attributes or attributes.get("aria-hidden") == "true":
         return True
-    style = re.sub(r"\s+|/\*.*?\*/", "", attributes.get("style") or "").lower()
-    return bool(_HIDDEN_STYLE.search(style) or _HIDDEN_CLASS.search(attributes.get("class") or ""))
+    style = re.sub(r"/\*.*?\*/", "", attributes.get("style") or "").lower()
+    return hides(style) or bool(_HIDDEN_CLASS.search(attributes.get("class") or ""))
+
+
+def hides(style: str) -> bool:
+    """Whether a style, in lower case, keeps everything in its element from being seen."""
+    return bool(_HIDDEN_STYLE.search("".join(style.split())))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """One mail made readable, as a program: Google's JSON with the raw message on standard input, JSON on standard output.
+Or several texts that may be HTML, as JSON `{"texts": [...]}`.
 
 It runs as a child with hard limits, like `extract.py`, because it reads hostile bytes: MIME, character sets, HTML. It
-imports none of our code but that one file beside it, opens nothing else and starts nothing. No attachment leaves it:
+imports none of our code but two files beside it, opens nothing else and starts nothing. No attachment leaves it:
 only names, types, sizes and hashes do.
 """
 
@@ -30,6 +31,7 @@ MOST_DEPTH = 50
 MOST_PARTS = 500
 MOST_ADDRESSES = 20_000
 MOST_ATTACHMENTS = 100
+MOST_FORWARDED = 50
 HEADER = 2000
 ADDRESS = re.compile(
     r"(?!\.|.{0,330}(?:\.\.|\.@|=\?))"  # no dots where none may be, nothing that others would decode
@@ -61,63 +63,77 @@ def main() -> None:
     cap = int(sys.argv[1])
     sys.path.append(sys.argv[2])
     given: dict[str, Any] = json.load(sys.stdin.buffer)
+    if "texts" in given:
+        sys.stdout.write(json.dumps([read_text(text, cap) for text in given["texts"]]))
+        return
     shown: dict[str, Any] = given.get("message") or given
     raw = base64.urlsafe_b64decode(shown["raw"] + "=" * (-len(shown["raw"]) % 4))
     read = {"id": shown.get("id", ""), "thread_id": shown.get("threadId", ""), **read_mail(raw, cap)}
     sys.stdout.write(json.dumps(read))
 
 
+def read_text(text: str, cap: int) -> dict[str, Any]:
+    """A text that may be HTML, such as the description of an event, and what was left out of it."""
+    page, dropped = _beside("extract"), _nothing()
+    seen = page.clean(text)
+    if re.search(r"<[A-Za-z!/]", text):
+        seen = _beside("mail_html").mail_text(page, text, partial(_count, dropped))
+    return {"text": _cut(seen, cap), "dropped": dropped}
+
+
+def _nothing() -> dict[str, int]:
+    return {"hidden": 0, "images": 0, "scripts": 0, "parts": 0, "versions": 0}
+
+
 def read_mail(raw: bytes, cap: int) -> dict[str, Any]:
     """Its headers, its text, what was left out of that, and its attachments."""
-    page = _page_reader()
+    page, html = _beside("extract"), _beside("mail_html")
     mail = BytesParser(policy=compat32).parsebytes(raw)
-    plain: list[str] = []
-    html: list[str] = []
+    texts: list[tuple[int, str, str]] = []
     source: list[tuple[str, str]] = []
     attachments: list[dict[str, Any]] = []
     long = False
-    dropped = {"hidden": 0, "images": 0, "scripts": 0, "parts": 0}
-    found = list(_parts(mail, dropped))
-    for part in found:
+    dropped = _nothing()
+    forwarded: list[str] = []
+    found = list(_parts(mail, dropped, forwarded))
+    for part, choice in found:
         kind, name = part.get_content_type(), line_of(page, part.get_filename() or "")
-        data = part.get_payload(decode=True)
-        content = data if isinstance(data, bytes) else b""
+        content = _content(part)
         inline = not name and part.get_content_disposition() != "attachment"
-        if inline and kind in ("text/plain", "text/html"):
+        if inline and kind in ("text/plain", "text/html") and content is not None:
             text = page.decode(content[: 8 * cap], f"charset={part.get_content_charset() or 'utf-8'}")
             long = long or len(content) > 8 * cap
             source.append((kind, text))
-            if kind == "text/plain":
-                plain.append(page.clean(text))
-            else:
-                html.append(page.mail_text(text, partial(_count, dropped)))
-        elif len(attachments) < MOST_ATTACHMENTS:
+            seen = page.clean(text) if kind == "text/plain" else html.mail_text(page, text, partial(_count, dropped))
+            texts.append((choice, kind, seen.strip("\n")))
+        elif content is not None and len(attachments) < MOST_ATTACHMENTS:
             digest = hashlib.sha256(content).hexdigest()
             attachments.append({"name": name[:200], "type": kind[:100], "size": len(content), "sha256": digest})
         else:
             dropped["parts"] += 1
-    text = "\n\n".join(plain if any(each.strip() for each in plain) else html).strip("\n")
+    text = "\n\n".join(_chosen(texts, dropped))
     whole = "\n\n".join(body for _, body in source)
     return {
         "sha256": hashlib.sha256(raw).hexdigest(),
         "size": len(raw),
         "lines": {name: line_of(page, str(mail[name] or "")) for name in _LINES},
         "people": {name: people_of(page, _values(mail, name)) for name in _PEOPLE},
+        "forwarded": _writers(page, forwarded),
         "references": _IDS.findall(str(mail["References"] or "")[-20_000:])[-20:],
         "text": _cut(text, cap),
         "whole": not long and len(text.encode("utf-8", "replace")) <= cap,
         "source": source if not long and len(whole) <= cap else None,
         "certain": _is_plain(page, mail)
         and all(_is_certain(mail, name) for name in ("to", "cc", "bcc"))
-        and all(_reads_alike(page, part) for part in found),
+        and all(_reads_alike(page, part) for part, _ in found),
         "attachments": attachments,
         "dropped": dropped,
     }
 
 
-def _page_reader() -> Any:
-    """`extract.py`, which lies beside this file: an isolated child does not find it by name."""
-    spec = importlib.util.spec_from_file_location("extract", Path(__file__).with_name("extract.py"))
+def _beside(name: str) -> Any:
+    """A module that lies beside this file: an isolated child does not find it by name."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None  # noqa: S101 - the file ships with this one
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
@@ -125,24 +141,74 @@ def _page_reader() -> Any:
     return module
 
 
-def _parts(mail: Message, dropped: dict[str, int]) -> Iterator[Message]:
-    """The leaves in order, without recursion: what is nested too deep, or is too much, is counted."""
-    waiting: list[tuple[Message, int]] = [(mail, 0)]
-    given = 0
+def _chosen(texts: list[tuple[int, str, str]], dropped: dict[str, int]) -> list[str]:
+    """Every text once. Of versions to choose from the plain one if it says the same as what a reader sees, the HTML:
+    programs write "View this mail in a browser" there, and an attacker what nobody else is shown."""
+    kinds: dict[int, str] = {}
+    for choice in {choice for choice, _, _ in texts if choice}:
+        plain, html = (
+            _words(" ".join(text for group, kind, text in texts if (group, kind) == (choice, wanted)))
+            for wanted in ("text/plain", "text/html")
+        )
+        same = 2 * len(plain & html) >= len(plain | html)
+        kinds[choice] = "text/plain" if plain and (same or not html) else "text/html"
+        dropped["versions"] += bool(plain and html and not same)
+    return [text for choice, kind, text in texts if kind == kinds.get(choice, kind) and text.strip()]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", re.sub(r"https?://\S+", " ", text).lower()))
+
+
+def _parts(mail: Message, dropped: dict[str, int], forwarded: list[str]) -> Iterator[tuple[Message, int]]:
+    """The leaves in order, without recursion: what is nested too deep, or is too much, is counted. Who wrote the
+    messages within is noted; one that is attached is a leaf like any other file. With each comes the number of the
+    `multipart/alternative` around it, 0 if there is none."""
+    waiting: list[tuple[Message, int, int]] = [(mail, 0, 0)]
+    given = choices = 0
     while waiting:
-        part, depth = waiting.pop()
+        part, depth, choice = waiting.pop()
         inner = part.get_payload()
-        if not isinstance(inner, list):
+        if not isinstance(inner, list) or (depth and _is_attached(part)):
             given += 1
             if given > MOST_PARTS:
                 dropped["parts"] += 1 + len(waiting)
                 return
-            yield part
+            yield part, choice
         elif depth >= MOST_DEPTH:
             dropped["parts"] += 1
         else:
             dropped["parts"] += _hides_something(part)
-            waiting += [(each, depth + 1) for each in reversed(cast("list[Message]", inner))]
+            within = cast("list[Message]", inner)
+            if part.get_content_maintype() == "message":
+                forwarded += [value[:HEADER] for each in within for value in _values(each, "from")[:1]]
+            if part.get_content_subtype() == "alternative":
+                choice = choices = choices + 1
+            waiting += [(each, depth + 1, choice) for each in reversed(within)]
+
+
+def _writers(page: Any, values: list[str]) -> list[str]:
+    """The addresses in the From of messages within; an empty one for those that are too many."""
+    found = [address for value in values[:MOST_FORWARDED] for _, address in people_of(page, [value])]
+    return found if len(values) <= MOST_FORWARDED else [*found, ""]
+
+
+def _is_attached(part: Message) -> bool:
+    return part.get_content_disposition() == "attachment" or bool(part.get_filename())
+
+
+def _content(part: Message) -> bytes | None:
+    """The bytes of a part; of an attached mail the file it would be saved as. None if that is nested too deep."""
+    inner = part.get_payload()
+    if not isinstance(inner, list):
+        data = part.get_payload(decode=True)
+        return data if isinstance(data, bytes) else b""
+    written = compat32.clone(linesep="\r\n", mangle_from_=False)
+    within = cast("list[Message]", inner) if part.get_content_maintype() == "message" else [part]
+    try:
+        return b"".join(each.as_bytes(policy=written) for each in within)
+    except RecursionError:
+        return None
 
 
 def _hides_something(part: Message) -> bool:
@@ -179,7 +245,7 @@ def _decoded(value: str) -> str:
 
 def line_of(page: Any, value: str) -> str:
     """A header as one visible line; `page` is the module `extract`."""
-    return " ".join(page.clean(_decoded(value)).split())[:HEADER]
+    return " ".join(page.clean(_decoded(value[: 4 * HEADER])).split())[:HEADER]
 
 
 def people_of(page: Any, values: list[str]) -> list[tuple[str, str]]:

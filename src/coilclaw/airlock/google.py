@@ -30,7 +30,18 @@ SHAPES: Final[dict[Identity, tuple[tuple[str, str], ...]]] = {
 }
 """Every request there is. Nothing else is ever asked: not `messages/send`, not settings, filters or delegates."""
 _PARAMETERS: Final = frozenset(
-    {"q", "maxResults", "pageToken", "format", "fields", "timeMin", "timeMax", "singleEvents", "orderBy"}
+    {
+        "q",
+        "maxResults",
+        "pageToken",
+        "format",
+        "fields",
+        "metadataHeaders",
+        "timeMin",
+        "timeMax",
+        "singleEvents",
+        "orderBy",
+    }
 )
 _HEADERS: Final = frozenset({"authorization", "content-type", "accept"})
 """Others can change what a request means, such as `X-HTTP-Method-Override`."""

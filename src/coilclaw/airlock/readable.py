@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from coilclaw.packets.errors import ToolError
-from coilclaw.packets.mail import MailRead
+from coilclaw.packets.mail import MailRead, TextRead
 
 MAX_HTML = 4 << 20
 _WALL_SECONDS = 10.0
@@ -28,6 +28,18 @@ def read_mail(message: bytes, *, max_bytes: int) -> MailRead:
     said = _read_aside("extract_mail.py", (str(max_bytes),), message, _MAIL_SECONDS)
     try:
         return msgspec.json.decode(said, type=MailRead)
+    except msgspec.DecodeError as error:
+        raise _unreadable("mail") from error
+
+
+def read_texts(texts: list[str], *, max_bytes: int) -> list[TextRead]:
+    """Texts that may be HTML, as a person would see them; at most so much of each. Blocking: call it in a thread."""
+    import msgspec
+
+    given = msgspec.json.encode({"texts": texts})
+    said = _read_aside("extract_mail.py", (str(max_bytes),), given, _MAIL_SECONDS)
+    try:
+        return msgspec.json.decode(said, type=list[TextRead])
     except msgspec.DecodeError as error:
         raise _unreadable("mail") from error
 

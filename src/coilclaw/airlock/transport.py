@@ -91,6 +91,7 @@ class Arrival:
             raise TransportError(
                 f"The response from {self._host} is larger than {self._request.max_bytes} bytes.",
                 sent=True,
+                too_large=True,
                 remedy="Ask for less.",
             ) from error
         except BadBody as error:
@@ -221,6 +222,7 @@ class Airlock:
     async def _open(self, request: HttpRequest, target: Target, deadline: float) -> Wire:
         streams = await self.connect(target, deadline, tls=target.scheme == "https")
         patience = request.timeout_seconds if request.principal in ("provider", "mcp") else self._limits.read_seconds
+        patience = request.idle_seconds or patience
         return Wire(target, streams, deadline=deadline, read_seconds=patience, max_bytes=request.max_bytes)
 
     async def check(self, url: str, principal: Principal) -> None:
@@ -355,7 +357,7 @@ def _request_fault(request: HttpRequest) -> Refusal | None:
         return Refusal("METHOD", f"{request.principal} may not send {request.method}; use GET or POST")
     if request.method in ("GET", "DELETE") and request.body:
         return Refusal("BAD_REQUEST", f"a {request.method} request has no body; use POST, or leave the body out")
-    if not request.timeout_seconds > 0 or request.max_bytes < 0:
+    if not request.timeout_seconds > 0 or not (request.idle_seconds or 1) > 0 or request.max_bytes < 0:
         return Refusal("BAD_REQUEST", "a request needs a timeout and a response size above zero")
     return None
 

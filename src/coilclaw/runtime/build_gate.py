@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from coilclaw.gate.attempt import Attempts
 from coilclaw.gate.conveyor import Approver, Conveyor
-from coilclaw.gate.decision_input import Policy, ToolFact, background_share
+from coilclaw.gate.decision_input import Policy, background_share
 from coilclaw.gate.facts import Counts
 from coilclaw.gate.grants import FollowUp, Granter, Limits
 from coilclaw.gate.inspection import Inspection
@@ -104,13 +104,15 @@ def build_policy(app: "Runtime", loaded: "LoadedPolicies", config_hash: str) -> 
     )
 
 
-def counts_before(app: "Runtime", before: str, tool: ToolFact | None) -> Counts:
+def counts_before(app: "Runtime", before: str, turn: Turn) -> Counts:
     """How much was going on before that action."""
-    from coilclaw.store.actions import count_actions
+    from coilclaw.store.actions import count_actions, count_asked_reads
 
     exact_from = background_share(app.config.budgets.tool_calls_per_minute)
-    recent, waiting = count_actions(app.db.reader, app.clock, before, exact_from)
-    return Counts(recent=recent, waiting=waiting)
+    local = [name for name, each in app.tools.items() if each.destination != "external"]
+    recent, waiting = count_actions(app.db.reader, app.clock, before, exact_from, local)
+    reads = count_asked_reads(app.db.reader, turn.turn_id, before) if turn.fresh else 0
+    return Counts(recent=recent, waiting=waiting, asked_reads=reads)
 
 
 def _settle_repository(app: "Runtime") -> None:

@@ -25,8 +25,8 @@ _REMEDY = "See `coilclaw init`."
 def examine(app: "Runtime", reader: Reader, *, short: bool) -> list[Probe]:
     """Every probe, in the order a person would look. It is slow: use a connection of its own."""
     return [_python(), _home(app), *_database(app, reader), *_ledger(app), _workspace(app), _undo(app),
-            *_inside(app, short=short), *_features(app, reader, short=short), *_provider(app, reader),
-            _estop(app, reader), *_boxes(app, short=short)]  # fmt: skip
+            *_inside(app, short=short), *_toolchains(app), *_features(app, reader, short=short),
+            *_provider(app, reader), _estop(app, reader), *_boxes(app, short=short)]  # fmt: skip
 
 
 def _python() -> Probe:
@@ -156,6 +156,24 @@ def _inside(app: "Runtime", *, short: bool) -> list[Probe]:
         return []  # the probe before this one says so
     probes = [*repository(app), *quarantined(app)]
     return probes if short else [*probes, hard_links(workspace)]
+
+
+def _toolchains(app: "Runtime") -> list[Probe]:
+    """Whether boxes have the folders of programs that the owner lends them."""
+    from coilclaw.sandbox.toolchains import lent
+
+    folders = [str(each) for each in app.config.security.toolchains]
+    if not folders:
+        return []
+    try:
+        mounts, _ = lent(folders, tuple(app.config.security.forbidden_commands))
+    except CoilclawError as error:
+        return [Probe(name="toolchains", state="fail", detail=error.message, remedy=error.remedy)]
+    absent = [each for each in folders if each not in {mount.source for mount in mounts}]
+    if absent:
+        remedy = "Correct security.toolchains: boxes do without them until then."
+        return [Probe(name="toolchains", state="warn", detail=f"not there: {', '.join(absent)}", remedy=remedy)]
+    return [Probe(name="toolchains", state="ok", detail=f"lent to boxes: {', '.join(folders)}")]
 
 
 def _features(app: "Runtime", reader: Reader, *, short: bool) -> list[Probe]:

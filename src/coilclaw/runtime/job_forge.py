@@ -25,8 +25,6 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     title: str
-    days: int
-    """How long it waits for an answer."""
 
 
 class JobForge(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +40,11 @@ class JobForge(msgspec.Struct, frozen=True, kw_only=True):
     """How the merge question ended."""
     deploy: Callable[[JobRow], Awaitable[str]]
     """Put what was merged in place; why that failed and was taken back, or empty."""
+    in_force: Callable[[JobRow], str]
+    """What there is to say of what was put in place: that it is in force, or which files keep the owner's edit."""
     close: Callable[[JobRow, str], Awaitable[None]]
     """The job is over without a merge: close its pull request, if it is open, and remove its tree."""
+    pr_days: Callable[[], int]
+    """For how many days a pull request waits for an answer."""
     waits_for_merge: Callable[[JobRow], bool]
     """Whether its pull request is what it waits for."""

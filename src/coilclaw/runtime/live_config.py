@@ -43,10 +43,13 @@ class LiveConfig:
         self.fault = ""
         """Why the file as it is now is not in force; empty when it is."""
 
-    def refresh(self, *, at_once: bool = False) -> bool:
-        """Look at the file; True when another configuration is in force now. Costs one stat while nothing changed."""
+    def refresh(self, *, at_once: bool = False, own: bool = False) -> bool:
+        """Look at the file; True when another configuration is in force now. Costs one stat while nothing changed.
+
+        With `own` this process has just written it, and the call that did says so.
+        """
         stamp = stamp_of(self._app.home)
-        if stamp == self._seen or not (at_once or _is_settled(stamp)):
+        if stamp == self._seen or not (at_once or own or _is_settled(stamp)):
             return False
         self._seen = stamp
         if not stamp or not stamp[1]:
@@ -59,14 +62,14 @@ class LiveConfig:
         self._seen, self.fault = loaded.stamp, ""
         for warning in loaded.warnings:
             self._app.warn(warning)
-        return self._adopt(loaded.config)
+        return self._adopt(loaded.config, own=own)
 
     def _refuse(self, why: str) -> bool:
         self.fault = self._app.redact(why)
         self._app.warn(f"The configuration in force stays as it was: {self.fault}")
         return False
 
-    def _adopt(self, wanted: Config) -> bool:
+    def _adopt(self, wanted: Config, *, own: bool) -> bool:
         app = self._app
         old, new = dict(values_of(self._said)), dict(values_of(wanted))
         self._said = wanted
@@ -79,7 +82,7 @@ class LiveConfig:
         fields: dict[str, Json] = {"keys": [".".join(path) for path in changed if path not in late]}
         if late:
             fields["needs_restart"] = [".".join(path) for path in late]
-        app.observe("config_changed", fields)
+        app.observe("config_changed", {**fields, "own": True} if own else fields)
         return len(late) < len(changed)
 
     async def record(self, before: str | None = None) -> int:
@@ -135,7 +138,8 @@ def _put_in_force(app: "Runtime", config: Config) -> None:
 
     made = app.__dict__
     stale = ["tools", "allowed_tools", "offered_tools", "listing", "_policies", "_config_hash"]
-    if config.security.forbidden_paths != app.config.security.forbidden_paths:
+    old, new = app.config.security, config.security
+    if (new.forbidden_paths, new.toolchains) != (old.forbidden_paths, old.toolchains):
         stale.append("_box")
         app.roots.forget()
     app.config = config

@@ -1,9 +1,13 @@
 """Mail made readable: whole messages in a child of the airlock, single headers here."""
 
-from coilclaw.packets.mail import MailRead
+from coilclaw.packets.mail import MailRead, TextRead
 
 HEADER_BYTES = 64 << 10
-"""Longer header values are cut: ten thousand recipients are not read one by one."""
+"""All values of a header together are cut there: ten thousand recipients are not read one by one."""
+SENDER_BYTES = 1000
+"""A longer From is nobody's."""
+MOST_SENDERS = 200
+"""Of different ones, over all the messages that one call shows."""
 
 
 async def read_mail(message: bytes, *, max_bytes: int) -> MailRead:
@@ -15,6 +19,15 @@ async def read_mail(message: bytes, *, max_bytes: int) -> MailRead:
     return await asyncio.to_thread(read, message, max_bytes=max_bytes)
 
 
+async def read_texts(texts: list[str], *, max_bytes: int) -> list[TextRead]:
+    """Texts that may be HTML, read by one child process; at most so much of each."""
+    import asyncio
+
+    from coilclaw.airlock.readable import read_texts as read
+
+    return await asyncio.to_thread(read, texts, max_bytes=max_bytes) if texts else []
+
+
 def header_line(value: str) -> str:
     """A header as one visible line: decoded, without control, bidi and zero-width characters."""
     from coilclaw.airlock import extract
@@ -24,8 +37,19 @@ def header_line(value: str) -> str:
 
 
 def header_people(values: list[str]) -> list[tuple[str, str]]:
-    """Names and addresses of a header; an address is empty where there is no valid one."""
+    """Names and addresses of a header; an address is empty where there is no valid one.
+
+    The standard library takes most of a second for a long header: call it in a thread.
+    """
     from coilclaw.airlock import extract
     from coilclaw.airlock.extract_mail import people_of
 
-    return people_of(extract, [value[:HEADER_BYTES].replace("\r", " ").replace("\n", " ") for value in values])
+    return people_of(extract, [", ".join(values)[:HEADER_BYTES].replace("\r", " ").replace("\n", " ")])
+
+
+def sender_addresses(values: list[str]) -> list[str]:
+    """The addresses in these From headers, each read once; an empty one for every header that is not read."""
+    different = list(dict.fromkeys(values))
+    read = [value for value in different[:MOST_SENDERS] if len(value) <= SENDER_BYTES]
+    found = [address for value in read for _, address in header_people([value]) or [("", "")]]
+    return found if read == different else [*found, ""]

@@ -42,7 +42,24 @@ def _address(app: "Runtime") -> Probe:
         return Probe(
             name="address", state="warn", detail=detail, remedy=f"Set tls_cert and tls_key, or tls_proxy. {GUIDE}"
         )
+    if is_address(host):
+        detail = (
+            f"{server.public_url} is an address, and passkeys need a name: the phone could approve nothing of weight"
+        )
+        # The panel works all the same, and the health check of a container goes by this.
+        return Probe(name="address", state="warn", detail=detail, remedy=f"Use a name for public_url. {GUIDE}")
     return Probe(name="address", state="ok", detail=f"{server.public_url}; passkeys belong to {host}")
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is given by its address, which browsers let no passkey belong to."""
+    from ipaddress import ip_address
+
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _certificate(app: "Runtime") -> list[Probe]:

@@ -36,11 +36,16 @@ def listing_of(config: Config, *more: str) -> "Listing":
         oauth=[
             *(host for server in config.mcp.servers.values() for host in sign_in_places(server)),
             *((config.google.token, config.google.revoke) if config.google.configured else ()),
+            *((config.forge.github.site,) if _signs_in_by_github(config) else ()),
         ],
         google=(config.google.gmail, config.google.calendar) if config.google.configured else (),
         allowed_domains=(*config.security.allowed_domains, *more),
         own_ports=[int(config.server.http_addr.rpartition(":")[2])],
     )
+
+
+def _signs_in_by_github(config: Config) -> bool:
+    return config.forge.kind == "github" and bool(config.forge.github.sign_in_client_id)
 
 
 def open_airlock(app: "Runtime", say: "Log") -> "Airlock":

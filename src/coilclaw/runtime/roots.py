@@ -80,7 +80,8 @@ def _tree_root(app: "Runtime", tree: JobTree) -> Root:
 def _places(app: "Runtime", *, project: bool) -> Places:
     own = (app.config.trees_dir, app.config.sessions_dir, guests_dir(app.config.workspace_dir))
     forbidden = tuple(str(path) for path in (*app.config.security.forbidden_paths, *own))
-    return Places.of(app.workspace, app.home.root, app.user_home, forbidden, project=project)
+    lent = tuple(str(path) for path in app.config.security.toolchains)
+    return Places.of(app.workspace, app.home.root, app.user_home, forbidden, project=project, toolchains=lent)
 
 
 def _root(app: "Runtime", places: Places, kept: Path, *, project_id: str = "", tree: str = "") -> Root:

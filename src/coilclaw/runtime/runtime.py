@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.approvals import Approvals
     from coilclaw.gate.background import BackgroundCommands
     from coilclaw.gate.conveyor import Approver, Conveyor
-    from coilclaw.gate.decision_input import Policy, ToolFact, UrlFact
+    from coilclaw.gate.decision_input import Policy, UrlFact
     from coilclaw.gate.estop import Estop
     from coilclaw.gate.executor import Executor
     from coilclaw.gate.facts import Counts, Inspector
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from coilclaw.gate.records import Reached
     from coilclaw.gate.root import Root
     from coilclaw.gate.running import RunningCommands
+    from coilclaw.gate.turn import Turn
     from coilclaw.ledger.heads import SigningKey
     from coilclaw.ledger.ledger import Ledger
     from coilclaw.packets.http import Principal
@@ -147,7 +148,13 @@ class Runtime:
             head_every=receipts.head_every,
             head_seconds=receipts.head_seconds,
             reached=self.reached,
+            main=self._main,
         )
+
+    def _main(self) -> str:
+        from coilclaw.sandbox.clones import main_of
+
+        return main_of(self.workspace)
 
     @cached_property
     def memory(self) -> "MemorySearch":
@@ -451,10 +458,10 @@ class Runtime:
 
         return read_conversation(self.db.reader, thread_id, turn_id, action_id)
 
-    def _count_actions(self, before: str, tool: "ToolFact | None") -> "Counts":
+    def _count_actions(self, before: str, turn: "Turn") -> "Counts":
         from coilclaw.runtime.build_gate import counts_before
 
-        return counts_before(self, before, tool)
+        return counts_before(self, before, turn)
 
     def conveyor(self, approve: "Approver", ask_owner: Callable[[str], Awaitable[str]] | None = None) -> "Conveyor":
         """The gate's conveyor, with somebody to ask."""

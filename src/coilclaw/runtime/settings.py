@@ -70,7 +70,7 @@ def config_writer(app: "Runtime") -> "ConfigWriter":
 
     async def write(edit: ConfigEdit) -> str:
         await asyncio.to_thread(_write, app, edit)
-        app.live.refresh(at_once=True)
+        app.live.refresh(own=True)
         await app.live.record(edit.before)
         return " ".join(["Written to config.toml.", *notes(app, edit.changes)])
 
@@ -87,7 +87,8 @@ def _difference(app: "Runtime", edit: ConfigEdit) -> str:
         after = _bound(before, edit)
     except (UsageError, ToolError) as error:
         return f"It would change nothing: {error}"
-    return diff_shown("config.toml", Existing(size=len(before), data=before), after)
+    # The sentence of the card names each key in full; a line above it is the end of its comment.
+    return diff_shown("config.toml", Existing(size=len(before), data=before), after, around=1)
 
 
 def _write(app: "Runtime", edit: ConfigEdit) -> None:

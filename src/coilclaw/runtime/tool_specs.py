@@ -14,14 +14,14 @@ _MANY = {"maxLength": 1000, "maxItems": 100, "maximum": 1 << 20}
 
 
 def offered_tools(app: "Runtime", names: Collection[str]) -> "tuple[ToolSpec, ...]":
-    """The tools of these names as a model sees them."""
+    """The tools of these names as a model sees them, without those that are withheld."""
     from coilclaw.gate.identities import shown_parameters
     from coilclaw.packets.chat import ToolSpec
 
     return tuple(
         ToolSpec(name=tool.name, description=tool.description, parameters=in_short(shown_parameters(tool)))
         for tool in app.tools.values()
-        if tool.name in names
+        if tool.name in names and not tool.withheld
     )
 
 

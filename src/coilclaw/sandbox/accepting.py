@@ -4,10 +4,8 @@ import asyncio
 import errno
 import socket
 
+from coilclaw.lib.streams import READ, hang_up
 from coilclaw.packets.ports import Serve
-
-READ = 1 << 16
-"""How much of a connection is read ahead."""
 
 
 class Accepting:
@@ -87,16 +85,3 @@ async def _answer(client: socket.socket, port: int, serve: Serve) -> None:
             return  # the client hung up, or would not stop
         finally:
             await hang_up(writer)
-
-
-async def hang_up(writer: asyncio.StreamWriter) -> None:
-    """Close, with a moment for pending writes, then abort."""
-    try:
-        async with asyncio.timeout(1):
-            writer.close()
-            await writer.wait_closed()
-    except (OSError, TimeoutError):
-        writer.transport.abort()
-    except asyncio.CancelledError:
-        writer.transport.abort()
-        raise

@@ -5,9 +5,8 @@ See docs/decisions/0030.
 """
 
 import os
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +16,7 @@ from coilclaw.packets.canonical import sha256_hex
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.forge import ChangeKind, FileChange
 from coilclaw.sandbox.fast_import import (
+    BESIDE,
     BOT,
     FILE,
     PROGRAM,
@@ -27,6 +27,7 @@ from coilclaw.sandbox.fast_import import (
     commit_stream,
     object_id,
 )
+from coilclaw.sandbox.files import read_existing
 from coilclaw.sandbox.git import failed, git_bytes, git_version
 from coilclaw.sandbox.git_objects import Answers, commit_bytes, object_name, read_loose, write_loose
 
@@ -368,8 +369,11 @@ class BotRepository:
         """Move a reference if it still points to `old`; an empty `old` means that it must not exist yet."""
         code, _, said = self._git("update-ref", name, object_id(new), old or "0" * len(new))
         if code:
-            if self.resolve(name) != old or b"cannot lock ref" in said:
+            if self.resolve(name) != old:
                 raise RefMoved(f"{name} has moved meanwhile.", begun=False)
+            if (lock := self._git_dir / f"{name}.lock").exists():
+                remedy = f"Another git may be at work. If none is, remove {lock}."
+                raise ForgeRefused(f"{name} is locked.", remedy=remedy, begun=False)
             raise failed("update-ref", code, said)
 
     def put(self, name: str, new: str) -> None:
@@ -382,10 +386,15 @@ class BotRepository:
 
     def export(self, commit: str, folder: Path) -> None:
         """Write the files of a commit into an empty folder, as plain files: no `.git`, no links, no filters."""
-        with self._plain(commit) as environment:
+        own = folder.with_name(f"{folder.name}{BESIDE}")
+        shutil.rmtree(own, ignore_errors=True)
+        try:
+            environment = self._plain_environment(own, commit, links=False)
             self._run("read-tree", object_id(commit), environment=environment)
             written = {**environment, "GIT_WORK_TREE": str(folder)}
             self._run("checkout-index", "--all", "--quiet", f"--prefix={folder}/", environment=written)
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
 
     def differing(self, commit: str, kept: Path) -> list[str]:
         """Paths of the workspace that differ from a commit, are new or are gone; ignored ones are left out.
@@ -394,6 +403,8 @@ class BotRepository:
         """
         environment = self._plain_environment(kept, commit, links=True)
         environment["GIT_WORK_TREE"] = str(self.folder)
+        hidden = read_existing(self._git_dir, "info/exclude", 1 << 20)  # what the owner's own git leaves out
+        (kept / "info" / "exclude").write_bytes(hidden or b"")
         read = kept / "read"  # the commit that the index was read from last
         if not read.exists() or read.read_text() != commit or not (kept / "index").exists():
             read.unlink(missing_ok=True)
@@ -414,17 +425,12 @@ class BotRepository:
         index = {"GIT_INDEX_FILE": str(self._git_dir / "index")}
         self._run("read-tree", "--reset", object_id(commit), environment=index)
 
-    @contextmanager
-    def _plain(self, like: str) -> Iterator[dict[str, str]]:
-        with tempfile.TemporaryDirectory(prefix="coilclaw-export-") as name:
-            yield self._plain_environment(Path(name), like, links=False)
-
     def _plain_environment(self, own: Path, like: str, *, links: bool) -> dict[str, str]:
         """A repository of our own over the same objects, in which no file is converted on its way in or out.
 
         Attributes of the commit would choose filters and line ends; those of `info/attributes` come first.
         """
-        for part in ("refs", "info"):
+        for part in ("", "refs", "info"):
             (own / part).mkdir(parents=True, exist_ok=True, mode=0o700)
         (own / "HEAD").write_text("ref: refs/heads/main\n")
         (own / "config").write_text(f"[core]\n\tsymlinks = {str(links).lower()}\n{_object_format(like)}")

@@ -243,7 +243,7 @@ def _tier(candidate: _Candidate, hide: tuple[str, ...], used: Tools) -> list[Pro
 
 
 def _broker(hide: tuple[str, ...], used: Tools) -> Probe:
-    from coilclaw.airlock.broker.probe import probe_broker
+    from coilclaw.sandbox.broker_probe import probe_broker
 
     candidates = [one for one in _CANDIDATES if one.tier != "A" or used.bwrap]
     return probe_broker(ChosenBox(candidates, hide=hide, tools=used))

@@ -38,6 +38,7 @@ class BranchCommit(NamedTuple):
     message: str
     time: int
     """When it was committed, in seconds; 0 when it does not say."""
+    tree: str
     changes: tuple[FileChange, ...]
     """Against its first parent; all of its files for the first commit."""
 
@@ -60,13 +61,40 @@ class Clone(BotRepository):
             raw = self.blobs(words[0] for words in page)
             changes = self._changes_of([words[:2] for words in page])
             for sha, *parents in page:
-                yield BranchCommit(sha, tuple(parents), message_of(raw[sha]), _time_of(raw[sha]), changes.get(sha, ()))
+                tree = raw[sha].partition(b"\n")[0].removeprefix(b"tree ").decode()
+                words, time = message_of(raw[sha]), _time_of(raw[sha])
+                yield BranchCommit(sha, tuple(parents), words, time, tree, changes.get(sha, ()))
 
     def pack(self, tips: Iterable[str], place: Path) -> None:
         """Write the whole history of these commits as one pack into a folder, and nothing else."""
         self._run(
             "pack-objects", "--quiet", "--revs", str(place / "pack"), given="".join(f"{tip}\n" for tip in tips).encode()
         )
+
+    def reachable(self, tip: str) -> set[str]:
+        """Every commit that leads to this one, and itself."""
+        return set(self._run("rev-list", tip).decode().split())
+
+    def merge_trees(self, pairs: Iterable[tuple[str, str]]) -> list[str]:
+        """The tree that merging each pair of commits gives; empty where they conflict. One process for all of them."""
+        given = "".join(f"{ours} {theirs}\n" for ours, theirs in pairs).encode()
+        own = self._git_dir / "objects"  # what a merge writes stays out of the clone
+        place = {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self._objects)}
+        arguments = ("--write-tree", "--stdin", "-z", "--name-only", "--no-messages")
+        words = iter(
+            self._run("merge-tree", *arguments, given=given, environment=place)
+            .decode("utf-8", "surrogateescape")
+            .split("\0")
+        )
+        found: list[str] = []
+        for clean in words:
+            if not clean:
+                break
+            tree = next(words)
+            found.append(tree if clean == "1" else "")
+            while next(words):
+                pass  # names of files that conflict
+        return found
 
     def sizes(self, blobs: Iterable[str]) -> list[int]:
         """How large these blobs are; 0 for one that is missing."""
@@ -86,6 +114,11 @@ class Clone(BotRepository):
                 continue
             found.setdefault(sha, []).append(file_change(word, next(words)))
         return {name: tuple(changes) for name, changes in found.items()}
+
+
+def _quoted(path: Path) -> str:
+    """A path as git reads it in a list of folders: there a colon would end it."""
+    return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def message_of(commit: bytes) -> str:
@@ -117,7 +150,8 @@ def opened_clone(folder: Path, branches: tuple[str, ...]) -> Iterator["Clone"]:
 
 def git_folder(folder: Path) -> Path:
     """The `.git` of a repository, or the folder itself of a bare one."""
-    for place in (folder / ".git", folder):
+    whole = folder.absolute()  # git is run in another folder, from where a relative path leads elsewhere
+    for place in (whole / ".git", whole):
         parts = (place / "objects", place / "refs")
         if (place / "HEAD").is_file() and all(part.is_dir() and not part.is_symlink() for part in parts):
             return place
@@ -187,9 +221,17 @@ def files_of(repository: BotRepository, commit: str, most: Callable[[str], int])
     return {path: blobs[entry.blob] for path, entry in wanted.items()}
 
 
-def _tip(theirs: Path, branch: str) -> str:
+def main_of(folder: Path) -> str:
+    """The commit on main of a repository of ours, told without git; empty without one, or if it is damaged."""
+    try:
+        return _tip(folder / ".git", "main", _PLACES[:1])
+    except ForgeRefused:
+        return ""
+
+
+def _tip(theirs: Path, branch: str, places: Iterable[str] = _PLACES) -> str:
     packed = _packed(theirs)
-    for place in _PLACES:
+    for place in places:
         name = place + branch
         try:
             with (theirs / name).open("rb") as file:

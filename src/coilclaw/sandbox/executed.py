@@ -14,21 +14,29 @@ Kind: TypeAlias = Literal["file", "folder", "link", "other"]
 _NAMES = frozenset(
     # A shell, or a hook of one, that enters the folder or takes it for a home.
     """
-    .env.leave .autoenv.leave .autoenv_leave.zsh
+    .env.leave .autoenv.leave .autoenv_leave.zsh .envrc.local .smartcd_enter .smartcd_leave .in .out
     .envrc .env .env.local .autoenv .autoenv.zsh .rvmrc .rbenv-vars .profile .login .logout .shrc .cshrc .tcshrc .kshrc
     .mkshrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .zshrc .zshenv .zprofile .zlogin .zlogout
     .inputrc .xprofile .xinitrc .xsession .xsessionrc .pam_environment config.fish .ssh .direnv .tmux.conf .screenrc
+    .shadowenv.d .xonshrc .flox
     """
     # An editor or a debugger that opens the folder.
     """
     .vscode .vs .idea .fleet .zed .cursor .windsurf .devcontainer .devcontainer.json .vimrc _vimrc .gvimrc .exrc _exrc
     .nvimrc .nvim.lua .lvimrc .local.vimrc .vim .nvim .emacs .emacs.d .dir-locals.el .dir-locals-2.el .ycm_extra_conf.py
     .gdbinit .gdbearlyinit .lldbinit .pylintrc pylintrc .helix .lapce .nova .theia .clj-kondo .solargraph.yml
+    .bsp buildserver.json .sourcekit-lsp rust-analyzer.toml .rust-analyzer.toml hie.yaml .hie-bios config.nims
+    .rubocop.yml .flake8 .gitpod.yml .idx .replit .codesandbox .externaltoolbuilders .kateproject .lite_project.lua
+    .luarc.json .luarc.jsonc .luacheckrc .mypy.ini mypy.ini
     """
     # A coding agent: its settings, hooks, servers and instructions.
     """
     .claude .codex .gemini .mcp.json .aider.conf.yml .cursorrules .windsurfrules .clinerules claude.md claude.local.md
-    agents.md agents.override.md gemini.md .agents .agent
+    agents.md agents.override.md gemini.md .agents .agent .opencode opencode.json opencode.jsonc .kiro .qwen qwen.md
+    .continue .continuerc.json .roo .roorules .kilocode .junie .factory .amazonq .trae .crush.json crush.json
+    .goosehints .aider.conf.yaml .openhands .openhands_instructions .augment .augment-guidelines .warp warp.md .rules
+    .cline .copilot .claude-plugin .grok grok.md .vibe agent.md .goose .rovodev .codebuddy codebuddy.md .iflow iflow.md
+    .zencoder .tabnine .cody .sourcegraph .lingma .codeium .pi .amp
     """
     # Version control, and what it runs before a commit, after a checkout or on a push.
     """
@@ -37,17 +45,21 @@ _NAMES = frozenset(
     .hg .hgrc .jj .svn .bzr .sl .fossil-settings _darcs .pijul
     .github .gitlab-ci.yml .circleci .travis.yml .gitea .forgejo .woodpecker .buildkite .cirrus.yml .drone.yml
     .semaphore .tekton .builds .build.yml jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml appveyor.yml
+    .appveyor.yml .readthedocs.yml .readthedocs.yaml .mergify.yml netlify.toml vercel.json
+    prek.toml hk.pkl .hk .arcconfig .arclint
     """
     # A package manager or version manager, whatever the command.
     """
     .npmrc .yarnrc .yarnrc.yml .yarnrc.yaml .pnpmfile.cjs .pnp.cjs .pnp.js .pnp.loader.mjs bunfig.toml .pypirc pip.conf
     pip.ini .condarc .gemrc .bundle .mvn .sbtopts .jvmopts .tool-versions .mise rust-toolchain rust-toolchain.toml
-    ansible.cfg .pnpmfile.mjs .bazelrc .buckconfig
+    ansible.cfg .pnpmfile.mjs .bazelrc .buckconfig .buckconfig.local .bazelversion .bazeliskrc .pants.rc
+    .pants.bootstrap .plzconfig .prototools .corepack.env .python-version .python-versions uv.toml poetry.toml pdm.toml
+    .pdm.toml .pdm-python .pdm-plugins
     """
     # An interpreter or a test runner, whatever it runs.
     """
     .pdbrc .irbrc .pryrc .rspec .proverc .rprofile .renviron .rdata .octaverc .ghci .iex.exs .ocamlinit .utoprc .erlang
-    .guile .perldb .user.ini .htaccess pyvenv.cfg
+    .guile .perldb .user.ini .htaccess pyvenv.cfg .pdbrc.py .rspec-local .byebugrc .rdbgrc .rdbgrc.rb .gnuplot startup.m
     """.split()
 )
 _PAIRS = frozenset(
@@ -65,11 +77,19 @@ _PAIRS = frozenset(
         (".config", "autostart"),
         (".config", "systemd"),
         (".config", "environment.d"),
+        (".pixi", "config.toml"),
+        ("conda", "activate.d"),
+        ("conda", "deactivate.d"),
+        ("tools", "bazel"),
+        ("bin", "hermit.hcl"),
+        ("bin", "activate-hermit"),
     )
 )
 """Folders with other content: only these names in them count."""
 _PARENTS = frozenset(folder for folder, _ in _PAIRS)
-_SUFFIXES = (".pth", "._pth", ".code-workspace", ".ipr", ".iws")
+_ENVIRONMENT = ("bin", "scripts")
+"""Where a virtual environment has its programs."""
+_SUFFIXES = (".pth", "._pth", ".code-workspace", ".sublime-project", ".ipr", ".iws")
 _MODULES = frozenset(("sitecustomize", "usercustomize"))
 """Modules that Python imports by itself: files of several kinds, or folders."""
 _CONFIGS = frozenset(
@@ -100,15 +120,19 @@ def is_dot_git(name: str) -> bool:
     return plain == ".git" or (plain.startswith("git~") and plain[4:].isdigit())
 
 
-def is_executed(plain: str, folder: str) -> bool:
-    """Whether other programs execute this (folded) name in a folder with that (folded) name."""
+def is_executed(plain: str, folder: str, *, link: bool) -> bool:
+    """Whether other programs execute this (folded) name in a folder with that (folded) name.
+
+    A link with the name of a folder that holds such names counts itself: what it leads to has names of its own.
+    """
     if ":" in plain:  # what follows names a stream of the same file
         plain = folded(plain.partition(":")[0])
     return (
         plain in _NAMES
         or plain.endswith(_SUFFIXES)
         or (folder in _PARENTS and (folder, plain) in _PAIRS)
-        or (folder in ("bin", "scripts") and _is_of_environment(plain))
+        or (folder in _ENVIRONMENT and _is_of_environment(plain))
+        or (link and (plain in _PARENTS or plain in _ENVIRONMENT))
         or _is_in_another_form(plain)
     )
 
@@ -128,13 +152,16 @@ def _is_of_environment(plain: str) -> bool:
     return stem in ("activate", "activate_this") or stem.rstrip("0123456789") in ("python", "pythonw")
 
 
-def executed_part(relative: str) -> str:
-    """The leading part of a path that ends in such a name, or empty; everything below it counts too."""
+def executed_part(relative: str, *, link: bool = False) -> str:
+    """The leading part of a path that ends in such a name, or empty; everything below it counts too.
+
+    With `link` the path is that of a link, or will be.
+    """
     folder = ""
     parts = relative.split("/")
     for depth, name in enumerate(parts, start=1):
         plain = folded(name)
-        if is_executed(plain, folder):
+        if is_executed(plain, folder, link=link and depth == len(parts)):
             return "/".join(parts[:depth])
         folder = plain
     return ""

@@ -38,6 +38,9 @@ class FakeAnthropic(FakeModelServer):
             return exchange.fail(400, "max_tokens: Field required", "invalid_request_error")
         if handler.headers.get("anthropic-version") is None:
             return exchange.fail(400, "anthropic-version: header is required", "invalid_request_error")
+        if exchange.has_calls and not body.get("tools"):  # the API did until 2025; servers that speak it still do
+            text = "Requests which include `tool_use` or `tool_result` blocks must define tools"
+            return exchange.fail(400, text, "invalid_request_error")
         return play(exchange, SCENES)
 
     def counts(self, handler: Handler, body: JsonObject) -> bool:
@@ -59,10 +62,12 @@ class MessagesExchange(Exchange):
     def __init__(self, handler: Handler, fake: FakeModelServer, body: JsonObject, before: int) -> None:
         super().__init__(handler, fake, body, before)
         self.turns = len(_list(body.get("messages")))
+        self.has_calls = False
         for message in _list(body.get("messages")):
             if message.get("role") != "user":
                 continue
             blocks = _list(message.get("content"))
+            self.has_calls = self.has_calls or any(block.get("type") == "tool_result" for block in blocks)
             results = [plain_text(block.get("content")) for block in blocks if block.get("type") == "tool_result"]
             said = plain_text([block for block in blocks if block.get("type") == "text"])
             if results and not MARK.search(said):  # a program may add notes of its own to results

@@ -354,6 +354,9 @@ class FakeGitHub:
             raise Refused(404, "Not Found")
         return self.pulls[int(number)]
 
+    def _pulls_of_commit(self, _: Account, parts: Sequence[str], *__: object) -> GitHubReply:
+        return GitHubReply(body=[self._shown(each) for each in self.pulls.values() if each.merge_commit == parts[0]])
+
     def _list_pulls(self, _: Account, __: object, ___: JsonObject, asked: Mapping[str, str]) -> GitHubReply:
         wanted = asked.get("head", "").partition(":")[2]
         state = asked.get("state", "open")
@@ -483,6 +486,7 @@ _ROUTES = (
     (r"PUT branches/(\w+)/protection", "_protect", "administration"),
     (r"POST check-runs", "_make_check", "checks"),
     (r"GET commits/(\w+)/check-runs", "_list_checks", "checks"),
+    (r"GET commits/(\w+)/pulls", "_pulls_of_commit", "pull_requests"),
 )
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TypeAlias, TypeVar, cast
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -60,7 +61,9 @@ class _GitHubHandler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = cast("GitHubServer", self.server).answer(self.command, self.path, parse_object(data or b"{}"), headers)
+        form = headers.get("content-type", "") == "application/x-www-form-urlencoded"
+        given: JsonObject = dict(parse_qsl(data.decode())) if form else parse_object(data or b"{}")
+        reply = cast("GitHubServer", self.server).answer(self.command, self.path, given, headers)
         self.close_connection = True
         if reply.cut:
             return

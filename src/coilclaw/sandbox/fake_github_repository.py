@@ -26,7 +26,7 @@ class HostedRepository:
     """One bare repository."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()
         self.most_entries = MOST_ENTRIES
         """A recursive listing with more is cut off and says so."""
         if not (folder / "HEAD").exists():

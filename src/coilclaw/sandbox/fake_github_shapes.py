@@ -60,7 +60,7 @@ def branch_shape(name: str, sha: str) -> JsonObject:
 def label_shape(name: str) -> JsonObject:
     """A label."""
     return {"id": 1, "node_id": "x", "url": _URL, "name": name, "color": "ededed", "default": False,
-            "description": None}  # fmt: skip
+            "description": ""}  # fmt: skip
 
 
 def pull_shape(fields: JsonObject) -> JsonObject:

@@ -173,6 +173,7 @@ class FakeGoogle(FakeOAuth):
 
     def _read(self, box: Mailbox, kind: str, name: str, fields: dict[str, str]) -> dict[str, Json]:
         form = fields.get("format", "full")
+        only = fields.get("metadataHeaders", "").lower().split(",") if "metadataHeaders" in fields else None
         match kind, name:
             case "threads", "":
                 threads = {mail.thread_id: mail for mail in reversed(box.search(fields.get("q", "")))}
@@ -189,9 +190,9 @@ class FakeGoogle(FakeOAuth):
                 ]
                 return _page("drafts", listed, fields)
             case "threads", _:
-                return {"id": name, "messages": [view(mail, form) for mail in box.thread(name)]}
+                return {"id": name, "messages": [view(mail, form, only) for mail in box.thread(name)]}
             case "messages", _:
-                return view(box.message(name), form)
+                return view(box.message(name), form, only)
             case _:
                 draft = box.draft(name)
                 return {"id": draft.draft_id, "message": view(draft, form)}

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import itertools
 import re
 import secrets
@@ -206,8 +207,8 @@ def recipients(parsed: Message) -> list[str]:
     return [address for _, address in getaddresses(fields) if address]
 
 
-def view(mail: FakeMail, form: str) -> dict[str, Json]:
-    """A message as Google gives it: `minimal`, `metadata`, `full` or `raw`."""
+def view(mail: FakeMail, form: str, only: list[str] | None = None) -> dict[str, Json]:
+    """A message as Google gives it: `minimal`, `metadata`, perhaps with only these headers, `full` or `raw`."""
     shown: dict[str, Json] = {
         "id": mail.message_id,
         "threadId": mail.thread_id,
@@ -219,28 +220,30 @@ def view(mail: FakeMail, form: str) -> dict[str, Json]:
     if form == "raw":
         shown["raw"] = base64.urlsafe_b64encode(mail.raw).decode()
     elif form in ("full", "metadata"):
-        shown["payload"] = _part(mail.parsed, "", form == "full")
+        shown["payload"] = _part(mail.parsed, "", form == "full", only if form == "metadata" else None)
     elif form != "minimal":
         raise MailError(400, "invalidArgument", f"Invalid value for format: {form}")
     return shown
 
 
 def snippet(mail: FakeMail) -> str:
-    """The beginning of its text, as Google cuts it."""
+    """The beginning of its text, as Google cuts it: with entities, as if for a page."""
     for part in mail.parsed.walk():
         if part.get_content_type() == "text/plain" and not part.get_filename():
             data = part.get_payload(decode=True)
             text = data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
-            return " ".join(text.split())[:SNIPPET]
+            return html.escape(" ".join(text.split())[:SNIPPET])
     return ""
 
 
-def _part(part: Message, number: str, whole: bool) -> dict[str, Json]:
+def _part(part: Message, number: str, whole: bool, only: list[str] | None = None) -> dict[str, Json]:
     shown: dict[str, Json] = {
         "partId": number,
         "mimeType": part.get_content_type(),
         "filename": part.get_filename() or "",
-        "headers": [{"name": name, "value": str(value)} for name, value in part.items()],
+        "headers": [
+            {"name": name, "value": str(value)} for name, value in part.items() if only is None or name.lower() in only
+        ],
         "body": {"size": 0},
     }
     if not whole:

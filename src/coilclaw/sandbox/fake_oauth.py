@@ -347,7 +347,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        self._send("GET", path, dict(parse_qsl(query, keep_blank_values=True)))
+        fields: dict[str, str] = {}
+        for name, value in parse_qsl(query, keep_blank_values=True):  # what may stand there twice is a list
+            fields[name] = f"{fields[name]},{value}" if name in fields else value
+        self._send("GET", path, fields)
 
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -150,6 +150,7 @@ SCENES: dict[str, Callable[[CompletionsExchange, str], None]] = {
     "no_done": _no_done,
     "no_stream_options": _objects_to("stream_options", "Unknown parameter: stream_options"),
     "no_max_tokens": _objects_to("max_tokens", "Use 'max_completion_tokens' instead of max_tokens"),
+    "no_tool_choice": _objects_to("tool_choice", "Extra inputs are not permitted: tool_choice"),
     "no_choices": raw(b'{"choices": []}'),
     "wrong_shape": raw(b'{"choices": [{"message": {"content": 7}}]}'),
 }

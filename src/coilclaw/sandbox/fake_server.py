@@ -45,7 +45,7 @@ class FakeModelServer:
         """When set, requests without it are answered 401."""
         self.requests: list[Recorded] = []
         self.script: list[str] = []
-        """Texts with marks, one for each question that brings tools: taken instead of what the user said."""
+        """Texts with marks, one for each question that may be answered with calls: taken instead of what was said."""
         self.stopping = threading.Event()
         self._seen: dict[bytes, int] = {}
         self._lock = threading.Lock()
@@ -256,6 +256,16 @@ class Exchange:
         self.handler.send_json(status, error_body(text, kind), headers)
 
     @property
+    def must_not_call(self) -> bool:
+        """Whether the question wants words alone; coding programs send `auto` with each of theirs."""
+        return self.body.get("tool_choice") in ("none", {"type": "none"})
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the question brings tools that may be called."""
+        return bool(self.body.get("tools")) and not self.must_not_call
+
+    @property
     def key(self) -> str:
         """The key the client sent."""
         return self.fake.key_in({name.lower(): value for name, value in self.handler.headers.items()})
@@ -267,7 +277,9 @@ Scene: TypeAlias = Callable[[Exchange, str], None]
 
 def play(exchange: Played, scenes: "Mapping[str, Callable[[Played, str], None]]") -> None:
     """Answer by the script, by the first mark in the last user message, or with text."""
-    if exchange.fake.script and exchange.body.get("tools"):
+    if "tool_choice" in exchange.body and not exchange.body.get("tools"):
+        return exchange.fail(400, "tool_choice is only allowed with tools", "invalid_request_error")
+    if exchange.fake.script and exchange.may_call:
         exchange.said, exchange.results = exchange.fake.script.pop(0), []
     found = MARK.search(exchange.said)
     scene = scenes.get(found[1]) if found else scenes["text"]
@@ -305,8 +317,8 @@ def _text(exchange: Exchange, text: str) -> None:
 
 
 def _tool(exchange: Exchange, _: str) -> None:
-    """Propose every call marked in the message; then tell the results."""
-    if exchange.results:
+    """Propose every call marked in the message; then, or when none may be made, tell the results."""
+    if exchange.results or exchange.must_not_call:
         return exchange.say(f"Done. {' '.join(exchange.results)}"[:400])
     return exchange.propose(asked_calls(exchange.said))
 
@@ -327,6 +339,19 @@ def _once(exchange: Exchange, argument: str) -> None:
 def _slow(exchange: Exchange, seconds: str) -> None:
     exchange.fake.stopping.wait(float(seconds or 30))
     exchange.say("At last.")
+
+
+def _drip(exchange: Exchange, seconds: str) -> None:
+    """Pause before each event of a stream."""
+
+    def slowly(events: Iterable[bytes]) -> Iterable[bytes]:
+        for event in events:
+            exchange.fake.stopping.wait(float(seconds or 1))
+            yield event
+
+    send = exchange.handler.send_events
+    exchange.handler.send_events = lambda events, *, cut=False: send(slowly(events), cut=cut)
+    exchange.say("A long answer that arrives word by word.")
 
 
 def _cut(exchange: Exchange, text: str) -> None:
@@ -357,6 +382,7 @@ COMMON: dict[str, Scene] = {
     ),
     "quota": lambda exchange, _: exchange.fail(429, "You exceeded your quota", "insufficient_quota"),
     "slow": _slow,
+    "drip": _drip,
     "cut": _cut,
     "cut_once": _cut_once,
     "broken": raw(b'{"choices": ['),

@@ -13,6 +13,8 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.executed import is_dot_git
 
 FILE, PROGRAM = "100644", "100755"
+BESIDE = ".git"
+"""Ends the name of the folder beside one that is being filled: what a killed process leaves is found with it."""
 NAME_BYTES = 255
 PATH_BYTES = 4096
 _NEW = "refs/coilclaw/new"

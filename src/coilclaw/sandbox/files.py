@@ -182,8 +182,9 @@ class WorkspaceFiles:
             raise _explain(error, path) from error
         if not stat.S_ISREG(mode):
             os.close(fd)
-            what = "is a directory; use file_list" if stat.S_ISDIR(mode) else "is not a regular file"
-            raise ToolError(f"{path} {what}.", code="FILE_ERROR", begun=False)
+            if stat.S_ISDIR(mode):
+                raise ToolError(f"{path} is a directory.", remedy="Use `file_list`.", code="IS_DIRECTORY", begun=False)
+            raise ToolError(f"{path} is not a regular file.", code="FILE_ERROR", begun=False)
         return os.fdopen(fd, "rb")
 
     def place(self, path: str) -> str:
@@ -283,7 +284,7 @@ class WorkspaceFiles:
         root = os.open(grants[0].root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if any(grant.alone for grant in grants):
-                _lock_alone(root)
+                lock_alone(root)
             yield root
         finally:
             os.close(root)
@@ -321,7 +322,7 @@ def _repository_made(grant: FileGrant) -> ToolError:
     )
 
 
-def _lock_alone(root: int) -> None:
+def lock_alone(root: int) -> None:
     """Boxes hold a shared lock while they run; exclusive writes are refused until the next attempt."""
     try:
         fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)

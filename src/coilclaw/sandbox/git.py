@@ -29,6 +29,11 @@ _FIXED = (
     "-c", "submodule.recurse=false",
     "-c", "gc.auto=0",
     "-c", "maintenance.auto=false",
+    # A merge must give the same wherever it is made or verified, whatever a repository is set to.
+    "-c", "merge.renames=true",
+    "-c", "merge.renameLimit=7000",
+    "-c", "merge.directoryRenames=conflict",
+    "-c", "merge.renormalize=false",
     # By itself git syncs no loose object: after a power cut main could name one that is not there.
     "-c", "core.fsync=committed,reference",
     "-c", "core.fsyncMethod=batch",
@@ -128,12 +133,23 @@ def _popen() -> "type[subprocess.Popen[bytes]]":
 
 
 def failed(what: str, code: int, said: bytes) -> ToolError:
-    """The error for a git command that did not succeed, with its last line."""
+    """The error for a git command that did not succeed, with the line that says why; advice may follow that."""
     lines = said.decode("utf-8", "replace").strip().splitlines()
-    return ToolError(f"git {what} failed: {lines[-1] if lines else code}.")
+    why = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[-1] if lines else str(code))
+    return ToolError(f"git {what} failed: {why.rstrip('.')}.")
 
 
 def blob_id(data: bytes, like: str) -> str:
     """The id that git gives a content, in a repository whose ids look like this one."""
     kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
     return kind(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def file_blob_id(file: Path, like: str) -> str:
+    """The same for a file of any size."""
+    kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
+    with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW)) as read:
+        found = kind(b"blob %d\0" % os.fstat(read.fileno()).st_size, usedforsecurity=False)
+        while piece := read.read(1 << 20):
+            found.update(piece)
+    return found.hexdigest()

@@ -23,6 +23,7 @@ from coilclaw.sandbox.blob_store import Adding, make_folder
 from coilclaw.sandbox.entries import LIMITS, Limits, Reading, content_of, kept_entry, never, told, why_of
 from coilclaw.sandbox.manifests import Entry, Facts, Manifest, Manifests, Snapshot
 from coilclaw.sandbox.scan import (
+    MISSED,
     changed_since,
     is_text,
     nearest_text,
@@ -212,7 +213,8 @@ class Keeping:
                 known = manifest.whole and facts is None and self.manifests.before(manifest, name) is None
                 if name and name not in not_kept and not (known and not name.endswith("/")):
                     left[name] = facts
-            self.manifests.write(msgspec.structs.replace(manifest, left=left))
+            missed = tuple(name for name in names if name.rpartition("/")[2] in MISSED)
+            self.manifests.write(msgspec.structs.replace(manifest, left=left, missed=missed if manifest.whole else ()))
             with suppress(OSError):
                 os.utime(path, ns=(made.st_atime_ns, made.st_mtime_ns))  # excluded files are compared by this time
             return names

@@ -102,6 +102,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Names whose content could not be stored."""
     left: dict[str, Facts | None] | None = None
     """The state of each touched name after the call, None if it is gone; None altogether if unknown."""
+    missed: tuple[str, ...] = ()
+    """Folders that were touched and of which nothing is stored."""
 
     @property
     def changed(self) -> tuple[str, ...] | None:

@@ -13,6 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
@@ -27,9 +28,13 @@ from coilclaw.sandbox.files import put_durably, read_existing
 from coilclaw.sandbox.moving import folder_of, move_in, move_out
 from coilclaw.sandbox.survey import LONGEST, MOST_REPOSITORIES, Facts, Survey, kind_of, part_of, survey
 
-KEPT_BYTES = 1 << 20
-"""The earlier content of larger files is not stored: files that programs execute on their own are small."""
+KEPT_BYTES = 32 << 20
+"""The earlier content of larger files is not stored. An interpreter that was copied into an environment is smaller."""
 KEPT_RUNS = 100
+KEPT_DAYS = 30
+"""Younger ones are kept however many there are: the owner may be asked about them, or want to look at them."""
+SHOWN_BYTES = 64 << 10
+"""The largest held file whose content is shown."""
 ROUNDS = 20
 
 Reason: TypeAlias = Literal["repository", "name", "deep"]
@@ -54,8 +59,25 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     before: str = ""
     """SHA-256 of the earlier content, which was restored; empty if there was none."""
+    lost: bool = False
+    """There was something before, and it could not be restored."""
     placed: bool = False
     """The owner released it."""
+
+
+class HeldFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One held file, for the owner to look at."""
+
+    path: str
+    place: str
+    """Where it is now."""
+    content: str
+    """SHA-256, or a link's target."""
+    size: int
+    data: bytes | None
+    """None if it is too large to be shown, or no regular file."""
+    before: bytes | None
+    """The earlier content, which was restored; None if there was none or it is too large."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,11 +174,8 @@ class Quarantine:
         with Adding(self._contents) as adding:
             for path, facts in before.names.items():
                 old = known.get(path)
-                if (
-                    old is not None
-                    and old.facts == facts
-                    and (not old.content or self._contents.seems_there(old.content))
-                ):
+                is_large = facts.size > KEPT_BYTES
+                if old is not None and old.facts == facts and (is_large or self._seems_kept(old)):
                     kept[path] = old
                     continue
                 data = self._read(path, facts)
@@ -169,7 +188,7 @@ class Quarantine:
         return kept
 
     def _seems_kept(self, kept: Kept) -> bool:
-        return not kept.content or self._contents.seems_there(kept.content)
+        return bool(kept.content) and self._contents.seems_there(kept.content)
 
     def _forget(self, contents: set[str]) -> None:
         """Delete contents that no name has any more, unless another run may need them."""
@@ -288,7 +307,7 @@ class Quarantine:
                 continue
             was = run.kept.get(path)
             if was is None:
-                top = executed_part(path)
+                top = executed_part(path, link=stat.S_ISLNK(facts.mode))
                 yield path if any(each.startswith(f"{top}/") for each in run.kept) else top
             elif was.facts != facts and not self._is_same(path, was, facts):
                 yield path
@@ -309,7 +328,10 @@ class Quarantine:
         for path, reason in finds:
             was = run.kept.get(path) if reason == "name" else None
             place = str(len(items) + len(fresh))
-            fresh.append(Item(path=path, place=place, reason=reason, before=was.content if was is not None else ""))
+            before = was.content if was is not None and self._seems_kept(was) else ""
+            fresh.append(
+                Item(path=path, place=place, reason=reason, before=before, lost=was is not None and not before)
+            )
         self._write(
             Found(action_id=run.action_id, time=stamp(self._clock()), tainted=run.tainted, items=(*items, *fresh))
         )
@@ -317,14 +339,18 @@ class Quarantine:
             with suppress(FileNotFoundError):  # moved with a parent
                 move_out(self.workspace, item.path, folder / item.place)
                 _defuse(folder / item.place)
-                self._put_back(item, run.kept.get(item.path))
+                if item.before:
+                    self._put_back(item.path, run.kept.get(item.path))
+                for path, was in run.kept.items() if run.tainted else ():
+                    if path.startswith(f"{item.path}/"):  # a folder that it took the place of
+                        self._put_back(path, was)
         self._prune(keep=run.action_id)
 
-    def _put_back(self, item: Item, was: Kept | None) -> None:
-        data = self._contents.read(item.before) if item.before else None
+    def _put_back(self, path: str, was: Kept | None) -> None:
+        data = self._contents.read(was.content) if was is not None and was.content else None
         if data is None or was is None:
             return
-        with folder_of(self.workspace, item.path, make=True) as (parent, name):
+        with folder_of(self.workspace, path, make=True) as (parent, name):
             if stat.S_ISLNK(was.facts.mode):
                 os.symlink(os.fsdecode(data.removeprefix(b"link:")), name, dir_fd=parent)
             else:
@@ -351,6 +377,34 @@ class Quarantine:
             elif os.path.lexists(place):
                 held[item.path] = _content_of(place)
         return held
+
+    def shown(self, action_id: str) -> list[HeldFile]:
+        """The held files of a run with their content, as far as that can be shown."""
+        found = self.found(action_id)
+        earlier = {item.path: item.before for item in found.of("name")} if found is not None else {}
+        shown: list[HeldFile] = []
+        for path, content in self.held(action_id).items():
+            place = self._place_of(action_id, path)
+            info = place.lstat()
+            plain = stat.S_ISREG(info.st_mode) and info.st_size <= SHOWN_BYTES
+            before = self._contents.read(earlier[path]) if earlier.get(path) else None
+            shown.append(
+                HeldFile(
+                    path=path,
+                    place=str(place),
+                    content=content,
+                    size=info.st_size,
+                    data=place.read_bytes() if plain else None,
+                    before=before if before is not None and len(before) <= SHOWN_BYTES else None,
+                )
+            )
+        return shown
+
+    def _place_of(self, action_id: str, path: str) -> Path:
+        found = self.found(action_id)
+        items = found.of("name") if found is not None else ()
+        top = next(item for item in items if path == item.path or path.startswith(f"{item.path}/"))
+        return self.folder / action_id / top.place / path.removeprefix(top.path).lstrip("/")
 
     def release(self, action_id: str, files: dict[str, str]) -> list[str]:
         """Release a run's held files at the owner's request, if they are still what the owner was shown."""
@@ -393,10 +447,13 @@ class Quarantine:
             put_durably(parent, name, data, 0o600)
 
     def _prune(self, keep: str) -> None:
-        """Delete the oldest beyond the limit."""
+        """Delete the oldest beyond the limit, but none that is young."""
         runs = sorted(path for path in self.folder.iterdir() if path.name.startswith("act_") and path.name != keep)
+        since = stamp(self._clock() - timedelta(days=KEPT_DAYS))
         for path in runs[: max(0, len(runs) - KEPT_RUNS + 1)]:
-            shutil.rmtree(path, ignore_errors=True)
+            found = self.found(path.name)
+            if found is None or found.time < since:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _content_of(path: Path) -> str:

@@ -15,6 +15,8 @@ from coilclaw.sandbox.guard import is_stand_in
 
 LEFT_OUT = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 """What a snapshot excludes: repositories' own data, and what can be downloaded again."""
+MISSED = frozenset({"node_modules", ".venv"})
+"""Those whose change is worth a word: repositories are closed to commands, and Python fills its caches by itself."""
 MOST_FILES = 500_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -48,6 +48,8 @@ async def _run(top: int, query: bytes, seconds: float) -> tuple[list[dict[str, A
     try:
         async with asyncio.timeout(seconds):
             await _talk(process, query, answer)
+            if len(answer) < MOST_ANSWER:
+                await process.wait()  # it is ending: to kill it now could take its end from whoever waits for it
     except TimeoutError:
         pass
     finally:

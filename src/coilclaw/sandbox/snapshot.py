@@ -2,14 +2,16 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
 from coilclaw.packets.errors import ToolError
 from coilclaw.sandbox.blob_store import Damaged
 from coilclaw.sandbox.entries import content_at, never
-from coilclaw.sandbox.files import put_durably
+from coilclaw.sandbox.files import lock_alone, put_durably
+from coilclaw.sandbox.guard import clear_stand_in
 from coilclaw.sandbox.keeping import Keeping
 from coilclaw.sandbox.manifests import LINK, Entry, Facts, Manifest, Snapshot
 from coilclaw.sandbox.scan import open_folder
@@ -17,6 +19,11 @@ from coilclaw.sandbox.scan import open_folder
 _NAMED = 20
 """How many files an error names."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def never_held(_: str) -> bool:
+    """No box has a mount on anything."""
+    return False
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +45,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """New files that were changed after the call: they are left alone."""
     folders: tuple[str, ...]
     """New folders; removed if they are empty."""
+    left_out: tuple[str, ...] = ()
+    """What changed too, but is not restored."""
+    governing: tuple[str, ...] = ()
+    """What changed too, and is restored only if it is named."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -63,7 +74,9 @@ class Snapshots(Keeping):
         wanted: dict[str, Entry | None] = {}
         left: dict[str, Facts | None] = {}
         folders: dict[str, None] = {}
+        missed: set[str] = set()
         for moment in self._from(first):
+            missed |= {path for path in moment.missed if may_restore(path)}
             for path, entry in self._before(moment):
                 if path.endswith("/"):
                     if may_restore(path):
@@ -91,6 +104,7 @@ class Snapshots(Keeping):
             changes=tuple(sorted(changes, key=lambda change: change.path)),
             stays=tuple(sorted(stays)),
             folders=tuple(sorted(folders, reverse=True)),
+            left_out=tuple(sorted(missed)),
         )
 
     def _from(self, first: Manifest) -> list[Manifest]:
@@ -109,6 +123,32 @@ class Snapshots(Keeping):
             files = self.manifests.files_of(moment)
             return [(path, files.get(path) if path not in moment.absent else None) for path in touched]
         return [(path, self.manifests.before(moment, path)) for path in touched]
+
+    def held_before(self, snapshot_id: str) -> dict[str, str | None]:
+        """What each file held that was touched after a snapshot of everything; empty where there was none."""
+        if not snapshot_id:
+            return {}
+        moment = self.manifests.find(snapshot_id)
+        if not moment.whole or moment.left is None:
+            return {}
+        found = {path: "" if entry is None else entry.content for path, entry in self._before(moment)}
+        return {path: content for path, content in found.items() if path not in moment.not_kept}
+
+    def held(self, paths: Iterable[str]) -> dict[str, str | None]:
+        """What each of these files holds now; empty where there is none, None where it cannot be read, or where
+        more than the largest file that is kept would have to be read in all."""
+        left, found = self.limits.file_bytes, dict[str, str | None]()
+        for path in paths:
+            try:
+                size = os.lstat(self.workspace / path).st_size
+            except (FileNotFoundError, NotADirectoryError):
+                found[path] = ""
+                continue
+            except (OSError, ValueError):
+                size = left + 1
+            found[path] = content_at(self.workspace, path) if size <= left else None
+            left -= size if size <= left else 0
+        return found
 
     def _is_as(self, path: str, entry: Entry) -> bool:
         """Whether a file is unchanged: the same content, and the same permissions where relevant."""
@@ -132,16 +172,21 @@ class Snapshots(Keeping):
         stopped: Callable[[], bool] = never,
         *,
         unkept: bool = False,
+        held_by_boxes: Callable[[str], bool] = never_held,
     ) -> list[Change]:
         """Restore missing or changed files, and remove new ones. Returns what was done.
 
         The current content is stored first; with `unkept` files are changed even if that fails. A file that
         cannot be restored stops no other; a ToolError names it at the end. It gives up between two
-        files if `stopped` says so.
+        files if `stopped` says so. What boxes may hold a mount on is replaced only while none runs.
         """
         plan = self.plan(snapshot_id, may_restore)
         if not plan.changes:
             return []
+        with self._without_boxes([path for path in plan.paths if held_by_boxes(path)]):
+            return self._restore(plan, stopped, unkept=unkept)
+
+    def _restore(self, plan: Plan, stopped: Callable[[], bool], *, unkept: bool) -> list[Change]:
         kept, failed = self._keep_first(plan, unkept=unkept)
         try:
             done = self._go_back(plan, {} if unkept else dict(failed), stopped)
@@ -150,6 +195,18 @@ class Snapshots(Keeping):
             if kept:
                 self.settle(kept, plan.paths)
         return done
+
+    @contextmanager
+    def _without_boxes(self, paths: list[str]) -> Iterator[None]:
+        """Refused while a command runs, if there are such paths."""
+        if not paths:
+            yield
+            return
+        with self._opened() as top:
+            lock_alone(top)
+            for path in paths:
+                clear_stand_in(top, tuple(path.split("/")))
+            yield
 
     def _go_back(self, plan: Plan, failed: dict[str, str], stopped: Callable[[], bool]) -> list[Change]:
         done: list[Change] = []

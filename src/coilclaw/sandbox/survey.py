@@ -130,7 +130,7 @@ class _Walk:
             if (plain.startswith((".git", "git~")) or not name.isascii()) and is_dot_git(name):
                 self._note(path)
                 continue
-            runs = executed or is_executed(plain, parent)
+            runs = executed or is_executed(plain, parent, link=entry.is_symlink())
             if entry.is_dir(follow_symlinks=False):
                 folders.append((path, runs))
             elif runs or self.links:
@@ -198,7 +198,8 @@ def completes_repository(workspace: Path, relative: str) -> str:
         except OSError:
             return ""  # there is nothing below it yet
         if folder or not is_git_shaped(shape):  # one at the top is the owner's, or is found by its last part
-            shape.add((folded(parts[depth]), "file" if is_leaf else "folder"))
+            kinds: tuple[Kind, ...] = ("file", "link") if is_leaf else ("folder",)  # what is moved there may be a link
+            shape.update((folded(parts[depth]), kind) for kind in kinds)
             if is_git_shaped(shape):
                 return folder or "."
     return ""

@@ -80,7 +80,7 @@ class PlainBox:
         return await open_running(spec.limits.output_bytes, lambda pipes: self._run(spec, pipes, released), stopped)
 
     async def _run(self, spec: BoxSpec, streams: Capture | Pipes, released: Callable[[], None] | None) -> BoxResult:
-        if spec.mounts or spec.listeners:
+        if spec.listeners or any(each.writable or each.at != each.source for each in spec.mounts):
             raise refusal(
                 "Without namespaces a box has no mounts and no separate network.",
                 "Allow unprivileged user namespaces, or install bubblewrap; see `coilclaw doctor`.", "BOX_CANNOT_HOLD",
@@ -127,6 +127,7 @@ class PlainBox:
             "protected paths inside the workspace": masks,
             "a noexec workspace": spec.workspace_noexec,
             "hidden paths of the system": any(_shown(path) for path in self._hide),
+            "folders of programs": bool(spec.mounts),
             "a choice of programs": spec.allowed_binaries is not None or bool(spec.forbidden_binaries),
         }
         for what, wanted in asked.items():

@@ -17,7 +17,8 @@ from coilclaw.server.problems import MEDIA_TYPE, Problem
 _WRITES = ("post", "put", "patch", "delete")
 _METHODS = ("get", "head", "options", *_WRITES)
 _WEBHOOKS = {("post", "/runner/v1/webhooks/{repo_id}"), ("post", "/v1/forge/webhook")}
-_OPEN = frozenset({("get", "/health"), ("post", "/v1/pairing/bind"), *_WEBHOOKS})
+_PAIRING = {("post", "/v1/pairing/bind"), ("get", "/v1/pairing/github"), ("post", "/v1/pairing/github")}
+_OPEN = frozenset({("get", "/health"), *_PAIRING, *_WEBHOOKS})
 _ALWAYS = (400, 403, 408, 413, 415, 421, 422, 429, 500, 503)
 _BODIES = (408, 413, 415)
 _SAID = {

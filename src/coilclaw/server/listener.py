@@ -86,11 +86,11 @@ def _cannot_listen(host: str, port: int, error: OSError) -> UsageError:
     if error.errno == errno.EADDRINUSE:
         return UsageError(
             f"another program is already listening on {place}.",
-            remedy="Stop it, or choose another port: `--addr`, or `http_addr` in [server].",
+            remedy="Stop it, or choose another port: `--addr`, or `coilclaw config set server.http_addr`.",
         )
     return UsageError(
         f"cannot listen on {place} ({error.strerror or error}).",
-        remedy="Choose an address of this machine: `--addr`, or `http_addr` in [server].",
+        remedy="Choose an address of this machine: `--addr`, or `coilclaw config set server.http_addr`.",
     )
 
 
@@ -102,12 +102,12 @@ def _ask_for_certificates(config: uvicorn.Config, authorities: Path) -> None:
     except OSError as error:
         raise UsageError(
             f"the authorities of client certificates cannot be read ({error.strerror or type(error).__name__}).",
-            remedy=f"Check `tls_client_ca` in [server]: {authorities} must be a readable PEM file.",
+            remedy=f"Check server.tls_client_ca: {authorities} must be a readable PEM file.",
         ) from error
     if not config.ssl.get_ca_certs():
         raise UsageError(
             f"{authorities} holds no authority, so no client could connect.",
-            remedy="Put the certificate that signed the clients' into `tls_client_ca` in [server].",
+            remedy="Name the certificate that signed the clients': `coilclaw config set server.tls_client_ca FILE`.",
         )
     config.ssl.verify_mode = ssl.CERT_REQUIRED
 
@@ -160,7 +160,7 @@ async def listen(
     except OSError as error:  # certificate errors are OSErrors too
         raise UsageError(
             f"TLS cannot be set up with these files ({error.strerror or type(error).__name__}).",
-            remedy="Check `tls_cert` and `tls_key` in [server]: readable PEM files that match.",
+            remedy="Check server.tls_cert and server.tls_key: readable PEM files that match.",
         ) from error
     if tls is not None and tls.client_ca is not None:
         _ask_for_certificates(config, tls.client_ca)

@@ -11,7 +11,8 @@ import click
 import msgspec
 
 from coilclaw.cli.open_home import here, opened
-from coilclaw.cli.output import counted, tell
+from coilclaw.cli.output import counted, print_wrapped, tell
+from coilclaw.cli.yolo_warning import warn_of_yolo
 from coilclaw.packets.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def up(addr: str | None, want_code: bool, no_worker: bool, unsafe: bool) -> int:
 
     _make_home_if_chosen()
     with opened(unsafe=unsafe) as app:
+        warn_of_yolo(app)
         _settle_address(app, addr)
         with hold_server_lock(app.home.locks_dir) as tell_address:
             asyncio.run(_serve(app, tell_address, want_code=want_code, with_worker=not no_worker))
@@ -172,16 +174,16 @@ def _greet(app: "Runtime", site: "Site", *, want_code: bool) -> None:
     paired = active_devices(app.db.reader, stamp(app.clock()))
     if paired and not want_code:
         told = counted(len(paired), "device")
-        tell(f"{told} paired. `coilclaw pair --add` lets another in, `coilclaw devices list` shows them.")
+        print_wrapped(f"{told} paired. `coilclaw pair --add` lets another in, `coilclaw devices list` shows them.")
     elif not sys.stdout.isatty():  # a journal, a file or a pipe would keep the code
         how = "coilclaw pair --add" if paired else "coilclaw pair"
-        tell(f"Pairing codes are shown at a terminal only: run `{how}` there.")
+        print_wrapped(f"Pairing codes are shown at a terminal only: run `{how}` there.")
     else:
         issued, voided = issue_code(app, "add" if paired else "first")
         show_code(app, issued, address, voided=voided)
     if app.estop.engaged():
         passkey = app.owner_proof.registered(app.db.reader)
-        tell(f"ESTOP is engaged: nothing runs until you clear it. {way_out(passkey)}")
+        print_wrapped(f"ESTOP is engaged: nothing runs until you clear it. {way_out(passkey)}")
     if sys.stdout.isatty():
-        tell("Press Ctrl-C to stop. Run other commands in a second terminal.")
+        print_wrapped("Press Ctrl-C to stop. Run other commands in a second terminal.")
     sys.stdout.flush()

@@ -10,6 +10,7 @@ import click
 
 from coilclaw.cli.open_home import opened
 from coilclaw.cli.output import counted, tell
+from coilclaw.cli.yolo_warning import warn_of_yolo
 
 if TYPE_CHECKING:
     from coilclaw.gate.conveyor import Conveyor
@@ -27,6 +28,7 @@ def worker(once: bool, slots: int | None, unsafe: bool) -> int:
     Any number of workers may run; nothing is done twice. Ctrl-C or SIGTERM: what runs may finish within ten seconds.
     """
     with opened(unsafe=unsafe) as app:
+        warn_of_yolo(app)
         tally = asyncio.run(_work(app, once=once, slots=slots or 0))
     if once:
         jobs, chores = counted(len(tally.work), "job"), counted(tally.chores, "other thing")

@@ -12,6 +12,8 @@ from tests.server.wire import code, raw, request
 
 OPEN = {
     ("POST", "/v1/pairing/bind"),
+    ("GET", "/v1/pairing/github"),
+    ("POST", "/v1/pairing/github"),
     ("GET", "/health"),
     ("POST", "/runner/v1/webhooks/{repo_id}"),
     ("POST", "/v1/forge/webhook"),

@@ -16,9 +16,9 @@ from coilclaw.airlock.http import Wire
 from coilclaw.airlock.judge import judge_target
 from coilclaw.airlock.transport import Airlock
 from coilclaw.airlock.url import Refusal, Target, parse_url
+from coilclaw.lib.streams import READ, hang_up
 from coilclaw.packets.box import BrokerLimits
 from coilclaw.packets.errors import EgressRefused, TransportError
-from coilclaw.sandbox.accepting import READ, hang_up
 
 Streams: TypeAlias = "tuple[asyncio.StreamReader, asyncio.StreamWriter]"
 

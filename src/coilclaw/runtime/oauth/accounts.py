@@ -135,6 +135,15 @@ class Accounts:
             await asyncio.wait({running}, timeout=GRACE_SECONDS)
             raise
 
+    async def refused(self, client: OAuthClient, token: str) -> None:
+        """A token that was just renewed is answered 401 too: only the owner can help, so the account is marked."""
+        row = find_token(self._app.db.reader, client.provider, client.identity)
+        held = self._held.get(row.token_id) if row else None
+        if row is None or held is None or held.token.value != token:
+            return  # the account was connected anew meanwhile
+        self._held.pop(row.token_id, None)
+        await self._app.db.write(lambda tx: self._write_mark(tx, client, row.token_id, "UNAUTHORIZED"))
+
     async def disconnect(self, client: OAuthClient) -> Disconnected:
         """Tell the server, forget here even if that failed, and say so."""
         app = self._app

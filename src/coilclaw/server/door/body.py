@@ -10,6 +10,7 @@ from coilclaw.server.problems import Trouble
 
 UPLOADS = "/v1/files"
 BIND = "/v1/pairing/bind"
+GITHUB_SIGN_IN = "/v1/pairing/github"
 WEBHOOKS = "/runner/v1/webhooks/"
 FORGE_WEBHOOK = "/v1/forge/webhook"
 _BIND_BYTES = 16 << 10
@@ -48,7 +49,7 @@ class Bodies(msgspec.Struct, frozen=True, kw_only=True):
             return max(self.most, _UPLOAD_BYTES) + _FORM_BYTES
         if is_webhook(path):
             return _WEBHOOK_BYTES
-        return min(self.most, _BIND_BYTES) if path == BIND else self.most
+        return min(self.most, _BIND_BYTES) if path in (BIND, GITHUB_SIGN_IN) else self.most
 
     def check(self, path: str, headers: dict[str, list[str]]) -> bool:
         """Whether a body follows; refuses an unacceptable one before it is sent."""

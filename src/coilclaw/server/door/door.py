@@ -21,7 +21,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from coilclaw.packets.canonical import Json
 from coilclaw.server.application import place_of
-from coilclaw.server.door.body import BIND, Bodies, ClientGone, drain, is_webhook, replayed
+from coilclaw.server.door.body import BIND, GITHUB_SIGN_IN, Bodies, ClientGone, drain, is_webhook, replayed
 from coilclaw.server.door.caller import SCOPED, Caller
 from coilclaw.server.door.concurrency import Concurrency
 from coilclaw.server.door.headers import guarded, headers_of
@@ -298,10 +298,11 @@ class Door:
             )
 
     def _is_open(self, method: str, path: str) -> bool:
-        """Whether anybody may ask: for health, to pair with a code, to deliver a signed webhook. See decision 0010."""
+        """Whether anybody may ask: for health, to pair with a code or by GitHub, to deliver a
+        signed webhook. See decision 0010."""
         if method in _READS:
-            return path == HEALTH
-        return method == "POST" and (path == BIND or is_webhook(path))
+            return path in (HEALTH, GITHUB_SIGN_IN)
+        return method == "POST" and (path in (BIND, GITHUB_SIGN_IN) or is_webhook(path))
 
     def _check_place(self, visit: _Visit, client: Any) -> str:
         """Check the peer, the host and the origin; returns the host."""
@@ -315,7 +316,7 @@ class Door:
                 421,
                 "HOST_REFUSED",
                 "this server does not answer to that host name.",
-                remedy="Open it as localhost, or set `public_url` in [server] to that name.",
+                remedy="Open it as localhost, or run `coilclaw config set server.public_url ADDRESS`.",
             )
         origin = visit.get("origin")
         if origin is not None and not self._hosts.admits_origin(origin):

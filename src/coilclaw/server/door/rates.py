@@ -33,6 +33,7 @@ _POST = frozenset({"POST"})
 
 ROUTE_RATES = (
     RouteRate(name="pairing.bind", methods=_POST, paths=("/v1/pairing/bind",), per_minute=600, shared=True),
+    RouteRate(name="pairing.github", methods=_POST, paths=("/v1/pairing/github",), per_minute=6, shared=True),
     RouteRate(name="webhooks", methods=_POST, paths=("/runner/v1/webhooks/*",), per_minute=60, shared=True),
     RouteRate(name="forge.webhook", methods=_POST, paths=("/v1/forge/webhook",), per_minute=60, shared=True),
     RouteRate(name="pairing.code", methods=_POST, paths=("/v1/pairing/code",), per_minute=10),

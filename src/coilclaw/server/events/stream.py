@@ -44,7 +44,7 @@ class Streams(OpenConnections[Reader]):
                 503,
                 "TOO_MANY_STREAMS",
                 "too many event streams are open.",
-                remedy="Close some, or raise `max_streams` in [server].",
+                remedy="Close some, or run `coilclaw config set server.max_streams NUMBER`.",
                 headers={"Retry-After": "5"},
             ),
         )

@@ -56,6 +56,7 @@ _OF_WORD: dict[str, Topic] = {
     "device": "device",
     "pairing": "device",
     "passkey": "device",
+    "sign": "device",
     "owner": "device",
     "token": "device",
     "config": "settings",

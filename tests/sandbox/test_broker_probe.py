@@ -6,9 +6,9 @@ import subprocess
 import msgspec
 import pytest
 
-from coilclaw.airlock.broker.probe import GRANTED, judged, probe_broker
 from coilclaw.packets.box import BoxResult
 from coilclaw.sandbox.box import open_box, probe_tiers
+from coilclaw.sandbox.broker_probe import GRANTED, judged, probe_broker
 from tests.missing import lacks
 from tests.sandbox.conftest import BUBBLEWRAP
 
