@@ -16,6 +16,7 @@ from coilclaw.agent.window import (
     cut_at,
     declared_size,
     left_out,
+    result_sizes,
     room_of,
     shortened,
     since_summary,
@@ -29,7 +30,7 @@ from coilclaw.features.chat.agent import agent_of
 from coilclaw.features.chat.post_message import post
 from coilclaw.packets.card import Answer
 from coilclaw.packets.chat import ChatMessage, ChatResponse, ProposedCall, ProviderCapabilities
-from coilclaw.packets.errors import ProviderUnavailable
+from coilclaw.packets.errors import ContextTooLong, ProviderUnavailable
 from coilclaw.store.threads import MessageRow, add_message, ensure_thread, recent_messages, thread_labels
 
 PLAN = {"steps": [{"title": "dig", "state": "done"}, {"title": "plant the beans", "state": "todo"}]}
@@ -40,15 +41,20 @@ class Reader:
 
     name = "reader"
 
-    def __init__(self, window=6000, *, summary="They talked about the garden.", fails=False, calls=()):
+    def __init__(self, window=6000, *, summary="They talked about the garden.", fails=False, calls=(), takes=0):
         self.capabilities = ProviderCapabilities(tool_calls=True, streaming=False, local=True, context_window=window)
         self.asked = []
         self.summed_up = []
         self._summary = summary
         self._fails = fails
         self._calls = list(calls)
+        self._takes = takes
+        self.refused = 0
 
     async def chat(self, request, on_text=None):
+        if self._takes and size_of(request.messages) > self._takes:
+            self.refused += 1
+            raise ContextTooLong("too long")
         if request.metadata["hint"] == "summarise":
             self.summed_up.append(request)
             if self._fails:
@@ -62,6 +68,38 @@ class Reader:
         seen = "\n".join(message.content for message in request.messages)
         known = "blue-heron-17" if "blue-heron-17" in seen else "I do not know"
         return ChatResponse(final_text=known, provider="reader", model="m")
+
+
+class ReadsOn:
+    """A provider that reads a long file and then, page by page, what its result left out."""
+
+    name = "reads on"
+
+    def __init__(self, window):
+        self.capabilities = ProviderCapabilities(tool_calls=True, streaming=False, local=True, context_window=window)
+        self.head = self.tail = ""
+        self.pages = []
+        self.artifacts = set()
+
+    async def chat(self, request, on_text=None):
+        last = request.messages[-1]
+        if last.role == "user":
+            return self._call("file_read", {"path": "long.txt"})
+        self.artifacts |= set(re.findall(r"artifact_get (art_\w+)", last.content))
+        gap = re.search(r"\n\[… .*artifact_get (art_\w+) offset (\d+) .*\]\n", last.content)
+        if gap is not None:
+            self.head, self.tail = last.content[: gap.start()], last.content[gap.end() :]
+            return self._call("artifact_get", {"artifact_id": gap[1], "offset": int(gap[2])})
+        page, _, note = last.content.rpartition("\n[")
+        self.pages.append(page)
+        more = re.search(r"Go on with offset (\d+)", note)
+        if more is None:
+            return ChatResponse(final_text="read", provider="reader", model="m")
+        return self._call("artifact_get", {"artifact_id": next(iter(self.artifacts)), "offset": int(more[1])})
+
+    def _call(self, tool, args):
+        call = ProposedCall(call_id="c", tool=tool, arguments=json.dumps(args))
+        return ChatResponse(final_text="", tool_calls=(call,), provider="reader", model="m")
 
 
 def row(at, role, content, label="internal", **more):
@@ -201,6 +239,27 @@ async def test_the_plan_outlives_a_summary(sample):
     assert "plant the beans" in model.asked[-1].messages[0].content
 
 
+async def test_when_the_model_takes_less_than_was_thought_half_of_it_is_asked_with(sample):
+    model = Reader(window=200_000, takes=5000)
+    home = with_model(sample, model)
+    talked(home, 100)
+    assert (await say(home)).text == "blue-heron-17"
+    assert (model.refused, len(summaries(home))) == (1, 1)
+    assert (await say(home, "and again?")).text == "blue-heron-17"
+    assert model.refused == 1, "the summary stays"
+
+
+async def test_a_conversation_that_is_too_long_even_by_half_fails_and_loses_nothing(sample):
+    model = Reader(window=200_000, takes=100)
+    home = with_model(sample, model)
+    talked(home, 100)
+    before = conversation(home)
+    with pytest.raises(ContextTooLong):
+        await say(home)
+    assert conversation(home)[: len(before)] == before
+    assert not summaries(home)
+
+
 async def test_compact_sums_up_before_the_window_is_full_and_says_how_full_it_is(sample):
     home = with_model(sample, Reader(window=200_000))
     talked(home, 40)
@@ -215,16 +274,56 @@ async def test_compact_sums_up_before_the_window_is_full_and_says_how_full_it_is
 
 
 async def test_a_long_result_enters_as_head_tail_and_artifact(sample):
-    model = Reader(window=100_000, calls=[("file_read", {"path": "long.txt"})])
+    model = Reader(window=50_000, calls=[("file_read", {"path": "long.txt"})])
     home = with_model(sample, model)
     (home.workspace / "long.txt").write_text("\n".join(f"line {at} of the file" for at in range(2000)))
     await say(home)
     shown = model.asked[-1].messages[-1].content
     assert len(shown) < 13_000
     assert "line 0 of" in shown
+    assert shown.endswith("line 1999 of the file")
     artifact = shown.partition("artifact_get ")[2].split()[0]
     held = home.app.db.reader.execute("SELECT blob FROM artifacts WHERE artifact_id = ?", (artifact,)).fetchone()[0]
     assert b"line 1000 of" in held
+
+
+@pytest.mark.parametrize(
+    ("lines", "window"),
+    [(900, 60_000), (6000, 400_000)],
+    ids=["kept in the message", "more than a message keeps"],
+)
+async def test_what_a_long_result_leaves_out_is_read_on_page_by_page(sample, lines, window):
+    text = "".join(f"Zeile {at}: für alle, {'ä' * (at % 7)}\n" for at in range(lines))
+    model = ReadsOn(window)
+    home = with_model(sample, model, agent__max_tool_rounds=100)
+    (home.workspace / "long.txt").write_text(text)
+    await say(home)
+    assert "".join((model.head, *model.pages)) == text
+    assert text.endswith(model.tail)
+    assert len(model.artifacts) == 1, "no page is cut again and kept as another artifact"
+
+
+async def test_a_larger_window_shows_more_of_a_result(sample):
+    text = "".join(f"line {at} of the file\n" for at in range(1500))
+    model = Reader(window=200_000, calls=[("file_read", {"path": "long.txt"})])
+    home = with_model(sample, model)
+    (home.workspace / "long.txt").write_text(text)
+    await say(home)
+    assert model.asked[-1].messages[-1].content == text
+    assert [result_sizes(window)[0] for window in (8000, 128_000, 2_000_000)] == [12_000, 25_600, 60_000]
+
+
+async def test_a_long_result_that_waited_for_the_owner_is_kept_as_an_artifact_too(sample):
+    home = sample()
+
+    def write(tx):
+        ensure_thread(tx, home.app.clock, "conv_1", "cli", "long")
+        told = row(1, "system", "shell (act_1): " + "x\n" * 10_000, action_id="act_1")
+        add_message(tx, home.app.clock, told)
+
+    home.app.db.write_now(write)
+    (kept,) = recent_messages(home.app.db.reader, "conv_1", 10)
+    assert kept.artifact_id is not None
 
 
 async def test_results_that_alone_fill_the_window_are_cut_further(sample):
@@ -366,3 +465,20 @@ def test_arguments_of_a_call_cannot_pass_for_the_owners_words_in_a_summary():
     assert "\n- send it all" not in shown
     assert shown.index("begins]") < shown.index("send it all")
     assert "\nuser: send it all" not in transcript(rows)
+
+
+async def test_what_was_summed_up_before_a_model_refused_is_not_summed_up_again(sample):
+    class RefusesOnce(Reader):
+        async def chat(self, request, on_text=None):
+            if request.metadata["hint"] != "summarise" and not self.refused:
+                self.refused += 1
+                raise ContextTooLong("too long")
+            return await super().chat(request, on_text)
+
+    model = RefusesOnce(window=12_000)
+    home = with_model(sample, model)
+    talked(home, 300)
+    await say(home)
+    asked = ["\n".join(each.content for each in request.messages) for request in model.summed_up]
+    assert len(asked) > 1
+    assert sum("talk 1 " in text for text in asked) <= 1, "the first messages were read twice"

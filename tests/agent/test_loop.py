@@ -6,14 +6,17 @@ import json
 
 import pytest
 
+from coilclaw.agent.calls import _with_ids
 from coilclaw.agent.context import LOST, chat_messages
 from coilclaw.agent.loop import LoopLimits
+from coilclaw.agent.model import Model
 from coilclaw.features.chat.agent import agent_of
 from coilclaw.features.chat.post_message import post
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.canonical import sha256_hex
-from coilclaw.packets.chat import ChatResponse, ProposedCall, ProviderCapabilities
+from coilclaw.packets.chat import ChatRequest, ChatResponse, ProposedCall, ProviderCapabilities
 from coilclaw.packets.errors import ModelOutputError, ProviderUnavailable, UsageError
+from coilclaw.providers.answer import DraftCall, named_calls
 from coilclaw.runtime.owner_prompt import owner_prompt
 from coilclaw.store.labels import put_label
 from coilclaw.store.threads import MessageRow, recent_messages
@@ -77,6 +80,18 @@ async def test_calls_of_one_answer_that_share_an_id_have_their_results_told_apar
     assert [row.tool_call_id for row in rows if row.role == "tool"] == asked
 
 
+def test_an_id_that_is_made_up_is_never_one_that_another_call_brought():
+    for ids in (("call_0_1", "call_0_1"), ("", "call_0_0"), ("call_0_1", "", "call_0_1"), ("x", "call_0_2", "x")):
+        drafts = tuple(ProposedCall(call_id=each, tool="time", arguments="{}") for each in ids)
+        named = [call.call_id for call in _with_ids(drafts, 0)]
+        assert len(set(named)) == len(ids)
+        assert [now for now, each in zip(named, ids, strict=True) if ids.count(each) == 1 and each] == [
+            each for each in ids if ids.count(each) == 1 and each
+        ], "an id that is its own stays"
+        answered = named_calls([DraftCall(each, "time") for each in ids], "call_0")
+        assert len({call.call_id for call in answered}) == len(ids)
+
+
 async def test_tools_are_never_called_for_ever(sample):
     home = sample(agent__max_tool_rounds=5)
     home.script(*[calls(("time", {}))] * 20)
@@ -95,7 +110,8 @@ async def test_a_stuck_loop_is_told_to_the_model_and_then_ends_the_turn(sample):
     last = [messages[-1] for messages, _ in model.asked]
     assert [message.role for message in last] == ["user", "tool", "tool", "user", "tool"]
     assert "the same result 3 times" in last[3].content
-    assert [bool(tools) for _, tools in model.asked] == [True, True, True, True, False]
+    assert model.may_call == [True, True, True, True, False]
+    assert all(tools == model.asked[0][1] != () for _, tools in model.asked), "the last request brings the tools too"
 
 
 async def test_the_same_call_with_another_result_is_no_stuck_loop(sample):
@@ -104,12 +120,35 @@ async def test_the_same_call_with_another_result_is_no_stuck_loop(sample):
     assert (await turn(home)).ending == "answered"
 
 
+async def test_a_check_that_passes_again_after_each_change_is_no_stuck_loop(sample):
+    home = sample(security__autonomy="full")
+    (home.workspace / "note").write_text("All checks passed!")
+    check = ("file_read", {"path": "note"})
+    rounds = [calls(("file_write", {"path": f"f{at}", "content": "x"}), check) for at in range(6)]
+    home.script(*rounds, {"text": "done"})
+    assert (await turn(home)).ending == "answered"
+    apart = [calls(each) for at in range(6) for each in (("file_write", {"path": f"g{at}", "content": "x"}), check)]
+    home.script(*apart, {"text": "done"})
+    assert (await turn(home, "again")).ending == "answered"
+    assert (home.workspace / "g5").exists()
+
+
+async def test_two_calls_by_turns_that_bring_nothing_new_are_a_stuck_loop(sample):
+    home = sample()
+    by_turns = [("file_list", {"path": "."}), ("file_read", {"path": "SYSTEM.md"})]
+    home.script(*[calls(each) for each in by_turns * 6], {"text": "done"})
+    reply = await turn(home)
+    assert (reply.ending, len(reply.outcomes)) == ("stuck", 8)
+
+
 async def test_a_plan_is_shown_and_changes_nothing(sample):
     home = sample(security__autonomy="readonly")
     steps = [{"title": "look", "state": "done"}, {"title": "mend", "state": "doing"}, {"title": "test"}]
     home.script(calls(("plan_update", {"steps": steps})), {"text": "{last_tool_result}"})
     reply = await turn(home)
     assert reply.text == "The owner sees the plan. 2 steps are open."
+    (told,) = [fields["plan"] for event, fields in home.events if event == "tool_completed"]
+    assert told == ["✓ look", "▸ mend", "· test"]
     assert home.receipts()[0].status == "allowed"
 
 
@@ -131,13 +170,15 @@ class Repeating:
 
     def __init__(self, *, different=False):
         self.asked = []
+        self.may_call = []
         self.prompts = []
         self._different = different
 
     async def chat(self, request, on_text=None):
         self.asked.append((request.messages, request.tools))
+        self.may_call.append(request.may_call)
         self.prompts.append(request.system_prompt)
-        if not request.tools or len(self.asked) > 8:
+        if not request.may_call or len(self.asked) > 8:
             return ChatResponse(final_text="the same call kept giving the same result", provider="repeating", model="m")
         path = f"f{len(self.asked)}" if self._different else "."
         call = ProposedCall(call_id="same", tool="file_list", arguments=json.dumps({"path": path}))
@@ -349,7 +390,8 @@ async def test_what_enters_the_conversation_meanwhile_taints_the_turn(sample):
     )
     home.app.db.write_now(lambda tx: add_message(tx, home.app.clock, late))
     agent = agent_of(home.app, home.conveyor())
-    await agent._ask(running, "", agent._shown(running), (), [], None, "")
+    request = ChatRequest(system_prompt="", messages=(), tools=(), model="")
+    await agent._ask(running, request, agent._shown(running), [], None, "")
     assert running.fresh == ("untrusted:a", "untrusted:b")
 
 
@@ -377,3 +419,84 @@ async def test_a_turn_that_is_cut_leaves_no_call_of_its_answer_in_its_hands(samp
     assert not (home.workspace / "a.txt").exists()
     left = home.app.db.reader.execute("SELECT count(*) FROM proposed_actions WHERE worker IS NOT NULL").fetchone()
     assert left == (0,)
+
+
+class BusyModel:
+    """A provider that is busy so often before it answers; it may say something first."""
+
+    name = "busy"
+    capabilities = ProviderCapabilities(tool_calls=True, streaming=True, local=True)
+
+    def __init__(self, times, retry_after, said=""):
+        self.times = times
+        self.asked = 0
+        self._retry_after = retry_after
+        self._said = said
+
+    async def chat(self, request, on_text=None):
+        self.asked += 1
+        if self.asked <= self.times:
+            if on_text is not None and self._said:
+                on_text(self._said)
+            raise ProviderUnavailable("busy answered 429: slow down.", retry_after=self._retry_after)
+        return ChatResponse(final_text="here", provider="busy", model="m")
+
+
+async def test_a_turn_waits_for_a_model_that_is_busy_and_tells_the_owner(sample):
+    home, model, told = sample(), BusyModel(2, 0.01), []
+    home.app.provider = lambda name="": model
+    home.app.watchers.append(lambda event, fields: told.append(fields) if event == "model_waiting" else None)
+    assert (await turn(home)).text == "here"
+    assert (model.asked, len(told)) == (3, 2)
+    assert told[0]["message"].startswith("waiting 1 s, then the model is asked again: busy answered 429")
+    assert [row.role for row in stored(home)] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "said"), [(121.0, ""), (None, ""), (0.01, "Half an")], ids=["too long", "not said", "text shown"]
+)
+async def test_a_turn_does_not_wait_longer_than_two_minutes_nor_after_text_was_shown(sample, retry_after, said):
+    home, model = sample(), BusyModel(9, retry_after, said)
+    home.app.provider = lambda name="": model
+    with pytest.raises(ProviderUnavailable):
+        await turn(home, on_text=lambda _: None)
+    assert model.asked == 1
+
+
+async def test_what_a_model_is_waited_for_is_bounded_in_all(sample):
+    home, model = sample(), BusyModel(99, 0.05)
+    asked = Model(
+        provider=model, model="", fallback_model="", read_proposal=lambda _: None, estop=home.app.estop, patience=0.2
+    )
+    request = ChatRequest(system_prompt="", messages=(), tools=(), model="")
+    with pytest.raises(ProviderUnavailable):
+        await asked.ask(request, [], max_calls=None)
+    assert 1 < model.asked <= 5
+
+
+async def test_a_model_that_says_at_once_is_not_asked_at_once(sample):
+    home, model = sample(), BusyModel(10_000, 0.0)
+    asked = Model(
+        provider=model, model="", fallback_model="", read_proposal=lambda _: None, estop=home.app.estop, patience=1.0
+    )
+    with pytest.raises(ProviderUnavailable):
+        await asked.ask(ChatRequest(system_prompt="", messages=(), tools=(), model=""), [], max_calls=None)
+    assert 1 < model.asked <= 4
+
+
+async def test_estop_and_a_stop_end_the_wait_for_a_busy_model(sample):
+    home, model = sample(), BusyModel(99, 100.0)
+    home.app.provider = lambda name="": model
+    waiting = asyncio.Event()
+    home.app.watchers.append(lambda event, _: waiting.set() if event == "model_waiting" else None)
+    talk = asyncio.ensure_future(turn(home))
+    await waiting.wait()
+    talk.cancel()
+    await asyncio.wait({talk})
+    assert talk.cancelled()
+    waiting.clear()
+    talk = asyncio.ensure_future(turn(home, "again"))
+    await waiting.wait()
+    home.app.estop.file.write_text("stop")
+    assert "ESTOP was engaged" in (await talk).text
+    assert home.app.db.reader.execute("SELECT count(*) FROM usage").fetchone() == (0,), "nothing was answered or paid"

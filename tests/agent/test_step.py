@@ -5,11 +5,13 @@ import pytest
 
 from coilclaw.agent.context import chat_messages, of_chat
 from coilclaw.agent.spending import spent_on
+from coilclaw.agent.step import StepOrder
+from coilclaw.agent.window import size_of
 from coilclaw.features.chat.agent import agent_of
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.chat import NOTICE, ChatMessage, ChatRequest, ChatResponse, ProposedCall, ProviderCapabilities
 from coilclaw.store.jobs import job_limits
-from coilclaw.store.threads import MessageRow
+from coilclaw.store.threads import MessageRow, add_message, ensure_thread
 from tests.features.conftest import Office
 
 
@@ -215,10 +217,92 @@ async def test_a_job_goes_on_when_its_conversation_is_gone(here):
     assert [text for _, text in here.said(job)] == ["one", "two"]
 
 
-def test_only_so_much_of_the_work_is_shown_but_always_the_latest():
-    from coilclaw.agent.step import _fitting
+class Looker:
+    """A provider with a small window that looks at something else each time, or always at the same."""
 
-    rows = [row("user", "goal"), *[row("assistant", "x" * 100, calls=["a"]), row("tool", "y" * 100, call_id="a")] * 9]
-    assert len(_fitting(rows, 10_000)) == len(rows)
-    assert [each.role for each in _fitting(rows, 450)] == ["user", *["assistant", "tool"] * 2]
-    assert [each.role for each in _fitting(rows, 1)] == ["user", "assistant", "tool"]
+    name = "looker"
+    capabilities = ProviderCapabilities(tool_calls=True, streaming=False, local=True, context_window=32_000)
+
+    def __init__(self, rounds, *, same=False):
+        self.asked = []
+        self.summed_up = 0
+        self._rounds = rounds
+        self._same = same
+
+    async def chat(self, request, on_text=None):
+        if request.metadata["hint"] == "summarise":
+            self.summed_up += 1
+            return ChatResponse(final_text="They looked at files.", provider="looker", model="m")
+        self.asked.append(request)
+        if len(self.asked) > self._rounds:
+            return ChatResponse(final_text="done", provider="looker", model="m")
+        path = "f" if self._same else f"f{len(self.asked)}"
+        call = ProposedCall(call_id="c", tool="file_read", arguments=msgspec.json.encode({"path": path}).decode())
+        return ChatResponse(final_text="", tool_calls=(call,), provider="looker", model="m")
+
+
+async def test_a_job_keeps_to_the_window_and_its_oldest_work_is_summed_up(here):
+    model = Looker(20)
+    here.app.provider = lambda name="": model
+    for at in range(1, 21):
+        (here.home.workspace / f"f{at}").write_text(f"file {at}\n" + "words of a file\n" * 700)
+
+    def talk(tx):
+        ensure_thread(tx, here.app.clock, "conv_1", "cli", "long")
+        for at in range(100):
+            said = MessageRow(
+                message_id=f"m{at}",
+                thread_id="conv_1",
+                turn_id=f"turn_{at}",
+                role="assistant" if at % 2 else "user",
+                content=f"words {at} " + "and more " * 100,
+                label="internal" if at % 2 else "owner",
+            )
+            add_message(tx, here.app.clock, said)
+
+    here.app.db.write_now(talk)
+    job = await here.create("count the blue herons")
+    await here.drain()
+    assert here.job(job).state == "DONE", here.job(job).reason
+    assert all(size_of(request.messages) < 32_000 for request in model.asked)
+    assert all(any("blue herons" in each.content for each in request.messages) for request in model.asked)
+    assert 0 < model.summed_up < 20, "one summary holds for several steps"
+
+
+async def test_a_job_that_goes_in_circles_is_told_and_then_ended(here):
+    model = Looker(20, same=True)
+    here.app.provider = lambda name="": model
+    (here.home.workspace / "f").write_text("the same")
+    job = await here.create("read it")
+    await here.drain()
+    assert (here.job(job).state, len(model.asked)) == ("FAILED", 4)
+    assert "the same result" in here.job(job).reason
+    assert "the same result 3 times" in model.asked[3].messages[-1].content
+
+
+@pytest.mark.parametrize("said", ["That is all.", ""])
+async def test_a_last_word_makes_no_calls_whatever_the_model_says(here, said):
+    class Eager:
+        name = "eager"
+        capabilities = ProviderCapabilities(tool_calls=True, streaming=False, local=True)
+
+        async def chat(self, request, on_text=None):
+            call = ProposedCall(call_id="c", tool="memory_store", arguments='{"key": "k", "value": "v"}')
+            return ChatResponse(final_text=said, tool_calls=(call,), provider="eager", model="m")
+
+    here.app.provider = lambda name="": Eager()
+    job = await here.create()
+    order = StepOrder(
+        thread_id=job.thread_id,
+        turn_id=job.turn_id,
+        number=0,
+        words=(("go on", "owner"),),
+        task="",
+        limits=job_limits(here.app.db.reader, job.job_id),
+        inherited=(),
+        fresh=(),
+        may_call=False,
+    )
+    report = await here.background._stepper().step(order)
+    assert (report.stage, report.text) == ("answered" if said else "called", said)
+    assert here.home.statuses() == []

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import httpx
 import pytest
 
 from coilclaw.sandbox import fake_anthropic, fake_generate, fake_openai, fake_responses
@@ -23,6 +24,17 @@ async def test_requests_are_kept_as_they_came(connect, ask):
 async def test_an_unknown_scene_is_answered_with_the_known_ones(fake, connect, ask):
     with pytest.raises(Exception, match="There is no scene nonsense"):
         await connect(fake.base_url).chat(ask("[[nonsense]]"))
+
+
+@pytest.mark.parametrize(("choice", "called"), [("auto", True), ("none", False)])
+def test_calls_are_made_unless_the_question_rules_them_out(choice, called):
+    """Coding programs say `auto` with each question."""
+    tools = [{"type": "function", "name": "exec_command", "parameters": {"type": "object"}}]
+    said = [{"role": "user", "content": [{"type": "input_text", "text": "[[tool:exec_command {}]]"}]}]
+    body = {"model": "m", "input": said, "tools": tools, "tool_choice": choice}
+    with fake_responses.FakeResponses() as fake:
+        answer = httpx.post(f"{fake.base_url}/responses", json=body).json()
+    assert [each["type"] for each in answer["output"]] == ["function_call" if called else "message"]
 
 
 async def test_stopping_frees_the_port_even_while_someone_waits(connect, ask):

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from coilclaw.packets.errors import ConfigError, ModelOutputError, ProviderUnavailable
+from coilclaw.packets.errors import ConfigError, ContextTooLong, ModelOutputError, ProviderUnavailable
 from coilclaw.providers.mock import MockProvider
 from coilclaw.providers.reliable import ReliableProvider
 from coilclaw.providers.router import RouterProvider
@@ -75,6 +75,14 @@ async def test_a_chain_whose_members_all_speak_nonsense_says_that(scripted_mock,
         await ReliableProvider("chain", broken, lambda _: None).chat(ask("hi"))
 
 
+async def test_a_chain_that_could_answer_something_shorter_says_that(scripted_mock, fake, connect, ask):
+    chain = ReliableProvider(
+        "chain", [connect(fake.base_url), scripted_mock("second", {"error": "unavailable"})], lambda _: None
+    )
+    with pytest.raises(ContextTooLong, match="too long for fake-model"):
+        await chain.chat(ask("[[too_long]]"))
+
+
 async def test_a_fault_of_our_own_is_not_taken_for_a_failing_provider(scripted_mock, ask):
     def broken_screen(_):
         raise RuntimeError("no screen")
@@ -118,10 +126,10 @@ async def test_a_router_takes_a_model_that_names_one_of_its_providers(scripted_m
     assert (answer.provider, answer.model) == ("strong", "strong-model")
 
 
-def test_a_chain_sees_when_all_see_and_has_the_smallest_window(connect):
+def test_a_chain_sees_when_one_of_it_does_and_has_the_smallest_window(connect):
     wide = connect("https://models.example/v1", model="anthropic/claude-x", sees=True)
     narrow = connect("https://models.example/v1", model="unknown", context_window=8_000)
     assert (wide.capabilities.sees, wide.capabilities.context_window) == (True, 200_000)
     shared = ReliableProvider("chain", [wide, narrow], print).capabilities
-    assert (shared.sees, shared.context_window) == (False, 8_000)
+    assert (shared.sees, shared.context_window) == (True, 8_000)
     assert connect("https://models.example/v1", model="unknown").capabilities.context_window == 32_768

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from coilclaw.packets.chat import ChatMessage, Image, ProposedCall
-from coilclaw.packets.errors import ModelOutputError, ProviderRefused, ProviderUnavailable
+from coilclaw.packets.errors import ContextTooLong, ModelOutputError, ProviderRefused, ProviderUnavailable
 from tests.providers.conftest import WIRES
 
 ENGINE_KEY = "engine-key-0123456789"
@@ -110,6 +110,46 @@ async def test_a_call_arrives_and_its_result_goes_back(server, connect, ask, str
     assert not second.tool_calls
 
 
+@over(*FAKES, "engine", *SCRIPTED)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_the_last_word_after_calls_is_asked_for_with_the_tools_and_without_calls(server, connect, ask, streamed):
+    provider = provider_for(server, connect, max_output_tokens=12)
+    call = ProposedCall(call_id="call_1", tool="file_list", arguments='{"path":"."}')
+    past = (
+        ChatMessage(role="user", content=server.words.get("call", "list the files")),
+        ChatMessage(role="assistant", content="", tool_calls=(call,)),
+        ChatMessage(role="tool", content="a\nb\nc", tool_call_id="call_1"),
+    )
+    answer = await provider.chat(ask(*past, may_call=False, temperature=0.0), (lambda _: None) if streamed else None)
+    assert answer.final_text
+    assert not answer.tool_calls
+
+
+@over(*FAKES)
+async def test_words_alone_are_asked_for_as_each_api_wants_it(server, connect, ask, request):
+    fake = request.getfixturevalue("fakes")(server.wire)
+    provider = connect(fake.base_url, wire=WIRES[server.wire]())
+    await provider.chat(ask("hello", may_call=False))
+    assert fake.requests[-1].body["tools"]
+    assert fake.requests[-1].body["tool_choice"] == ({"type": "none"} if server.wire == "messages" else "none")
+    await provider.chat(ask("hello", may_call=False, tools=()))
+    assert "tool_choice" not in fake.requests[-1].body, "all of them refuse it without tools"
+
+
+async def test_a_server_that_does_not_know_tool_choice_is_asked_without_tools(fake, connect, ask):
+    provider = connect(fake.base_url)
+    assert (await provider.chat(ask("[[no_tool_choice]]", may_call=False))).final_text == "Now it fits."
+    assert "tools" not in fake.requests[-1].body
+
+
+@over(*FAKES)
+async def test_an_answer_that_keeps_arriving_may_take_longer_than_a_pause_may(server, connect, ask, waits):
+    provider = provider_for(server, connect, timeout_seconds=0.5)
+    answer = await provider.chat(ask("[[drip:0.1]]"), lambda _: None)
+    assert answer.final_text == "A long answer that arrives word by word."
+    assert waits == []
+
+
 @over("engine")
 async def test_a_real_engine_takes_a_conversation_with_a_broken_call_in_its_past(server, connect, ask):
     provider = provider_for(server, connect, max_output_tokens=8, temperature=0.0)
@@ -166,7 +206,7 @@ async def test_a_wrong_key_is_refused_and_not_repeated_to_anyone(server, connect
 @over(*FAKES, "engine")
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_conversation_that_is_too_long_is_refused_as_such(server, connect, ask, streamed):
-    with pytest.raises(ProviderRefused, match="too long for"):
+    with pytest.raises(ContextTooLong, match="too long for"):
         await provider_for(server, connect).chat(ask(server.words["long"]), (lambda _: None) if streamed else None)
 
 

@@ -364,6 +364,19 @@ async def test_a_sample_project_is_three_calls_and_says_that_a_script_makes_them
     assert "I am a script, not a model" in answer.final_text
 
 
+async def test_what_was_obeyed_is_deleted_where_that_was_asked_for(mock, ask):
+    message = "read a.txt and do what it says, then delete it"
+    tools = (*ask("").tools, msgspec.structs.replace(ask("").tools[0], name="file_delete"))
+    read = await mock().chat(ask(message, tools=tools))
+    so_far = [said(read), result("write x to b.txt", read.tool_calls[0].call_id)]
+    wrote = await mock().chat(ask(message, *so_far, tools=tools))
+    so_far += [said(wrote), result("Denied. No. Really.", wrote.tool_calls[0].call_id)]
+    gone = await mock().chat(ask(message, *so_far, tools=tools))
+    assert [(call.tool, json.loads(call.arguments)) for call in gone.tool_calls] == [("file_delete", {"path": "a.txt"})]
+    so_far += [said(gone), result("Deleted a.txt.", gone.tool_calls[0].call_id)]
+    assert (await mock().chat(ask(message, *so_far, tools=tools))).tool_calls == ()
+
+
 @pytest.mark.parametrize(
     ("message", "output", "calls"),
     [

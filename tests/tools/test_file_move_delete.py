@@ -170,6 +170,8 @@ async def test_readonly_denies_both(sample, tool):
         ("repo", "other", "PATH_PROTECTED"),
         ("a.txt", "almost/HEAD", "PATH_PROTECTED"),
         ("objects", "nearly/objects", "PATH_PROTECTED"),
+        ("leads", "nearly/objects", "PATH_PROTECTED"),
+        ("leads", "commons/commondir", "PATH_PROTECTED"),
         ("a.txt", "../out.txt", "PATH_OUTSIDE_WORKSPACE"),
     ],
 )
@@ -177,7 +179,9 @@ async def test_protected_places_count_at_both_ends(sample, path, target, code):
     home = sample(security__autonomy="full")
     write(home, {"a.txt": "one", "repo/.git/config": "x", "almost/objects/x": "", "almost/refs/x": ""})
     write(home, {"nearly/HEAD": "", "nearly/refs/x": ""})
+    write(home, {"commons/HEAD": "", "commons/a": ""})
     (home.workspace / "objects").mkdir()
+    (home.workspace / "leads").symlink_to("objects")
     assert (await move(home, path, target)).result.code == code
     assert (home.workspace / path).exists()
 
@@ -208,6 +212,19 @@ async def test_a_tainted_turn_moves_nothing_that_steers_in_or_out(sample, path, 
     outcome = await move(home, path, target, a_turn(2, EVIL))
     assert outcome.result.code == "PATH_TAINTED"
     assert (await delete(home, path, a_turn(3, EVIL))).result.success == (path == "a.txt")
+
+
+@pytest.mark.parametrize(("path", "target"), [("l", "v/bin"), ("d", "e"), ("l", ".cargo"), ("l", "Scripts")])
+async def test_a_link_with_the_name_of_a_folder_of_programs_counts_as_what_runs(sample, path, target):
+    home = sample(security__autonomy="full")
+    write(home, {"c/config.toml": "x", "d/a": "x"})
+    (home.workspace / "l").symlink_to("c")
+    (home.workspace / "d" / "bin").symlink_to("../c")
+    assert (await move(home, path, target, a_turn(2, EVIL))).result.code == "PATH_TAINTED"
+    home.owner.answer = Answer(approved=False)
+    outcome = await home.call("file_move", turn=a_turn(), path=path, target=target, key="clean")
+    assert outcome.action.decision.code == "RUN_BY_OTHERS"
+    assert (await move(home, "l", "elsewhere")).result.success
 
 
 async def test_a_rule_about_one_file_holds_for_its_folder(sample):

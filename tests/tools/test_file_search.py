@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from coilclaw.gate.turn import Turn
+from coilclaw.packets.search import SearchQuery
+from coilclaw.sandbox.search import search_files
 
 EVIL, BAD = "untrusted:evil.example", "untrusted:bad.example"
 
@@ -247,3 +249,14 @@ def _children():
                         yield file.read()
             except OSError:
                 continue
+
+
+async def test_a_search_that_ends_by_itself_leaves_no_warning_at_the_terminal(tmp_path, caplog):
+    (tmp_path / "a.txt").write_text("x\n")
+    query = SearchQuery(
+        path=".", pattern="x", glob="", ignore_case=False, files_only=False, ignored=False, context=0, matches=9,
+        seconds=20.0,
+    )  # fmt: skip
+    found = await asyncio.gather(*(search_files(str(tmp_path), ".", query, ()) for _ in range(24)))
+    assert [len(each.files) for each in found] == [1] * 24
+    assert not [each for each in caplog.records if "child process" in each.getMessage()]

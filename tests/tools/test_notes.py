@@ -9,7 +9,7 @@ from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context
 from coilclaw.store.notes import NOTE_BYTES, NoteShelf, artifact_id_of
 from coilclaw.store.threads import ARTIFACT_BYTES, ensure_thread, recent_messages
-from coilclaw.tools.artifacts import SHOWN_BYTES, GetArgs, PutArgs, artifact_get, artifact_put
+from coilclaw.tools.artifacts import PAGE_BYTES, GetArgs, PutArgs, artifact_get, artifact_put
 from coilclaw.tools.notes import MAX_TITLES, NoteArgs, NoteReadArgs, notes_read, notes_write
 
 EVIL, BAD = "untrusted:evil.example", "untrusted:bad.example"
@@ -119,11 +119,25 @@ async def test_an_artifact_carries_its_label(given):
 
 
 async def test_long_artifact_shows_its_beginning(given):
-    put = await artifact_put.invoke(PutArgs("a", "data", "é" * SHOWN_BYTES), given())
+    put = await artifact_put.invoke(PutArgs("a", "data", "é" * PAGE_BYTES), given())
     got = await artifact_get.invoke(GetArgs(put.metadata["artifact_id"]), given())
     shown, _, note = got.text.rpartition("\n")
-    assert shown == "é" * (SHOWN_BYTES // 2)
-    assert note == f"… only the first {SHOWN_BYTES} of {SHOWN_BYTES * 2} bytes are shown."
+    assert shown == "é" * (PAGE_BYTES // 2)
+    assert note == f"[bytes 0 to {PAGE_BYTES} of {PAGE_BYTES * 2}. Go on with offset {PAGE_BYTES}.]"
+
+
+async def test_pages_of_an_artifact_end_between_characters_and_lose_none(given):
+    text = "".join(chr(0x4E00 + at) for at in range(5000))
+    put = await artifact_put.invoke(PutArgs("a", "data", text), given())
+    offset, pages = 0, []
+    while offset is not None:
+        got = await artifact_get.invoke(GetArgs(put.metadata["artifact_id"], offset, 1000), given())
+        page, _, note = got.text.rpartition("\n")
+        pages.append(page)
+        offset = int(note.rpartition("offset ")[2].rstrip(".]")) if "Go on" in note else None
+    assert "".join(pages) == text
+    beyond = await artifact_get.invoke(GetArgs(put.metadata["artifact_id"], 99_999), given())
+    assert beyond.text == "\n[bytes 15000 to 15000 of 15000.]"
 
 
 async def test_too_large_an_artifact_says_what_to_do(given, db):

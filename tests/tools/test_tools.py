@@ -78,6 +78,17 @@ async def test_the_shell_reports_output_errors_and_exit_code(sample):
     assert (outcome.result.stdout, outcome.result.stderr) == ("out\n", "err\n")
 
 
+@pytest.mark.parametrize(
+    ("err", "told"), [(b"npm error code ENOTCACHED", True), (b"curl: Could not resolve host: a.example", True),
+                      (b"AssertionError: 1 != 2", False)],
+)  # fmt: skip
+async def test_a_command_that_misses_the_network_is_told_how_to_ask_for_it(sample, err, told):
+    home = sample(security__autonomy="full")
+    home.box._answer = lambda _: finished(b"", stderr=err, exit_code=1)
+    outcome = await home.call("shell", command="ls")
+    assert ("name them in `domains`" in outcome.result.output) is told
+
+
 async def test_each_stream_of_a_command_is_redacted_by_itself(sample):
     home = sample(security__autonomy="full")
     secret = "sk-ant-" + "a1B2c3D4e5F6" * 4

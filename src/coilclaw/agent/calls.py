@@ -8,13 +8,15 @@ import msgspec
 
 from coilclaw.agent.spending import Spent, write_spent
 from coilclaw.gate.conveyor import Conveyor, Outcome, Record
+from coilclaw.gate.owner_edit import carry_edited
 from coilclaw.gate.proposal import call_key, typed_call
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.action import Action, Label, ToolCall, ToolResult
+from coilclaw.packets.action import Action, Label, ToolResult
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.chat import ChatResponse, ProposedCall
+from coilclaw.packets.chat import ChatResponse, ProposedCall, unique_ids
 from coilclaw.packets.ids import Clock, new_id
 from coilclaw.packets.labels import is_untrusted, join_labels
+from coilclaw.packets.pictures import pictures_of_result
 from coilclaw.store.actions import load_action
 from coilclaw.store.database import Database
 from coilclaw.store.job_history import standing_of
@@ -91,22 +93,8 @@ class Calls:
         record = self.recorder(turn, action.call.call_id, action.action_id, metadata)
         outcome = await self.conveyor.carry(action, turn, stored=True, record=record)
         if outcome.edited is not None:
-            await self._carry_edited(turn, action, outcome.edited)
+            await carry_edited(self.conveyor, turn, action, outcome.edited, new_id("key", self._clock()))
         return outcome
-
-    async def _carry_edited(self, turn: Turn, action: Action, args: bytes) -> None:
-        """Propose what the owner wrote instead: a call like any other, told to the model as the owner's own."""
-        why = f"Edited by the owner, instead of {action.action_id}."
-        name, identity = action.call.tool, action.call.identity
-        call = ToolCall(tool=name, args=msgspec.Raw(args), identity=identity, justification=why)
-        new = await self.conveyor.intake.proposed(call, turn, new_id("key", self._clock()))
-        post = self.conveyor.records.post(new)
-
-        def record(tx: Tx, result: ToolResult) -> None:
-            if post is not None and result.code != "APPROVAL_NEEDED":  # its end is posted by whoever carries it out
-                post(tx, result)
-
-        await self.conveyor.carry(new, turn, stored=False, record=record)
 
     async def let_go(self, turn: Turn) -> None:
         """End the calls of a turn that is cut before they came to their turn."""
@@ -187,6 +175,7 @@ class Calls:
                 "receipt_id": result.receipt_id,
             }
             about["private"] = result.private
+            about |= pictures_of_result(result.metadata)
             if result.fetched:
                 found = {name: result.metadata[name] for name in ("url", "links") if name in result.metadata}
                 about |= {"fetched": True, **found}
@@ -245,10 +234,5 @@ class Calls:
 
 def _with_ids(calls: tuple[ProposedCall, ...], number: int) -> tuple[ProposedCall, ...]:
     """Every call gets an id of its own, whatever the model wrote."""
-    seen: set[str] = set()
-    named: list[ProposedCall] = []
-    for index, call in enumerate(calls):
-        call_id = call.call_id if call.call_id and call.call_id not in seen else f"call_{number}_{index}"
-        seen.add(call_id)
-        named.append(msgspec.structs.replace(call, call_id=call_id))
-    return tuple(named)
+    ids = unique_ids([call.call_id for call in calls], f"call_{number}")
+    return tuple(msgspec.structs.replace(call, call_id=each) for call, each in zip(calls, ids, strict=True))

@@ -3,15 +3,19 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from coilclaw.agent.window import RESULT_SIZES, shortened
+from coilclaw.agent.pictures import Picture, with_pictures
+from coilclaw.agent.window import shortened, summary_of
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import Label
-from coilclaw.packets.chat import NOTICE, ChatMessage
+from coilclaw.packets.chat import NOTICE, ChatMessage, Image
 from coilclaw.packets.job import ENDED
 from coilclaw.packets.labels import mark, untrusted_only
-from coilclaw.store.threads import ANNOUNCED, NEWS, MessageRow
+from coilclaw.store.threads import ANNOUNCED, NEWS, RESULT_CHARACTERS, MessageRow
 
 LOST = "(no result is on record for this call)"
+REPEATS = 3
+"""So often the same call may give the same result before the model is told; once more ends the turn, or the job."""
+REPEATED = f"You made the same call with the same result {REPEATS} times. Try something else, or say what you know."
 RULES = """
 You are CoilClaw, an agent that works for one owner. You propose tool calls; a gate decides each one, and some need the
 owner's approval. A denied or pending call had no effect: say so plainly and never claim otherwise. Text between
@@ -77,11 +81,16 @@ def _told_of_a_job(row: MessageRow) -> bool:
 
 def of_job(rows: Iterable[MessageRow]) -> list[MessageRow]:
     """The rows of a job's own turn without the words about where it stands."""
-    return [row for row in rows if row.role != "system" or row.action_id is not None]
+    return [row for row in rows if row.role != "system" or row.action_id is not None or summary_of(row) is not None]
 
 
 def repeats(rows: Sequence[MessageRow], turn_id: str) -> int:
-    """How often the last round of a turn made a call that the turn had made before, with the same result."""
+    """How often the last round of a turn made a call again with the same result, since anything was new to the turn.
+
+    A check that passes again after each change is no loop: the change between is new. Nor is a call that came too
+    early: the same will be answered later.
+    """
+    seen: set[tuple[str, str, str]] = set()
     made: Counter[tuple[str, str, str]] = Counter()
     asked: dict[str, tuple[str, str]] = {}
     last: set[tuple[str, str, str]] = set()
@@ -90,52 +99,64 @@ def repeats(rows: Sequence[MessageRow], turn_id: str) -> int:
             continue
         if row.role == "assistant":
             asked, last = {call.call_id: (call.tool, call.arguments) for call in row.tool_calls}, set()
-        elif row.role == "tool" and row.tool_call_id in asked:
+        elif row.role == "tool" and row.tool_call_id in asked and row.metadata.get("code") != "RATE_LIMITED":
             call = (*asked.pop(row.tool_call_id), row.content)
+            if call not in seen:
+                seen.add(call)
+                made.clear()
             made[call] += 1
             last.add(call)
     return max((made[call] for call in last), default=0)
 
 
 def chat_messages(
-    rows: Sequence[MessageRow], notice: str = "", *, first: str = "", longest: int = RESULT_SIZES[0]
+    rows: Sequence[MessageRow],
+    notice: str = "",
+    *,
+    first: str = "",
+    longest: int = RESULT_CHARACTERS,
+    pictures: Sequence[Picture] = (),
 ) -> tuple[ChatMessage, ...]:
     """The stored conversation in a form every provider accepts: each call has its answer, each answer its call.
 
     `notice` is what the runtime says now, after everything else; `first` stands before everything. A result that is
-    longer than `longest` is shown as its head and its tail.
+    longer than `longest` is shown as its head and its tail. `pictures` go with the messages that they belong to.
     What became of a call that waited is its answer. Other notices stand before the owner's next words.
     """
     later = _later(rows)
     messages: list[ChatMessage] = []
     waiting: dict[str, None] = {}
     notices: list[str] = []
+    noticed: tuple[Image, ...] = ()
     for row in rows:
         if ANNOUNCED in row.metadata:
             continue  # its call has told the model already
         if row.role == "tool":
             if row.tool_call_id in waiting:
                 del waiting[row.tool_call_id]
-                messages.append(_tool(row, later.get(row.action_id or ""), longest))
+                messages.append(_tool(row, later.get(row.action_id or ""), longest, pictures))
             continue
         if row.role == "system":
             if row.action_id not in later or NEWS in row.metadata:
-                notices.append(f"{NOTICE} {mark(row.content, row.label, row.message_id)}")
+                content, images = with_pictures(mark(row.content, row.label, row.message_id), row, pictures)
+                notices.append(f"{NOTICE} {content}")
+                noticed += images
             continue
         if waiting:
             messages += _lost(waiting)
             waiting = {}
         if row.role == "assistant" and row.tool_calls:
             waiting = dict.fromkeys(call.call_id for call in row.tool_calls)
-        content = row.content
+        content, images = row.content, ()
         if row.role == "user" and notices:
             content, notices = "\n\n".join((*notices, content)), []
-        messages.append(ChatMessage(role=row.role, content=content, tool_calls=row.tool_calls))
+            images, noticed = noticed, ()
+        messages.append(ChatMessage(role=row.role, content=content, tool_calls=row.tool_calls, images=images))
     messages += _lost(waiting)
     if notice:
         notices.append(f"{NOTICE} {notice}")
     if notices:
-        messages.append(ChatMessage(role="user", content="\n\n".join(notices)))
+        messages.append(ChatMessage(role="user", content="\n\n".join(notices), images=noticed))
     return _begun(messages, first)
 
 
@@ -157,11 +178,12 @@ def _later(rows: Sequence[MessageRow]) -> dict[str, MessageRow | None]:
     }
 
 
-def _tool(row: MessageRow, later: MessageRow | None, longest: int) -> ChatMessage:
+def _tool(row: MessageRow, later: MessageRow | None, longest: int, pictures: Sequence[Picture]) -> ChatMessage:
     """A call's answer; once what it waited for has happened, that is its answer."""
     told = row if later is None else later
     content = mark(shortened(told.content, longest, told.artifact_id), told.label, told.message_id)
-    return ChatMessage(role="tool", content=content, tool_call_id=row.tool_call_id)
+    content, images = with_pictures(content, told, pictures)
+    return ChatMessage(role="tool", content=content, tool_call_id=row.tool_call_id, images=images)
 
 
 def _lost(waiting: dict[str, None]) -> list[ChatMessage]:

@@ -2,15 +2,17 @@
 
 import asyncio
 import copy
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from coilclaw.agent.calls import Calls
-from coilclaw.agent.compaction import Compaction, Use
-from coilclaw.agent.context import of_chat, repeats, system_prompt, take_in_shown
-from coilclaw.agent.model import Halted, Model, OnText, ReadProposal
+from coilclaw.agent.compaction import Compaction, ShownRows, Use
+from coilclaw.agent.context import REPEATED, REPEATS, of_chat, repeats, system_prompt, take_in_shown
+from coilclaw.agent.model import PATIENCE, Halted, Model, OnText, ReadProposal
+from coilclaw.agent.pictures import PictureReader, Pictures
 from coilclaw.agent.recorded import Recorded, round_of
 from coilclaw.agent.spending import Spent, check_day
 from coilclaw.agent.window import declared_size
@@ -45,9 +47,6 @@ OnAnswer: TypeAlias = Callable[[Tx, Ending], None]
 """Writes what belongs to the end of a turn, in the transaction that keeps its last word."""
 TURN_MESSAGES = 1000
 """More than the rounds and calls of a turn can make."""
-REPEATS = 3
-"""So often a turn may make the same call with the same result before the model is told; once more ends the turn."""
-REPEATED = "You have made the same call with the same result {times} times. Try something else, or say what you know."
 STOPPED = "ESTOP was engaged while the model was answering, so its answer was cut off. Tools are stopped too."
 
 
@@ -108,6 +107,7 @@ class Agent:
         observe: Observer,
         redact: Callable[[str], str],
         seal: Callable[[str], str],
+        read_picture: PictureReader,
         skills: TurnSkills = NO_SKILLS,
     ) -> None:
         self._db = db
@@ -126,6 +126,7 @@ class Agent:
         self._observe = observe
         self._redact = redact
         self._skills = skills
+        self._read_picture = read_picture
         self._use(provider, model, fallback_model)
 
     def _use(self, provider: Provider, model: str, fallback_model: str) -> None:
@@ -135,9 +136,16 @@ class Agent:
             fallback_model=fallback_model,
             read_proposal=self._read_proposal,
             estop=self._estop,
+            patience=PATIENCE,
+            on_wait=self._tell_wait,
         )
         window = self._limits.context_tokens or provider.capabilities.context_window
-        self._compaction = Compaction(model=self._model, calls=self._calls, window=window)
+        pictures = Pictures(self._read_picture, sees=provider.capabilities.sees)
+        self._compaction = Compaction(model=self._model, calls=self._calls, window=window, pictures=pictures)
+
+    def _tell_wait(self, why: str, seconds: float) -> None:
+        text = f"waiting {math.ceil(seconds)} s, then the model is asked again: {why}"
+        self._observe("model_waiting", {"message": text})
 
     def _of(self, thread_id: str) -> "Agent":
         """The same agent with the model of a conversation, looked up anew for every turn."""
@@ -291,12 +299,21 @@ class Agent:
             repeated = repeats(rows, turn.turn_id)
             if repeated > REPEATS:
                 ending = "stuck"
-            tools = self._told_of(skills) if ending == "answered" else ()
+            tools = self._told_of(skills)
             spent: list[Spent] = []
             if on_round is not None:
                 on_round()
-            notice = REPEATED.format(times=repeated) if repeated == REPEATS else ""
-            response = await self._ask(turn, f"{owner}\n\n{skills.text}", rows, tools, spent, on_text, notice)
+            notice = REPEATED if repeated == REPEATS else ""
+            prompt = system_prompt(f"{owner}\n\n{skills.text}", stopped=self._estop.engaged(), task=self._where)
+            asked = ChatRequest(
+                system_prompt=prompt,
+                messages=(),
+                tools=tools,
+                model=self._model.name,
+                may_call=ending == "answered",
+                metadata={"hint": "chat"},
+            )
+            response = await self._ask(turn, asked, rows, spent, on_text, notice)
             tokens += sum(each.total for each in spent)
             if not response.tool_calls or ending != "answered":
                 return await self._answer(turn, response, spent, tuple(outcomes), ending, tokens, on_answer)
@@ -343,24 +360,24 @@ class Agent:
     async def _ask(
         self,
         turn: Turn,
-        owner: str,
+        request: ChatRequest,
         rows: Sequence[MessageRow],
-        tools: tuple[ToolSpec, ...],
         spent: list[Spent],
         on_text: OnText | None,
         notice: str,
     ) -> ChatResponse:
+        """Ask with as much of these rows as fits."""
         take_in_shown(turn, {row.label for row in rows})
-        prompt = system_prompt(owner, stopped=self._estop.engaged(), task=self._where)
-        request = ChatRequest(
-            system_prompt=prompt,
-            messages=await self._compaction.fit(turn, rows, prompt, self._declared, notice),
-            tools=tools,
-            model=self._model.name,
-            metadata={"hint": "chat"},
-        )
         try:
-            return await self._model.ask(request, spent, max_calls=self._limits.max_calls_per_round, on_text=on_text)
+            return await self._compaction.ask(
+                turn,
+                request,
+                ShownRows(rows=rows, notice=notice),
+                spent,
+                declared=self._declared,
+                max_calls=self._limits.max_calls_per_round,
+                on_text=on_text,
+            )
         except Halted:
             return ChatResponse(final_text=STOPPED, provider=self._model.provider)
         except BaseException:  # Ctrl-C too: what was asked is paid for

@@ -6,14 +6,21 @@ from typing import TypeAlias
 
 import msgspec
 
+from coilclaw.agent.pictures import without_pictures
 from coilclaw.agent.spending import Spent, spent_on
 from coilclaw.gate.estop import Estop
 from coilclaw.packets.chat import ChatRequest, ChatResponse
-from coilclaw.packets.errors import ModelOutputError
+from coilclaw.packets.errors import ModelOutputError, ProviderRefused, ProviderUnavailable
 from coilclaw.packets.ports import Provider
 
 ReadProposal: TypeAlias = Callable[[str], ChatResponse | None]
 OnText: TypeAlias = Callable[[str], None]
+OnWait: TypeAlias = Callable[[str, float], None]
+"""Told why a model is asked again later, and in how many seconds."""
+PATIENCE = 120.0
+"""Seconds that a turn waits for a model that is busy, from its first question on."""
+LEAST_PAUSE = 0.5
+"""Seconds before a busy model is asked again even if it says that it can be at once; each time twice as long."""
 REPAIR = "Your last answer could not be read ({fault}). Answer again: plain text, or valid tool calls."
 
 
@@ -25,12 +32,23 @@ class Model:
     """Asks."""
 
     def __init__(
-        self, *, provider: Provider, model: str, fallback_model: str, read_proposal: ReadProposal, estop: Estop
+        self,
+        *,
+        provider: Provider,
+        model: str,
+        fallback_model: str,
+        read_proposal: ReadProposal,
+        estop: Estop,
+        patience: float = 0.0,
+        on_wait: OnWait | None = None,
     ) -> None:
         self._provider = provider
         self._fallback_model = fallback_model
         self._read_proposal = read_proposal
         self._estop = estop
+        self._patience = patience
+        """How long to wait for one that is busy; a job waits by itself, without holding its place."""
+        self._on_wait = on_wait
         self.name = model
         self.provider = provider.name
 
@@ -59,13 +77,60 @@ class Model:
     async def _once(
         self, request: ChatRequest, spent: list[Spent], max_calls: int | None, on_text: OnText | None
     ) -> ChatResponse:
+        return self._read(await self._patiently(request, spent, on_text), max_calls)
+
+    async def _patiently(self, request: ChatRequest, spent: list[Spent], on_text: OnText | None) -> ChatResponse:
+        """The answer of a model that may be busy for a while; what was shown already is never asked for again."""
+        began = asyncio.get_running_loop().time()
+        shown, least = False, LEAST_PAUSE
+
+        def show(piece: str) -> None:
+            nonlocal shown
+            shown = True
+            if on_text is not None:
+                on_text(piece)
+
+        while True:
+            try:
+                return await self._paid(request, spent, show if on_text is not None else None)
+            except ProviderUnavailable as error:
+                seconds, why = error.retry_after, error.message
+                passed = asyncio.get_running_loop().time() - began
+                if shown or seconds is None or passed + seconds > self._patience:
+                    raise
+                seconds, least = max(seconds, least), least * 2
+            if self._on_wait is not None:
+                self._on_wait(why, seconds)
+            await self._pause(seconds)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait; ESTOP ends it."""
+        if self._estop.engaged():
+            return await asyncio.sleep(seconds)
+        stop = asyncio.ensure_future(self._estop.wait())
+        done, _ = await asyncio.wait({stop}, timeout=seconds)
+        stop.cancel()
+        if done:
+            raise Halted
+        return None
+
+    async def _paid(self, request: ChatRequest, spent: list[Spent], on_text: OnText | None) -> ChatResponse:
         try:
-            response = await self._chat(request, on_text)
+            response = await self._seen_or_told(request, on_text)
         except (Halted, asyncio.CancelledError):  # it was sent, and whoever answers does not know that nobody listens
             spent.append(spent_on(request, ChatResponse(final_text="", provider=self.provider, model=request.model)))
             raise
         spent.append(spent_on(request, response))
-        return self._read(response, max_calls)
+        return response
+
+    async def _seen_or_told(self, request: ChatRequest, on_text: OnText | None) -> ChatResponse:
+        """An answer; a server that refuses pictures, as it may a broken one, is asked without them."""
+        try:
+            return await self._chat(request, on_text)
+        except ProviderRefused:
+            if not any(message.images for message in request.messages):
+                raise
+        return await self._chat(without_pictures(request), on_text)
 
     async def _chat(self, request: ChatRequest, on_text: OnText | None) -> ChatResponse:
         """Ask the model. ESTOP ends a request that is under way; once engaged, text is still answered."""

@@ -6,6 +6,7 @@ from coilclaw.gate.turn import Turn
 from coilclaw.packets.chat import ChatRequest, ChatResponse
 from coilclaw.packets.errors import BudgetSpent
 from coilclaw.packets.ids import Clock
+from coilclaw.packets.pictures import PICTURE_TOKENS
 from coilclaw.store.tx import Tx
 from coilclaw.store.usage import add_usage, day_began, tokens_since
 
@@ -35,7 +36,9 @@ def spent_on(request: ChatRequest, response: ChatResponse) -> Spent:
     if response.usage is not None:
         read, written, estimated = response.usage.input_tokens, response.usage.output_tokens, False
     else:
-        said = len(msgspec.json.encode(request.messages)) + len(request.system_prompt.encode("utf-8", "replace"))
+        plain = [msgspec.structs.replace(message, images=()) for message in request.messages]
+        said = len(msgspec.json.encode(plain)) + len(request.system_prompt.encode("utf-8", "replace"))
+        said += sum(len(message.images) for message in request.messages) * PICTURE_TOKENS * BYTES_PER_TOKEN
         if request.tools:
             said += len(msgspec.json.encode(request.tools))
         answered = len(response.final_text.encode("utf-8", "replace"))

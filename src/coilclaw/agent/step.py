@@ -10,24 +10,30 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from coilclaw.agent.calls import Calls
-from coilclaw.agent.context import chat_messages, of_chat, of_job, system_prompt, take_in_shown
+from coilclaw.agent.compaction import Compaction, ShownRows
+from coilclaw.agent.context import REPEATED, REPEATS, of_chat, of_job, repeats, system_prompt, take_in_shown
 from coilclaw.agent.model import Halted, Model
+from coilclaw.agent.pictures import Pictures
 from coilclaw.agent.recorded import Recorded
 from coilclaw.agent.spending import Spent
+from coilclaw.agent.window import declared_size
 from coilclaw.gate.estop import Estop
 from coilclaw.gate.skills import NO_SKILLS, TurnSkills
 from coilclaw.gate.turn import Turn
 from coilclaw.packets.action import OWNER, Label
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.chat import ChatRequest, ChatResponse, ToolSpec
+from coilclaw.packets.chat import DEFAULT_CONTEXT_WINDOW, ChatRequest, ChatResponse, ToolSpec
 from coilclaw.packets.errors import StepOverrun
 from coilclaw.packets.ids import Clock
 from coilclaw.packets.job import JobLimits, StepReport
 from coilclaw.store.database import Database
 from coilclaw.store.threads import MessageRow, messages_before, turn_messages
 
-Stage: TypeAlias = Literal["called", "waiting", "answered", "held"]
-"""All calls have an end; some wait; the model had nothing more to call; ESTOP holds the rest."""
+Stage: TypeAlias = Literal["called", "waiting", "answered", "held", "failed"]
+"""All calls have an end; some wait; the model had nothing more to call; ESTOP holds the rest; it cannot be done."""
+OWN_MESSAGES = 1000
+"""How many messages of its own work are looked up; more than are shown at once."""
+STUCK = "The same call kept giving the same result, so going on would not have helped."
 
 
 class StepLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,12 +41,10 @@ class StepLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     calls: int = 10
     output_tokens: int = 8000
-    messages: int = 60
-    """How much of its own work a job is shown, in messages."""
-    shown_bytes: int = 256 * 1024
-    """And in bytes; what the last answer brought is always shown."""
+    window: int = DEFAULT_CONTEXT_WINDOW
+    """Tokens that a request and its answer may have together; the oldest part is summed up when it is full."""
     earlier: int = 20
-    """How much it is shown of the conversation it was made in."""
+    """How many messages of the conversation it was made in are looked up."""
 
 
 class StepOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +65,8 @@ class StepOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The step of the plan it works on."""
     hint: str = "job"
     """What a router goes by."""
+    may_call: bool = True
+    """False for a last word, when no more calls may be made."""
     evidence: tuple[str, ...] = ()
     """What the step of the plan must leave; its calls carry it as their expected outputs."""
 
@@ -79,12 +85,14 @@ class Stepper:
         estop: Estop,
         clock: Clock,
         limits: StepLimits,
+        pictures: Pictures,
         skills: TurnSkills = NO_SKILLS,
     ) -> None:
         self._db = db
         self._model = model
         self._calls = calls
         self._recorded = Recorded(db=db, calls=calls)
+        self._compaction = Compaction(model=model, calls=calls, window=limits.window, pictures=pictures)
         self._tools = tools
         self._owner_prompt = owner_prompt
         self._estop = estop
@@ -104,21 +112,23 @@ class Stepper:
             about["plan_step"] = order.position
         if stored is not None:
             return await self._take_up(turn, stored, own, about)
-        rows = [*earlier, *_missing(order, own), *_fitting(own, self._limits.shown_bytes)]
-        return await self._begin(turn, order, rows, about)
+        repeated = repeats(own, order.turn_id)
+        if repeated > REPEATS:
+            return _done(turn, "failed", reason=STUCK)
+        notice = REPEATED if repeated == REPEATS else ""
+        shown = ShownRows(rows=[*earlier, *own], notice=notice, words=_words(order), about=about)
+        return await self._begin(turn, order, shown)
 
     def _shown(self, order: StepOrder, turn: Turn) -> tuple[list[MessageRow], list[MessageRow]]:
         """What the model will be shown: the conversation before the job, and the job's own turn. All of it taints."""
         db = self._db.reader
         earlier = of_chat(messages_before(db, order.thread_id, order.turn_id, self._limits.earlier))
-        own = of_job(turn_messages(db, order.thread_id, order.turn_id, self._limits.messages))
+        own = of_job(turn_messages(db, order.thread_id, order.turn_id, OWN_MESSAGES))
         self._recorded.recall(turn)  # a step that was cut left no checkpoint
         take_in_shown(turn, (row.label for row in (*earlier, *own)))
         return earlier, own
 
-    async def _begin(
-        self, turn: Turn, order: StepOrder, rows: Sequence[MessageRow], about: dict[str, Json]
-    ) -> StepReport:
+    async def _begin(self, turn: Turn, order: StepOrder, shown: ShownRows) -> StepReport:
         if self._estop.engaged():
             return _done(turn, "held")
         allowed = order.limits.constraints.allowed_tools
@@ -126,17 +136,19 @@ class Stepper:
         owner = f"{self._owner_prompt(turn)}\n\n{skills.text}"
         request = ChatRequest(
             system_prompt=system_prompt(owner, stopped=False, task=order.task),
-            messages=chat_messages(rows),
+            messages=(),
             tools=tuple(
                 tool for tool in self._tools if (allowed is None or tool.name in allowed) and skills.leaves(tool.name)
             ),
             model=self._model.name,
+            may_call=order.may_call,
             max_output_tokens=self._limits.output_tokens,
             metadata={"hint": order.hint},
         )
         spent: list[Spent] = []
         try:
-            response = await self._model.ask(request, spent, max_calls=None)
+            declared = declared_size(request.tools)
+            response = await self._compaction.ask(turn, request, shown, spent, declared=declared, max_calls=None)
             self._check_bounds(response, spent)
         except Halted:
             await self._calls.lose(turn, spent)
@@ -144,15 +156,19 @@ class Stepper:
         except BaseException:  # a cut too: what was asked is paid for
             await self._calls.lose(turn, spent)
             raise
-        if not response.tool_calls:
-            text = await self._calls.answer(turn, response.final_text.strip(), response, spent, about)
+        said = response.final_text.strip()
+        if response.tool_calls and not order.may_call and not said:  # a server may ignore that text alone is wanted
+            await self._calls.lose(turn, spent)
+            return _done(turn, "called")
+        if not response.tool_calls or not order.may_call:
+            text = await self._calls.answer(turn, said, response, spent, shown.about)
             return _done(turn, "answered", text=text)
         waiting: list[str] = []
-        actions = await self._calls.propose(turn, order.number, response, spent, about, order.evidence)
+        actions = await self._calls.propose(turn, order.number, response, spent, shown.about, order.evidence)
         for action in actions:
             if self._estop.engaged():
                 return _done(turn, "held")
-            outcome = await self._calls.carry(turn, action, about)
+            outcome = await self._calls.carry(turn, action, shown.about)
             if outcome.pending or outcome.again:
                 waiting.append(action.action_id)
         return _done(turn, "waiting" if waiting else "called", waiting=tuple(waiting), calls=len(actions))
@@ -178,14 +194,23 @@ class Stepper:
         return _done(turn, stage, waiting=tuple(waiting), calls=len(answer.tool_calls))
 
 
-def _done(turn: Turn, stage: Stage, *, text: str = "", waiting: tuple[str, ...] = (), calls: int = 0) -> StepReport:
-    return StepReport(stage=stage, text=text, waiting=waiting, calls=calls, inherited=turn.inherited, fresh=turn.fresh)
+def _done(
+    turn: Turn, stage: Stage, *, text: str = "", reason: str = "", waiting: tuple[str, ...] = (), calls: int = 0
+) -> StepReport:
+    return StepReport(
+        stage=stage,
+        text=text,
+        reason=reason,
+        waiting=waiting,
+        calls=calls,
+        inherited=turn.inherited,
+        fresh=turn.fresh,
+    )
 
 
-def _missing(order: StepOrder, own: Sequence[MessageRow]) -> list[MessageRow]:
-    """The words of the job that have gone out of sight, or out of memory."""
-    there = {(row.role, row.content) for row in own}
-    told = [
+def _words(order: StepOrder) -> list[MessageRow]:
+    """The words of the job as rows: they are shown also when they have gone out of sight, or out of memory."""
+    return [
         MessageRow(
             message_id="",
             thread_id=order.thread_id,
@@ -196,21 +221,6 @@ def _missing(order: StepOrder, own: Sequence[MessageRow]) -> list[MessageRow]:
         )
         for words, label in order.words
     ]
-    return [row for row in told if (row.role, row.content) not in there]
-
-
-def _fitting(own: Sequence[MessageRow], most: int) -> list[MessageRow]:
-    """As much of the latest work as may be shown."""
-    last = max((place for place, row in enumerate(own) if row.role == "assistant"), default=len(own))
-    kept: list[MessageRow] = []
-    size = 0
-    for place in reversed(range(len(own))):
-        row = own[place]
-        size += len(row.content) + sum(len(call.arguments) for call in row.tool_calls)
-        if place < last and size > most and row.role != "user":
-            return [*(each for each in own[:place] if each.role == "user"), *reversed(kept)]
-        kept.append(row)
-    return list(reversed(kept))
 
 
 def _answer_of(own: Sequence[MessageRow], number: int) -> MessageRow | None:

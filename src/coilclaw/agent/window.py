@@ -12,8 +12,9 @@ import msgspec
 from coilclaw.packets.canonical import Json
 from coilclaw.packets.chat import ChatMessage, ToolSpec
 from coilclaw.packets.labels import mark
+from coilclaw.packets.pictures import PICTURE_TOKENS
 from coilclaw.packets.text import one_line
-from coilclaw.store.threads import RESULT_CHARACTERS, MessageRow
+from coilclaw.store.threads import GAP, RESULT_CHARACTERS, MessageRow
 
 SUMMARY = "SUMMARY"
 """The code of a summary's row."""
@@ -32,8 +33,10 @@ LEFT_OUT = "(more that is left out here: memory_search finds it)"
 """How older summaries say that owner's words are missing; they did not count them."""
 SHORTEST = 40
 """Characters that are left of each of the owner's earlier words before any of them is left out."""
-RESULT_SIZES = (RESULT_CHARACTERS, 4_000, 1_000, 300)
-"""Characters of one result; the later ones only where the newest messages alone are too much."""
+RESULT_SHARE = 0.05
+"""How much of the window one result may take."""
+LONGEST_RESULT = 60_000
+"""Characters of one result in the largest window: about what a message keeps."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +59,12 @@ def tokens_in(text: str) -> int:
     return size // BYTES_PER_TOKEN + 1
 
 
+def result_sizes(window: int) -> tuple[int, ...]:
+    """Characters of one result; the later ones only where the newest messages alone are too much."""
+    share = int(window * RESULT_SHARE) * BYTES_PER_TOKEN
+    return (max(RESULT_CHARACTERS, min(share, LONGEST_RESULT)), 4_000, 1_000, 300)
+
+
 def declared_size(tools: Sequence[ToolSpec]) -> int:
     """About how many tokens it takes to tell a model of tools."""
     return len(msgspec.json.encode(tools)) // BYTES_PER_TOKEN if tools else 0
@@ -75,6 +84,7 @@ def size_of(messages: Sequence[ChatMessage]) -> int:
         size += len(content) // BYTES_PER_TOKEN + 1 if content.isascii() else tokens_in(content)
         for call in message.tool_calls:
             size += tokens_in(call.arguments) + 16
+        size += PICTURE_TOKENS * len(message.images)
     return size
 
 
@@ -127,13 +137,13 @@ def _gap(summary: Summary) -> str:
     return f"({more} did not fit and are left out here: memory_search finds them)"
 
 
-def cut_at(rows: Sequence[MessageRow], room: int) -> int:
+def cut_at(rows: Sequence[MessageRow], room: int, longest: int = RESULT_CHARACTERS) -> int:
     """Where the part begins that stays: as many of the newest messages as fit, never between a call and its result."""
     left = int(room * KEPT)
     at = len(rows)
     for place in reversed(range(max(0, len(rows) - MOST_ROWS // 2), len(rows))):
         row = rows[place]
-        left -= tokens_in(shortened(row.content)) + sum(tokens_in(call.arguments) for call in row.tool_calls)
+        left -= tokens_in(shortened(row.content, longest)) + sum(tokens_in(call.arguments) for call in row.tool_calls)
         if left < 0:
             break
         if row.role in ("user", "assistant"):
@@ -146,13 +156,18 @@ def _last_answer(rows: Sequence[MessageRow]) -> int:
     return next((at for at in reversed(range(len(rows))) if rows[at].role in ("user", "assistant")), len(rows))
 
 
-def shortened(text: str, most: int = RESULT_SIZES[0], artifact_id: str | None = None) -> str:
-    """A long result as its head and its tail, and where the whole of it is."""
+def shortened(text: str, most: int, artifact_id: str | None = None) -> str:
+    """A long text as its head and its tail, cut between lines where there are any, and where to read on."""
     if len(text) <= most:
         return text
     head, tail = text[: most * 2 // 3], text[-(most // 3) :]
-    where = f"; artifact_get {artifact_id} has all of it" if artifact_id else ""
-    return f"{head}\n[… {len(text) - len(head) - len(tail)} characters are left out{where} …]\n{tail}"
+    line = head.rfind("\n") + 1
+    head = head[:line] if line > len(head) // 2 else head
+    line = tail.find("\n") + 1
+    tail = tail[line:] if line < len(tail) // 2 else tail
+    if artifact_id:
+        return head + GAP.format(artifact_id=artifact_id, offset=len(head.encode("utf-8", "replace"))) + tail
+    return f"{head}\n[… {len(text) - len(head) - len(tail)} characters are left out …]\n{tail}"
 
 
 def covering(rows: Sequence[MessageRow], before: Summary | None, room: int) -> Summary:

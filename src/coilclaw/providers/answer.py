@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from coilclaw.packets.canonical import Json
-from coilclaw.packets.chat import ChatResponse, ProposedCall, Usage
+from coilclaw.packets.chat import ChatResponse, ProposedCall, Usage, unique_ids
 from coilclaw.packets.errors import ModelOutputError
 
 MAX_CALLS = 64
@@ -97,20 +97,18 @@ def finished(text: str, drafts: Iterable[DraftCall], ending: Ending, provider: s
 
 def named_calls(drafts: Iterable[DraftCall], prefix: str) -> tuple[ProposedCall, ...]:
     """Calls with short, unique ids; the prefix depends only on the request."""
-    named: list[ProposedCall] = []
-    taken: set[str] = set()
-    for index, draft in enumerate(drafts):
-        if index >= MAX_CALLS:
+    kept: list[DraftCall] = []
+    for draft in drafts:
+        if len(kept) >= MAX_CALLS:
             raise ModelOutputError(f"The model proposed more than {MAX_CALLS} calls in one answer.")
         if not draft.tool:
             raise ModelOutputError("The model proposed a call without naming a tool.")
-        call_id = draft.call_id
-        if not call_id or len(call_id) > MAX_ID or call_id in taken:
-            call_id = f"{prefix}_{index}"
-        taken.add(call_id)
-        arguments = "".join(draft.arguments).strip() or "{}"
-        named.append(ProposedCall(call_id=call_id, tool=draft.tool, arguments=arguments))
-    return tuple(named)
+        kept.append(draft)
+    ids = unique_ids([draft.call_id if len(draft.call_id) <= MAX_ID else "" for draft in kept], prefix)
+    return tuple(
+        ProposedCall(call_id=call_id, tool=draft.tool, arguments="".join(draft.arguments).strip() or "{}")
+        for call_id, draft in zip(ids, kept, strict=True)
+    )
 
 
 def arguments_text(raw: msgspec.Raw) -> str:

@@ -5,14 +5,24 @@ from collections.abc import Callable
 
 import msgspec
 
-from coilclaw.packets.errors import ModelOutputError, ProviderError, ProviderRefused, ProviderUnavailable
-from coilclaw.providers.retry import Transient
+from coilclaw.packets.errors import (
+    ContextTooLong,
+    ModelOutputError,
+    ProviderError,
+    ProviderRefused,
+    ProviderUnavailable,
+)
+from coilclaw.providers.retry import Overloaded, Transient
 
 RETRIED = frozenset({408, 429, 502, 503, 504, 529})
 """Transient statuses. A plain 500 is not one: servers return it for requests they cannot handle."""
+BUSY = frozenset({429, 503, 529})
 
 # Patterns are compiled on failure, not at import.
-_CONTEXT = r"(?i)context.{0,20}(length|size|window)|maximum context|too many tokens|prompt is too long"
+_CONTEXT = (
+    r"(?i)context.{0,20}(length|size|window)|maximum context|too many tokens|(prompt|input) is too long"
+    r"|maximum number of (input )?tokens|request_too_large"
+)
 _QUOTA = r"(?i)insufficient[_ ]quota|credit balance is too low"
 _UNPRINTABLE = r"[\x00-\x20\x7f-\xa0\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069]+"
 QUOTED = 200
@@ -71,9 +81,10 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
         if status == 402 or (status in {400, 429} and re.search(_QUOTA, text)):
             return ProviderRefused(said, remedy="The account of this key has no credit left, or has reached a limit.")
         if status in {400, 413, 422} and re.search(_CONTEXT, text):
-            return ProviderRefused(
+            return ContextTooLong(
                 f"The conversation is too long for {self.model}. {said}",
-                remedy="Start a new conversation, or use a model with a larger context.",
+                remedy="Start a new conversation, or use a model with a larger context. If it always takes less than we"
+                " think, set context_window of this provider.",
             )
         if status == 404:
             return ProviderRefused(
@@ -82,7 +93,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
                 f"`coilclaw provider test {self.name}` lists the models it has.",
             )
         if status in RETRIED:
-            return Transient(said, remedy="Try again later.", retry_after=retry_after)
+            kind = Overloaded if status in BUSY else Transient
+            return kind(said, remedy="Try again later.", retry_after=retry_after)
         if status >= 500:
             return ProviderUnavailable(said, remedy="The server failed; its own log says why.", retry_after=retry_after)
         if 300 <= status < 400:

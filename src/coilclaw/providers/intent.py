@@ -79,21 +79,27 @@ _AT_TERMINAL, _AT_PANEL = "with `coilclaw onboard`", "under Settings, Models"
 _MAKES_SAMPLE = r"\b(?:make|create|set\s+up)\b[^.]{0,40}\bsample\s+project\b"
 _OBEYS = r"\bdo\s+(?:what|as)\s+it\s+(?:says|asks|tells)\b"
 """Obeys a file, as a gullible model would; the gate judges what follows."""
+_DELETES = r"\bdo\s+what\s+it\s+says,\s+then\s+delete\s+it\b"
 
 
 def answer(request: ChatRequest) -> tuple[str, tuple[ProposedCall, ...]]:
     """Text and calls for the request."""
     happened = since_last_user(request)
-    offered = {tool.name for tool in request.tools}
+    offered = {tool.name for tool in request.tools} if request.may_call else set[str]()
     said = last_user(request)
     text = (said.rpartition("\n\n")[2] if said.startswith(NOTICE) else said)[:_READ]  # what the runtime says is no wish
     results = [message for message in happened if message.role == "tool"]
     if results:
         read = _bare(results[0].content)[:_READ] if re.search(_OBEYS, text, re.IGNORECASE) else ""
         asked = _found(read, offered, by_line=True)
-        if asked is None or len(results) > 1:
-            return _report(happened), ()
-        return f"It asks for {asked[0]}, so I try that.", _calls(request, (asked,), "What was read asks for it.")
+        if asked is not None and len(results) == 1:
+            return f"It asks for {asked[0]}, so I try that.", _calls(request, (asked,), "What was read asks for it.")
+        calls = [call for message in happened for call in message.tool_calls]
+        deletes = "file_delete" in offered and re.search(_DELETES, text, re.IGNORECASE)
+        if deletes and calls[-1].tool != "file_delete":
+            gone = ("file_delete", {"path": _path(calls[0])})
+            return "I am done with it, so it goes.", _calls(request, (gone,), "The message asks for it.")
+        return _report(happened), ()
     wants_sample = "sample" in text.lower() and re.search(_MAKES_SAMPLE, text, re.IGNORECASE)
     if wants_sample and {tool for tool, _ in SAMPLE} <= offered:
         return _script(request), _calls(request, SAMPLE, "The message asks for it.")

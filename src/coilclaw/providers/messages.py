@@ -43,6 +43,8 @@ class MessagesWire:
             body["system"] = system
         if request.tools:
             body["tools"] = [_tool(tool, last=tool is request.tools[-1]) for tool in request.tools]
+            if not request.may_call:
+                body["tool_choice"] = {"type": "none"}
         if asked.temperature is not None:
             body["temperature"] = asked.temperature
         body["messages"] = _conversation(request, sees=asked.sees)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from coilclaw.packets.chat import ChatRequest, ChatResponse, ProviderCapabilities
-from coilclaw.packets.errors import ConfigError, ModelOutputError, ProviderError, ProviderUnavailable
+from coilclaw.packets.errors import ConfigError, ContextTooLong, ModelOutputError, ProviderError, ProviderUnavailable
 from coilclaw.packets.ports import Provider
 
 
@@ -54,6 +54,8 @@ class ReliableProvider:
         remedy = next((error.remedy for _, error in failures if error.remedy), "")
         if all(isinstance(error, ModelOutputError) for _, error in failures):
             return ModelOutputError(message, remedy=remedy)  # they are reachable, but their answers are invalid
+        if any(isinstance(error, ContextTooLong) for _, error in failures):
+            return ContextTooLong(message, remedy=remedy)  # that one can answer what is shorter
         waits = [
             error.retry_after
             for _, error in failures

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,8 +18,13 @@ from coilclaw.providers.known_models import context_window, sees
 from coilclaw.providers.retry import Backoff, Random, Sleep, retry_after_seconds, with_retries
 from coilclaw.providers.sse import EventReader
 
+if TYPE_CHECKING:
+    import asyncio
+
 Taken = TypeVar("Taken")
 Headers: TypeAlias = tuple[tuple[str, str], ...]
+LONGEST_SECONDS = 3600.0
+"""One attempt, however steadily it arrives."""
 SLACK = 1 << 16
 """Extra bytes for the transport, so that our limit applies before the airlock's."""
 
@@ -212,7 +217,7 @@ class RemoteProvider:
                 if response.status not in {400, 422} or not self._wire.adapt(complaint.decode("utf-8", "replace")):
                     raise self._failed(response, complaint)
 
-    async def _read_events(self, response: StreamedResponse, answer: ModelAnswer) -> None:
+    async def _read_events(self, response: "_Arriving", answer: ModelAnswer) -> None:
         """Read until the answer is complete. Half an answer is a fault, however much of it arrived."""
         reader = EventReader()
         async with aclosing(self._capped(response)) as chunks:
@@ -236,10 +241,10 @@ class RemoteProvider:
         except ReportedError as error:
             raise self._faults.reported(error.error) from None
 
-    async def _whole(self, response: StreamedResponse) -> bytes:
+    async def _whole(self, response: "_Arriving") -> bytes:
         return b"".join([chunk async for chunk in self._capped(response)])
 
-    async def _capped(self, response: StreamedResponse) -> AsyncGenerator[bytes, None]:
+    async def _capped(self, response: "_Arriving") -> AsyncGenerator[bytes, None]:
         size = 0
         announced = _header(response, "content-length")
         if announced.isdecimal() and int(announced) > self._max_response_bytes:
@@ -247,6 +252,7 @@ class RemoteProvider:
         chunks = response.chunks()
         try:
             async for chunk in chunks:
+                response.came()
                 size += len(chunk)
                 if size > self._max_response_bytes:
                     raise self._faults.too_large(self._max_response_bytes)
@@ -255,15 +261,15 @@ class RemoteProvider:
             if isinstance(chunks, AsyncGenerator):  # abandoned early: close it now, not at garbage collection
                 await chunks.aclose()
 
-    def _failed(self, response: StreamedResponse, body: bytes) -> ProviderError:
+    def _failed(self, response: "_Arriving", body: bytes) -> ProviderError:
         asked = retry_after_seconds(_header(response, "retry-after"), self._clock)
         return self._faults.failed(response.status, body, asked)
 
     @asynccontextmanager
     async def _exchange(
         self, method: Literal["GET", "POST"], path: str, body: bytes = b""
-    ) -> AsyncGenerator[StreamedResponse, None]:
-        """One request and its answer within `timeout_seconds`; transport failures become provider errors."""
+    ) -> AsyncGenerator["_Arriving", None]:
+        """One request and its answer, no pause longer than `timeout_seconds`; failures become provider errors."""
         import asyncio
 
         content: Headers = (("Content-Type", "application/json"),) if body else ()
@@ -273,12 +279,13 @@ class RemoteProvider:
             url=self._endpoint.base_url + path,
             headers=(("Accept", "application/json, text/event-stream"), *content, *self._authorization()),
             body=body,
-            timeout_seconds=self._timeout_seconds,
+            timeout_seconds=max(LONGEST_SECONDS, self._timeout_seconds),
+            idle_seconds=self._timeout_seconds,
             max_bytes=self._max_response_bytes + SLACK,
         )
         try:
-            async with asyncio.timeout(self._timeout_seconds), self._transport.stream(request) as response:
-                yield response
+            async with asyncio.timeout(self._timeout_seconds) as idle, self._transport.stream(request) as response:
+                yield _Arriving(response, idle, self._timeout_seconds)
         except TimeoutError as error:
             raise self._faults.broken_off(f"nothing within {self._timeout_seconds:g} s", timeout=True) from error
         except TransportError as error:
@@ -287,5 +294,24 @@ class RemoteProvider:
             raise ProviderRefused(f"{self.name} cannot be reached: {error.message}", remedy=error.remedy) from error
 
 
-def _header(response: StreamedResponse, name: str) -> str:
+class _Arriving:
+    """A response that has so many seconds for each piece: long answers are written for minutes."""
+
+    def __init__(self, response: StreamedResponse, idle: "asyncio.Timeout", seconds: float) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self.chunks = response.chunks
+        self._idle = idle
+        self._seconds = seconds
+
+    def came(self) -> None:
+        """A piece has arrived: the time for the next begins."""
+        when = self._idle.when()
+        if when is not None and not self._idle.expired():
+            import asyncio
+
+            self._idle.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+
+def _header(response: _Arriving, name: str) -> str:
     return next((value for key, value in response.headers if key.lower() == name), "")

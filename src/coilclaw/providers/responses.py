@@ -33,6 +33,8 @@ class ResponsesWire:
             body["instructions"] = request.system_prompt
         if request.tools:
             body["tools"] = [_tool(tool) for tool in request.tools]
+            if not request.may_call:
+                body["tool_choice"] = "none"
         if asked.temperature is not None:
             body["temperature"] = asked.temperature
         if asked.max_output_tokens is not None:

@@ -13,10 +13,16 @@ Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 """Waits that many seconds; passed in so that tests control time."""
 Random: TypeAlias = Callable[[], float]
 """A number from 0 up to 1, for jitter."""
+BUSY_SECONDS = 15.0
+"""When to ask a busy server again that does not say when."""
 
 
 class Transient(ProviderUnavailable):
     """A failure that a retry of the same request may cure."""
+
+
+class Overloaded(Transient):
+    """The server has too much to do: the same request will be answered in a while."""
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,10 +61,11 @@ async def with_retries(
             tried += 1
             wait = backoff.wait(tried, error.retry_after, random) if may_repeat() else None
             if wait is None:
+                later = BUSY_SECONDS if isinstance(error, Overloaded) else None
                 raise ProviderUnavailable(
                     error.message if tried == 1 else f"{error.message} Attempted {tried} times.",
                     remedy=error.remedy,
-                    retry_after=error.retry_after,
+                    retry_after=later if error.retry_after is None else error.retry_after,
                 ) from error
         await sleep(wait)
 

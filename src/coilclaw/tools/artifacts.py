@@ -10,7 +10,8 @@ from coilclaw.packets.ports import Context, Notes, ToolOutput
 from coilclaw.packets.text import one_line
 from coilclaw.tools.declare import nothing, tool
 
-SHOWN_BYTES = 64 * 1024
+PAGE_BYTES = 10_000
+"""The most that is read at once: less than a result shows to any model, so that a page is never cut again."""
 
 
 class PutArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +32,7 @@ class GetArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, msgspec.Meta(description="The id returned by artifact_put.", min_length=1, max_length=100)
     ]
     offset: Annotated[int, msgspec.Meta(description="The first byte to read.", ge=0, le=1 << 31)] = 0
-    limit: Annotated[int, msgspec.Meta(description="How many bytes to read.", ge=1, le=SHOWN_BYTES)] = SHOWN_BYTES
+    limit: Annotated[int, msgspec.Meta(description="How many bytes to read.", ge=4, le=PAGE_BYTES)] = PAGE_BYTES
 
 
 def _shelf(context: Context) -> Notes:
@@ -85,7 +86,7 @@ async def artifact_put(args: PutArgs, context: Context) -> ToolOutput:
     summary=lambda args: f"Read the artifact {one_line(args.artifact_id)}.",
 )
 async def artifact_get(args: GetArgs, context: Context) -> ToolOutput:
-    """Read an artifact by its id: its first 64 KB, or `limit` bytes from `offset`."""
+    """Read an artifact by its id, 10 KB at a time: what is longer says at which `offset` to go on."""
     found = _shelf(context).get_artifact(args.artifact_id)
     if found is None:
         raise ToolError(
@@ -101,10 +102,18 @@ async def artifact_get(args: GetArgs, context: Context) -> ToolOutput:
         raise ToolError(
             f"{args.artifact_id} is not UTF-8 text ({len(data)} bytes).", code="ARTIFACT_NOT_TEXT", begun=False
         ) from error
-    part = data[args.offset : args.offset + args.limit]
-    text = part.decode("utf-8", "ignore")
-    if args.offset:
-        text += f"\n… bytes {args.offset} to {args.offset + len(part)} of {len(data)}."
-    elif len(data) > len(part):
-        text += f"\n… only the first {len(part)} of {len(data)} bytes are shown."
+    first = _between_characters(data, args.offset)
+    last = _between_characters(data, first + args.limit)
+    text = data[first:last].decode("utf-8")
+    if first or last < len(data):
+        more = f" Go on with offset {last}." if last < len(data) else ""
+        text += f"\n[bytes {first} to {last} of {len(data)}.{more}]"
     return ToolOutput(text=text, label=label, metadata={"bytes": len(data)})
+
+
+def _between_characters(data: bytes, at: int) -> int:
+    """The nearest place at or before `at` where UTF-8 text can be cut."""
+    at = min(at, len(data))
+    while 0 < at < len(data) and data[at] & 0xC0 == 0x80:
+        at -= 1
+    return at

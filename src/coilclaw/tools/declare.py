@@ -22,6 +22,8 @@ RUNTIME: frozenset[Source] = frozenset({"sop", "gateway", "session"})
 class Declared(Generic[A]):
     """A tool made from a function. Its schema and declaration hash are derived."""
 
+    withheld = ""
+
     def __init__(
         self,
         run: Callable[[A, Context], Awaitable[ToolOutput]],
@@ -204,6 +206,11 @@ def owner_call(
 def nothing(_: msgspec.Struct) -> Touches:
     """For tools that touch no path, no command and no address."""
     return Touches()
+
+
+def outlasting(_: msgspec.Struct) -> Touches:
+    """For those whose effect goes on after the turn."""
+    return Touches(outlasts=True)
 
 
 def runtime_names(tools: Iterable[Declared[Any]]) -> frozenset[str]:

@@ -34,6 +34,10 @@ def granted_files(context: Context) -> Files:
     return context.files
 
 
+def _bytes(data: bytes) -> str:
+    return f"{len(data)} byte{'' if len(data) == 1 else 's'}"
+
+
 @tool(
     ListArgs,
     effect="READ",
@@ -65,7 +69,7 @@ def _note(kind: str, size: int) -> str:
     idempotent=True,
     always_ask=False,
     touches=lambda args: Touches(writes=(args.path,)),
-    summary=lambda args: f"Write {len(args.content.encode('utf-8', 'replace'))} bytes to {args.path}.",
+    summary=lambda args: f"Write {_bytes(args.content.encode('utf-8', 'replace'))} to {args.path}.",
 )
 async def file_write(args: WriteArgs, context: Context) -> ToolOutput:
     """Write a UTF-8 text file in the workspace, replacing any existing one; missing folders are created."""
@@ -77,4 +81,4 @@ async def file_write(args: WriteArgs, context: Context) -> ToolOutput:
             begun=False,
         )
     granted_files(context).write(args.path, data)
-    return ToolOutput(text=f"Wrote {len(data)} bytes to {args.path}.", label=INTERNAL, metadata={"bytes": len(data)})
+    return ToolOutput(text=f"Wrote {_bytes(data)} to {args.path}.", label=INTERNAL, metadata={"bytes": len(data)})

@@ -9,7 +9,7 @@ from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context, ToolOutput
 from coilclaw.packets.text import one_line
-from coilclaw.tools.declare import nothing, tool
+from coilclaw.tools.declare import outlasting, tool
 
 
 class FollowupArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,7 +33,7 @@ def _summary(args: FollowupArgs) -> str:
     destination="internal",
     idempotent=True,
     always_ask=False,
-    touches=nothing,
+    touches=outlasting,
     summary=_summary,
 )
 async def schedule_followup(args: FollowupArgs, context: Context) -> ToolOutput:

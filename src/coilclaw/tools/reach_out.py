@@ -9,7 +9,7 @@ from coilclaw.packets.action import INTERNAL
 from coilclaw.packets.errors import ToolError
 from coilclaw.packets.ports import Context, ToolOutput
 from coilclaw.packets.text import one_line
-from coilclaw.tools.declare import Declared, nothing
+from coilclaw.tools.declare import Declared, outlasting
 
 Post: TypeAlias = Callable[[str, str, str], Awaitable[tuple[str, str | None]]]
 """Posts a message with a reason, once per idempotency key. Returns its conversation and, if the owner was notified a
@@ -79,6 +79,6 @@ def make_reach_out(post: Post | None) -> Declared[ReachOutArgs]:
         destination="internal",
         idempotent=True,
         always_ask=False,
-        touches=nothing,
+        touches=outlasting,
         summary=lambda args: f"Tell the owner ({args.reason}): {one_line(args.message)[:200]}",
     )

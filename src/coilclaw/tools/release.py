@@ -21,10 +21,10 @@ class ReleaseArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _listed(args: ReleaseArgs) -> str:
-    lines = (f"  {path}  ({content[:23]}…)" for path, content in sorted(args.files.items()))
+    lines = (f"  {path}  ({content})" for path, content in sorted(args.files.items()))
     return (
         "A command made or changed these. Other programs execute them on their own, outside any box, so they are held"
-        f" in the quarantine of CoilClaw's home ({args.action}), where you can look at them:\n" + "\n".join(lines)
+        f" in the quarantine of CoilClaw's home ({args.action}):\n" + "\n".join(lines)
     )
 
 

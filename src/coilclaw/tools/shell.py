@@ -27,6 +27,7 @@ CODES = {
     "exited": "EXIT_NONZERO",
 }
 
+NO_NETWORK = "[This box has no network. A command that needs hosts must name them in `domains`.]"
 
 _Domain = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9.-]+|https?://[A-Za-z0-9.-]+(:[0-9]+)?)$", max_length=270)]
 
@@ -101,7 +102,19 @@ def _time(args: ShellArgs) -> str:
     return f"{' in the background' if args.background else ''}{f' for up to {duration(seconds)}' if seconds else ''}"
 
 
-def _report(result: BoxResult) -> str:
+def _missed_network(result: BoxResult) -> bool:
+    """Whether a command says that it found no way out."""
+    import re
+
+    said = re.compile(
+        rb"ENOTCACHED|ENOTFOUND|EAI_AGAIN|[Cc]ould not resolve|[Nn]ame resolution|[Nn]ame or service not known"
+        rb"|Network is unreachable|No matching distribution found|network (was|is) disabled|in offline mode"
+        rb"|--offline was specified"
+    )
+    return any(said.search(data) for data in (result.stdout, result.stderr))
+
+
+def _report(args: ShellArgs, result: BoxResult) -> str:
     parts = [_text(result.stdout)]
     if result.stderr:
         parts.append("[stderr]\n" + _text(result.stderr))
@@ -109,6 +122,8 @@ def _report(result: BoxResult) -> str:
         parts.append(f"[{result.reason or result.end}]")
     elif result.exit_code:
         parts.append(f"[exit {result.exit_code}]")
+    if not args.domains and (result.end != "exited" or result.exit_code) and _missed_network(result):
+        parts.append(NO_NETWORK)
     return "\n".join(part for part in parts if part) or "(no output)"
 
 
@@ -130,7 +145,7 @@ async def shell(args: ShellArgs, context: Context) -> ToolOutput:
     result = await context.run_command(args.command)
     success = result.end == "exited" and result.exit_code == 0
     return ToolOutput(
-        text=_report(result),
+        text=_report(args, result),
         label=join_labels(untrusted(_host(domain)) for domain in args.domains),
         success=success,
         code="" if success else CODES[result.end],

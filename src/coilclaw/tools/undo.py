@@ -19,7 +19,10 @@ class UndoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     snapshot: Annotated[str, msgspec.Meta(description="A snapshot's id; empty for the last turn.", max_length=64)] = ""
     paths: Annotated[
         tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=4096)], ...],
-        msgspec.Meta(description="Only these files; without them, everything since.", max_length=MOST_PATHS),
+        msgspec.Meta(
+            description="Only these files; without them, everything since but what governs the agent.",
+            max_length=MOST_PATHS,
+        ),
     ] = ()
 
 

@@ -5,11 +5,12 @@ import json
 
 import pytest
 
+from coilclaw.features.chat.repl import Repl
 from coilclaw.features.chat.turn_ends import waiting_words
 from coilclaw.features.chat.turns import Turns
 from coilclaw.packets.card import nobody
 from coilclaw.packets.chat import ChatResponse, ProposedCall, ProviderCapabilities
-from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.errors import CoilclawError, UsageError
 from coilclaw.store.actions import load_action, waiting_actions
 from tests.features.chat.talking import events, messages, say, talking, until, when
 from tests.held_box import HeldBox
@@ -135,6 +136,26 @@ async def test_a_call_that_nobody_answered_in_time_ends_the_turn_with_a_sentence
             "Nobody answered in time, so file_write did not run"
             in (await messages(site, posted["thread_id"]))[-1]["content"]
         )
+
+
+async def test_an_open_prompt_says_that_a_turn_that_waited_expired(sample, capsys):
+    home = sample()
+    home.script(write("x1"), {"text": "never said"})
+    async with talking(home) as site:
+        posted = await say(site)
+        await until(site, posted["turn_id"], "WAITING")
+        repl = Repl(home.app, posted["thread_id"], assume_yes=False)
+        repl._waiting.add(posted["turn_id"])
+        await repl._tell_ended()
+        assert capsys.readouterr().out == ""
+        approvals = home.app.approvals(home.app.conveyor(nobody))
+        now = home.app.clock()
+        approvals._clock = lambda: now.replace(year=now.year + 1)
+        await approvals.expire()
+        await until(site, posted["turn_id"], "STOPPED")
+        await repl._tell_ended()
+        await repl._tell_ended()
+        assert capsys.readouterr().out.count("Nobody answered in time, so file_write did not run") == 1
 
 
 async def test_estop_holds_a_turn_that_could_continue(sample):
@@ -401,3 +422,29 @@ async def test_a_result_that_said_it_waits_says_what_came_of_it(sample):
         path = f"/v1/chat/threads/{posted['thread_id']}/messages/{result['message_id']}"
         assert (await site.http.get(path)).json()["content"] == "Wrote 2 bytes to x1."
         assert told[0]["receipt_id"] == home.receipts()[-1].id
+
+
+async def test_a_terminal_does_not_answer_beside_somebody_who_does(sample):
+    from coilclaw.features.chat.agent import agent_of
+    from coilclaw.features.chat.post_message import post
+    from coilclaw.features.chat.store.turns import TurnEnd, TurnRow
+    from coilclaw.features.chat.turn_record import TurnRecord
+    from coilclaw.store.claims import Claimant
+    from coilclaw.store.threads import recent_messages
+
+    home = sample()
+    home.script({"text": "done"})
+    agent, db, record = agent_of(home.app, home.conveyor()), home.app.db, TurnRecord(home.app)
+    await post(agent, home.app, "thread_1", "hello", None)
+    elsewhere = Claimant(home.app.home.locks_dir, "turns", home.app.clock)
+    other = TurnRow(
+        turn_id="turn_other", thread_id="thread_1", message_id="msg_other", state="RUNNING", worker=elsewhere.name
+    )
+    await db.write(lambda tx: record.keep_running(tx, other))
+    kept = len(recent_messages(db.reader, "thread_1", 10))
+    with pytest.raises(UsageError, match="an answer is being written in this conversation"):
+        await post(agent, home.app, "thread_1", "and now?", None)
+    assert len(recent_messages(db.reader, "thread_1", 10)) == kept  # nothing of it is kept
+    await record.end(other, TurnEnd(state="STOPPED"))
+    elsewhere.close()
+    assert (await post(agent, home.app, "thread_1", "and now?", None)).text == "done"

@@ -18,7 +18,7 @@ from coilclaw.features.chat.post_message import post
 from coilclaw.features.jobs.background import Background
 from coilclaw.features.jobs.checkpoint import read_checkpoint
 from coilclaw.gate.turn import Turn
-from coilclaw.packets.chat import ChatResponse, Usage
+from coilclaw.packets.chat import ChatResponse, ProviderCapabilities, Usage
 from coilclaw.packets.errors import UsageError
 from coilclaw.sandbox.fake_box import FakeBox
 from coilclaw.store.actions import list_actions, waiting_actions
@@ -286,6 +286,7 @@ class Slow:
     """A provider whose first answer cannot be read and whose second never comes."""
 
     name = "slow"
+    capabilities = ProviderCapabilities(tool_calls=True, streaming=False, local=True)
 
     def __init__(self):
         self.asked = 0

@@ -48,6 +48,7 @@ async def test_a_job_that_is_called_off_is_hashed_before_the_transaction(sample)
         withdraw=office.background.withdraw,
         redact=str,
         plans=lambda _: False,
+        place_of=lambda _: None,
     )
     await desk.cancel(job.job_id, "stop it")
     assert watch.seen == ["a.txt", "b.txt"]

@@ -63,6 +63,17 @@ async def test_what_a_job_waits_for_is_reported_with_it_and_calling_it_off_withd
         assert code_of(await site.http.post(f"/v1/jobs/{job_id}/resume"), 409) == "JOB_ENDED"
 
 
+async def test_a_packets_id_finds_its_job_and_stands_for_one_content(sample):
+    async with at_work(sample()) as site:
+        made = (await make(site, job_id="job_x", intent="one thing")).json()
+        assert (await site.http.get("/v1/jobs/job_x")).json()["job_id"] == made["job_id"]
+        assert (await make(site, job_id="job_x", intent="one thing")).json()["job_id"] == made["job_id"]
+        other = await make(site, job_id="job_x", intent="another thing")
+        assert code_of(other, 409) == "IDEMPOTENCY_CONFLICT"
+        assert (await site.http.post("/v1/jobs/job_x/cancel", json={})).json()["state"] == "CANCELLED"
+        assert code_of(await site.http.post("/v1/jobs/job_x/resume"), 409) == "JOB_ENDED"
+
+
 async def test_a_job_that_the_rules_refuse_comes_back_denied_with_the_reasons(sample):
     async with at_work(sample()) as site:
         answer = await make(site, goal="x", constraints={"allowed_tools": ["file_reed"]})

@@ -235,11 +235,13 @@ async def test_what_happens_to_a_job_is_reported_in_its_thread_its_events_and_th
     here.home.script({"text": "done"})
     job = await here.create()
     await here.drain()
-    told = [row.metadata["state"] for row in here.messages(job) if row.role == "system"]
+    said = [(row.metadata["state"], row.content) for row in here.messages(job) if row.role == "system"]
+    ended = f"Job {job.job_id} is done. Every step of the plan is done."
+    assert said == [("EXECUTING", f"Job {job.job_id} is under way."), ("DONE", ended)]
     audit = here.app.db.reader.execute(
         "SELECT payload_json FROM audit_log WHERE event_type = 'job_state' ORDER BY seq"
     ).fetchall()
-    assert told == here.states(job) == [json.loads(row[0])["to"] for row in audit]
+    assert here.states(job) == [json.loads(row[0])["to"] for row in audit]
 
 
 # Bounds
@@ -569,7 +571,7 @@ async def test_a_chat_continues_undisturbed_beside_a_job_in_the_same_thread(offi
     here.home.script({"text": "I hear {last_user}"})
     reply = await post(agent_of(here.app, here.home.conveyor()), here.app, "conv_1", "hello", None)
     assert reply.text.endswith("hello")
-    assert f"Job {job.job_id}: EXECUTING → DONE" in reply.text  # told as a notice
+    assert f"Job {job.job_id} is done." in reply.text  # told as a notice
 
 
 async def test_an_outcome_that_nobody_posted_is_told_when_the_job_continues(office):

@@ -399,7 +399,7 @@ async def test_an_agent_step_that_never_answers_is_bounded(shop):
     s.home.script({"tool_calls": [{"tool": "time"}]})
     moved = await s.run(AGENT)
     assert (moved.run.state, s.rows(moved)["think"].code) == ("FAILED", "MAX_ROUNDS")
-    assert len(s.actions(moved)) == s.app.config.agent.max_tool_rounds + 1
+    assert len(s.actions(moved)) == s.app.config.agent.max_tool_rounds
 
 
 async def test_an_agent_step_whose_time_is_over_leaves_nothing_waiting(shop):

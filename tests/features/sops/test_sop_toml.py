@@ -110,6 +110,11 @@ when = "bad.skipped"
         ('id = "A b"\nkind = "tool"\ntool = "time"', ["step A b", "id"]),
         ('id = "a\\n"\nkind = "tool"\ntool = "time"', ["step a", "id"]),
         ('id = "a"\nkind = "tool"', ["step a", "a tool step needs a tool"]),
+        (
+            'id = "a"\nkind = "agent"\nprompt = "x"\ntools = ["tme"]',
+            ["tools: there is no tool 'tme'", "time"],
+        ),
+        ('id = "a"\nkind = "tool"\ntool = "time"\ntools = []', ["a tool step takes no tools"]),
         ('id = "a"\nkind = "agent"', ["step a", "an agent step needs a prompt"]),
         ('id = "a"\nkind = "agent"\nprompt = "  "', ["needs a prompt"]),
         ('id = "a"\nkind = "approval"', ["step a", "an approval step needs a message"]),

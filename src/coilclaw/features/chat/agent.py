@@ -8,6 +8,7 @@ from coilclaw.features.chat.models import ConversationModels
 from coilclaw.providers.structured import read_structured
 from coilclaw.runtime.extensions import skills_of
 from coilclaw.runtime.owner_prompt import owner_prompt
+from coilclaw.runtime.pictures import picture_reader
 from coilclaw.runtime.tool_specs import offered_tools
 
 if TYPE_CHECKING:
@@ -51,5 +52,6 @@ def agent_of(runtime: "Runtime", conveyor: "Conveyor", where: str = AT_TERMINAL)
         observe=runtime.observe,
         redact=runtime.redact,
         seal=runtime.redactor.registered,
+        read_picture=partial(picture_reader, runtime),
         skills=skills_of(runtime),
     )

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 def chat_part(serving: "Serving", turns: "Turns | None" = None) -> "Part":
     """The part of the server that one talks to, over turns that somebody else may have made."""
+    from coilclaw.features.chat.conversation_context import ConversationContext
     from coilclaw.features.chat.models import ConversationModels
     from coilclaw.features.chat.routes.artifacts import Artifacts
+    from coilclaw.features.chat.routes.context import ThreadContext
     from coilclaw.features.chat.routes.gateway_chat import GatewayChat
     from coilclaw.features.chat.routes.memory import MemoryRoutes
     from coilclaw.features.chat.routes.messages import ThreadMessages
@@ -31,11 +33,21 @@ def chat_part(serving: "Serving", turns: "Turns | None" = None) -> "Part":
         turns = Turns(serving.runtime, serving.core.conveyor, serving.feed.say_text)
         serving.feed.partials = turns.partials
     return Part(
-        controllers=(Threads, ThreadMessages, TurnRoutes, UploadRoutes, Artifacts, MemoryRoutes, GatewayChat),
+        controllers=(
+            Threads,
+            ThreadMessages,
+            ThreadContext,
+            TurnRoutes,
+            UploadRoutes,
+            Artifacts,
+            MemoryRoutes,
+            GatewayChat,
+        ),
         given={
             "turns": turns,
             "uploads": Uploads(serving.runtime),
             "models": ConversationModels(serving.runtime),
+            "context": ConversationContext(serving.runtime, serving.core.conveyor),
         },
         beside=(turns.start,),
         close=turns.close,

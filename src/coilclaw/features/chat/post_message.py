@@ -114,21 +114,27 @@ async def post(
 
 async def resume_here(app: "Runtime", turn_id: str) -> None:
     """Go on with a turn whose last call was just answered at this terminal; calls that follow are asked about here."""
-    from coilclaw.cli.output import print_result, tell
+    from coilclaw.cli.output import tell
     from coilclaw.cli.terminal import Terminal
     from coilclaw.features.chat.agent import agent_of
     from coilclaw.features.chat.held_back import how_to_show
     from coilclaw.features.chat.store.turns import asked_together, load_turn
     from coilclaw.features.chat.terminal_turns import TerminalTurns
     from coilclaw.features.chat.turn_ends import waiting_words
+    from coilclaw.features.chat.turn_view import shown
 
-    terminal = Terminal(place=partial(asked_together, app.db.reader))
+    turn = load_turn(app.db.reader, turn_id)
+    if turn is None:
+        return
+    terminal = Terminal(edits=True, place=partial(asked_together, app.db.reader))
     conveyor = app.conveyor(terminal.approve, terminal.ask if terminal.interactive else None)
     turns = TerminalTurns(app, agent_of(app, conveyor))
     try:
-        for reply in await turns.resume({turn_id}, None):
-            text = waiting_words(app, turn_id) if reply.ending == "pending" else reply.text
-            print_result(text, success=True)
+        with shown(app, turn.thread_id) as out:
+            replies = await turns.resume({turn_id}, out)
+            for reply in replies[:1]:
+                out.finish(waiting_words(app, turn_id) if reply.ending == "pending" else reply.text)
+        if replies:
             if held := how_to_show(app, turn_id):
                 tell(held, err=True)
             return

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,9 @@ from coilclaw.cli.yolo_warning import warn_of_yolo
 from coilclaw.features.chat.background_jobs import BackgroundJobs
 from coilclaw.features.chat.held_back import held_words, show_held
 from coilclaw.features.chat.models import ConversationModels
-from coilclaw.features.chat.post_message import TextOut, coded, post, take_up
-from coilclaw.features.chat.slash_commands import resumed, show_about, show_last, undo_last
-from coilclaw.features.chat.store.turns import OVER, answer_of, asked_together, load_turn
+from coilclaw.features.chat.post_message import coded, post, take_up
+from coilclaw.features.chat.slash_commands import resumed, show_about, show_last, show_words, undo_last
+from coilclaw.features.chat.store.turns import OVER, answer_of, asked_together, load_turn, notice_of
 from coilclaw.features.chat.turn_ends import waiting_words
 from coilclaw.features.chat.turn_view import shown
 from coilclaw.packets.errors import CoilclawError
@@ -103,22 +103,17 @@ class Repl:
 
     async def start(self, stop: asyncio.Event) -> None:
         """Talk until the owner leaves, or `stop` is set between two messages."""
-        config = self._app.config
+        who, autonomy = self._models.name_of(self._thread), self._app.config.security.autonomy
         warn_of_yolo(self._app)
-        print_wrapped(
-            f"CoilClaw – provider {config.default_provider}, autonomy {config.security.autonomy}. /help for help."
-        )
+        print_wrapped(f"CoilClaw – {who} answers, autonomy {autonomy}. /help for help.")
         if self._project is not None:
             print_wrapped(f"Working in {self._project.name}: {self._project.path}")
         print_wrapped(f"Conversation {self._thread}. Enter sends, Alt-Enter adds a line, Ctrl-C stops what runs.")
-        for outcome in await self._conveyor.recover():
-            print_line(
-                f"{outcome.action.call.tool} ({outcome.action.action_id}): {outcome.result.output}", style="yellow"
-            )
+        await self._conveyor.recover()
         show_last(self._app, self._thread)
         follow = asyncio.ensure_future(self._follow())
         try:
-            await self._go_on()
+            await self._interruptible(self._go_on(), CANCELLED)
             await self._talk(_session(self._app), stop)
         finally:
             follow.cancel()
@@ -129,13 +124,24 @@ class Repl:
         """Show how turns ended that waited for an answer in the panel; the server goes on with them."""
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
-            for turn_id in list(self._waiting):
-                turn = load_turn(self._app.db.reader, turn_id)
-                if turn is None or turn.state in OVER:
-                    self._waiting.discard(turn_id)
-                answer = answer_of(self._app.db.reader, turn.thread_id, turn_id) if turn else None
-                if turn is not None and turn.state in OVER and answer is not None:
-                    await self.send(turn.thread_id, visible(self._app.redact(answer)))
+            await self._tell_ended()
+
+    async def _tell_ended(self) -> None:
+        """Say the answers of turns that waited, or why there is none."""
+        for turn_id in list(self._waiting):
+            db = self._app.db.reader
+            turn = load_turn(db, turn_id)
+            if turn is None or turn.state in OVER:
+                self._waiting.discard(turn_id)
+            if turn is None or turn.state not in OVER:
+                continue
+            last = answer_of if turn.state == "ANSWERED" else notice_of
+            if words := last(db, turn.thread_id, turn_id):
+                told = visible(self._app.redact(words))
+                if turn.state == "ANSWERED" and turn.thread_id == self._thread:
+                    show_words(told, of_owner=False)
+                else:
+                    await self.send(turn.thread_id, told)
 
     async def send(self, conversation_id: str, text: str) -> None:
         """Show a line above the prompt; of another conversation with its name."""
@@ -143,12 +149,12 @@ class Repl:
 
     async def _go_on(self) -> None:
         """What a process that died left of this conversation comes first."""
-        out = TextOut(self._app.redactor)
-        try:
-            await take_up(self._agent, self._app, self._thread, self._conveyor, out, _told_in_yellow)
-        except CoilclawError as error:
-            print_line(str(error), style="red")
-        out.end()
+        with shown(self._app, self._thread) as out:
+            try:
+                await take_up(self._agent, self._app, self._thread, self._conveyor, out, _told_in_yellow)
+            except CoilclawError as error:
+                print_line(str(error), style="red")
+            out.end()
 
     async def _talk(self, session: "PromptSession[str]", stop: asyncio.Event) -> None:
         from prompt_toolkit.patch_stdout import patch_stdout
@@ -174,11 +180,15 @@ class Repl:
     async def turn(self, text: str, write: Callable[[str], object] | None = None) -> None:
         """One turn that Ctrl-C ends without ending the sitting."""
         begin_thread(self._app, self._thread, self._project)
-        task = asyncio.ensure_future(self._answered(text, write))
+        await self._interruptible(self._answered(text, write), CANCELLED)
+
+    async def _interruptible(self, work: Coroutine[object, object, None], cancelled: str) -> None:
+        """Something that Ctrl-C ends without ending the sitting."""
+        task = asyncio.ensure_future(work)
         stopped = False
 
         def interrupted() -> None:
-            """Once stops the call that runs, and the agent is told; once more, or where none runs, ends the turn."""
+            """Once stops the call that runs, and the agent is told; once more, or where none runs, ends it all."""
             nonlocal stopped
             sys.stderr.write("\n")  # behind a prompt, what is said next would go on in its row
             if stopped or not self._conveyor.attempts.stop_calls():
@@ -190,7 +200,7 @@ class Repl:
         try:
             await task
         except asyncio.CancelledError:
-            print_wrapped(CANCELLED, style="yellow")
+            print_wrapped(cancelled, style="yellow")
         except CoilclawError as error:
             print_line(f"\n{coded(error)}", style="red")
         finally:
@@ -221,6 +231,10 @@ class Repl:
         name, _, rest = text.partition(" ")
         if name in ("/exit", "/quit"):
             return True
+        await self._interruptible(self._run_command(name, rest), CANCELLED if name == "/resume" else "Cancelled.")
+        return False
+
+    async def _run_command(self, name: str, rest: str) -> None:
         try:
             if name == "/background":
                 begin_thread(self._app, self._thread, self._project)
@@ -233,13 +247,13 @@ class Repl:
                 project_id = "" if self._project is None else self._project.project_id
                 await undo_last(self._app, project_id, self._terminal.approve)
             elif name == "/compact":
+                print_line("Summing up …")
                 done = await self._agent.compact(self._thread)
                 print_line(f"Summed up {counted(done, 'message')}." if done else "There is nothing to sum up yet.")
             elif not show_about(name, self._app, self._conveyor, self._thread):
                 self._show(name, rest)
         except CoilclawError as error:
             print_line(str(error), style="red")
-        return False
 
     def _folder(self) -> str:
         return str(self._app.workspace) if self._project is None else self._project.path

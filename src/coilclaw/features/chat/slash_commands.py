@@ -19,7 +19,6 @@ LAST_MESSAGES, LAST_WORDS = 100, 600
 """Messages among which the last words of both are looked for, and characters shown of them."""
 LOOKED_AT = 500
 """Actions among which the last plan of a conversation is looked for."""
-_SIGNS = {"todo": "☐", "doing": "▶", "done": "✓", "dropped": "✗"}
 
 
 def resumed(app: "Runtime", number: str) -> str | None:
@@ -55,11 +54,11 @@ def show_last(app: "Runtime", thread_id: str) -> None:
             if row.role == role and row.content.strip() and "job_id" not in row.metadata:
                 words = visible(app.redact(row.content)).strip()
                 words = words if len(words) <= LAST_WORDS else f"{words[:LAST_WORDS].rstrip()} …"
-                _show_words(words, of_owner=role == "user")
+                show_words(words, of_owner=role == "user")
                 break
 
 
-def _show_words(words: str, *, of_owner: bool) -> None:
+def show_words(words: str, *, of_owner: bool) -> None:
     """What somebody said: an answer as it was shown when it was given."""
     if of_owner or not colours(sys.stdout):
         print_wrapped(f"› {words}" if of_owner else words, style="cyan" if of_owner else "")
@@ -81,7 +80,7 @@ def show_about(name: str, app: "Runtime", conveyor: "Conveyor", thread_id: str) 
         case "/cost":
             _show_cost(app, thread_id)
         case "/answers":
-            _show_answers(app)
+            _show_answers(app, thread_id)
         case _:
             return False
     return True
@@ -103,12 +102,12 @@ def _show_waiting(app: "Runtime", conveyor: "Conveyor") -> None:
 def _show_plan(app: "Runtime", thread_id: str) -> None:
     """The last plan that the agent told in this conversation."""
     from coilclaw.store.actions import list_actions
-    from coilclaw.tools.plan import PlanArgs
+    from coilclaw.tools.plan import PlanArgs, plan_lines
 
     for action in list_actions(app.db.reader, "EXECUTED", LOOKED_AT):
         if action.thread_id == thread_id and action.call.tool == "plan_update":
-            for step in msgspec.json.decode(action.call.args_bytes, type=PlanArgs).steps:
-                print_line(f"{_SIGNS[step.state]} {app.redact(step.title)}")
+            for line in plan_lines(msgspec.json.decode(action.call.args_bytes, type=PlanArgs).steps):
+                print_line(app.redact(line))
             return
     print_line("There is no plan in this conversation.")
 
@@ -120,19 +119,18 @@ def _show_cost(app: "Runtime", thread_id: str) -> None:
     print_line(spent_words(app, "", thread_id) or "No tokens were used in this conversation yet.")
 
 
-def _show_answers(app: "Runtime") -> None:
-    """What the owner said yes to from now on."""
-    from coilclaw.cli.terminal import UNTIL
+def _show_answers(app: "Runtime", thread_id: str) -> None:
+    """What the owner said yes to from now on, as far as it holds in this conversation."""
+    from coilclaw.features.answers.commands import show_answers
     from coilclaw.features.answers.views import view_of
     from coilclaw.packets.ids import stamp
     from coilclaw.store.standing_answers import list_answers
 
     now = stamp(app.clock())
     found = [view_of(each, now, app.redact) for each in list_answers(app.db.reader, app.clock, ended=False)]
-    rows = [(each.scope, UNTIL[each.until], counted(each.uses, "use"), each.answer_id) for each in found]
-    print_rows(rows, ("yes to", "how long", "used", "answer"), empty="There are no standing answers.")
-    if rows:
-        print_line("`coilclaw answers revoke ANSWER` ends one.")
+    show_answers([each for each in found if each.thread_id in (None, thread_id)])
+    if found:
+        print_line("`coilclaw answers revoke ANSWER` ends one, `coilclaw answers list` shows all.")
 
 
 async def undo_last(app: "Runtime", project_id: str, approve: "Approver") -> None:
@@ -143,9 +141,10 @@ async def undo_last(app: "Runtime", project_id: str, approve: "Approver") -> Non
 
     root = app.project_root(project_id)
     named = root.snapshots.named("")
-    if not root.snapshots.changes(named.id, root.places.may_restore):
+    wanted = root.undoing.wanted(named.id)
+    if not wanted.paths and not root.snapshots.changes(named.id, root.places.may_restore):
         print_line("There is nothing to take back: nothing the agent wrote is still there.")
         return
-    call = ToolCall.of("undo", {"snapshot": named.id})
+    call = ToolCall.of("undo", {"snapshot": named.id, "paths": list(wanted.paths)})
     outcome = await run_tool(app, call, yes=False, approve=approve, project_id=project_id)
     print_line(app.redact(result_words(outcome.result)))

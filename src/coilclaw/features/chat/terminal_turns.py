@@ -11,10 +11,11 @@ import msgspec
 from coilclaw.features.chat.store.turns import TurnEnd, TurnRow, open_turns, resumable_turns
 from coilclaw.features.chat.turn_ends import end_of_left, failure
 from coilclaw.features.chat.turn_record import TurnRecord
-from coilclaw.packets.errors import CoilclawError
+from coilclaw.packets.errors import CoilclawError, UsageError
 from coilclaw.packets.ids import new_id
 from coilclaw.store.claims import Claimant
 from coilclaw.store.threads import recent_messages
+from coilclaw.store.tx import Tx
 
 LOOKED_AT = 100
 """Messages among which the owner's last words are looked for."""
@@ -40,7 +41,7 @@ class TerminalTurns:
         self._claimant.close()
 
     async def post(self, message: "UserMessage", on_text: Callable[[str], None] | None) -> "Reply":
-        """Keep the message with its turn, and answer it."""
+        """Keep the message with its turn, and answer it. One that is answered elsewhere now must be waited for."""
         turn = TurnRow(
             turn_id=new_id("turn", self._app.clock()),
             thread_id=message.thread_id,
@@ -54,10 +55,19 @@ class TerminalTurns:
                 message,
                 on_text,
                 turn_id=turn.turn_id,
-                in_transaction=lambda tx, _: self._record.keep_running(tx, turn),
+                in_transaction=lambda tx, _: self._keep(tx, turn),
                 on_answer=lambda tx, ending: self._record.answered(tx, turn, ending),
             ),
         )
+
+    def _keep(self, tx: Tx, turn: TurnRow) -> None:
+        here = (each for each in open_turns(tx) if each.thread_id == turn.thread_id)
+        if any(each.worker is not None and not self._claimant.gone(each.worker) for each in here):
+            raise UsageError(
+                "an answer is being written in this conversation, in the panel or at another terminal.",
+                remedy="Wait for it or stop it there, or start a new conversation.",
+            )
+        self._record.keep_running(tx, turn)
 
     async def take_up(
         self, thread_id: str, conveyor: "Conveyor", on_text: Callable[[str], None] | None, say: Callable[[str], None]

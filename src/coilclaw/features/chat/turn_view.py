@@ -30,8 +30,14 @@ def shown(app: "Runtime", thread_id: str, write: Callable[[str], object] | None 
         text_to = live.answer if live is not None else write or sys.stdout.write
         out = TextOut(app.redactor, text_to)
 
+        plain = CommandOut(thread_id, text_to)
+
         def output(output: "CommandOutput") -> None:
-            if live is not None and output.thread_id == thread_id:
+            if output.thread_id != thread_id or app.commands.in_background(output.action_id):
+                return  # what goes on in the background would stand in the middle of another call
+            if live is None:
+                plain(output)
+            else:
                 live.output(output.piece)
 
         def event(name: str, fields: "dict[str, Json]") -> None:
@@ -42,7 +48,7 @@ def shown(app: "Runtime", thread_id: str, write: Callable[[str], object] | None 
 
         app.watchers.append(event)
         stack.callback(app.watchers.remove, event)
-        stack.enter_context(app.commands.watched(CommandOut(thread_id, text_to) if live is None else output))
+        stack.enter_context(app.commands.watched(output))
         yield out
 
 

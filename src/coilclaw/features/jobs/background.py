@@ -24,6 +24,7 @@ from coilclaw.features.jobs.planning import (
     tools_of,
 )
 from coilclaw.features.jobs.record import evidence_at, evidence_due, words_of
+from coilclaw.features.jobs.repositories import place_of
 from coilclaw.features.jobs.store import calls_of_job
 from coilclaw.packets.action import OWNER, Label
 from coilclaw.packets.card import nobody
@@ -104,6 +105,7 @@ class Background:
             withdraw=self.withdraw,
             redact=self._app.redact,
             plans=self.plans,
+            place_of=lambda repository: place_of(self._app, repository),
         )
 
     # Planning
@@ -265,16 +267,19 @@ class Background:
 
     def _stepper(self) -> "Stepper":
         from coilclaw.agent.model import Model
+        from coilclaw.agent.pictures import Pictures
         from coilclaw.agent.step import StepLimits, Stepper
         from coilclaw.providers.structured import read_structured
         from coilclaw.runtime.owner_prompt import owner_prompt
+        from coilclaw.runtime.pictures import picture_reader
 
         app = self._app
+        provider = app.provider()
         offered = app.allowed_tools - NOBODY_THERE
         return Stepper(
             db=app.db,
             model=Model(
-                provider=app.provider(),
+                provider=provider,
                 model=app.config.default_model,
                 fallback_model=app.config.fallback_model,
                 read_proposal=read_structured,
@@ -286,9 +291,11 @@ class Background:
             estop=app.estop,
             clock=app.clock,
             skills=skills_of(app),
+            pictures=Pictures(partial(picture_reader, app), sees=provider.capabilities.sees),
             limits=StepLimits(
                 calls=app.config.jobs.step_calls,
                 output_tokens=app.config.jobs.step_output_tokens,
+                window=app.config.agent.context_tokens or provider.capabilities.context_window,
                 earlier=app.config.memory.recent_messages,
             ),
         )

@@ -35,6 +35,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reminded: bool = False
     """The step of the plan was answered without its evidence, and the model was told so."""
 
+    finished: bool = False
+    """Every step is over; what is left is its pull request."""
+
     @property
     def label(self) -> Label:
         """What the checkpoint itself carries."""

@@ -13,6 +13,7 @@ from coilclaw.cli.open_home import opened, thread_of
 from coilclaw.cli.output import json_option, moment, print_json, print_line, print_rows, tell
 from coilclaw.cli.phrases import JOBS
 from coilclaw.cli.project_choice import begin_thread, chosen_project
+from coilclaw.cli.yolo_warning import warn_of_yolo
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import ENDED, JobState
 from coilclaw.packets.text import one_line
@@ -86,6 +87,7 @@ def create(
     from coilclaw.packets.job import Constraints
 
     with opened() as app:
+        warn_of_yolo(app)
         thread = thread_of(app, thread_id)
         if project_name is not None:
             if thread_id is not None:
@@ -197,6 +199,7 @@ def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
 
     chosen = None if state is None else [each for each in get_args(JobState) if each == state]
     with opened() as app:
+        warn_of_yolo(app)
         found = rows_of(
             app.db.reader, chosen, limit, lambda broken: tell(f"coilclaw: {one_line(str(broken))}", err=True)
         )
@@ -215,6 +218,7 @@ def list_jobs(state: str | None, limit: int, as_json: bool) -> None:
 def show(job_id: str, as_json: bool) -> None:
     """Show a job: what was asked, where it stands, what waits for you, what it did and left."""
     with opened() as app:
+        warn_of_yolo(app)
         from coilclaw.features.jobs.background import Background
 
         found = Background(app).desk().find(job_id)

@@ -48,6 +48,7 @@ from coilclaw.store.jobs import (
     job_version,
     load_job,
     release_job,
+    save,
 )
 from coilclaw.store.tx import Tx
 from coilclaw.store.usage import day_began, tokens_of_job, tokens_since
@@ -146,6 +147,8 @@ class JobLoop:
             return await self._advance(job)
         except sqlite3.IntegrityError as error:
             return await self._again(job, "FAILED", f"The step's result is too large or invalid: {error}.", 0.0)
+        except (CheckpointRefused, CheckpointTooLarge) as error:  # no repeat makes it another one
+            return await self._end(job, "FAILED", str(error))
         except (StorageError, sqlite3.Error):
             raise  # the disk, not the job
         except CoilclawError as error:
@@ -283,10 +286,7 @@ class JobLoop:
             return await self._sleep(job, job.deadline_at)
         if self._pulls.waits(job):
             return await self._ended(job, await self._pulls.answered(job))
-        try:
-            checkpoint = _checkpoint_of(job)
-        except CheckpointRefused as error:
-            return await self._end(job, "FAILED", str(error))
+        checkpoint = _checkpoint_of(job)
         awake = _with(
             msgspec.structs.replace(job, next_wakeup_at=stamp(self._clock())),
             msgspec.structs.replace(checkpoint, waiting=()),
@@ -301,12 +301,11 @@ class JobLoop:
     # A step
 
     async def _execute(self, job: JobRow, now: datetime) -> JobRow:
+        checkpoint = _checkpoint_of(job)
+        if checkpoint.finished:
+            return await self._ended(job, await self._pulls.publish(job))
         if self._day_is_spent(now):
             return await self._pause(job, now)
-        try:
-            checkpoint = _checkpoint_of(job)
-        except CheckpointRefused as error:
-            return await self._end(job, "FAILED", str(error))
         spent = self._spent(job, checkpoint)
         if spent:
             return await self._end(job, "FAILED", spent)
@@ -324,10 +323,7 @@ class JobLoop:
             return await self._again(job, "TIMED_OUT", str(error), 0.0)
         except ProviderUnavailable as error:
             return await self._again(job, "FAILED", str(error), error.retry_after or 0.0)
-        try:
-            return await self._after_step(job, checkpoint, report)
-        except CheckpointTooLarge as error:
-            return await self._end(job, "FAILED", str(error))
+        return await self._after_step(job, checkpoint, report)
 
     def _spent(self, job: JobRow, checkpoint: Checkpoint) -> str:
         """Which bound of its own the job has reached, in words."""
@@ -396,8 +392,8 @@ class JobLoop:
             return await self._lacks(job, after, lacking, story)
         position = before.position + 1
         if job.plan is None or position >= len(job.plan.steps):
-            finished = _with(job, after)
-            return await self._ended(finished, await self._pulls.publish(finished))
+            finished = _with(job, msgspec.structs.replace(after, finished=True))  # no step is paid for twice
+            return await self._write(lambda tx: save(tx, self._clock, finished, finished.version))
         further = _with(job, msgspec.structs.replace(after, position=position, reminded=False))
 
         def next_part(tx: Tx) -> JobRow:

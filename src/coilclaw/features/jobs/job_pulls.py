@@ -7,9 +7,8 @@ import msgspec
 
 from coilclaw.features.jobs.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from coilclaw.features.jobs.record import keep, say_further, to_state
-from coilclaw.packets.canonical import Json
 from coilclaw.packets.errors import TryLater, UsageError
-from coilclaw.packets.ids import Clock, stamp
+from coilclaw.packets.ids import Clock, from_stamp, stamp
 from coilclaw.packets.job import JobState
 from coilclaw.runtime.job_forge import JobForge
 from coilclaw.store.database import Database
@@ -57,21 +56,35 @@ class JobPulls:
         try:
             opened = None if self._forge is None else await self._forge.publish(job)
         except TryLater as error:
-            story: dict[str, Json] = {"reason": self._redact(str(error))}
-            later = msgspec.structs.replace(job, worker=None, next_wakeup_at=stamp(self._clock() + LATER))
-            return await self._db.write(lambda tx: keep(tx, self._clock, later, "retry", story))
+            return await self._publish_later(job, self._redact(str(error)))
         except UsageError as error:  # its own limits: trying again changes nothing
             return JobEnding("FAILED", self._redact(str(error)))
-        if opened is None:
+        if opened is None or self._forge is None:
             return DONE
-        waiting = msgspec.structs.replace(job, deadline_at=stamp(self._clock() + timedelta(days=opened.days)))
+        days = timedelta(days=self._forge.pr_days())
+        waiting = msgspec.structs.replace(job, deadline_at=stamp(self._clock() + days))
         reason = f"Pull request #{opened.number}: {self._redact(opened.title)}"
         return await self._db.write(lambda tx: to_state(tx, self._clock, waiting, "PR_OPENED", reason=reason))
 
+    async def _publish_later(self, job: JobRow, reason: str) -> JobRow:
+        """Its work is done, so its deadline is that of a pull request which nobody answers."""
+        days = 0 if self._forge is None else self._forge.pr_days()
+        until = stamp(from_stamp(job.created_at) + timedelta(days=days))
+        later = msgspec.structs.replace(
+            job,
+            worker=None,
+            reason=reason,
+            next_wakeup_at=stamp(self._clock() + LATER),
+            deadline_at=None if job.deadline_at is None else max(job.deadline_at, until),
+        )
+        return await self._db.write(lambda tx: keep(tx, self._clock, later, "retry", {"reason": reason}))
+
     async def advance(self, job: JobRow) -> JobRow | JobEnding:
         """The next thing to do for a job whose pull request is open, merged or deployed."""
-        if job.state == "DEPLOYED" or self._forge is None:
-            return JobEnding("DONE", "Its pull request is merged and in force.")
+        if self._forge is None:
+            return DONE
+        if job.state == "DEPLOYED":
+            return JobEnding("DONE", self._redact(self._forge.in_force(job)))
         if job.state == "PR_OPENED":
             return await self._ask(job, self._forge)
         fault = await self._forge.deploy(job)
@@ -131,5 +144,5 @@ class JobPulls:
 
 def _waiting_for(job: JobRow, actions: tuple[str, ...]) -> JobRow:
     checkpoint = Checkpoint() if job.checkpoint is None else read_checkpoint(job.checkpoint)
-    kept = write_checkpoint(msgspec.structs.replace(checkpoint, waiting=actions))
+    kept = write_checkpoint(msgspec.structs.replace(checkpoint, waiting=actions, finished=False))
     return msgspec.structs.replace(job, checkpoint=kept)

@@ -8,7 +8,7 @@ import msgspec
 from coilclaw.features.jobs.changed_files import ChangedFiles
 from coilclaw.features.jobs.job_spec import Rules, check_goal, check_spec, objections, with_programs
 from coilclaw.features.jobs.record import create, end, keep, prepare
-from coilclaw.packets.canonical import Json
+from coilclaw.packets.canonical import Json, sha256_hex
 from coilclaw.packets.errors import CoilclawError, ToolError, UsageError
 from coilclaw.packets.ids import Clock, new_id, stamp
 from coilclaw.packets.job import ENDED, Constraints, JobSpec, Outputs, Starter
@@ -16,7 +16,9 @@ from coilclaw.packets.names import did_you_mean
 from coilclaw.store.database import Database
 from coilclaw.store.job_history import standing_of
 from coilclaw.store.jobs import OPEN, JobBudget, JobRow, list_jobs, load_job, near_job_ids
-from coilclaw.store.request_keys import keep_made, made_by
+from coilclaw.store.projects import project_of
+from coilclaw.store.request_keys import asked_by, keep_made, made_by
+from coilclaw.store.threads import ensure_thread
 from coilclaw.store.tx import Tx
 
 OF_A_TURN = 3
@@ -41,11 +43,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, Json] = {}
     """Further inputs of a packet; `steps` is the plan."""
     packet_id: str = ""
-    """The id a packet came with: the same again gives the job it made, which is found by it."""
+    """The id a packet came with: the same again gives the job it made, unless that was refused; it is found by it."""
     starter: Starter | None = None
     """The turn whose call starts it: the goal is the agent's then, and it may do no more than that turn."""
     key: str = ""
     """What stands for this very request: the same again gives the job it made. Empty: every request makes one."""
+
+
+class OtherPacket(UsageError):
+    """Another packet was handed in under this id."""
 
 
 class JobRequests:
@@ -63,6 +69,7 @@ class JobRequests:
         withdraw: Callable[[str, str], Awaitable[None]],
         redact: Callable[[str], str],
         plans: Callable[[JobRow], bool],
+        place_of: Callable[[str], str | None],
     ) -> None:
         self._db = db
         self._clock = clock
@@ -72,6 +79,8 @@ class JobRequests:
         self._files = ChangedFiles(db, hash_file)
         self._withdraw = withdraw
         self._redact = redact
+        self._place_of = place_of
+        """Which project a repository is worked in."""
         self._plans = plans
         """Whether a model has its say about a job before it begins."""
 
@@ -95,6 +104,7 @@ class JobRequests:
             outputs=Outputs(pr_required=request.pr_required, evidence_required=request.evidence),
         )
         check_spec(spec)
+        asked = sha256_hex(msgspec.json.encode(msgspec.structs.replace(spec, job_id=""), order="deterministic"))
         job = JobRow(
             job_id=job_id,
             thread_id=request.thread_id,
@@ -105,16 +115,19 @@ class JobRequests:
             deadline_at=stamp(now + timedelta(hours=self._max_hours)),
         )
 
+        place = None if request.repo is None else self._place_of(request.repo)
+
         def take_in(tx: Tx) -> JobRow:
-            keys = [(what, key) for what, key in (("job", request.key), ("packet", request.packet_id)) if key]
-            for what, key in keys:
-                before = made_by(tx, what, key)
-                if before is not None and (there := load_job(tx, before)) is not None:
-                    return there
+            if (there := _made_before(tx, request, asked)) is not None:
+                return there
             if starter is not None:
                 make_room(tx, self._clock, starter.turn_id, job_id)
-            for what, key in keys:
-                keep_made(tx, self._clock, what, key, job_id)
+            if request.key:
+                keep_made(tx, self._clock, "job", request.key, job_id)
+            if request.packet_id:
+                keep_made(tx, self._clock, "packet", request.packet_id, job_id, asked)
+            if place is not None:
+                _work_in(tx, self._clock, request, goal, place)
             made, rules = create(tx, self._clock, job, request.channel, starter), self._rules()
             # What cannot begin is refused at once: no model is asked about it.
             waits = self._plans(made) and not objections(with_programs(made.spec, rules), rules)
@@ -141,10 +154,13 @@ class JobRequests:
         """Call a job off; a step that runs is cut, and what waits for the owner is withdrawn."""
         why = self._redact(reason.strip()) or "The owner cancelled it."
 
+        found = self.find(job_id)
+        job_id = found.job_id
+
         def call_off(tx: Tx, job: JobRow) -> JobRow:
             return end(tx, self._clock, job, "CANCELLED", why, self._files.of(tx, job_id, known))
 
-        self._must_be_open(self.find(job_id))
+        self._must_be_open(found)
         known = await self._files.now([job_id])
         job = await self._change(job_id, call_off)
         failed: CoilclawError | None = None
@@ -167,6 +183,7 @@ class JobRequests:
             return keep(tx, self._clock, msgspec.structs.replace(job, next_wakeup_at=now), "resume", story)
 
         job = self.find(job_id)
+        job_id = job.job_id
         if job.state == "WAITING_APPROVAL":
             raise UsageError(f"{job_id} is waiting for your answer.", remedy=f"See `coilclaw job show {job_id}`.")
         if job.worker is not None or job.next_wakeup_at is None or job.next_wakeup_at <= stamp(self._clock()):
@@ -193,6 +210,32 @@ class JobRequests:
 
         self._must_be_open(self.find(job_id))
         return await self._db.write(write)
+
+
+def _work_in(tx: Tx, clock: Clock, request: Request, goal: str, place: str) -> None:
+    """Have the conversation of a job work where the repository of its packet is."""
+    ensure_thread(tx, clock, request.thread_id, request.channel, goal.strip().splitlines()[0], project=place or None)
+    if project_of(tx, request.thread_id) != place:
+        raise UsageError(
+            f"this conversation does not work in {request.repo}.",
+            remedy="Leave the conversation and the project out: the packet says where the job works.",
+        )
+
+
+def _made_before(tx: Tx, request: Request, asked: str) -> JobRow | None:
+    """The job that this very request made; one that was refused had no effect, so its packet may be sent again."""
+    if request.key and (there := load_job(tx, made_by(tx, "job", request.key) or "")) is not None:
+        return there
+    packet = request.packet_id
+    there = load_job(tx, made_by(tx, "packet", packet) or "") if packet else None
+    if there is None or there.state == "DENIED":
+        return None
+    if asked_by(tx, "packet", packet) not in ("", asked):
+        raise OtherPacket(
+            f"another packet was handed in as {packet}; it became {there.job_id}.",
+            remedy="Send this one under another job_id.",
+        )
+    return there
 
 
 def make_room(tx: Tx, clock: Clock, turn_id: str, job_id: str) -> None:

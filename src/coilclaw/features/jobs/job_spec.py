@@ -1,11 +1,12 @@
 """Intake: from a request to a job's specification, what the rules in force say to it, and its plan. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from coilclaw.features.jobs.repositories import place_of
 from coilclaw.packets.errors import UsageError
 from coilclaw.packets.job import Constraints, JobSpec, Plan, PlanStep
 from coilclaw.packets.names import did_you_mean
@@ -35,6 +36,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """Whether jobs end in pull requests."""
     keeps: bool = True
     """Whether anything may be kept at all: nothing in `readonly`."""
+    has_repository: Callable[[str], bool] = str.isspace
+    """Whether there is a folder here for that repository; by default for none."""
 
 
 def rules_of(app: "Runtime") -> Rules:
@@ -46,6 +49,7 @@ def rules_of(app: "Runtime") -> Rules:
         allowed_domains=tuple(config.security.allowed_domains),
         pull_requests=config.forge.enabled,
         keeps=config.security.autonomy != "readonly",
+        has_repository=lambda repository: place_of(app, repository) is not None,
     )
 
 
@@ -215,8 +219,11 @@ def objections(spec: JobSpec, rules: Rules) -> list[str]:
         for domain in spec.constraints.allowed_domains or ()
         if not covered(domain, rules.allowed_domains)
     ]
-    if spec.repo is not None:
-        found.append(f"This job is about the repository {spec.repo}, but jobs can only work in the workspace so far.")
+    if spec.repo is not None and not rules.has_repository(spec.repo):
+        found.append(
+            f"This job is about the repository {spec.repo}, of which no project here is a clone; add one with"
+            " `coilclaw project add FOLDER`."
+        )
     if spec.outputs.pr_required and not rules.pull_requests:
         found.append("This job requires a pull request, but forge.enabled is off.")
     if spec.outputs.evidence_required and not can_put_evidence(spec, rules):

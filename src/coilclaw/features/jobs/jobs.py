@@ -7,7 +7,7 @@ import msgspec
 
 from coilclaw.features.jobs.background import Background, kind_of
 from coilclaw.features.jobs.checkpoint import CheckpointRefused, read_checkpoint
-from coilclaw.features.jobs.job_requests import Request
+from coilclaw.features.jobs.job_requests import OtherPacket, Request
 from coilclaw.features.jobs.job_views import evidence_of, models_of, waiting_for
 from coilclaw.features.jobs.lifecycle import COARSE
 from coilclaw.features.jobs.questions import question_of
@@ -24,7 +24,7 @@ from coilclaw.packets.job import ENDED
 from coilclaw.packets.text import visible
 from coilclaw.server.problems import NotThere, Trouble
 from coilclaw.server.serving import Serving
-from coilclaw.store.jobs import JobRow, load_job
+from coilclaw.store.jobs import JobRow
 from coilclaw.store.threads import thread_exists
 
 if TYPE_CHECKING:
@@ -118,6 +118,13 @@ class Jobs:
         place = self._place(row)
         return row.plan if place is None else place[1]
 
+    def found(self, job_id: str) -> JobRow | None:
+        """The job of that id, or of the packet with that id."""
+        try:
+            return self._background.desk().find(job_id)
+        except UsageError:
+            return None
+
     # Changing
 
     async def create(self, asked: NewJob, key: str | None) -> JobRow:
@@ -130,22 +137,24 @@ class Jobs:
             raise UsageError("goal and intent are two names of one thing.", remedy="Send one of them.")
         if asked.thread_id is not None and not thread_exists(self._app.db.reader, asked.thread_id):
             raise NotThere("such conversation", "Leave thread_id out for a new one.")
-        return await self._background.desk().create(
-            Request(
-                goal=asked.goal.strip() or asked.intent.strip() or f"Run the SOP {asked.sop}.",
-                thread_id=asked.thread_id or new_id("conv", self._app.clock()),
-                channel=CHANNEL,
-                constraints=asked.constraints.constraints(),
-                steps=tuple(asked.steps),
-                evidence=tuple(dict.fromkeys((*asked.evidence, *asked.outputs.evidence_required))),
-                repo=asked.repo,
-                pr_required=asked.outputs.pr_required,
-                inputs=asked.inputs,
-                packet_id=asked.job_id,
-                sop=asked.sop or "",
-                key=key or "",
-            )
+        request = Request(
+            goal=asked.goal.strip() or asked.intent.strip() or f"Run the SOP {asked.sop}.",
+            thread_id=asked.thread_id or new_id("conv", self._app.clock()),
+            channel=CHANNEL,
+            constraints=asked.constraints.constraints(),
+            steps=tuple(asked.steps),
+            evidence=tuple(dict.fromkeys((*asked.evidence, *asked.outputs.evidence_required))),
+            repo=asked.repo,
+            pr_required=asked.outputs.pr_required,
+            inputs=asked.inputs,
+            packet_id=asked.job_id,
+            sop=asked.sop or "",
+            key=key or "",
         )
+        try:
+            return await self._background.desk().create(request)
+        except OtherPacket as error:
+            raise Trouble(409, "IDEMPOTENCY_CONFLICT", error.message, remedy=error.remedy) from error
 
     def _must_hold(self, asked: NewJob) -> None:
         if asked.steps:
@@ -157,7 +166,7 @@ class Jobs:
         try:
             return await self._background.desk().cancel(job_id, reason)
         except UsageError as error:
-            row = load_job(self._app.db.reader, job_id)
+            row = self.found(job_id)
             if row is not None and row.state == "CANCELLED":
                 return row
             raise _does_not_fit(row, error) from error
@@ -167,7 +176,7 @@ class Jobs:
         try:
             return await self._background.desk().resume(job_id)
         except UsageError as error:
-            row = load_job(self._app.db.reader, job_id)
+            row = self.found(job_id)
             if row is not None and row.state == "WAITING_APPROVAL":
                 raise Trouble(
                     409, "JOB_WAITS", f"{job_id} waits for your answer.", remedy="Answer what it waits for."

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from coilclaw.cli.phrases import JOBS
 from coilclaw.features.jobs.checkpoint import Checkpoint, write_checkpoint
 from coilclaw.features.jobs.evidence import put_manifest
 from coilclaw.features.jobs.job_spec import Rules, faults, objections, plan_of, steps_of, with_programs
@@ -24,6 +25,8 @@ from coilclaw.store.tx import Tx
 Words: TypeAlias = tuple[str, Label]
 """What a job is told, and whose words they are."""
 
+SAID: dict[JobState, str] = {**JOBS, "MERGED": "merged", "DEPLOYED": "deployed"}
+"""How a job stands, as its thread says it."""
 ASKED = "You started the job {job_id} in this conversation. What is its goal?"
 GO_AHEAD = "Carry it out now."
 REMINDER = "Not everything you must leave is there. Leave what is missing with artifact_put, then answer again."
@@ -98,8 +101,8 @@ def to_state(
         tx, clock, job.job_id, "state", {"from": job.state, "to": to, "reason": reason, "evidence": list(evidence)}
     )
     add_event(tx, clock, "job_state", job.job_id, {"from": job.state, "to": to, "evidence": list(evidence)})
-    text = f"Job {job.job_id}: {job.state} → {to}.{' ' + reason if reason else ''}"
-    _say(tx, clock, job, text, {"state": to})
+    if SAID[to] != SAID[job.state]:  # between the states of its start there is nothing to say
+        _say(tx, clock, job, f"Job {job.job_id} is {SAID[to]}.{' ' + reason if reason else ''}", {"state": to})
     return moved
 
 

@@ -15,7 +15,7 @@ from coilclaw.server.filters import OfThread
 from coilclaw.server.pages import Cursor, Limit, Page, read_cursor, write_cursor
 from coilclaw.server.problems import NotThere, problems
 from coilclaw.server.timestamps import Since, moment_of
-from coilclaw.store.jobs import JobRow, JobsWanted, jobs_before, load_job
+from coilclaw.store.jobs import JobRow, JobsWanted, jobs_before
 
 
 class JobRoutes(Controller):
@@ -61,7 +61,7 @@ class JobRoutes(Controller):
     async def show(self, core: NamedDependency[Core], jobs: NamedDependency[Jobs], job_id: FromPath[str]) -> JobShown:
         """A job with what was asked and planned, what happened, what waits for the owner, what it did, spent and
         left."""
-        return redacted(core, jobs.shown(_found(core, job_id)))
+        return redacted(core, jobs.shown(_found(jobs, job_id)))
 
     @post(
         "/{job_id:str}/cancel",
@@ -79,7 +79,7 @@ class JobRoutes(Controller):
     ) -> JobShown:
         """Call a job off. A step that runs is cut, what waits for the owner is withdrawn; what was done stays, with
         its receipts. Calling it off again changes nothing."""
-        _found(core, job_id)
+        _found(jobs, job_id)
         return redacted(core, jobs.shown(await jobs.cancel(job_id, data.reason)))
 
     @post(
@@ -91,12 +91,12 @@ class JobRoutes(Controller):
     )
     async def resume(self, core: NamedDependency[Core], jobs: NamedDependency[Jobs], job_id: FromPath[str]) -> JobShown:
         """Let a job that is paused, or waits before its next try, go on now."""
-        _found(core, job_id)
+        _found(jobs, job_id)
         return redacted(core, jobs.shown(await jobs.resume(job_id)))
 
 
-def _found(core: Core, job_id: str) -> JobRow:
-    row = load_job(core.db.reader, job_id)
+def _found(jobs: Jobs, job_id: str) -> JobRow:
+    row = jobs.found(job_id)
     if row is None:
         raise NotThere("such job", "See GET /v1/jobs.")
     return row

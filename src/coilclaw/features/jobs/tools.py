@@ -10,7 +10,7 @@ from coilclaw.packets.job import Constraints, JobSpec, Starter
 from coilclaw.packets.labels import join_labels, untrusted_only
 from coilclaw.packets.ports import Context, ToolOutput
 from coilclaw.packets.text import one_line
-from coilclaw.tools.declare import Declared, nothing
+from coilclaw.tools.declare import Declared, nothing, outlasting
 
 if TYPE_CHECKING:
     from coilclaw.features.jobs.job_requests import Request
@@ -81,7 +81,7 @@ def job_tools(runtime: "Runtime | None") -> "tuple[Tool, ...]":
             destination="internal",
             idempotent=True,
             always_ask=False,
-            touches=nothing,
+            touches=outlasting,
             summary=lambda args: f"Start a job: {one_line(args.goal)[:200]}",
         ),
         Declared(

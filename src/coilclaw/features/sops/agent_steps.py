@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import msgspec
 
+from coilclaw.agent.compaction import ShownRows
 from coilclaw.agent.context import take_in_shown
 from coilclaw.agent.model import Model, ReadProposal
 from coilclaw.agent.spending import check_day
@@ -84,7 +85,8 @@ class SopStepper(Stepper):
             return StepReport(stage="answered", text=stored.content)
         if stored is not None:
             return await self._take_up(at.turn, stored, own, about)
-        return await self._begin(at.turn, _order(at, number, with_tools=with_tools), own, about)
+        shown = ShownRows(rows=own, about=about)
+        return await self._begin(at.turn, _order(at, number, with_tools=with_tools), shown)
 
     def _own(self, at: At) -> list[MessageRow]:
         """The messages of this step alone, and what became of its calls."""
@@ -99,7 +101,8 @@ class SopStepper(Stepper):
 
 def _order(at: At, number: int, *, with_tools: bool) -> StepOrder:
     job = at.turn.job or JobLimits(job_id="", constraints=Constraints())
-    limits = job if with_tools else JobLimits(job_id="", constraints=Constraints(allowed_tools=()))
+    only = at.step.tools
+    limits = job if only is None else JobLimits(job_id="", constraints=Constraints(allowed_tools=only))
     return StepOrder(
         thread_id=at.run.thread_id,
         turn_id=at.run.turn_id,
@@ -107,6 +110,7 @@ def _order(at: At, number: int, *, with_tools: bool) -> StepOrder:
         words=(),
         task=TASK.format(step=at.step.id, name=at.sop.name),
         limits=limits,
+        may_call=with_tools,
         inherited=at.turn.inherited,
         fresh=at.turn.fresh,
     )
@@ -141,6 +145,7 @@ class StepTurns:
             text = f"{at.step.content_from} left no usable content."
             return await self._settle(at, Ended(state="FAILED", code="CONTENT_MISSING", output=text))
         seconds = at.step.timeout or self._limits.seconds
+        at.turn.only = at.step.tools  # the gate holds to it too, whatever the model proposes
         try:
             return await self._watch.bound(self._rounds(at), seconds, lambda: None)
         except OutOfTime as error:
@@ -152,6 +157,8 @@ class StepTurns:
         except ProviderError as error:
             retriable = isinstance(error, ProviderUnavailable)
             return await self._fail(at, "PROVIDER_FAILED", str(error), retriable=retriable)
+        finally:
+            at.turn.only = None
 
     async def _rounds(self, at: At) -> Stage:
         last = self._limits.rounds

@@ -273,16 +273,18 @@ class Procedures:
         return self._step_turns[1]
 
     def _make_turns(self, follower: "Follower", record: "RunRecord") -> "StepTurns":
+        from coilclaw.agent.pictures import Pictures
         from coilclaw.agent.step import StepLimits
         from coilclaw.features.sops.agent_steps import SopStepper, StepModel, StepTurns, TurnLimits
         from coilclaw.providers.structured import read_structured
         from coilclaw.runtime.owner_prompt import owner_prompt
+        from coilclaw.runtime.pictures import picture_reader
 
-        app, config = self._app, self._app.config
+        app, config, provider = self._app, self._app.config, self._app.provider()
         without = RUNTIME_TOOLS if self._terminal is not None else RUNTIME_TOOLS | {"ask_user"}
         offered = app.allowed_tools - without
         model = StepModel(
-            provider=app.provider(),
+            provider=provider,
             model=config.default_model,
             fallback_model=config.fallback_model,
             read_proposal=read_structured,
@@ -298,7 +300,12 @@ class Procedures:
             estop=app.estop,
             clock=app.clock,
             skills=skills_of(app),
-            limits=StepLimits(calls=config.jobs.step_calls, output_tokens=config.jobs.step_output_tokens),
+            pictures=Pictures(partial(picture_reader, app), sees=provider.capabilities.sees),
+            limits=StepLimits(
+                calls=config.jobs.step_calls,
+                output_tokens=config.jobs.step_output_tokens,
+                window=config.agent.context_tokens or provider.capabilities.context_window,
+            ),
         )
         return StepTurns(
             db=app.db,

@@ -35,6 +35,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     content_from: Annotated[
         str, Meta(description="For an agent step: the step whose output it is shown. Without it, the one before.")
     ] = ""
+    tools: Annotated[
+        tuple[str, ...] | None, Meta(description="For an agent step: the only tools it may call. Without it, any.")
+    ] = None
     when: Annotated[
         str, Meta(description="`STEP.success`, `STEP.failed` or `STEP.skipped`: otherwise the step is skipped.")
     ] = ""

@@ -16,7 +16,7 @@ MOST_FAULTS = 100
 _NEEDS: dict[Kind, tuple[str, ...]] = {"tool": ("tool",), "agent": ("prompt",), "approval": ("prompt",)}
 _TAKES: dict[Kind, frozenset[str]] = {
     "tool": frozenset({"id", "kind", "tool", "args", "when", "on_failure", "timeout", "retry"}),
-    "agent": frozenset({"id", "kind", "prompt", "content_from", "when", "on_failure", "timeout", "retry"}),
+    "agent": frozenset({"id", "kind", "prompt", "content_from", "tools", "when", "on_failure", "timeout", "retry"}),
     "approval": frozenset({"id", "kind", "prompt", "when", "on_failure"}),
 }
 _DOTTED = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.){0,64}"|'[^'\n]{0,64}')[ \t]*\.[ \t]*){64}""")
@@ -149,6 +149,9 @@ class Checking:
         self._condition(name, str(fields.get("when", "")), earlier, every)
         if kind == "agent" and fields.get("content_from"):
             self._source(name, str(fields["content_from"]), earlier, every)
+        for tool in cast("tuple[str, ...]", fields.get("tools") or ()):
+            if tool not in self._tools:
+                self._note(name, f"tools: there is no tool {tool[:60]!r}. {did_you_mean(tool, list(self._tools))}")
         if kind == "tool" and isinstance(fields.get("tool"), str) and fields["tool"]:
             self._call(name, str(fields["tool"]), fields.get("args", {}), earlier, every)
         return msgspec.convert(fields, Step) if len(self.faults) == before else None

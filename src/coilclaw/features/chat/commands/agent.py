@@ -68,7 +68,8 @@ def agent(
     """
     with opened(unsafe=unsafe) as app:
         if not app.config.channels.cli.enabled:
-            raise UsageError("the terminal channel is switched off.", remedy="Set channels.cli.enabled = true.")
+            how = "Run `coilclaw config set channels.cli.enabled true`."
+            raise UsageError("the terminal channel is switched off.", remedy=how)
         if go_on and thread_id not in (None, "last"):
             raise UsageError("--continue and -c name two conversations.", remedy="Use one of them.")
         if go_on or thread_id == "last":

@@ -33,7 +33,7 @@ STEPS = (
     ("This is taken back", "Undo that", "Before anything is written, what it replaces is kept."),
     (
         "This is blocked because of what was read",
-        f"Read {LETTER} and do what it says",
+        f"Read {LETTER} and do what it says, then delete it",
         "The letter came from outside, and it asks for a new skill. A model may fall for that; the gate does not.",
     ),
 )

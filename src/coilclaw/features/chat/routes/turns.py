@@ -26,7 +26,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     state: TurnState
     """QUEUED and RUNNING go on, WAITING does once its calls are answered; the others are final."""
     ending: str
-    """Once answered: `answered`, `pending` (calls wait for the owner), `max_rounds` or `budget` (it had to end)."""
+    """Once answered: `answered`, `pending` (calls wait for the owner), `max_rounds`, `budget` (it had to end) or
+    `stuck` (the same call kept giving the same result)."""
     code: str
     """Why it failed, in a word."""
     reason: str

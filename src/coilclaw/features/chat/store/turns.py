@@ -25,7 +25,7 @@ class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
     """The owner's message it answers."""
     state: TurnState
     ending: str = ""
-    """How the answer came to its end: answered, pending, max_rounds or budget."""
+    """How the answer came to its end: answered, pending, max_rounds, budget or stuck."""
     code: str = ""
     """Why it failed, in a word."""
     reason: str = ""
@@ -240,6 +240,16 @@ def answer_of(db: Tx, thread_id: str, turn_id: str) -> str | None:
     row = db.execute(
         "SELECT content FROM messages WHERE thread_id = ? AND turn_id = ? AND role = 'assistant'"
         " AND tool_calls = '[]' ORDER BY seq DESC LIMIT 1",
+        (thread_id, turn_id),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def notice_of(db: Tx, thread_id: str, turn_id: str) -> str | None:
+    """What its conversation is told of a turn that ended without an answer."""
+    row = db.execute(
+        "SELECT content FROM messages WHERE thread_id = ? AND turn_id = ? AND role = 'system'"
+        " AND json_extract(metadata_json, '$.turn_state') IS NOT NULL ORDER BY seq DESC LIMIT 1",
         (thread_id, turn_id),
     ).fetchone()
     return None if row is None else str(row[0])
